@@ -45,7 +45,7 @@ class Way:
 
     Attributes:
         whole: Whether pages are read whole instead of by regions.
-        tasks: Additional region tasks, in the form of `--region-task`.
+        tasks: Additional region tasks, in the form of `region_task`.
     """
 
     whole: bool = False
@@ -140,7 +140,7 @@ class Session:
     def _may_begin(self) -> None:
         """Raise `LimitReached` if a limit is reached."""
         if reached := self._allowance.reached():
-            raise LimitReached(f"{reached} in this session", hint="A new one, with a higher limit, goes on.")
+            raise LimitReached(f"{reached} in this session", hint="Open a new session with a higher limit to continue.")
 
     async def close(self) -> None:
         """Stop servers and processes. Pages in progress fail or raise `ServerError`. May be called twice."""
@@ -176,7 +176,7 @@ class Session:
     def _reader(self, reader: PageReader, way: Way) -> PageReader:
         if not isinstance(reader, LayoutReader):
             if way.tasks:
-                raise UsageError("pages are read whole here, not by regions: there are no labels to give tasks to")
+                raise UsageError("this session reads whole pages: region tasks have no effect")
             return reader
         if way.whole:
             return reader.whole

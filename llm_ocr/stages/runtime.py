@@ -340,7 +340,7 @@ def newest_commit(model: str, *, offline: bool, cache: Path | None) -> str | Non
         try:
             return HfApi().model_info(model, timeout=_HUB_TIMEOUT).sha
         except (HfHubHTTPError, no_answer, OSError, ValueError) as error:
-            _log.warning("the newest commit of %s is not known: %s", model, error)
+            _log.warning("the newest commit of %s is unknown: %s", model, error)
     from huggingface_hub.constants import HF_HUB_CACHE
 
     folder = Path(cache or HF_HUB_CACHE) / f"models--{model.replace('/', '--')}" / "refs" / "main"
@@ -369,8 +369,8 @@ def _without_profile(name: str, hint: str) -> str:
     tail = name.rstrip("/").rpartition("/")[2].casefold()
     like = [one for one in PROFILES if tail in (one.name, one.model.rpartition("/")[2].casefold(), *one.aliases)]
     if like:
-        return f"If it is that model: --model {like[0].name} --weights {name}"
-    return f'{hint} Any other model needs the prompt that it knows: --prompt "…", and --parser for what it answers.'
+        return f"If it is that model: `model={like[0].name}` and `weights={name}`"
+    return f"{hint} Any other model needs its `prompt`, and the `parser` of its answers."
 
 
 def _read(path: str) -> Mapping[str, Any]:
@@ -378,14 +378,14 @@ def _read(path: str) -> Mapping[str, Any]:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
-        raise UsageError(f"--model {path}: {why or error}", hint="A profile is a TOML or YAML file.") from error
+        why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise UsageError(f"`model={path}`: {why or error}", hint="A profile is a TOML or YAML file.") from error
     try:
         values = tomllib.loads(text) if path.endswith(".toml") else yaml.safe_load(text)
     except (tomllib.TOMLDecodeError, yaml.YAMLError) as error:
-        raise UsageError(f"--model {path}: {str(error).splitlines()[0]}") from error
+        raise UsageError(f"`model={path}`: {str(error).splitlines()[0]}") from error
     if not isinstance(values, dict):
-        raise UsageError(f"--model {path}: holds no names and values")
+        raise UsageError(f"`model={path}`: the file contains no keys")
     return values
 
 
@@ -396,7 +396,7 @@ def _with_template(asked: Asked, path: str | None) -> Asked:
     try:
         content = Path(path).read_bytes()
     except OSError as error:
-        raise UsageError(f"--chat-template {path}: {error.strerror or error}") from error
+        raise UsageError(f"`chat_template={path}`: {error.strerror or error}") from error
     place = str(Path(path).absolute())
     profile = replace(asked.profile, server_args=(*asked.profile.server_args, "--chat-template", place))
     chosen = {**asked.chosen, "chat_template": hashlib.sha256(content).hexdigest()[:12]}
@@ -417,7 +417,7 @@ def passwords(given: Sequence[SecretStr], file: Path | None) -> tuple[str, ...]:
         try:
             found += [line for line in file.read_text(encoding="utf-8").splitlines() if line]
         except OSError as error:
-            raise UsageError(f"--password-file {file}: {error.strerror or error}") from error
+            raise UsageError(f"`password_file={file}`: {error.strerror or error}") from error
     return tuple(found)
 
 
@@ -643,8 +643,8 @@ async def describing(job: Job[FigureCommand]) -> Describing:
     model = await (_figure_model(job, other) if other else page_model(settings, job.engines, job.workspace))
     if not other and _cannot_describe(model.profile, settings):
         job.progress.say(
-            f"{model.profile.name} describes no figures: they get what it said of them when it read the page, else "
-            "their captions and the text inside them. Another model describes them: --describe-model qwen3-vl-8b."
+            f"{model.profile.name} does not describe figures. Their descriptions come from the page's answer, "
+            "otherwise from their captions and the text inside them. Another model: `describe_model=qwen3-vl-8b`."
         )
         return Describing(EmbeddedFigureReader(), Admission(MOST_AHEAD, AHEAD), _nothing)
     pool = await job.engines.pool(model.profile, model=model.name, revision=model.revision)
@@ -683,8 +683,8 @@ def keeps_known(settings: DescribeGroup) -> bool:
         return False
     if settings.describe_mode != "describe" or settings.describe_prompt is not None:
         raise UsageError(
-            "--describe-known keep: what the model said of figures is a description",
-            hint="Leave out --describe-prompt and --describe-mode, or ask about all figures: --describe-known ask.",
+            "`describe_known=keep` keeps descriptions only",
+            hint="Remove `describe_prompt` and `describe_mode`, or describe all figures: `describe_known=ask`.",
         )
     return True
 
@@ -745,13 +745,13 @@ def chosen_detector(settings: PlanSettings, profile: Profile, say: Callable[[str
     if not profile.region_tasks:
         able = ", ".join(sorted(one.name for one in PROFILES if one.region_tasks))
         raise UsageError(
-            f"--layout-first always: {profile.name} has no prompts for regions", hint=f"Those have: {able}."
+            f"`layout_first=always`: {profile.name} has no prompts for regions", hint=f"Models that have: {able}."
         )
-    for flag, value in (("--prompt", settings.prompt), ("--mode", settings.mode)):
+    for name, value in (("`prompt`", settings.prompt), ("`mode`", settings.mode)):
         if value is not None and always:
-            raise UsageError(f"{flag} is about whole pages", hint=f"Leave out {flag} or --layout-first always.")
+            raise UsageError(f"{name} applies to whole pages", hint=f"Remove {name} or `layout_first=always`.")
         if value is not None:
-            say(f"{profile.name}: whole pages are read, since {flag} was given")
+            say(f"{profile.name}: reading whole pages because of {name}")
             return None
     from llm_ocr.engines.regions.doclayout import MODEL, installed
 
@@ -759,11 +759,11 @@ def chosen_detector(settings: PlanSettings, profile: Profile, say: Callable[[str
         return settings.detector or MODEL
     install = f"Install it: {install_command('detector')}"
     if always:
-        say(f"The embedded engine's layout stands in for {MODEL}, which is not installed. {install}")
+        say(f"Using the embedded engine's layout because {MODEL} is not installed. {install}")
         return EMBEDDED
     say(
-        f"{profile.name} is best at regions that a detector found, and none is installed: whole pages are read. "
-        f"{install}; or use the embedded engine's layout: --layout-first always"
+        f"{profile.name} works best with a layout detector, and none is installed: reading whole pages. "
+        f"{install}, or use the embedded engine's layout: `layout_first=always`"
     )
     return None
 

@@ -76,7 +76,7 @@ def test_what_the_model_said_is_kept_without_a_question_and_another_model_is_ask
     assert len(server.log()["requests"]) == before
     llm_ocr.describe(describe_model="qwen3-vl-8b", **served)
     assert len(server.log()["requests"]) > before
-    with pytest.raises(UsageError, match="--describe-known keep"):
+    with pytest.raises(UsageError, match="`describe_known=keep`"):
         llm_ocr.describe(describe_model="qwen3-vl-8b", describe_known="keep", describe_mode="classify", **served)
 
 

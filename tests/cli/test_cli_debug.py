@@ -89,7 +89,7 @@ def test_an_image_is_read_by_ocr(debug, sign, tmp_path):
     assert done.returncode == 0
     assert values_of(done, "text source") == ["OCR; the page is an image without a text layer"]
     assert values_of(done, "text") == ["1 lines, 5 words"]
-    assert values_of(done, "orientation") == ["turned by 0 degrees clockwise, leveled by 0.0"]
+    assert values_of(done, "orientation") == ["rotated by 0 degrees clockwise, deskewed by 0.0"]
     assert [values_of(done, step) for step in ("table", "figure", "gutter", "join")] == [["none"]] * 4
     assert values_of(done, "block")[0].endswith('"Opening hours 9 to 17"')
     with Image.open(tmp_path / "sign-p0001.png") as overlay:

@@ -43,13 +43,15 @@ def address_of(url: str, model: str, key: str = "") -> Address:
     except ValueError as error:
         raise UsageError(f"the server's URL cannot be read: {error}") from None
     if "@" in parts.netloc:
-        raise UsageError("the server's URL holds a name or password", hint="Give the API key by its own setting.")
+        raise UsageError(
+            "the server's URL contains a name or password", hint="Pass the API key with `server_key_file`."
+        )
     if parts.scheme not in ("http", "https") or not host:
         raise UsageError(
-            f"not the URL of a server: {text!r}", hint="Give it as http://HOST:PORT/v1 or https://HOST/v1."
+            f"not the URL of a server: {text!r}", hint="Use the form http://HOST:PORT/v1 or https://HOST/v1."
         )
     if parts.query or parts.fragment or re.search(r"[\s\x00-\x1f]", text):
-        raise UsageError("the server's URL holds a query, a fragment or a space", hint="Give it as far as its path.")
+        raise UsageError("the server's URL contains a query, a fragment, or a space", hint="End the URL with its path.")
     path = parts.path.rstrip("/").removesuffix(_ENDPOINT).rstrip("/")
     if not _VERSION.search(path):
         path += "/v1"
@@ -60,8 +62,8 @@ def _sendable(key: str) -> str:
     key = key.strip()
     if not all("!" <= character <= "~" for character in key):
         raise UsageError(
-            "the server's API key holds a space, a control character or a letter outside ASCII",
-            hint="Copy it again; only one line belongs to it.",
+            "the server's API key contains a space, a control character, or a non-ASCII character",
+            hint="Copy the key again. It is a single line.",
         )
     return key
 
@@ -186,14 +188,14 @@ def outage(error: Exception, failures: Failures, status: int) -> LlmOcrError:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return failures.unusable(
             f"its certificate is not trusted: {error.certificate_error}",
-            "Add its authority to the system's certificates, or name a file with it in SSL_CERT_FILE.",
+            "Add its certificate authority to the system's certificates, or set SSL_CERT_FILE to a file with it.",
         )
     if isinstance(error, aiohttp.ClientConnectorError):
         if error.os_error.errno in (errno.EMFILE, errno.ENFILE):
             return failures.unusable("too many open files", "Raise the limit: ulimit -n 4096.")
-        return failures.lost(f"nobody answers there: {error.os_error}", unreachable=True)
+        return failures.lost(f"cannot connect: {error.os_error}", unreachable=True)
     if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return failures.lost(f"nobody answers there: {error}", unreachable=True)
+        return failures.lost(f"cannot connect: {error}", unreachable=True)
     where = "in the middle of the answer" if status else "before the answer began"
     return failures.lost(f"the connection was lost {where}: {type(error).__name__}: {error}", status=status)
 

@@ -197,17 +197,19 @@ class Endpoint:
         """Read the body of a response with status 200."""
         encoding, kind = response.headers.get("Content-Encoding", "identity"), response.content_type
         if encoding != "identity":
-            raise self._failures.lost(f"the answer came compressed ({encoding}), unasked", status=200)
+            raise self._failures.lost(
+                f"the response is compressed ({encoding}), which the request excludes", status=200
+            )
         if kind.endswith("json"):
             most = reply.bounds.bytes
             body = await read_whole(response, most, heard)
             if len(body) == most:
-                raise self._failures.lost(f"sent an answer of more than {most} bytes", status=200)
+                raise self._failures.lost(f"sent a response of more than {most} bytes", status=200)
             reply.take_whole(body)
         else:
             await read_events(response, reply, heard, self._pulse)
         if reply.finish is None and kind != "text/event-stream":
-            raise self._failures.lost(f"it came as {kind}, and without the end of an answer", status=200)
+            raise self._failures.lost(f"the response has the type {kind} and no end of an answer", status=200)
 
     async def _get(self, url: str) -> _Got | None:
         """Read a small page of the server; None without an answer, `ServerError` if no answer is possible."""
@@ -245,4 +247,4 @@ class Endpoint:
         return outage(error, self._failures, flight.status)
 
     def _ended(self) -> RequestLost:
-        return self._failures.lost("the connection was closed on our side")
+        return self._failures.lost("the client closed the connection")

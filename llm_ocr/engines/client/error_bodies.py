@@ -166,7 +166,7 @@ class Failures:
 
     def filtered(self) -> RequestRefused:
         """Return the error for an answer that a provider's content filter ended."""
-        return RequestRefused(f"{self.address.url}: the content filter of the server ended the answer", status=200)
+        return RequestRefused(f"{self.address.url}: the server's content filter stopped the answer", status=200)
 
     def unknown(self, error: LlmOcrError, served: tuple[str, ...]) -> LlmOcrError:
         """Return the error for a 404, with the names of the served models if the requested one is missing."""
@@ -176,21 +176,21 @@ class Failures:
         names = ", ".join(served[:20]) + (f" and {len(served) - 20} more" if len(served) > 20 else "")
         return self.unusable(
             f"does not serve the model {model!r}; it serves: {names}",
-            "Ask for one of these by name: --server-model NAME",
+            "Choose one of these: `server_model=NAME`",
         )
 
     def _error(self, status: int, complaint: Complaint, headers: Mapping[str, str]) -> LlmOcrError:
         text = shown(complaint.message or complaint.kind or "no reason given", self.address.key)
         message = f"{self.address.url} answered {status}: {text}"
         if status == 402 or complaint.code == "insufficient_quota":
-            return ServerError(message, hint="The account at this provider is used up.")
+            return ServerError(message, hint="The quota of this account is exhausted.")
         if status in _BUSY:
             return ServerBusy(message, status=status, retry_after=retry_after(headers))
         if status in (401, 403):
-            hint = "Check the server's API key." if self.address.key else "Give the server's API key."
+            hint = "Check the server's API key." if self.address.key else "Set the server's API key."
             return ServerError(message, hint=hint)
         if status in (404, 405):
-            return ServerError(message, hint="Is the URL right, and the model's name?")
+            return ServerError(message, hint="Check the URL and the model's name.")
         if status >= 500 or status in (408, 425) or status < 400:
             return RequestLost(message, status=status)
         # 413: the body is too large for a proxy; a smaller image is the remedy as well.
@@ -199,4 +199,4 @@ class Failures:
     def _redirected(self, location: str) -> ServerError:
         target = urlsplit(location)
         place = f"{target.scheme}://{target.netloc}{target.path}" if target.netloc else target.path
-        return self.unusable(f"sends requests on to {place or 'elsewhere'}", "Give the URL of the server itself.")
+        return self.unusable(f"redirects requests to {place or 'another address'}", "Use the URL of the server itself.")

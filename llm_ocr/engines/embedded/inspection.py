@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from llm_ocr.engines.embedded.ocr import OcrPage
 
 
-_NO_OCR = "figures on scans are not looked for: OCR is not installed"
+_NO_OCR = "figures on scans are not detected: OCR is not installed"
 
 
 def see(page: Page, recogniser: GetRecogniser, *, hinted: bool) -> Inspection:

@@ -40,7 +40,7 @@ def fitted(request: CompletionRequest, facts: ServerFacts) -> CompletionRequest:
 _ENDING, _STOPPING = 10.0, 60.0
 #: Seconds between checks whether other requests are completed; such waits are rare.
 _PROOF = 0.2
-_OVERLOADED = "The server is overloaded, or its quota is used up."
+_OVERLOADED = "The server is overloaded, or its quota is exhausted."
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ class ServerPool:
         if self._lives or self._closing is not None:
             return
         if not self._members:
-            self._places.fail(ServerError(f"{self._name}: there is no server to ask"))
+            self._places.fail(ServerError(f"{self._name}: the pool has no server"))
         for member in self._members:
             life = asyncio.create_task(member.live())
             life.add_done_callback(functools.partial(self._gone, member))
@@ -236,11 +236,11 @@ class ServerPool:
         absent = busy.status == 404
         longest = min(self._options.stall, self._options.busy_timeout) if absent else self._options.busy_timeout
         if now - self._busy_since > longest:
-            what = "Is the URL still right, and the model's name?" if absent else _OVERLOADED
+            what = "Check the URL and the model's name." if absent else _OVERLOADED
             self._places.fail(
                 ServerError(
-                    f"{busy.args[0]}; nothing else was answered for {longest:g} s",
-                    hint=f"{what} The same command goes on later.",
+                    f"{busy.args[0]}; no request succeeded for {longest:g} s",
+                    hint=f"{what} Run the same command again later to continue.",
                 )
             )
         self._wake(service)
@@ -260,7 +260,7 @@ class ServerPool:
             await asyncio.wait({service.death}, timeout=grace)
             lives = service.alive and await service.answers()
         if not (lives and service.alive):
-            why = _replaced(service) or f"a request was lost and nobody answers any more ({lost})"
+            why = _replaced(service) or f"a request was lost and the server no longer responds ({lost})"
             self._members[service.number].accuse(service, why)
             return False
         if lost.unreachable:  # the request never arrived
@@ -283,16 +283,16 @@ class ServerPool:
             if not self._places.queued and not self._places.taken:
                 if self._suspects.answered:
                     return
-                more = " If its answers only begin late: --request-timeout." if request.hangs else ""
+                more = " If its answers only start late, raise `request_timeout`." if request.hangs else ""
                 raise ServerError(
-                    f"{self._name}: the server {request.harm} while it read {request.id}, and has answered nothing yet",
-                    hint=f"Look at its log. The same command goes on where this one stopped.{more}",
+                    f"{self._name}: the server {request.harm} while it read {request.id}, before any completed request",
+                    hint=f"Check the server's log. Run the same command again to continue.{more}",
                 )
             await asyncio.sleep(_PROOF)
 
     def _set_aside(self, request: Request) -> PageFailure:
         detail = f"the server {request.harm} while it read this page"
-        self._say(f"{request.id} is set aside: {detail}")
+        self._say(f"{request.id} is quarantined: {detail}")
         return PageFailure(Reason.QUARANTINED, detail)
 
     def _gone(self, member: ServerSupervisor, life: asyncio.Task[None]) -> None:
@@ -307,14 +307,14 @@ class ServerPool:
         if not isinstance(error, LlmOcrError) or not others:
             self._places.fail(member.gone)
             return
-        self._say(f"{member.server.name} is left out: {error}")
+        self._say(f"{member.server.name} is no longer used: {error}")
         self._suspects.move(member.number, self._any_alive())
         self._places.dispatch()
 
 
 def _replaced(service: ServerSession) -> str:
     """Return the reason if another server runs at the address now; "" otherwise."""
-    return f"it served {service.facts.serves}, and now serves {service.replaced}" if service.replaced else ""
+    return f"it served {service.facts.serves} and now serves {service.replaced}" if service.replaced else ""
 
 
 async def _stop(member: ServerSupervisor) -> ServerError | None:
@@ -325,5 +325,5 @@ async def _stop(member: ServerSupervisor) -> ServerError | None:
     except TimeoutError:
         return ServerError(f"{member.server.name} did not stop within {_STOPPING:g} s")
     except LlmOcrError as error:
-        return ServerError(f"{member.server.name} was not stopped: {error}")
+        return ServerError(f"{member.server.name} could not be stopped: {error}")
     return None

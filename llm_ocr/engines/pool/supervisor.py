@@ -161,19 +161,18 @@ class ServerSupervisor:
         while True:
             why, hung = await self._serve(address, facts)
             if self.uninvolved:
-                self.say(f"{self.server.name}: {why}; nothing of ours was there")
+                self.say(f"{self.server.name}: {why}; no request was in flight")
             elif not self.budget.spend(self.answers, hung=hung):
                 hangs = self.budget.hangs + hung
                 raise ServerError(
                     f"{self.server.name} {harm(self.budget.used + 1 - hangs, hangs)} without {ENOUGH_ANSWERS} answers "
-                    f"since the first; the last time: {why}",
-                    hint="Look at its log. The same command goes on where this one stopped; --max-server-restarts "
-                    "allows more restarts"
-                    + (", --request-timeout more time without progress of an answer." if hangs else "."),
+                    f"since the first failure; the last reason: {why}",
+                    hint="Check the server's log. Run the same command again to continue. `max_server_restarts` allows "
+                    "more restarts." + (" `request_timeout` allows more time without progress." if hangs else ""),
                 )
             else:
                 nth = f"restart {self.budget.used} of {self.budget.most}"
-                self.say(f"{self.server.name}: {why}; {nth}, what was under way is asked again")
+                self.say(f"{self.server.name}: {why}; {nth}; its requests are sent again")
             self.restarts += 1
             address, facts = await self.server.restart(why)
 

@@ -332,7 +332,7 @@ class Outcome:
             "seconds": round(sum(row["seconds"] for row in first), 4),
             "waited": round(max(row["waited"] for row in first), 4),
             "server": first[0]["server"],
-            "detail": f"{len(reasons)} of {len(first)} regions had to be asked for again" if reasons else "",
+            "detail": f"{len(reasons)} of {len(first)} regions needed another request" if reasons else "",
         }
         return (together, *(row for region in rows for row in region[1:]))
 
@@ -444,11 +444,11 @@ def _detail(outcome: Outcome, failed: int) -> str:
         failure, best = asked.ended.failure, asked.ended.best
         if failure is not None:
             why = asked.ended.shortfall(len(asked.tries.rows)) or failure.detail
-            kept = "" if best else "nothing of it was read"
+            kept = "" if best else "no text was read"
             lost.append(f"{_where(one)}: {joined(failure.reason.value, why, kept)}")
         elif best is not None and best.verdict.detail:
             said.append(f"{_where(one)}: {best.verdict.detail}")
-    head = f"{failed} of {len(outcome.requested())} regions were not read as they should be" if failed else ""
+    head = f"{failed} of {len(outcome.requested())} regions were not read completely" if failed else ""
     return joined(head, told(lost), told(said))
 
 

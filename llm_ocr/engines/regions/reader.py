@@ -260,11 +260,11 @@ class _Reading:
         try:
             whole = await self.whole(why, None)
         except PageFailure as failure:
-            return with_spent(regions, failure.tries, f"{why}; it could not be read whole: {failure.why}")
+            return with_spent(regions, failure.tries, f"{why}; the whole page could not be read: {failure.why}")
         sound = whole.status is Status.OK or regions.status is not Status.OK
         if sound and await rule.quality(self._given, whole) > quality:
             return whole
-        return with_spent(regions, rows_of(whole), f"{why}; read as a whole page it is no better")
+        return with_spent(regions, rows_of(whole), f"{why}; the whole page is not better")
 
     async def whole(self, why: str, failure: PageFailure | None) -> Attempt:
         """Read the page with the reader of whole pages. `failure` is None if that is not a fault."""

@@ -109,13 +109,13 @@ def free_port(host: str, wanted: int = 0) -> int | None:
 
 #: Arguments that the client must control to reach the server, and secrets, which `ps` shows to all local users.
 _OURS = {
-    "host": "the server listens where llm-ocr reaches it",
-    "port": "use --vllm-port",
-    "uds": "the server is reached by its port",
+    "host": "llm-ocr chooses the address of the server",
+    "port": "use `vllm_port`",
+    "uds": "llm-ocr connects to the server's port",
     "served-model-name": "llm-ocr names the model itself",
-    "api-key": "llm-ocr makes a key for each server and passes it by the environment",
+    "api-key": "llm-ocr creates a key for each server and passes it in the environment",
     "hf-token": "set HF_TOKEN in the environment",
-    "model": "use --model",
+    "model": "use `model`",
 }
 
 #: `--stream-interval` is from vLLM pull request 27869, merged in November 2025; first released in 0.12.0.
@@ -132,7 +132,7 @@ class ServeOptions:
     """
 
     command: tuple[str, ...] = ("vllm",)
-    args: tuple[str, ...] = ()  # from --vllm-arg, unchanged and last
+    args: tuple[str, ...] = ()  # from `vllm_arg`, unchanged and last
     # arguments for the type of GPU: override the profile's, overridden by all chosen options
     preset: tuple[str, ...] = ()
     model: str | None = None  # id or folder that replaces the profile's model
@@ -210,10 +210,11 @@ def _refuse_ours(args: Sequence[str]) -> None:
     for group in groups(args):
         name = argument_name(group[0])
         if name in _OURS:
-            raise UsageError(f"--vllm-arg cannot give --{name}: {_OURS[name]}")
+            raise UsageError(f"`vllm_arg` cannot set --{name}: {_OURS[name]}")
         # A value before the first argument would be a second model; `--name value` in one word is not an argument.
         if name is None or " " in name:
-            raise UsageError(f"--vllm-arg {group[0]!r} is no argument", hint="Write --vllm-arg=--name=value.")
+            hint = "Use the form `vllm_arg=--name=value`."
+            raise UsageError(f"`vllm_arg`: {group[0]!r} is not an argument of vLLM", hint=hint)
 
 
 def _defaults(profile: Profile, options: ServeOptions, version: tuple[int, ...]) -> list[str]:

@@ -91,9 +91,9 @@ async def _healthy(address: Address) -> bool:
 def _only(address: Address, models: tuple[str, ...]) -> str:
     if len(models) == 1:
         return models[0]
-    several = f"has {len(models)} models, and none is named: {', '.join(models)}"
-    what = several if models else "does not say which model it has"
-    raise ServerError(f"the server {address.url} {what}", hint="Say which to ask for: --server-model NAME")
+    several = f"serves {len(models)} models, and none is chosen: {', '.join(models)}"
+    what = several if models else "does not list its model"
+    raise ServerError(f"the server {address.url} {what}", hint="Choose one: `server_model=NAME`")
 
 
 # Server of another operator, never started or stopped here.
@@ -106,7 +106,7 @@ WRONG_ADDRESS = 5.0
 
 
 class ExternalServer:
-    """Implements `engines.Server` for `--server-url`.
+    """Implements `engines.Server` for `server_url`.
 
     For an address without a model, `choose` picks the model; without `choose`, the only served model is used.
     """
@@ -163,7 +163,7 @@ class ExternalServer:
 
     async def restart(self, why: str) -> tuple[Address, ServerFacts]:
         """Return when the server answers requests again; /health does not reveal a hang."""
-        told, patience = f"{self.name}: {why}; waiting until it is back", min(_FIRST_PATIENCE, self._stall)
+        told, patience = f"{self.name}: {why}; waiting for it", min(_FIRST_PATIENCE, self._stall)
         longest = min(self._timeout, LONGEST * self._stall)
         answer = await self._wait(told, self._timeout, self._timeout)
         deadline = time.monotonic() + longest
@@ -173,8 +173,8 @@ class ExternalServer:
                 return answer
             if left <= patience:
                 raise ServerError(
-                    f"the server {self.name} lists its models and answered no question within {longest:g} s",
-                    hint="It hangs: restart it. The same command goes on where this one stopped.",
+                    f"the server {self.name} lists its models but completed no request within {longest:g} s",
+                    hint="The server hangs. Restart it, then run the same command again to continue.",
                 )
             patience *= 2
             answer = await self._wait(told, self._timeout, self._timeout)
@@ -205,17 +205,17 @@ class ExternalServer:
             self._serves = self._serves or facts.serves
             if facts.serves not in ("", self._serves):
                 raise ServerError(
-                    f"the server {self.name} served {self._serves} before, and now serves {facts.serves}",
-                    hint="Start the first model there again. The same command goes on where this one stopped.",
+                    f"the server {self.name} served {self._serves} before and now serves {facts.serves}",
+                    hint="Start the first model on it again, then run the same command again to continue.",
                 )
         return answer
 
     def _given_up(self, last: NotReady, seconds: float) -> ServerError:
-        hint = f"Check --server-url and that the server runs: curl {self.address.url}/models"
+        hint = f"Check `server_url`, and check that the server runs: curl {self.address.url}/models"
         if last.why:
-            hint += "\nOne that is being started is waited for with --server-wait SECONDS."
+            hint += "\nTo wait for a server that is starting, use `server_wait=SECONDS`."
         return ServerError(f"the server {self.name} did not answer within {seconds:g} s{_because(last)}", hint=hint)
 
 
 def _because(last: NotReady) -> str:
-    return f": {last.why}" if last.why else ": it is there and not ready"
+    return f": {last.why}" if last.why else ": it responds but is not ready"

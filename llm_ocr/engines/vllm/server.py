@@ -98,7 +98,7 @@ def found(command: Sequence[str], path: str | None = None) -> tuple[str, ...]:
     if place is None:
         raise ServerError(
             f"cannot start a server: {program!r} is not installed",
-            hint=f"Install it ({install_command('vllm')}), name another with --vllm-command, or use --server-url.",
+            hint=f"Install it ({install_command('vllm')}), set `vllm_command` to another vLLM, or use `server_url`.",
         )
     return (place, *rest)
 
@@ -135,9 +135,9 @@ def check_release(profile: Profile, command: Sequence[str], vllm: str, transform
         if numbers(version) and numbers(version) < numbers(needed):
             whose = shown(command) if name == "vLLM" else f"that of {shown(command)}"
             raise ServerError(
-                f"{profile.name} needs {name} {needed} or newer, and {whose} is {version}",
-                hint=f"Install a newer one (pip install --upgrade {package}), name another vLLM with --vllm-command, "
-                "or see which models suit this one: llm-ocr models --recommend",
+                f"{profile.name} needs {name} {needed} or newer; {whose} is {version}",
+                hint=f"Install a newer version (pip install --upgrade {package}), set `vllm_command` to another vLLM, "
+                "or list the models that run with this version: llm-ocr models --recommend",
             )
 
 
@@ -191,7 +191,7 @@ class Pace:
     device: float = 5.0  # until the next check whether the device's memory is free
 
 
-_KILLED = "It was killed from outside: often because the machine's own memory (not the GPU's) was used up."
+_KILLED = "Another process killed the server, often because the machine (not the GPU) ran out of memory."
 _PORT_TRIES = 3
 _DEVICE_TRIES = 3
 
@@ -366,12 +366,12 @@ class VllmServer:
                 if self._stopped:
                     raise self._halted()
                 if ended.done():
-                    raise self._failed(f"{self._name} {ended.result()} before it answered")
+                    raise self._failed(f"{self._name} {ended.result()} before it was ready")
                 if facts := await _look_until(address, ended):
                     return facts
                 now = time.monotonic()
                 if now - began > self._options.startup_timeout:
-                    raise self._failed(f"{self._name} did not answer within {self._options.startup_timeout:g} s")
+                    raise self._failed(f"{self._name} was not ready within {self._options.startup_timeout:g} s")
                 if now - told >= self._pace.progress:
                     told = now
                     self._tell(now - began)
@@ -381,16 +381,16 @@ class VllmServer:
 
     def _tell(self, seconds: float) -> None:
         if self._log.unwritable:
-            self._say(f"{self._name}: its log cannot be written to {self._log.path}: {self._log.unwritable}")
+            self._say(f"{self._name}: cannot write its log to {self._log.path}: {self._log.unwritable}")
         words = f"; its log: {self._log.latest_words}" if self._log.latest_words else ""
-        self._say(f"{self._name}: {self._log.step or 'starting'}, {seconds:.0f} s so far{words}")
+        self._say(f"{self._name}: {self._log.step or 'starting'}, {seconds:.0f} s elapsed{words}")
 
     def _halted(self) -> ServerError:
-        return ServerError(f"{self._name} was stopped while it started")
+        return ServerError(f"{self._name} was stopped during startup")
 
     def _failed(self, what: str) -> ServerError:
         lines = "\n".join(f"  {line[:500]}" for line in self._log.telling())
-        where = f"\nIts whole log: {self._log.path}" if self._log.path else ""
+        where = f"\nFull log: {self._log.path}" if self._log.path else ""
         hint = hint_for(self._log.trouble) or (_KILLED if "SIGKILL" in what else "")
         return ServerError(f"{what}:\n{lines}{where}" if lines else f"{what}; it printed nothing", hint=hint)
 
@@ -398,8 +398,8 @@ class VllmServer:
         port = free_port(self._options.host, self._port or 0)
         if port is None:
             raise ServerError(
-                f"{self._name} cannot listen on {self._options.host}:{self._port}: the port is taken",
-                hint="Give another --vllm-port, or none, then a free one is taken; a server that runs: --server-url.",
+                f"{self._name} cannot listen on {self._options.host}:{self._port}: the port is in use",
+                hint="Choose another `vllm_port`, or remove it to use a free port. Or use a running `server_url`.",
             )
         return port
 
@@ -413,7 +413,7 @@ class VllmServer:
             return False
         self._limits = limits
         self._steps += 1
-        self._say(f"{self._name}: the device ran out of memory; trying with {described(limits)}")
+        self._say(f"{self._name}: the device ran out of memory; retrying with {described(limits)}")
         return True
 
     def _completed(self, facts: ServerFacts, version: str) -> ServerFacts:
@@ -484,8 +484,8 @@ def shares(profile: Profile, options: ServeOptions, gpus: Sequence[str]) -> list
     if wanted > possible or not possible:
         raise UsageError(
             f"{wanted or 1} server{'s' if wanted > 1 else ''} of {needed} GPU{'s' if needed > 1 else ''} each"
-            f" need more than the {len(gpus)} that are there",
-            hint="Lower --replicas, --tensor-parallel-size or --data-parallel-size.",
+            f" need more than the {len(gpus)} available GPUs",
+            hint="Lower `replicas`, `tensor_parallel_size`, or `data_parallel_size`.",
         )
     if wanted == 1 and possible == 1 and len(gpus) == needed:
         return [""]
@@ -505,7 +505,7 @@ def _needed(profile: Profile, options: ServeOptions) -> tuple[int, bool]:
 
 def _split(profile: Profile, options: ServeOptions) -> tuple[int, int]:
     """Return the GPUs of one copy of the model, and the copies in one server."""
-    # The precedence of `serve_command`: --vllm-arg over options over the profile.
+    # The precedence of `serve_command`: `vllm_arg` over options over the profile.
     tensor = number_of(options.args, "tensor-parallel-size") or options.tensor_parallel
     data = number_of(options.args, "data-parallel-size") or options.data_parallel
     words = [*profile.server_args, *options.args]

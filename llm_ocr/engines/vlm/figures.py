@@ -156,11 +156,11 @@ def _prompt(profile: Profile, options: DescribeOptions, classes: tuple[str, ...]
         what = "does not describe figures" if options.mode == "describe" else f"cannot {options.mode} figures"
         raise UsageError(
             f"{profile.name} {what}",
-            hint="Let another model do it: --describe-model qwen3-vl-8b. Or give a prompt: --describe-prompt TEXT.",
+            hint="Use another model: `describe_model=qwen3-vl-8b`. Or set a prompt: `describe_prompt=TEXT`.",
         )
     raise UsageError(
-        f"no prompt for figures is named {options.mode!r}",
-        hint=f"Use one of {', '.join(MODES)}, or give the prompt itself: --describe-prompt TEXT.",
+        f"unknown mode for figures: {options.mode!r}",
+        hint=f"Use one of {', '.join(MODES)}, or set the prompt itself: `describe_prompt=TEXT`.",
     )
 
 

@@ -140,7 +140,7 @@ class PageHelp:
         try:
             return await self._sight.orientation(await self.page())
         except PageFailure as failure:
-            self._doubts.append(f"which way up the page stands is not known: {failure.why}")
+            self._doubts.append(f"the orientation of the page is unknown: {failure.why}")
             return 0
 
     async def anchor(self, most: int) -> str:
@@ -181,7 +181,7 @@ class PageHelp:
             if seen is None or (hinted and seen.unread):
                 seen = await self._look(hinted=hinted)
         except PageFailure as failure:
-            self._doubts.append(f"figures were not looked for: {failure.why}")
+            self._doubts.append(f"figures were not detected: {failure.why}")
             return Inspection()
         if seen.detail:
             self._doubts.append(seen.detail)
@@ -202,7 +202,7 @@ MOST_TURNS = 2
 #: Maximum requests of a page after a sound answer of low quality; each costs as much as a whole page.
 MOST_REREADS = 3
 SOURCE = "model"
-_BLANK = "the page is blank; what the model answered was left out"
+_BLANK = "the page is blank; the model's answer was discarded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +286,7 @@ class PageReading:
         if degrees:
             self._turn(degrees)
             self._rotations.append(self._images.rotation)
-            detail = f"the model says that the page must be turned by {degrees} degrees clockwise"
+            detail = f"according to the model, the page must be rotated by {degrees} degrees clockwise"
             return Verdict(read, verdict.reason, detail, min(1, verdict.worth), verdict.notes, again=True)
         found: Verdict[Read] = Verdict(read, verdict.reason, verdict.detail, verdict.worth, verdict.notes)
         if verdict.reason is None:
@@ -326,7 +326,7 @@ class PageReading:
                 self._blank = await self._reader.tools.blank(self._page.image)
             except PageFailure as failure:
                 self._blank = False
-                self._doubt = f"whether the page is blank is not known: {failure.why}"
+                self._doubt = f"it is unknown whether the page is blank: {failure.why}"
         return self._blank
 
     async def _degraded(self, ended: Ended[Read], failure: PageFailure) -> Attempt:
@@ -444,7 +444,7 @@ class ModelReader:
         modes = [one for one in profile.prompts if one not in MODES]
         if mode not in modes:
             hint = f"Use one of: {', '.join(modes)}."
-            raise UsageError(f"{profile.name} has no mode {mode!r} to read pages with", hint=hint)
+            raise UsageError(f"{profile.name} has no mode {mode!r} for pages", hint=hint)
         self.rungs = rungs_for(profile, modes=self.options.prompt is None)
         temperature = profile.temperature if self.options.temperature is None else self.options.temperature
         self.first = Step(mode, temperature, what_fits(profile, self.options.max_tokens))
@@ -453,14 +453,14 @@ class ModelReader:
         if self.options.anchor and not self._anchors(mode):
             takers = [one.name for one in PROFILES if one.anchor]
             raise UsageError(
-                f"{profile.name} takes no text of the page in its prompt (--anchor-text) in mode {mode}",
-                hint=f"These do: {', '.join(takers)}; or a prompt of your own that holds {PLACE}.",
+                f"{profile.name} does not support `anchor_text` in mode {mode}",
+                hint=f"Models with support: {', '.join(takers)}. Or set a `prompt` that contains {PLACE}.",
             )
         if self.options.guided and not self.guides(mode):
             guided = [one.name for one in PROFILES if one.guides]
             raise UsageError(
-                f"nothing is known that forces the form of {profile.name}'s answers (--guided) in mode {mode}",
-                hint=f"Leave out --guided. Models for which it is known: {', '.join(guided)}.",
+                f"{profile.name} does not support `guided` in mode {mode}",
+                hint=f"Remove `guided`. Models with support: {', '.join(guided)}.",
             )
 
     @property

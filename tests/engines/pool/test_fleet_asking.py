@@ -85,7 +85,7 @@ def test_the_first_server_that_is_ready_serves_and_one_that_does_not_start_is_le
 
     async def test(fleet: ServerPool, said: list[str]) -> None:
         assert len(answered(await ask_all(fleet, names(20)))) == 20
-        assert [line for line in said if "bad is left out: no GPU" in line]
+        assert [line for line in said if "bad is no longer used: no GPU" in line]
 
     with_fleet(servers, QUICK, test)
     assert sum(servers[1].asked.values()) == 20

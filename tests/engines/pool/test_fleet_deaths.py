@@ -44,7 +44,7 @@ def test_other_servers_go_on_while_one_is_restarted() -> None:
         servers[0].fails_to_restart = "the GPU fell off"
         await servers[0].die()
         assert len(answered(await asking)) == 300
-        assert [line for line in said if "a is left out: the GPU fell off" in line]
+        assert [line for line in said if "a is no longer used: the GPU fell off" in line]
         assert fleet.load().servers == 1
 
     with_fleet(servers, QUICK, test)
@@ -88,7 +88,7 @@ def test_questions_that_kill_the_server_are_set_aside_alone_and_their_neighbours
             assert isinstance(failure, PageFailure)
             assert failure.reason is Reason.QUARANTINED
             assert "4 times" in failure.detail
-            assert [line for line in said if f"{name} is set aside" in line]
+            assert [line for line in said if f"{name} is quarantined" in line]
 
     with_fleet([server], QUICK, test)
     for name in killers:
@@ -177,7 +177,7 @@ def test_a_server_that_hangs_at_its_only_question_is_said_to_hang() -> None:
     server = Scripted(hangers=frozenset({"page-0"}), ours=False)
 
     async def test(fleet: ServerPool, said: list[str]) -> None:
-        with pytest.raises(ServerError, match="the server hung twice while it read page-0, and has answered nothing"):
+        with pytest.raises(ServerError, match="the server hung twice while it read page-0, before any"):
             await fleet.complete(request_for("page-0"))
 
     with_fleet([server], replace(QUICK, stall=0.3, hangs=2), test)

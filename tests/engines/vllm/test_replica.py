@@ -159,7 +159,7 @@ def test_a_server_that_cannot_start_says_why_at_once(fake, tmp_path):
         run(one.server.start())
     message = str(caught.value)
     lines = message.splitlines()
-    assert lines[0] == "vLLM 0 ended with code 2 before it answered:"
+    assert lines[0] == "vLLM 0 ended with code 2 before it was ready:"
     assert lines[1].strip().startswith("huggingface_hub.errors.GatedRepoError")
     assert str(one.log) in message
     assert "HF_TOKEN" in caught.value.hint
@@ -175,7 +175,7 @@ def test_a_server_that_never_answers_is_given_up_with_its_last_words(fake, monke
     one = fake("--fake-slow=600", startup_timeout=600.0)
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + (600 if loads(one) else 0))
     monkeypatch.setattr(server, "time", clock)
-    with pytest.raises(ServerError, match="did not answer within 600 s") as caught:
+    with pytest.raises(ServerError, match="was not ready within 600 s") as caught:
         run(one.server.start())
     assert "non-default args" in str(caught.value)
 
@@ -252,7 +252,7 @@ def test_a_wanted_port_that_is_taken_is_said(fake):
     async def check():
         other = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
         port = other.sockets[0].getsockname()[1]
-        with pytest.raises(ServerError, match=f"127.0.0.1:{port}: the port is taken"):
+        with pytest.raises(ServerError, match=f"127.0.0.1:{port}: the port is in use"):
             await fake(port=port).server.start()
         other.close()
 

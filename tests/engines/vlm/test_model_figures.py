@@ -132,7 +132,7 @@ def test_a_prompt_of_the_users_own_for_a_known_mode_keeps_its_form():
 
 
 def test_modes_that_cannot_be_are_refused_before_anything_is_asked():
-    with pytest.raises(UsageError, match=r"named 'bars'(.|\n)*describe, parse, classify"):
+    with pytest.raises(UsageError, match=r"for figures: 'bars'(.|\n)*describe, parse, classify"):
         made(ScriptedEngine(stop()), mode="bars")
     with pytest.raises(UsageError, match="cannot parse figures"):
         made(ScriptedEngine(stop()), replace(CHAT, prompts={}), mode="parse")

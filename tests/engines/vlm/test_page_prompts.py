@@ -94,7 +94,7 @@ def test_what_is_too_much_is_left_out_of_the_middle(text, most, kept):
 
 
 def test_models_that_take_no_text_are_refused_and_others_named():
-    with pytest.raises(UsageError, match=r"takes no text of the page(.|\n)*qwen3-vl"):
+    with pytest.raises(UsageError, match=r"does not support `anchor_text`(.|\n)*qwen3-vl"):
         reading(ScriptedEngine(stop()), find_profile("deepseek-ocr"), anchor=100)
     with pytest.raises(UsageError, match="in mode text"):
         reading(ScriptedEngine(stop()), TAKER, anchor=100, mode="text")
@@ -112,7 +112,7 @@ def test_the_form_of_answers_is_forced_where_it_is_known():
 
 @pytest.mark.parametrize("options", [{"mode": "text"}, {"prompt": "Mine."}])
 def test_a_form_that_is_not_known_cannot_be_forced(options):
-    with pytest.raises(UsageError, match=r"--guided(.|\n)*olmocr-2"):
+    with pytest.raises(UsageError, match=r"does not support `guided`(.|\n)*olmocr-2"):
         reading(ScriptedEngine(stop()), TAKER, guided=True, **options)
 
 

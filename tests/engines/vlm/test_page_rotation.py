@@ -35,7 +35,7 @@ def test_a_page_that_stands_wrong_is_turned_and_asked_for_again():
     )
     assert attempt.image == EncodedImage(b"turned 90", "image/png", 200, 400)
     assert [(one["status"], one["detail"]) for one in attempt.tries] == [
-        ("ok", "the model says that the page must be turned by 90 degrees clockwise"),
+        ("ok", "according to the model, the page must be rotated by 90 degrees clockwise"),
         ("ok", ""),
     ]
     assert attempt.tokens_out == 100
@@ -111,7 +111,7 @@ def test_a_probe_that_fails_costs_nothing_but_a_word():
     sight = Sight(degrees=PageFailure(Reason.ENGINE_ERROR, "the worker died"))
     attempt = asked(ScriptedEngine(stop()), PROFILE, sight, rotate="probe")
     assert attempt.status is Status.OK
-    assert attempt.detail == "which way up the page stands is not known: the worker died"
+    assert attempt.detail == "the orientation of the page is unknown: the worker died"
 
 
 @pytest.mark.parametrize(("scale", "size"), [(1.0, (400, 200)), (0.8, (320, 160))])

@@ -194,7 +194,7 @@ def test_a_page_is_looked_at_closely_when_the_text_speaks_of_a_figure():
     [
         (
             Sight(PageFailure(Reason.ENGINE_TIMEOUT, "killed after 300 s")),
-            "figures were not looked for: killed after 300 s",
+            "figures were not detected: killed after 300 s",
         ),
         (Sight(Inspection(detail="OCR is not installed")), "OCR is not installed"),
     ],

@@ -113,7 +113,7 @@ def test_whether_a_page_is_blank_is_asked_once_and_a_good_answer_never_asks():
 def test_a_page_of_which_nobody_can_say_that_it_is_blank_is_not():
     failure = failure_of(ScriptedEngine(stop("")), Tools(fails=["blank"]), max_attempts=1)
     assert failure.reason is Reason.EMPTY
-    assert "not known: no blank" in failure.detail
+    assert "whether the page is blank: no blank" in failure.detail
 
 
 def test_lost_requests_do_not_climb_but_count():
