@@ -40,7 +40,7 @@ Finished = Callable[[int, PageRecord], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class DocumentOptions:
     """Options for reading a single document, if they differ from the settings.
 
     Attributes:
@@ -95,7 +95,7 @@ class Session:
         """Return the number of pages of a planned document. Raises `PageFailure` if it cannot be opened."""
         return await (await self._parts()).pages.count(part)
 
-    async def read(self, part: DocumentPart, finished: Finished, way: Way = Way()) -> None:
+    async def read(self, part: DocumentPart, finished: Finished, way: DocumentOptions = DocumentOptions()) -> None:
         """Read the pages of a part.
 
         Args:
@@ -112,7 +112,7 @@ class Session:
         parts = await self._parts()
         reader = self._reader(parts.reading.reader, way)
         furniture = self._settings.headers == "keep"
-        stage = Extract(parts.pages, reader, _nowhere, self._progress, parts.reading.admission, furniture=furniture)
+        stage = Extract(parts.pages, reader, _discard, self._progress, parts.reading.admission, furniture=furniture)
 
         async def one(position: int, ticket: Ticket) -> None:
             try:
@@ -173,7 +173,7 @@ class Session:
             self._held = stack.pop_all()
         return _Parts(renderer, ready, PartRenderer(renderer, remote), model)
 
-    def _reader(self, reader: PageReader, way: Way) -> PageReader:
+    def _reader(self, reader: PageReader, way: DocumentOptions) -> PageReader:
         if not isinstance(reader, LayoutReader):
             if way.tasks:
                 raise UsageError("this session reads whole pages: region tasks have no effect")
@@ -189,5 +189,5 @@ class Session:
         )
 
 
-async def _nowhere(unit: Unit, pages: Sequence[PageRecord]) -> None:
+async def _discard(unit: Unit, pages: Sequence[PageRecord]) -> None:
     """Discard the rows: a session publishes nothing."""

@@ -52,10 +52,12 @@ def fix_answers(tokens: int, span: Span) -> None:
     text = page(random.Random(0), "page", tokens * CHARACTERS, Form.GROUNDED)
     real = ServerPool.complete
 
-    async def complete(self: ServerPool, request: CompletionRequest, admitted: Callable[[], None] = noop) -> Completion:
+    async def complete(
+        self: ServerPool, request: CompletionRequest, on_dispatched: Callable[[], None] = noop
+    ) -> Completion:
         def sent() -> None:
             span.sent()
-            admitted()
+            on_dispatched()
 
         answer = await real(self, fixed(request, tokens), sent)
         span.answered()

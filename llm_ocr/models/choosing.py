@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
 
-from llm_ocr.models.parsers import gives_places, tells_figures
+from llm_ocr.models.parsers import describes_figures, gives_places
 from llm_ocr.models.profile import Profile, Score
 
 # Comparison of package versions by their numbers.
@@ -303,7 +303,7 @@ def describes(profile: Profile) -> str:
     """Return how the model describes figures: "yes" on request, "in answers", or "no"."""
     if "describe" in profile.prompts:
         return "yes"
-    return "in answers" if any(map(tells_figures, profile.parsers.values())) else "no"
+    return "in answers" if any(map(describes_figures, profile.parsers.values())) else "no"
 
 
 def reads_language(profile: Profile, language: str) -> bool | None:

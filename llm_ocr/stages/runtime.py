@@ -240,7 +240,7 @@ _MODES = {"layout-all": ("layout",), "ocr": ("text", "markdown")}
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ModelChoice:
     """A profile and the weights to load.
 
     Attributes:
@@ -255,7 +255,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Model(Asked):
+class Model(ModelChoice):
     """A profile and weights at a commit.
 
     Attributes:
@@ -265,7 +265,7 @@ class Model(Asked):
     revision: str | None = None
 
 
-def asked_model(settings: WhichModel) -> Asked:
+def model_choice(settings: WhichModel) -> ModelChoice:
     """Return the model that reads pages. Raises `UsageError` if the name is ambiguous or unknown."""
     # A command without a prompt setting reads no pages.
     own_prompt = not isinstance(settings, ModelSettings) or settings.prompt is not None
@@ -273,7 +273,7 @@ def asked_model(settings: WhichModel) -> Asked:
     return _with_template(asked, settings.chat_template)
 
 
-def named_model(name: str, weights: str | None = None, *, own_prompt: bool, parser: str | None = None) -> Asked:
+def named_model(name: str, weights: str | None = None, *, own_prompt: bool, parser: str | None = None) -> ModelChoice:
     """Return the profile and the weights of a model.
 
     Args:
@@ -291,7 +291,7 @@ def named_model(name: str, weights: str | None = None, *, own_prompt: bool, pars
     chosen: dict[str, Any] = {}
     if of_user or parser is not None:
         chosen["parsers"] = {mode: one.__name__ for mode, one in sorted(profile.parsers.items())}
-    return Asked(profile, weights or profile.model, chosen)
+    return ModelChoice(profile, weights or profile.model, chosen)
 
 
 def mode_of(profile: Profile, name: str | None) -> str | None:
@@ -302,7 +302,7 @@ def mode_of(profile: Profile, name: str | None) -> str | None:
     return next((mode for mode in meant if mode in profile.prompts), name)
 
 
-async def pinned(settings: VllmSettings, engines: Engines, asked: Asked, revision: str | None) -> Model:
+async def pinned(settings: VllmSettings, engines: Engines, asked: ModelChoice, revision: str | None) -> Model:
     """Return the model at the requested commit, at that of the profile, or at the newest, which is then recorded."""
     name = asked.name
     commit = revision or (asked.profile.revision if name == asked.profile.model else None)
@@ -389,7 +389,7 @@ def _read(path: str) -> Mapping[str, Any]:
     return values
 
 
-def _with_template(asked: Asked, path: str | None) -> Asked:
+def _with_template(asked: ModelChoice, path: str | None) -> ModelChoice:
     """Add the user's chat template for a server that we start."""
     if path is None:
         return asked
@@ -432,7 +432,7 @@ def render_options(settings: RenderSettings, secrets: tuple[str, ...], profile: 
     return RenderOptions(
         image_size=settings.image_size or (profile.image.longest_side if profile else EMBEDDED_IMAGE_SIZE),
         image_format=chosen,
-        text_layer=profile is None or (isinstance(settings, ModelSettings) and _leans_on_text(settings, profile)),
+        text_layer=profile is None or (isinstance(settings, ModelSettings) and _needs_text(settings, profile)),
         renderer=settings.renderer,
         timeout=settings.render_timeout,
         memory=settings.render_memory << 20,
@@ -442,7 +442,7 @@ def render_options(settings: RenderSettings, secrets: tuple[str, ...], profile: 
     )
 
 
-def _leans_on_text(settings: ModelSettings, profile: Profile) -> bool:
+def _needs_text(settings: ModelSettings, profile: Profile) -> bool:
     """Return whether most pages need their text layer. Reading it later would open the document again."""
     from_page = settings.figures_from == "page" or (
         settings.figures_from == "auto" and not has_places(profile, mode_of(profile, settings.mode) or profile.mode)
@@ -451,14 +451,18 @@ def _leans_on_text(settings: ModelSettings, profile: Profile) -> bool:
 
 
 def embedded_reader(
-    settings: EmbeddedSettings, *, ocr: bool = True, beside: bool = False, figure_labels: frozenset[str] | None = None
+    settings: EmbeddedSettings,
+    *,
+    ocr: bool = True,
+    background: bool = False,
+    figure_labels: frozenset[str] | None = None,
 ) -> "EmbeddedReader":
     """Return the CPU engine, by default with one process per core.
 
     Args:
         settings: The settings.
         ocr: Whether OCR is available to it.
-        beside: See `EmbeddedOptions`.
+        background: See `EmbeddedOptions`.
         figure_labels: See `EmbeddedOptions`.
     """
     from llm_ocr.engines.embedded.reader import EmbeddedOptions, EmbeddedReader
@@ -471,7 +475,7 @@ def embedded_reader(
             text_layer=settings.text_layer == "auto",
             ocr=ocr,
             confined=settings.confinement != "off",
-            beside=beside,
+            background=background,
             figure_labels=figure_labels,
         )
     )
@@ -554,12 +558,12 @@ def page_profile(settings: WhichModel, engines: Engines) -> Profile | None:
     """Return the profile of the model that reads pages; None with the embedded engine. Raises `UsageError`."""
     if not engines.uses_models:
         return None
-    return asked_model(settings).profile
+    return model_choice(settings).profile
 
 
 async def page_model(settings: ServingCommand, engines: Engines, workspace: Workspace | None) -> Model:
     """Return the model that reads pages, at the commit that the workspace was begun with."""
-    asked = asked_model(settings)
+    asked = model_choice(settings)
     standing = await asyncio.to_thread(known_revision, workspace, EXTRACT, asked.name) if workspace else None
     return await pinned(settings, engines, asked, settings.revision or standing)
 
@@ -596,7 +600,7 @@ async def reading(job: Job[ReadingCommand], renderer: Renderer) -> Reading:
         guided=settings.guided,
         chosen=model.chosen,
     )
-    embedded = embedded_reader(settings, ocr=settings.fallback == "embedded", beside=True)
+    embedded = embedded_reader(settings, ocr=settings.fallback == "embedded", background=True)
     fallback = None if settings.fallback == "none" else embedded
     inspector = embedded if _needs_inspection(settings) else None
     tools = RendererTools(renderer, job.remote)

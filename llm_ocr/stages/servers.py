@@ -401,7 +401,7 @@ class Checks:
     def _look(self) -> None:
         start = self._start
         check_folder(start)
-        self._report(memory_trouble(start, gpu_memory(), self._version))
+        self._report(memory_shortage(start, gpu_memory(), self._version))
         self._report(trust_note(start))
         if start.folder is None and not start.options.offline:
             check_access(start.model, start.revision, start.cache)
@@ -416,7 +416,7 @@ class Checks:
                 hint="Run once with a network and without `offline`.",
             )
         fetch(start.model, start.revision, start.cache, offline=start.options.offline, say=self._say)
-        self._report(memory_trouble(start, gpu_memory(), self._version))
+        self._report(memory_shortage(start, gpu_memory(), self._version))
 
     def _report(self, message: str) -> None:
         if message:
@@ -442,7 +442,7 @@ def check_folder(start: Start) -> None:
         )
 
 
-def memory_trouble(start: Start, memory: dict[str, int], version: str = "") -> str:
+def memory_shortage(start: Start, memory: dict[str, int], version: str = "") -> str:
     """Return a warning if the model may not fit into GPU memory; empty if it fits or its size is unknown.
 
     Args:

@@ -19,7 +19,7 @@ from llm_ocr.engines.vllm.server import Release, check_release
 from llm_ocr.errors import LlmOcrError, ServerError, UsageError
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.registry import find_profile
-from llm_ocr.stages.servers import Checks, Start, memory_trouble, trust_note
+from llm_ocr.stages.servers import Checks, Start, memory_shortage, trust_note
 from tests.fakes.hub import TOKEN, running
 
 MIB = 1 << 20
@@ -111,12 +111,12 @@ def test_nvidia_smi_is_asked_for_the_memory_of_the_gpus_that_may_be_used(tmp_pat
 def test_weights_that_are_larger_than_the_gpu_are_refused_with_the_ways_out(start):
     given = start("qwen3-vl-8b")
     with pytest.raises(ServerError, match=r"qwen3-vl-8b needs about \d+ GB of a GPU; 16 GB are available") as error:
-        memory_trouble(given, T4)
+        memory_shortage(given, T4)
     assert "quantization=fp8" in error.value.hint and "`model=lightonocr-3-1b`" in error.value.hint
     with pytest.raises(ServerError, match="`model=lightonocr-3-1b`"):
-        memory_trouble(given, T4, "0.20.0")
+        memory_shortage(given, T4, "0.20.0")
     with pytest.raises(ServerError, match="`tensor_parallel_size=2`"):
-        memory_trouble(given, {"0": T4["0"], "1": T4["0"]})
+        memory_shortage(given, {"0": T4["0"], "1": T4["0"]})
 
 
 @pytest.mark.parametrize(
@@ -129,19 +129,19 @@ def test_weights_that_are_larger_than_the_gpu_are_refused_with_the_ways_out(star
     ],
 )
 def test_what_makes_the_model_fit_is_counted(start, options):
-    assert memory_trouble(start("qwen3-vl-8b", **options), T4) == ""
+    assert memory_shortage(start("qwen3-vl-8b", **options), T4) == ""
 
 
 def test_a_model_that_may_just_not_fit_is_only_warned_of(start):
-    said = memory_trouble(start("qwen3-vl-8b"), {"0": 23_034 * MIB})
+    said = memory_shortage(start("qwen3-vl-8b"), {"0": 23_034 * MIB})
     assert "about 25 GB" in said and "--max-model-len" in said
-    assert memory_trouble(start("qwen3-vl-8b", max_model_len=8192), {"0": 23_034 * MIB}) == ""
+    assert memory_shortage(start("qwen3-vl-8b", max_model_len=8192), {"0": 23_034 * MIB}) == ""
 
 
 def test_fp8_weights_need_half(start):
-    assert memory_trouble(start("olmocr-2"), T4) == ""
+    assert memory_shortage(start("olmocr-2"), T4) == ""
     with pytest.raises(ServerError, match="weights alone"):
-        memory_trouble(start("olmocr-2-bf16"), T4)
+        memory_shortage(start("olmocr-2-bf16"), T4)
 
 
 def test_of_other_weights_the_files_count_and_of_unknown_ones_nothing(start, tmp_path):
@@ -151,9 +151,9 @@ def test_of_other_weights_the_files_count_and_of_unknown_ones_nothing(start, tmp
     with (folder / "model.safetensors").open("wb") as file:
         file.truncate(20 * 10**9)  # sparse
     with pytest.raises(ServerError, match=r"20\.0 GB of weights alone"):
-        memory_trouble(start("deepseek-ocr", str(folder)), T4)
-    assert memory_trouble(start("qwen3-vl-8b", "someone/quantised"), T4) == ""
-    assert memory_trouble(start("qwen3-vl-8b"), {}) == ""
+        memory_shortage(start("deepseek-ocr", str(folder)), T4)
+    assert memory_shortage(start("qwen3-vl-8b", "someone/quantised"), T4) == ""
+    assert memory_shortage(start("qwen3-vl-8b"), {}) == ""
 
 
 def test_what_it_means_to_run_a_models_code_is_said_unless_its_commit_was_chosen(start):

@@ -12,7 +12,7 @@ from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.models.registry import PROFILES, find_profile
 from llm_ocr.simulator import running
 from llm_ocr.stages import servers
-from llm_ocr.stages.runtime import asked_model, mode_of, named_model
+from llm_ocr.stages.runtime import mode_of, model_choice, named_model
 from llm_ocr.storage import StoreOptions
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, stage_keys
@@ -24,7 +24,7 @@ NEW = {"served_model_name": "maker/new-ocr"}
 
 
 def asked(**settings):
-    return asked_model(ExtractSettings(workspace="w", **settings))
+    return model_choice(ExtractSettings(workspace="w", **settings))
 
 
 def test_a_profile_is_taken_as_it_is():
@@ -237,7 +237,7 @@ def test_a_planned_engine_gives_way_to_a_named_server_and_an_extracted_one_is_re
 def test_a_model_is_refused_where_auto_means_the_cpu_engine(small_examples, tmp_path, monkeypatch):
     monkeypatch.setattr(servers, "gpus", lambda: ())
     with pytest.raises(
-        UsageError, match="model has no effect with the CPU engine, which `engine=auto` chose because no G"
+        UsageError, match=r"`model` has no effect with the CPU engine, which .*auto.* chose because no G"
     ):
         llm_ocr.run(small_examples / "fax.tiff", workspace=tmp_path / "w", model="dots.mocr")
     with pytest.raises(UsageError, match="anchor_text has no effect"):

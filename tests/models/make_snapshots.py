@@ -40,7 +40,7 @@ class Kept:
     def __init__(self) -> None:
         self.requests: list[CompletionRequest] = []
 
-    async def complete(self, request: CompletionRequest, admitted: Callable[[], None] = noop) -> Completion:
+    async def complete(self, request: CompletionRequest, on_dispatched: Callable[[], None] = noop) -> Completion:
         self.requests.append(request)
         return Completion("word", Finish.STOP)
 

@@ -25,7 +25,7 @@ class Forced:
         self._text = text
         self.answers: list[Completion] = []
 
-    async def complete(self, request: CompletionRequest, admitted: Callable[[], None] = noop) -> Completion:
+    async def complete(self, request: CompletionRequest, on_dispatched: Callable[[], None] = noop) -> Completion:
         forced = replace(request, vllm_settings={**request.vllm_settings, **literal(self._text)})
         self.answers.append(await self._endpoint.complete(forced))
         return self.answers[-1]

@@ -46,7 +46,7 @@ def serve_options(command: tuple[str, ...], model: Path, log_folder: Path) -> Se
 class TinyServer:
     """A server under our supervisor."""
 
-    ours = True
+    managed = True
     max_model_len, max_num_seqs = MAX_MODEL_LEN, MAX_NUM_SEQS
 
     def __init__(self, supervisor: Server) -> None:

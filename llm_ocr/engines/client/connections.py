@@ -72,7 +72,7 @@ def _sendable(key: str) -> str:
 
 
 _IMAGE = ('{"type": "image_url", "image_url": {"url": "', '"}}')
-_OURS = frozenset({"model", "messages", "stream", "stream_options"})
+_RESERVED = frozenset({"model", "messages", "stream", "stream_options"})
 
 
 def body_parts(request: CompletionRequest, model: str, vllm: bool) -> tuple[bytes, bytes, bytes]:
@@ -103,7 +103,7 @@ def _settings(request: CompletionRequest, vllm: bool) -> str:
         settings |= request.vllm_settings
         # Each event then includes the counts, so that the counts of a cut answer are known.
         options["continuous_usage_stats"] = True
-    settings = {name: value for name, value in settings.items() if name not in _OURS}
+    settings = {name: value for name, value in settings.items() if name not in _RESERVED}
     return json.dumps({**settings, "stream": True, "stream_options": options}, default=_plain)[1:-1]
 
 
@@ -292,7 +292,9 @@ class Pulse:
                 future.set_result(None)
 
 
-async def read_events(response: aiohttp.ClientResponse, reply: Reply, heard: Callable[[], None], pulse: Pulse) -> None:
+async def read_events(
+    response: aiohttp.ClientResponse, reply: Reply, on_progress: Callable[[], None], pulse: Pulse
+) -> None:
     """Feed a stream into `reply` until the answer is complete or cut, or the body ends.
 
     A body that was read to its end frees the connection for the next request.
@@ -300,7 +302,7 @@ async def read_events(response: aiohttp.ClientResponse, reply: Reply, heard: Cal
     Args:
         response: Response with a stream of events.
         reply: Receiver of the events.
-        heard: Called after each progress.
+        on_progress: Called after each progress.
         pulse: Common beat of all streams.
 
     Raises:
@@ -319,7 +321,7 @@ async def read_events(response: aiohttp.ClientResponse, reply: Reply, heard: Cal
             if reply.cut:
                 return
         if reply.progress > before:
-            heard()
+            on_progress()
         if not data:
             return
         if reply.finish is None and time.monotonic() - began < BEAT:
@@ -328,12 +330,14 @@ async def read_events(response: aiohttp.ClientResponse, reply: Reply, heard: Cal
         await _finish(content)
 
 
-async def read_whole(response: aiohttp.ClientResponse, limit: int, heard: Callable[[], None] | None = None) -> bytes:
-    """Read a body, at most its first `limit` bytes; `heard` is called after bytes that are not blank."""
+async def read_whole(
+    response: aiohttp.ClientResponse, limit: int, on_progress: Callable[[], None] | None = None
+) -> bytes:
+    """Read a body, at most its first `limit` bytes; `on_progress` is called after bytes that are not blank."""
     pieces, size = [], 0
     while size < limit and (piece := await response.content.readany()):
-        if heard is not None and not piece.isspace():
-            heard()
+        if on_progress is not None and not piece.isspace():
+            on_progress()
         pieces.append(piece)
         size += len(piece)
     return b"".join(pieces)[:limit]

@@ -35,7 +35,7 @@ _USAGE_SECONDS = 2.0  # for the token counts, which may follow the finish reason
 
 
 @dataclass(frozen=True, slots=True)
-class _Got:
+class _Response:
     status: int
     headers: Mapping[str, str]
     body: bytes
@@ -135,7 +135,7 @@ class Endpoint:
         if not self._flights:
             self.received = started
         try:
-            reply = await self._fly(request, flight)
+            reply = await self._send(request, flight)
         except RequestLost as lost:
             if flight.reply is not None:
                 lost.tokens_in, lost.tokens_out, _ = flight.reply.counts()
@@ -150,7 +150,7 @@ class Endpoint:
         self._known = True
         return answer
 
-    async def _fly(self, request: CompletionRequest, flight: Flight) -> Reply:
+    async def _send(self, request: CompletionRequest, flight: Flight) -> Reply:
         """Run the exchange and convert external interruptions to typed errors."""
         self._flights.add(flight)
         try:
@@ -172,7 +172,7 @@ class Endpoint:
             self._flights.discard(flight)
 
     async def _exchange(self, request: CompletionRequest, flight: Flight) -> Reply:
-        def heard() -> None:
+        def on_progress() -> None:
             self.received = flight.seen = time.monotonic()
             if flight.reply is not None and flight.reply.finish is not None:
                 flight.end_within(_USAGE_SECONDS)
@@ -182,18 +182,18 @@ class Endpoint:
         del body  # frees the image while the answer is read
         try:
             flight.status = response.status
-            heard()
+            on_progress()
             if response.status != 200:
                 text = await read_whole(response, _ERROR_BYTES)
                 raise self._failures.answered(response.status, response.headers, text)
             watch = request.watch() if request.watch is not None else None
             reply = flight.reply = Reply(watch, self._failures, Bounds.of(request.settings))
-            await self._read(response, reply, heard)
+            await self._read(response, reply, on_progress)
             return reply
         finally:
             response.close()  # a body that was read to its end has already returned the connection
 
-    async def _read(self, response: aiohttp.ClientResponse, reply: Reply, heard: Callable[[], None]) -> None:
+    async def _read(self, response: aiohttp.ClientResponse, reply: Reply, on_progress: Callable[[], None]) -> None:
         """Read the body of a response with status 200."""
         encoding, kind = response.headers.get("Content-Encoding", "identity"), response.content_type
         if encoding != "identity":
@@ -202,16 +202,16 @@ class Endpoint:
             )
         if kind.endswith("json"):
             most = reply.bounds.bytes
-            body = await read_whole(response, most, heard)
+            body = await read_whole(response, most, on_progress)
             if len(body) == most:
                 raise self._failures.lost(f"sent a response of more than {most} bytes", status=200)
             reply.take_whole(body)
         else:
-            await read_events(response, reply, heard, self._pulse)
+            await read_events(response, reply, on_progress, self._pulse)
         if reply.finish is None and kind != "text/event-stream":
             raise self._failures.lost(f"the response has the type {kind} and no end of an answer", status=200)
 
-    async def _get(self, url: str) -> _Got | None:
+    async def _get(self, url: str) -> _Response | None:
         """Read a small page of the server; None without an answer, `ServerError` if no answer is possible."""
         if self._closed:
             return None
@@ -220,7 +220,7 @@ class Endpoint:
                 response = await self._session().get(URL(url), allow_redirects=False, timeout=probing())
                 self.absent = None
                 try:
-                    return _Got(response.status, response.headers, await read_whole(response, _PAGE_BYTES))
+                    return _Response(response.status, response.headers, await read_whole(response, _PAGE_BYTES))
                 finally:
                     response.close()
         except OUTAGES as error:

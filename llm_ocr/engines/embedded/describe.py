@@ -59,7 +59,7 @@ class EmbeddedFigureReader:
         }
 
     async def describe(
-        self, figure: Figure, page_id: str, document_id: str, admitted: Callable[[], None] = noop
+        self, figure: Figure, page_id: str, document_id: str, on_dispatched: Callable[[], None] = noop
     ) -> FigureRecord:
         """Describe a figure; always `ok`. An empty description has a detail that nothing is known."""
         started = perf_counter()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _NO_OCR = "figures on scans are not detected: OCR is not installed"
 
 
-def see(page: Page, recogniser: GetRecogniser, *, hinted: bool) -> Inspection:
+def inspect_page(page: Page, recogniser: GetRecogniser, *, hinted: bool) -> Inspection:
     """Return the page's blocks if they include figures.
 
     A digital page is inspected by its objects, a scan by its pixels. OCR runs only if a scan shows a picture, or with

@@ -28,7 +28,7 @@ _NICE, _PATIENCE = 10, 1.0
 class EmbeddedOptions:
     """Options of the embedded engine: `memory` in bytes and `timeout` in seconds per worker process and page.
 
-    `beside` a model: the GPU's feeding processes have priority, and as few processes as possible are used. Without
+    `background` a model: the GPU's feeding processes have priority, and as few processes as possible are used. Without
     `ocr`, pages are read from their text layer only, and figures are not read. Pages without a credible text layer then
     fail. `figure_labels`: blocks that are cut out as figures; None: all pictures and drawings.
     """
@@ -39,7 +39,7 @@ class EmbeddedOptions:
     text_layer: bool = True
     ocr: bool = True
     confined: bool = True
-    beside: bool = False
+    background: bool = False
     figure_labels: frozenset[str] | None = None
 
 
@@ -54,8 +54,10 @@ class EmbeddedReader:
         self._pool = WorkerPool(
             "llm_ocr.engines.embedded.worker",
             workers=options.workers,
-            limits=Limits(options.memory, requests=2000, confined=options.confined, niceness=_NICE * options.beside),
-            patience=_PATIENCE * options.beside,
+            limits=Limits(
+                options.memory, requests=2000, confined=options.confined, niceness=_NICE * options.background
+            ),
+            patience=_PATIENCE * options.background,
         )
 
     def identity(self) -> Mapping[str, Any]:
@@ -64,7 +66,7 @@ class EmbeddedReader:
             about["figure_labels"] = sorted(self._options.figure_labels)
         return about if self._options.ocr else {**about, "ocr": False}
 
-    async def read(self, page: Page, admitted: Callable[[], None] = noop) -> Attempt:
+    async def read(self, page: Page, on_dispatched: Callable[[], None] = noop) -> Attempt:
         began = time.monotonic()
         payload = {"page": page_to_wire(page), "text_layer": self._options.text_layer, "ocr": self._options.ocr}
         answer = await self._call("read", payload | {"trace": True} if tracing() else payload)
@@ -80,7 +82,7 @@ class EmbeddedReader:
         answer = await self._call("read_figure", {"image": image_to_wire(image)})
         return str(answer["inside"])
 
-    async def see(self, page: Page, *, hinted: bool) -> Inspection:
+    async def inspect(self, page: Page, *, hinted: bool) -> Inspection:
         """Return the figures of a page that a model reads; `hinted`: its text mentions figures.
 
         Raises `PageFailure`.

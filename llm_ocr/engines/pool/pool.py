@@ -93,7 +93,7 @@ class ServerPool:
             life.add_done_callback(functools.partial(self._gone, member))
             self._lives.append(life)
 
-    async def complete(self, request: CompletionRequest, admitted: Callable[[], None] = noop) -> Completion:
+    async def complete(self, request: CompletionRequest, on_dispatched: Callable[[], None] = noop) -> Completion:
         """Complete a request; see `engines.Engine.complete`."""
         self.begin()
         pooled = self._request(request)
@@ -101,10 +101,10 @@ class ServerPool:
         try:
             while True:
                 service = await self._places.take(pooled)
-                answer = await self._once(service, pooled, request, admitted)
+                answer = await self._once(service, pooled, request, on_dispatched)
                 if answer is not None:
                     return replace(answer, waited=pooled.sent - began)
-                if pooled.guilty:
+                if pooled.poisonous:
                     await self._proof(pooled)
                     raise self._set_aside(pooled)
         finally:
@@ -173,15 +173,15 @@ class ServerPool:
         service: ServerSession,
         request: Request,
         completion_request: CompletionRequest,
-        admitted: Callable[[], None],
+        on_dispatched: Callable[[], None],
     ) -> Completion | None:
         """Send the request to one server; return None if the request must be sent again at no cost to its page."""
         try:
             if not service.alive:
                 return None
             request.go(time.monotonic())
-            admitted()
-            return await self._asked(service, request, completion_request)
+            on_dispatched()
+            return await self._exchange(service, request, completion_request)
         except asyncio.CancelledError:
             if not request.pardoned():
                 raise
@@ -191,7 +191,7 @@ class ServerPool:
             request.pardoned()  # clears a revocation that the exchange did not observe
             self._places.leave(service, request)
 
-    async def _asked(
+    async def _exchange(
         self, service: ServerSession, request: Request, completion_request: CompletionRequest
     ) -> Completion | None:
         try:
@@ -213,12 +213,12 @@ class ServerPool:
                 raise
             return None
         if not await service.same():
-            self._members[service.number].accuse(service, _replaced(service))
+            self._members[service.number].report_death(service, _replaced(service))
             self._counts.lost += 1
             return None
         self._busy_since = None
         self._counts.answers += 1
-        self._suspects.hear(answer.seconds)
+        self._suspects.record_answer(answer.seconds)
         self._counts.tokens_in += answer.tokens_in
         self._counts.tokens_out += answer.tokens_out
         self._members[service.number].answers += 1
@@ -261,7 +261,7 @@ class ServerPool:
             lives = service.alive and await service.answers()
         if not (lives and service.alive):
             why = _replaced(service) or f"a request was lost and the server no longer responds ({lost})"
-            self._members[service.number].accuse(service, why)
+            self._members[service.number].report_death(service, why)
             return False
         if lost.unreachable:  # the request never arrived
             service.pause(request.sent, None, refused=False)
@@ -277,7 +277,7 @@ class ServerPool:
         """
         if self._suspects.clear(request):
             self._places.dispatch()
-        while not self._suspects.proven(request):
+        while not self._suspects.cleared_server(request):
             if self._places.failure is not None:
                 raise self._places.failure
             if not self._places.queued and not self._places.taken:

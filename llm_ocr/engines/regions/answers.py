@@ -8,7 +8,7 @@ from typing import Any
 
 from llm_ocr.engines import Completion, CompletionRequest, Engine
 from llm_ocr.engines.regions.detection import CHART, FORMULA, READ, SKIP, TEXT, Assigned, Layout
-from llm_ocr.engines.vlm.judging import Verdict, judge_page, told
+from llm_ocr.engines.vlm.judging import Verdict, judge_page, summarized
 from llm_ocr.engines.vlm.placing import with_crops
 from llm_ocr.engines.vlm.requests import (
     Images,
@@ -52,7 +52,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RegionResult:
     """Result of the requests for a region, and the requests."""
 
     ended: Ended[Blocks]
@@ -87,20 +87,20 @@ class RegionRequests:
         """Return the settings that force the form of answers in a mode, if `guided` is on."""
         return self.profile.guides.get(mode, {}) if self.options.guided else {}
 
-    async def complete(self, piece: Piece, went_out: Callable[[], None]) -> Asked:
+    async def complete(self, piece: Piece, on_sent: Callable[[], None]) -> RegionResult:
         """Run the requests for a region.
 
         Args:
             piece: Region to read.
-            went_out: Called when the first request is sent.
+            on_sent: Called when the first request is sent.
 
         Raises:
             ServerError: No server is available. `PageFailure` is part of the result.
         """
         tries = Tries(self.options.max_attempts)
         ladder = Ladder(Step(piece.mode, self.temperature, self.max_tokens), self.rungs)
-        climber = AttemptLoop(self.engine, _Region(self, piece), ladder, tries, went_out, self.options.backoff)
-        return Asked(await climber.run(), tries)
+        loop = AttemptLoop(self.engine, _Region(self, piece), ladder, tries, on_sent, self.options.backoff)
+        return RegionResult(await loop.run(), tries)
 
 
 class _Region:
@@ -291,18 +291,18 @@ _MODE = "layout-first"
 class Outcome:
     """Regions of a page in reading order, and the results of the requested ones; None for a blank region.
 
-    Regions with the same image share one `Asked`.
+    Regions with the same image share one `RegionResult`.
     """
 
     regions: tuple[Assigned, ...]
-    asked: tuple[Asked | None, ...] = ()  # of the requested regions, in order
+    asked: tuple[RegionResult | None, ...] = ()  # of the requested regions, in order
 
-    def pairs(self) -> list[tuple[Assigned, Asked | None]]:
+    def pairs(self) -> list[tuple[Assigned, RegionResult | None]]:
         """Return every region with its result; None for a region that was not requested."""
         left = iter(self.asked)
         return [(one, next(left) if one.task in READ else None) for one in self.regions]
 
-    def requested(self) -> list[Asked]:
+    def requested(self) -> list[RegionResult]:
         """Return the distinct results."""
         return list({id(one): one for one in self.asked if one is not None}.values())
 
@@ -429,7 +429,7 @@ def rows_of(attempt: Attempt) -> tuple[Mapping[str, Any], ...]:
     return ({**about, "tokens_out": attempt.tokens_out, "seconds": round(attempt.seconds, 4)},)
 
 
-def _blocks(asked: Asked | None) -> tuple[Block, ...]:
+def _blocks(asked: RegionResult | None) -> tuple[Block, ...]:
     best = asked.ended.best if asked else None
     return best.verdict.result if best else ()
 
@@ -449,7 +449,7 @@ def _detail(outcome: Outcome, failed: int) -> str:
         elif best is not None and best.verdict.detail:
             said.append(f"{_where(one)}: {best.verdict.detail}")
     head = f"{failed} of {len(outcome.requested())} regions were not read completely" if failed else ""
-    return joined(head, told(lost), told(said))
+    return joined(head, summarized(lost), summarized(said))
 
 
 def _where(one: Assigned) -> str:

@@ -8,10 +8,10 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from llm_ocr.engines import Engine, PageReader, noop
 from llm_ocr.engines.regions.answers import (
-    Asked,
     Outcome,
     Piece,
     RegionRequests,
+    RegionResult,
     attempt_of,
     rows_of,
     with_failure,
@@ -203,7 +203,7 @@ class LayoutReader:
         }
         return {**self.whole.identity(), "layout_first": by_regions}
 
-    async def read(self, page: Page, admitted: Callable[[], None] = noop) -> Attempt:
+    async def read(self, page: Page, on_dispatched: Callable[[], None] = noop) -> Attempt:
         """Read the page and return the best available result.
 
         Raises:
@@ -214,8 +214,8 @@ class LayoutReader:
             layout = await self.detector.detect(page)
         except PageFailure as failure:
             why = f"its regions were not found: {failure.why}"
-            return await _Reading(self, page, Layout(()), admitted).whole(why, failure)
-        return await _Reading(self, page, layout, admitted).run()
+            return await _Reading(self, page, Layout(()), on_dispatched).whole(why, failure)
+        return await _Reading(self, page, layout, on_dispatched).run()
 
     async def close(self) -> None:
         """Close the detector and the reader of whole pages."""
@@ -226,13 +226,13 @@ class LayoutReader:
 class _Reading:
     """Reading of one page."""
 
-    def __init__(self, reader: LayoutReader, page: Page, layout: Layout, admitted: Callable[[], None]) -> None:
+    def __init__(self, reader: LayoutReader, page: Page, layout: Layout, on_dispatched: Callable[[], None]) -> None:
         self._reader = reader
         self._given = page
         # The evidence of a page is not turned with its image.
         self._page = replace(page, image=layout.image, evidence=None) if layout.image else page
         self._layout = layout
-        self._admitted = admitted
+        self._on_dispatched = on_dispatched
         able = reader.profile.region_tasks
         self._outcome = Outcome(assigned(layout.regions, lambda label: task_of(label, reader.tasks, able)))
 
@@ -269,7 +269,7 @@ class _Reading:
     async def whole(self, why: str, failure: PageFailure | None) -> Attempt:
         """Read the page with the reader of whole pages. `failure` is None if that is not a fault."""
         try:
-            attempt = await self._reader.whole.read(self._page, self._admitted)
+            attempt = await self._reader.whole.read(self._page, self._on_dispatched)
         except PageFailure as last:
             raise self._failed(last, f"read as a whole page: {why}") from last
         return with_regions(attempt, self._layout, self._outcome, why, failure)
@@ -311,23 +311,23 @@ class _Reading:
     def _failed(self, failure: PageFailure, why: str) -> PageFailure:
         return failure.with_tries(self._outcome.tries(), joined(why, failure.detail))
 
-    async def _complete_all(self, pieces: Sequence[Piece | None]) -> tuple[Asked | None, ...]:
+    async def _complete_all(self, pieces: Sequence[Piece | None]) -> tuple[RegionResult | None, ...]:
         """Request all pieces in parallel, equal images once; the page leaves the queue with its last request."""
         alike = [(piece.mode, piece.image.data) if piece else None for piece in pieces]
         single = {what: piece for what, piece in zip(alike, pieces, strict=True) if what and piece}
         waiting = set(single)
 
-        def went_out(what: tuple[str, bytes]) -> None:
+        def on_sent(what: tuple[str, bytes]) -> None:
             if what in waiting:
                 waiting.remove(what)
                 if not waiting:
-                    self._admitted()
+                    self._on_dispatched()
 
-        async def complete(what: tuple[str, bytes], piece: Piece) -> Asked:
+        async def complete(what: tuple[str, bytes], piece: Piece) -> RegionResult:
             try:
-                return await self._reader.requests.complete(piece, lambda: went_out(what))
+                return await self._reader.requests.complete(piece, lambda: on_sent(what))
             finally:
-                went_out(what)
+                on_sent(what)
 
         tasks = {what: asyncio.create_task(complete(what, piece)) for what, piece in single.items()}
         try:

@@ -21,12 +21,12 @@ from llm_ocr.engines.vllm.command import (
     secrets_of,
     serve_command,
     served_name,
+    server_env,
     shown,
-    surroundings,
 )
 from llm_ocr.engines.vllm.external import NotReady, look
 from llm_ocr.engines.vllm.log import ServerLog
-from llm_ocr.engines.vllm.log_diagnosis import Trouble, hint_for
+from llm_ocr.engines.vllm.log_diagnosis import Diagnosis, hint_for
 from llm_ocr.engines.vllm.process import ServerProcess
 from llm_ocr.errors import ServerError, UsageError, install_command
 from llm_ocr.models.choosing import numbers
@@ -117,7 +117,7 @@ class Release:
         async with self._lock:
             if self._version is None:
                 command = found(self._command, self._environment.get("PATH"))
-                self._version = _installed(command) or await _asked(command, self._environment)
+                self._version = _installed(command) or await _printed_version(command, self._environment)
             return self._version
 
     def transformers(self) -> str:
@@ -153,7 +153,7 @@ def _installed(command: Sequence[str], folder_name: re.Pattern[str] = _VLLM) -> 
     return ""
 
 
-async def _asked(command: Sequence[str], environment: Mapping[str, str], patience: float = 60.0) -> str:
+async def _printed_version(command: Sequence[str], environment: Mapping[str, str], seconds: float = 60.0) -> str:
     try:
         process = await asyncio.create_subprocess_exec(
             *command, "--version",
@@ -165,7 +165,7 @@ async def _asked(command: Sequence[str], environment: Mapping[str, str], patienc
     except OSError:
         return ""  # not executable: the start itself reports this with the rest
     try:
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(seconds):
             printed, _ = await process.communicate()
     except TimeoutError:
         return ""
@@ -187,7 +187,7 @@ class Pace:
 
     poll: float = 0.5
     progress: float = 30.0
-    patience: float = 10.0  # from SIGTERM to SIGKILL
+    stop_timeout: float = 10.0  # from SIGTERM to SIGKILL
     device: float = 5.0  # until the next check whether the device's memory is free
 
 
@@ -237,7 +237,7 @@ class VllmServer:
         self._say = say
         self._pace = pace
         self._key = secrets.token_urlsafe(32)
-        self._environment = surroundings(options, key=self._key, devices=devices)
+        self._environment = server_env(options, key=self._key, devices=devices)
         self._release = release or Release(options.command, self._environment)
         path = options.log_folder / f"vllm-{index}.log" if options.log_folder else None
         self._log = ServerLog(path, secrets=secrets_of(self._environment))
@@ -256,7 +256,7 @@ class VllmServer:
         return self._name
 
     @property
-    def ours(self) -> bool:
+    def managed(self) -> bool:
         """Always True: the server listens on loopback with its own key."""
         return True
 
@@ -285,7 +285,7 @@ class VllmServer:
             starved = self._log.out_of_memory
             await self._end()
             if starved and not self._lower():
-                raise ServerError(f"{self._name} is out of memory again", hint=hint_for(Trouble.OUT_OF_MEMORY))
+                raise ServerError(f"{self._name} is out of memory again", hint=hint_for(Diagnosis.OUT_OF_MEMORY))
             return await self._bring_up(again=True)
 
     async def ended(self) -> str:
@@ -309,7 +309,7 @@ class VllmServer:
 
     async def _end(self) -> None:
         if self._process is not None:
-            await self._process.stop(self._pace.patience)
+            await self._process.stop(self._pace.stop_timeout)
 
     async def _bring_up(self, *, again: bool) -> tuple[Address, ServerFacts]:
         version = await self._release.version()
@@ -321,13 +321,13 @@ class VllmServer:
             except ServerError:
                 if self._stopped:
                     raise
-                trouble = self._log.trouble
-                if trouble is Trouble.OUT_OF_MEMORY and self._lower():
+                diagnosis = self._log.diagnosis
+                if diagnosis is Diagnosis.OUT_OF_MEMORY and self._lower():
                     continue
-                if trouble is Trouble.PORT_TAKEN and self._port is None and ports > 0:
+                if diagnosis is Diagnosis.PORT_TAKEN and self._port is None and ports > 0:
                     ports -= 1
                     continue
-                if trouble is Trouble.DEVICE_TAKEN and devices > 0:
+                if diagnosis is Diagnosis.DEVICE_TAKEN and devices > 0:
                     # The driver takes seconds to release the memory of a killed server.
                     devices -= 1
                     await asyncio.sleep(self._pace.device)
@@ -353,7 +353,7 @@ class VllmServer:
         try:
             facts = await self._until_ready(process, address, began)
         except BaseException:
-            await process.stop(self._pace.patience)
+            await process.stop(self._pace.stop_timeout)
             raise
         facts = self._completed(facts, version)
         return address, facts
@@ -389,9 +389,9 @@ class VllmServer:
         return ServerError(f"{self._name} was stopped during startup")
 
     def _failed(self, what: str) -> ServerError:
-        lines = "\n".join(f"  {line[:500]}" for line in self._log.telling())
+        lines = "\n".join(f"  {line[:500]}" for line in self._log.informative_lines())
         where = f"\nFull log: {self._log.path}" if self._log.path else ""
-        hint = hint_for(self._log.trouble) or (_KILLED if "SIGKILL" in what else "")
+        hint = hint_for(self._log.diagnosis) or (_KILLED if "SIGKILL" in what else "")
         return ServerError(f"{what}:\n{lines}{where}" if lines else f"{what}; it printed nothing", hint=hint)
 
     def _free_port(self) -> int:
@@ -471,7 +471,7 @@ def servers(
 
 def release_of(options: ServeOptions) -> Release:
     """Return the version of the vLLM that the options start."""
-    return Release(options.command, surroundings(options))
+    return Release(options.command, server_env(options))
 
 
 def shares(profile: Profile, options: ServeOptions, gpus: Sequence[str]) -> list[str]:

@@ -82,7 +82,7 @@ class ModelFigureReader:
         }
 
     async def describe(
-        self, figure: Figure, page_id: str, document_id: str, admitted: Callable[[], None] = noop
+        self, figure: Figure, page_id: str, document_id: str, on_dispatched: Callable[[], None] = noop
     ) -> FigureRecord:
         """Describe a figure and return the best available result.
 
@@ -92,16 +92,16 @@ class ModelFigureReader:
         """
         tries = Tries(self._options.max_attempts)
         malformed = None if self._form == _FREE else _MALFORMED
-        climber = AttemptLoop(
+        loop = AttemptLoop(
             self._engine,
-            _Asked(self, figure),
+            _FigureTask(self, figure),
             Ladder(self._first, self._rungs, resizes=False),
             tries,
-            admitted,
+            on_dispatched,
             self._options.backoff,
             malformed,
         )
-        ended = await climber.run()
+        ended = await loop.run()
         status, reason, detail, found = _outcome(ended, tries)
         return FigureRecord(
             figure_id=figure.id,
@@ -134,7 +134,7 @@ class ModelFigureReader:
         return judge_figure(answer, self._form, self._classes, own_prompt=self._options.prompt is not None)
 
 
-class _Asked:
+class _FigureTask:
     """Task of the attempt loop for one figure."""
 
     def __init__(self, reader: ModelFigureReader, figure: Figure) -> None:

@@ -38,7 +38,7 @@ class Scripted:
     fails_to_start: str = ""
     fails_to_restart: str = ""
     gauges: bool = False
-    ours: bool = True  # its process's end is seen
+    managed: bool = True  # its process's end is seen
 
     asked: Counter[str] = field(default_factory=Counter)
     arrived: list[tuple[float, str]] = field(default_factory=list)
@@ -71,7 +71,7 @@ class Scripted:
 
     async def ended(self) -> str:
         assert self._end is not None
-        if not self.ours:
+        if not self.managed:
             await asyncio.get_running_loop().create_future()
         return await asyncio.shield(self._end)
 

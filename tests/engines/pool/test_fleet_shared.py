@@ -23,7 +23,7 @@ class Shared:
     """A server that somebody else keeps up, for many guests."""
 
     def __init__(self, **options) -> None:
-        self.server = Scripted(facts=VLLM, ours=False, **options)
+        self.server = Scripted(facts=VLLM, managed=False, **options)
         self.up = asyncio.Event()
         self.address: tuple[Address, ServerFacts] | None = None
 
@@ -41,7 +41,7 @@ class Guest:
     """One fleet's view of it: a `serving.Server` that is not ours."""
 
     name = "theirs"
-    ours = False
+    managed = False
 
     def __init__(self, shared: Shared) -> None:
         self.shared = shared

@@ -96,9 +96,9 @@ class SeeingModel:
         self.requests: list[CompletionRequest] = []
         self.answered = 0
 
-    async def complete(self, request: CompletionRequest, admitted: Callable[[], None] = noop) -> Completion:
+    async def complete(self, request: CompletionRequest, on_dispatched: Callable[[], None] = noop) -> Completion:
         self.requests.append(request)
-        admitted()
+        on_dispatched()
         if self._hold is not None:
             await self._hold.wait()
         number = request.id.rpartition("-r")[2]
@@ -132,7 +132,7 @@ class WholeReader:
     def identity(self) -> Mapping[str, Any]:
         return {"engine": "model", "model": "nobody/seeing", "revision": "abc"}
 
-    async def read(self, page: Page, admitted: Callable[[], None] = noop) -> Attempt:
+    async def read(self, page: Page, on_dispatched: Callable[[], None] = noop) -> Attempt:
         self.pages.append(page)
         if isinstance(self._reply, PageFailure):
             raise self._reply

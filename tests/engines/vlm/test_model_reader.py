@@ -41,7 +41,7 @@ def test_a_page_leaves_the_queue_once_however_often_it_is_asked_for():
     calls: list[int] = []
     read(
         ScriptedEngine(stop(""), stop("")),
-        admitted=lambda: calls.append(1),
+        on_dispatched=lambda: calls.append(1),
         max_attempts=2,
         fallback=Fallback(by_layer()),
     )

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from looking import Sight, asked, reading
+from looking import ScriptedInspector, asked, reading
 from scripted_model import PAGE, PROFILE, ScriptedEngine, stop
 
 from llm_ocr.engines.vlm.requests import fitted
@@ -24,41 +24,41 @@ def prompts(engine: ScriptedEngine) -> list[str]:
 
 def test_the_text_layer_stands_in_the_prompt_as_it_is():
     engine = ScriptedEngine(stop())
-    asked(engine, TAKER, Sight(text=LAYER), anchor=1000)
+    asked(engine, TAKER, ScriptedInspector(text=LAYER), anchor=1000)
     assert prompts(engine) == [f"Read it. The file says: {LAYER}"]
 
 
 def test_a_page_without_a_text_layer_gets_the_usual_prompt():
     engine = ScriptedEngine(stop())
-    attempt = asked(engine, TAKER, Sight(), anchor=1000)
+    attempt = asked(engine, TAKER, ScriptedInspector(), anchor=1000)
     assert prompts(engine) == ["Read it with boxes."]
     assert (attempt.status, attempt.detail) == (Status.OK, "")
 
 
 def test_no_text_is_asked_for_unless_the_user_wants_it():
-    engine, sight = ScriptedEngine(stop()), Sight(text=LAYER)
-    asked(engine, TAKER, sight, figures_from="none")
+    engine, inspector = ScriptedEngine(stop()), ScriptedInspector(text=LAYER)
+    asked(engine, TAKER, inspector, figures_from="none")
     assert prompts(engine) == ["Read it with boxes."]
-    assert sight.asked == []
+    assert inspector.asked == []
 
 
 def test_a_prompt_of_the_users_own_has_a_place_for_it():
     for text, said in ((LAYER, f"Mine: {LAYER}!"), ("", "Mine: !")):
         engine = ScriptedEngine(stop())
-        asked(engine, PROFILE, Sight(text=text), anchor=100, prompt="Mine: {text}!")
+        asked(engine, PROFILE, ScriptedInspector(text=text), anchor=100, prompt="Mine: {text}!")
         assert prompts(engine) == [said]
 
 
 def test_another_prompt_of_the_ladder_goes_without_it():
     engine = ScriptedEngine(stop(""), stop(""), stop(""), stop())
-    asked(engine, TAKER, Sight(text=LAYER), anchor=100)
+    asked(engine, TAKER, ScriptedInspector(text=LAYER), anchor=100)
     assert prompts(engine)[-1] == "Read it."
     assert all(LAYER in prompt for prompt in prompts(engine)[:-1])
 
 
 def test_the_answer_is_asked_as_much_shorter_as_the_text_may_take():
     engine = ScriptedEngine(stop())
-    asked(engine, TAKER, Sight(text="a" * 600), anchor=1000)
+    asked(engine, TAKER, ScriptedInspector(text="a" * 600), anchor=1000)
     (request,) = engine.requests
     assert request.settings["max_tokens"] == 1000 - 300 - 300
     assert request.reserve == 200 + 300
@@ -66,14 +66,14 @@ def test_the_answer_is_asked_as_much_shorter_as_the_text_may_take():
 
 def test_a_request_that_does_not_fit_is_made_without_it():
     engine = ScriptedEngine(RequestRefused("too long", status=400, too_long=True), stop())
-    asked(engine, TAKER, Sight(text=LAYER), anchor=100)
+    asked(engine, TAKER, ScriptedInspector(text=LAYER), anchor=100)
     assert prompts(engine)[1] == "Read it with boxes."
 
 
 def test_a_text_layer_that_cannot_be_read_is_told_and_the_page_stands():
     engine = ScriptedEngine(stop())
-    sight = Sight(text=PageFailure(Reason.ENGINE_ERROR, "the worker died"))
-    attempt = asked(engine, TAKER, sight, anchor=100)
+    inspector = ScriptedInspector(text=PageFailure(Reason.ENGINE_ERROR, "the worker died"))
+    attempt = asked(engine, TAKER, inspector, anchor=100)
     assert (attempt.status, attempt.detail) == (Status.OK, "the text layer was not read: the worker died")
     assert prompts(engine) == ["Read it with boxes."]
 
@@ -118,7 +118,9 @@ def test_a_form_that_is_not_known_cannot_be_forced(options):
 
 def test_all_of_it_is_in_the_key():
     def key(**options) -> str:
-        return json.dumps(reading(ScriptedEngine(stop()), TAKER, Sight(), **options).identity(), sort_keys=True)
+        return json.dumps(
+            reading(ScriptedEngine(stop()), TAKER, ScriptedInspector(), **options).identity(), sort_keys=True
+        )
 
     changes = [
         {},

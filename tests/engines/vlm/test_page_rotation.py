@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from looking import Sight, asked
+from looking import ScriptedInspector, asked
 from scripted_model import GOOD, PAGE, PROFILE, ScriptedEngine, Tools, ended, stop, text_of
 
 from llm_ocr.engines import Finish
@@ -100,16 +100,16 @@ def test_never_leaves_pages_as_they_are():
 
 
 def test_a_probe_turns_a_page_before_it_is_asked_for():
-    engine, sight = ScriptedEngine(stop()), Sight(degrees=270)
-    attempt = asked(engine, PROFILE, sight, rotate="probe")
+    engine, inspector = ScriptedEngine(stop()), ScriptedInspector(degrees=270)
+    attempt = asked(engine, PROFILE, inspector, rotate="probe")
     assert [request.image.data for request in engine.requests] == [b"turned 270"]
     assert (attempt.rotation, attempt.image and attempt.image.data) == (270, b"turned 270")
-    assert sight.asked[0] == "orientation"
+    assert inspector.asked[0] == "orientation"
 
 
 def test_a_probe_that_fails_costs_nothing_but_a_word():
-    sight = Sight(degrees=PageFailure(Reason.ENGINE_ERROR, "the worker died"))
-    attempt = asked(ScriptedEngine(stop()), PROFILE, sight, rotate="probe")
+    inspector = ScriptedInspector(degrees=PageFailure(Reason.ENGINE_ERROR, "the worker died"))
+    attempt = asked(ScriptedEngine(stop()), PROFILE, inspector, rotate="probe")
     assert attempt.status is Status.OK
     assert attempt.detail == "the orientation of the page is unknown: the worker died"
 
