@@ -95,7 +95,7 @@ def test_labels_can_be_given_other_tasks(server, examples, tmp_path):
 @pytest.mark.usefixtures("without_detector")
 def test_the_embedded_layout_stands_in_where_it_must_and_says_so(server, examples, tmp_path):
     _, lines = extract(examples / "invoice.png", server, tmp_path / "w", layout_first="always")
-    assert any("embedded engine's layout stands in" in line and '"torch>=' in line for line in lines)
+    assert any("Using the embedded engine's layout" in line and '"torch>=' in line for line in lines)
 
 
 @pytest.mark.usefixtures("without_detector")
@@ -129,7 +129,7 @@ def test_a_prompt_about_pages_is_about_pages(server, small_examples, tmp_path):
         ({"model": "olmocr-2"}, r"olmocr-2 has no prompts for regions(.|\n)*glm-ocr"),
         ({"prompt": "Read."}, "`prompt` applies to whole pages"),
         ({"mode": "text"}, "`mode` applies to whole pages"),
-        ({"region_task": ("header=read",)}, "no task 'read'"),
+        ({"region_task": ("header=read",)}, "unknown task 'read'"),
         ({"detector_device": "tpu"}, "detector_device"),
     ],
 )

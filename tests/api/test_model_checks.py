@@ -112,7 +112,7 @@ def test_weights_that_are_larger_than_the_gpu_are_refused_with_the_ways_out(star
     given = start("qwen3-vl-8b")
     with pytest.raises(ServerError, match=r"qwen3-vl-8b needs about \d+ GB of a GPU; 16 GB are available") as error:
         memory_shortage(given, T4)
-    assert "quantization=fp8" in error.value.hint and "`model=lightonocr-3-1b`" in error.value.hint
+    assert "quantization=fp8" in error.value.hint and "`model=lightonocr-3-" in error.value.hint
     with pytest.raises(ServerError, match="`model=lightonocr-3-1b`"):
         memory_shortage(given, T4, "0.20.0")
     with pytest.raises(ServerError, match="`tensor_parallel_size=2`"):
@@ -134,7 +134,7 @@ def test_what_makes_the_model_fit_is_counted(start, options):
 
 def test_a_model_that_may_just_not_fit_is_only_warned_of(start):
     said = memory_shortage(start("qwen3-vl-8b"), {"0": 23_034 * MIB})
-    assert "about 25 GB" in said and "--max-model-len" in said
+    assert "about 25 GB" in said and "`max_model_len`" in said
     assert memory_shortage(start("qwen3-vl-8b", max_model_len=8192), {"0": 23_034 * MIB}) == ""
 
 
@@ -158,7 +158,7 @@ def test_of_other_weights_the_files_count_and_of_unknown_ones_nothing(start, tmp
 
 def test_what_it_means_to_run_a_models_code_is_said_unless_its_commit_was_chosen(start):
     said = trust_note(start("dots.mocr", revision="abc"))
-    assert "rednote-hilab/dots.mocr at commit abc" in said and "--revision" in said
+    assert "rednote-hilab/dots.mocr at commit abc" in said and "`revision`" in said
     assert trust_note(start("dots.mocr", revision="abc", pinned=True)) == ""
     assert trust_note(start("deepseek-ocr", revision="abc")) == ""
     assert "commit abc" in trust_note(start("deepseek-ocr", revision="abc", args=("--trust-remote-code",)))
@@ -224,7 +224,7 @@ def test_a_model_that_is_not_there_is_said_with_near_names(hub):
 def test_without_a_network_nothing_is_refused(hub):
     said = asked("tester/gated", {**hub, "HF_ENDPOINT": "http://127.0.0.1:9"})
     assert "Error tester" not in said
-    assert "is not known" in said
+    assert "cannot check the access to" in said
 
 
 def test_what_would_keep_the_server_from_starting_is_said_before_anything_is_planned(examples, tmp_path):

@@ -109,7 +109,7 @@ def test_the_form_that_is_forced_reaches_the_server(server, examples, tmp_path: 
 
 def test_text_that_a_model_does_not_take_is_refused_before_anything_is_asked(server, examples, tmp_path: Path):
     before = len(server.log()["requests"])
-    with pytest.raises(UsageError, match="takes no text of the page"):
+    with pytest.raises(UsageError, match="does not support `anchor_text`"):
         llm_ocr.extract(
             examples / "invoice.png", workspace=tmp_path / "w", server_url=server.url, model="olmocr-2", anchor_text=100
         )

@@ -49,7 +49,7 @@ def test_a_page_of_a_paper_with_two_columns(debug, repository, tmp_path):
     assert len(values_of(done, "gutter")) == 1
     assert len(values_of(done, "reading order")) == 3
     assert values_of(done, "furniture") == ['page number; text "1"']
-    assert any("text of part 2 goes on in part 3; before" in join for join in values_of(done, "join"))
+    assert any("text of part 2 continues in part 3; before" in join for join in values_of(done, "join"))
     blocks = values_of(done, "block")
     assert blocks[0].startswith("1 title 1 [")
     assert blocks[0].endswith('"Reading the Staff: Forecasting a Small River with Paint, Pa…"')
@@ -119,7 +119,7 @@ def test_a_text_layer_that_lies_is_named(debug, sign, tmp_path):
     canvas.save()
     done = debug("liar.pdf")
     [source] = values_of(done, "text source")
-    assert source.startswith("OCR; the text layer lies: it differs by 0.")
+    assert source.startswith("OCR; the text layer is wrong: it differs by 0.")
     assert source.endswith("limit 0.3 (probed: first page of the document, scan)")
     assert values_of(done, "time in ms")[0].count("loading OCR ") == 1, "the probe and the reading add up"
     assert values_of(done, "block")[0].endswith('"Opening hours 9 to 17"')

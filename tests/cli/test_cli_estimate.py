@@ -149,7 +149,7 @@ def test_prices_that_could_not_be_asked_are_said_to_be_the_files(llm_ocr):
         (("--page-count", "9", "--hardware", "hf-jobs:a100"), 2, "hf-jobs:a100-large"),
         (("--page-count", "9", "--hardware", "mars:a100"), 2, "--hardware mars:a100 is unknown"),
         (("--page-count", "9", "--hardware", "hf-jobs:t4-small"), 2, "no rate is known of extract"),
-        (("--page-count", "9", "--engine", "embedded", "--model", "dots.ocr"), 2, "reads without a model"),
+        (("--page-count", "9", "--engine", "embedded", "--model", "dots.ocr"), 2, "has no model"),
         (("--page-count", "9", "--price-per-hour", "2"), 2, "--hardware PLATFORM:NAME"),
     ],
 )
