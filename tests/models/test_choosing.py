@@ -172,7 +172,7 @@ def test_a_loop_on_more_than_two_pages_of_a_hundred_names_other_families():
     said = loop_advice(31, 1000, DEFAULT, PROFILES)
     assert said.startswith("repetition loops on 3.1 % of the pages: try `model=")
     for name in alternatives(PROFILES, DEFAULT):
-        assert f"--model {name}" in said
+        assert f"`model={name}`" in said
         assert family(find_profile(name)) != family(find_profile(DEFAULT))
         assert find_profile(name).licence in OPEN_LICENCES
     assert alternatives(PROFILES, find_profile(DEFAULT).model) == alternatives(PROFILES, DEFAULT)

@@ -117,13 +117,13 @@ def test_a_parser_for_all_modes_replaces_those_of_the_base():
 @pytest.mark.parametrize(
     ("values", "key", "hint"),
     [
-        ({"base": "glm-ocr", "promts": {}}, "'promts' is no key", "Did you mean prompts?"),
-        ({"base": "glm-ocr", "image": {"longest": 3}}, "image: 'longest' is no key", "longest_side"),
-        ({"base": "glm-ocr", "ladder": [{"temprature": 1}]}, "ladder: 'temprature' is no key", "temperature"),
+        ({"base": "glm-ocr", "promts": {}}, "unknown key 'promts'", "Did you mean prompts?"),
+        ({"base": "glm-ocr", "image": {"longest": 3}}, "image: unknown key 'longest'", "longest_side"),
+        ({"base": "glm-ocr", "ladder": [{"temprature": 1}]}, "ladder: unknown key 'temprature'", "temperature"),
         ({"base": "glm-ocrr"}, "base: no profile for model 'glm-ocrr'", "Did you mean glm-ocr"),
         ({"base": "glm-ocr", "parser": "layout_jsn"}, "parser: no parser is named", "layout-json"),
         ({"base": "glm-ocr", "parsers": {"text": "plane"}}, "parsers.text: no parser is named", "plain"),
-        ({"name": "x"}, "neither model nor base", "model: OWNER/NAME"),
+        ({"name": "x"}, "both model and base are missing", "model: OWNER/NAME"),
         ({"base": "glm-ocr", "max_tokens": "many"}, "max_tokens: input should be a valid integer", ""),
         ({"base": "glm-ocr", "max_tokens": True}, "max_tokens: input should be a valid integer", ""),
         ({"base": "glm-ocr", "context": "8192"}, "context: input should be a valid integer", ""),
@@ -144,7 +144,7 @@ def test_what_is_wrong_is_named(values: dict[str, Any], key: str, hint: str):
     ("values", "said"),
     [
         ({"mode": "layout"}, "mode is 'layout', which has no prompt for pages"),
-        ({"mode": "describe"}, "no prompt of that name reads pages"),
+        ({"mode": "describe"}, "which has no prompt for pages"),
         ({"parsers": {"nothing": "plain"}}, "parsers names the mode 'nothing', which has no prompt"),
         ({"ladder": [{"mode": "nothing"}]}, "ladder names the mode 'nothing'"),
         ({"region_tasks": {"table": "nothing"}}, "region_tasks names the mode 'nothing'"),
@@ -153,7 +153,7 @@ def test_what_is_wrong_is_named(values: dict[str, Any], key: str, hint: str):
         ({"image": {"longest_side": 0}}, "image.longest_side must be at least 1"),
         ({"image": {"format": "gif"}}, "image.format is 'gif'"),
         ({"anchor": "Read this."}, "anchor lacks {text}"),
-        ({"vllm_settings": {"top_k": 1}}, "top_k 1 or a small top_p would give each warmer try"),
+        ({"vllm_settings": {"top_k": 1}}, "with top_k 1 or a small top_p"),
         ({"temperature": -1}, "temperatures must not be negative"),
     ],
 )
