@@ -76,7 +76,7 @@ def test_other_modes_are_refused_with_what_to_use(mode):
 
 
 def test_prompts_of_ones_own_are_refused():
-    with pytest.raises(UsageError, match="takes no prompt"):
+    with pytest.raises(UsageError, match="does not use a prompt"):
         EmbeddedFigureReader(prompt="What is this?")
 
 
