@@ -21,7 +21,7 @@ from llm_ocr.models.registry import find_profile
 from llm_ocr.types import EncodedImage
 
 
-def question(file: Path, profile: Profile) -> CompletionRequest:
+def request(file: Path, profile: Profile) -> CompletionRequest:
     """What llm-ocr asks of this page at its first try."""
     media_type = {".png": "image/png", ".jpeg": "image/jpeg"}[file.suffix]
     image = EncodedImage(file.read_bytes(), media_type, 0, 0)  # nobody asks how large it is
@@ -29,29 +29,29 @@ def question(file: Path, profile: Profile) -> CompletionRequest:
     return CompletionRequest(file.stem, image, profile.prompts[profile.mode], settings)
 
 
-async def ideal(endpoint: Endpoint, questions: Sequence[CompletionRequest], slots: int) -> list[Completion]:
+async def ideal(endpoint: Endpoint, requests: Sequence[CompletionRequest], slots: int) -> list[Completion]:
     """Twice as many requests as slots are under way, until there are no more."""
     window = asyncio.Semaphore(2 * slots)
 
     async def one(asked: CompletionRequest) -> Completion:
         async with window:
-            return await endpoint.ask(asked)
+            return await endpoint.complete(asked)
 
-    return list(await asyncio.gather(*map(one, questions)))
+    return list(await asyncio.gather(*map(one, requests)))
 
 
-async def lockstep(endpoint: Endpoint, questions: Sequence[CompletionRequest], slots: int) -> list[Completion]:
+async def lockstep(endpoint: Endpoint, requests: Sequence[CompletionRequest], slots: int) -> list[Completion]:
     """Batches as large as the server has slots, one after the other."""
     answers: list[Completion] = []
-    for start in range(0, len(questions), slots):
-        answers += await asyncio.gather(*map(endpoint.ask, questions[start : start + slots]))
+    for start in range(0, len(requests), slots):
+        answers += await asyncio.gather(*map(endpoint.complete, requests[start : start + slots]))
     return answers
 
 
-async def run(name: str, questions: Sequence[CompletionRequest], model: str, url: str, slots: int) -> int:
+async def run(name: str, requests: Sequence[CompletionRequest], model: str, url: str, slots: int) -> int:
     endpoint = Endpoint(address_of(url, model, ""), vllm=True)
     try:
-        answers = await (ideal if name == "ideal" else lockstep)(endpoint, questions, slots)
+        answers = await (ideal if name == "ideal" else lockstep)(endpoint, requests, slots)
     finally:
         await endpoint.close()
     return sum(answer.tokens_out for answer in answers)
@@ -65,8 +65,8 @@ def main() -> int:
     parser.add_argument("--slots", type=int, required=True)
     given = parser.parse_args()
     profile = find_profile("deepseek-ocr")
-    questions = [question(file, profile) for file in sorted(given.folder.iterdir())]
-    tokens = asyncio.run(run(given.client, questions, profile.name, given.url, given.slots))
+    requests = [request(file, profile) for file in sorted(given.folder.iterdir())]
+    tokens = asyncio.run(run(given.client, requests, profile.name, given.url, given.slots))
     print(json.dumps({"tokens": tokens}))
     return 0
 

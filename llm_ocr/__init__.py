@@ -4,8 +4,8 @@
     run = llm_ocr.run("docs/", workspace="out")
     run.status.pages; run.to_dataset()
 
-The keywords are settings. They have the names of the command line's flags (`llm-ocr run --help`), and
-`llm_ocr.config.keywords` has their types. Everything is imported at its first use.
+The keywords are settings with the names of the command line's flags. `llm_ocr.config.keywords` has their types and
+descriptions. Everything is imported at its first use.
 """
 
 from importlib import import_module

@@ -54,8 +54,7 @@ def run(
         sources: Files, folders, globs, URLs, lists of paths, or manifests: one or several.
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         progress: Receives the progress. By default none is shown.
-        **settings: The settings of `llm_ocr.config.keywords.RunKeywords`, by group. `llm-ocr run --help`
-            explains them with their defaults.
+        **settings: The keywords of `llm_ocr.config.keywords.RunKeywords`, which describes them by group.
 
     Returns:
         The run: status, pages, documents, and dataset.
@@ -80,8 +79,7 @@ def plan(
         sources: Files, folders, globs, URLs, lists of paths, or manifests: one or several.
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         progress: Receives the progress. By default none is shown.
-        **settings: The settings of `llm_ocr.config.keywords.PlanKeywords`, by group. `llm-ocr plan --help`
-            explains them with their defaults.
+        **settings: The keywords of `llm_ocr.config.keywords.PlanKeywords`, which describes them by group.
 
     Returns:
         The run: status, pages, documents, and dataset.
@@ -108,8 +106,7 @@ def extract(
         sources: Files, folders, globs, URLs, lists of paths, or manifests: one or several.
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         progress: Receives the progress. By default none is shown.
-        **settings: The settings of `llm_ocr.config.keywords.ExtractKeywords`, by group. `llm-ocr extract --help`
-            explains them with their defaults.
+        **settings: The keywords of `llm_ocr.config.keywords.ExtractKeywords`, which describes them by group.
 
     Returns:
         The run: status, pages, documents, and dataset.
@@ -127,8 +124,7 @@ def describe(*, workspace: str | Path, progress: Progress | None = None, **setti
     Args:
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         progress: Receives the progress. By default none is shown.
-        **settings: The settings of `llm_ocr.config.keywords.DescribeKeywords`, by group. `llm-ocr describe --help`
-            explains them with their defaults.
+        **settings: The keywords of `llm_ocr.config.keywords.DescribeKeywords`, which describes them by group.
 
     Returns:
         The run: status, pages, documents, and dataset.
@@ -147,8 +143,7 @@ def assemble(*, workspace: str | Path, progress: Progress | None = None, **setti
     Args:
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         progress: Receives the progress. By default none is shown.
-        **settings: The settings of `llm_ocr.config.keywords.AssembleKeywords`, by group. `llm-ocr assemble --help`
-            explains them with their defaults.
+        **settings: The keywords of `llm_ocr.config.keywords.AssembleKeywords`, which describes them by group.
 
     Returns:
         The run: status, pages, documents, and dataset.
@@ -169,8 +164,7 @@ def retry_failed(
     Args:
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         progress: Receives the progress. By default none is shown.
-        **settings: The settings of `llm_ocr.config.keywords.RetryKeywords`, by group. `llm-ocr retry-failed --help`
-            explains them with their defaults.
+        **settings: The keywords of `llm_ocr.config.keywords.RetryKeywords`, which describes them by group.
 
     Returns:
         The run: status, pages, documents, and dataset.
@@ -227,8 +221,7 @@ def export(
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         output: The folder, the s3:// or gs:// prefix, or hf://datasets/NS/NAME.
         progress: Receives the progress. By default none is shown.
-        **settings: The settings of `llm_ocr.config.keywords.ExportKeywords`, by group. `llm-ocr export --help`
-            explains them with their defaults.
+        **settings: The keywords of `llm_ocr.config.keywords.ExportKeywords`, which describes them by group.
 
     Returns:
         The location of the export, the numbers of files and rows, and a line that loads it.
@@ -250,8 +243,7 @@ def view(
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         output: The folder of the site.
         progress: Receives the progress. By default none is shown.
-        **settings: The settings of `llm_ocr.config.keywords.ViewKeywords`, by group. `llm-ocr view --help`
-            explains them with their defaults.
+        **settings: The keywords of `llm_ocr.config.keywords.ViewKeywords`, which describes them by group.
 
     Returns:
         The site. Open its `index`.
@@ -268,8 +260,7 @@ async def read_page(image: "str | Path | bytes | Image", **settings: "Unpack[Rea
 
     Args:
         image: A file, its bytes, or a Pillow image.
-        **settings: The settings of `llm_ocr.config.keywords.ReadPageKeywords`, by group. `llm-ocr extract --help`
-            explains them with their defaults.
+        **settings: The keywords of `llm_ocr.config.keywords.ReadPageKeywords`, which describes them by group.
 
     Returns:
         The row of the page. The status of a page that cannot be read is `failed`, with a reason.
@@ -278,7 +269,8 @@ async def read_page(image: "str | Path | bytes | Image", **settings: "Unpack[Rea
         UsageError: A setting is unknown or invalid, or is a limit of runs: `max_hours`, `max_cost`.
     """
     if limits := {"max_hours", "max_cost"} & settings.keys():
-        raise UsageError(f"read_page: {', '.join(sorted(limits))} is for runs with a workspace: this reads one page")
+        named = " and ".join(f"`{name}`" for name in sorted(limits))
+        raise UsageError(f"read_page reads one page and does not support {named}")
     chosen = settings_from(models.ExtractSettings, "read_page", {"workspace": "-", **settings})
     pages: list[PageRecord] = []
 

@@ -152,7 +152,7 @@ def calibrate(settings: EstimateSettings, sample: Sequence[DocumentPart], progre
         ServerError: No server can be started or reached.
     """
     if not sample:
-        raise UsageError("--calibrate: there is no page to read")
+        raise UsageError("`calibrate`: there is no page to read")
     chosen = _reading(settings)
     return run_blocking(lambda: _Calibrating(settings, chosen, progress).run(sample))
 
@@ -164,7 +164,7 @@ def _reading(settings: EstimateSettings) -> ExtractSettings:
     elif settings.engine != "auto":
         engine = settings.engine
     if engine == EMBEDDED and settings.server_url:
-        raise UsageError("the CPU engine asks no server", hint="Leave out --server-url, or name the server's model.")
+        raise UsageError("the CPU engine uses no server", hint="Remove `server_url`, or set the server's `model`.")
     own = {"workspace", "model", "engine", "price_in", "price_out", "price_per_hour", "max_hours", "max_cost"}
     shared = (ExtractSettings.model_fields.keys() & type(settings).model_fields.keys()) - own
     values: dict[str, Any] = {name: value for name, value in settings if name in shared & settings.model_fields_set}
@@ -319,7 +319,7 @@ def _where(chosen: ExtractSettings) -> str:
 Sources = str | Path | Iterable[str | Path]
 
 _OWN = "your provider"
-_GIVE_PAGES = "Name documents (llm-ocr estimate SOURCE), a workspace with a plan (-w), or --page-count N."
+_GIVE_PAGES = "Name documents (llm-ocr estimate SOURCE), a `workspace` with a plan, or `page_count=N`."
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,8 +346,7 @@ def estimate(
         sources: Files, folders, globs, URLs, lists of paths, or manifests: one or several.
         workspace: The workspace whose plan counts, if no sources are given.
         progress: Receives the progress. By default none is shown.
-        **settings: The settings of `llm_ocr.config.keywords.EstimateKeywords`, by group. `llm-ocr estimate --help`
-            explains them with their defaults.
+        **settings: The keywords of `llm_ocr.config.keywords.EstimateKeywords`, which describes them by group.
 
     Returns:
         The options, the cheapest first.
@@ -393,12 +392,12 @@ def compared(settings: EstimateSettings, progress: Progress | None = None) -> Co
     options, left_out = on_machines(settings.stage, model, pages.count, chosen, count=settings.shards, prices=prices)
     if left_out and settings.hardware:
         raise UsageError(
-            f"nothing is known of {settings.stage} with {model} on {', '.join(left_out)}: no rate, or too small for it",
-            hint="Leave out --hardware to see all that is known.",
+            f"no rate is known of {settings.stage} with {model} on {', '.join(left_out)}, or the model does not fit",
+            hint="Remove `hardware` to see all known machines.",
         )
     notes = [pages.message, *messages]
     if left_out:
-        notes.append(f"left out, because no rate is known or the model does not fit: {', '.join(left_out)}")
+        notes.append(f"not listed, because no rate is known or the model does not fit: {', '.join(left_out)}")
     if (own := _own_machine(settings, model, pages.count)) is not None:
         options.append(own)
         notes.append(EMBEDDED_HERE)
@@ -420,7 +419,7 @@ def _model(settings: EstimateSettings) -> str:
         return known_model(settings.model)
     if "model" in settings.model_fields_set:
         raise UsageError(
-            f"--engine embedded reads without a model, and --model is {settings.model}", hint="Leave one of them out."
+            f"`engine=embedded` has no model, but `model={settings.model}` is set", hint="Remove one of them."
         )
     return EMBEDDED_MODEL
 
@@ -437,11 +436,11 @@ def _own_machine(settings: EstimateSettings, model: str, pages: int) -> Option |
 def _check_calibration(settings: EstimateSettings) -> None:
     """Raise `UsageError` if nothing can be measured here."""
     if settings.stage != "extract":
-        raise UsageError(f"--calibrate: only extract can be tried on some pages, not {settings.stage}")
+        raise UsageError(f"`calibrate` supports only extract, not {settings.stage}")
     if settings.page_count or not (settings.sources or settings.dataset or settings.workspace):
         raise UsageError(
-            "--calibrate: there are no documents to read",
-            hint="Name them (llm-ocr estimate SOURCE --calibrate), or a workspace with a plan (-w).",
+            "`calibrate`: there are no documents to read",
+            hint="Name sources, or a `workspace` with a plan.",
         )
 
 
@@ -506,7 +505,7 @@ def _measured(pages: _Pages) -> Tokens | None:
         return None
     done = status.pages.ok + status.pages.degraded + status.pages.failed
     each = pages.count / max(done, 1)
-    message = f"tokens as {done:,} pages of this workspace took them"
+    message = f"tokens, from {done:,} pages of this workspace"
     return Tokens(Span.of(extract.tokens_in * each), Span.of(extract.tokens_out * each), message)
 
 
@@ -556,7 +555,7 @@ def _counted(settings: EstimateSettings, progress: Progress) -> _Pages:
             with Workspace.open(folder) as workspace:
                 sample = _sampled(workspace, settings)
     about = "about " if status.estimated else ""
-    message = f"{about}{status.pages.expected:,} pages in {status.documents:,} documents, counted as plan counts them"
+    message = f"{about}{status.pages.expected:,} pages in {status.documents:,} documents, counted like Plan"
     return _Pages(status.pages.expected, message, sample=sample, seconds=seconds)
 
 
@@ -592,8 +591,8 @@ def _machine(name: str) -> Machine:
         return found
     near = [one for one in known if name in one] or get_close_matches(name, known, n=3, cutoff=0.4) or list(known)
     raise UsageError(
-        f"--hardware {name}: nothing is known of it",
-        hint=f"PLATFORM:NAME, for example {', '.join(near[:3])}; on other platforms PLATFORM:GPU, as modal:L40S.",
+        f"`hardware={name}` is unknown",
+        hint=f"PLATFORM:NAME, for example {', '.join(near[:3])}; on other platforms PLATFORM:GPU, such as modal:L40S.",
     )
 
 
@@ -601,7 +600,7 @@ def _prices(settings: EstimateSettings, chosen: Sequence[Machine]) -> tuple[Mapp
     """Return the user's price, otherwise live prices of the platforms, and messages about those."""
     if settings.price_per_hour is not None and not settings.calibrate:
         if not settings.hardware:
-            raise UsageError("--price-per-hour: of which machine?", hint="Name it: --hardware PLATFORM:NAME")
+            raise UsageError("`price_per_hour` needs a machine", hint="Choose it: `hardware=PLATFORM:NAME`")
         price = Price(settings.price_per_hour, "as given", "")
         return {(one.platform, one.name): price for one in chosen}, []
     if not settings.live_prices:

@@ -139,7 +139,7 @@ class Run:
         try:
             from datasets import load_dataset
         except ImportError as error:
-            raise MissingExtra("to_dataset needs datasets, which is not installed", install="datasets") from error
+            raise MissingExtra("to_dataset requires the package datasets", install="datasets") from error
 
         files = list(self._dataset_files())
         if not files:

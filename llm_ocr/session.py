@@ -40,12 +40,12 @@ Finished = Callable[[int, PageRecord], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class DocumentOptions:
     """Options for reading a single document, if they differ from the settings.
 
     Attributes:
         whole: Whether pages are read whole instead of by regions.
-        tasks: Additional region tasks, in the form of `--region-task`.
+        tasks: Additional region tasks, in the form of `region_task`.
     """
 
     whole: bool = False
@@ -95,7 +95,7 @@ class Session:
         """Return the number of pages of a planned document. Raises `PageFailure` if it cannot be opened."""
         return await (await self._parts()).pages.count(part)
 
-    async def read(self, part: DocumentPart, finished: Finished, way: Way = Way()) -> None:
+    async def read(self, part: DocumentPart, finished: Finished, way: DocumentOptions = DocumentOptions()) -> None:
         """Read the pages of a part.
 
         Args:
@@ -112,7 +112,7 @@ class Session:
         parts = await self._parts()
         reader = self._reader(parts.reading.reader, way)
         furniture = self._settings.headers == "keep"
-        stage = Extract(parts.pages, reader, _nowhere, self._progress, parts.reading.admission, furniture=furniture)
+        stage = Extract(parts.pages, reader, _discard, self._progress, parts.reading.admission, furniture=furniture)
 
         async def one(position: int, ticket: Ticket) -> None:
             try:
@@ -140,7 +140,7 @@ class Session:
     def _may_begin(self) -> None:
         """Raise `LimitReached` if a limit is reached."""
         if reached := self._allowance.reached():
-            raise LimitReached(f"{reached} in this session", hint="A new one, with a higher limit, goes on.")
+            raise LimitReached(f"{reached} in this session", hint="Open a new session with a higher limit to continue.")
 
     async def close(self) -> None:
         """Stop servers and processes. Pages in progress fail or raise `ServerError`. May be called twice."""
@@ -173,10 +173,10 @@ class Session:
             self._held = stack.pop_all()
         return _Parts(renderer, ready, PartRenderer(renderer, remote), model)
 
-    def _reader(self, reader: PageReader, way: Way) -> PageReader:
+    def _reader(self, reader: PageReader, way: DocumentOptions) -> PageReader:
         if not isinstance(reader, LayoutReader):
             if way.tasks:
-                raise UsageError("pages are read whole here, not by regions: there are no labels to give tasks to")
+                raise UsageError("this session reads whole pages: region tasks have no effect")
             return reader
         if way.whole:
             return reader.whole
@@ -185,9 +185,9 @@ class Session:
         any_label = self._settings.detector not in (None, MODEL, EMBEDDED)
         tasks = tasks_with((*self._settings.region_task, *way.tasks), any_label=any_label)
         return LayoutReader(
-            reader.questions.engine, reader.profile, reader.detector, reader.tools, tasks, reader.whole, reader.options
+            reader.requests.engine, reader.profile, reader.detector, reader.tools, tasks, reader.whole, reader.options
         )
 
 
-async def _nowhere(unit: Unit, pages: Sequence[PageRecord]) -> None:
+async def _discard(unit: Unit, pages: Sequence[PageRecord]) -> None:
     """Discard the rows: a session publishes nothing."""

@@ -42,7 +42,7 @@ def extract(work: Work, workspace: Path, times: Path, options: Sequence[str]) ->
     return [*program, *job, "--image-format", work.format, "--fallback", "none", *options]
 
 
-def questions(work: Work, workspace: Path) -> Iterator[CompletionRequest]:
+def completion_requests(work: Work, workspace: Path) -> Iterator[CompletionRequest]:
     """What llm-ocr asked for each page of a finished Extract. Raises SystemExit for a page without an image."""
     profile = work.profile
     settings = {**profile.settings, "temperature": profile.temperature}
@@ -50,18 +50,18 @@ def questions(work: Work, workspace: Path) -> Iterator[CompletionRequest]:
     for page in llm_ocr.open(str(workspace)).pages():
         if page.image is None:
             raise SystemExit(f"{page.page_id} has no image: {page.detail}")
-        question = CompletionRequest(page.page_id, page.image, profile.prompts[profile.mode], settings, vllm_settings)
-        yield fixed(question, work.tokens)
+        request = CompletionRequest(page.page_id, page.image, profile.prompts[profile.mode], settings, vllm_settings)
+        yield fixed(request, work.tokens)
 
 
 def write_requests(work: Work, workspace: Path, file: Path) -> int:
     """The same requests as `vllm bench serve` reads them; returns how many there are."""
     count = 0
     with file.open("w", encoding="ascii") as out:
-        for question in questions(work, workspace):
+        for request in completion_requests(work, workspace):
             # vLLM puts the image's place before the text, wherever it stands in the message.
-            image = f"data:{question.image.media_type};base64,{base64.b64encode(question.image.data).decode('ascii')}"
-            row = {"prompt": question.prompt, "image_files": [image]}
+            image = f"data:{request.image.media_type};base64,{base64.b64encode(request.image.data).decode('ascii')}"
+            row = {"prompt": request.prompt, "image_files": [image]}
             out.write(json.dumps(row) + "\n")
             count += 1
     return count
@@ -133,9 +133,9 @@ async def ideal(address: Address, asked: Sequence[CompletionRequest], concurrenc
         await endpoint.close()
     seconds = time.monotonic() - began
     wrong = [
-        (question.id, answer.tokens_out)
-        for question, answer in zip(asked, answers, strict=True)
-        if answer.tokens_out != question.settings["max_tokens"]
+        (request.id, answer.tokens_out)
+        for request, answer in zip(asked, answers, strict=True)
+        if answer.tokens_out != request.settings["max_tokens"]
     ]
     if wrong:
         raise SystemExit(f"{len(wrong)} answers have another length, the first: {wrong[0]}")

@@ -23,13 +23,13 @@ from llm_ocr.engines.pool.pool import ServerPool
 from llm_ocr.simulator.answers import CHARACTERS, Form, page
 
 
-def fixed(question: CompletionRequest, tokens: int) -> CompletionRequest:
+def fixed(request: CompletionRequest, tokens: int) -> CompletionRequest:
     """The same request for an answer of that many tokens."""
     return replace(
-        question,
-        settings={**question.settings, "max_tokens": tokens},
-        vllm_settings={**question.vllm_settings, "ignore_eos": True},
-        watch=_unheeded(question.watch) if question.watch else None,
+        request,
+        settings={**request.settings, "max_tokens": tokens},
+        vllm_settings={**request.vllm_settings, "ignore_eos": True},
+        watch=_unheeded(request.watch) if request.watch else None,
     )
 
 
@@ -48,22 +48,24 @@ class Span:
 
 
 def fix_answers(tokens: int, span: Span) -> None:
-    """From now on the answers of every fleet have that many tokens; `ask` raises `ValueError` for one that has not."""
+    """Give every answer of every pool `tokens` tokens; `complete` raises `ValueError` for any other count."""
     text = page(random.Random(0), "page", tokens * CHARACTERS, Form.GROUNDED)
-    real = ServerPool.ask
+    real = ServerPool.complete
 
-    async def ask(self: ServerPool, question: CompletionRequest, admitted: Callable[[], None] = noop) -> Completion:
+    async def complete(
+        self: ServerPool, request: CompletionRequest, on_dispatched: Callable[[], None] = noop
+    ) -> Completion:
         def sent() -> None:
             span.sent()
-            admitted()
+            on_dispatched()
 
-        answer = await real(self, fixed(question, tokens), sent)
+        answer = await real(self, fixed(request, tokens), sent)
         span.answered()
         if answer.tokens_out != tokens:
-            raise ValueError(f"{question.id}: {answer.tokens_out} tokens instead of {tokens}")
+            raise ValueError(f"{request.id}: {answer.tokens_out} tokens instead of {tokens}")
         return replace(answer, text=text, finish=Finish.STOP)
 
-    ServerPool.ask = ask  # type: ignore[method-assign]  # wherever a command takes its engine from
+    ServerPool.complete = complete  # type: ignore[method-assign]  # wherever a command takes its engine from
 
 
 class _Unheeded:

@@ -35,10 +35,10 @@ from clients import (
     Work,
     bench,
     bench_figures,
+    completion_requests,
     extract,
     extract_seconds,
     ideal,
-    questions,
     write_requests,
 )
 from gauging import Sample, Served, served, watching
@@ -173,7 +173,7 @@ async def compared(over: Bench, workspace: Path, report: dict[str, Any]) -> None
     clients = over.arguments.clients.split(",")
     requests = over.scratch / "requests.jsonl"
     write_requests(over.work, workspace, requests)
-    asked = list(questions(over.work, workspace))
+    asked = list(completion_requests(over.work, workspace))
     async with server(over) as (address, facts):
         slots = facts.max_num_seqs or 256
         concurrency = over.arguments.concurrency or 2 * slots

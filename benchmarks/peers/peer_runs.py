@@ -103,7 +103,7 @@ def killed(client: Client, job: Job, task: Task, server: Running, state: Path) -
     began = time.monotonic()
     with (job.folder / "log").open("wb") as log:
         process = subprocess.Popen(
-            client.command(job), cwd=job.folder, env=surroundings(client, job), stdout=log, stderr=log
+            client.command(job), cwd=job.folder, env=server_env(client, job), stdout=log, stderr=log
         )
     until(lambda: answered(server.log()) >= KILL_AT * task.pages, process, task.limit)
     process.kill()
@@ -141,13 +141,13 @@ def measured(client: Client, job: Job, limit: float) -> Usage:
     return measure(
         client.command(job),
         folder=job.folder,
-        environment=surroundings(client, job),
+        environment=server_env(client, job),
         timeout=limit,
         log=job.folder / "log",
     )
 
 
-def surroundings(client: Client, job: Job) -> dict[str, str]:
+def server_env(client: Client, job: Job) -> dict[str, str]:
     """The environment of a client: no settings of this user's."""
     home = {"HOME": str(job.folder), "TMPDIR": str(job.folder), "PATH": os.environ.get("PATH", "/usr/bin:/bin")}
     return {**home, **client.environment}

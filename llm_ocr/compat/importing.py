@@ -367,12 +367,12 @@ class _KeepingReader:
         return {**self._reader.identity(), "kept": self._key}
 
     async def describe(
-        self, figure: Figure, page_id: str, document_id: str, admitted: Callable[[], None] = noop
+        self, figure: Figure, page_id: str, document_id: str, on_dispatched: Callable[[], None] = noop
     ) -> FigureRecord:
         """Return the imported description, otherwise the reader's."""
         found = self._kept.find(figure.id)
         if found is None:
-            return await self._reader.describe(figure, page_id, document_id, admitted)
+            return await self._reader.describe(figure, page_id, document_id, on_dispatched)
         engine, description = found
         return FigureRecord(
             figure_id=figure.id,

@@ -11,7 +11,7 @@ from llm_ocr.types import Attempt, EncodedImage, Figure, FigureRecord, Page
 
 
 def noop() -> None:
-    """Do nothing; the default for `admitted`."""
+    """Do nothing; the default for `on_dispatched`."""
 
 
 class PageReader(Protocol):
@@ -27,12 +27,12 @@ class PageReader(Protocol):
     def identity(self) -> Mapping[str, Any]:
         """Return the settings that change the results, as JSON values for the stage's key."""
 
-    async def read(self, page: Page, admitted: Callable[[], None] = noop) -> Attempt:
+    async def read(self, page: Page, on_dispatched: Callable[[], None] = noop) -> Attempt:
         """Read a page and return the best available result.
 
         Args:
             page: Page with its image.
-            admitted: Called when a queued page is dispatched, so that the caller can prepare the next page.
+            on_dispatched: Called when a queued page is dispatched, so that the caller can prepare the next page.
         """
 
     async def close(self) -> None:
@@ -53,9 +53,9 @@ class FigureReader(Protocol):
         """Return the settings that change the results, as JSON values for the stage's key."""
 
     async def describe(
-        self, figure: Figure, page_id: str, document_id: str, admitted: Callable[[], None] = noop
+        self, figure: Figure, page_id: str, document_id: str, on_dispatched: Callable[[], None] = noop
     ) -> FigureRecord:
-        """Describe a figure and return its row. `admitted` is used as in `PageReader.read`."""
+        """Describe a figure and return its row. `on_dispatched` is used as in `PageReader.read`."""
 
     async def close(self) -> None:
         """End the reader's processes and close its connections."""
@@ -142,14 +142,14 @@ class Engine(Protocol):
     def name(self) -> str:
         """Model name as shown to users."""
 
-    async def ask(self, question: CompletionRequest, admitted: Callable[[], None] = noop) -> Completion:
+    async def complete(self, request: CompletionRequest, on_dispatched: Callable[[], None] = noop) -> Completion:
         """Complete a request.
 
         The engine waits for busy servers, restarts dead servers, and replays their requests.
 
         Args:
-            question: The request.
-            admitted: Called when the request is sent, and again for each replay after a server's death.
+            request: The request.
+            on_dispatched: Called when the request is sent, and again for each replay after a server's death.
 
         Raises:
             RequestRefused: The server refused the request; one try of the page is spent.
@@ -206,7 +206,7 @@ class Server(Protocol):
         """Name for messages: `vLLM 0`, or the URL."""
 
     @property
-    def ours(self) -> bool:
+    def managed(self) -> bool:
         """Whether this client is the only user and `restart` starts a new process."""
 
     async def start(self) -> tuple[Address, ServerFacts]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
 
-from llm_ocr.models.parsers import gives_places, tells_figures
+from llm_ocr.models.parsers import describes_figures, gives_places
 from llm_ocr.models.profile import Profile, Score
 
 # Comparison of package versions by their numbers.
@@ -119,11 +119,11 @@ class Preset:
 
 
 _PRESETS = (
-    Preset("l4", 24, 32, "measured: 39 pages/min with 32 at once; 215,680 KV tokens hold 32 of 6,740"),
-    Preset("a40", 48, 128, "not measured: as much memory as the l40s, so as many sequences"),
-    Preset("l40s", 48, 128, "measured: 83 pages/min with 128 at once; 567,488 KV tokens hold 128 of 4,433"),
-    Preset("a100", 80, 128, "measured: 91 pages/min with 128 at once; 1,115,616 KV tokens hold 128 of 8,715"),
-    Preset("h100", 80, 256, "not measured: the a100's KV tokens hold 256 of 4,357, what the l40s has for each"),
+    Preset("l4", 24, 32, "measured: 39 pages/min with 32 in parallel; 215,680 KV tokens hold 32 of 6,740"),
+    Preset("a40", 48, 128, "not measured: the same memory as the l40s, so the same number of sequences"),
+    Preset("l40s", 48, 128, "measured: 83 pages/min with 128 in parallel; 567,488 KV tokens hold 128 of 4,433"),
+    Preset("a100", 80, 128, "measured: 91 pages/min with 128 in parallel; 1,115,616 KV tokens hold 128 of 8,715"),
+    Preset("h100", 80, 256, "not measured: the a100's KV tokens hold 256 of 4,357, the share of each on the l40s"),
 )
 PRESETS: Mapping[str, Preset] = MappingProxyType({preset.name: preset for preset in _PRESETS})
 
@@ -303,7 +303,7 @@ def describes(profile: Profile) -> str:
     """Return how the model describes figures: "yes" on request, "in answers", or "no"."""
     if "describe" in profile.prompts:
         return "yes"
-    return "in answers" if any(map(tells_figures, profile.parsers.values())) else "no"
+    return "in answers" if any(map(describes_figures, profile.parsers.values())) else "no"
 
 
 def reads_language(profile: Profile, language: str) -> bool | None:
@@ -341,7 +341,7 @@ def _against(profile: Profile, wants: Wants) -> Iterator[str]:
         if needed > wants.gpu_bytes:
             yield f"needs a GPU of {smallest_gpu(profile, context)}"
     if wants.open_only and profile.licence not in OPEN_LICENCES:
-        yield f"its licence adds terms ({profile.licence or 'not known'})"
+        yield f"its license adds terms ({profile.licence or 'unknown'})"
     if wants.language and reads_language(profile, wants.language) is False:
         yield f"not known to read {language_name(wants.language)} (it reads {profile.languages})"
 
@@ -351,13 +351,13 @@ def _for(profile: Profile, wants: Wants) -> Iterator[str]:
     score = score_of(profile, BENCHMARK)
     yield f"{BENCHMARK} {score.value:g}" if score else f"no result in {BENCHMARK}"
     if profile.layout_first:
-        yield "made for regions that a detector finds"
+        yield "trained on regions that a detector finds"
     else:
-        yield "places of figures in its one answer" if gives_boxes(profile) else "no places of figures"
+        yield "returns positions of figures" if gives_boxes(profile) else "no positions of figures"
     if wants.language and reads_language(profile, wants.language) is None:
-        yield f"not known whether it reads {language_name(wants.language)}"
+        yield f"unknown whether it reads {language_name(wants.language)}"
     size = smallest_gpu(profile)
-    yield f"needs {size}" if size else "size not known"
+    yield f"needs {size}" if size else "size unknown"
     if profile.experimental:
         yield "experimental"
 
@@ -377,5 +377,5 @@ def loop_advice(loops: int, pages: int, model: str, profiles: Sequence[Profile])
     """
     if not pages or loops / pages <= MANY_LOOPS:
         return ""
-    names = " or ".join(f"--model {one}" for one in alternatives(profiles, model))
+    names = " or ".join(f"`model={one}`" for one in alternatives(profiles, model))
     return f"repetition loops on {100 * loops / pages:.1f} % of the pages: try {names}"

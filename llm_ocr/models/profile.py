@@ -90,7 +90,7 @@ class Profile:
     parsers: Mapping[str, Parser]  # by mode; "" for all other modes
     image: ImageRule
     max_tokens: int  # per answer
-    context: int  # --max-model-len of a started server
+    context: int  # maximum length in tokens of a started server
     page_tokens: int  # prompt and answer of a full page, for the initial window
     aliases: tuple[str, ...] = ()
     revision: str | None = None
@@ -106,7 +106,7 @@ class Profile:
     min_vllm: str = ""
     min_transformers: str = ""
     trust_remote_code: bool = False
-    figure_labels: frozenset[str] = field(default_factory=frozenset)  # default of --crop
+    figure_labels: frozenset[str] = field(default_factory=frozenset)  # default of `crop`
     structured: frozenset[str] = frozenset({"parse", "classify"})  # describing modes whose answers a server may enforce
     ladder: tuple[Rung, ...] = ()  # after the first request; the last step repeats
     notice: str = ""  # shown if the license restricts use
@@ -139,9 +139,9 @@ def _modes(profile: Profile) -> Iterator[str]:
     prompts = profile.prompts
     known = f"its prompts are {', '.join(prompts) or 'none'}"
     if profile.mode not in prompts or profile.mode in _DESCRIBING:
-        yield f"mode is {profile.mode!r}, and no prompt of that name reads pages: {known}"
+        yield f"mode is {profile.mode!r}, which has no prompt for pages: {known}"
     if "" not in profile.parsers:
-        yield "no parser reads its answers: parser is missing"
+        yield "parser is missing"
     named = {
         "parsers": set(profile.parsers) - {""},
         "guides": set(profile.guides),
@@ -152,7 +152,7 @@ def _modes(profile: Profile) -> Iterator[str]:
         for mode in sorted(modes - set(prompts)):
             yield f"{name} names the mode {mode!r}, which has no prompt: {known}"
     if profile.anchor and "{text}" not in profile.anchor:
-        yield "anchor has no {text}, the place of the page's own text"
+        yield "anchor lacks {text}, the placeholder for the text of the page"
 
 
 def _numbers(profile: Profile) -> Iterator[str]:
@@ -163,15 +163,15 @@ def _numbers(profile: Profile) -> Iterator[str]:
     if profile.image.longest_side < 1:
         yield "image.longest_side must be at least 1"
     if profile.image.format not in ("png", "jpeg"):
-        yield f"image.format is {profile.image.format!r}, and must be png or jpeg"
+        yield f"image.format is {profile.image.format!r}, but must be png or jpeg"
     if profile.max_tokens >= profile.context:
-        yield f"max_tokens ({profile.max_tokens}) leaves no room in a context of {profile.context} for the prompt"
+        yield f"max_tokens ({profile.max_tokens}) leaves no space for the prompt in a context of {profile.context}"
     if any(rung.scale <= 0 for rung in profile.ladder):
-        yield "a scale of the ladder must be more than 0"
+        yield "scales of the ladder must be positive"
     if any((rung.temperature or 0) < 0 for rung in profile.ladder) or profile.temperature < 0:
         yield "temperatures must not be negative"
     if any(rung.temperature for rung in profile.ladder) and not _warms(profile):
-        yield "top_k 1 or a small top_p would give each warmer try of the ladder the same answer again"
+        yield "with top_k 1 or a small top_p, higher temperatures of the ladder repeat the same answer"
 
 
 def _warms(profile: Profile) -> bool:

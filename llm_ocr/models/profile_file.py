@@ -64,7 +64,7 @@ def _known(names: Iterable[str], known: Iterable[str], where: str) -> None:
         if name not in known:
             near = get_close_matches(str(name), known, n=1, cutoff=0.5)
             hint = f"Did you mean {near[0]}?" if near else f"Keys are {', '.join(known)}."
-            raise UsageError(f"{where}: {name!r} is no key of a profile", hint=hint)
+            raise UsageError(f"{where}: unknown key {name!r}", hint=hint)
 
 
 def _base(values: Mapping[str, Any], where: str) -> Profile:
@@ -76,8 +76,8 @@ def _base(values: Mapping[str, Any], where: str) -> Profile:
             raise UsageError(f"{where}: base: {error.args[0]}", hint=error.hint) from None
     if "model" not in values:
         raise UsageError(
-            f"{where}: neither model nor base is given",
-            hint="Say which model it is (model: OWNER/NAME), or which profile it is like (base: NAME).",
+            f"{where}: both model and base are missing",
+            hint="Set the model (model: OWNER/NAME), or the profile to derive from (base: NAME).",
         )
     return generic(_checked(str, values["model"], where, "model"))
 

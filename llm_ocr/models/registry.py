@@ -104,18 +104,18 @@ def choose_served(
     asked = profile.name if profile.name == model else f"{profile.name} ({model})"
     if fits:
         raise ServerError(
-            f"the server {url} has several models that may be {asked}: {', '.join(fits)}",
-            hint="Say which to ask for: --server-model NAME",
+            f"the server {url} serves several models that match {asked}: {', '.join(fits)}",
+            hint="Choose one: `server_model=NAME`",
         )
     names = ", ".join(served)
     others = [
         one.name for name, root in served.items() for one in profiles if _is(one, one.model, (name, root), profiles)
     ]
-    way_out = f"To read with what it serves: --model {others[0]}. " if others else ""
+    way_out = f"To use the model that it serves: `model={others[0]}`. " if others else ""
     one = next(iter(served)) if len(served) == 1 else "NAME"
     raise ServerError(
-        f"the server {url} serves {names}, and {asked} was asked for",
-        hint=f"{way_out}If it is the same model under another name: --server-model {one}",
+        f"the server {url} serves {names} instead of {asked}",
+        hint=f"{way_out}If it is the same model under another name: `server_model={one}`",
     )
 
 

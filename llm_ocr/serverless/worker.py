@@ -26,7 +26,7 @@ from llm_ocr.serverless.inputs import (
 from llm_ocr.serverless.replies import PageAnswer, Replies, answer_of, page_answer
 from llm_ocr.serverless.stage_job import permitted, run_stage
 from llm_ocr.serverless.variables import for_stage
-from llm_ocr.session import Session, Way
+from llm_ocr.session import DocumentOptions, Session
 from llm_ocr.stages import Silent
 from llm_ocr.types import DocumentPart, PageRecord, Status
 
@@ -223,7 +223,7 @@ class Worker:
                 if len(pages) < total:  # the reply follows the last page, and no report may follow the reply
                     report({"pages": total, "done": len(pages), "failed": failed})
 
-            await session.read(numbered.part, finished, Way(request.whole, request.tasks))
+            await session.read(numbered.part, finished, DocumentOptions(request.whole, request.tasks))
 
         try:
             async with asyncio.TaskGroup() as tasks:

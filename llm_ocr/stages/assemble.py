@@ -108,7 +108,7 @@ async def _described(command: Job[AssemblyCommand], pages_from: str, source: str
     if not fitting:
         raise StageMissing(
             f"the figures of {pages_from} are not described",
-            hint=f"Run first: llm-ocr describe --pages-from {pages_from} -w {command.workspace.url}",
+            hint=f"Run Describe with `pages_from={pages_from}` first.",
         )
     return await key_before(command, DESCRIBE, fitting[-1])
 
@@ -399,5 +399,5 @@ def rebuild_views(workspace: Workspace, damage: DatasetDamaged, say: Callable[[s
         if note.key not in jobs:
             jobs[note.key] = assemble_job(workspace, note.key, made)
         assemble_item(jobs[note.key], item)
-        say(f"{dataset_file(item.id)} was damaged: made again from the results of the stages")
+        say(f"{dataset_file(item.id)} was damaged: rebuilt from the results of the stages")
     workspace.flush()

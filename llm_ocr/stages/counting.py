@@ -71,7 +71,7 @@ class Filtering:
         """Return a message about documents that could not be checked; empty if there are none."""
         return self._filters.said()
 
-    def looks_at_rows(self) -> bool:
+    def filters_rows(self) -> bool:
         """Return whether images of datasets must be fetched. Only the filter of blank pages applies to them."""
         return self._filters.options.blank
 
@@ -272,7 +272,7 @@ class PageCounter:
         """Return the document if its listing contains all facts."""
         if document.reason is not None:
             return self.failed(document, "", document.reason, document.detail)
-        looked_at = self._filtering is not None and self._filtering.looks_at_rows()
+        looked_at = self._filtering is not None and self._filtering.filters_rows()
         if document.page_total is not None and not looked_at:
             return self.counted(document, document.version, document.page_total)
         return None

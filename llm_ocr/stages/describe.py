@@ -1,4 +1,4 @@
-"""Describe: ask about every figure and store its description, data, or class.
+"""Describe: request a description, data, or a class of every figure, and store it.
 
 The results of Extract do not change. `describe` runs the stage over a workspace, and `Describe` reads the figures.
 """

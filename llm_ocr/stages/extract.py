@@ -247,8 +247,8 @@ async def _need_passwords(workspace: Workspace, key: str, pages: PartRenderer) -
         except PageFailure as failure:  # other reasons become the rows of its pages
             if failure.reason is Reason.ENCRYPTED:
                 raise UsageError(
-                    f"{shown(part.source)} was planned again with its password, which is stored nowhere",
-                    hint="Repeat --password-file FILE as for retry-failed. With other passwords its pages fail.",
+                    f"{shown(part.source)} needs the password that retry-failed used; passwords are not stored",
+                    hint="Set the same `password_file` as for retry-failed. With other passwords, its pages fail.",
                 ) from failure
 
 

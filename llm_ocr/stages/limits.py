@@ -37,7 +37,7 @@ GRACE, SETTLED = 20.0, 3.0
 #: Stages that can stop between two units.
 _FINISHING = (EXTRACT, DESCRIBE)
 
-_AGAIN = "What is done stays. Run the same command again"
+_AGAIN = "Finished results are kept. Run the same command again"
 
 _log = logging.getLogger(__name__)
 
@@ -59,9 +59,9 @@ def check_limits(settings: Group) -> None:
     if not isinstance(settings, ServingCommand) or settings.max_cost is None or _has_prices(settings):
         return
     raise UsageError(
-        "--max-cost: nothing here has a price",
-        hint="Give the server's prices per million tokens (--price-in, --price-out), or what the machine costs an "
-        "hour (--price-per-hour), or both.",
+        "`max_cost`: no price is known",
+        hint="Set the server's prices per million tokens (`price_in`, `price_out`), the machine's price per hour "
+        "(`price_per_hour`), or both.",
     )
 
 
@@ -78,7 +78,7 @@ def money_reached(spent: float, most: float | None) -> str:
     """
     if most is None or spent < most:
         return ""
-    return f"stopped by --max-cost: {money_text(spent)} of {money_text(most)} spent"
+    return f"stopped by `max_cost`: {money_text(spent)} of {money_text(most)} spent"
 
 
 def time_reached(seconds: float, most: float | None) -> str:
@@ -90,7 +90,7 @@ def time_reached(seconds: float, most: float | None) -> str:
     """
     if most is None or seconds < most * 3600:
         return ""
-    return f"stopped by --max-hours: this run has taken {seconds / 3600:.3g} of {most:g} hours"
+    return f"stopped by `max_hours`: this run took {seconds / 3600:.3g} of {most:g} hours"
 
 
 class Allowance:
@@ -201,7 +201,7 @@ class Limits:
         await self._account.look()
         if reached := money_reached(self._account.total(), self._cost):
             status = await asyncio.to_thread(_status, self._workspace)
-            raise self._error(f"{reached} by earlier runs; nothing was started", status)
+            raise self._error(f"{reached} by earlier runs; no work was started", status)
 
     @contextlib.asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
@@ -231,11 +231,11 @@ class Limits:
                 try:
                     await self._account.look()
                 except StorageError as error:  # the spending of this worker is still known
-                    _log.warning("what other workers have spent could not be read: %s", error)
+                    _log.warning("cannot read the spending of other workers: %s", error)
             self._reached = bool(self._message())
         if self._stage:
             limit = self._message().partition(":")[0].removeprefix("stopped by ")
-            self._say(f"{limit} is reached: what was begun is finished, for {GRACE:.0f} seconds at most")
+            self._say(f"{limit} is reached: work in progress has at most {GRACE:.0f} seconds to finish")
             await self._settled()
         if not self._over:
             self._end.reschedule(asyncio.get_running_loop().time())
@@ -259,9 +259,9 @@ class Limits:
 
     def _error(self, message: str, status: RunStatus | None) -> LimitReached:
         done = _done(status) if status else ""
-        hint = f"{_AGAIN} with a higher limit (--max-cost) to go on."
-        if message.startswith("stopped by --max-hours"):
-            hint = f"{_AGAIN} to go on for as long, or with a higher limit (--max-hours): they are hours of one run."
+        hint = f"{_AGAIN} with a higher `max_cost` to continue."
+        if message.startswith("stopped by `max_hours`"):
+            hint = f"{_AGAIN} to continue for the same time, or set a higher `max_hours`. The limit applies to one run."
         return LimitReached("; ".join(filter(None, [message, done])), hint=hint)
 
 
@@ -269,7 +269,7 @@ def _status(workspace: Workspace) -> RunStatus | None:
     try:
         return run_status(workspace)
     except LlmOcrError as error:  # the error to report is the limit
-        _log.warning("how far the workspace is could not be read: %s", error)
+        _log.warning("cannot read the progress of the workspace: %s", error)
         return None
 
 

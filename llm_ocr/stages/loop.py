@@ -84,7 +84,7 @@ async def _guarded(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
         except asyncio.CancelledError:
             if received:
                 raise Interrupted(
-                    f"stopped by {received[0].name}", hint="Run the same command again to go on."
+                    f"stopped by {received[0].name}", hint="Run the same command again to continue."
                 ) from None
             raise
         except BaseExceptionGroup as group:
@@ -102,8 +102,8 @@ def _disk_full(error: BaseException) -> StorageError | None:
     if not full or isinstance(error, LlmOcrError):
         return None
     return StorageError(
-        f"a local disk is full, most likely that of temporary files ({tempfile.gettempdir()}): {error}",
-        hint="Make room there, or set TMPDIR to a folder with more room. Run the same command again to go on.",
+        f"a local disk is full, probably the disk of temporary files ({tempfile.gettempdir()}): {error}",
+        hint="Free space there, or set TMPDIR to a folder on a larger disk. Run the same command again to continue.",
     )
 
 

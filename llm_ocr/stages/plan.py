@@ -59,11 +59,11 @@ async def find(settings: PlanSettings, command: str) -> Found | None:
     if settings.sources or settings.dataset is not None:
         await check_filters(settings)
         return await asyncio.to_thread(_found, settings)
-    chosen = [settings.origins[name].removeprefix("flag ") for name in _SELECTION if _is_flag(settings, name)]
+    chosen = [f"`{name}`" for name in _SELECTION if _is_flag(settings, name)]
     if chosen:
         raise UsageError(
-            f"{', '.join(chosen)}: no source is named to choose from",
-            hint="The plan of the workspace is read as it was made. Name the sources, or leave the option out.",
+            f"{', '.join(chosen)}: no source to select from",
+            hint="The existing plan of the workspace is used unchanged. Name the sources, or remove the setting.",
         )
     if command != "extract":
         await asyncio.to_thread(_need_workspace, str(settings.workspace), workspace_options(settings))
@@ -157,14 +157,14 @@ def known_totals(workspace: Workspace) -> DiskDict:
 
 def _report(result: PlanResult, skipped: dict[str, int], progress: Progress) -> None:
     if skipped:
-        kinds = ", ".join(f"{count} {suffix or 'without suffix'}" for suffix, count in sorted(skipped.items()))
+        kinds = ", ".join(f"{count} {suffix or 'without extension'}" for suffix, count in sorted(skipped.items()))
         progress.say(f"Skipped files of other types: {kinds}")
     if result.copies:
-        progress.say(f"{result.copies} documents are copies of others: read once, written under each path")
+        progress.say(f"{result.copies} documents are duplicates: read once, written under each path")
     if result.differing:
         named = ", ".join(map(shown, result.examples))
         progress.say(
-            f"{result.differing} documents are in the plan with more pages or other content and stay so: {named}"
+            f"{result.differing} documents are already planned with more pages or other content, unchanged: {named}"
         )
 
 
@@ -231,7 +231,7 @@ def preview(settings: PlanSettings, progress: Progress | None = None) -> Preview
 async def _preview(settings: PlanSettings, engine: str, progress: Progress) -> Preview:
     found = await find(settings, "plan")
     if found is None:
-        raise UsageError("no source: there is nothing to look at", hint="llm-ocr plan SOURCE -w FOLDER --dry-run")
+        raise UsageError("no source to count", hint=_NAME_SOURCES)
     remote = Remote(settings)
     try:
         with _workspace(settings) as (workspace, folder):

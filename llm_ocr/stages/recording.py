@@ -246,7 +246,7 @@ class Recorded:
                     write_series(self._workspace, series)
                 write_spending(self._workspace, spending)
             except StorageError as error:
-                _log.warning("the numbers of this worker were not written: %s", error)
+                _log.warning("cannot write the metrics of this worker: %s", error)
 
     def _now(self) -> Load:
         return self._load() if self._load else Load()

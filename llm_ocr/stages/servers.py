@@ -76,9 +76,9 @@ def _check_effect(settings: EngineSettings, engine: str) -> None:
     if engine == UNDECIDED:
         return
     reason = "vLLM is not installed" if gpus() else "no GPU was found"
-    why = "which --server-url chose" if engine == SERVER else f"which --engine auto chose because {reason}"
+    why = "which `server_url` chose" if engine == SERVER else f"which `engine=auto` chose because {reason}"
     if idle := check_effect(settings, engine, why):
-        _log.warning("without effect with %s: %s", ABOUT[engine], ", ".join(idle))
+        _log.warning("no effect with %s: %s", ABOUT[engine], ", ".join(idle))
     if engine == EMBEDDED:  # unsupported settings fail here, not after planning or reading
         if isinstance(settings, ModelSettings):
             embedded_figures(settings)
@@ -86,8 +86,8 @@ def _check_effect(settings: EngineSettings, engine: str) -> None:
             EmbeddedFigureReader(settings.describe_mode, settings.describe_prompt or "")
     elif isinstance(settings, ModelSettings) and PLACE in (settings.prompt or "") and not settings.anchor_text:
         raise UsageError(
-            f"--prompt holds {PLACE}, and no text of the page is put there",
-            hint=f"Say how much: --anchor-text 4000; or leave {PLACE} out of the prompt.",
+            f"`prompt` contains {PLACE}, but the text of the page is not in use",
+            hint=f"Set the length of the text: `anchor_text=4000`. Or remove {PLACE} from the prompt.",
         )
 
 
@@ -98,16 +98,16 @@ def embedded_figures(settings: ModelSettings) -> frozenset[str] | None:
     """
     if settings.figures_from == "model":
         raise UsageError(
-            "--figures-from model: the CPU engine asks no model",
-            hint="Leave it out, for figures that are found on the page, or say --figures-from none.",
+            "`figures_from=model`: the CPU engine has no model",
+            hint="Remove it to detect figures on the page, or use `figures_from=none`.",
         )
     if settings.figures_from == "none":
         return frozenset()
     unknown = [label for label in settings.crop if normal(label) not in _EMBEDDED_LABELS]
     if unknown:
         raise UsageError(
-            f"--crop {','.join(unknown)}: the CPU engine finds no such blocks",
-            hint=f"It knows {', '.join(sorted(_EMBEDDED_LABELS))}.",
+            f"`crop={','.join(unknown)}`: the CPU engine does not detect such blocks",
+            hint=f"Supported labels: {', '.join(sorted(_EMBEDDED_LABELS))}.",
         )
     return frozenset(settings.crop) or None
 
@@ -118,11 +118,11 @@ def _engine(settings: EngineSettings, command: str) -> str:
         return chosen
     urls = settings.server_url
     if chosen == SERVER and not urls:
-        raise UsageError("--engine server: no server was named", hint="Say where it is: --server-url http://HOST:PORT")
+        raise UsageError("`engine=server` needs a server", hint="Set its URL: `server_url=http://HOST:PORT`")
     if urls and chosen in (EMBEDDED, VLLM):
         raise UsageError(
-            f"--server-url was given, and the engine is {chosen}",
-            hint="Use --engine server, or leave out --server-url.",
+            f"`server_url` has no effect with `engine={chosen}`",
+            hint="Use `engine=server`, or remove `server_url`.",
         )
     if chosen != UNDECIDED:
         return chosen
@@ -135,9 +135,9 @@ def _engine(settings: EngineSettings, command: str) -> str:
     if command == "run":
         return EMBEDDED
     raise LlmOcrError(
-        f"{command}: no engine was chosen, and vLLM with a GPU is not here",
-        hint="Say --server-url URL for a running server, --engine vllm where vLLM is installed, or --engine embedded "
-        "for the CPU engine (text layer and OCR, no GPU).",
+        f"{command}: no engine is chosen, and this machine has no vLLM with a GPU",
+        hint="Use `server_url=URL` for a running server, `engine=vllm` if vLLM is installed, or `engine=embedded` for "
+        "the CPU engine (text layer and OCR, no GPU).",
     )
 
 
@@ -248,8 +248,8 @@ class Engines:
         settings = self._serving
         if settings.chat_template is not None:
             raise UsageError(
-                "--chat-template is for a server that llm-ocr starts",
-                hint="Start that one with it: vllm serve … --chat-template FILE",
+                "`chat_template` applies only to a server that llm-ocr starts",
+                hint="Start the server with the template: vllm serve … --chat-template FILE",
             )
         key = server_key(settings.server_key, settings.server_key_file)
         # In a job the server may start at the same time, and no user waits at a terminal.
@@ -315,9 +315,9 @@ def server_key(given: SecretStr | None, file: Path | None) -> str:
     try:
         key = file.read_text(encoding="utf-8").strip()
     except OSError as error:
-        raise UsageError(f"--server-key-file {file}: {error.strerror or error}") from error
+        raise UsageError(f"`server_key_file={file}`: {error.strerror or error}") from error
     if not key:
-        raise UsageError(f"--server-key-file {file}: the file is empty")
+        raise UsageError(f"`server_key_file={file}`: the file is empty")
     return key
 
 
@@ -401,7 +401,7 @@ class Checks:
     def _look(self) -> None:
         start = self._start
         check_folder(start)
-        self._report(memory_trouble(start, gpu_memory(), self._version))
+        self._report(memory_shortage(start, gpu_memory(), self._version))
         self._report(trust_note(start))
         if start.folder is None and not start.options.offline:
             check_access(start.model, start.revision, start.cache)
@@ -412,11 +412,11 @@ class Checks:
             return
         if start.revision is None:
             raise ServerError(
-                f"{start.model} is not among the models on this machine",
-                hint="Run it once with a network and without --offline.",
+                f"{start.model} is not in the model cache of this machine",
+                hint="Run once with a network and without `offline`.",
             )
         fetch(start.model, start.revision, start.cache, offline=start.options.offline, say=self._say)
-        self._report(memory_trouble(start, gpu_memory(), self._version))
+        self._report(memory_shortage(start, gpu_memory(), self._version))
 
     def _report(self, message: str) -> None:
         if message:
@@ -434,15 +434,15 @@ def check_folder(start: Start) -> None:
         return
     folder = Path(start.model)
     if not folder.is_dir():
-        raise UsageError(f"no such folder: {start.model}", hint="A model of the Hub is named OWNER/NAME.")
+        raise UsageError(f"no such folder: {start.model}", hint="Models on the Hub have the form OWNER/NAME.")
     if not (folder / "config.json").is_file():
         raise UsageError(
-            f"{start.model} holds no model: there is no config.json",
-            hint="Give the folder that holds config.json and the weights (of a Hub cache: snapshots/COMMIT).",
+            f"{start.model} contains no model: config.json is missing",
+            hint="Use the folder that contains config.json and the weights (in a Hub cache: snapshots/COMMIT).",
         )
 
 
-def memory_trouble(start: Start, memory: dict[str, int], version: str = "") -> str:
+def memory_shortage(start: Start, memory: dict[str, int], version: str = "") -> str:
     """Return a warning if the model may not fit into GPU memory; empty if it fits or its size is unknown.
 
     Args:
@@ -469,13 +469,13 @@ def memory_trouble(start: Start, memory: dict[str, int], version: str = "") -> s
     if needed <= least:
         return ""
     size = "a GPU" if split == 1 else f"each of {split} GPUs"
-    message = f"{profile.name} needs about {needed / 1e9:.0f} GB of {size}, and there are {least / 1e9:.0f} GB"
+    message = f"{profile.name} needs about {needed / 1e9:.0f} GB of {size}; {least / 1e9:.0f} GB are available"
     wants = Wants(vllm=numbers(version), gpu_bytes=least, open_only=True)
     hint = _smaller(start, wants, split, len(memory))
     if weights / split > share * least:
         weight = f"{weights / 1e9:.1f} GB of weights alone" + (f" over {split} GPUs" if split > 1 else "")
         raise ServerError(f"{message} ({weight})", hint=hint)
-    return f"{message}; if it does not start: {hint}"
+    return f"{message}. If it does not start: {hint}"
 
 
 def trust_note(start: Start) -> str:
@@ -485,8 +485,8 @@ def trust_note(start: Start) -> str:
         return ""
     commit = f"commit {start.revision}" if start.revision else "its newest commit"
     return (
-        f"{start.profile.name} runs code that comes with the model (--{_TRUST}), here that of {start.model} at "
-        f"{commit}. Name the one that you have looked at with --revision."
+        f"{start.profile.name} runs code from the model's repository (--{_TRUST}): {start.model} at "
+        f"{commit}. Pin the commit that you reviewed with `revision`."
     )
 
 
@@ -515,18 +515,18 @@ def check_access(model: str, revision: str | None, cache: Path | None) -> None:
     except GatedRepoError as error:
         raise ServerError(
             f"{model} is gated, and this account has no access to it",
-            hint=f"Accept its terms at https://huggingface.co/{model} and set HF_TOKEN to a token of that account; or "
-            "take another model: llm-ocr models --recommend",
+            hint=f"Accept its terms at https://huggingface.co/{model} and set HF_TOKEN to a token of that account. Or "
+            "choose another model: llm-ocr models --recommend",
         ) from error
     except (RepositoryNotFoundError, HFValidationError) as error:
         near = get_close_matches(model, [one.model for one in PROFILES], n=2, cutoff=0.7)
         meant = f"Did you mean {' or '.join(near)}? " if near else ""
         raise UsageError(
-            f"the Hub has no model {model}, or a private one that this account may not see",
-            hint=f"{meant}For a private one set HF_TOKEN; a folder is given by its path.",
+            f"the Hub has no model {model}, or it is private and this account has no access",
+            hint=f"{meant}For a private model, set HF_TOKEN. For a folder, use its path.",
         ) from error
     except (HfHubHTTPError, no_answer, OSError) as error:
-        _log.warning("whether %s may be loaded is not known: %s", model, error)
+        _log.warning("cannot check the access to %s: %s", model, error)
 
 
 def _weights(start: Start) -> float:
@@ -540,15 +540,15 @@ def _smaller(start: Start, wants: Wants, split: int, gpus: int) -> str:
     """Return a hint: the ways to make the model fit."""
     ways = []
     if gpus > split:
-        ways.append(f"split it over more GPUs (--tensor-parallel-size {2 * split})")
+        ways.append(f"split it over more GPUs (`tensor_parallel_size={2 * split}`)")
     if start.profile.weight_bytes > 1:
-        ways.append("let vLLM make the weights smaller (--vllm-arg=--quantization=fp8)")
-    ways.append("shorten the context (--max-model-len)")
+        ways.append("quantize the weights (`vllm_arg=--quantization=fp8`)")
+    ways.append("shorten the context (`max_model_len`)")
     if size := smallest_gpu(start.profile):
-        ways.append(f"take {size} of GPU memory")
+        ways.append(f"use {size} of GPU memory")
     fitting = rank(PROFILES, wants).ranked
     if fitting:
-        ways.append(f"take a smaller model (--model {fitting[0].profile.name})")
+        ways.append(f"use a smaller model (`model={fitting[0].profile.name}`)")
     return f"{', '.join(ways[:-1])}, or {ways[-1]}." if len(ways) > 1 else f"{ways[0]}."
 
 
@@ -619,7 +619,7 @@ def fetch(url: str, content: str, cache: Path | None, *, offline: bool, say: Cal
         return folder
     if offline:
         raise ServerError(
-            f"{url} is not among the models on this machine", hint="Run it once with a network and without --offline."
+            f"{url} is not in the model cache of this machine", hint="Run once with a network and without `offline`."
         )
     with _alone(folder):
         if not _whole(folder):  # fetched by another process meanwhile
@@ -641,8 +641,8 @@ def _fetch(store: ObjectStore, url: str, content: str, folder: Path, say: Callab
     folder.mkdir(parents=True, exist_ok=True)
     if (free := shutil.disk_usage(folder).free) < size:
         raise ServerError(
-            f"{url} needs {size / 1e9:.1f} GB in {folder}, and {free / 1e9:.1f} GB are free",
-            hint="Make room, or name a folder on another disk with --model-cache.",
+            f"{url} needs {size / 1e9:.1f} GB in {folder}; {free / 1e9:.1f} GB are free",
+            hint="Free space, or set `model_cache` to a folder on another disk.",
         )
     say(f"fetching {url}: {len(missing)} of {len(files)} files, {size / 1e9:.1f} GB, to {folder}")
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -653,7 +653,7 @@ def _fetch(store: ObjectStore, url: str, content: str, folder: Path, say: Callab
         shutil.rmtree(folder)  # it may contain files of both versions
         raise
     (folder / _COMPLETE).write_text(json.dumps({"url": url, "files": {one.key: one.size for one in files}}))
-    say(f"{url} is here")
+    say(f"{url} is complete")
 
 
 def _get(store: ObjectStore, one: ObjectInfo, folder: Path, url: str) -> None:
@@ -664,7 +664,7 @@ def _get(store: ObjectStore, one: ObjectInfo, folder: Path, url: str) -> None:
         found = place.stat().st_size
         place.unlink()
         raise StorageError(
-            f"{url}/{one.key} has {one.size} bytes, and {found} came", hint="Run the same command again."
+            f"{url}/{one.key} has {one.size} bytes, but {found} arrived", hint="Run the same command again."
         )
 
 
@@ -674,8 +674,8 @@ def _listed(store: ObjectStore, url: str) -> list[ObjectInfo]:
     if not any(one.key == _NEEDED for one in files):
         found = ", ".join(one.key for one in files[:3]) or "nothing"
         raise UsageError(
-            f"{url} holds no model: there is no {_NEEDED}, but {found}",
-            hint="Give the URL of the folder that holds config.json and the weights.",
+            f"{url} contains no model: {_NEEDED} is missing; found: {found}",
+            hint="Use the URL of the folder that contains config.json and the weights.",
         )
     return files
 
@@ -684,8 +684,8 @@ def _check_same(files: Sequence[ObjectInfo], content: str, url: str) -> None:
     found = _digest(files)
     if found != content:
         raise ServerError(
-            f"{url} is another model by now ({found}) than the one with which this workspace was begun ({content})",
-            hint="Put the first one back, or begin a new workspace with this one.",
+            f"{url} contains another model ({found}) than at the start of this workspace ({content})",
+            hint="Restore the first model, or use a new workspace for this model.",
         )
 
 

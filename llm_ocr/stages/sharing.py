@@ -78,11 +78,11 @@ def _chosen_split(job: Job[LeaseSettings], stage: str) -> Split:
     is_open = sharded is not None and "shard_count" not in sharded.model_fields_set
     detected = detected_shard(environment()) if is_open else None
     if detected is not None and detected.count > 1:
-        say(f"{detected.source}: this worker does share {detected.index} of {detected.count} (--shard-count 1: all)")
+        say(f"{detected.source}: this worker has shard {detected.index} of {detected.count} (`shard_count=1`: all)")
         return Split(Shard(detected.index, detected.count))
     if (may_lease or not can.create) and (sharded is not None or stage == EXTRACT):
         why = can.note.partition(":")[0].rstrip(".")
-        say(f"This worker does all units, for {why}. Several need --shard-index and --shard-count.")
+        say(f"This worker processes all units: {why}. Several workers need `shard_index` and `shard_count`.")
     return Split()
 
 
@@ -206,7 +206,7 @@ def publish_held(share: Share, workspace: Workspace, claim: Claim, unit: str, da
         WorkspaceMismatch: A worker with other settings was first. Nothing is published.
     """
     if not share.mine(unit):
-        _log.warning("unit %s was taken over by another worker, which publishes it", unit)
+        _log.warning("another worker took over unit %s and publishes it", unit)
         return
     claim.take()
     publish(workspace, claim.stage, claim.key, unit, data, summary)
@@ -231,7 +231,7 @@ def shows_all(job: Job[LeaseSettings], split: Split, stage: str) -> bool:
     units = len(PlannedUnits(job.workspace))
     if split.alone or units <= SMALL:
         return True
-    job.progress.say(f"{stage}: {units} units are shared with other workers; this one counts what it takes")
+    job.progress.say(f"{stage}: {units} units are shared with other workers; this worker counts its own")
     return False
 
 

@@ -36,7 +36,7 @@ def transform_pages(
     """Run a user-defined stage. See `llm_ocr.transform`."""
     if stage in _TAKEN or not _NAME.fullmatch(stage):
         raise UsageError(
-            f"{stage!r} cannot be the name of a stage of your own", hint="Choose another of small letters: redact."
+            f"{stage!r} is not a valid name of a custom stage", hint="Choose another name in lowercase, such as redact."
         )
     return run_blocking(lambda: _transform(settings, function, stage, version, progress))
 

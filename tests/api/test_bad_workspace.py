@@ -195,8 +195,8 @@ def test_a_full_folder_for_temporary_files_is_named_with_the_way_out(tmp_path, s
     run = quoted("run", str(source), "-w", "out", *FRUGAL, "--quiet")
     done = in_own_mounts(f"mkdir small; mount -t tmpfs -o size=8k tmpfs small; TMPDIR=$PWD/small {run}", cwd=tmp_path)
     assert done.returncode == 1, said(done)
-    assert f"a local disk is full, most likely that of temporary files ({tmp_path}/small)" in done.stderr
-    assert "set TMPDIR to a folder with more room" in done.stderr
+    assert f"a local disk is full, probably the disk of temporary files ({tmp_path}/small)" in done.stderr
+    assert "set TMPDIR to a folder on a larger disk" in done.stderr
 
 
 @pytest.mark.parametrize("during", ["extract", "assemble"])

@@ -104,7 +104,7 @@ def test_the_embedded_engine_is_calibrated_over_the_plan_of_a_workspace(examples
         (("--page-count", "9"), 2, "no documents to read"),
         ((), 2, "no documents to read"),
         (("--stage", "describe"), 2, "only extract"),
-        (("--model", "embedded", "--server-url", "http://127.0.0.1:9"), 2, "asks no server"),
+        (("--model", "embedded", "--server-url", "http://127.0.0.1:9"), 2, "uses no server"),
         (("--vllm-command", "no-such-program", "--offline"), 1, "no-such-program"),
     ],
 )

@@ -235,7 +235,7 @@ def test_export_makes_a_damaged_file_of_a_bucket_again(kind, tmp_path):
         told = Told()
         llm_ocr.export(workspace=url, output=tmp_path / "o", progress=told, **SHARD, **settings)
         assert [one for one in told.lines if "damaged" in one] == [
-            f"{key} was damaged: made again from the results of the stages"
+            f"{key} was damaged: rebuilt from the results of the stages"
         ]
         assert raw(loaded(tmp_path / "o")) == rows
         assert raw(llm_ocr.open(url, endpoint=settings["workspace_endpoint"]).to_dataset()) == rows

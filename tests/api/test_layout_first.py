@@ -95,7 +95,7 @@ def test_labels_can_be_given_other_tasks(server, examples, tmp_path):
 @pytest.mark.usefixtures("without_detector")
 def test_the_embedded_layout_stands_in_where_it_must_and_says_so(server, examples, tmp_path):
     _, lines = extract(examples / "invoice.png", server, tmp_path / "w", layout_first="always")
-    assert any("embedded engine's layout stands in" in line and '"torch>=' in line for line in lines)
+    assert any("Using the embedded engine's layout" in line and '"torch>=' in line for line in lines)
 
 
 @pytest.mark.usefixtures("without_detector")
@@ -104,7 +104,7 @@ def test_without_a_detector_the_model_reads_whole_pages_and_one_line_says_so(ser
     run, lines = extract(small_examples / "invoice.png", server, tmp_path / "w")
     assert [page.markdown for page in run.pages()] == [WORDS]
     assert len(server.log()["requests"]) == 1
-    assert len([line for line in lines if "whole pages are read" in line and '"torch>=' in line]) == 1
+    assert len([line for line in lines if "reading whole pages" in line and '"torch>=' in line]) == 1
 
 
 @pytest.mark.parametrize("chosen", [{"layout_first": "never"}, {"model": "deepseek-ocr", "server_model": GLM}])
@@ -120,16 +120,16 @@ def test_a_prompt_about_pages_is_about_pages(server, small_examples, tmp_path):
     server.reset()
     _, lines = extract(small_examples / "invoice.png", server, tmp_path / "w", mode="text", detector="embedded")
     assert len(server.log()["requests"]) == 1
-    assert any("whole pages are read, since --mode was given" in line for line in lines)
+    assert any("reading whole pages because of `mode`" in line for line in lines)
 
 
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
         ({"model": "olmocr-2"}, r"olmocr-2 has no prompts for regions(.|\n)*glm-ocr"),
-        ({"prompt": "Read."}, "--prompt is about whole pages"),
-        ({"mode": "text"}, "--mode is about whole pages"),
-        ({"region_task": ("header=read",)}, "no task 'read'"),
+        ({"prompt": "Read."}, "`prompt` applies to whole pages"),
+        ({"mode": "text"}, "`mode` applies to whole pages"),
+        ({"region_task": ("header=read",)}, "unknown task 'read'"),
         ({"detector_device": "tpu"}, "detector_device"),
     ],
 )

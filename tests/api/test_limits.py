@@ -74,7 +74,7 @@ def test_a_run_ends_when_the_money_is_spent_and_says_what_is_done(stopped):
     spent = re.match(r"llm-ocr: stopped by --max-cost: \$(\d\.\d\d) of \$2\.00 spent, over all runs", last[0])
     assert spent is not None and 2 <= float(spent[1]) <= status["cost"] + 0.01, last
     assert f"{status['pages']['ok']} of {PAGES} pages read" in last[0]
-    assert "Run the same command again with a higher limit (--max-cost)" in last[1]
+    assert "Run the same command again with a higher --max-cost" in last[1]
     assert unfinished(workspace) == []
 
 
@@ -82,7 +82,7 @@ def test_nothing_is_asked_when_the_workspace_has_cost_as_much_already(stopped, d
     workspace, _ = stopped
     before = asked(server)
     ended = extract(documents, workspace, "--server-url", server.url, *PRICED, "--max-cost", "2")
-    assert ended.returncode == 5 and "nothing was started" in ended.stderr, said(ended)
+    assert ended.returncode == 5 and "no work was started" in ended.stderr, said(ended)
     assert asked(server) == before
 
 
@@ -134,8 +134,8 @@ def test_hours_end_the_embedded_engine_and_the_next_run_has_its_own(documents, t
     workspace = tmp_path / "w"
     flags = ("--engine", "embedded", *SMALL[:4], "--ocr-workers", "1", "--price-per-hour", "3.6")
     ended = extract(documents, workspace, *flags, "--max-hours", "0.0002")
-    assert ended.returncode == 5 and "stopped by --max-hours: this run has taken 0.00" in ended.stderr, said(ended)
-    assert "Run the same command again to go on for as long" in ended.stderr
+    assert ended.returncode == 5 and "stopped by --max-hours: this run took 0.00" in ended.stderr, said(ended)
+    assert "Run the same command again to continue for the same time" in ended.stderr
     assert extract(documents, workspace, *flags, "--max-hours", "1").returncode == 0
     status = status_of(workspace)
     assert status["pages"]["ok"] == status["pages"]["expected"] == len(counts(workspace)) > 1
@@ -206,7 +206,7 @@ def test_a_session_begins_no_page_beyond_its_limit(documents):
             read.append(position)
 
         try:
-            with pytest.raises(LimitReached, match="stopped by --max-cost"):
+            with pytest.raises(LimitReached, match="stopped by `max_cost`"):
                 await session.read(DocumentPart("d", str(files[0]), files[0].name, "", (1,), 1, 0), finished)
         finally:
             await session.close()

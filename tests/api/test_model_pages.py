@@ -76,7 +76,7 @@ def test_what_the_model_said_is_kept_without_a_question_and_another_model_is_ask
     assert len(server.log()["requests"]) == before
     llm_ocr.describe(describe_model="qwen3-vl-8b", **served)
     assert len(server.log()["requests"]) > before
-    with pytest.raises(UsageError, match="--describe-known keep"):
+    with pytest.raises(UsageError, match="`describe_known=keep`"):
         llm_ocr.describe(describe_model="qwen3-vl-8b", describe_known="keep", describe_mode="classify", **served)
 
 
@@ -109,7 +109,7 @@ def test_the_form_that_is_forced_reaches_the_server(server, examples, tmp_path: 
 
 def test_text_that_a_model_does_not_take_is_refused_before_anything_is_asked(server, examples, tmp_path: Path):
     before = len(server.log()["requests"])
-    with pytest.raises(UsageError, match="takes no text of the page"):
+    with pytest.raises(UsageError, match="does not support `anchor_text`"):
         llm_ocr.extract(
             examples / "invoice.png", workspace=tmp_path / "w", server_url=server.url, model="olmocr-2", anchor_text=100
         )

@@ -33,7 +33,7 @@ def asked(cache, port):
 def test_without_a_network_the_model_goes_on_without_a_commit(tmp_path, closed_port):
     ended = asked(tmp_path, closed_port)
     assert ended.stdout.strip() == "None"
-    assert "newest commit of owner/model is not known" in ended.stderr
+    assert "newest commit of owner/model is unknown" in ended.stderr
 
 
 def test_without_a_network_the_commit_that_was_fetched_last_counts(tmp_path, closed_port):

@@ -48,6 +48,6 @@ def test_a_page_that_a_document_was_planned_without_is_not_left_out_silently(exa
     for selection in ({"pages": "2"}, {"max_pages_per_document": 2}, {}):
         with pytest.raises(UsageError, match="is in the plan with pages 1, without 2"):
             llm_ocr.plan(scan, **selection, **frugal)
-    with pytest.raises(UsageError, match="pages: no source is named to choose from"):
+    with pytest.raises(UsageError, match="`pages`: no source to select from"):
         llm_ocr.extract(pages="2", **frugal)
     assert llm_ocr.plan(scan, pages="1", **frugal).status.pages.expected == 1

@@ -318,7 +318,7 @@ def test_a_server_that_is_not_there_ends_the_command_with_its_error(cluster, nod
     settings = {"server_url": "http://127.0.0.1:9/v1", "server_timeout": 1, **SMALL}
     with pytest.raises(LlmOcrError, match=r"no worker is left on the cluster.*127\.0\.0\.1:9") as caught:
         llm_ocr.extract(documents, workspace=tmp_path / "w", ray=cluster.address, **settings)
-    assert "--server-url" in caught.value.hint
+    assert "`server_url`" in caught.value.hint
 
 
 def test_a_cluster_that_is_not_there_is_named(tmp_path, examples):

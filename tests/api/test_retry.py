@@ -116,8 +116,8 @@ def test_a_retried_password_is_asked_for_again_and_never_stored(tmp_path):
     before = published(tmp_path / "out")
     without = cli("run", "-w", "out", *FRUGAL, cwd=tmp_path)
     assert without.returncode == 2, said(without)
-    assert "locked.pdf was planned again with its password" in without.stderr
-    assert "--password-file FILE" in without.stderr
+    assert "locked.pdf needs the password that retry-failed used" in without.stderr
+    assert "Set the same --password-file as for retry-failed" in without.stderr
     assert published(tmp_path / "out") == before
     again = cli("run", "-w", "out", "--password-file", "secrets.txt", *FRUGAL, cwd=tmp_path)
     assert again.returncode == 0, said(again)

@@ -117,8 +117,12 @@ def test_caps_on_requests_are_kept(examples, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "error", "said"),
     [
-        ({"engine": "server"}, UsageError, "no server was named"),
-        ({"server_url": "http://127.0.0.1:9", "engine": "embedded"}, UsageError, "--server-url was given"),
+        ({"engine": "server"}, UsageError, "`engine=server` needs a server"),
+        (
+            {"server_url": "http://127.0.0.1:9", "engine": "embedded"},
+            UsageError,
+            "`server_url` has no effect with `engine=embedded`",
+        ),
         ({"server_url": "http://127.0.0.1:9", "model": "deepseek-oc"}, UsageError, "Did you mean deepseek-ocr"),
         ({"server_url": "http://127.0.0.1:9", "mode": "sonnet"}, UsageError, "has no mode"),
         ({"server_url": "ftp://h"}, UsageError, "ftp://h"),
@@ -130,7 +134,7 @@ def test_what_cannot_be_meant_is_said_before_anything_is_asked(examples, tmp_pat
 
 
 def test_a_stage_of_its_own_is_not_done_on_the_cpu_unasked(examples, tmp_path):
-    with pytest.raises(LlmOcrError, match="no engine was chosen"):
+    with pytest.raises(LlmOcrError, match="no engine is chosen"):
         llm_ocr.extract(examples / "invoice.png", workspace=tmp_path / "w", vllm_command="no-such-program")
 
 
@@ -143,7 +147,7 @@ def test_a_server_that_never_answers_ends_the_run_with_what_to_check(examples, t
         url = f"http://127.0.0.1:{mute.getsockname()[1]}"
         with pytest.raises(LlmOcrError, match="did not answer") as caught:
             llm_ocr.extract(examples / "invoice.png", workspace=tmp_path / "w", server_url=url, server_timeout=1)
-    assert "--server-url" in caught.value.hint
+    assert "`server_url`" in caught.value.hint
 
 
 def test_a_wrong_model_name_is_said_with_the_names_that_are_served(server, examples, tmp_path):

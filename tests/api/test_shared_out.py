@@ -105,7 +105,7 @@ def test_in_a_folder_the_platforms_share_is_taken_and_said(tmp_path, monkeypatch
     job = job_on(LocalStore(tmp_path / "w"))
     assert split(job) == Split(Shard(1, 3))
     (line,) = job.progress.lines
-    assert "share 1 of 3" in line
+    assert "shard 1 of 3" in line
     assert any(name in line for name in platform)
 
 
@@ -167,7 +167,7 @@ def test_a_store_without_conditional_writes_has_one_worker_and_it_says_so_once(m
     job = job_on(Scarce(), model=model)
     assert split(job).alone
     (line,) = job.progress.lines
-    assert "--shard-index" in line
+    assert "`shard_index`" in line
     assert "commits are few" in line
     if model is RunSettings:
         split(job, "describe")

@@ -83,7 +83,7 @@ def test_a_flipped_bit_in_the_dataset_is_repaired_by_export(copy, tmp_path, form
     whole = flip(file)
     run = cli("export", "-w", copy, "--output", tmp_path / "export", "--format", form, cwd=tmp_path)
     assert run.returncode == 0, said(run)
-    assert f"{file.relative_to(copy)} was damaged: made again from the results of the stages" in run.stderr
+    assert f"{file.relative_to(copy)} was damaged: rebuilt from the results of the stages" in run.stderr
     assert file.read_bytes() == whole
     if form == "dataset":
         import pyarrow.dataset

@@ -12,7 +12,7 @@ from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.models.registry import PROFILES, find_profile
 from llm_ocr.simulator import running
 from llm_ocr.stages import servers
-from llm_ocr.stages.runtime import asked_model, mode_of, named_model
+from llm_ocr.stages.runtime import mode_of, model_choice, named_model
 from llm_ocr.storage import StoreOptions
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, stage_keys
@@ -24,7 +24,7 @@ NEW = {"served_model_name": "maker/new-ocr"}
 
 
 def asked(**settings):
-    return asked_model(ExtractSettings(workspace="w", **settings))
+    return model_choice(ExtractSettings(workspace="w", **settings))
 
 
 def test_a_profile_is_taken_as_it_is():
@@ -41,7 +41,7 @@ def test_any_model_is_taken_with_a_prompt_and_a_parser(name):
     assert asked(model=name, prompt="Read.").profile.parsers == {"": parse_plain}
     with pytest.raises(UsageError, match=f"no profile for model '{name}'") as error:
         asked(model=name)
-    assert "--prompt" in error.value.hint and "--parser" in error.value.hint
+    assert "`prompt`" in error.value.hint and "`parser`" in error.value.hint
 
 
 def test_a_folder_is_taken_with_a_prompt(tmp_path):
@@ -51,7 +51,7 @@ def test_a_folder_is_taken_with_a_prompt(tmp_path):
 def test_a_copy_of_a_known_model_is_to_be_named_as_its_weights(tmp_path):
     with pytest.raises(UsageError) as error:
         asked(model=str(tmp_path / "DeepSeek-OCR"))
-    assert f"--model deepseek-ocr --weights {tmp_path / 'DeepSeek-OCR'}" in error.value.hint
+    assert f"`model=deepseek-ocr` and `weights={tmp_path / 'DeepSeek-OCR'}`" in error.value.hint
     found = asked(model="deepseek-ocr", weights=str(tmp_path))
     assert (found.profile.name, found.name) == ("deepseek-ocr", str(tmp_path))
 
@@ -90,7 +90,7 @@ def test_a_profile_is_taken_from_a_file(tmp_path, file, text):
         ("none.toml", None, "No such file"),
         ("bad.toml", "base = ", "bad.toml"),
         ("bad.yaml", "a: [", "bad.yaml"),
-        ("list.yaml", "- a", "no names and values"),
+        ("list.yaml", "- a", "the file contains no keys"),
         ("typo.toml", 'base = "deepseek-ocr"\npromts = {}\n', "promts"),
     ],
 )
@@ -109,7 +109,7 @@ def test_a_chat_template_goes_to_our_own_server_and_into_the_key(tmp_path):
     assert first.profile.server_args[-2:] == ("--chat-template", str(file))
     file.write_text("{{ messages[0] }}")
     assert asked(chat_template=str(file)).chosen != first.chosen
-    with pytest.raises(UsageError, match="--chat-template"):
+    with pytest.raises(UsageError, match="`chat_template="):
         asked(chat_template=str(tmp_path / "none"))
 
 
@@ -169,9 +169,9 @@ def test_any_model_reads_pages_with_its_prompt_and_parser(small_examples, tmp_pa
 def test_a_server_with_another_model_is_refused_with_both_names_and_asked_when_it_is_named(small_examples, tmp_path):
     read = {"sources": small_examples / "invoice.png", "workspace": tmp_path / "w", "render_workers": 1}
     with running(**QUICK, served_model_name="my-own-name") as server:
-        with pytest.raises(LlmOcrError, match=r"serves my-own-name, and deepseek-ocr .* was asked for") as error:
+        with pytest.raises(LlmOcrError, match=r"serves my-own-name instead of deepseek-ocr") as error:
             llm_ocr.extract(server_url=server.url, **read)
-        assert "--server-model my-own-name" in error.value.hint
+        assert "`server_model=my-own-name`" in error.value.hint
         assert not server.log()["requests"]
         run = llm_ocr.extract(server_url=server.url, server_model="my-own-name", **read)
     assert run.status.pages.ok == 1
@@ -180,7 +180,7 @@ def test_a_server_with_another_model_is_refused_with_both_names_and_asked_when_i
 def test_a_chat_template_is_refused_for_servers_of_others(small_examples, tmp_path):
     file = tmp_path / "chat.jinja"
     file.write_text("x")
-    with pytest.raises(UsageError, match="--chat-template is for a server that llm-ocr starts"):
+    with pytest.raises(UsageError, match="`chat_template` applies only to a server that llm-ocr starts"):
         llm_ocr.extract(
             small_examples / "invoice.png",
             workspace=tmp_path / "w",
@@ -249,7 +249,7 @@ def test_a_model_is_refused_where_auto_means_the_cpu_engine(small_examples, tmp_
 
 def test_a_place_for_text_in_a_prompt_needs_the_text(small_examples, tmp_path):
     url = "http://127.0.0.1:9"
-    with pytest.raises(UsageError, match=r"--prompt holds {text}") as refused:
+    with pytest.raises(UsageError, match=r"`prompt` contains {text}") as refused:
         llm_ocr.run(small_examples / "fax.tiff", workspace=tmp_path / "w", server_url=url, prompt="Read: {text}")
-    assert "--anchor-text" in refused.value.hint
+    assert "`anchor_text=4000`" in refused.value.hint
     assert not (tmp_path / "w").exists()

@@ -49,7 +49,7 @@ def test_a_page_of_a_paper_with_two_columns(debug, repository, tmp_path):
     assert len(values_of(done, "gutter")) == 1
     assert len(values_of(done, "reading order")) == 3
     assert values_of(done, "furniture") == ['page number; text "1"']
-    assert any("text of part 2 goes on in part 3; before" in join for join in values_of(done, "join"))
+    assert any("text of part 2 continues in part 3; before" in join for join in values_of(done, "join"))
     blocks = values_of(done, "block")
     assert blocks[0].startswith("1 title 1 [")
     assert blocks[0].endswith('"Reading the Staff: Forecasting a Small River with Paint, Pa…"')
@@ -89,7 +89,7 @@ def test_an_image_is_read_by_ocr(debug, sign, tmp_path):
     assert done.returncode == 0
     assert values_of(done, "text source") == ["OCR; the page is an image without a text layer"]
     assert values_of(done, "text") == ["1 lines, 5 words"]
-    assert values_of(done, "orientation") == ["turned by 0 degrees clockwise, leveled by 0.0"]
+    assert values_of(done, "orientation") == ["rotated by 0 degrees clockwise, deskewed by 0.0"]
     assert [values_of(done, step) for step in ("table", "figure", "gutter", "join")] == [["none"]] * 4
     assert values_of(done, "block")[0].endswith('"Opening hours 9 to 17"')
     with Image.open(tmp_path / "sign-p0001.png") as overlay:
@@ -119,7 +119,7 @@ def test_a_text_layer_that_lies_is_named(debug, sign, tmp_path):
     canvas.save()
     done = debug("liar.pdf")
     [source] = values_of(done, "text source")
-    assert source.startswith("OCR; the text layer lies: it differs by 0.")
+    assert source.startswith("OCR; the text layer is wrong: it differs by 0.")
     assert source.endswith("limit 0.3 (probed: first page of the document, scan)")
     assert values_of(done, "time in ms")[0].count("loading OCR ") == 1, "the probe and the reading add up"
     assert values_of(done, "block")[0].endswith('"Opening hours 9 to 17"')

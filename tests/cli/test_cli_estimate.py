@@ -50,7 +50,7 @@ def test_documents_are_counted_as_plan_counts_them_and_nothing_is_left_behind(ll
         from llm_ocr.workspace.status import run_status
 
         assert found["pages"] == run_status(workspace).pages.expected
-    assert "counted as plan counts them" in found["assumptions"][0]
+    assert "counted like Plan" in found["assumptions"][0]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -147,9 +147,9 @@ def test_prices_that_could_not_be_asked_are_said_to_be_the_files(llm_ocr):
         (("nowhere.pdf",), 2, "nowhere.pdf"),
         (("-w", "nowhere"), 1, "no workspace"),
         (("--page-count", "9", "--hardware", "hf-jobs:a100"), 2, "hf-jobs:a100-large"),
-        (("--page-count", "9", "--hardware", "mars:a100"), 2, "nothing is known of it"),
-        (("--page-count", "9", "--hardware", "hf-jobs:t4-small"), 2, "nothing is known of extract"),
-        (("--page-count", "9", "--engine", "embedded", "--model", "dots.ocr"), 2, "reads without a model"),
+        (("--page-count", "9", "--hardware", "mars:a100"), 2, "--hardware mars:a100 is unknown"),
+        (("--page-count", "9", "--hardware", "hf-jobs:t4-small"), 2, "no rate is known of extract"),
+        (("--page-count", "9", "--engine", "embedded", "--model", "dots.ocr"), 2, "has no model"),
         (("--page-count", "9", "--price-per-hour", "2"), 2, "--hardware PLATFORM:NAME"),
     ],
 )

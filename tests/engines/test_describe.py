@@ -72,11 +72,11 @@ def test_long_inside_text_is_cut_at_a_word():
 def test_other_modes_are_refused_with_what_to_use(mode):
     with pytest.raises(UsageError, match=mode) as caught:
         EmbeddedFigureReader(mode)
-    assert "--describe-mode describe" in caught.value.hint
+    assert "`describe_mode=describe`" in caught.value.hint
 
 
 def test_prompts_of_ones_own_are_refused():
-    with pytest.raises(UsageError, match="takes no prompt"):
+    with pytest.raises(UsageError, match="does not use a prompt"):
         EmbeddedFigureReader(prompt="What is this?")
 
 

@@ -40,8 +40,8 @@ def test_only_the_wanted_blocks_are_cut_out(examples, tmp_path, usual):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"figures_from": "model"}, "the CPU engine asks no model"),
-        ({"crop": "image,sneal"}, "--crop sneal: the CPU engine finds no such blocks"),
+        ({"figures_from": "model"}, "the CPU engine has no model"),
+        ({"crop": "image,sneal"}, "`crop=sneal`: the CPU engine does not detect such blocks"),
     ],
 )
 def test_what_the_cpu_engine_cannot_cut_out_is_refused_before_anything_is_written(tmp_path, settings, said):

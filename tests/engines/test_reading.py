@@ -94,7 +94,7 @@ def test_a_page_that_shows_nothing_of_its_text_layer_is_marked():
     hidden = page(PageContent(300, 400, (line(WORDS),)), number=1, mark=False)
     attempt = read_page(hidden, Ocr(probe=1.0), text_layer=True)
     assert (attempt.status, attempt.reason, attempt.blocks) == (Status.DEGRADED, Reason.EMPTY, ())
-    assert f"{len(WORDS)} characters that cannot be seen" in attempt.detail
+    assert f"{len(WORDS)} invisible characters" in attempt.detail
 
 
 @pytest.mark.parametrize("read", [read_text_layer, lambda page: read_page(page, Ocr(), text_layer=True)])

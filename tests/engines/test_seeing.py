@@ -7,7 +7,7 @@ import numpy
 import pytest
 from PIL import Image
 
-from llm_ocr.engines.embedded.inspection import orientation, see, text_of
+from llm_ocr.engines.embedded.inspection import inspect_page, orientation, text_of
 from llm_ocr.engines.embedded.ocr import OcrPage, available
 from llm_ocr.engines.embedded.reader import EmbeddedOptions, EmbeddedReader
 from llm_ocr.types import BlockKind, Box, EncodedImage, Line, Page, PageContent, Path, Raster, Word
@@ -70,16 +70,16 @@ def figures(seen) -> list[Box]:
 
 def test_a_page_without_objects_has_no_figures_and_costs_no_process(monkeypatch):
     reader = EmbeddedReader(EmbeddedOptions(workers=1))
-    monkeypatch.setattr(reader, "_ask", None)
+    monkeypatch.setattr(reader, "_call", None)
     plain = page(PageContent(300, 400, (line(),)), (30, 100, 270, 250))
-    seen = asyncio.run(reader.see(plain, hinted=True))
+    seen = asyncio.run(reader.inspect(plain, hinted=True))
     assert (seen.blocks, seen.digital) == ((), True)
 
 
 def test_an_image_of_a_digital_page_is_a_figure():
     ocr = Ocr()
     content = PageContent(300, 400, (line(), line(y=300.0)), (Raster(Box(30, 100, 270, 250)),))
-    seen = see(page(content), ocr, hinted=False)
+    seen = inspect_page(page(content), ocr, hinted=False)
     (box,) = figures(seen)
     assert box.iou(Box(0.1, 0.25, 0.9, 0.625)) > 0.8
     assert [block.kind for block in seen.blocks] == [BlockKind.TEXT, BlockKind.FIGURE, BlockKind.TEXT]
@@ -88,26 +88,26 @@ def test_an_image_of_a_digital_page_is_a_figure():
 
 def test_a_digital_page_without_a_figure_gives_no_blocks():
     content = PageContent(300, 400, (line(),), (), (Path(Box(30, 80, 270, 81), None, (0, 0, 0), 1),))
-    assert see(page(content), Ocr(), hinted=True).blocks == ()
+    assert inspect_page(page(content), Ocr(), hinted=True).blocks == ()
 
 
 @needs_ocr
 def test_ocr_reads_a_scan_only_if_a_picture_or_the_text_calls_for_it():
     for picture, hinted, asked in ((None, False, []), (None, True, ["read"]), ((30, 100, 270, 250), False, ["read"])):
         ocr = Ocr(line())
-        see(page(None, picture), ocr, hinted=hinted)
+        inspect_page(page(None, picture), ocr, hinted=hinted)
         assert ocr.asked == asked
 
 
 @needs_ocr
 def test_a_picture_on_a_scan_has_its_place_whatever_ocr_turned():
-    upright = see(page(None, (30, 100, 270, 250)), Ocr(line()), hinted=False)
+    upright = inspect_page(page(None, (30, 100, 270, 250)), Ocr(line()), hinted=False)
     (box,) = figures(upright)
     assert box.iou(Box(0.1, 0.25, 0.9, 0.625)) > 0.8
     assert not upright.digital
-    (turned,) = figures(see(page(None, (30, 100, 270, 250)), Ocr(line(), rotation=90), hinted=False))
+    (turned,) = figures(inspect_page(page(None, (30, 100, 270, 250)), Ocr(line(), rotation=90), hinted=False))
     assert turned.iou(box) > 0.9
-    (level,) = figures(see(page(None, (30, 100, 270, 250)), Ocr(line(), skew=2.0), hinted=False))
+    (level,) = figures(inspect_page(page(None, (30, 100, 270, 250)), Ocr(line(), skew=2.0), hinted=False))
     assert level.area > box.area and level.iou(box) > 0.7
 
 
@@ -115,14 +115,14 @@ def test_a_picture_on_a_scan_has_its_place_whatever_ocr_turned():
 def test_a_scan_with_a_text_layer_of_older_ocr_is_not_read_again():
     ocr = Ocr()
     scan = PageContent(600, 800, (line(), line(y=85.0)), (Raster(Box(0, 0, 600, 800)),))
-    (box,) = figures(see(page(scan, (30, 150, 270, 300)), ocr, hinted=False))
+    (box,) = figures(inspect_page(page(scan, (30, 150, 270, 300)), ocr, hinted=False))
     assert box.iou(Box(0.1, 0.375, 0.9, 0.75)) > 0.8
     assert ocr.asked == []
 
 
 def test_without_ocr_a_scan_says_why_no_figures_were_looked_for(monkeypatch):
     monkeypatch.setattr("llm_ocr.engines.embedded.ocr.available", lambda: False)
-    seen = see(page(None, (30, 100, 270, 250)), Ocr(), hinted=True)
+    seen = inspect_page(page(None, (30, 100, 270, 250)), Ocr(), hinted=True)
     assert seen.blocks == () and "OCR is not installed" in seen.detail
 
 

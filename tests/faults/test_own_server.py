@@ -150,7 +150,7 @@ def test_a_server_that_dies_again_and_again_gets_on_a_little_each_time(documents
 def test_a_server_without_memory_for_its_sequences_gets_fewer_and_says_so(documents, clean, tmp_path):
     run = extract(documents, tmp_path / "w", **own_server("--oom-above=8", max_num_seqs=16))
     assert run.code == 0, run.said
-    assert "ran out of memory; trying with --max-num-seqs 8" in run.said
+    assert "ran out of memory; retrying with --max-num-seqs 8" in run.said
     same_as(clean, tmp_path / "w")
 
 
@@ -158,7 +158,7 @@ def test_a_server_without_memory_for_its_sequences_gets_fewer_and_says_so(docume
 def test_a_server_that_runs_out_of_memory_in_the_middle_comes_back_with_less(documents, clean, state, tmp_path):
     run = extract(documents, tmp_path / "w", **FEW, **once(f"oom-after={MIDDLE}", state=state))
     assert run.code == 0, run.said
-    assert "ran out of memory; trying with --max-num-seqs 8" in run.said
+    assert "ran out of memory; retrying with --max-num-seqs 8" in run.said
     same_as(clean, tmp_path / "w")
     assert remembered(state).starts == 2
 

@@ -122,7 +122,7 @@ def test_a_server_that_hangs_and_calls_itself_healthy_is_waited_for_until_it_ans
         run = extract(documents, workspace, server_url=server.url, **FEW, request_timeout=2, server_timeout=3)
         assert run.code == 1, run.said
         assert "no answer made progress for 2 s" in run.said
-        assert "answered no question within 3 s" in run.said
+        assert "completed no request within 3 s" in run.said
         before = finished_units(workspace)
         server.set_faults({})
         server.reset()

@@ -38,10 +38,10 @@ class Kept:
     name = "kept"
 
     def __init__(self) -> None:
-        self.questions: list[CompletionRequest] = []
+        self.requests: list[CompletionRequest] = []
 
-    async def ask(self, question: CompletionRequest, admitted: Callable[[], None] = noop) -> Completion:
-        self.questions.append(question)
+    async def complete(self, request: CompletionRequest, on_dispatched: Callable[[], None] = noop) -> Completion:
+        self.requests.append(request)
         return Completion("word", Finish.STOP)
 
     def load(self) -> Load:
@@ -73,7 +73,7 @@ def snapshot(profile: Profile) -> dict[str, Any]:
     return {
         "serve": serve_command(profile, ServeOptions(), 8000, version=VERSION),
         "page": profile.mode,
-        "requests": {mode: _body(question, profile, vllm=True) for mode, question in asked.items()},
+        "requests": {mode: _body(request, profile, vllm=True) for mode, request in asked.items()},
         "elsewhere": _body(asked[profile.mode], profile, vllm=False),
     }
 
@@ -91,7 +91,7 @@ def _question(profile: Profile, mode: str) -> CompletionRequest:
     else:
         asking = ModelReader(engine, profile, NoTools(), ReadOptions(mode=mode, max_attempts=1, backoff=0.0)).read(PAGE)
     asyncio.run(_asked(asking))
-    return engine.questions[0]
+    return engine.requests[0]
 
 
 async def _asked(asking: Awaitable[object]) -> None:
@@ -99,8 +99,8 @@ async def _asked(asking: Awaitable[object]) -> None:
         await asking
 
 
-def _body(question: CompletionRequest, profile: Profile, *, vllm: bool) -> dict[str, Any]:
-    body = Body(body_parts(question, profile.model, vllm)).decode()
+def _body(request: CompletionRequest, profile: Profile, *, vllm: bool) -> dict[str, Any]:
+    body = Body(body_parts(request, profile.model, vllm)).decode()
     return dict(json.loads(body.replace(data_url(IMAGE).decode(), "IMAGE")))
 
 

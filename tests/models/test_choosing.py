@@ -88,7 +88,7 @@ def test_places_of_figures_come_before_scores_and_scores_before_size():
     assert names(ranking.ranked) == ["best", "small", "good", "unscored", "plain", "regions", "tried"]
     assert not ranking.left_out
     assert "olmOCR-bench 85" in reasons(ranking.ranked, "best")
-    assert "no places of figures" in reasons(ranking.ranked, "plain")
+    assert "no positions of figures" in reasons(ranking.ranked, "plain")
     assert "detector" in reasons(ranking.ranked, "regions")
 
 
@@ -108,7 +108,7 @@ def test_what_cannot_be_used_is_left_out_with_the_reason():
     assert reasons(ranking.left_out, "large") == "needs a GPU of 80 GB"
     assert "MIT with terms" in reasons(ranking.left_out, "closed")
     assert "German" in reasons(ranking.left_out, "latin")
-    assert "not known whether it reads German" in reasons(ranking.ranked, "unknown")
+    assert "unknown whether it reads German" in reasons(ranking.ranked, "unknown")
 
 
 def test_what_is_not_told_leaves_nothing_out():
@@ -170,9 +170,9 @@ def test_a_loop_on_more_than_two_pages_of_a_hundred_names_other_families():
     assert loop_advice(2, 100, DEFAULT, PROFILES) == ""
     assert loop_advice(0, 0, DEFAULT, PROFILES) == ""
     said = loop_advice(31, 1000, DEFAULT, PROFILES)
-    assert said.startswith("repetition loops on 3.1 % of the pages: try --model ")
+    assert said.startswith("repetition loops on 3.1 % of the pages: try `model=")
     for name in alternatives(PROFILES, DEFAULT):
-        assert f"--model {name}" in said
+        assert f"`model={name}`" in said
         assert family(find_profile(name)) != family(find_profile(DEFAULT))
         assert find_profile(name).licence in OPEN_LICENCES
     assert alternatives(PROFILES, find_profile(DEFAULT).model) == alternatives(PROFILES, DEFAULT)

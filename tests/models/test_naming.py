@@ -51,13 +51,13 @@ def test_another_model_is_refused_with_both_names_and_the_ways_out(served, root,
     with pytest.raises(ServerError) as caught:
         chosen({served: root}, name)
     assert served in str(caught.value) and find_profile(name).name in str(caught.value)
-    assert f"--server-model {served}" in caught.value.hint
+    assert f"`server_model={served}`" in caught.value.hint
 
 
 def test_the_profile_of_what_is_served_is_named():
     with pytest.raises(ServerError) as caught:
         chosen({"Qwen/Qwen3-VL-8B-Instruct": ""}, "deepseek-ocr")
-    assert "--model qwen3-vl-8b" in caught.value.hint
+    assert "`model=qwen3-vl-8b`" in caught.value.hint
 
 
 def test_of_several_the_one_that_is_asked_for_is_taken():
@@ -78,5 +78,5 @@ def test_a_model_without_a_profile_is_known_by_its_own_name():
     profile = generic("maker/new-ocr")
     assert choose_served({"maker/new-ocr": ""}, URL, profile, profile.model, PROFILES) == "maker/new-ocr"
     assert choose_served({"new-ocr": ""}, URL, profile, profile.model, PROFILES) == "new-ocr"
-    with pytest.raises(ServerError, match="serves other, and maker/new-ocr was asked for"):
+    with pytest.raises(ServerError, match="serves other instead of maker/new-ocr"):
         choose_served({"other": ""}, URL, profile, profile.model, PROFILES)

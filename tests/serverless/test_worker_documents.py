@@ -162,7 +162,7 @@ def test_a_warm_up_reads_a_page_of_its_own():
 
 
 def test_without_a_model_the_choices_are_named(examples):
-    with pytest.raises(LlmOcrError, match="no engine was chosen"):
+    with pytest.raises(LlmOcrError, match="no engine is chosen"):
         asked({"pdf_base64": b64(examples / "paper.pdf")}, engine="auto", vllm_command="no-such-vllm")
 
 

@@ -70,10 +70,10 @@ def test_labels_have_other_tasks_for_one_request_and_the_next_is_as_before(by_re
 
 
 def test_a_mapping_that_cannot_be_names_its_field(by_regions, paper, server):
-    with pytest.raises(InputError, match=r"^label_task_mapping: .*no label 'tabel'"):
+    with pytest.raises(InputError, match=r"^label_task_mapping: .*unknown label 'tabel'"):
         asked({**paper, "label_task_mapping": {"skip": ["tabel"]}}, **by_regions)
     whole = {**by_regions, "layout_first": "never"}
-    with pytest.raises(InputError, match=r"^label_task_mapping: pages are read whole here"):
+    with pytest.raises(InputError, match=r"^label_task_mapping: this session reads whole pages"):
         asked({**paper, "label_task_mapping": {"skip": ["table"]}}, **whole)
 
 

@@ -20,7 +20,7 @@ class Asked:
         self.figures: list[str] = []
         self.failures = failures
 
-    async def describe(self, figure, page_id, document_id, admitted):
+    async def describe(self, figure, page_id, document_id, on_dispatched):
         self.figures.append(figure.id)
         if len(self.figures) <= self.failures:
             raise PageFailure(Reason.ENGINE_TIMEOUT, "too slow", tries=({"tokens_in": 7, "tokens_out": 3},) * 2)

@@ -15,7 +15,7 @@ class Reader:
 
     name = "none"
 
-    async def read(self, page, admitted):
+    async def read(self, page, on_dispatched):
         return Attempt("none", "model", Status.OK)
 
 

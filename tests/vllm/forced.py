@@ -25,9 +25,9 @@ class Forced:
         self._text = text
         self.answers: list[Completion] = []
 
-    async def ask(self, question: CompletionRequest, admitted: Callable[[], None] = noop) -> Completion:
-        forced = replace(question, vllm_settings={**question.vllm_settings, **literal(self._text)})
-        self.answers.append(await self._endpoint.ask(forced))
+    async def complete(self, request: CompletionRequest, on_dispatched: Callable[[], None] = noop) -> Completion:
+        forced = replace(request, vllm_settings={**request.vllm_settings, **literal(self._text)})
+        self.answers.append(await self._endpoint.complete(forced))
         return self.answers[-1]
 
     def load(self) -> Load:

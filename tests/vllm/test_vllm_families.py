@@ -83,11 +83,11 @@ def served(request, vllm, tiny_models, run, tmp_path_factory) -> Iterator[tuple[
 def test_the_profiles_server_reads_pages_by_the_profiles_requests(served, run):
     family, server = served
 
-    async def ask():
+    async def complete():
         async with server.endpoint() as endpoint:
             return [await read(endpoint, family.profile, mode, said) for mode, (said, _) in family.answers.items()]
 
-    for (attempt, answer), (said, kinds) in zip(run(ask()), family.answers.values(), strict=True):
+    for (attempt, answer), (said, kinds) in zip(run(complete()), family.answers.values(), strict=True):
         assert answer.text == said
         assert answer.tokens_in > 100  # the image was seen
         assert attempt.status is Status.OK

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from processes import descendants, still_alive
-from tiny_questions import endless, grounded, literal, question
+from tiny_questions import endless, grounded, literal, request
 from tiny_server import PROFILE, TinyServer, serve_options
 
 from llm_ocr.engines.client.endpoint import Endpoint
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 async def asked(server: TinyServer, client: Endpoint, count: int) -> list[asyncio.Task]:
     """Questions under way, one of which is being answered: on a busy machine it may end before the last is begun."""
-    tasks = [asyncio.create_task(client.ask(endless(f"page {number}"))) for number in range(count)]
+    tasks = [asyncio.create_task(client.complete(endless(f"page {number}"))) for number in range(count)]
     await server.gauges_when(lambda now: now.running > 0)
     return tasks
 
@@ -37,7 +37,7 @@ def test_an_engine_that_is_killed_is_noticed_and_brought_back(server, run):
             reason = await asyncio.wait_for(server.ended(), 30)
         await server.follow(server.supervisor.restart("its engine was killed"))
         async with server.endpoint() as client:
-            return ends, reason, await client.ask(question("page", literal(grounded(3))))
+            return ends, reason, await client.complete(request("page", literal(grounded(3))))
 
     ends, reason, answer = run(kill())
     assert [type(end) for end in ends] == [RequestLost] * 3
@@ -66,7 +66,7 @@ CLIENT = """
 import asyncio, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv.pop(1))
-from tiny_questions import question
+from tiny_questions import request
 from tiny_server import serve_options
 from llm_ocr.engines.client.endpoint import Endpoint
 from llm_ocr.engines.vllm.server import VllmServer
@@ -81,7 +81,7 @@ async def main():
     address, _ = await VllmServer(profile, options).start()
     settings = {**profile.vllm_settings, **structured_outputs(profile, "classify", CLASSES)}
     prompt = classify_prompt(profile.prompts["classify"], CLASSES)
-    answer = await Endpoint(address, vllm=True).ask(question("figure", settings, prompt=prompt))
+    answer = await Endpoint(address, vllm=True).complete(request("figure", settings, prompt=prompt))
     print(answer.text, flush=True)
     await asyncio.sleep(600)
 

@@ -40,7 +40,7 @@ def literal(text: str) -> dict[str, Any]:
     return {"structured_outputs": {"choice": [text]}}
 
 
-def question(
+def request(
     name: str,
     vllm_settings: Mapping[str, Any],
     *,
@@ -57,4 +57,4 @@ def question(
 
 def endless(name: str, watch: Callable[[], TextWatch] | None = None, max_tokens: int = 3000) -> CompletionRequest:
     """A question whose answer takes longer than any test: tens of seconds."""
-    return question(name, {"ignore_eos": True}, max_tokens=max_tokens, watch=watch)
+    return request(name, {"ignore_eos": True}, max_tokens=max_tokens, watch=watch)

@@ -46,7 +46,7 @@ def serve_options(command: tuple[str, ...], model: Path, log_folder: Path) -> Se
 class TinyServer:
     """A server under our supervisor."""
 
-    ours = True
+    managed = True
     max_model_len, max_num_seqs = MAX_MODEL_LEN, MAX_NUM_SEQS
 
     def __init__(self, supervisor: Server) -> None:
@@ -98,15 +98,15 @@ class TinyServer:
                 await asyncio.sleep(0.1)
         return now
 
-    def refusal(self, run: Callable[[Any], Any], question: CompletionRequest, **address: str) -> LlmOcrError:
+    def refusal(self, run: Callable[[Any], Any], request: CompletionRequest, **address: str) -> LlmOcrError:
         """The error that a question ends with."""
 
-        async def ask() -> LlmOcrError:
+        async def complete() -> LlmOcrError:
             async with self.endpoint(**address) as client:
                 try:
-                    answer = await client.ask(question)
+                    answer = await client.complete(request)
                 except LlmOcrError as error:
                     return error
             raise AssertionError(f"answered with {answer.text!r}")
 
-        return run(ask())
+        return run(complete())

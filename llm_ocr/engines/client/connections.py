@@ -43,13 +43,15 @@ def address_of(url: str, model: str, key: str = "") -> Address:
     except ValueError as error:
         raise UsageError(f"the server's URL cannot be read: {error}") from None
     if "@" in parts.netloc:
-        raise UsageError("the server's URL holds a name or password", hint="Give the API key by its own setting.")
+        raise UsageError(
+            "the server's URL contains a name or password", hint="Pass the API key with `server_key_file`."
+        )
     if parts.scheme not in ("http", "https") or not host:
         raise UsageError(
-            f"not the URL of a server: {text!r}", hint="Give it as http://HOST:PORT/v1 or https://HOST/v1."
+            f"not the URL of a server: {text!r}", hint="Use the form http://HOST:PORT/v1 or https://HOST/v1."
         )
     if parts.query or parts.fragment or re.search(r"[\s\x00-\x1f]", text):
-        raise UsageError("the server's URL holds a query, a fragment or a space", hint="Give it as far as its path.")
+        raise UsageError("the server's URL contains a query, a fragment, or a space", hint="End the URL with its path.")
     path = parts.path.rstrip("/").removesuffix(_ENDPOINT).rstrip("/")
     if not _VERSION.search(path):
         path += "/v1"
@@ -60,8 +62,8 @@ def _sendable(key: str) -> str:
     key = key.strip()
     if not all("!" <= character <= "~" for character in key):
         raise UsageError(
-            "the server's API key holds a space, a control character or a letter outside ASCII",
-            hint="Copy it again; only one line belongs to it.",
+            "the server's API key contains a space, a control character, or a non-ASCII character",
+            hint="Copy the key again. It is a single line.",
         )
     return key
 
@@ -70,38 +72,38 @@ def _sendable(key: str) -> str:
 
 
 _IMAGE = ('{"type": "image_url", "image_url": {"url": "', '"}}')
-_OURS = frozenset({"model", "messages", "stream", "stream_options"})
+_RESERVED = frozenset({"model", "messages", "stream", "stream_options"})
 
 
-def body_parts(question: CompletionRequest, model: str, vllm: bool) -> tuple[bytes, bytes, bytes]:
+def body_parts(request: CompletionRequest, model: str, vllm: bool) -> tuple[bytes, bytes, bytes]:
     """Return the JSON before the image's base64, the image itself (the same object), and the JSON after it."""
-    before, after = _content(question)
+    before, after = _content(request)
     # An empty system message is sent as well: HunyuanOCR was trained with it.
-    given = question.system is not None
-    system = f'{{"role": "system", "content": {json.dumps(question.system)}}}, ' if given else ""
+    given = request.system is not None
+    system = f'{{"role": "system", "content": {json.dumps(request.system)}}}, ' if given else ""
     start = f'{{"model": {json.dumps(model)}, "messages": [{system}{{"role": "user", "content": [{before}'
-    head = f"{start}data:{question.image.media_type};base64,"
-    return head.encode("ascii"), question.image.data, f"{after}]}}], {_settings(question, vllm)}}}".encode("ascii")
+    head = f"{start}data:{request.image.media_type};base64,"
+    return head.encode("ascii"), request.image.data, f"{after}]}}], {_settings(request, vllm)}}}".encode("ascii")
 
 
-def _content(question: CompletionRequest) -> tuple[str, str]:
+def _content(request: CompletionRequest) -> tuple[str, str]:
     """Return the parts of the user's message before and after the image; an empty prompt has no text part."""
     opening, closing = _IMAGE
-    if not question.prompt:
+    if not request.prompt:
         return opening, closing
-    text = json.dumps({"type": "text", "text": question.prompt})
-    return (opening, f"{closing}, {text}") if question.image_first else (f"{text}, {opening}", closing)
+    text = json.dumps({"type": "text", "text": request.prompt})
+    return (opening, f"{closing}, {text}") if request.image_first else (f"{text}, {opening}", closing)
 
 
-def _settings(question: CompletionRequest, vllm: bool) -> str:
+def _settings(request: CompletionRequest, vllm: bool) -> str:
     """Return all other members without the braces."""
     options: dict[str, Any] = {"include_usage": True}
-    settings = dict(question.settings)
+    settings = dict(request.settings)
     if vllm:
-        settings |= question.vllm_settings
+        settings |= request.vllm_settings
         # Each event then includes the counts, so that the counts of a cut answer are known.
         options["continuous_usage_stats"] = True
-    settings = {name: value for name, value in settings.items() if name not in _OURS}
+    settings = {name: value for name, value in settings.items() if name not in _RESERVED}
     return json.dumps({**settings, "stream": True, "stream_options": options}, default=_plain)[1:-1]
 
 
@@ -186,14 +188,14 @@ def outage(error: Exception, failures: Failures, status: int) -> LlmOcrError:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return failures.unusable(
             f"its certificate is not trusted: {error.certificate_error}",
-            "Add its authority to the system's certificates, or name a file with it in SSL_CERT_FILE.",
+            "Add its certificate authority to the system's certificates, or set SSL_CERT_FILE to a file with it.",
         )
     if isinstance(error, aiohttp.ClientConnectorError):
         if error.os_error.errno in (errno.EMFILE, errno.ENFILE):
             return failures.unusable("too many open files", "Raise the limit: ulimit -n 4096.")
-        return failures.lost(f"nobody answers there: {error.os_error}", unreachable=True)
+        return failures.lost(f"cannot connect: {error.os_error}", unreachable=True)
     if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return failures.lost(f"nobody answers there: {error}", unreachable=True)
+        return failures.lost(f"cannot connect: {error}", unreachable=True)
     where = "in the middle of the answer" if status else "before the answer began"
     return failures.lost(f"the connection was lost {where}: {type(error).__name__}: {error}", status=status)
 
@@ -290,7 +292,9 @@ class Pulse:
                 future.set_result(None)
 
 
-async def read_events(response: aiohttp.ClientResponse, reply: Reply, heard: Callable[[], None], pulse: Pulse) -> None:
+async def read_events(
+    response: aiohttp.ClientResponse, reply: Reply, on_progress: Callable[[], None], pulse: Pulse
+) -> None:
     """Feed a stream into `reply` until the answer is complete or cut, or the body ends.
 
     A body that was read to its end frees the connection for the next request.
@@ -298,7 +302,7 @@ async def read_events(response: aiohttp.ClientResponse, reply: Reply, heard: Cal
     Args:
         response: Response with a stream of events.
         reply: Receiver of the events.
-        heard: Called after each progress.
+        on_progress: Called after each progress.
         pulse: Common beat of all streams.
 
     Raises:
@@ -317,7 +321,7 @@ async def read_events(response: aiohttp.ClientResponse, reply: Reply, heard: Cal
             if reply.cut:
                 return
         if reply.progress > before:
-            heard()
+            on_progress()
         if not data:
             return
         if reply.finish is None and time.monotonic() - began < BEAT:
@@ -326,12 +330,14 @@ async def read_events(response: aiohttp.ClientResponse, reply: Reply, heard: Cal
         await _finish(content)
 
 
-async def read_whole(response: aiohttp.ClientResponse, limit: int, heard: Callable[[], None] | None = None) -> bytes:
-    """Read a body, at most its first `limit` bytes; `heard` is called after bytes that are not blank."""
+async def read_whole(
+    response: aiohttp.ClientResponse, limit: int, on_progress: Callable[[], None] | None = None
+) -> bytes:
+    """Read a body, at most its first `limit` bytes; `on_progress` is called after bytes that are not blank."""
     pieces, size = [], 0
     while size < limit and (piece := await response.content.readany()):
-        if heard is not None and not piece.isspace():
-            heard()
+        if on_progress is not None and not piece.isspace():
+            on_progress()
         pieces.append(piece)
         size += len(piece)
     return b"".join(pieces)[:limit]

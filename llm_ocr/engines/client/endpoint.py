@@ -35,7 +35,7 @@ _USAGE_SECONDS = 2.0  # for the token counts, which may follow the finish reason
 
 
 @dataclass(frozen=True, slots=True)
-class _Got:
+class _Response:
     status: int
     headers: Mapping[str, str]
     body: bytes
@@ -76,7 +76,7 @@ class Endpoint:
         self._pulse = Pulse()
         self._closed = False
 
-    async def ask(self, question: CompletionRequest) -> Completion:
+    async def complete(self, request: CompletionRequest) -> Completion:
         """Send a request and return the complete answer.
 
         Raises:
@@ -86,9 +86,9 @@ class Endpoint:
             ServerError: The key, model, or URL is wrong.
         """
         if self._places is None:
-            return await self._ask(question)
+            return await self._complete(request)
         async with self._places:
-            return await self._ask(question)
+            return await self._complete(request)
 
     async def served(self) -> dict[str, str]:
         """Return the source of each served model by name, "" if not reported; empty if no model is listed."""
@@ -127,7 +127,7 @@ class Endpoint:
         if self._opened is not None:
             await self._opened.close()
 
-    async def _ask(self, question: CompletionRequest) -> Completion:
+    async def _complete(self, request: CompletionRequest) -> Completion:
         if self._closed:
             raise self._ended()
         flight = Flight(self._stall, LONGEST * self._stall)
@@ -135,7 +135,7 @@ class Endpoint:
         if not self._flights:
             self.received = started
         try:
-            reply = await self._fly(question, flight)
+            reply = await self._send(request, flight)
         except RequestLost as lost:
             if flight.reply is not None:
                 lost.tokens_in, lost.tokens_out, _ = flight.reply.counts()
@@ -150,12 +150,12 @@ class Endpoint:
         self._known = True
         return answer
 
-    async def _fly(self, question: CompletionRequest, flight: Flight) -> Reply:
+    async def _send(self, request: CompletionRequest, flight: Flight) -> Reply:
         """Run the exchange and convert external interruptions to typed errors."""
         self._flights.add(flight)
         try:
             async with flight:
-                return await self._exchange(question, flight)
+                return await self._exchange(request, flight)
         except (*OUTAGES, TooLong) as error:
             reply = flight.reply
             if reply is not None and not self._closed:
@@ -171,45 +171,47 @@ class Endpoint:
         finally:
             self._flights.discard(flight)
 
-    async def _exchange(self, question: CompletionRequest, flight: Flight) -> Reply:
-        def heard() -> None:
+    async def _exchange(self, request: CompletionRequest, flight: Flight) -> Reply:
+        def on_progress() -> None:
             self.received = flight.seen = time.monotonic()
             if flight.reply is not None and flight.reply.finish is not None:
                 flight.end_within(_USAGE_SECONDS)
 
-        body = Body(body_parts(question, self.address.model, self._vllm))
+        body = Body(body_parts(request, self.address.model, self._vllm))
         response = await self._session().post(self._chat, data=body, allow_redirects=False)
         del body  # frees the image while the answer is read
         try:
             flight.status = response.status
-            heard()
+            on_progress()
             if response.status != 200:
                 text = await read_whole(response, _ERROR_BYTES)
                 raise self._failures.answered(response.status, response.headers, text)
-            watch = question.watch() if question.watch is not None else None
-            reply = flight.reply = Reply(watch, self._failures, Bounds.of(question.settings))
-            await self._read(response, reply, heard)
+            watch = request.watch() if request.watch is not None else None
+            reply = flight.reply = Reply(watch, self._failures, Bounds.of(request.settings))
+            await self._read(response, reply, on_progress)
             return reply
         finally:
             response.close()  # a body that was read to its end has already returned the connection
 
-    async def _read(self, response: aiohttp.ClientResponse, reply: Reply, heard: Callable[[], None]) -> None:
+    async def _read(self, response: aiohttp.ClientResponse, reply: Reply, on_progress: Callable[[], None]) -> None:
         """Read the body of a response with status 200."""
         encoding, kind = response.headers.get("Content-Encoding", "identity"), response.content_type
         if encoding != "identity":
-            raise self._failures.lost(f"the answer came compressed ({encoding}), unasked", status=200)
+            raise self._failures.lost(
+                f"the response is compressed ({encoding}), which the request excludes", status=200
+            )
         if kind.endswith("json"):
             most = reply.bounds.bytes
-            body = await read_whole(response, most, heard)
+            body = await read_whole(response, most, on_progress)
             if len(body) == most:
-                raise self._failures.lost(f"sent an answer of more than {most} bytes", status=200)
+                raise self._failures.lost(f"sent a response of more than {most} bytes", status=200)
             reply.take_whole(body)
         else:
-            await read_events(response, reply, heard, self._pulse)
+            await read_events(response, reply, on_progress, self._pulse)
         if reply.finish is None and kind != "text/event-stream":
-            raise self._failures.lost(f"it came as {kind}, and without the end of an answer", status=200)
+            raise self._failures.lost(f"the response has the type {kind} and no end of an answer", status=200)
 
-    async def _get(self, url: str) -> _Got | None:
+    async def _get(self, url: str) -> _Response | None:
         """Read a small page of the server; None without an answer, `ServerError` if no answer is possible."""
         if self._closed:
             return None
@@ -218,7 +220,7 @@ class Endpoint:
                 response = await self._session().get(URL(url), allow_redirects=False, timeout=probing())
                 self.absent = None
                 try:
-                    return _Got(response.status, response.headers, await read_whole(response, _PAGE_BYTES))
+                    return _Response(response.status, response.headers, await read_whole(response, _PAGE_BYTES))
                 finally:
                     response.close()
         except OUTAGES as error:
@@ -245,4 +247,4 @@ class Endpoint:
         return outage(error, self._failures, flight.status)
 
     def _ended(self) -> RequestLost:
-        return self._failures.lost("the connection was closed on our side")
+        return self._failures.lost("the client closed the connection")

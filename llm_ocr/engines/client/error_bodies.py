@@ -35,7 +35,7 @@ _TOO_LONG = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Complaint:
+class ErrorBody:
     """Error as sent by the server; its text is untrusted and not yet cleaned."""
 
     message: str
@@ -70,20 +70,20 @@ _WORDS = {
 }
 
 
-def complaint_in(body: bytes) -> Complaint:
+def error_body_in(body: bytes) -> ErrorBody:
     """Return the error in a response body: JSON of any known format, otherwise the plain text."""
     try:
-        return complaint_of(json.loads(body))
+        return error_body_of(json.loads(body))
     except (ValueError, RecursionError):
-        return Complaint(re.sub(r"<(script|style).*?</\1>|<[^>]*>", " ", body.decode("utf-8", "replace"), flags=re.S))
+        return ErrorBody(re.sub(r"<(script|style).*?</\1>|<[^>]*>", " ", body.decode("utf-8", "replace"), flags=re.S))
 
 
-def complaint_of(value: Any) -> Complaint:
+def error_body_of(value: Any) -> ErrorBody:
     """Return the error in a JSON value."""
     if isinstance(value, list) and value:
-        return complaint_of(value[0])
+        return error_body_of(value[0])
     if not isinstance(value, Mapping):
-        return Complaint(str(value))
+        return ErrorBody(str(value))
     inner = value.get("error")
     if isinstance(inner, Mapping):
         value = inner
@@ -93,7 +93,7 @@ def complaint_of(value: Any) -> Complaint:
     if isinstance(message, list | tuple):  # FastAPI: one entry per field, with the complete input next to the text
         message = "; ".join(str(one.get("msg", "")) if isinstance(one, Mapping) else str(one) for one in message)
     code, kind, param = (str(value.get(name) or "") for name in ("code", "type", "param"))
-    return Complaint(str(message), code, kind, param)
+    return ErrorBody(str(message), code, kind, param)
 
 
 def shown(text: str, key: str) -> str:
@@ -148,12 +148,12 @@ class Failures:
         """Return the error for a response with a status other than 200; `body` may be cut."""
         if 300 <= status < 400:
             return self._redirected(headers.get("Location", ""))
-        return self._error(status, complaint_in(body), headers)
+        return self._error(status, error_body_in(body), headers)
 
     def streamed(self, value: Any) -> LlmOcrError:
         """Return the error for an error object inside an answer."""
-        complaint = complaint_of(value)
-        return self._error(complaint.status, complaint, {})
+        error_body = error_body_of(value)
+        return self._error(error_body.status, error_body, {})
 
     def lost(self, what: str, *, status: int = 0, unreachable: bool = False, stalled: bool = False) -> RequestLost:
         """Return the error for an incomplete answer."""
@@ -166,7 +166,7 @@ class Failures:
 
     def filtered(self) -> RequestRefused:
         """Return the error for an answer that a provider's content filter ended."""
-        return RequestRefused(f"{self.address.url}: the content filter of the server ended the answer", status=200)
+        return RequestRefused(f"{self.address.url}: the server's content filter stopped the answer", status=200)
 
     def unknown(self, error: LlmOcrError, served: tuple[str, ...]) -> LlmOcrError:
         """Return the error for a 404, with the names of the served models if the requested one is missing."""
@@ -176,27 +176,27 @@ class Failures:
         names = ", ".join(served[:20]) + (f" and {len(served) - 20} more" if len(served) > 20 else "")
         return self.unusable(
             f"does not serve the model {model!r}; it serves: {names}",
-            "Ask for one of these by name: --server-model NAME",
+            "Choose one of these: `server_model=NAME`",
         )
 
-    def _error(self, status: int, complaint: Complaint, headers: Mapping[str, str]) -> LlmOcrError:
-        text = shown(complaint.message or complaint.kind or "no reason given", self.address.key)
+    def _error(self, status: int, error_body: ErrorBody, headers: Mapping[str, str]) -> LlmOcrError:
+        text = shown(error_body.message or error_body.kind or "no reason given", self.address.key)
         message = f"{self.address.url} answered {status}: {text}"
-        if status == 402 or complaint.code == "insufficient_quota":
-            return ServerError(message, hint="The account at this provider is used up.")
+        if status == 402 or error_body.code == "insufficient_quota":
+            return ServerError(message, hint="The quota of this account is exhausted.")
         if status in _BUSY:
             return ServerBusy(message, status=status, retry_after=retry_after(headers))
         if status in (401, 403):
-            hint = "Check the server's API key." if self.address.key else "Give the server's API key."
+            hint = "Check the server's API key." if self.address.key else "Set the server's API key."
             return ServerError(message, hint=hint)
         if status in (404, 405):
-            return ServerError(message, hint="Is the URL right, and the model's name?")
+            return ServerError(message, hint="Check the URL and the model's name.")
         if status >= 500 or status in (408, 425) or status < 400:
             return RequestLost(message, status=status)
         # 413: the body is too large for a proxy; a smaller image is the remedy as well.
-        return RequestRefused(message, status=status, too_long=status == 413 or complaint.too_long)
+        return RequestRefused(message, status=status, too_long=status == 413 or error_body.too_long)
 
     def _redirected(self, location: str) -> ServerError:
         target = urlsplit(location)
         place = f"{target.scheme}://{target.netloc}{target.path}" if target.netloc else target.path
-        return self.unusable(f"sends requests on to {place or 'elsewhere'}", "Give the URL of the server itself.")
+        return self.unusable(f"redirects requests to {place or 'another address'}", "Use the URL of the server itself.")

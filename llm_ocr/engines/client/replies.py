@@ -165,7 +165,7 @@ class Reply:
     def answer(self, seconds: float, server: str) -> Completion:
         """Return the completion after `finish` is known."""
         if self.finish is None:
-            raise self._failures.lost("the answer ended without a reason for its end", status=200)
+            raise self._failures.lost("the answer ended without a finish reason", status=200)
         tokens_in, tokens_out, estimated = self.counts()
         return Completion(
             "".join(self._pieces), self.finish, tokens_in, tokens_out, seconds, server=server, estimated=estimated
@@ -208,9 +208,9 @@ class Reply:
             text = data.decode().strip()
             value, end = _scan(text, 0)
         except (ValueError, StopIteration, RecursionError):
-            raise self._failures.lost(f"sent what is not JSON: {_sample(data)}", status=200) from None
+            raise self._failures.lost(f"sent invalid JSON: {_sample(data)}", status=200) from None
         if end != len(text) or not isinstance(value, dict):
-            raise self._failures.lost(f"sent what is no answer: {_sample(data)}", status=200)
+            raise self._failures.lost(f"sent JSON that is not a completion: {_sample(data)}", status=200)
         return value
 
     def _check(self, value: dict[str, Any]) -> None:
@@ -225,7 +225,7 @@ class Reply:
             thoughts = said.get("reasoning_content") or said.get("reasoning")
             reason = choice.get("finish_reason")
         except AttributeError:
-            raise self._failures.lost(f"sent a choice that is none: {choice!r:.2000}", status=200) from None
+            raise self._failures.lost(f"sent an invalid choice: {choice!r:.2000}", status=200) from None
         if isinstance(thoughts, str) and thoughts:
             self._grow(len(thoughts))
         if content:
@@ -257,7 +257,7 @@ class Reply:
             raise self._failures.filtered()
         finish = _FINISHES.get(reason) if isinstance(reason, str) else None
         if finish is None:
-            raise self._failures.lost(f"ended the answer with {reason!r:.40}", status=200)
+            raise self._failures.lost(f"ended the answer with the finish reason {reason!r:.40}", status=200)
         return finish
 
     def _count_in(self, usage: Any) -> int:

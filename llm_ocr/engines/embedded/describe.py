@@ -35,12 +35,12 @@ class EmbeddedFigureReader:
         if mode != MODES[0]:
             raise UsageError(
                 f"the embedded engine cannot {mode} figures: it has no vision model",
-                hint="Use --describe-mode describe.",
+                hint="Use `describe_mode=describe`.",
             )
         if prompt:
             raise UsageError(
-                "the embedded engine takes no prompt for figures: it has no vision model",
-                hint="Leave the prompt out.",
+                "the embedded engine does not use a prompt for figures: it has no vision model",
+                hint="Remove `describe_prompt`.",
             )
         self._read_inside = read_inside
 
@@ -59,7 +59,7 @@ class EmbeddedFigureReader:
         }
 
     async def describe(
-        self, figure: Figure, page_id: str, document_id: str, admitted: Callable[[], None] = noop
+        self, figure: Figure, page_id: str, document_id: str, on_dispatched: Callable[[], None] = noop
     ) -> FigureRecord:
         """Describe a figure; always `ok`. An empty description has a detail that nothing is known."""
         started = perf_counter()

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from llm_ocr.engines.embedded.ocr import OcrPage
 
 
-_NO_OCR = "figures on scans are not looked for: OCR is not installed"
+_NO_OCR = "figures on scans are not detected: OCR is not installed"
 
 
-def see(page: Page, recogniser: GetRecogniser, *, hinted: bool) -> Inspection:
+def inspect_page(page: Page, recogniser: GetRecogniser, *, hinted: bool) -> Inspection:
     """Return the page's blocks if they include figures.
 
     A digital page is inspected by its objects, a scan by its pixels. OCR runs only if a scan shows a picture, or with

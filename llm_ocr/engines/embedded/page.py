@@ -71,13 +71,13 @@ def _note_source(source: str, page: Page, probe: float | None, *, text_layer: bo
     elif not text_layer:
         why = "the settings ignore the text layer"
     elif probe is not None:
-        judged = "lies" if probe > LIE else "is trusted"
+        judged = "is wrong" if probe > LIE else "is trusted"
         measured = f"it differs by {probe:.2f} from OCR of sample lines, limit {LIE}"
         why = f"the text layer {judged}: {measured} (probed: {cause})"
     elif cause:
-        why = f"no probe was possible: no OCR, a script that OCR does not know, or no fit line (needed: {cause})"
+        why = f"no probe was possible: no OCR, an unsupported script, or no suitable line (needed: {cause})"
     else:
-        why = "the text layer is trusted without a probe: not the first page, no scan, characters of a language"
+        why = "the text layer is trusted without a probe: not the first page, not a scan, no suspicious characters"
     about = {"characters": characters, "scan": scan, "suspicious": doubtful, "probe": probe}
     note("text source", f"{source}; {why}", source=source, **about)
 
@@ -90,7 +90,7 @@ def read_text_layer(page: Page) -> Attempt:
     if content is None or not has_text(content):
         raise PageFailure(Reason.EMPTY, "the page has no text layer")
     if suspicious(content):
-        raise PageFailure(Reason.MALFORMED, "the text layer is not believed: its characters are of no language")
+        raise PageFailure(Reason.MALFORMED, "the text layer is not usable: its characters belong to no language")
     return _by_text_layer(content)
 
 
@@ -99,7 +99,7 @@ def _by_text_layer(content: PageContent) -> Attempt:
     read = Attempt("embedded", "text-layer", Status.OK, laid_out(content))
     if not content.unread:
         return read
-    detail = f"{content.unread:,} characters of the text layer, the last ones in the file, were not read"
+    detail = f"the last {content.unread:,} characters of the text layer in the file were not read"
     return replace(read, status=Status.DEGRADED, reason=Reason.TRUNCATED, detail=detail)
 
 
@@ -109,7 +109,7 @@ def _nothing_seen(content: PageContent | None) -> Attempt:
     if content is None or not has_text(content):
         return blank
     characters = sum(len(line.text) for line in content.lines)
-    detail = f"the page shows nothing, and its text layer has {characters:,} characters that cannot be seen"
+    detail = f"the page is blank, and its text layer has {characters:,} invisible characters"
     return replace(blank, status=Status.DEGRADED, reason=Reason.EMPTY, detail=detail)
 
 
@@ -170,8 +170,8 @@ def _by_ocr(page: Page, pixels: Any, recogniser: "Recogniser") -> Attempt:
         objects = scan_objects(read.image, read.lines)
     if tracing():
         turned_by = {"rotation": read.rotation, "skew": round(read.skew, 2)}
-        note("orientation", f"turned by {read.rotation} degrees clockwise, leveled by {read.skew:.1f}", **turned_by)
-        note("OCR", f"{read.unread} places with text were not readable", unread=read.unread)
+        note("orientation", f"rotated by {read.rotation} degrees clockwise, deskewed by {read.skew:.1f}", **turned_by)
+        note("OCR", f"{read.unread} text regions were not readable", unread=read.unread)
     height, width = read.image.shape[:2]
     content = PageContent(float(width), float(height), read.lines, objects.rasters, objects.paths)
     turned = _encode(read.image, page.image.media_type) if read.turned else None
@@ -202,7 +202,7 @@ def _script(read: "OcrPage") -> tuple[Status, Reason | None, str]:
     """Return the status for the script: in an unsupported script, most of the text is unreadable."""
     if read.unread < UNREAD or read.unread <= len(read.lines):
         return Status.OK, None, ""
-    detail = f"{read.unread} places with text that OCR cannot read; it knows Latin, Greek, Chinese and Japanese"
+    detail = f"{read.unread} text regions that OCR cannot read; it supports Latin, Greek, Chinese, and Japanese"
     return Status.DEGRADED if read.lines else Status.FAILED, Reason.SCRIPT_NOT_SUPPORTED, detail
 
 

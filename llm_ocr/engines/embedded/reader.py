@@ -28,7 +28,7 @@ _NICE, _PATIENCE = 10, 1.0
 class EmbeddedOptions:
     """Options of the embedded engine: `memory` in bytes and `timeout` in seconds per worker process and page.
 
-    `beside` a model: the GPU's feeding processes have priority, and as few processes as possible are used. Without
+    `background` a model: the GPU's feeding processes have priority, and as few processes as possible are used. Without
     `ocr`, pages are read from their text layer only, and figures are not read. Pages without a credible text layer then
     fail. `figure_labels`: blocks that are cut out as figures; None: all pictures and drawings.
     """
@@ -39,7 +39,7 @@ class EmbeddedOptions:
     text_layer: bool = True
     ocr: bool = True
     confined: bool = True
-    beside: bool = False
+    background: bool = False
     figure_labels: frozenset[str] | None = None
 
 
@@ -54,8 +54,10 @@ class EmbeddedReader:
         self._pool = WorkerPool(
             "llm_ocr.engines.embedded.worker",
             workers=options.workers,
-            limits=Limits(options.memory, requests=2000, confined=options.confined, niceness=_NICE * options.beside),
-            patience=_PATIENCE * options.beside,
+            limits=Limits(
+                options.memory, requests=2000, confined=options.confined, niceness=_NICE * options.background
+            ),
+            patience=_PATIENCE * options.background,
         )
 
     def identity(self) -> Mapping[str, Any]:
@@ -64,10 +66,10 @@ class EmbeddedReader:
             about["figure_labels"] = sorted(self._options.figure_labels)
         return about if self._options.ocr else {**about, "ocr": False}
 
-    async def read(self, page: Page, admitted: Callable[[], None] = noop) -> Attempt:
+    async def read(self, page: Page, on_dispatched: Callable[[], None] = noop) -> Attempt:
         began = time.monotonic()
         payload = {"page": page_to_wire(page), "text_layer": self._options.text_layer, "ocr": self._options.ocr}
-        answer = await self._ask("read", payload | {"trace": True} if tracing() else payload)
+        answer = await self._call("read", payload | {"trace": True} if tracing() else payload)
         log_from_wire(answer.get("decisions", ()), f"{shown(page.source)} page {page.number}")
         attempt = attempt_from_wire(answer, seconds=time.monotonic() - began)
         labels = self._options.figure_labels
@@ -77,10 +79,10 @@ class EmbeddedReader:
         """Return the text inside a figure, one line per row."""
         if not self._options.ocr:
             return ""
-        answer = await self._ask("read_figure", {"image": image_to_wire(image)})
+        answer = await self._call("read_figure", {"image": image_to_wire(image)})
         return str(answer["inside"])
 
-    async def see(self, page: Page, *, hinted: bool) -> Inspection:
+    async def inspect(self, page: Page, *, hinted: bool) -> Inspection:
         """Return the figures of a page that a model reads; `hinted`: its text mentions figures.
 
         Raises `PageFailure`.
@@ -89,13 +91,13 @@ class EmbeddedReader:
             return Inspection(digital=True)  # most pages of plain text: not worth a process
         pixels = page.content is None or not page.content.lines
         payload = {"page": page_to_wire(page), "hinted": hinted}
-        answer = await self._ask("see", payload, affinity=_PIXELS if pixels else "")
+        answer = await self._call("see", payload, affinity=_PIXELS if pixels else "")
         blocks = tuple(map(block_from_wire, answer["blocks"]))
         return Inspection(blocks, answer["digital"], answer["detail"], answer["unread"])
 
     async def text(self, page: Page) -> str:
         """Return the page's text layer in reading order; "" without a credible one. Raises `PageFailure`."""
-        answer = await self._ask("text", {"page": page_to_wire(page)})
+        answer = await self._call("text", {"page": page_to_wire(page)})
         return str(answer["text"])
 
     async def orientation(self, page: Page) -> int:
@@ -103,10 +105,10 @@ class EmbeddedReader:
 
         Raises `PageFailure`.
         """
-        answer = await self._ask("orientation", {"page": page_to_wire(page)})
+        answer = await self._call("orientation", {"page": page_to_wire(page)})
         return int(answer["degrees"])
 
-    async def _ask(self, operation: str, payload: Mapping[str, Any], *, affinity: str = "") -> dict[str, Any]:
+    async def _call(self, operation: str, payload: Mapping[str, Any], *, affinity: str = "") -> dict[str, Any]:
         try:
             try:
                 return await self._pool.call(operation, payload, deadline=self._options.timeout, affinity=affinity)

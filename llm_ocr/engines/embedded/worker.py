@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from llm_ocr.documents.page_wire import image_from_wire, page_from_wire
 from llm_ocr.engines.embedded.attempt_wire import attempt_to_wire, block_to_wire
-from llm_ocr.engines.embedded.inspection import orientation, see, text_of
+from llm_ocr.engines.embedded.inspection import inspect_page, orientation, text_of
 from llm_ocr.engines.embedded.page import read_figure, read_page, read_text_layer
 from llm_ocr.engines.embedded.trace import collected, decisions_to_wire
 from llm_ocr.errors import MissingExtra, PageFailure
@@ -50,8 +50,8 @@ def _read_figure(payload: Mapping[str, Any]) -> dict[str, Any]:
     return {"inside": read_figure(image_from_wire(payload["image"]), _recogniser)}
 
 
-def _see(payload: Mapping[str, Any]) -> dict[str, Any]:
-    seen = see(page_from_wire(payload["page"]), _recogniser, hinted=payload["hinted"])
+def _inspect(payload: Mapping[str, Any]) -> dict[str, Any]:
+    seen = inspect_page(page_from_wire(payload["page"]), _recogniser, hinted=payload["hinted"])
     told = {"digital": seen.digital, "detail": seen.detail, "unread": seen.unread}
     return {"blocks": [block_to_wire(block) for block in seen.blocks], **told}
 
@@ -71,6 +71,6 @@ def _rest() -> None:
 
 if __name__ == "__main__":
     serve(
-        {"read": _read, "read_figure": _read_figure, "see": _see, "orientation": _orientation, "text": _text},
+        {"read": _read, "read_figure": _read_figure, "see": _inspect, "orientation": _orientation, "text": _text},
         rest=_rest,
     )

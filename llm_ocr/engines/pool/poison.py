@@ -43,12 +43,12 @@ class PoisonDetector:
         self._held: dict[int, set[Request]] = {}
         self._escaped: dict[str, tuple[int, int]] = {}  # request id: deaths and server number
 
-    def hear(self, seconds: float) -> None:
+    def record_answer(self, seconds: float) -> None:
         """Record a completed request and its duration in seconds."""
         self.answered += 1
         self._seconds += (min(seconds, _LONG_ANSWER) - self._seconds) * max(_NEWEST, 1 / self.answered)
 
-    def accuse(self, service: ServerSession) -> None:
+    def record_death(self, service: ServerSession) -> None:
         """Mark all requests in flight on a dead or hung server as suspects."""
         under_way = [request for request in service.holders if request.out]
         for request in under_way:
@@ -58,15 +58,15 @@ class PoisonDetector:
             request.hangs += service.hung
             request.alone = request.alone + 1 if len(under_way) == 1 else 0
             most = self._hangs if service.hung else self._kills
-            needed = 1 if service.ours else min(most, _ALONE_ELSEWHERE)
-            request.guilty = self._count(request) <= 0 and request.alone >= needed
+            needed = 1 if service.managed else min(most, _ALONE_ELSEWHERE)
+            request.poisonous = self._count(request) <= 0 and request.alone >= needed
             longest = self._stall if service.hung else math.inf
-            request.pause = 0.0 if service.ours else min(longest, self._drawn(request.alone))
+            request.pause = 0.0 if service.managed else min(longest, self._drawn(request.alone))
             if request.left <= _APART:
                 self._hold(request, service.number)
-        for _, question_id, deaths in () if service.hung else service.recently_lost:
-            if all(request.id != question_id for request in under_way):
-                self._escaped[question_id] = (deaths + 1, service.number)
+        for _, request_id, deaths in () if service.hung else service.recently_lost:
+            if all(request.id != request_id for request in under_way):
+                self._escaped[request_id] = (deaths + 1, service.number)
         service.recently_lost.clear()
 
     def recognise(self, request: Request, alive: Callable[[int], bool], other: int) -> None:
@@ -77,7 +77,7 @@ class PoisonDetector:
             if self._count(request) <= _APART:
                 self._hold(request, number if alive(number) else other)
 
-    def proven(self, request: Request) -> bool:
+    def cleared_server(self, request: Request) -> bool:
         """Return whether any request succeeded since the request's first death; otherwise the server is at fault."""
         return self.answered > request.answered_before
 

@@ -21,26 +21,26 @@ __all__ = ["PoolOptions", "ServerPool"]
 # Requests adjusted to the context of their server.
 
 
-def fitted(question: CompletionRequest, facts: ServerFacts) -> CompletionRequest:
+def fitted(request: CompletionRequest, facts: ServerFacts) -> CompletionRequest:
     """Return the request with fewer `max_tokens` if the server's context is smaller than the model's.
 
     vLLM refuses a request if the prompt and `max_tokens` together exceed the context, even if the answer is short.
     """
-    wanted = question.settings.get("max_tokens")
+    wanted = request.settings.get("max_tokens")
     if facts.max_model_len is None or not isinstance(wanted, int):
-        return question
+        return request
     # The reserve of a model with a long context may exceed the whole context of this server. Half is for the answer.
-    room = max(1, facts.max_model_len - question.reserve, facts.max_model_len // 2)
+    room = max(1, facts.max_model_len - request.reserve, facts.max_model_len // 2)
     if wanted <= room:
-        return question
-    return replace(question, settings={**question.settings, "max_tokens": room})
+        return request
+    return replace(request, settings={**request.settings, "max_tokens": room})
 
 
 #: Seconds for this pool's tasks to end, and for one server to stop.
 _ENDING, _STOPPING = 10.0, 60.0
 #: Seconds between checks whether other requests are completed; such waits are rare.
 _PROOF = 0.2
-_OVERLOADED = "The server is overloaded, or its quota is used up."
+_OVERLOADED = "The server is overloaded, or its quota is exhausted."
 
 
 @dataclass(slots=True)
@@ -87,28 +87,28 @@ class ServerPool:
         if self._lives or self._closing is not None:
             return
         if not self._members:
-            self._places.fail(ServerError(f"{self._name}: there is no server to ask"))
+            self._places.fail(ServerError(f"{self._name}: the pool has no server"))
         for member in self._members:
             life = asyncio.create_task(member.live())
             life.add_done_callback(functools.partial(self._gone, member))
             self._lives.append(life)
 
-    async def ask(self, question: CompletionRequest, admitted: Callable[[], None] = noop) -> Completion:
-        """Complete a request; see `engines.Engine.ask`."""
+    async def complete(self, request: CompletionRequest, on_dispatched: Callable[[], None] = noop) -> Completion:
+        """Complete a request; see `engines.Engine.complete`."""
         self.begin()
-        request = self._request(question)
+        pooled = self._request(request)
         began = time.monotonic()
         try:
             while True:
-                service = await self._places.take(request)
-                answer = await self._once(service, request, question, admitted)
+                service = await self._places.take(pooled)
+                answer = await self._once(service, pooled, request, on_dispatched)
                 if answer is not None:
-                    return replace(answer, waited=request.sent - began)
-                if request.guilty:
-                    await self._proof(request)
-                    raise self._set_aside(request)
+                    return replace(answer, waited=pooled.sent - began)
+                if pooled.poisonous:
+                    await self._proof(pooled)
+                    raise self._set_aside(pooled)
         finally:
-            if self._suspects.clear(request):
+            if self._suspects.clear(pooled):
                 self._places.dispatch()
 
     def load(self) -> Load:
@@ -155,11 +155,11 @@ class ServerPool:
         if troubles:
             raise troubles[0]
 
-    def _request(self, question: CompletionRequest) -> Request:
+    def _request(self, completion_request: CompletionRequest) -> Request:
         task = asyncio.current_task()
         if task is None:
-            raise RuntimeError("Fleet.ask needs a running task")
-        request = Request(question.id, next(self._tickets), task)
+            raise RuntimeError("ServerPool.complete needs a running task")
+        request = Request(completion_request.id, next(self._tickets), task)
         self._suspects.recognise(request, lambda number: self._members[number].gone is None, self._any_alive())
         return request
 
@@ -169,15 +169,19 @@ class ServerPool:
         return alive[0].number if alive else 0
 
     async def _once(
-        self, service: ServerSession, request: Request, question: CompletionRequest, admitted: Callable[[], None]
+        self,
+        service: ServerSession,
+        request: Request,
+        completion_request: CompletionRequest,
+        on_dispatched: Callable[[], None],
     ) -> Completion | None:
         """Send the request to one server; return None if the request must be sent again at no cost to its page."""
         try:
             if not service.alive:
                 return None
             request.go(time.monotonic())
-            admitted()
-            return await self._asked(service, request, question)
+            on_dispatched()
+            return await self._exchange(service, request, completion_request)
         except asyncio.CancelledError:
             if not request.pardoned():
                 raise
@@ -187,9 +191,11 @@ class ServerPool:
             request.pardoned()  # clears a revocation that the exchange did not observe
             self._places.leave(service, request)
 
-    async def _asked(self, service: ServerSession, request: Request, question: CompletionRequest) -> Completion | None:
+    async def _exchange(
+        self, service: ServerSession, request: Request, completion_request: CompletionRequest
+    ) -> Completion | None:
         try:
-            answer = await service.endpoint.ask(fitted(question, service.facts))
+            answer = await service.endpoint.complete(fitted(completion_request, service.facts))
         except ServerBusy as busy:
             self._busy(service, request, busy)
             return None
@@ -207,12 +213,12 @@ class ServerPool:
                 raise
             return None
         if not await service.same():
-            self._members[service.number].accuse(service, _replaced(service))
+            self._members[service.number].report_death(service, _replaced(service))
             self._counts.lost += 1
             return None
         self._busy_since = None
         self._counts.answers += 1
-        self._suspects.hear(answer.seconds)
+        self._suspects.record_answer(answer.seconds)
         self._counts.tokens_in += answer.tokens_in
         self._counts.tokens_out += answer.tokens_out
         self._members[service.number].answers += 1
@@ -230,11 +236,11 @@ class ServerPool:
         absent = busy.status == 404
         longest = min(self._options.stall, self._options.busy_timeout) if absent else self._options.busy_timeout
         if now - self._busy_since > longest:
-            what = "Is the URL still right, and the model's name?" if absent else _OVERLOADED
+            what = "Check the URL and the model's name." if absent else _OVERLOADED
             self._places.fail(
                 ServerError(
-                    f"{busy.args[0]}; nothing else was answered for {longest:g} s",
-                    hint=f"{what} The same command goes on later.",
+                    f"{busy.args[0]}; no request succeeded for {longest:g} s",
+                    hint=f"{what} Run the same command again later to continue.",
                 )
             )
         self._wake(service)
@@ -254,8 +260,8 @@ class ServerPool:
             await asyncio.wait({service.death}, timeout=grace)
             lives = service.alive and await service.answers()
         if not (lives and service.alive):
-            why = _replaced(service) or f"a request was lost and nobody answers any more ({lost})"
-            self._members[service.number].accuse(service, why)
+            why = _replaced(service) or f"a request was lost and the server no longer responds ({lost})"
+            self._members[service.number].report_death(service, why)
             return False
         if lost.unreachable:  # the request never arrived
             service.pause(request.sent, None, refused=False)
@@ -271,22 +277,22 @@ class ServerPool:
         """
         if self._suspects.clear(request):
             self._places.dispatch()
-        while not self._suspects.proven(request):
+        while not self._suspects.cleared_server(request):
             if self._places.failure is not None:
                 raise self._places.failure
             if not self._places.queued and not self._places.taken:
                 if self._suspects.answered:
                     return
-                more = " If its answers only begin late: --request-timeout." if request.hangs else ""
+                more = " If its answers only start late, raise `request_timeout`." if request.hangs else ""
                 raise ServerError(
-                    f"{self._name}: the server {request.harm} while it read {request.id}, and has answered nothing yet",
-                    hint=f"Look at its log. The same command goes on where this one stopped.{more}",
+                    f"{self._name}: the server {request.harm} while it read {request.id}, before any completed request",
+                    hint=f"Check the server's log. Run the same command again to continue.{more}",
                 )
             await asyncio.sleep(_PROOF)
 
     def _set_aside(self, request: Request) -> PageFailure:
         detail = f"the server {request.harm} while it read this page"
-        self._say(f"{request.id} is set aside: {detail}")
+        self._say(f"{request.id} is quarantined: {detail}")
         return PageFailure(Reason.QUARANTINED, detail)
 
     def _gone(self, member: ServerSupervisor, life: asyncio.Task[None]) -> None:
@@ -301,14 +307,14 @@ class ServerPool:
         if not isinstance(error, LlmOcrError) or not others:
             self._places.fail(member.gone)
             return
-        self._say(f"{member.server.name} is left out: {error}")
+        self._say(f"{member.server.name} is no longer used: {error}")
         self._suspects.move(member.number, self._any_alive())
         self._places.dispatch()
 
 
 def _replaced(service: ServerSession) -> str:
     """Return the reason if another server runs at the address now; "" otherwise."""
-    return f"it served {service.facts.serves}, and now serves {service.replaced}" if service.replaced else ""
+    return f"it served {service.facts.serves} and now serves {service.replaced}" if service.replaced else ""
 
 
 async def _stop(member: ServerSupervisor) -> ServerError | None:
@@ -319,5 +325,5 @@ async def _stop(member: ServerSupervisor) -> ServerError | None:
     except TimeoutError:
         return ServerError(f"{member.server.name} did not stop within {_STOPPING:g} s")
     except LlmOcrError as error:
-        return ServerError(f"{member.server.name} was not stopped: {error}")
+        return ServerError(f"{member.server.name} could not be stopped: {error}")
     return None

@@ -36,7 +36,7 @@ class RequestScheduler:
     async def take(self, request: Request) -> ServerSession:
         """Wait for a place; older requests first. Raises the error that `fail` received."""
         if self._failure is not None:
-            raise _anew(self._failure)
+            raise _copied(self._failure)
         place: asyncio.Future[ServerSession] = asyncio.get_running_loop().create_future()
         request.place = place
         if request.suspect_at is None:
@@ -78,7 +78,7 @@ class RequestScheduler:
         self._queue.clear()
         for request in waiting:
             if request.place is not None:
-                request.place.set_exception(_anew(error))
+                request.place.set_exception(_copied(error))
                 self.queued -= 1
 
     def hold(self) -> None:
@@ -121,6 +121,6 @@ class RequestScheduler:
             request.place.set_result(service)
 
 
-def _anew(error: Exception) -> Exception:
+def _copied(error: Exception) -> Exception:
     """Return a separate error for each caller: an exception that is raised many times collects all tracebacks."""
     return copy.copy(error) if isinstance(error, LlmOcrError) else error

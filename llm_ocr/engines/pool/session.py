@@ -27,18 +27,18 @@ def harm(deaths: int, hangs: int) -> str:
 
 
 class Request:
-    """Request in the caller's task for the duration of one `ServerPool.ask`.
+    """Request in the caller's task for the duration of one `ServerPool.complete`.
 
     Older tickets have priority, also in replays.
     """
 
     __slots__ = (
-        "_cancelling", "_revoked", "alone", "answered_before", "deaths", "guilty", "hangs", "id", "left", "out",
-        "pause", "place", "sent", "suspect_at", "task", "ticket",
+        "_cancelling", "_revoked", "alone", "answered_before", "deaths", "hangs", "id", "left", "out",
+        "pause", "place", "poisonous", "sent", "suspect_at", "task", "ticket",
     )  # fmt: skip
 
-    def __init__(self, question_id: str, ticket: int, task: asyncio.Task[Any]) -> None:
-        self.id = question_id
+    def __init__(self, request_id: str, ticket: int, task: asyncio.Task[Any]) -> None:
+        self.id = request_id
         self.ticket = ticket
         self.task = task
         self.place: asyncio.Future[ServerSession] | None = None  # set while the request waits for a place
@@ -49,7 +49,7 @@ class Request:
         self.left = math.inf  # deaths or hangs, whichever are fewer, until quarantine
         self.answered_before = 0  # completed requests at the first death or hang of this request
         self.alone = 0  # number of the last deaths or hangs without other requests of this client in flight
-        self.guilty = False  # to be quarantined as soon as the server is known to complete other requests
+        self.poisonous = False  # to be quarantined as soon as the server is known to complete other requests
         self.pause = 0.0  # seconds after a server's start before the request is sent there alone
         self.suspect_at: int | None = None  # number of the server where the request runs apart
         self._revoked = False
@@ -102,11 +102,11 @@ class ServerSession:
     """Connections, window, and requests of one running server."""
 
     def __init__(
-        self, number: int, name: str, endpoint: Endpoint, facts: ServerFacts, window: Window, *, ours: bool = True
+        self, number: int, name: str, endpoint: Endpoint, facts: ServerFacts, window: Window, *, managed: bool = True
     ) -> None:
-        """Open the session. `ours`: this client is the only user of the server."""
+        """Open the session. `managed`: this client is the only user of the server."""
         now = time.monotonic()
-        self.ours = ours
+        self.managed = managed
         self.began = now
         self.number = number
         self.name = name
@@ -158,17 +158,17 @@ class ServerSession:
         """Time of the last progress by `time.monotonic`; the start of work counts as progress."""
         return max(self.endpoint.received, self._busy_since)
 
-    def die(self, why: str, accuse: Callable[["ServerSession"], None] | None = None, *, hung: bool = False) -> None:
-        """End the session of a dead or hung server: call `accuse`, then revoke all requests in flight."""
+    def die(self, why: str, on_death: Callable[["ServerSession"], None] | None = None, *, hung: bool = False) -> None:
+        """End the session of a dead or hung server: call `on_death`, then revoke all requests in flight."""
         if self.death.done():
             return
         self.hung = hung
         self.death.set_result(why)
-        if accuse is not None:
+        if on_death is not None:
             oldest = time.monotonic() - _BEFORE_DEATH
             while self.recently_lost and self.recently_lost[0][0] < oldest:
                 self.recently_lost.popleft()
-            accuse(self)
+            on_death(self)
         for request in list(self.holders):
             request.revoke()
 
@@ -206,7 +206,7 @@ class ServerSession:
 
         Reasons are a lost connection, a gateway without a server, or an idle server.
         """
-        if self.facts.serves and not self.ours:
+        if self.facts.serves and not self.managed:
             self._doubted = time.monotonic()
 
     async def same(self) -> bool:
@@ -240,7 +240,7 @@ class ServerSession:
         return False
 
     def _still(self, facts: ServerFacts) -> bool:
-        if not self.ours and self.facts.serves and facts.serves not in ("", self.facts.serves):
+        if not self.managed and self.facts.serves and facts.serves not in ("", self.facts.serves):
             self.replaced = facts.serves
         return not self.replaced
 
@@ -256,7 +256,7 @@ class ServerSession:
 
 
 #: Consecutive failed readings after which a server counts as one without gauges.
-_PATIENCE = 5
+_MISSES = 5
 #: Time limit of one reading in seconds: a server that preprocesses images answers late.
 _READING = 10.0
 
@@ -274,7 +274,7 @@ async def steer(service: ServerSession, dispatch: Callable[[], None], interval: 
                 service.by_gauges.read(gauges, service.under_way)
             else:
                 missing += 1
-                service.blind = missing >= _PATIENCE and service.gauges is None
+                service.blind = missing >= _MISSES and service.gauges is None
         if service.blind:
             service.by_latency.tick(time.monotonic(), service.window.full(len(service.holders)))
         dispatch()

@@ -161,29 +161,28 @@ class ServerSupervisor:
         while True:
             why, hung = await self._serve(address, facts)
             if self.uninvolved:
-                self.say(f"{self.server.name}: {why}; nothing of ours was there")
+                self.say(f"{self.server.name}: {why}; no request was in flight")
             elif not self.budget.spend(self.answers, hung=hung):
                 hangs = self.budget.hangs + hung
                 raise ServerError(
                     f"{self.server.name} {harm(self.budget.used + 1 - hangs, hangs)} without {ENOUGH_ANSWERS} answers "
-                    f"since the first; the last time: {why}",
-                    hint="Look at its log. The same command goes on where this one stopped; --max-server-restarts "
-                    "allows more restarts"
-                    + (", --request-timeout more time without progress of an answer." if hangs else "."),
+                    f"since the first failure; the last reason: {why}",
+                    hint="Check the server's log. Run the same command again to continue. `max_server_restarts` allows "
+                    "more restarts." + (" `request_timeout` allows more time without progress." if hangs else ""),
                 )
             else:
                 nth = f"restart {self.budget.used} of {self.budget.most}"
-                self.say(f"{self.server.name}: {why}; {nth}, what was under way is asked again")
+                self.say(f"{self.server.name}: {why}; {nth}; its requests are sent again")
             self.restarts += 1
             address, facts = await self.server.restart(why)
 
-    def accuse(self, service: ServerSession, why: str, *, hung: bool = False) -> None:
+    def report_death(self, service: ServerSession, why: str, *, hung: bool = False) -> None:
         """Mark requests on a dead or hung server as suspects and replay them; once per session."""
         if not service.alive:
             return
-        self.uninvolved = not service.ours and not service.under_way
-        service.die(why, self.suspects.accuse, hung=hung)
-        if any(request.guilty or (request.alone and not service.ours) for request in service.holders):
+        self.uninvolved = not service.managed and not service.under_way
+        service.die(why, self.suspects.record_death, hung=hung)
+        if any(request.poisonous or (request.alone and not service.managed) for request in service.holders):
             self.budget.explained(self.answers)
 
     async def _serve(self, address: Address, facts: ServerFacts) -> tuple[str, bool]:
@@ -192,7 +191,7 @@ class ServerSupervisor:
         endpoint = Endpoint(address, vllm=facts.vllm, stall=self.options.stall, known=self.answers > 0)
         window = Window(first.size, self.options.max_inflight)
         service = self.service = ServerSession(
-            self.number, self.server.name, endpoint, facts, window, ours=self.server.ours
+            self.number, self.server.name, endpoint, facts, window, managed=self.server.managed
         )
         kind = f" (vLLM {facts.version})".replace(" )", ")") if facts.vllm else ""
         self.say(f"{self.server.name}{kind} is ready: {describe(facts, first)}")
@@ -209,7 +208,7 @@ class ServerSupervisor:
             await asyncio.wait([service.death, *watchers], return_when=asyncio.FIRST_COMPLETED)
             for watcher in watchers:
                 if watcher.done() and service.alive:
-                    self.accuse(service, watcher.result() or "it ended", hung=watcher is hanging)
+                    self.report_death(service, watcher.result() or "it ended", hung=watcher is hanging)
             return await service.death, service.hung
         finally:
             self.service = None

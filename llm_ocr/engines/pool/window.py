@@ -35,9 +35,9 @@ def first_size(facts: ServerFacts, page_tokens: int, cap: int | None) -> FirstSi
     """
     kv_tokens = _kv_tokens(facts)
     if not facts.vllm and kv_tokens is None:
-        return _capped(BLIND, "no gauges: steered by latency and by refusals", cap)
+        return _capped(BLIND, "no gauges: controlled by latency and refusals", cap)
     if kv_tokens is None:
-        at_once, reason = facts.max_num_seqs or UNKNOWN_VLLM, "the size of its KV cache is not known"
+        at_once, reason = facts.max_num_seqs or UNKNOWN_VLLM, "the size of its KV cache is unknown"
     else:
         pages = max(1, kv_tokens // max(1, page_tokens))
         at_once = min(pages, facts.max_num_seqs or USUAL_SEQUENCES)
@@ -69,7 +69,7 @@ def _kv_tokens(facts: ServerFacts) -> int | None:
 
 def _capped(size: int, why: str, cap: int | None) -> FirstSize:
     if cap is not None and cap < size:
-        return FirstSize(max(1, cap), f"the most that was asked for; else {size:,} ({why})")
+        return FirstSize(max(1, cap), f"the configured maximum; otherwise {size:,} ({why})")
     return FirstSize(size, why)
 
 

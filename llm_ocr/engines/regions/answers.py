@@ -8,7 +8,7 @@ from typing import Any
 
 from llm_ocr.engines import Completion, CompletionRequest, Engine
 from llm_ocr.engines.regions.detection import CHART, FORMULA, READ, SKIP, TEXT, Assigned, Layout
-from llm_ocr.engines.vlm.judging import Verdict, judge_page, told
+from llm_ocr.engines.vlm.judging import Verdict, judge_page, summarized
 from llm_ocr.engines.vlm.placing import with_crops
 from llm_ocr.engines.vlm.requests import (
     Images,
@@ -17,7 +17,7 @@ from llm_ocr.engines.vlm.requests import (
     Step,
     Tries,
     json_values,
-    question_of,
+    request_of,
     what_fits,
 )
 from llm_ocr.engines.vlm.retry import AttemptLoop, Ended, Ladder, joined, rungs_as_json, rungs_for
@@ -52,14 +52,14 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RegionResult:
     """Result of the requests for a region, and the requests."""
 
     ended: Ended[Blocks]
     tries: Tries
 
 
-class Questions:
+class RegionRequests:
     """Prompts, settings, and retry ladder of a profile for regions, with the user's options."""
 
     def __init__(self, engine: Engine, profile: Profile, tools: ImageTools, options: ReadOptions) -> None:
@@ -87,35 +87,35 @@ class Questions:
         """Return the settings that force the form of answers in a mode, if `guided` is on."""
         return self.profile.guides.get(mode, {}) if self.options.guided else {}
 
-    async def ask(self, piece: Piece, went_out: Callable[[], None]) -> Asked:
+    async def complete(self, piece: Piece, on_sent: Callable[[], None]) -> RegionResult:
         """Run the requests for a region.
 
         Args:
             piece: Region to read.
-            went_out: Called when the first request is sent.
+            on_sent: Called when the first request is sent.
 
         Raises:
             ServerError: No server is available. `PageFailure` is part of the result.
         """
         tries = Tries(self.options.max_attempts)
         ladder = Ladder(Step(piece.mode, self.temperature, self.max_tokens), self.rungs)
-        climber = AttemptLoop(self.engine, _Region(self, piece), ladder, tries, went_out, self.options.backoff)
-        return Asked(await climber.run(), tries)
+        loop = AttemptLoop(self.engine, _Region(self, piece), ladder, tries, on_sent, self.options.backoff)
+        return RegionResult(await loop.run(), tries)
 
 
 class _Region:
     """Task of the attempt loop for one region."""
 
-    def __init__(self, how: Questions, piece: Piece) -> None:
+    def __init__(self, how: RegionRequests, piece: Piece) -> None:
         self._how = how
         self._piece = piece
         self._images = Images(piece.image, how.tools)
         self._blank: bool | None = None
         self._empty = 0
 
-    async def question(self, step: Step) -> CompletionRequest:
+    async def request(self, step: Step) -> CompletionRequest:
         profile = self._how.profile
-        return question_of(
+        return request_of(
             profile,
             step,
             self._piece.id,
@@ -291,18 +291,18 @@ _MODE = "layout-first"
 class Outcome:
     """Regions of a page in reading order, and the results of the requested ones; None for a blank region.
 
-    Regions with the same image share one `Asked`.
+    Regions with the same image share one `RegionResult`.
     """
 
     regions: tuple[Assigned, ...]
-    asked: tuple[Asked | None, ...] = ()  # of the requested regions, in order
+    asked: tuple[RegionResult | None, ...] = ()  # of the requested regions, in order
 
-    def pairs(self) -> list[tuple[Assigned, Asked | None]]:
+    def pairs(self) -> list[tuple[Assigned, RegionResult | None]]:
         """Return every region with its result; None for a region that was not requested."""
         left = iter(self.asked)
         return [(one, next(left) if one.task in READ else None) for one in self.regions]
 
-    def requested(self) -> list[Asked]:
+    def requested(self) -> list[RegionResult]:
         """Return the distinct results."""
         return list({id(one): one for one in self.asked if one is not None}.values())
 
@@ -332,7 +332,7 @@ class Outcome:
             "seconds": round(sum(row["seconds"] for row in first), 4),
             "waited": round(max(row["waited"] for row in first), 4),
             "server": first[0]["server"],
-            "detail": f"{len(reasons)} of {len(first)} regions had to be asked for again" if reasons else "",
+            "detail": f"{len(reasons)} of {len(first)} regions needed another request" if reasons else "",
         }
         return (together, *(row for region in rows for row in region[1:]))
 
@@ -429,7 +429,7 @@ def rows_of(attempt: Attempt) -> tuple[Mapping[str, Any], ...]:
     return ({**about, "tokens_out": attempt.tokens_out, "seconds": round(attempt.seconds, 4)},)
 
 
-def _blocks(asked: Asked | None) -> tuple[Block, ...]:
+def _blocks(asked: RegionResult | None) -> tuple[Block, ...]:
     best = asked.ended.best if asked else None
     return best.verdict.result if best else ()
 
@@ -444,12 +444,12 @@ def _detail(outcome: Outcome, failed: int) -> str:
         failure, best = asked.ended.failure, asked.ended.best
         if failure is not None:
             why = asked.ended.shortfall(len(asked.tries.rows)) or failure.detail
-            kept = "" if best else "nothing of it was read"
+            kept = "" if best else "no text was read"
             lost.append(f"{_where(one)}: {joined(failure.reason.value, why, kept)}")
         elif best is not None and best.verdict.detail:
             said.append(f"{_where(one)}: {best.verdict.detail}")
-    head = f"{failed} of {len(outcome.requested())} regions were not read as they should be" if failed else ""
-    return joined(head, told(lost), told(said))
+    head = f"{failed} of {len(outcome.requested())} regions were not read completely" if failed else ""
+    return joined(head, summarized(lost), summarized(said))
 
 
 def _where(one: Assigned) -> str:

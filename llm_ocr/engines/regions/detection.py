@@ -104,13 +104,13 @@ def tasks_with(changes: Sequence[str], *, any_label: bool = False) -> Mapping[st
         label, equals, task = change.partition("=")
         name, wanted = normal(label), normal(task)
         if not name or not equals:
-            raise UsageError(f"--region-task {change!r}: no LABEL=TASK", hint="For example: --region-task footer=text")
+            raise UsageError(f"`region_task={change}` is not LABEL=TASK", hint="For example: `region_task=footer=text`")
         if wanted not in TASKS:
-            raise UsageError(f"--region-task {change}: no task {task!r}", hint=f"Tasks: {', '.join(TASKS)}.")
+            raise UsageError(f"`region_task={change}`: unknown task {task!r}", hint=f"Tasks: {', '.join(TASKS)}.")
         if not any_label and name not in tasks and known_kind(name) is None:
             close = get_close_matches(name, tasks, n=3)
             hint = f"Did you mean {' or '.join(close)}?" if close else f"Labels: {', '.join(LABELS)}."
-            raise UsageError(f"--region-task {change}: no label {label!r}", hint=hint)
+            raise UsageError(f"`region_task={change}`: unknown label {label!r}", hint=hint)
         tasks[name] = wanted
     return tasks
 

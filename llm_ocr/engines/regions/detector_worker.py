@@ -43,7 +43,7 @@ class Model:
 
         config = AutoConfig.from_pretrained(folder, local_files_only=True)
         if config.model_type not in FAMILIES:
-            raise LlmOcrError(f"it is a {config.model_type}, and detectors are of {', '.join(FAMILIES)}")
+            raise LlmOcrError(f"its model type is {config.model_type}; supported types: {', '.join(FAMILIES)}")
         found = torch.cuda.is_available()
         self.device = ("cuda" if found else "cpu") if device == "auto" else device
         if self.device == "cpu":

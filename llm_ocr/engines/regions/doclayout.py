@@ -49,13 +49,13 @@ def weights_folder(model: str, revision: str | None, offline: bool, cache: Path 
         )
     except LocalEntryNotFoundError as error:
         why = "it is not on this machine" if offline else "the Hub cannot be reached, and it is not on this machine"
-        hint = "Name its folder with --detector, or read whole pages with --layout-first never."
+        hint = "Set `detector` to its folder, or read whole pages with `layout_first=never`."
         raise LlmOcrError(f"the layout detector {model}: {why}", hint=hint) from error
     except (GatedRepoError, RepositoryNotFoundError) as error:
-        hint = "See that the name is right, and that HF_TOKEN is of someone who may read it."
-        raise LlmOcrError(f"the layout detector {model} is not to be had: {error}", hint=hint) from error
+        hint = "Check the name. HF_TOKEN must belong to an account that can read the model."
+        raise LlmOcrError(f"the layout detector {model} is not accessible: {error}", hint=hint) from error
     except (HfHubHTTPError, OSError, ValueError) as error:
-        raise LlmOcrError(f"the layout detector {model} was not downloaded: {error}") from error
+        raise LlmOcrError(f"the layout detector {model} could not be downloaded: {error}") from error
     return Path(found)
 
 
@@ -147,7 +147,7 @@ class DocLayout:
             LlmOcrError: The model is not available or cannot be loaded.
         """
         batches = self._batches or await self._begin()
-        found = await batches.ask(page.image)
+        found = await batches.submit(page.image)
         if isinstance(found, PageFailure):
             raise found
         return Layout(found)
@@ -174,8 +174,8 @@ class DocLayout:
                     install = install_command("detector")
                     raise LlmOcrError(
                         f"the layout detector {options.model} cannot be loaded: {error}",
-                        hint=f"Install it: {install}; or read whole pages with --layout-first never, "
-                        "or --detector embedded.",
+                        hint=f"Install it: {install}. Or use `detector=embedded`, or read whole pages with "
+                        "`layout_first=never`.",
                     ) from error
                 on_gpu = str(about["device"]) != "cpu"
                 self._batches = Batches(

@@ -8,10 +8,10 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from llm_ocr.engines import Engine, PageReader, noop
 from llm_ocr.engines.regions.answers import (
-    Asked,
     Outcome,
     Piece,
-    Questions,
+    RegionRequests,
+    RegionResult,
     attempt_of,
     rows_of,
     with_failure,
@@ -48,7 +48,7 @@ class Batches(Generic[ItemT, ResultT]):
         self._waiting: deque[tuple[ItemT, asyncio.Future[ResultT]]] = deque()
         self._running: set[asyncio.Task[Any]] = set()
 
-    async def ask(self, item: ItemT) -> ResultT:
+    async def submit(self, item: ItemT) -> ResultT:
         """Return the item's result."""
         answer: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, answer))
@@ -186,7 +186,7 @@ class LayoutReader:
         self.profile = profile
         self.options = options or ReadOptions()
         self.rule = rule
-        self.questions = Questions(engine, profile, tools, self.options)
+        self.requests = RegionRequests(engine, profile, tools, self.options)
 
     @property
     def name(self) -> str:
@@ -199,11 +199,11 @@ class LayoutReader:
             "result_version": RESULT_VERSION,
             "detector": dict(self.detector.identity()),
             "tasks": dict(sorted(self.tasks.items())),
-            **self.questions.identity(),
+            **self.requests.identity(),
         }
         return {**self.whole.identity(), "layout_first": by_regions}
 
-    async def read(self, page: Page, admitted: Callable[[], None] = noop) -> Attempt:
+    async def read(self, page: Page, on_dispatched: Callable[[], None] = noop) -> Attempt:
         """Read the page and return the best available result.
 
         Raises:
@@ -214,8 +214,8 @@ class LayoutReader:
             layout = await self.detector.detect(page)
         except PageFailure as failure:
             why = f"its regions were not found: {failure.why}"
-            return await _Reading(self, page, Layout(()), admitted).whole(why, failure)
-        return await _Reading(self, page, layout, admitted).run()
+            return await _Reading(self, page, Layout(()), on_dispatched).whole(why, failure)
+        return await _Reading(self, page, layout, on_dispatched).run()
 
     async def close(self) -> None:
         """Close the detector and the reader of whole pages."""
@@ -226,13 +226,13 @@ class LayoutReader:
 class _Reading:
     """Reading of one page."""
 
-    def __init__(self, reader: LayoutReader, page: Page, layout: Layout, admitted: Callable[[], None]) -> None:
+    def __init__(self, reader: LayoutReader, page: Page, layout: Layout, on_dispatched: Callable[[], None]) -> None:
         self._reader = reader
         self._given = page
         # The evidence of a page is not turned with its image.
         self._page = replace(page, image=layout.image, evidence=None) if layout.image else page
         self._layout = layout
-        self._admitted = admitted
+        self._on_dispatched = on_dispatched
         able = reader.profile.region_tasks
         self._outcome = Outcome(assigned(layout.regions, lambda label: task_of(label, reader.tasks, able)))
 
@@ -247,7 +247,7 @@ class _Reading:
             return await self.whole(str(many), PageFailure(Reason.ENGINE_LIMIT, str(many)))
         except PageFailure as failure:
             return await self.whole(f"its regions were not cut out: {failure.why}", failure)
-        self._outcome = Outcome(self._outcome.regions, await self._ask(pieces))
+        self._outcome = Outcome(self._outcome.regions, await self._complete_all(pieces))
         return await self._unread() if self._outcome.unread() else await self._rated(self._by_regions())
 
     async def _rated(self, regions: Attempt) -> Attempt:
@@ -260,16 +260,16 @@ class _Reading:
         try:
             whole = await self.whole(why, None)
         except PageFailure as failure:
-            return with_spent(regions, failure.tries, f"{why}; it could not be read whole: {failure.why}")
+            return with_spent(regions, failure.tries, f"{why}; the whole page could not be read: {failure.why}")
         sound = whole.status is Status.OK or regions.status is not Status.OK
         if sound and await rule.quality(self._given, whole) > quality:
             return whole
-        return with_spent(regions, rows_of(whole), f"{why}; read as a whole page it is no better")
+        return with_spent(regions, rows_of(whole), f"{why}; the whole page is not better")
 
     async def whole(self, why: str, failure: PageFailure | None) -> Attempt:
         """Read the page with the reader of whole pages. `failure` is None if that is not a fault."""
         try:
-            attempt = await self._reader.whole.read(self._page, self._admitted)
+            attempt = await self._reader.whole.read(self._page, self._on_dispatched)
         except PageFailure as last:
             raise self._failed(last, f"read as a whole page: {why}") from last
         return with_regions(attempt, self._layout, self._outcome, why, failure)
@@ -311,25 +311,25 @@ class _Reading:
     def _failed(self, failure: PageFailure, why: str) -> PageFailure:
         return failure.with_tries(self._outcome.tries(), joined(why, failure.detail))
 
-    async def _ask(self, pieces: Sequence[Piece | None]) -> tuple[Asked | None, ...]:
+    async def _complete_all(self, pieces: Sequence[Piece | None]) -> tuple[RegionResult | None, ...]:
         """Request all pieces in parallel, equal images once; the page leaves the queue with its last request."""
         alike = [(piece.mode, piece.image.data) if piece else None for piece in pieces]
         single = {what: piece for what, piece in zip(alike, pieces, strict=True) if what and piece}
         waiting = set(single)
 
-        def went_out(what: tuple[str, bytes]) -> None:
+        def on_sent(what: tuple[str, bytes]) -> None:
             if what in waiting:
                 waiting.remove(what)
                 if not waiting:
-                    self._admitted()
+                    self._on_dispatched()
 
-        async def ask(what: tuple[str, bytes], piece: Piece) -> Asked:
+        async def complete(what: tuple[str, bytes], piece: Piece) -> RegionResult:
             try:
-                return await self._reader.questions.ask(piece, lambda: went_out(what))
+                return await self._reader.requests.complete(piece, lambda: on_sent(what))
             finally:
-                went_out(what)
+                on_sent(what)
 
-        tasks = {what: asyncio.create_task(ask(what, piece)) for what, piece in single.items()}
+        tasks = {what: asyncio.create_task(complete(what, piece)) for what, piece in single.items()}
         try:
             await asyncio.gather(*tasks.values())
         finally:

@@ -35,10 +35,10 @@ def argument_name(word: str) -> str | None:
     return _SHORT.get(word.partition("=")[0])
 
 
-def groups(words: Iterable[str]) -> list[list[str]]:
+def groups(arguments: Iterable[str]) -> list[list[str]]:
     """Group each argument with its values. Values before the first argument form their own group."""
     found: list[list[str]] = []
-    for word in words:
+    for word in arguments:
         if argument_name(word) is not None or not found:
             found.append([word])
         else:
@@ -46,29 +46,29 @@ def groups(words: Iterable[str]) -> list[list[str]]:
     return found
 
 
-def overridden(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
-    """Return our words without the arguments in `theirs`, then `theirs` unchanged."""
-    named = {argument_name(word) for word in theirs} - {None}
-    kept = [word for group in groups(ours) if argument_name(group[0]) not in named for word in group]
-    return [*kept, *theirs]
+def overridden(defaults: Sequence[str], chosen: Sequence[str]) -> list[str]:
+    """Return our words without the arguments in `chosen`, then `chosen` unchanged."""
+    named = {argument_name(word) for word in chosen} - {None}
+    kept = [word for group in groups(defaults) if argument_name(group[0]) not in named for word in group]
+    return [*kept, *chosen]
 
 
-def value_of(words: Sequence[str], name: str) -> str | None:
+def value_of(arguments: Sequence[str], name: str) -> str | None:
     """Return the last value of an argument, "" for a switch without a value, None for a missing argument."""
     value = None
-    for group in groups(words):
+    for group in groups(arguments):
         if argument_name(group[0]) == name:
             _, has_value, inline = group[0].partition("=")
             value = inline if has_value else " ".join(group[1:])
     return value
 
 
-def number_of(words: Sequence[str], name: str) -> int | None:
+def number_of(arguments: Sequence[str], name: str) -> int | None:
     """Return the last value of an argument as an integer; None without a valid integer.
 
     vLLM parses `8k` as 8,000 and `8K` as 8,192 for counts of tokens.
     """
-    value = value_of(words, name) or ""
+    value = value_of(arguments, name) or ""
     scale = {"k": 1000, "K": 1024, "m": 1000**2, "M": 1024**2}.get(value[-1:], 0)
     digits = value[:-1] if scale else value
     try:
@@ -108,14 +108,14 @@ def free_port(host: str, wanted: int = 0) -> int | None:
 
 
 #: Arguments that the client must control to reach the server, and secrets, which `ps` shows to all local users.
-_OURS = {
-    "host": "the server listens where llm-ocr reaches it",
-    "port": "use --vllm-port",
-    "uds": "the server is reached by its port",
+_RESERVED = {
+    "host": "llm-ocr chooses the address of the server",
+    "port": "use `vllm_port`",
+    "uds": "llm-ocr connects to the server's port",
     "served-model-name": "llm-ocr names the model itself",
-    "api-key": "llm-ocr makes a key for each server and passes it by the environment",
+    "api-key": "llm-ocr creates a key for each server and passes it in the environment",
     "hf-token": "set HF_TOKEN in the environment",
-    "model": "use --model",
+    "model": "use `model`",
 }
 
 #: `--stream-interval` is from vLLM pull request 27869, merged in November 2025; first released in 0.12.0.
@@ -132,7 +132,7 @@ class ServeOptions:
     """
 
     command: tuple[str, ...] = ("vllm",)
-    args: tuple[str, ...] = ()  # from --vllm-arg, unchanged and last
+    args: tuple[str, ...] = ()  # from `vllm_arg`, unchanged and last
     # arguments for the type of GPU: override the profile's, overridden by all chosen options
     preset: tuple[str, ...] = ()
     model: str | None = None  # id or folder that replaces the profile's model
@@ -194,11 +194,11 @@ def serve_command(
     model = served_name(profile, options)
     head = [*options.command, "serve", model]
     place = ["--host", options.host, "--port", str(port), "--served-model-name", model]
-    words = overridden(_defaults(profile, options, version), profile.server_args)
-    words = overridden(words, options.preset)
-    words = overridden(words, _chosen(profile, options))
-    words = overridden(words, options.args)
-    return [*head, *place, *overridden(words, _lowered(limits))]
+    arguments = overridden(_defaults(profile, options, version), profile.server_args)
+    arguments = overridden(arguments, options.preset)
+    arguments = overridden(arguments, _chosen(profile, options))
+    arguments = overridden(arguments, options.args)
+    return [*head, *place, *overridden(arguments, _lowered(limits))]
 
 
 def shown(argv: Sequence[str]) -> str:
@@ -209,20 +209,21 @@ def shown(argv: Sequence[str]) -> str:
 def _refuse_ours(args: Sequence[str]) -> None:
     for group in groups(args):
         name = argument_name(group[0])
-        if name in _OURS:
-            raise UsageError(f"--vllm-arg cannot give --{name}: {_OURS[name]}")
+        if name in _RESERVED:
+            raise UsageError(f"`vllm_arg` cannot set --{name}: {_RESERVED[name]}")
         # A value before the first argument would be a second model; `--name value` in one word is not an argument.
         if name is None or " " in name:
-            raise UsageError(f"--vllm-arg {group[0]!r} is no argument", hint="Write --vllm-arg=--name=value.")
+            hint = "Use the form `vllm_arg=--name=value`."
+            raise UsageError(f"`vllm_arg`: {group[0]!r} is not an argument of vLLM", hint=hint)
 
 
 def _defaults(profile: Profile, options: ServeOptions, version: tuple[int, ...]) -> list[str]:
-    words = ["--max-model-len", str(profile.context), "--disable-uvicorn-access-log"]
+    arguments = ["--max-model-len", str(profile.context), "--disable-uvicorn-access-log"]
     if profile.trust_remote_code:
-        words.append("--trust-remote-code")
+        arguments.append("--trust-remote-code")
     if options.stream_interval and version >= _STREAM_INTERVAL_SINCE:
-        words += ["--stream-interval", str(options.stream_interval)]
-    return words
+        arguments += ["--stream-interval", str(options.stream_interval)]
+    return arguments
 
 
 def _chosen(profile: Profile, options: ServeOptions) -> list[str]:
@@ -249,7 +250,7 @@ def _lowered(limits: Limits) -> list[str]:
 _SECRET = ("TOKEN", "KEY", "SECRET", "PASSWORD")
 
 
-def surroundings(options: ServeOptions, *, key: str = "", devices: str = "") -> dict[str, str]:
+def server_env(options: ServeOptions, *, key: str = "", devices: str = "") -> dict[str, str]:
     """Return the server's environment: the allowed part of this process's environment, and its own variables.
 
     `devices` sets CUDA_VISIBLE_DEVICES; "" leaves the variable unchanged. vLLM's usage reports are off.

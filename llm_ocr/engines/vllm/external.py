@@ -16,7 +16,7 @@ from llm_ocr.errors import ServerError
 # Probes of a server's state and facts.
 
 
-_PATIENCE = 10.0  # seconds for /health
+_HEALTH_TIMEOUT = 10.0  # seconds for /health
 _WORD_BYTES = 64 * 1024  # read from the answer to the one-word request
 
 #: Choice of the model name from the source of each listed model by name ("": not reported).
@@ -55,15 +55,15 @@ async def look(address: Address, choose: Chooser | None = None) -> tuple[Address
         await endpoint.close()
 
 
-async def converses(address: Address, patience: float) -> bool:
-    """Return whether a one-word request has an answer within `patience` seconds.
+async def completes_request(address: Address, limit: float) -> bool:
+    """Return whether a one-word request has an answer within `limit` seconds.
 
     Errors and lost connections count as answers.
     """
     asked = {"model": address.model, "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1}
     try:
         async with (
-            asyncio.timeout(patience),
+            asyncio.timeout(limit),
             open_session(address.key) as session,
             session.post(f"{address.url}/chat/completions", json=asked, allow_redirects=False) as response,
         ):
@@ -79,7 +79,7 @@ async def _healthy(address: Address) -> bool:
     # The engine may be dead while /v1/models still answers; a proxy in front may not forward /health.
     try:
         async with (
-            asyncio.timeout(_PATIENCE),
+            asyncio.timeout(_HEALTH_TIMEOUT),
             open_session(address.key) as session,
             session.get(f"{address.root}/health") as response,
         ):
@@ -91,22 +91,22 @@ async def _healthy(address: Address) -> bool:
 def _only(address: Address, models: tuple[str, ...]) -> str:
     if len(models) == 1:
         return models[0]
-    several = f"has {len(models)} models, and none is named: {', '.join(models)}"
-    what = several if models else "does not say which model it has"
-    raise ServerError(f"the server {address.url} {what}", hint="Say which to ask for: --server-model NAME")
+    several = f"serves {len(models)} models, and none is chosen: {', '.join(models)}"
+    what = several if models else "does not list its model"
+    raise ServerError(f"the server {address.url} {what}", hint="Choose one: `server_model=NAME`")
 
 
 # Server of another operator, never started or stopped here.
 
 
 #: Seconds for the first one-word answer of a hung server; then doubled, because other clients may be served first.
-_FIRST_PATIENCE = 30.0
+_FIRST_TIMEOUT = 30.0
 #: Seconds until an unreachable address counts as wrong.
 WRONG_ADDRESS = 5.0
 
 
 class ExternalServer:
-    """Implements `engines.Server` for `--server-url`.
+    """Implements `engines.Server` for `server_url`.
 
     For an address without a model, `choose` picks the model; without `choose`, the only served model is used.
     """
@@ -148,7 +148,7 @@ class ExternalServer:
         return self.address.url
 
     @property
-    def ours(self) -> bool:
+    def managed(self) -> bool:
         """Always False: other clients may use the server."""
         return False
 
@@ -163,20 +163,20 @@ class ExternalServer:
 
     async def restart(self, why: str) -> tuple[Address, ServerFacts]:
         """Return when the server answers requests again; /health does not reveal a hang."""
-        told, patience = f"{self.name}: {why}; waiting until it is back", min(_FIRST_PATIENCE, self._stall)
+        told, limit = f"{self.name}: {why}; waiting for it", min(_FIRST_TIMEOUT, self._stall)
         longest = min(self._timeout, LONGEST * self._stall)
         answer = await self._wait(told, self._timeout, self._timeout)
         deadline = time.monotonic() + longest
         while True:
             left = deadline - time.monotonic()
-            if await converses(answer[0], min(patience, left)):
+            if await completes_request(answer[0], min(limit, left)):
                 return answer
-            if left <= patience:
+            if left <= limit:
                 raise ServerError(
-                    f"the server {self.name} lists its models and answered no question within {longest:g} s",
-                    hint="It hangs: restart it. The same command goes on where this one stopped.",
+                    f"the server {self.name} lists its models but completed no request within {longest:g} s",
+                    hint="The server hangs. Restart it, then run the same command again to continue.",
                 )
-            patience *= 2
+            limit *= 2
             answer = await self._wait(told, self._timeout, self._timeout)
 
     async def ended(self) -> str:
@@ -205,17 +205,17 @@ class ExternalServer:
             self._serves = self._serves or facts.serves
             if facts.serves not in ("", self._serves):
                 raise ServerError(
-                    f"the server {self.name} served {self._serves} before, and now serves {facts.serves}",
-                    hint="Start the first model there again. The same command goes on where this one stopped.",
+                    f"the server {self.name} served {self._serves} before and now serves {facts.serves}",
+                    hint="Start the first model on it again, then run the same command again to continue.",
                 )
         return answer
 
     def _given_up(self, last: NotReady, seconds: float) -> ServerError:
-        hint = f"Check --server-url and that the server runs: curl {self.address.url}/models"
+        hint = f"Check `server_url`, and check that the server runs: curl {self.address.url}/models"
         if last.why:
-            hint += "\nOne that is being started is waited for with --server-wait SECONDS."
+            hint += "\nTo wait for a server that is starting, use `server_wait=SECONDS`."
         return ServerError(f"the server {self.name} did not answer within {seconds:g} s{_because(last)}", hint=hint)
 
 
 def _because(last: NotReady) -> str:
-    return f": {last.why}" if last.why else ": it is there and not ready"
+    return f": {last.why}" if last.why else ": it responds but is not ready"

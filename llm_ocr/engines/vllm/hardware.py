@@ -28,7 +28,7 @@ def gpu_memory() -> dict[str, int]:
 
     GPUs of unknown memory are missing: parts of a divided GPU have less memory than the reported total.
     """
-    answer = _asked("--query-gpu=index,uuid,memory.total", "--format=csv,noheader,nounits")
+    answer = _nvidia_smi("--query-gpu=index,uuid,memory.total", "--format=csv,noheader,nounits")
     sizes = memory_in(answer)
     return {name: sizes[name] for name in gpus() if name in sizes}
 
@@ -74,10 +74,10 @@ def visible(listed: Sequence[str], setting: str | None) -> tuple[str, ...]:
 
 
 def _listed() -> tuple[str, ...]:
-    return parsed(_asked("-L"))
+    return parsed(_nvidia_smi("-L"))
 
 
-def _asked(*arguments: str) -> str:
+def _nvidia_smi(*arguments: str) -> str:
     """Return the output of `nvidia-smi`; "" without it."""
     program = shutil.which("nvidia-smi")
     if program is None:

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 #: Seconds between SIGTERM and SIGKILL. vLLM needs 2.6 s after its clients have disconnected.
-_PATIENCE = 10.0
+_TIMEOUT = 10.0
 #: Seconds for killed processes to end. A driver that frees a device's memory may block them for a while.
 _END = 10.0
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -119,7 +119,7 @@ def _prepare() -> None:
 
 def _end_server(server: "subprocess.Popen[bytes]") -> None:
     os.killpg(0, signal.SIGTERM)
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _TIMEOUT
     while server.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
     if not kill_below(os.getpid()):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from llm_ocr.engines.vllm.log_diagnosis import Trouble, bare, is_cause, surest, telling, trouble_in
+from llm_ocr.engines.vllm.log_diagnosis import Diagnosis, bare, diagnose, informative_lines, is_cause, most_specific
 
 # Facts and start-up progress in a server's log.
 
@@ -106,7 +106,7 @@ class ServerLog:
         self._unfinished = b""
         self._tail: deque[str] = deque(maxlen=60)
         self._causes: deque[str] = deque(maxlen=20)
-        self._troubles: set[Trouble] = set()
+        self._diagnoses: set[Diagnosis] = set()
         self.facts = LogFacts()
         self.latest = ""  # the last line, or the last state of a progress bar
         self.step = ""
@@ -146,18 +146,18 @@ class ServerLog:
             self._file = None
 
     @property
-    def trouble(self) -> Trouble | None:
+    def diagnosis(self) -> Diagnosis | None:
         """Recognized cause of a failure since `begin`."""
-        return surest(self._troubles)
+        return most_specific(self._diagnoses)
 
     @property
     def out_of_memory(self) -> bool:
         """Whether the device ran out of memory since `begin`."""
-        return Trouble.OUT_OF_MEMORY in self._troubles
+        return Diagnosis.OUT_OF_MEMORY in self._diagnoses
 
-    def telling(self, count: int = 20) -> list[str]:
+    def informative_lines(self, count: int = 20) -> list[str]:
         """Return the most informative lines after a failure, causes first."""
-        return telling(list(self._causes), list(self._tail), count)
+        return informative_lines(list(self._causes), list(self._tail), count)
 
     @property
     def latest_words(self) -> str:
@@ -167,7 +167,7 @@ class ServerLog:
     @property
     def last_words(self) -> str:
         """Return the single most informative line about the end of a server."""
-        lines = self.telling(4) if self._causes else [*self._tail][-1:]
+        lines = self.informative_lines(4) if self._causes else [*self._tail][-1:]
         return bare(lines[0])[:300] if lines else ""
 
     def _take(self, raw: bytes, *, whole: bool) -> None:
@@ -183,8 +183,8 @@ class ServerLog:
         self.facts.learn(line)
         if is_cause(line):
             self._causes.append(line)
-        if trouble := trouble_in(line):
-            self._troubles.add(trouble)
+        if diagnosis := diagnose(line):
+            self._diagnoses.add(diagnosis)
 
     def _notice(self, line: str) -> None:
         self.latest = line[:_KEPT]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Trouble(StrEnum):
+class Diagnosis(StrEnum):
     """Cause of a failure in a log line, most certain first."""
 
     OUT_OF_MEMORY = "out of memory"  # fewer parallel sequences or tokens may help
@@ -28,117 +28,115 @@ class Trouble(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Sign:
-    trouble: Trouble
+    diagnosis: Diagnosis
     pattern: re.Pattern[str]
     hint: str
 
 
-def _sign(trouble: Trouble, pattern: str, hint: str) -> _Sign:
-    return _Sign(trouble, re.compile(pattern, re.IGNORECASE), hint)
+def _sign(diagnosis: Diagnosis, pattern: str, hint: str) -> _Sign:
+    return _Sign(diagnosis, re.compile(pattern, re.IGNORECASE), hint)
 
 
-#: Messages of vLLM 0.11 to 0.32, transformers, huggingface_hub, and PyTorch, in `Trouble`'s order: the first counts.
+#: Messages of vLLM 0.11 to 0.32, transformers, huggingface_hub, and PyTorch, in `Diagnosis`'s order: the first counts.
 _SIGNS = (
     _sign(
-        Trouble.OUT_OF_MEMORY,
+        Diagnosis.OUT_OF_MEMORY,
         r"(cuda|hip) out of memory|torch\.(cuda\.)?OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED"
         r"|cudaErrorMemoryAllocation",
-        "The device's memory is too small: lower --vllm-arg=--max-num-seqs=…, --vllm-arg=--max-num-batched-tokens=…"
-        " or --vllm-arg=--gpu-memory-utilization=…, or take a larger GPU.",
+        "The device's memory is too small. Lower `vllm_arg=--max-num-seqs=…`, `vllm_arg=--max-num-batched-tokens=…`,"
+        " or `gpu_memory_utilization`, or use a larger GPU.",
     ),
     _sign(
-        Trouble.DEVICE_TAKEN,
+        Diagnosis.DEVICE_TAKEN,
         r"is less than desired (gpu|cpu) memory utilization",
-        "Something else holds the device's memory (nvidia-smi shows what): end it, or lower"
-        " --vllm-arg=--gpu-memory-utilization=….",
+        "Another process uses the device's memory (see nvidia-smi). End it, or lower `gpu_memory_utilization`.",
     ),
     _sign(
-        Trouble.CACHE_TOO_SMALL,
+        Diagnosis.CACHE_TOO_SMALL,
         r"no available memory for the cache blocks|larger than the (available kv cache|maximum number of tokens)",
-        "No room for the KV cache: lower --vllm-arg=--max-model-len=…, raise --vllm-arg=--gpu-memory-utilization=…,"
-        " or take a larger GPU.",
+        "The KV cache does not fit. Lower `max_model_len`, raise `gpu_memory_utilization`, or use a larger GPU.",
     ),
     _sign(
-        Trouble.PORT_TAKEN,
+        Diagnosis.PORT_TAKEN,
         r"address already in use(?!.*retrying)|EADDRINUSE",
-        "Another process listens on that port: give another --vllm-port, or none, then a free one is taken.",
+        "Another process listens on that port. Choose another `vllm_port`, or remove it to use a free port.",
     ),
     _sign(
-        Trouble.NO_REVISION,
+        Diagnosis.NO_REVISION,
         r"RevisionNotFoundError|is not a valid git identifier|no such revision|revision not found",
-        "The model has no such revision: check --revision.",
+        "The model has no such revision. Check `revision`.",
     ),
     _sign(
-        Trouble.NO_MODEL,
+        Diagnosis.NO_MODEL,
         r"RepositoryNotFoundError|repository not found|is not a valid model identifier"
         r"|is not a local folder and is not|repo id must be|invalid repository id",
-        "No such model: check its name or folder; for a private one set HF_TOKEN.",
+        "No such model. Check its name or folder. For a private model, set HF_TOKEN.",
     ),
     _sign(
-        Trouble.GATED,
+        Diagnosis.GATED,
         r"gated repo|GatedRepoError|\b401 client error|\b403 client error|invalid (username or password|user token)"
         r"|access to model .* is restricted",
-        "The model's download asks for a login: accept its licence on its Hugging Face page and set HF_TOKEN.",
+        "The download of the model requires a login. Accept its license on its Hugging Face page and set HF_TOKEN.",
     ),
     _sign(
-        Trouble.NOT_CACHED,
+        Diagnosis.NOT_CACHED,
         r"LocalEntryNotFoundError|OfflineModeIsEnabled|couldn't connect to .*huggingface"
         r"|outgoing traffic has been disabled|cannot find the requested files in the (disk|local) cache",
-        "The model is not in the cache and could not be downloaded: run once with a network and without --offline, or"
-        " name its folder.",
+        "The model is not in the cache and could not be downloaded. Run once with a network and without `offline`, or"
+        " set `weights` to its folder.",
     ),
     _sign(
-        Trouble.ARGUMENT,
+        Diagnosis.ARGUMENT,
         r"error: (unrecognized arguments|argument |the following arguments|ambiguous option)|unrecognized arguments:",
-        "This vLLM does not take one of the arguments: see `vllm serve --help=all`, and check --vllm-arg.",
+        "This vLLM does not accept one of the arguments. See `vllm serve --help=all`, and check `vllm_arg`.",
     ),
     _sign(
-        Trouble.ARCHITECTURE,
+        Diagnosis.ARCHITECTURE,
         r"model architectures .* are not supported|does not recognize this architecture|no module or parameter named",
-        "This version of vLLM does not know the model: install a newer one.",
+        "This version of vLLM does not support the model. Install a newer version.",
     ),
     _sign(
-        Trouble.REMOTE_CODE,
+        Diagnosis.REMOTE_CODE,
         r"trust_remote_code=True|please pass the argument .?trust.remote.code",
-        "The model brings code of its own: if you trust it, give --vllm-arg=--trust-remote-code and --revision.",
+        "The model contains its own code. If you trust it, set `vllm_arg=--trust-remote-code` and `revision`.",
     ),
     # CUDA's error codes: 803 is cudaErrorSystemDriverMismatch, 804 cudaErrorCompatNotSupportedOnDevice.
     _sign(
-        Trouble.DRIVER_TOO_OLD,
+        Diagnosis.DRIVER_TOO_OLD,
         r"nvidia driver on your system is too old|error 803\b|unsupported display driver / cuda driver combination"
         r"|cudaErrorSystemDriverMismatch|cuda driver version is insufficient|cudaErrorInsufficientDriver",
-        "The machine's NVIDIA driver is older than the CUDA that vLLM was built for. Take an image built for an older"
-        " CUDA (a tag with cu129 or lower), set VLLM_ENABLE_CUDA_COMPATIBILITY=1 on a data center GPU, or take a"
+        "The machine's NVIDIA driver is older than the CUDA that vLLM was built for. Use an image built for an older"
+        " CUDA (a tag with cu129 or lower), set VLLM_ENABLE_CUDA_COMPATIBILITY=1 on a data center GPU, or use a"
         " machine with a newer driver.",
     ),
     _sign(
-        Trouble.NO_COMPATIBILITY,
+        Diagnosis.NO_COMPATIBILITY,
         r"error 804\b|forward compatibility was attempted on non supported hw|cudaErrorCompatNotSupportedOnDevice",
         "The image's CUDA compatibility libraries do not work on this GPU, only on data center GPUs. Leave"
-        " VLLM_ENABLE_CUDA_COMPATIBILITY unset, and take a newer driver or an image built for an older CUDA.",
+        " VLLM_ENABLE_CUDA_COMPATIBILITY unset, and use a newer driver or an image built for an older CUDA.",
     ),
     _sign(
-        Trouble.NO_KERNEL,
+        Diagnosis.NO_KERNEL,
         r"no kernel image is available|cudaErrorNoKernelImageForDevice",
-        "This build of vLLM has no code for this GPU's architecture. Take another GPU, or another image: a newer one"
+        "This build of vLLM has no code for this GPU's architecture. Use another GPU, or another image: a newer one"
         " for a new GPU, an older one for an old GPU.",
     ),
     _sign(
-        Trouble.NO_DEVICE,
+        Diagnosis.NO_DEVICE,
         r"failed to infer device type|no cuda gpus are available|found no nvidia driver|libcuda\.so|libcudart\.so"
         r"|no cuda-capable device|invalid device ordinal|cuda unknown error",
-        "vLLM found no usable GPU: check nvidia-smi, the driver and CUDA_VISIBLE_DEVICES, or read with"
-        " --engine embedded or --server-url.",
+        "vLLM found no usable GPU. Check nvidia-smi, the driver, and CUDA_VISIBLE_DEVICES, or use"
+        " `engine=embedded` or `server_url`.",
     ),
     _sign(
-        Trouble.DISK_FULL,
+        Diagnosis.DISK_FULL,
         r"no space left on device|errno 28\b",
-        "A disk is full: the model's cache (HF_HOME) or /dev/shm needs room; for containers give --ipc host.",
+        "A disk is full. Free space in the model's cache (HF_HOME) or /dev/shm. Start containers with --ipc host.",
     ),
 )  # fmt: skip
 
-_HINTS = {sign.trouble: sign.hint for sign in _SIGNS}
-_ORDER = list(Trouble)
+_HINTS = {sign.diagnosis: sign.hint for sign in _SIGNS}
+_ORDER = list(Diagnosis)
 
 #: vLLM's prefix of a line: "(EngineCore_DP0 pid=12) ERROR 11-21 01:01:18 [core.py:133] ".
 _PREFIX = re.compile(
@@ -154,22 +152,22 @@ _SECOND_HAND = re.compile(
 )
 
 
-def trouble_in(line: str) -> Trouble | None:
+def diagnose(line: str) -> Diagnosis | None:
     """Return the cause in a line; None without a cause."""
     for sign in _SIGNS:
         if sign.pattern.search(line):
-            return sign.trouble
+            return sign.diagnosis
     return None
 
 
-def hint_for(trouble: Trouble | None) -> str:
+def hint_for(diagnosis: Diagnosis | None) -> str:
     """Return the remedy in one sentence, "" if unknown."""
-    return _HINTS[trouble] if trouble else ""
+    return _HINTS[diagnosis] if diagnosis else ""
 
 
-def surest(troubles: set[Trouble]) -> Trouble | None:
+def most_specific(diagnoses: set[Diagnosis]) -> Diagnosis | None:
     """Return the most certain of several causes."""
-    return min(troubles, key=_ORDER.index, default=None)
+    return min(diagnoses, key=_ORDER.index, default=None)
 
 
 def bare(line: str) -> str:
@@ -187,7 +185,7 @@ def is_second_hand(line: str) -> bool:
     return bool(_SECOND_HAND.search(line))
 
 
-def telling(causes: list[str], tail: list[str], count: int = 20) -> list[str]:
+def informative_lines(causes: list[str], tail: list[str], count: int = 20) -> list[str]:
     """Return at most `count` informative lines: the causes, first-hand ones first, then the end of the log."""
     firsthand = [line for line in causes if not is_second_hand(line)]
     second = [line for line in causes if is_second_hand(line)]

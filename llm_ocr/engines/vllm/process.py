@@ -15,7 +15,7 @@ from llm_ocr.engines.vllm.log import ServerLog
 _LAUNCHER_ENDS = 10.0
 
 
-class _Ears(asyncio.SubprocessProtocol):
+class _OutputReader(asyncio.SubprocessProtocol):
     """Protocol that observes the exit itself: asyncio's `wait` also waits until the pipe is closed by all processes."""
 
     def __init__(self, log: ServerLog) -> None:
@@ -39,27 +39,27 @@ class _Ears(asyncio.SubprocessProtocol):
 class ServerProcess:
     """One run of a server; its output goes to the log."""
 
-    def __init__(self, transport: asyncio.SubprocessTransport, ears: _Ears, log: ServerLog) -> None:
+    def __init__(self, transport: asyncio.SubprocessTransport, output: _OutputReader, log: ServerLog) -> None:
         self._transport = transport
-        self._ears = ears
+        self._output = output
         self._log = log
         self._ended = asyncio.create_task(self._wait())
         self._stopping = False
 
     @classmethod
-    async def start(cls, words: Sequence[str], environment: Mapping[str, str], log: ServerLog) -> "ServerProcess":
+    async def start(cls, command: Sequence[str], environment: Mapping[str, str], log: ServerLog) -> "ServerProcess":
         """Start the command under the launcher in its own session."""
-        transport, ears = await asyncio.get_running_loop().subprocess_exec(
-            lambda: _Ears(log),
+        transport, output = await asyncio.get_running_loop().subprocess_exec(
+            lambda: _OutputReader(log),
             # Isolated: the server's PYTHONPATH and site-packages do not affect the launcher.
-            sys.executable, "-I", "-S", str(Path(launcher.__file__)), *words,
+            sys.executable, "-I", "-S", str(Path(launcher.__file__)), *command,
             stdin=asyncio.subprocess.PIPE,  # never written to: its end tells the launcher that this process is gone
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             env=dict(environment),
             start_new_session=True,
         )  # fmt: skip
-        return cls(transport, ears, log)
+        return cls(transport, output, log)
 
     @property
     def pid(self) -> int:
@@ -80,13 +80,13 @@ class ServerProcess:
         """Wait for the end of the server and of its output; return how it ended, such as "ended with code 1"."""
         return await asyncio.shield(self._ended)
 
-    async def stop(self, patience: float) -> None:
-        """Send SIGTERM to the group and SIGKILL after `patience` seconds; return when no process is left."""
+    async def stop(self, stop_timeout: float) -> None:
+        """Send SIGTERM to the group and SIGKILL after `stop_timeout` seconds; return when no process is left."""
         self._stopping = True
         if self._ended.done():
             return  # the group's number may belong to another program by now
         self._signal(signal.SIGTERM)
-        await asyncio.wait([self._ended], timeout=patience)
+        await asyncio.wait([self._ended], timeout=stop_timeout)
         # Processes in other sessions can be found only below the launcher, so the launcher is not killed and exits
         # last.
         if not self._ended.done() and await asyncio.to_thread(launcher.kill_below, self.pid):
@@ -96,10 +96,10 @@ class ServerProcess:
             await asyncio.wait([self._ended])
 
     async def _wait(self) -> str:
-        await self._ears.exited
+        await self._output.exited
         # The engine's processes may outlive the failed process; they hold the device's memory.
         self._signal(signal.SIGKILL)
-        await asyncio.wait([self._ears.silent], timeout=5)
+        await asyncio.wait([self._output.silent], timeout=5)
         await self._gone()
         self._log.finish()
         self._log.close()
@@ -107,9 +107,9 @@ class ServerProcess:
         self._transport.close()
         return _how(code or 0)
 
-    async def _gone(self, patience: float = 5.0) -> None:
+    async def _gone(self, stop_timeout: float = 5.0) -> None:
         """Wait until the kernel has removed the killed processes: only then is the device's memory free."""
-        for _ in range(int(patience / 0.02)):
+        for _ in range(int(stop_timeout / 0.02)):
             if not _alive(self.pid):
                 return
             await asyncio.sleep(0.02)

@@ -21,12 +21,12 @@ from llm_ocr.engines.vllm.command import (
     secrets_of,
     serve_command,
     served_name,
+    server_env,
     shown,
-    surroundings,
 )
 from llm_ocr.engines.vllm.external import NotReady, look
 from llm_ocr.engines.vllm.log import ServerLog
-from llm_ocr.engines.vllm.log_diagnosis import Trouble, hint_for
+from llm_ocr.engines.vllm.log_diagnosis import Diagnosis, hint_for
 from llm_ocr.engines.vllm.process import ServerProcess
 from llm_ocr.errors import ServerError, UsageError, install_command
 from llm_ocr.models.choosing import numbers
@@ -98,7 +98,7 @@ def found(command: Sequence[str], path: str | None = None) -> tuple[str, ...]:
     if place is None:
         raise ServerError(
             f"cannot start a server: {program!r} is not installed",
-            hint=f"Install it ({install_command('vllm')}), name another with --vllm-command, or use --server-url.",
+            hint=f"Install it ({install_command('vllm')}), set `vllm_command` to another vLLM, or use `server_url`.",
         )
     return (place, *rest)
 
@@ -117,7 +117,7 @@ class Release:
         async with self._lock:
             if self._version is None:
                 command = found(self._command, self._environment.get("PATH"))
-                self._version = _installed(command) or await _asked(command, self._environment)
+                self._version = _installed(command) or await _printed_version(command, self._environment)
             return self._version
 
     def transformers(self) -> str:
@@ -135,9 +135,9 @@ def check_release(profile: Profile, command: Sequence[str], vllm: str, transform
         if numbers(version) and numbers(version) < numbers(needed):
             whose = shown(command) if name == "vLLM" else f"that of {shown(command)}"
             raise ServerError(
-                f"{profile.name} needs {name} {needed} or newer, and {whose} is {version}",
-                hint=f"Install a newer one (pip install --upgrade {package}), name another vLLM with --vllm-command, "
-                "or see which models suit this one: llm-ocr models --recommend",
+                f"{profile.name} needs {name} {needed} or newer; {whose} is {version}",
+                hint=f"Install a newer version (pip install --upgrade {package}), set `vllm_command` to another vLLM, "
+                "or list the models that run with this version: llm-ocr models --recommend",
             )
 
 
@@ -153,7 +153,7 @@ def _installed(command: Sequence[str], folder_name: re.Pattern[str] = _VLLM) -> 
     return ""
 
 
-async def _asked(command: Sequence[str], environment: Mapping[str, str], patience: float = 60.0) -> str:
+async def _printed_version(command: Sequence[str], environment: Mapping[str, str], seconds: float = 60.0) -> str:
     try:
         process = await asyncio.create_subprocess_exec(
             *command, "--version",
@@ -165,7 +165,7 @@ async def _asked(command: Sequence[str], environment: Mapping[str, str], patienc
     except OSError:
         return ""  # not executable: the start itself reports this with the rest
     try:
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(seconds):
             printed, _ = await process.communicate()
     except TimeoutError:
         return ""
@@ -187,11 +187,11 @@ class Pace:
 
     poll: float = 0.5
     progress: float = 30.0
-    patience: float = 10.0  # from SIGTERM to SIGKILL
+    stop_timeout: float = 10.0  # from SIGTERM to SIGKILL
     device: float = 5.0  # until the next check whether the device's memory is free
 
 
-_KILLED = "It was killed from outside: often because the machine's own memory (not the GPU's) was used up."
+_KILLED = "Another process killed the server, often because the machine (not the GPU) ran out of memory."
 _PORT_TRIES = 3
 _DEVICE_TRIES = 3
 
@@ -237,7 +237,7 @@ class VllmServer:
         self._say = say
         self._pace = pace
         self._key = secrets.token_urlsafe(32)
-        self._environment = surroundings(options, key=self._key, devices=devices)
+        self._environment = server_env(options, key=self._key, devices=devices)
         self._release = release or Release(options.command, self._environment)
         path = options.log_folder / f"vllm-{index}.log" if options.log_folder else None
         self._log = ServerLog(path, secrets=secrets_of(self._environment))
@@ -256,7 +256,7 @@ class VllmServer:
         return self._name
 
     @property
-    def ours(self) -> bool:
+    def managed(self) -> bool:
         """Always True: the server listens on loopback with its own key."""
         return True
 
@@ -285,7 +285,7 @@ class VllmServer:
             starved = self._log.out_of_memory
             await self._end()
             if starved and not self._lower():
-                raise ServerError(f"{self._name} is out of memory again", hint=hint_for(Trouble.OUT_OF_MEMORY))
+                raise ServerError(f"{self._name} is out of memory again", hint=hint_for(Diagnosis.OUT_OF_MEMORY))
             return await self._bring_up(again=True)
 
     async def ended(self) -> str:
@@ -309,7 +309,7 @@ class VllmServer:
 
     async def _end(self) -> None:
         if self._process is not None:
-            await self._process.stop(self._pace.patience)
+            await self._process.stop(self._pace.stop_timeout)
 
     async def _bring_up(self, *, again: bool) -> tuple[Address, ServerFacts]:
         version = await self._release.version()
@@ -321,13 +321,13 @@ class VllmServer:
             except ServerError:
                 if self._stopped:
                     raise
-                trouble = self._log.trouble
-                if trouble is Trouble.OUT_OF_MEMORY and self._lower():
+                diagnosis = self._log.diagnosis
+                if diagnosis is Diagnosis.OUT_OF_MEMORY and self._lower():
                     continue
-                if trouble is Trouble.PORT_TAKEN and self._port is None and ports > 0:
+                if diagnosis is Diagnosis.PORT_TAKEN and self._port is None and ports > 0:
                     ports -= 1
                     continue
-                if trouble is Trouble.DEVICE_TAKEN and devices > 0:
+                if diagnosis is Diagnosis.DEVICE_TAKEN and devices > 0:
                     # The driver takes seconds to release the memory of a killed server.
                     devices -= 1
                     await asyncio.sleep(self._pace.device)
@@ -353,7 +353,7 @@ class VllmServer:
         try:
             facts = await self._until_ready(process, address, began)
         except BaseException:
-            await process.stop(self._pace.patience)
+            await process.stop(self._pace.stop_timeout)
             raise
         facts = self._completed(facts, version)
         return address, facts
@@ -366,12 +366,12 @@ class VllmServer:
                 if self._stopped:
                     raise self._halted()
                 if ended.done():
-                    raise self._failed(f"{self._name} {ended.result()} before it answered")
+                    raise self._failed(f"{self._name} {ended.result()} before it was ready")
                 if facts := await _look_until(address, ended):
                     return facts
                 now = time.monotonic()
                 if now - began > self._options.startup_timeout:
-                    raise self._failed(f"{self._name} did not answer within {self._options.startup_timeout:g} s")
+                    raise self._failed(f"{self._name} was not ready within {self._options.startup_timeout:g} s")
                 if now - told >= self._pace.progress:
                     told = now
                     self._tell(now - began)
@@ -381,25 +381,25 @@ class VllmServer:
 
     def _tell(self, seconds: float) -> None:
         if self._log.unwritable:
-            self._say(f"{self._name}: its log cannot be written to {self._log.path}: {self._log.unwritable}")
+            self._say(f"{self._name}: cannot write its log to {self._log.path}: {self._log.unwritable}")
         words = f"; its log: {self._log.latest_words}" if self._log.latest_words else ""
-        self._say(f"{self._name}: {self._log.step or 'starting'}, {seconds:.0f} s so far{words}")
+        self._say(f"{self._name}: {self._log.step or 'starting'}, {seconds:.0f} s elapsed{words}")
 
     def _halted(self) -> ServerError:
-        return ServerError(f"{self._name} was stopped while it started")
+        return ServerError(f"{self._name} was stopped during startup")
 
     def _failed(self, what: str) -> ServerError:
-        lines = "\n".join(f"  {line[:500]}" for line in self._log.telling())
-        where = f"\nIts whole log: {self._log.path}" if self._log.path else ""
-        hint = hint_for(self._log.trouble) or (_KILLED if "SIGKILL" in what else "")
+        lines = "\n".join(f"  {line[:500]}" for line in self._log.informative_lines())
+        where = f"\nFull log: {self._log.path}" if self._log.path else ""
+        hint = hint_for(self._log.diagnosis) or (_KILLED if "SIGKILL" in what else "")
         return ServerError(f"{what}:\n{lines}{where}" if lines else f"{what}; it printed nothing", hint=hint)
 
     def _free_port(self) -> int:
         port = free_port(self._options.host, self._port or 0)
         if port is None:
             raise ServerError(
-                f"{self._name} cannot listen on {self._options.host}:{self._port}: the port is taken",
-                hint="Give another --vllm-port, or none, then a free one is taken; a server that runs: --server-url.",
+                f"{self._name} cannot listen on {self._options.host}:{self._port}: the port is in use",
+                hint="Choose another `vllm_port`, or remove it to use a free port. Or use a running `server_url`.",
             )
         return port
 
@@ -413,7 +413,7 @@ class VllmServer:
             return False
         self._limits = limits
         self._steps += 1
-        self._say(f"{self._name}: the device ran out of memory; trying with {described(limits)}")
+        self._say(f"{self._name}: the device ran out of memory; retrying with {described(limits)}")
         return True
 
     def _completed(self, facts: ServerFacts, version: str) -> ServerFacts:
@@ -471,7 +471,7 @@ def servers(
 
 def release_of(options: ServeOptions) -> Release:
     """Return the version of the vLLM that the options start."""
-    return Release(options.command, surroundings(options))
+    return Release(options.command, server_env(options))
 
 
 def shares(profile: Profile, options: ServeOptions, gpus: Sequence[str]) -> list[str]:
@@ -484,8 +484,8 @@ def shares(profile: Profile, options: ServeOptions, gpus: Sequence[str]) -> list
     if wanted > possible or not possible:
         raise UsageError(
             f"{wanted or 1} server{'s' if wanted > 1 else ''} of {needed} GPU{'s' if needed > 1 else ''} each"
-            f" need more than the {len(gpus)} that are there",
-            hint="Lower --replicas, --tensor-parallel-size or --data-parallel-size.",
+            f" need more than the {len(gpus)} available GPUs",
+            hint="Lower `replicas`, `tensor_parallel_size`, or `data_parallel_size`.",
         )
     if wanted == 1 and possible == 1 and len(gpus) == needed:
         return [""]
@@ -505,7 +505,7 @@ def _needed(profile: Profile, options: ServeOptions) -> tuple[int, bool]:
 
 def _split(profile: Profile, options: ServeOptions) -> tuple[int, int]:
     """Return the GPUs of one copy of the model, and the copies in one server."""
-    # The precedence of `serve_command`: --vllm-arg over options over the profile.
+    # The precedence of `serve_command`: `vllm_arg` over options over the profile.
     tensor = number_of(options.args, "tensor-parallel-size") or options.tensor_parallel
     data = number_of(options.args, "data-parallel-size") or options.data_parallel
     words = [*profile.server_args, *options.args]

@@ -12,7 +12,7 @@ from llm_ocr.engines.vlm.requests import (
     Tries,
     json_values,
     profile_as_json,
-    question_of,
+    request_of,
     what_fits,
 )
 from llm_ocr.engines.vlm.retry import AttemptLoop, Ended, Ladder, rungs_as_json, rungs_for
@@ -82,7 +82,7 @@ class ModelFigureReader:
         }
 
     async def describe(
-        self, figure: Figure, page_id: str, document_id: str, admitted: Callable[[], None] = noop
+        self, figure: Figure, page_id: str, document_id: str, on_dispatched: Callable[[], None] = noop
     ) -> FigureRecord:
         """Describe a figure and return the best available result.
 
@@ -92,16 +92,16 @@ class ModelFigureReader:
         """
         tries = Tries(self._options.max_attempts)
         malformed = None if self._form == _FREE else _MALFORMED
-        climber = AttemptLoop(
+        loop = AttemptLoop(
             self._engine,
-            _Asked(self, figure),
+            _FigureTask(self, figure),
             Ladder(self._first, self._rungs, resizes=False),
             tries,
-            admitted,
+            on_dispatched,
             self._options.backoff,
             malformed,
         )
-        ended = await climber.run()
+        ended = await loop.run()
         status, reason, detail, found = _outcome(ended, tries)
         return FigureRecord(
             figure_id=figure.id,
@@ -123,26 +123,26 @@ class ModelFigureReader:
     async def close(self) -> None:
         """Do nothing: the engine is shared."""
 
-    def question(self, figure: Figure, step: Step) -> CompletionRequest:
+    def request(self, figure: Figure, step: Step) -> CompletionRequest:
         """Return the request for a figure."""
         known = known_text(figure.caption, figure.inside) if self._tells else ""
         said = f"{self._prompt}\n\nWhat the document says about it. {known}" if known else self._prompt
-        return question_of(self._profile, step, figure.id, figure.image, said, vllm_settings=self._structured)
+        return request_of(self._profile, step, figure.id, figure.image, said, vllm_settings=self._structured)
 
     def judge(self, answer: Completion) -> Verdict[Description]:
         """Judge an answer."""
         return judge_figure(answer, self._form, self._classes, own_prompt=self._options.prompt is not None)
 
 
-class _Asked:
+class _FigureTask:
     """Task of the attempt loop for one figure."""
 
     def __init__(self, reader: ModelFigureReader, figure: Figure) -> None:
         self._reader = reader
         self._figure = figure
 
-    async def question(self, step: Step) -> CompletionRequest:
-        return self._reader.question(self._figure, step)
+    async def request(self, step: Step) -> CompletionRequest:
+        return self._reader.request(self._figure, step)
 
     async def judge(self, answer: Completion, step: Step) -> Verdict[Description]:
         return self._reader.judge(answer)
@@ -156,11 +156,11 @@ def _prompt(profile: Profile, options: DescribeOptions, classes: tuple[str, ...]
         what = "does not describe figures" if options.mode == "describe" else f"cannot {options.mode} figures"
         raise UsageError(
             f"{profile.name} {what}",
-            hint="Let another model do it: --describe-model qwen3-vl-8b. Or give a prompt: --describe-prompt TEXT.",
+            hint="Use another model: `describe_model=qwen3-vl-8b`. Or set a prompt: `describe_prompt=TEXT`.",
         )
     raise UsageError(
-        f"no prompt for figures is named {options.mode!r}",
-        hint=f"Use one of {', '.join(MODES)}, or give the prompt itself: --describe-prompt TEXT.",
+        f"unknown mode for figures: {options.mode!r}",
+        hint=f"Use one of {', '.join(MODES)}, or set the prompt itself: `describe_prompt=TEXT`.",
     )
 
 

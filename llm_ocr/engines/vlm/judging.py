@@ -16,7 +16,7 @@ ResultT = TypeVar("ResultT")
 #: A loop up to this share of an answer that ended by itself is removed without a status change.
 SMALL_LOOP = 0.5
 #: Number of reported losses.
-_TOLD = 3
+_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +89,10 @@ def _judged(end: Ending, parsed: Parsed) -> Verdict[tuple[Block, ...]]:
         return Verdict(parsed.blocks, end.reason, end.detail, worth)
     if not usable:
         reason = Reason.MALFORMED if parsed.lost else Reason.EMPTY
-        return Verdict((), reason, told(parsed.lost) or "the model answered nothing")
+        return Verdict((), reason, summarized(parsed.lost) or "the model answered nothing")
     if _mostly_lost(parsed):
-        return Verdict(parsed.blocks, Reason.MALFORMED, told(parsed.lost), worth)
-    return Verdict(parsed.blocks, None, "; ".join(filter(None, (end.detail, told(parsed.lost)))), worth)
+        return Verdict(parsed.blocks, Reason.MALFORMED, summarized(parsed.lost), worth)
+    return Verdict(parsed.blocks, None, "; ".join(filter(None, (end.detail, summarized(parsed.lost)))), worth)
 
 
 def worth_of(blocks: Sequence[Block]) -> int:
@@ -100,10 +100,10 @@ def worth_of(blocks: Sequence[Block]) -> int:
     return sum(max(1, len(block.text)) for block in blocks)
 
 
-def told(lost: Sequence[str]) -> str:
+def summarized(lost: Sequence[str]) -> str:
     """Return the first losses and the number of the others."""
-    more = len(lost) - _TOLD
-    return "; ".join([*lost[:_TOLD], *([f"and {more} more"] if more > 0 else [])])
+    more = len(lost) - _SHOWN
+    return "; ".join([*lost[:_SHOWN], *([f"and {more} more"] if more > 0 else [])])
 
 
 def _mostly_lost(parsed: Parsed) -> bool:
@@ -151,10 +151,10 @@ def judge_figure(
 
 def _data(end: Ending, text: str, *, as_asked: bool) -> Verdict[Description]:
     """Judge an answer to parse; without valid data, the answer is still worth its text."""
-    data, complaint = read_parse(text, as_asked=as_asked)
+    data, body = read_parse(text, as_asked=as_asked)
     if data is None:
         reason = end.reason or Reason.MALFORMED
-        return Verdict(Description(description=text), reason, end.detail or complaint, 1)
+        return Verdict(Description(description=text), reason, end.detail or body, 1)
     return Verdict(Description(data=data), end.reason, end.detail, 1 + len(data))
 
 

@@ -126,12 +126,12 @@ _TABLE = 0.6
 _CAPTION_ONLY = 1.6
 
 
-def speaks_of_figures(blocks: Sequence[Block]) -> bool:
+def mentions_figures(blocks: Sequence[Block]) -> bool:
     """Return whether an answer names a figure, by a link or by a caption."""
-    return any(_stands_for_figure(block) or _is_caption(block) for block in blocks)
+    return any(_replaces_figure(block) or _is_caption(block) for block in blocks)
 
 
-def with_seen(blocks: Sequence[Block], seen: Inspection) -> tuple[Block, ...]:
+def with_detected(blocks: Sequence[Block], seen: Inspection) -> tuple[Block, ...]:
     """Return the answer's blocks with the figures detected on the page, each in its place.
 
     Figures of the answer receive the boxes of detected figures by overlap, number, or neighbors, and keep the model's
@@ -208,7 +208,7 @@ class _Page:
 
     def _matched(self) -> dict[int, _Found]:
         """Match figures of the answer, by index, to detected figures."""
-        named = [index for index, block in enumerate(self._blocks) if _stands_for_figure(block)][:_MOST]
+        named = [index for index, block in enumerate(self._blocks) if _replaces_figure(block)][:_MOST]
         left = self._found[:_MOST]
         matched: dict[int, _Found] = {}
         overlaps = sorted(
@@ -238,7 +238,7 @@ class _Page:
 
     def _figure(self, block: Block, found: _Found | None) -> Block:
         """Return a block of the answer; a figure becomes the detected figure, or text."""
-        if not _stands_for_figure(block):
+        if not _replaces_figure(block):
             return block
         words = block.described or (block.text if is_placeless(block) else "")
         if found is not None:
@@ -255,7 +255,7 @@ class _Page:
         return not self._seen.digital and _LEAST_AREA <= block.box.area <= _MOST_AREA and over <= 1
 
 
-def _stands_for_figure(block: Block) -> bool:
+def _replaces_figure(block: Block) -> bool:
     return block.kind is BlockKind.FIGURE or is_placeless(block)
 
 

@@ -10,7 +10,7 @@ from llm_ocr.engines import Completion, CompletionRequest, Engine, PageReader, n
 from llm_ocr.engines.embedded.describe import MODES
 from llm_ocr.engines.embedded.regions import Inspection
 from llm_ocr.engines.vlm.judging import Verdict, judge_page, worth_of
-from llm_ocr.engines.vlm.placing import speaks_of_figures, with_crops, with_seen
+from llm_ocr.engines.vlm.placing import mentions_figures, with_crops, with_detected
 from llm_ocr.engines.vlm.requests import (
     PLACE,
     Images,
@@ -24,7 +24,7 @@ from llm_ocr.engines.vlm.requests import (
     fitted,
     json_values,
     profile_as_json,
-    question_of,
+    request_of,
     tokens,
     what_fits,
 )
@@ -74,7 +74,7 @@ class Ahead:
     def __init__(self, look: Callable[[], Awaitable[Inspection]], lane: asyncio.Semaphore) -> None:
         self._begun = False
         self._task = asyncio.create_task(self._run(look, lane))
-        self._task.add_done_callback(_heard)
+        self._task.add_done_callback(_ignore_errors)
 
     async def seen(self) -> Inspection | None:
         """Return the inspection; None if its turn has not arrived. Then it never runs. Raises the errors of `look`."""
@@ -93,7 +93,7 @@ class Ahead:
             return await look()
 
 
-def _heard(task: "asyncio.Task[Inspection]") -> None:
+def _ignore_errors(task: "asyncio.Task[Inspection]") -> None:
     """Consume the error of an inspection whose result is not needed."""
     if not task.cancelled():
         task.exception()
@@ -113,10 +113,10 @@ class FigureRule:
 class PageHelp:
     """Facts about one page, each determined once. Missing facts are explained in `doubt`."""
 
-    def __init__(self, page: Page, tools: ImageTools, sight: PageInspector | None, backlog: Backlog) -> None:
+    def __init__(self, page: Page, tools: ImageTools, inspector: PageInspector | None, backlog: Backlog) -> None:
         self._page = page
         self._tools = tools
-        self._sight = sight
+        self._inspector = inspector
         self._backlog = backlog
         self._text: str | None = None
         self._ahead: Ahead | None = None
@@ -135,28 +135,28 @@ class PageHelp:
 
     async def orientation(self) -> int:
         """Return the clockwise turn in degrees that makes the page upright; 0 if unknown."""
-        if self._sight is None:
+        if self._inspector is None:
             return 0
         try:
-            return await self._sight.orientation(await self.page())
+            return await self._inspector.orientation(await self.page())
         except PageFailure as failure:
-            self._doubts.append(f"which way up the page stands is not known: {failure.why}")
+            self._doubts.append(f"the orientation of the page is unknown: {failure.why}")
             return 0
 
     async def anchor(self, most: int) -> str:
         """Return the text layer in at most `most` characters; "" without a credible text layer."""
         if self._text is None:
             self._text = ""
-            if self._sight is not None:
+            if self._inspector is not None:
                 try:
-                    self._text = fitted(await self._sight.text(await self.page()), most)
+                    self._text = fitted(await self._inspector.text(await self.page()), most)
                 except PageFailure as failure:
                     self._doubts.append(f"the text layer was not read: {failure.why}")
         return self._text
 
     def look_ahead(self, rule: FigureRule, lane: asyncio.Semaphore) -> None:
         """Start the detection of figures before the answer, when the page's turn in the lane arrives."""
-        if rule.from_page and self._sight is not None and self._ahead is None:
+        if rule.from_page and self._inspector is not None and self._ahead is None:
             self._ahead = Ahead(self._look, lane)
 
     def over(self) -> None:
@@ -168,28 +168,28 @@ class PageHelp:
         """Return the answer's blocks with figures by the rule. `rotation`: degrees clockwise of the turned image."""
         if rule.from_page and blocks:
             async with self._backlog:
-                seen = await self._seen(hinted=speaks_of_figures(blocks))
+                seen = await self._seen(hinted=mentions_figures(blocks))
             turned = tuple(replace(block, box=block.box.turned(rotation)) for block in seen.blocks)
-            blocks = with_seen(blocks, replace(seen, blocks=turned))
+            blocks = with_detected(blocks, replace(seen, blocks=turned))
         return tuple(blocks) if rule.labels is None else with_crops(blocks, rule.labels)
 
     async def _seen(self, *, hinted: bool) -> Inspection:
-        if self._sight is None:
+        if self._inspector is None:
             return Inspection()
         try:
             seen = await self._ahead.seen() if self._ahead else None
             if seen is None or (hinted and seen.unread):
                 seen = await self._look(hinted=hinted)
         except PageFailure as failure:
-            self._doubts.append(f"figures were not looked for: {failure.why}")
+            self._doubts.append(f"figures were not detected: {failure.why}")
             return Inspection()
         if seen.detail:
             self._doubts.append(seen.detail)
         return seen
 
     async def _look(self, *, hinted: bool = False) -> Inspection:
-        assert self._sight is not None  # checked by the callers
-        return await self._sight.see(await self.page(), hinted=hinted)
+        assert self._inspector is not None  # checked by the callers
+        return await self._inspector.inspect(await self.page(), hinted=hinted)
 
 
 # One page: request, verdict, turn, and fallback.
@@ -202,7 +202,7 @@ MOST_TURNS = 2
 #: Maximum requests of a page after a sound answer of low quality; each costs as much as a whole page.
 MOST_REREADS = 3
 SOURCE = "model"
-_BLANK = "the page is blank; what the model answered was left out"
+_BLANK = "the page is blank; the model's answer was discarded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,20 +222,20 @@ class PageReading:
         self._reader = reader
         self._page = page
         self._images = Images(page.image, reader.tools)
-        self._help = PageHelp(page, reader.tools, reader.sight, reader.backlog)
+        self._help = PageHelp(page, reader.tools, reader.inspector, reader.backlog)
         self._tries = Tries(reader.options.max_attempts)
         self._rotations = [0]  # rotations in which the model has seen the page
         self._blank: bool | None = None
         self._doubt = ""  # reason why the blankness of the page is unknown
 
-    async def run(self, admitted: Callable[[], None]) -> Attempt:
+    async def run(self, on_dispatched: Callable[[], None]) -> Attempt:
         """Read the page and return the best result. Raises `PageFailure` with all tries."""
         try:
-            return await self._run(admitted)
+            return await self._run(on_dispatched)
         finally:
             self._help.over()
 
-    async def _run(self, admitted: Callable[[], None]) -> Attempt:
+    async def _run(self, on_dispatched: Callable[[], None]) -> Attempt:
         reader = self._reader
         await reader.backlog.room()
         if reader.options.rotate == "probe":
@@ -247,34 +247,34 @@ class PageReading:
         rereads = min(MOST_REREADS, len(reader.rungs))
 
         def sent() -> None:
-            admitted()
+            on_dispatched()
             self._help.look_ahead(reader.figures(reader.first.mode), reader.lane)
 
-        climber = AttemptLoop(reader.engine, self, ladder, self._tries, sent, reader.options.backoff, rereads=rereads)
-        ended = await climber.run()
+        loop = AttemptLoop(reader.engine, self, ladder, self._tries, sent, reader.options.backoff, rereads=rereads)
+        ended = await loop.run()
         failure = ended.failure
         if failure is None and ended.best is not None:
             return await self._of_model(ended, Status.OK, None, ended.best.verdict.detail)
         assert failure is not None  # a loop without a sound answer ends with a failure
         return await self._degraded(ended, failure)
 
-    async def question(self, step: Step) -> CompletionRequest:
+    async def request(self, step: Step) -> CompletionRequest:
         """Return the request of a step. Raises `PageFailure` if its image cannot be created."""
         reader = self._reader
         profile = reader.profile
         most = reader.anchored(step)
         anchor = await self._help.anchor(most) if most else ""
-        beside = tokens(anchor)
+        extra_tokens = tokens(anchor)
         if anchor:
-            step = replace(step, max_tokens=min(step.max_tokens, max(1, answer_room(profile) - beside)))
-        return question_of(
+            step = replace(step, max_tokens=min(step.max_tokens, max(1, answer_room(profile) - extra_tokens)))
+        return request_of(
             profile,
             step,
             self._page.id,
             await self._images.sized(step.scale),
             reader.asked(step.mode, anchor),
             vllm_settings={**profile.page_settings, **reader.guides(step.mode)},
-            beside=beside,
+            extra_tokens=extra_tokens,
         )
 
     async def judge(self, answer: Completion, step: Step) -> Verdict[Read]:
@@ -286,7 +286,7 @@ class PageReading:
         if degrees:
             self._turn(degrees)
             self._rotations.append(self._images.rotation)
-            detail = f"the model says that the page must be turned by {degrees} degrees clockwise"
+            detail = f"according to the model, the page must be rotated by {degrees} degrees clockwise"
             return Verdict(read, verdict.reason, detail, min(1, verdict.worth), verdict.notes, again=True)
         found: Verdict[Read] = Verdict(read, verdict.reason, verdict.detail, verdict.worth, verdict.notes)
         if verdict.reason is None:
@@ -326,7 +326,7 @@ class PageReading:
                 self._blank = await self._reader.tools.blank(self._page.image)
             except PageFailure as failure:
                 self._blank = False
-                self._doubt = f"whether the page is blank is not known: {failure.why}"
+                self._doubt = f"it is unknown whether the page is blank: {failure.why}"
         return self._blank
 
     async def _degraded(self, ended: Ended[Read], failure: PageFailure) -> Attempt:
@@ -387,7 +387,7 @@ class PageReading:
             raw=best.text,
             rotation=read.rotation,
             image=self._images.upright(read.rotation),
-            notes=_said(read.notes),
+            notes=_notes_as_json(read.notes),
             tokens_in=self._tries.tokens_in,
             tokens_out=self._tries.tokens_out,
             seconds=self._tries.seconds,
@@ -395,7 +395,7 @@ class PageReading:
         )
 
 
-def _said(notes: PageNotes | None) -> Mapping[str, Any]:
+def _notes_as_json(notes: PageNotes | None) -> Mapping[str, Any]:
     return {name: value for name, value in asdict(notes).items() if value is not None} if notes else {}
 
 
@@ -411,11 +411,11 @@ _LOOKING_AHEAD = 1
 
 
 class ModelReader:
-    """`PageReader` over a shared engine, which its creator closes. `close()` closes `fallback` and `sight`.
+    """`PageReader` over a shared engine, which its creator closes. `close()` closes `fallback` and `inspector`.
 
     A page ends as `ok`, as `degraded`, or, without any usable answer, as a `PageFailure` with all its tries. A degraded
     page is read by `fallback`, or has the best of the answers with loops cut off. A page that kills servers is never
-    passed to `fallback`, because the server or its settings may be the cause. Without `sight`, pages have only the
+    passed to `fallback`, because the server or its settings may be the cause. Without `inspector`, pages have only the
     figures of the answers, and only the model reports rotations. With a `rule`, a sound answer of low quality is
     repeated up the ladder, at most `MOST_REREADS` times. The best sound answer counts.
     """
@@ -427,7 +427,7 @@ class ModelReader:
         tools: ImageTools,
         options: ReadOptions | None = None,
         fallback: PageReader | None = None,
-        sight: PageInspector | None = None,
+        inspector: PageInspector | None = None,
         rule: QualityRule | None = None,
     ) -> None:
         """Configure the reader. Raises `UsageError` for a mode that the profile lacks, or an unsupported anchor."""
@@ -436,7 +436,7 @@ class ModelReader:
         self.tools = tools
         self.options = options or ReadOptions()
         self.fallback = fallback
-        self.sight = sight
+        self.inspector = inspector
         self.rule = rule
         self.backlog = Backlog(_WAITING)
         self.lane = asyncio.Semaphore(_LOOKING_AHEAD)
@@ -444,7 +444,7 @@ class ModelReader:
         modes = [one for one in profile.prompts if one not in MODES]
         if mode not in modes:
             hint = f"Use one of: {', '.join(modes)}."
-            raise UsageError(f"{profile.name} has no mode {mode!r} to read pages with", hint=hint)
+            raise UsageError(f"{profile.name} has no mode {mode!r} for pages", hint=hint)
         self.rungs = rungs_for(profile, modes=self.options.prompt is None)
         temperature = profile.temperature if self.options.temperature is None else self.options.temperature
         self.first = Step(mode, temperature, what_fits(profile, self.options.max_tokens))
@@ -453,14 +453,14 @@ class ModelReader:
         if self.options.anchor and not self._anchors(mode):
             takers = [one.name for one in PROFILES if one.anchor]
             raise UsageError(
-                f"{profile.name} takes no text of the page in its prompt (--anchor-text) in mode {mode}",
-                hint=f"These do: {', '.join(takers)}; or a prompt of your own that holds {PLACE}.",
+                f"{profile.name} does not support `anchor_text` in mode {mode}",
+                hint=f"Models with support: {', '.join(takers)}. Or set a `prompt` that contains {PLACE}.",
             )
         if self.options.guided and not self.guides(mode):
             guided = [one.name for one in PROFILES if one.guides]
             raise UsageError(
-                f"nothing is known that forces the form of {profile.name}'s answers (--guided) in mode {mode}",
-                hint=f"Leave out --guided. Models for which it is known: {', '.join(guided)}.",
+                f"{profile.name} does not support `guided` in mode {mode}",
+                hint=f"Remove `guided`. Models with support: {', '.join(guided)}.",
             )
 
     @property
@@ -487,7 +487,7 @@ class ModelReader:
             "figures_from": options.figures_from,
             "rotate": options.rotate,
             "fallback": json_values(self.fallback.identity()) if self.fallback else None,
-            "sight": json_values(self.sight.identity()) if self.sight else None,
+            "sight": json_values(self.inspector.identity()) if self.inspector else None,
         }
         if options.anchor:
             about["anchor"] = {"characters": options.anchor, "prompt": self.profile.anchor}
@@ -523,7 +523,9 @@ class ModelReader:
         chosen = self.options.figures_from
         if chosen == "none":
             return FigureRule(frozenset())
-        if self.sight is not None and (chosen == "page" or (chosen == "auto" and not has_places(self.profile, mode))):
+        if self.inspector is not None and (
+            chosen == "page" or (chosen == "auto" and not has_places(self.profile, mode))
+        ):
             return FigureRule(self.options.figure_labels, from_page=True)
         return FigureRule(self.figure_labels)
 
@@ -531,21 +533,21 @@ class ModelReader:
         own = self.options.prompt
         return PLACE in own if own is not None else bool(self.profile.anchor) and mode == self.profile.mode
 
-    async def read(self, page: Page, admitted: Callable[[], None] = noop) -> Attempt:
+    async def read(self, page: Page, on_dispatched: Callable[[], None] = noop) -> Attempt:
         """Read a page and return the best available result.
 
         Raises:
             PageFailure: No answer is usable.
             ServerError: No server is available.
         """
-        return await PageReading(self, page).run(admitted)
+        return await PageReading(self, page).run(on_dispatched)
 
     async def close(self) -> None:
         """Close the fallback and the page inspector."""
         if self.fallback is not None:
             await self.fallback.close()
-        if self.sight is not None:
-            await self.sight.close()
+        if self.inspector is not None:
+            await self.inspector.close()
 
 
 def has_places(profile: Profile, mode: str) -> bool:

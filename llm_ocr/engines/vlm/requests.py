@@ -94,7 +94,7 @@ class PageInspector(Protocol):
     def identity(self) -> Mapping[str, Any]:
         """Return the settings that change the results, as JSON values."""
 
-    async def see(self, page: Page, *, hinted: bool) -> Inspection:
+    async def inspect(self, page: Page, *, hinted: bool) -> Inspection:
         """Detect the figures; `hinted`: the page's text mentions figures."""
 
     async def text(self, page: Page) -> str:
@@ -211,32 +211,32 @@ class Step:
 
 @dataclass(slots=True)
 class Clock:
-    """Times of a request's handover to the engine and of its dispatch (`admitted`), in seconds.
+    """Times of a request's handover to the engine and of its dispatch (`on_dispatched`), in seconds.
 
-    The clock forwards only the first `admitted` call: a page leaves the queue once, however many requests it needs.
+    The clock forwards only the first `on_dispatched` call: a page leaves the queue once, regardless of its requests.
     """
 
-    admitted: Callable[[], None]
-    _asked: float = 0.0
-    _out: float | None = None
-    _told: bool = False
+    on_dispatched: Callable[[], None]
+    _started: float = 0.0
+    _sent_at: float | None = None
+    _dispatched: bool = False
 
     def start(self) -> None:
         """Record the handover of a request to the engine."""
-        self._asked, self._out = time.monotonic(), None
+        self._started, self._sent_at = time.monotonic(), None
 
-    def went_out(self) -> None:
+    def on_sent(self) -> None:
         """Record the dispatch of the request; called by the engine."""
-        self._out = time.monotonic()
-        if not self._told:
-            self._told = True
-            self.admitted()
+        self._sent_at = time.monotonic()
+        if not self._dispatched:
+            self._dispatched = True
+            self.on_dispatched()
 
     def spent(self) -> tuple[float, float]:
         """Return the seconds in flight and the seconds of waiting before, until now."""
         now = time.monotonic()
-        out = now if self._out is None else self._out
-        return now - out, out - self._asked
+        out = now if self._sent_at is None else self._sent_at
+        return now - out, out - self._started
 
 
 @dataclass(slots=True)
@@ -304,7 +304,7 @@ class Tries:
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
-def question_of(
+def request_of(
     profile: Profile,
     step: Step,
     about: str,
@@ -312,7 +312,7 @@ def question_of(
     prompt: str,
     *,
     vllm_settings: Mapping[str, Any] = _NONE,
-    beside: int = 0,
+    extra_tokens: int = 0,
 ) -> CompletionRequest:
     """Return the request of a step.
 
@@ -323,7 +323,7 @@ def question_of(
         image: Image in the size of the step.
         prompt: Prompt of the request.
         vllm_settings: Settings in addition to those of all requests of the profile.
-        beside: Tokens of the prompt in addition to the usual prompt.
+        extra_tokens: Tokens of the prompt in addition to the usual prompt.
     """
     return CompletionRequest(
         id=about,
@@ -334,7 +334,7 @@ def question_of(
         image_first=profile.image_first,
         system=profile.system,
         watch=RepetitionWatch,
-        reserve=max(0, profile.context - profile.max_tokens) + beside,
+        reserve=max(0, profile.context - profile.max_tokens) + extra_tokens,
     )
 
 
@@ -343,11 +343,11 @@ def answer_room(profile: Profile) -> int:
     return profile.context - min(profile.page_tokens, profile.context // 2)
 
 
-def what_fits(profile: Profile, wanted: int | None) -> int:
-    """Return the maximum tokens of an answer: the profile's value, or `wanted` if it fits with a full page's prompt."""
-    if wanted is None:
+def what_fits(profile: Profile, requested: int | None) -> int:
+    """Return the maximum tokens of an answer: the profile's value, or `requested` if it leaves room for the prompt."""
+    if requested is None:
         return profile.max_tokens
-    return max(1, min(wanted, max(profile.max_tokens, answer_room(profile))))
+    return max(1, min(requested, max(profile.max_tokens, answer_room(profile))))
 
 
 def profile_as_json(profile: Profile, *, model: str | None, revision: str | None) -> dict[str, Any]:

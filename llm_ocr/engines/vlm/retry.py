@@ -77,7 +77,7 @@ ResultT = TypeVar("ResultT")
 class Task(Protocol[ResultT]):
     """Requests and verdicts for one page or figure."""
 
-    async def question(self, step: Step) -> CompletionRequest:
+    async def request(self, step: Step) -> CompletionRequest:
         """Return the request. Raises `PageFailure` if its image cannot be created."""
 
     async def judge(self, answer: Completion, step: Step) -> Verdict[ResultT]:
@@ -131,7 +131,7 @@ class AttemptLoop(Generic[ResultT]):
     task: Task[ResultT]
     ladder: Ladder
     tries: Tries
-    admitted: Callable[[], None]
+    on_dispatched: Callable[[], None]
     backoff: float
     malformed_left: int | None = None
     rereads: int = 0
@@ -140,17 +140,17 @@ class AttemptLoop(Generic[ResultT]):
 
     async def run(self) -> Ended[ResultT]:
         """Run the loop. Never raises `PageFailure`; `ServerError` propagates."""
-        clock = Clock(self.admitted)
+        clock = Clock(self.on_dispatched)
         failure: PageFailure | None = None
         while self.tries.left and self._may_go_on():
             step = self.ladder.step
             try:
-                question = await self.task.question(step)
+                request = await self.task.request(step)
             except PageFailure as unmade:
                 return self._ended(unmade)
             try:
                 clock.start()
-                answer = await self.engine.ask(question, clock.went_out)
+                answer = await self.engine.complete(request, clock.on_sent)
             except RequestRefused as refusal:
                 reason = Reason.TOO_LONG if refusal.too_long else Reason.REFUSED
                 failure = self._failed(step, reason, str(refusal), clock)
@@ -172,16 +172,16 @@ class AttemptLoop(Generic[ResultT]):
         return self._ended(failure)
 
     def _may_go_on(self) -> bool:
-        if not self._stands():
+        if not self._is_final():
             return True
         self.rereads -= 1
         return self.rereads >= 0
 
-    def _stands(self) -> bool:
+    def _is_final(self) -> bool:
         return self._best is not None and self._best.verdict.sound
 
     def _ended(self, failure: PageFailure | None, *, final: bool = False) -> Ended[ResultT]:
-        return Ended(self._best) if self._stands() else Ended(self._best, failure, final)
+        return Ended(self._best) if self._is_final() else Ended(self._best, failure, final)
 
     def _failed(self, step: Step, reason: Reason, detail: str, clock: Clock) -> PageFailure:
         self.tries.failed(step, reason, detail, clock.spent())

@@ -93,6 +93,6 @@ def gives_places(parser: Parser) -> bool:
     return parser in _PLACED
 
 
-def tells_figures(parser: Parser) -> bool:
+def describes_figures(parser: Parser) -> bool:
     """Return whether the page's own answer, as read by this parser, describes figures."""
     return parser in _TELLING

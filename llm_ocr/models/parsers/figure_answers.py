@@ -139,7 +139,7 @@ def _values(text: str, starts: str) -> Iterator[dict[str, Any] | list[Any] | str
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON value")
+    raise ValueError(f"{name} is not a JSON value")
 
 
 def _check(value: Any, depth: int = 1) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE, Scale, from_pixel_sizes
 from llm_ocr.models.parsers.labels import read_box, without_cut
-from llm_ocr.models.parsers.plain import ImageLink, Insert, image_links, placeless, plain_body, with_inserts
+from llm_ocr.models.parsers.plain import ImageLink, Insert, image_links, plain_body, with_inserts, without_position
 from llm_ocr.models.profile import NO_FRAME, Frame, PageNotes, Parsed
 from llm_ocr.types import Block, BlockKind
 
@@ -105,7 +105,7 @@ def _body(text: str, scale: Scale, lost: list[str]) -> Sequence[Block]:
         start = text.rfind("![", inserts[-1].end if inserts else 0)
         if start >= 0:
             words = " ".join(text[start + 2 :].split())
-            inserts.append(Insert(start, len(text), placeless(_LABEL, words), words))
+            inserts.append(Insert(start, len(text), without_position(_LABEL, words), words))
     return with_inserts(text, inserts)
 
 
@@ -116,4 +116,4 @@ def _figure(link: ImageLink, scale: Scale, lost: list[str]) -> Insert:
     if box is not None:
         return Insert(link.start, end, Block(BlockKind.FIGURE, box, label=_LABEL, described=link.alt))
     lost.append(f"{_LABEL}: its box is not on the page")
-    return Insert(link.start, end, placeless(_LABEL, link.alt), link.alt)
+    return Insert(link.start, end, without_position(_LABEL, link.alt), link.alt)

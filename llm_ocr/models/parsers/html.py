@@ -61,7 +61,7 @@ _CUT = re.compile(
 )
 _CUT_NAME = re.compile(r"</?[A-Za-z0-9]{0,15}\Z")
 _HUGE = re.compile(r"&#(?=[xX]?[0-9a-fA-F]{9})")  # Python refuses numbers with thousands of digits
-_PATIENCE = 4  # limit of unsuccessful searches for quotes, in lengths of the text
+_BUDGET = 4  # limit of unsuccessful searches for quotes, in lengths of the text
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class _Tags:
     def __init__(self, text: str) -> None:
         self._text = text
         self._last = text.rfind("<")
-        self._patience = _PATIENCE * len(text)
+        self._budget = _BUDGET * len(text)
         self._endless = False  # a comment without an end: later comments have none either
 
     def read(self, at: int) -> tuple[int, HtmlTag | None] | None:
@@ -149,12 +149,12 @@ class _Tags:
     def _end(self, at: int) -> int:
         """Return the position after the `>` of a tag, or -1."""
         text = self._text
-        if self._patience > 0:
+        if self._budget > 0:
             end = _end_of(_QUOTED, text, at)
             if text[end : end + 1] == ">":
                 return end + 1
             # This quote has no second one: the rest of the text was read for its end.
-            self._patience -= (len(text) if text[end : end + 1] in ('"', "'") else end) - at
+            self._budget -= (len(text) if text[end : end + 1] in ('"', "'") else end) - at
         end = _end_of(_BARE, text, at)
         return end + 1 if text[end : end + 1] == ">" else -1
 

@@ -110,7 +110,7 @@ def _no_constant(name: str) -> None:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = {key: with_latex(value) if isinstance(value, str) else value for key, value in pairs}
     if len(made) < len(pairs):
-        raise ValueError("a key stands there twice")  # duplicate key: the braces between two objects are missing
+        raise ValueError("duplicate key")  # duplicate key: the braces between two objects are missing
     return made
 
 

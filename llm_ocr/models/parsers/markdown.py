@@ -12,9 +12,9 @@ from llm_ocr.models.parsers.plain import (
     Insert,
     image_links,
     parse_plain,
-    placeless,
     plain_body,
     with_inserts,
+    without_position,
 )
 from llm_ocr.models.parsers.repetition import LONGEST_PERIOD, whole_run
 from llm_ocr.models.profile import NO_FRAME, Frame, Parsed
@@ -60,7 +60,7 @@ def _of_link(link: ImageLink, lost: list[str]) -> Insert | None:
         return Insert(link.start, target.end(), Block(BlockKind.FIGURE, box, label=label, described=words))
     if not (ours or target["box"] or target["bad"]):
         return None
-    return Insert(link.start, target.end(), placeless(label, words), words)
+    return Insert(link.start, target.end(), without_position(label, words), words)
 
 
 def parse_qwen_markdown(text: str, frame: Frame = NO_FRAME) -> Parsed:
@@ -176,7 +176,7 @@ def _tagged(opened: re.Match[str], inner: str, end: int) -> Insert:
         return Insert(opened.start(), end)
     match opened["name"].lower():
         case "img":
-            return Insert(opened.start(), end, placeless("image", words), words)
+            return Insert(opened.start(), end, without_position("image", words), words)
         case "watermark":
             return Insert(opened.start(), end, Block(BlockKind.HEADER, WHOLE_PAGE, words, "watermark"))
         case _:

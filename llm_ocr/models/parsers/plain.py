@@ -154,7 +154,7 @@ def _opening(text: str, start: int, end: int) -> int:
     return text.rfind("![", start, end)
 
 
-def placeless(label: str, words: str) -> Block:
+def without_position(label: str, words: str) -> Block:
     """Return a figure with known words only: a text block with the figure's label and no place."""
     return Block(BlockKind.TEXT, WHOLE_PAGE, words, label)
 

@@ -106,8 +106,8 @@ _LICENCE = "modified OpenRAIL-M (weights)"
 
 def _notice(name: str) -> str:
     return (
-        f"{name}: the weights are free for research, personal use and organisations below 2 million dollars of revenue "
-        "or funding, and not for a service that competes with the vendor's; others need its licence."
+        f"{name}: the weights are free for research, personal use and organizations below 2 million dollars of revenue "
+        "or funding, and not for a service that competes with the vendor's; others need its license."
     )
 
 

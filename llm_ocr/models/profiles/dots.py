@@ -82,8 +82,8 @@ def _profile(name: str, aliases: tuple[str, ...], scores: tuple[Score, ...]) -> 
         model=f"rednote-hilab/{name}",
         licence="MIT with the dots.ocr licence agreement",
         notice=(
-            f"{name}: the licence agreement beside the MIT licence has clauses on responsible use; it asks not to "
-            "digitise copyrighted publications in bulk without the rights."
+            f"{name}: besides the MIT license, a license agreement has clauses on responsible use. It asks not to "
+            "digitize copyrighted publications in bulk without the rights."
         ),
         aliases=aliases,
         prompts=_PROMPTS,

@@ -31,7 +31,7 @@ HUNYUANOCR = Profile(
     model="tencent/HunyuanOCR",
     licence="Tencent Hunyuan community licence",
     notice=(
-        "hunyuanocr: licences of this family exclude the European Union, the United Kingdom and South Korea, and "
+        "hunyuanocr: licenses of this family exclude the European Union, the United Kingdom and South Korea, and "
         "sources disagree on this model: read the LICENSE file in its repository before you use it."
     ),
     aliases=("hunyuan", "hunyuan-ocr"),

@@ -26,7 +26,7 @@ NANONETS_OCR2 = Profile(
     model="nanonets/Nanonets-OCR2-3B",
     licence="not stated",
     notice=(
-        "nanonets-ocr2: its model card states no licence, and that of the model on which it is built (Qwen2.5-VL-3B) "
+        "nanonets-ocr2: its model card states no license, and that of the model on which it is built (Qwen2.5-VL-3B) "
         "allows research only, no commercial use."
     ),
     aliases=("nanonets",),

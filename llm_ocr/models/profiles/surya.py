@@ -44,7 +44,7 @@ def _profile(version: str, parameters: float, bench: float, parse_bench: float) 
         model=f"datalab-to/{name}",
         licence="modified OpenRAIL-M (weights)",
         notice=(
-            f"{name}: the licence of the weights restricts use by organisations above 5 million dollars: read it "
+            f"{name}: the license of the weights restricts use by organizations above 5 million dollars: read it "
             "before you use them."
         ),
         aliases=("surya",) if version == "2.5" else (),

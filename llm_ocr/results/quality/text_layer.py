@@ -245,11 +245,11 @@ def _layer_chunks(evidence: Evidence, attempt: Attempt) -> tuple[list[Chunk], li
         if block.kind in (BlockKind.FIGURE, BlockKind.FORMULA)
         for box in shown(block, attempt.rotation)
     ]
-    placeless = any(block.kind is BlockKind.FIGURE and block.box.area >= 1 for block in attempt.blocks)
+    without_position = any(block.kind is BlockKind.FIGURE and block.box.area >= 1 for block in attempt.blocks)
     texts: dict[bool, list[str]] = {True: [], False: []}
     for text, box in evidence.lines:
         free = _in_margin(box) or any(box.covered_by(picture) > 0.5 for picture in pictures)
-        free = free or (placeless and len(text) < LETTERS)
+        free = free or (without_position and len(text) < LETTERS)
         texts[not free].append(text)
     return chunks_of("\n".join(texts[True])), chunks_of("\n".join(texts[False]))
 

@@ -24,9 +24,9 @@ KEY = "secret-key-0123456789"
 MODEL = "some/ocr-model"
 URL = b"data:image/png;base64," + b"iVBORw0KGgoAAAANSUhEUgAA" * 40
 IMAGE = EncodedImage(base64.b64decode(URL.partition(b",")[2]), "image/png", 10, 10)
-QUESTION = CompletionRequest("page-1", IMAGE, "Read it.", {"max_tokens": 100, "temperature": 0.0})
-LARGE = replace(QUESTION, image=replace(IMAGE, data=IMAGE.data * 400))
-HUGE = replace(QUESTION, image=replace(IMAGE, data=IMAGE.data * 20_000))
+REQUEST = CompletionRequest("page-1", IMAGE, "Read it.", {"max_tokens": 100, "temperature": 0.0})
+LARGE = replace(REQUEST, image=replace(IMAGE, data=IMAGE.data * 400))
+HUGE = replace(REQUEST, image=replace(IMAGE, data=IMAGE.data * 20_000))
 USAGE = {"prompt_tokens": 300, "completion_tokens": 77, "total_tokens": 377}
 
 
@@ -130,12 +130,12 @@ async def connected(url: str, key: str = KEY, **options: Any) -> AsyncIterator[E
         await endpoint.close()
 
 
-def ask(handler: Handler, question: CompletionRequest = QUESTION, **pages: Handler) -> Completion:
+def complete(handler: Handler, request: CompletionRequest = REQUEST, **pages: Handler) -> Completion:
     """One question to a server with this handler, from start to end."""
 
     async def run() -> Completion:
         async with serving(handler, **pages) as url, connected(url) as endpoint:
-            return await endpoint.ask(question)
+            return await endpoint.complete(request)
 
     return asyncio.run(run())
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 import pytest
-from chat_servers import KEY, MODEL, QUESTION, URL
+from chat_servers import KEY, MODEL, REQUEST, URL
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,12 +56,12 @@ def test_a_key_loses_the_line_end_of_its_file_and_is_never_shown():
     assert KEY not in str(refused.value)
 
 
-def _body(question, model, vllm):
-    return Body(body_parts(question, model, vllm)).decode()
+def _body(request, model, vllm):
+    return Body(body_parts(request, model, vllm)).decode()
 
 
 def test_a_request_is_a_streamed_chat_with_the_image_before_the_prompt():
-    assert json.loads(_body(QUESTION, MODEL, vllm=False)) == {
+    assert json.loads(_body(REQUEST, MODEL, vllm=False)) == {
         "model": MODEL,
         "messages": [
             {
@@ -80,39 +80,39 @@ def test_a_request_is_a_streamed_chat_with_the_image_before_the_prompt():
 
 
 def test_the_prompt_may_stand_before_the_image_and_a_system_prompt_before_both():
-    question = replace(QUESTION, image_first=False, system='You "read".', prompt='<|grounding|>\n"é" \ud800')
-    system, user = json.loads(_body(question, MODEL, vllm=False))["messages"]
+    request = replace(REQUEST, image_first=False, system='You "read".', prompt='<|grounding|>\n"é" \ud800')
+    system, user = json.loads(_body(request, MODEL, vllm=False))["messages"]
     assert system == {"role": "system", "content": 'You "read".'}
     assert [part["type"] for part in user["content"]] == ["text", "image_url"]
-    assert user["content"][0]["text"] == question.prompt
+    assert user["content"][0]["text"] == request.prompt
 
 
 def test_an_empty_prompt_leaves_the_image_alone():
     for image_first in (True, False):
-        body = json.loads(_body(replace(QUESTION, prompt="", image_first=image_first), MODEL, vllm=False))
+        body = json.loads(_body(replace(REQUEST, prompt="", image_first=image_first), MODEL, vllm=False))
         assert [part["type"] for part in body["messages"][0]["content"]] == ["image_url"]
 
 
 def test_vllms_settings_go_to_vllm_only():
     xargs = MappingProxyType({"ngram_size": 30, "whitelist_token_ids": frozenset({128822, 128821})})
-    question = replace(QUESTION, vllm_settings={"vllm_xargs": xargs, "temperature": 0.5})
-    plain, vllm = (json.loads(_body(question, MODEL, vllm=flag)) for flag in (False, True))
+    request = replace(REQUEST, vllm_settings={"vllm_xargs": xargs, "temperature": 0.5})
+    plain, vllm = (json.loads(_body(request, MODEL, vllm=flag)) for flag in (False, True))
     assert "vllm_xargs" not in plain and plain["temperature"] == 0.0
     assert vllm["vllm_xargs"] == {"ngram_size": 30, "whitelist_token_ids": [128821, 128822]}
     assert vllm["temperature"] == 0.5
 
 
 def test_settings_cannot_turn_the_stream_off_or_name_another_model():
-    question = replace(QUESTION, settings={"stream": False, "model": "other", "messages": [], "stream_options": {}})
-    body = json.loads(_body(question, MODEL, vllm=False))
+    request = replace(REQUEST, settings={"stream": False, "model": "other", "messages": [], "stream_options": {}})
+    body = json.loads(_body(request, MODEL, vllm=False))
     assert body["stream"] is True and body["model"] == MODEL and len(body["messages"]) == 1
 
 
 def test_the_image_is_not_copied():
-    assert body_parts(QUESTION, MODEL, vllm=False)[1] is QUESTION.image.data
+    assert body_parts(REQUEST, MODEL, vllm=False)[1] is REQUEST.image.data
 
 
 @given(st.binary(max_size=100))
 def test_the_length_that_is_told_is_that_of_what_is_sent(data):
-    body = Body(body_parts(replace(QUESTION, image=replace(QUESTION.image, data=data)), MODEL, vllm=False))
+    body = Body(body_parts(replace(REQUEST, image=replace(REQUEST.image, data=data)), MODEL, vllm=False))
     assert body.size == len(body.decode().encode())

@@ -12,10 +12,10 @@ from chat_servers import (
     HUGE,
     KEY,
     MODEL,
-    QUESTION,
+    REQUEST,
     WHOLE,
     CutAfter,
-    ask,
+    complete,
     connected,
     event,
     replying,
@@ -28,7 +28,7 @@ from llm_ocr.engines import Completion, Finish
 
 
 def test_an_answer_comes_whole_with_its_counts():
-    answer = ask(streaming(*WHOLE))
+    answer = complete(streaming(*WHOLE))
     assert (answer.text, answer.finish, answer.tokens_in, answer.tokens_out) == ("Hello wörld", Finish.STOP, 300, 77)
     assert answer.server.startswith("http://127.0.0.1:") and answer.server.endswith("/v1")
     assert answer.seconds > 0 and answer.waited == 0
@@ -36,8 +36,8 @@ def test_an_answer_comes_whole_with_its_counts():
 
 def test_how_the_network_cuts_the_stream_makes_no_difference():
     stream = b"".join(WHOLE)
-    bytewise = ask(streaming(*(stream[at : at + 1] for at in range(len(stream)))))
-    at_once, windows = ask(streaming(stream)), ask(streaming(stream.replace(b"\n", b"\r\n")))
+    bytewise = complete(streaming(*(stream[at : at + 1] for at in range(len(stream)))))
+    at_once, windows = complete(streaming(stream)), complete(streaming(stream.replace(b"\n", b"\r\n")))
     assert {answer.text for answer in (bytewise, at_once, windows)} == {"Hello wörld"}
     assert {answer.tokens_out for answer in (bytewise, at_once, windows)} == {77}
 
@@ -45,16 +45,16 @@ def test_how_the_network_cuts_the_stream_makes_no_difference():
 def test_many_tiny_events_that_come_slowly_are_all_there():
     words = [f"word{number} " for number in range(300)]
     stream = [*map(event, words), event("", "stop"), usage(), DONE]
-    assert ask(streaming(*stream, pause=0.001)).text == "".join(words)
+    assert complete(streaming(*stream, pause=0.001)).text == "".join(words)
 
 
 def test_the_text_may_end_in_the_event_that_says_why():
-    assert ask(streaming(event("a"), event("b", "length"), DONE)).finish is Finish.LENGTH
-    assert ask(streaming(event("a"), event("b", "length"), DONE)).text == "ab"
+    assert complete(streaming(event("a"), event("b", "length"), DONE)).finish is Finish.LENGTH
+    assert complete(streaming(event("a"), event("b", "length"), DONE)).text == "ab"
 
 
 def test_an_answer_may_be_empty():
-    answer = ask(streaming(event(None, "stop"), usage(completion_tokens=0), DONE))
+    answer = complete(streaming(event(None, "stop"), usage(completion_tokens=0), DONE))
     assert (answer.text, answer.tokens_out) == ("", 0)
 
 
@@ -67,23 +67,23 @@ def test_reasoning_roles_comments_and_nulls_are_not_the_answer():
         *(b"data:" + json.dumps(one).encode() + b"\n\n" for one in (first, second)),
         *WHOLE,
     ]
-    assert ask(streaming(*stream)).text == "Hello wörld"
+    assert complete(streaming(*stream)).text == "Hello wörld"
 
 
 def test_content_in_parts_is_joined():
     parts = [{"type": "thinking", "thinking": "Hm"}, {"type": "text", "text": "Hello"}]
     body = {"choices": [{"delta": {"content": parts}, "finish_reason": "stop"}]}
-    assert ask(streaming(b"data: " + json.dumps(body).encode() + b"\n\n", DONE)).text == "Hello"
+    assert complete(streaming(b"data: " + json.dumps(body).encode() + b"\n\n", DONE)).text == "Hello"
 
 
 def test_without_usage_the_events_are_counted():
-    answer = ask(streaming(event("a"), event("b"), event("c"), event("", "stop"), DONE))
+    answer = complete(streaming(event("a"), event("b"), event("c"), event("", "stop"), DONE))
     assert (answer.tokens_in, answer.tokens_out) == (0, 3)
 
 
 def counted(usage_sent: object, text: str = "Hello wörld") -> Completion:
     end = b"data: " + json.dumps({"choices": [], "usage": usage_sent}).encode() + b"\n\n"
-    return ask(streaming(event(text), event("", "stop"), end, DONE))
+    return complete(streaming(event(text), event("", "stop"), end, DONE))
 
 
 @pytest.mark.parametrize("count", [10**30, 10**9, -1, True, 2.5, "77", None, [], {}])
@@ -104,15 +104,15 @@ def test_a_count_that_is_far_too_small_for_the_text_is_not_believed():
 
 
 def test_the_last_count_that_can_be_is_kept():
-    answer = ask(streaming(event("Hello", "stop"), usage(), usage(completion_tokens=10**30), DONE))
+    answer = complete(streaming(event("Hello", "stop"), usage(), usage(completion_tokens=10**30), DONE))
     assert (answer.tokens_out, answer.estimated) == (77, False)
 
 
 def test_a_cut_answer_without_counts_is_estimated_by_its_characters():
     large = [event("loop " * 200)] * 5
-    answer = ask(
+    answer = complete(
         streaming(*large, event("", "stop")),
-        replace(QUESTION, settings={"max_tokens": 2000}, watch=lambda: CutAfter(3000)),
+        replace(REQUEST, settings={"max_tokens": 2000}, watch=lambda: CutAfter(3000)),
     )
     assert answer.finish is Finish.CUT
     assert (answer.tokens_out, answer.estimated) == (750, True)
@@ -124,41 +124,41 @@ def test_an_event_that_comes_twice_with_its_id_is_taken_once():
 
     pieces = [numbered(number, event(text)) for number, text in enumerate(("Hello", " ", "wörld"))]
     twice = [piece for piece in pieces for _ in range(2)]
-    assert ask(streaming(*twice, *pieces[1:], *WHOLE[2:])).text == "Hello wörld"
+    assert complete(streaming(*twice, *pieces[1:], *WHOLE[2:])).text == "Hello wörld"
 
 
 def test_one_id_for_all_events_shows_no_repetition():
     pieces = [b"id: 1\n" + event(text) for text in ("a", "b", "b", "b", "a")]
-    assert ask(streaming(*pieces, *WHOLE[2:])).text == "abbba"
+    assert complete(streaming(*pieces, *WHOLE[2:])).text == "abbba"
 
 
 def test_an_event_that_comes_twice_with_its_running_count_is_taken_once():
     texts = ["Hello", " ", "wörld"]
     pieces = [event(text, usage={"completion_tokens": 2 + number}) for number, text in enumerate(texts)]
     twice = [piece for piece in pieces for _ in range(2)]
-    assert ask(streaming(event("", usage={"completion_tokens": 1}), *twice, *WHOLE[2:])).text == "Hello wörld"
+    assert complete(streaming(event("", usage={"completion_tokens": 1}), *twice, *WHOLE[2:])).text == "Hello wörld"
 
 
 @pytest.mark.parametrize("count", [{}, {"usage": {"completion_tokens": 1}}, {"usage": None}])
 def test_equal_events_that_nothing_tells_apart_are_all_taken(count):
-    assert ask(streaming(*[event("-", **count)] * 5, *WHOLE[2:])).text == "-----"
+    assert complete(streaming(*[event("-", **count)] * 5, *WHOLE[2:])).text == "-----"
 
 
 def test_a_server_that_does_not_stream_is_understood():
     message = {"role": "assistant", "content": "Hello", "reasoning_content": "Hm"}
     body = {"choices": [{"message": message, "finish_reason": "length"}], "usage": {"prompt_tokens": 5}}
-    answer = ask(replying(200, body))
+    answer = complete(replying(200, body))
     assert (answer.text, answer.finish, answer.tokens_in, answer.tokens_out) == ("Hello", Finish.LENGTH, 5, 1)
 
 
 def test_a_stream_may_end_without_done_when_it_said_why():
-    assert ask(streaming(event("a"), event("", "stop"))).finish is Finish.STOP
-    assert ask(streaming(event("a"), event("", "stop")[:-2])).text == "a"
+    assert complete(streaming(event("a"), event("", "stop"))).finish is Finish.STOP
+    assert complete(streaming(event("a"), event("", "stop")[:-2])).text == "a"
 
 
 @pytest.mark.parametrize("reason", ["eos", "end_turn", "eos_token"])
 def test_other_words_for_a_sound_end_are_known(reason):
-    assert ask(streaming(event("a", reason), DONE)).finish is Finish.STOP
+    assert complete(streaming(event("a", reason), DONE)).finish is Finish.STOP
 
 
 def test_a_watch_cuts_the_answer_and_the_server_is_told():
@@ -177,7 +177,7 @@ def test_a_watch_cuts_the_answer_and_the_server_is_told():
 
     async def run() -> Completion:
         async with serving(endless) as url, connected(url) as endpoint:
-            answer = await endpoint.ask(replace(QUESTION, watch=lambda: CutAfter(500)))
+            answer = await endpoint.complete(replace(REQUEST, watch=lambda: CutAfter(500)))
             for _ in range(3000):
                 if gone:
                     break
@@ -193,14 +193,14 @@ def test_a_watch_cuts_the_answer_and_the_server_is_told():
 
 def test_a_watch_sees_an_answer_that_came_at_once_too():
     body = {"choices": [{"message": {"content": "loop " * 100}, "finish_reason": "stop"}]}
-    assert ask(replying(200, body), replace(QUESTION, watch=lambda: CutAfter(50))).finish is Finish.CUT
+    assert complete(replying(200, body), replace(REQUEST, watch=lambda: CutAfter(50))).finish is Finish.CUT
 
 
 def test_each_answer_has_a_watch_of_its_own():
     async def run() -> list[Completion]:
         async with serving(streaming(*WHOLE)) as url, connected(url) as endpoint:
-            question = replace(QUESTION, watch=lambda: CutAfter(12))
-            return [await endpoint.ask(question) for _ in range(3)]
+            request = replace(REQUEST, watch=lambda: CutAfter(12))
+            return [await endpoint.complete(request) for _ in range(3)]
 
     assert {answer.finish for answer in asyncio.run(run())} == {Finish.STOP}
 
@@ -212,7 +212,7 @@ def test_a_request_carries_key_length_and_body_in_one_piece():
         seen.append((request, await request.read()))
         return await streaming(*WHOLE)(request)
 
-    ask(handler, HUGE)
+    complete(handler, HUGE)
     request, body = seen[0]
     assert request.headers["Authorization"] == f"Bearer {KEY}"
     assert request.headers["Content-Type"] == "application/json"
@@ -232,8 +232,8 @@ def test_hundreds_of_answers_at_once_each_belong_to_their_question():
 
     async def run() -> list[str]:
         async with serving(echo) as url, connected(url) as endpoint:
-            questions = [replace(QUESTION, prompt=f"prompt {number}") for number in range(300)]
-            return [answer.text for answer in await asyncio.gather(*map(endpoint.ask, questions))]
+            requests = [replace(REQUEST, prompt=f"prompt {number}") for number in range(300)]
+            return [answer.text for answer in await asyncio.gather(*map(endpoint.complete, requests))]
 
     assert asyncio.run(run()) == [f"prompt {number}" for number in range(300)]
 
@@ -257,7 +257,7 @@ def connections_of(*, at_once: int, rounds: int, limit: int = 0) -> int:
 
         async with serving(handler) as url, connected(url, limit=limit) as endpoint:
             for _ in range(rounds):
-                await asyncio.gather(*(endpoint.ask(QUESTION) for _ in range(at_once)))
+                await asyncio.gather(*(endpoint.complete(REQUEST) for _ in range(at_once)))
 
     asyncio.run(run())
     assert arrived == at_once * rounds

@@ -18,7 +18,7 @@ from chat_servers import (
     HUGE,
     KEY,
     MODEL,
-    QUESTION,
+    REQUEST,
     WHOLE,
     abort,
     connected,
@@ -39,10 +39,10 @@ from llm_ocr.engines.client.replies import Bounds
 from llm_ocr.errors import LlmOcrError, RequestLost, ServerError
 
 
-def lost(handler, question=QUESTION, **options) -> LlmOcrError:
+def lost(handler, request=REQUEST, **options) -> LlmOcrError:
     async def run() -> None:
         async with serving(handler) as url, connected(url, **options) as endpoint:
-            await endpoint.ask(question)
+            await endpoint.complete(request)
 
     with pytest.raises(LlmOcrError) as raised:
         asyncio.run(run())
@@ -109,9 +109,9 @@ def test_a_server_that_is_not_there_is_unreachable():
         async with connected(f"http://127.0.0.1:{port}") as endpoint:
             assert await endpoint.probe() is None
             assert await endpoint.gauges() is None
-            await endpoint.ask(QUESTION)
+            await endpoint.complete(REQUEST)
 
-    with socket.socket() as silent_port, pytest.raises(RequestLost, match="nobody answers") as raised:
+    with socket.socket() as silent_port, pytest.raises(RequestLost, match="cannot connect") as raised:
         silent_port.bind(("127.0.0.1", 0))  # held, and nobody listens
         asyncio.run(run(silent_port.getsockname()[1]))
     assert raised.value.unreachable and raised.value.status == 0
@@ -139,7 +139,7 @@ def test_a_slow_answer_is_not_given_up_while_it_goes_on():
     async def run() -> str:
         handler = streaming(*pieces, event("", "stop"), DONE, pause=0.1)
         async with serving(handler) as url, connected(url, stall=1.0) as endpoint:
-            return (await endpoint.ask(QUESTION)).text
+            return (await endpoint.complete(REQUEST)).text
 
     assert asyncio.run(run()) == "x" * 13
 
@@ -147,7 +147,7 @@ def test_a_slow_answer_is_not_given_up_while_it_goes_on():
 def test_an_answer_is_whole_when_done_was_said_though_the_body_stays_open():
     async def run() -> tuple[str, str]:
         async with serving(in_turn(stuck(*WHOLE), streaming(*WHOLE))) as url, connected(url) as endpoint:
-            return (await endpoint.ask(QUESTION)).text, (await endpoint.ask(QUESTION)).text
+            return (await endpoint.complete(REQUEST)).text, (await endpoint.complete(REQUEST)).text
 
     assert asyncio.run(run()) == ("Hello wörld", "Hello wörld")
 
@@ -163,7 +163,7 @@ def brief_usage(monkeypatch):
 def test_an_answer_is_whole_when_the_reason_for_its_end_was_said_whatever_becomes_of_the_connection(end):
     async def run() -> str:
         async with serving(end) as url, connected(url, stall=20) as endpoint, asyncio.timeout(10):
-            return (await endpoint.ask(QUESTION)).text
+            return (await endpoint.complete(REQUEST)).text
 
     assert asyncio.run(run()) == "Hello wörld"
 
@@ -174,7 +174,7 @@ def test_an_answer_that_is_whole_is_not_waited_for_while_comments_come():
 
     async def run() -> str:
         async with serving(ending) as url, connected(url, stall=20) as endpoint, asyncio.timeout(10):
-            return (await endpoint.ask(QUESTION)).text
+            return (await endpoint.complete(REQUEST)).text
 
     assert asyncio.run(run()) == "Hello wörld"
 
@@ -188,7 +188,7 @@ def unending(name: str) -> Completion | LlmOcrError:
 
     async def run() -> Completion:
         async with serving(ENDLESS[name]) as url, connected(url, stall=STALL) as endpoint, asyncio.timeout(30):
-            return await endpoint.ask(replace(QUESTION, settings={"max_tokens": 500}))
+            return await endpoint.complete(replace(REQUEST, settings={"max_tokens": 500}))
 
     try:
         return asyncio.run(run())
@@ -230,7 +230,7 @@ def test_an_answer_that_takes_far_too_long_in_all_is_cut_and_what_came_is_kept(n
 def unending_slowly(name: str) -> Completion:
     async def run() -> Completion:
         async with serving(ENDLESS[name]) as url, connected(url, stall=0.4) as endpoint, asyncio.timeout(30):
-            return await endpoint.ask(QUESTION)
+            return await endpoint.complete(REQUEST)
 
     return asyncio.run(run())
 
@@ -238,7 +238,7 @@ def unending_slowly(name: str) -> Completion:
 def test_keeping_a_connection_awake_is_no_news_for_the_watchdog():
     async def run() -> None:
         async with serving(ENDLESS["comments"]) as url, connected(url, stall=20) as endpoint:
-            asking = asyncio.create_task(endpoint.ask(QUESTION))
+            asking = asyncio.create_task(endpoint.complete(REQUEST))
             await asyncio.sleep(0.5)
             heard = endpoint.received
             await asyncio.sleep(0.5)
@@ -273,14 +273,14 @@ def test_closing_ends_everything_that_is_under_way_and_the_server_is_told():
         tiny = [event("x")] * 3000
         handler = in_turn(*map(telling, (silent, stuck(event("Hello")), streaming(*tiny, pause=0.01), silent)))
         async with serving(handler) as url, connected(url) as endpoint:
-            asks = [asyncio.create_task(endpoint.ask(QUESTION)) for _ in range(6)]
+            asks = [asyncio.create_task(endpoint.complete(REQUEST)) for _ in range(6)]
             await until(lambda: len(begun) == 6)
             await asyncio.sleep(0.2)
             assert gone == []
             await endpoint.close()
             ends = await asyncio.wait_for(asyncio.gather(*asks, return_exceptions=True), 20)
             with pytest.raises(RequestLost):
-                await endpoint.ask(QUESTION)
+                await endpoint.complete(REQUEST)
             await until(lambda: len(gone) == 6)
             return ends
 
@@ -298,12 +298,12 @@ def test_a_cancelled_question_leaves_the_others_alone():
             return await stuck(event("a"))(request)
 
         async with serving(in_turn(first, streaming(*WHOLE))) as url, connected(url) as endpoint:
-            asking = asyncio.create_task(endpoint.ask(QUESTION))
+            asking = asyncio.create_task(endpoint.complete(REQUEST))
             await arrived.wait()
             asking.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await asking
-            return (await endpoint.ask(QUESTION)).text
+            return (await endpoint.complete(REQUEST)).text
 
     assert asyncio.run(run()) == "Hello wörld"
 
@@ -313,14 +313,14 @@ def test_the_last_byte_is_known_for_the_watchdog():
         async with serving(stuck(event("Hello"))) as url, connected(url) as endpoint:
             before = endpoint.received
             await asyncio.sleep(0.05)
-            first = asyncio.create_task(endpoint.ask(QUESTION))
+            first = asyncio.create_task(endpoint.complete(REQUEST))
             await asyncio.sleep(0)
             sent = endpoint.received
             assert sent > before
             await until(lambda: endpoint.received > sent)
             await asyncio.sleep(0.2)
             heard = endpoint.received
-            second = asyncio.create_task(endpoint.ask(QUESTION))
+            second = asyncio.create_task(endpoint.complete(REQUEST))
             await asyncio.sleep(0)
             assert endpoint.received == heard  # another request is no news of the server
             for one in (first, second):
@@ -392,7 +392,7 @@ from llm_ocr.types import EncodedImage
 async def run():
     endpoint = Endpoint(address_of(sys.argv[1], "m"))
     try:
-        print((await endpoint.ask(CompletionRequest("1", EncodedImage(b"", "image/png", 1, 1), "Read.", {}))).text)
+        print((await endpoint.complete(CompletionRequest("1", EncodedImage(b"", "image/png", 1, 1), "Read.", {}))).text)
     finally:
         await endpoint.close()
 asyncio.run(run())
@@ -419,7 +419,7 @@ def test_https_works_with_the_systems_certificates_and_with_no_other(tmp_path):
         many = [event("tls ")] * 100
         async with serving(streaming(*many, event("", "stop"), usage(), DONE, pause=0.001), tls) as url:
             async with connected(url) as endpoint:
-                for attempt in (endpoint.ask(QUESTION), endpoint.probe()):
+                for attempt in (endpoint.complete(REQUEST), endpoint.probe()):
                     with pytest.raises(ServerError, match="not trusted"):
                         await attempt
             return await trusting(url)

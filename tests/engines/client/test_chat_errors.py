@@ -11,9 +11,9 @@ from chat_servers import (
     KEY,
     LARGE,
     MODEL,
-    QUESTION,
+    REQUEST,
     URL,
-    ask,
+    complete,
     connected,
     event,
     in_turn,
@@ -32,9 +32,9 @@ def vllm_error(message: str, status: int = 400, kind: str = "BadRequestError", p
     return {"error": {"message": message, "type": kind, "param": param, "code": status}}
 
 
-def asked(handler, question=QUESTION, **pages) -> LlmOcrError:
+def asked(handler, request=REQUEST, **pages) -> LlmOcrError:
     with pytest.raises(LlmOcrError) as raised:
-        ask(handler, question, **pages)
+        complete(handler, request, **pages)
     return raised.value
 
 
@@ -254,7 +254,7 @@ def test_a_stream_that_is_cut_anywhere_is_whole_or_lost():
     async def run() -> list[Completion | BaseException]:
         handler = in_turn(*(streaming(stream[:at]) for at in places))
         async with serving(handler) as url, connected(url) as endpoint:
-            return [(await asyncio.gather(endpoint.ask(QUESTION), return_exceptions=True))[0] for _ in places]
+            return [(await asyncio.gather(endpoint.complete(REQUEST), return_exceptions=True))[0] for _ in places]
 
     ends = asyncio.run(run())
     for at, end in zip(places, ends, strict=True):
@@ -268,7 +268,7 @@ def test_after_an_error_the_next_question_is_answered():
     handler = in_turn(replying(500), replying(429), replying(400, b"x" * 200_000), streaming(event("a")), whole)
     for _ in range(4):
         assert isinstance(asked(handler), RequestError)
-    assert ask(handler).text == "Hello"
+    assert complete(handler).text == "Hello"
 
 
 def test_the_long_path_of_a_model_is_shown():

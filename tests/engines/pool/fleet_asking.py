@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from aiohttp import web
-from scripted_server import Scripted, question
+from scripted_server import Scripted, request_for
 
 from llm_ocr.engines import Completion, ServerFacts
 from llm_ocr.engines.pool.pool import PoolOptions, ServerPool
@@ -32,7 +32,7 @@ async def until(true: Callable[[], object]) -> None:
 
 
 async def ask_all(fleet: ServerPool, asked: list[str]) -> dict[str, Completion | BaseException]:
-    found = await asyncio.gather(*(fleet.ask(question(name)) for name in asked), return_exceptions=True)
+    found = await asyncio.gather(*(fleet.complete(request_for(name)) for name in asked), return_exceptions=True)
     return dict(zip(asked, found, strict=True))
 
 

@@ -15,7 +15,7 @@ from llm_ocr.errors import ServerError
 from llm_ocr.types import EncodedImage
 
 
-def question(name: str) -> CompletionRequest:
+def request_for(name: str) -> CompletionRequest:
     """A question whose prompt is its id: the scripted server goes by it."""
     return CompletionRequest(name, EncodedImage(b"", "image/png", 1, 1), name, {"max_tokens": 10})
 
@@ -39,7 +39,7 @@ class Scripted:
     fails_to_start: str = ""
     fails_to_restart: str = ""
     gauges: bool = False
-    ours: bool = True  # its process's end is seen
+    managed: bool = True  # its process's end is seen
 
     asked: Counter[str] = field(default_factory=Counter)
     arrived: list[tuple[float, str]] = field(default_factory=list)
@@ -73,7 +73,7 @@ class Scripted:
 
     async def ended(self) -> str:
         assert self._end is not None
-        if not self.ours:
+        if not self.managed:
             await asyncio.get_running_loop().create_future()
         return await asyncio.shield(self._end)
 

@@ -22,7 +22,7 @@ def page(name: str) -> CompletionRequest:
 class Simulated:
     """`options` are the simulator's flags. What it counts of its starts stands in a state file."""
 
-    ours = True
+    managed = True
 
     def __init__(self, name: str = "simulator 0", **options: Any) -> None:
         self.name = name

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from aiohttp import web
 from fleet_asking import QUICK, VLLM, answered, ask_all, failing, names, until, with_fleet
-from scripted_server import Scripted, question
+from scripted_server import Scripted, request_for
 
 from llm_ocr.engines import Completion, ServerFacts
 from llm_ocr.engines.pool.pool import ServerPool
@@ -50,7 +50,9 @@ def test_the_oldest_goes_first_and_hears_when_its_request_goes_out() -> None:
     order: list[str] = []
 
     async def test(fleet: ServerPool, said: list[str]) -> None:
-        await asyncio.gather(*(fleet.ask(question(name), lambda name=name: order.append(name)) for name in names(40)))
+        await asyncio.gather(
+            *(fleet.complete(request_for(name), lambda name=name: order.append(name)) for name in names(40))
+        )
 
     with_fleet([Scripted()], replace(QUICK, max_inflight=2), test)
     assert order == names(40)
@@ -58,7 +60,7 @@ def test_the_oldest_goes_first_and_hears_when_its_request_goes_out() -> None:
 
 def test_an_answer_says_how_long_its_question_waited() -> None:
     async def test(fleet: ServerPool, said: list[str]) -> None:
-        first, second = await asyncio.gather(fleet.ask(question("a")), fleet.ask(question("b")))
+        first, second = await asyncio.gather(fleet.complete(request_for("a")), fleet.complete(request_for("b")))
         assert second.waited - first.waited >= 0.19
         assert second.server.startswith("http://127.0.0.1:")
 
@@ -83,7 +85,7 @@ def test_the_first_server_that_is_ready_serves_and_one_that_does_not_start_is_le
 
     async def test(fleet: ServerPool, said: list[str]) -> None:
         assert len(answered(await ask_all(fleet, names(20)))) == 20
-        assert [line for line in said if "bad is left out: no GPU" in line]
+        assert [line for line in said if "bad is no longer used: no GPU" in line]
 
     with_fleet(servers, QUICK, test)
     assert sum(servers[1].asked.values()) == 20
@@ -98,7 +100,7 @@ def test_when_no_server_starts_all_get_the_reason() -> None:
         assert all(isinstance(one, ServerError) and "no GPU" in str(one) for one in found.values())
         assert all(getattr(one, "hint", "") == "Look at its log." for one in found.values())
         with pytest.raises(ServerError, match="no GPU"):
-            await fleet.ask(question("later"))
+            await fleet.complete(request_for("later"))
 
     with_fleet(servers, QUICK, test)
 
@@ -106,7 +108,7 @@ def test_when_no_server_starts_all_get_the_reason() -> None:
 def test_without_servers_there_is_an_error() -> None:
     async def test(fleet: ServerPool, said: list[str]) -> None:
         with pytest.raises(ServerError, match="no server"):
-            await fleet.ask(question("a"))
+            await fleet.complete(request_for("a"))
 
     with_fleet([], QUICK, test)
 
@@ -131,7 +133,7 @@ def test_without_retry_after_the_pauses_grow() -> None:
     server = Scripted(behave=failing(3, lambda: web.Response(status=503)))
 
     async def test(fleet: ServerPool, said: list[str]) -> None:
-        assert (await fleet.ask(question("a"))).text == "answer to a"
+        assert (await fleet.complete(request_for("a"))).text == "answer to a"
 
     with_fleet([server], QUICK, test)
     times = [at for at, _ in server.arrived]
@@ -160,10 +162,10 @@ def test_a_server_that_refused_a_question_meanwhile_was_not_busy_all_the_time() 
     async def test(fleet: ServerPool, said: list[str]) -> None:
         nonlocal replies
         with pytest.raises(RequestRefused):
-            await fleet.ask(question("a"))
+            await fleet.complete(request_for("a"))
         await asyncio.sleep(0.3)
         replies = iter([again])
-        assert (await fleet.ask(question("b"))).text == "answer to b"
+        assert (await fleet.complete(request_for("b"))).text == "answer to b"
 
     with_fleet([server], replace(QUICK, busy_timeout=0.25), test)
 
@@ -185,9 +187,9 @@ def test_a_lost_request_of_a_live_server_is_its_callers_to_try_again() -> None:
 
     async def test(fleet: ServerPool, said: list[str]) -> None:
         with pytest.raises(RequestLost) as lost:
-            await fleet.ask(question("a"))
+            await fleet.complete(request_for("a"))
         assert lost.value.status == 500
-        assert (await fleet.ask(question("a"))).text == "answer to a"
+        assert (await fleet.complete(request_for("a"))).text == "answer to a"
         assert (fleet.load().lost, fleet.load().restarts) == (1, 0)
 
     with_fleet([server], QUICK, test)
@@ -196,7 +198,7 @@ def test_a_lost_request_of_a_live_server_is_its_callers_to_try_again() -> None:
 def test_a_refused_question_is_refused() -> None:
     async def test(fleet: ServerPool, said: list[str]) -> None:
         with pytest.raises(RequestRefused):
-            await fleet.ask(question("a"))
+            await fleet.complete(request_for("a"))
 
     with_fleet([Scripted(behave=lambda _: web.Response(status=400))], QUICK, test)
 
@@ -204,7 +206,7 @@ def test_a_refused_question_is_refused() -> None:
 def test_a_wrong_key_ends_in_an_error() -> None:
     async def test(fleet: ServerPool, said: list[str]) -> None:
         with pytest.raises(ServerError, match="401"):
-            await fleet.ask(question("a"))
+            await fleet.complete(request_for("a"))
 
     with_fleet([Scripted(behave=lambda _: web.Response(status=401))], QUICK, test)
 
@@ -217,7 +219,7 @@ def test_the_window_is_steered_by_the_servers_gauges() -> None:
     async def test(fleet: ServerPool, said: list[str]) -> None:
         async def ask_on(name: str) -> None:
             while not enough.is_set():
-                await fleet.ask(question(name))
+                await fleet.complete(request_for(name))
 
         asking = asyncio.gather(*map(ask_on, names(150)))
         await until(lambda: fleet.load().window >= 40 and server.most == 40)
@@ -234,14 +236,14 @@ def test_the_window_is_steered_by_the_servers_gauges() -> None:
 
 def test_a_cancelled_question_gives_its_place_back() -> None:
     async def test(fleet: ServerPool, said: list[str]) -> None:
-        asking = [asyncio.create_task(fleet.ask(question(name))) for name in names(10)]
+        asking = [asyncio.create_task(fleet.complete(request_for(name))) for name in names(10)]
         await until(lambda: fleet.load().in_flight == 2)
         for task in asking:
             task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
         assert all(task.cancelled() for task in asking)
         assert (fleet.load().in_flight, fleet.load().queued) == (0, 0)
-        assert (await fleet.ask(question("a"))).text == "answer to a"
+        assert (await fleet.complete(request_for("a"))).text == "answer to a"
 
     with_fleet([Scripted(seconds=0.05)], replace(QUICK, max_inflight=2), test)
 
@@ -250,7 +252,7 @@ def test_a_caller_that_is_cancelled_at_the_moment_of_a_death_stays_cancelled() -
     server = Scripted(seconds=0.3)
 
     async def test(fleet: ServerPool, said: list[str]) -> None:
-        asking = [asyncio.create_task(fleet.ask(question(name))) for name in names(8)]
+        asking = [asyncio.create_task(fleet.complete(request_for(name))) for name in names(8)]
         await until(lambda: len(server.arrived) == 8)
         dying = asyncio.create_task(server.die())
         for task in asking[::2]:

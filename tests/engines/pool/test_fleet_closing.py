@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from fleet_asking import QUICK, VLLM, names, run, until
-from scripted_server import Scripted, question
+from scripted_server import Scripted, request_for
 
 from llm_ocr.engines import Completion
 from llm_ocr.engines.pool.pool import ServerPool
@@ -21,14 +21,14 @@ def test_closing_ends_all_who_wait_and_closes_connections_before_servers() -> No
 
     async def whole() -> None:
         fleet = ServerPool("model", [server], QUICK)
-        asking = [asyncio.create_task(fleet.ask(question(name))) for name in names(100)]
+        asking = [asyncio.create_task(fleet.complete(request_for(name))) for name in names(100)]
         await until(lambda: len(server.arrived) == 20)
         await asyncio.gather(fleet.close(), fleet.close())
         found = await asyncio.gather(*asking, return_exceptions=True)
         assert all(isinstance(one, ServerError) and "closed" in str(one) for one in found)
         await fleet.close()
         with pytest.raises(ServerError, match="closed"):
-            await fleet.ask(question("late"))
+            await fleet.complete(request_for("late"))
 
     run(whole())
     assert server.stops == 1
@@ -39,11 +39,11 @@ def test_on_hold_what_was_asked_is_answered_and_nothing_else_is_asked() -> None:
 
     async def whole() -> None:
         fleet = ServerPool("model", [server], QUICK)
-        asking = [asyncio.create_task(fleet.ask(question(name))) for name in names(50)]
+        asking = [asyncio.create_task(fleet.complete(request_for(name))) for name in names(50)]
         await until(lambda: len(server.arrived) == 20)
         fleet.hold()
         await until(lambda: sum(task.done() for task in asking) == 20)
-        late = asyncio.create_task(fleet.ask(question("late")))
+        late = asyncio.create_task(fleet.complete(request_for("late")))
         await asyncio.sleep(0.1)
         assert (fleet.load().in_flight, fleet.load().queued, late.done()) == (0, 31, False)
         await fleet.close()
@@ -58,7 +58,7 @@ def test_closing_is_safe_while_servers_start_and_before() -> None:
     async def whole() -> None:
         servers = [Scripted("a", starts_after=600), Scripted("b", starts_after=600)]
         fleet = ServerPool("model", servers, QUICK)
-        asking = asyncio.create_task(fleet.ask(question("a")))
+        asking = asyncio.create_task(fleet.complete(request_for("a")))
         await asyncio.sleep(0.02)
         await fleet.close()
         with pytest.raises(ServerError, match="closed"):

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from aiohttp import web
 from fleet_asking import QUICK, VLLM, answered, ask_all, names, until, with_fleet
-from scripted_server import Scripted, question
+from scripted_server import Scripted, request_for
 
 from llm_ocr.engines import Completion
 from llm_ocr.engines.pool.pool import ServerPool
@@ -16,9 +16,9 @@ from llm_ocr.errors import PageFailure, RequestLost, ServerError
 from llm_ocr.types import Reason
 
 
-@pytest.mark.parametrize("ours", [True, False])
-def test_what_was_under_way_at_a_death_is_asked_again_and_costs_nobody_a_try(ours: bool) -> None:
-    server = Scripted(seconds=0.05, facts=VLLM, ours=ours)
+@pytest.mark.parametrize("managed", [True, False])
+def test_what_was_under_way_at_a_death_is_asked_again_and_costs_nobody_a_try(managed: bool) -> None:
+    server = Scripted(seconds=0.05, facts=VLLM, managed=managed)
 
     async def test(fleet: ServerPool, said: list[str]) -> None:
         asking = asyncio.create_task(ask_all(fleet, names(100)))
@@ -27,7 +27,7 @@ def test_what_was_under_way_at_a_death_is_asked_again_and_costs_nobody_a_try(our
         assert len(answered(await asking)) == 100
         assert fleet.load().restarts == 1
         [line] = [line for line in said if "restart 1 of 5" in line]
-        assert "killed by signal 9" in line or not ours
+        assert "killed by signal 9" in line or not managed
 
     with_fleet([server], QUICK, test)
     assert server.starts == 2
@@ -44,7 +44,7 @@ def test_other_servers_go_on_while_one_is_restarted() -> None:
         servers[0].fails_to_restart = "the GPU fell off"
         await servers[0].die()
         assert len(answered(await asking)) == 300
-        assert [line for line in said if "a is left out: the GPU fell off" in line]
+        assert [line for line in said if "a is no longer used: the GPU fell off" in line]
         assert fleet.load().servers == 1
 
     with_fleet(servers, QUICK, test)
@@ -88,7 +88,7 @@ def test_questions_that_kill_the_server_are_set_aside_alone_and_their_neighbours
             assert isinstance(failure, PageFailure)
             assert failure.reason is Reason.QUARANTINED
             assert "4 times" in failure.detail
-            assert [line for line in said if f"{name} is set aside" in line]
+            assert [line for line in said if f"{name} is quarantined" in line]
 
     with_fleet([server], QUICK, test)
     for name in killers:
@@ -111,11 +111,11 @@ def test_a_question_that_was_lost_right_before_a_death_is_suspect_when_it_is_ask
     async def test(fleet: ServerPool, said: list[str]) -> None:
         server.behave = behave
         with pytest.raises(RequestLost):
-            await fleet.ask(question("killer"))
+            await fleet.complete(request_for("killer"))
         await until(lambda: fleet.load().restarts == 1 and fleet.load().servers == 1)
         first = asyncio.create_task(ask_all(fleet, names(10)))
         await until(lambda: server.running)
-        assert (await fleet.ask(question("killer"))).text == "answer to killer"
+        assert (await fleet.complete(request_for("killer"))).text == "answer to killer"
         assert len(answered(await first)) == 10
 
     with_fleet([server], replace(QUICK, kills=3), test)
@@ -153,9 +153,9 @@ def test_a_server_that_hangs_is_restarted_and_the_question_that_does_it_set_asid
     assert server.asked["page-30"] == 4
 
 
-@pytest.mark.parametrize(("ours", "hangs"), [(True, 1), (True, 2), (False, 2), (False, 3)])
-def test_hangs_are_counted_apart_from_deaths_and_named_so(ours: bool, hangs: int) -> None:
-    server = Scripted(seconds=0.02, hangers=frozenset({"page-1"}), ours=ours)
+@pytest.mark.parametrize(("managed", "hangs"), [(True, 1), (True, 2), (False, 2), (False, 3)])
+def test_hangs_are_counted_apart_from_deaths_and_named_so(managed: bool, hangs: int) -> None:
+    server = Scripted(seconds=0.02, hangers=frozenset({"page-1"}), managed=managed)
 
     async def test(fleet: ServerPool, said: list[str]) -> None:
         began = asyncio.get_running_loop().time()
@@ -170,15 +170,15 @@ def test_hangs_are_counted_apart_from_deaths_and_named_so(ours: bool, hangs: int
 
     with_fleet([server], replace(QUICK, stall=0.3, hangs=hangs), test)
     # the first hang is not with it alone, and at a server of others each counted one must be
-    assert hangs <= server.asked["page-1"] <= hangs + 1 + (not ours)
+    assert hangs <= server.asked["page-1"] <= hangs + 1 + (not managed)
 
 
 def test_a_server_that_hangs_at_its_only_question_is_said_to_hang() -> None:
-    server = Scripted(hangers=frozenset({"page-0"}), ours=False)
+    server = Scripted(hangers=frozenset({"page-0"}), managed=False)
 
     async def test(fleet: ServerPool, said: list[str]) -> None:
-        with pytest.raises(ServerError, match="the server hung twice while it read page-0, and has answered nothing"):
-            await fleet.ask(question("page-0"))
+        with pytest.raises(ServerError, match="the server hung twice while it read page-0, before any"):
+            await fleet.complete(request_for("page-0"))
 
     with_fleet([server], replace(QUICK, stall=0.3, hangs=2), test)
 
@@ -186,7 +186,7 @@ def test_a_server_that_hangs_at_its_only_question_is_said_to_hang() -> None:
 @pytest.mark.slow
 def test_one_answer_that_stalls_while_others_come_is_that_questions_loss() -> None:
     async def test(fleet: ServerPool, said: list[str]) -> None:
-        stuck = asyncio.create_task(fleet.ask(question("stuck")))
+        stuck = asyncio.create_task(fleet.complete(request_for("stuck")))
         while not stuck.done():
             await ask_all(fleet, names(4))
         with pytest.raises(RequestLost) as lost:
@@ -214,10 +214,10 @@ def test_deaths_busy_times_lost_answers_and_cancelled_callers_together_leave_nob
             return web.Response(status=429, headers={"Retry-After": "0"})
         return web.Response(status=500) if drawn < 0.1 else None
 
-    servers = [Scripted(f"scripted {n}", seconds=0.01, facts=VLLM, behave=behave, ours=n != 1) for n in range(3)]
+    servers = [Scripted(f"scripted {n}", seconds=0.01, facts=VLLM, behave=behave, managed=n != 1) for n in range(3)]
 
     async def test(fleet: ServerPool, said: list[str]) -> None:
-        asking = {name: asyncio.create_task(fleet.ask(question(name))) for name in names(600)}
+        asking = {name: asyncio.create_task(fleet.complete(request_for(name))) for name in names(600)}
         cancelled = chance.sample(names(600), 60)
         for round_ in range(12):
             await asyncio.sleep(chance.uniform(0.01, 0.08))

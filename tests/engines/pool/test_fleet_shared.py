@@ -23,7 +23,7 @@ class Shared:
     """A server that somebody else keeps up, for many guests."""
 
     def __init__(self, **options) -> None:
-        self.server = Scripted(facts=VLLM, ours=False, **options)
+        self.server = Scripted(facts=VLLM, managed=False, **options)
         self.up = asyncio.Event()
         self.address: tuple[Address, ServerFacts] | None = None
 
@@ -41,7 +41,7 @@ class Guest:
     """One fleet's view of it: a `serving.Server` that is not ours."""
 
     name = "theirs"
-    ours = False
+    managed = False
 
     def __init__(self, shared: Shared) -> None:
         self.shared = shared
@@ -131,7 +131,7 @@ def test_no_answer_of_another_model_that_came_to_the_same_address_is_believed(qu
         assert {one.text for one in found if isinstance(one, Completion)} == {"answer of first"}
         errors = [one for one in found if not isinstance(one, Completion | RequestLost)]
         assert {type(one) for one in errors} == {ServerError}
-        assert "served first before, and now serves second" in str(errors[0])
+        assert "served first before and now serves second" in str(errors[0])
 
     at_a_place(test)
 
@@ -166,7 +166,7 @@ def test_a_404_that_does_not_pass_is_an_error_after_the_time_of_a_request() -> N
         place.absent = True
         errors = [one for one in (await asking).values() if not isinstance(one, Completion)]
         assert {type(one) for one in errors} == {ServerError}
-        assert "answered 404: no backend; nothing else was answered for 1 s" in str(errors[0])
+        assert "answered 404: no backend; no request succeeded for 1 s" in str(errors[0])
 
     at_a_place(test, stall=1.0)
 

@@ -20,7 +20,7 @@ async def read(fleet: ServerPool, name: str) -> Completion | PageFailure:
     """As a reader does: a lost answer is asked for again, up to eight times."""
     for _ in range(8):
         try:
-            return await fleet.ask(page(name))
+            return await fleet.complete(page(name))
         except RequestLost:
             await asyncio.sleep(0.05)
         except PageFailure as failure:

@@ -42,7 +42,7 @@ def test_a_server_that_says_little_gets_a_modest_first_window(facts: ServerFacts
 def test_the_users_cap_is_never_passed() -> None:
     first = first_size(A100, 2000, 50)
     assert first.size == 50
-    assert "asked for" in first.why
+    assert "configured maximum" in first.why
     steering = steered(first.size, 50)
     steering.read(Gauges(running=50), 50)
     assert steering.window.size == 50

@@ -93,16 +93,16 @@ class SeeingModel:
     def __init__(self, answers: Mapping[str, Reply | Sequence[Reply]], *, hold: asyncio.Barrier | None = None) -> None:
         self._answers = {key: list(one) if isinstance(one, list) else [one] for key, one in answers.items()}
         self._hold = hold
-        self.questions: list[CompletionRequest] = []
+        self.requests: list[CompletionRequest] = []
         self.answered = 0
 
-    async def ask(self, question: CompletionRequest, admitted: Callable[[], None] = noop) -> Completion:
-        self.questions.append(question)
-        admitted()
+    async def complete(self, request: CompletionRequest, on_dispatched: Callable[[], None] = noop) -> Completion:
+        self.requests.append(request)
+        on_dispatched()
         if self._hold is not None:
             await self._hold.wait()
-        number = question.id.rpartition("-r")[2]
-        left = self._answers.get(number) or self._answers[question.prompt]
+        number = request.id.rpartition("-r")[2]
+        left = self._answers.get(number) or self._answers[request.prompt]
         reply = left.pop(0) if len(left) > 1 else left[0]
         if isinstance(reply, asyncio.Event):
             await reply.wait()
@@ -132,7 +132,7 @@ class WholeReader:
     def identity(self) -> Mapping[str, Any]:
         return {"engine": "model", "model": "nobody/seeing", "revision": "abc"}
 
-    async def read(self, page: Page, admitted: Callable[[], None] = noop) -> Attempt:
+    async def read(self, page: Page, on_dispatched: Callable[[], None] = noop) -> Attempt:
         self.pages.append(page)
         if isinstance(self._reply, PageFailure):
             raise self._reply

@@ -19,10 +19,10 @@ def test_what_waits_while_a_batch_runs_goes_together_into_the_next():
             return [10 * item for item in items]
 
         batches = Batches(run, size=4, parallel=1)
-        first = asyncio.create_task(batches.ask(0))
+        first = asyncio.create_task(batches.submit(0))
         while not sizes:  # noqa: ASYNC110 - the batch is begun by another task
             await asyncio.sleep(0)
-        asking = [asyncio.create_task(batches.ask(item)) for item in range(1, 7)]
+        asking = [asyncio.create_task(batches.submit(item)) for item in range(1, 7)]
         await asyncio.sleep(0)
         turn.set()
         assert await asyncio.gather(first, *asking) == [0, 10, 20, 30, 40, 50, 60]
@@ -40,7 +40,7 @@ def test_so_many_batches_run_at_the_same_time():
             return items
 
         batches = Batches(run, size=1, parallel=3)
-        assert await asyncio.gather(*(batches.ask(item) for item in range(6))) == list(range(6))
+        assert await asyncio.gather(*(batches.submit(item) for item in range(6))) == list(range(6))
 
     asyncio.run(go())
 
@@ -53,7 +53,7 @@ def test_what_a_batch_raises_is_raised_to_all_in_it_and_the_next_one_runs():
             return items
 
         batches = Batches(run, size=2, parallel=1)
-        answers = await asyncio.gather(*(batches.ask(item) for item in range(4)), return_exceptions=True)
+        answers = await asyncio.gather(*(batches.submit(item) for item in range(4)), return_exceptions=True)
         assert [type(one) for one in answers] == [RuntimeError, RuntimeError, int, int]
 
     asyncio.run(go())
@@ -71,7 +71,7 @@ def test_who_left_is_not_worked_for_and_closing_ends_the_rest():
             return items
 
         batches = Batches(run, size=1, parallel=1)
-        first, second = (asyncio.create_task(batches.ask(item)) for item in (1, 2))
+        first, second = (asyncio.create_task(batches.submit(item)) for item in (1, 2))
         await begun.wait()
         second.cancel()
         await batches.close()

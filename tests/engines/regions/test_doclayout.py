@@ -118,7 +118,7 @@ def test_a_broken_image_and_a_dead_process_cost_nobody_else(python, tiny, pictur
 def test_a_model_of_another_kind_is_refused_with_its_kind(python, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "detr"}))
     detector = of(python, tmp_path)
-    with pytest.raises(LlmOcrError, match=r"cannot be loaded: it is a detr(.|\n)*--layout-first never"):
+    with pytest.raises(LlmOcrError, match=r"cannot be loaded: its model type is detr(.|\n)*`layout_first=never`"):
         closing(detector, detector.detect(PAGE))
 
 
@@ -131,7 +131,7 @@ def test_a_detector_that_cannot_be_loaded_ends_the_run_with_what_to_install(tmp_
 
 
 def test_offline_weights_that_are_not_here_are_named_before_anything_is_read(tmp_path):
-    with pytest.raises(LlmOcrError, match=r"nobody/nothing: it is not on this machine(.|\n)*--detector"):
+    with pytest.raises(LlmOcrError, match=r"nobody/nothing: it is not on this machine(.|\n)*`detector`"):
         weights_folder("nobody/nothing", None, True, tmp_path)
     assert weights_folder(str(tmp_path), "abc", True, None) == tmp_path.resolve()
 

@@ -93,7 +93,7 @@ class TurningReader:
     def identity(self) -> Mapping[str, Any]:
         return {"engine": "embedded"}
 
-    async def read(self, page: Page, admitted: Callable[[], None] = noop) -> Attempt:
+    async def read(self, page: Page, on_dispatched: Callable[[], None] = noop) -> Attempt:
         assert page.content is not None
         upright = EncodedImage(b"upright", "image/png", 2, 1)
         return Attempt("embedded", "ocr", Status.OK, rotation=90, image=upright)

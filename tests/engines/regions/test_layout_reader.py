@@ -39,7 +39,7 @@ TOO_LONG = RequestRefused("does not fit", status=400, too_long=True)
 def test_each_region_is_asked_for_with_the_prompt_of_its_task_and_its_own_crop():
     model = SeeingModel(GOOD)
     attempt = read_regions(rows("doc_title", "text", "table", "display_formula", "image", "header"), model)
-    asked = [(question.id, question.prompt, question.image.data[:15]) for question in model.questions]
+    asked = [(request.id, request.prompt, request.image.data[:15]) for request in model.requests]
     assert asked == [
         ("d-p00001-r01", TEXT, b"crop 0.10 0.01 "),
         ("d-p00001-r02", TEXT, b"crop 0.10 0.06 "),
@@ -61,10 +61,10 @@ def test_each_region_is_asked_for_with_the_prompt_of_its_task_and_its_own_crop()
 def test_settings_of_the_profile_and_the_user_go_with_every_request():
     model = SeeingModel(GOOD)
     read_regions(rows("text"), model, temperature=0.3, max_tokens=700)
-    (question,) = model.questions
-    assert question.settings == {"top_p": 1.0, "temperature": 0.3, "max_tokens": 700}
-    assert question.vllm_settings == {"top_k": -1, "repetition_penalty": 1.1}
-    assert question.watch is not None
+    (request,) = model.requests
+    assert request.settings == {"top_p": 1.0, "temperature": 0.3, "max_tokens": 700}
+    assert request.vllm_settings == {"top_k": -1, "repetition_penalty": 1.1}
+    assert request.watch is not None
 
 
 def test_regions_are_asked_for_at_the_same_time_and_the_page_leaves_the_queue_with_the_last():
@@ -72,7 +72,7 @@ def test_regions_are_asked_for_at_the_same_time_and_the_page_leaves_the_queue_wi
         model = SeeingModel(GOOD, hold=asyncio.Barrier(3))  # none is answered before all are asked
         left: list[int] = []
         reader = reader_of(rows("text", "text", "table"), model)
-        attempt = await reader.read(PAGE, lambda: left.append(len(model.questions)))
+        attempt = await reader.read(PAGE, lambda: left.append(len(model.requests)))
         assert (attempt.status, left) == (Status.OK, [3])
 
     asyncio.run(go())
@@ -98,9 +98,9 @@ def test_a_bad_answer_is_asked_again_warmer_for_its_region_alone():
     model = SeeingModel({"01": "one", "02": ["", "two"], "03": "three"})
     attempt = read_regions(rows("text", "text", "text"), model)
     assert (attempt.status, [text for _, text in shown(attempt)]) == (Status.OK, ["one", "two", "three"])
-    second = [one.settings["temperature"] for one in model.questions if one.id.endswith("r02")]
+    second = [one.settings["temperature"] for one in model.requests if one.id.endswith("r02")]
     assert second == [0.0, 0.1]
-    assert len(model.questions) == 4
+    assert len(model.requests) == 4
     together, again = attempt.tries
     assert (together["regions"], together["tokens_in"], again["tokens_in"]) == (3, 300, 100)
     assert attempt.tokens_in == sum(row["tokens_in"] for row in attempt.tries) == 400
@@ -112,7 +112,7 @@ def test_a_region_that_cannot_be_read_makes_the_page_degraded_and_is_named():
     assert shown(attempt) == [("text", "Some words.")]
     assert "1 of 2 regions" in attempt.detail
     assert "table at 10,6 to 90,10 %: empty answer" in attempt.detail
-    assert "nothing of it was read" in attempt.detail
+    assert "no text was read" in attempt.detail
 
 
 def test_a_loop_in_a_region_is_cut_off_and_the_rest_kept():
@@ -168,7 +168,7 @@ def test_regions_that_take_the_server_down_are_not_asked_for_in_another_way():
 def test_a_crop_that_does_not_fit_is_made_smaller_once():
     model = SeeingModel({TEXT: [TOO_LONG, "words"]})
     assert read_regions(rows("text"), model).status is Status.OK
-    assert model.questions[1].image.data.endswith(b" at 0.7")
+    assert model.requests[1].image.data.endswith(b" at 0.7")
 
 
 def test_a_server_that_cannot_be_had_ends_the_run_and_all_that_waits():
@@ -192,7 +192,7 @@ def test_a_page_that_the_detector_cannot_look_at_is_read_whole_and_degraded():
 def test_a_blank_page_asks_nothing_and_one_without_regions_is_read_whole():
     model = SeeingModel({})
     blank = read_regions((), model, tools=RegionWorkbench(blank=True))
-    assert (blank.status, blank.blocks, model.questions) == (Status.OK, (), [])
+    assert (blank.status, blank.blocks, model.requests) == (Status.OK, (), [])
     whole = read_regions((), model)
     assert (whole.status, shown(whole)) == (Status.OK, [("text", "the whole page")])
     assert "no region to be read was found" in whole.detail
@@ -205,7 +205,7 @@ def test_a_page_of_small_pictures_asks_nothing():
         (BlockKind.FIGURE, "image"),
         (BlockKind.FIGURE, "chart"),
     ]
-    assert (attempt.status, model.questions) == (Status.OK, [])
+    assert (attempt.status, model.requests) == (Status.OK, [])
 
 
 def test_a_page_that_is_one_picture_is_asked_for_its_text():
@@ -249,7 +249,7 @@ def test_crops_that_cannot_be_made_are_a_reason_to_read_the_page_whole():
 def test_regions_that_look_the_same_are_asked_for_once():
     model = SeeingModel({TEXT: "the same"})
     attempt = read_regions(rows("text", "text"), model, tools=RegionWorkbench(crop=lambda box: b"same" * 900))
-    assert (len(model.questions), attempt.tokens_in) == (1, 100)
+    assert (len(model.requests), attempt.tokens_in) == (1, 100)
     assert shown(attempt) == [("text", "the same")] * 2
 
 
@@ -257,7 +257,7 @@ def test_blank_regions_are_not_asked_for():
     model = SeeingModel({TEXT: "words"})
     tools = RegionWorkbench(crop=lambda box: b"blank" if box.y0 < 0.05 else b"full" * 900)
     attempt = read_regions(rows("text", "text"), model, tools=tools)
-    assert (len(model.questions), shown(attempt), attempt.status) == (1, [("text", "words")], Status.OK)
+    assert (len(model.requests), shown(attempt), attempt.status) == (1, [("text", "words")], Status.OK)
     assert tools.looked_at == [b"blank"]  # what has many bytes is not looked at
 
 
@@ -267,7 +267,7 @@ def test_a_speck_without_an_answer_is_taken_to_be_empty():
     attempt = read_regions([*rows("text"), speck], model)
     assert (attempt.status, shown(attempt)) == (Status.OK, [("text", "words")])
     assert "nothing was read in it" in attempt.detail
-    assert len(model.questions) == 4
+    assert len(model.requests) == 4
 
 
 def test_a_page_that_the_detector_turned_is_cut_and_kept_upright():
@@ -284,7 +284,7 @@ def test_users_change_what_is_done_with_a_label():
     tasks = ("header=text", "table=skip", "text=abandon")
     attempt = read_regions(rows("header", "table", "text"), model, tasks=tasks)
     assert [(block.kind.value, block.label) for block in attempt.blocks] == [("header", "header"), ("figure", "table")]
-    assert len(model.questions) == 1
+    assert len(model.requests) == 1
 
 
 def test_charts_are_read_where_the_model_can_and_the_user_wants_it():
@@ -349,7 +349,7 @@ def test_whatever_comes_a_page_ends_and_no_token_or_good_answer_is_lost(labels, 
         tokens = attempt.tokens_in
         if not whole.pages:
             read = sum(label in ("text", "table", "doc_title", "display_formula") for label in labels)
-            lost = attempt.detail.count("nothing of it was read")
+            lost = attempt.detail.count("no text was read")
             assert len([block for block in attempt.blocks if block.text]) == read - lost
             assert sum(block.kind is BlockKind.FIGURE for block in attempt.blocks) == labels.count("image")
     assert tokens == 100 * model.answered + 1000 * len(whole.pages)

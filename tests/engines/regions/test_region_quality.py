@@ -51,7 +51,7 @@ def test_a_weak_page_is_read_whole_and_that_counts_where_it_is_better():
 def test_the_regions_count_where_the_whole_page_is_no_better(other):
     attempt = read("x" * 30, WholeReader(other))
     assert (attempt.status, shown(attempt)) == (Status.OK, [("text", "x" * 30)])
-    assert "read as a whole page it is no better" in attempt.detail
+    assert "the whole page is not better" in attempt.detail
     assert attempt.tokens_in == sum(one["tokens_in"] for one in attempt.tries) == 1100
 
 
@@ -60,7 +60,7 @@ def test_what_the_whole_page_cost_counts_where_no_region_was_asked_for():
     rule = QualityRule(0.5, by_length, version=1)
     reader = LayoutReader(*parts, tasks_with(()), WholeReader(whole_page("")), ReadOptions(backoff=0.0), rule)
     attempt = asyncio.run(reader.read(PAGE))
-    assert "read as a whole page it is no better" in attempt.detail
+    assert "the whole page is not better" in attempt.detail
     assert (attempt.tokens_in, attempt.tokens_out, attempt.seconds) == (1000, 500, 5.0)
 
 
@@ -68,5 +68,5 @@ def test_a_page_that_cannot_be_read_whole_stays_as_it_is():
     row = {"status": "failed", "reason": "truncated", "tokens_in": 7, "tokens_out": 5, "seconds": 1.0}
     attempt = read("x" * 30, WholeReader(PageFailure(Reason.TRUNCATED, "too long", tries=(row,))))
     assert (attempt.status, shown(attempt)) == (Status.OK, [("text", "x" * 30)])
-    assert "could not be read whole" in attempt.detail
+    assert "the whole page could not be read" in attempt.detail
     assert attempt.tokens_in == 107

@@ -65,10 +65,10 @@ def test_what_a_model_has_no_prompt_for_is_read_as_text_and_charts_stay_pictures
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ("header", "no LABEL=TASK"),
-        ("=text", "no LABEL=TASK"),
-        ("header=read", r"no task 'read'(.|\n)*skip, abandon"),
-        ("heeder=text", r"no label 'heeder'(.|\n)*Did you mean header"),
+        ("header", "is not LABEL=TASK"),
+        ("=text", "is not LABEL=TASK"),
+        ("header=read", r"unknown task 'read'(.|\n)*skip, abandon"),
+        ("heeder=text", r"unknown label 'heeder'(.|\n)*Did you mean header"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_what_can(change, says):

@@ -13,7 +13,7 @@ from llm_ocr.models.profile import ImageRule, Profile
 
 FAKE = Path(__file__).with_name("fake_vllm.py")
 COMMAND = (sys.executable, str(FAKE))
-PACE = Pace(poll=0.03, progress=0.1, patience=5.0, device=0.05)
+PACE = Pace(poll=0.03, progress=0.1, stop_timeout=5.0, device=0.05)
 
 
 def made_profile(**changes) -> Profile:

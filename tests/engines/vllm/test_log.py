@@ -3,7 +3,7 @@
 import pytest
 
 from llm_ocr.engines.vllm.log import ServerLog
-from llm_ocr.engines.vllm.log_diagnosis import Trouble, hint_for, trouble_in
+from llm_ocr.engines.vllm.log_diagnosis import Diagnosis, diagnose, hint_for
 
 PREFIX = "(EngineCore_DP0 pid=12) ERROR 11-21 01:01:18 [core.py:866] "
 
@@ -16,60 +16,60 @@ def log_of(*lines: str, **kwargs) -> ServerLog:
 
 
 @pytest.mark.parametrize(
-    ("line", "trouble"),
+    ("line", "diagnosis"),
     [
-        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", Trouble.OUT_OF_MEMORY),
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", Diagnosis.OUT_OF_MEMORY),
         (
             "RuntimeError: CUDA out of memory occurred when warming up sampler with 1024 dummy requests.",
-            Trouble.OUT_OF_MEMORY,
+            Diagnosis.OUT_OF_MEMORY,
         ),
         (
             "ValueError: Free memory on device cuda:0 (3.1/79.2 GiB) on startup is less than desired GPU memory"
             " utilization (0.9, 71.3 GiB).",
-            Trouble.DEVICE_TAKEN,
+            Diagnosis.DEVICE_TAKEN,
         ),
-        ("ValueError: No available memory for the cache blocks.", Trouble.CACHE_TOO_SMALL),
+        ("ValueError: No available memory for the cache blocks.", Diagnosis.CACHE_TOO_SMALL),
         (
             "ValueError: To serve at least one request with the model's max seq len (32768), (4.5 GiB KV cache is"
             " needed, which is larger than the available KV cache memory (2.1 GiB).",
-            Trouble.CACHE_TOO_SMALL,
+            Diagnosis.CACHE_TOO_SMALL,
         ),
-        ("OSError: [Errno 98] Address already in use", Trouble.PORT_TAKEN),
-        ("huggingface_hub.errors.GatedRepoError: 401 Client Error.", Trouble.GATED),
-        ("OSError: You are trying to access a gated repo.", Trouble.GATED),
-        ("huggingface_hub.errors.RepositoryNotFoundError: 401 Client Error.", Trouble.NO_MODEL),
-        ("OSError: x/y is not a local folder and is not a valid model identifier", Trouble.NO_MODEL),
-        ("huggingface_hub.errors.RevisionNotFoundError: 404 Client Error.", Trouble.NO_REVISION),
-        ("OSError: main2 is not a valid git identifier (branch name, tag name or commit id)", Trouble.NO_REVISION),
-        ("vllm: error: unrecognized arguments: --no-such", Trouble.ARGUMENT),
-        ("vllm serve: error: argument --max-num-seqs: invalid int value: 'x'", Trouble.ARGUMENT),
-        ("Model architectures ['NewOCRForCausalLM'] are not supported for now.", Trouble.ARCHITECTURE),
+        ("OSError: [Errno 98] Address already in use", Diagnosis.PORT_TAKEN),
+        ("huggingface_hub.errors.GatedRepoError: 401 Client Error.", Diagnosis.GATED),
+        ("OSError: You are trying to access a gated repo.", Diagnosis.GATED),
+        ("huggingface_hub.errors.RepositoryNotFoundError: 401 Client Error.", Diagnosis.NO_MODEL),
+        ("OSError: x/y is not a local folder and is not a valid model identifier", Diagnosis.NO_MODEL),
+        ("huggingface_hub.errors.RevisionNotFoundError: 404 Client Error.", Diagnosis.NO_REVISION),
+        ("OSError: main2 is not a valid git identifier (branch name, tag name or commit id)", Diagnosis.NO_REVISION),
+        ("vllm: error: unrecognized arguments: --no-such", Diagnosis.ARGUMENT),
+        ("vllm serve: error: argument --max-num-seqs: invalid int value: 'x'", Diagnosis.ARGUMENT),
+        ("Model architectures ['NewOCRForCausalLM'] are not supported for now.", Diagnosis.ARCHITECTURE),
         (
             "RuntimeError: The NVIDIA driver on your system is too old (found version 12020). Please update your GPU"
             " driver by downloading and installing a new version",
-            Trouble.DRIVER_TOO_OLD,
+            Diagnosis.DRIVER_TOO_OLD,
         ),
         (
             "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 803: system has unsupported display driver"
             " / cuda driver combination",
-            Trouble.DRIVER_TOO_OLD,
+            Diagnosis.DRIVER_TOO_OLD,
         ),
-        ("Error 804: forward compatibility was attempted on non supported HW", Trouble.NO_COMPATIBILITY),
+        ("Error 804: forward compatibility was attempted on non supported HW", Diagnosis.NO_COMPATIBILITY),
         (
             "torch.AcceleratorError: CUDA error: no kernel image is available for execution on the device",
-            Trouble.NO_KERNEL,
+            Diagnosis.NO_KERNEL,
         ),
-        ("RuntimeError: Failed to infer device type", Trouble.NO_DEVICE),
-        ("ImportError: libcuda.so.1: cannot open shared object file", Trouble.NO_DEVICE),
-        ("OSError: [Errno 28] No space left on device", Trouble.DISK_FULL),
-        ("huggingface_hub.errors.LocalEntryNotFoundError: Cannot find the requested files", Trouble.NOT_CACHED),
+        ("RuntimeError: Failed to infer device type", Diagnosis.NO_DEVICE),
+        ("ImportError: libcuda.so.1: cannot open shared object file", Diagnosis.NO_DEVICE),
+        ("OSError: [Errno 28] No space left on device", Diagnosis.DISK_FULL),
+        ("huggingface_hub.errors.LocalEntryNotFoundError: Cannot find the requested files", Diagnosis.NOT_CACHED),
         ("WARNING Address already in use. Retrying with a new port.", None),
         ("Application startup complete.", None),
     ],
 )
-def test_troubles_are_recognised_and_each_has_a_hint(line, trouble):
-    assert trouble_in(PREFIX + line) is trouble
-    assert bool(hint_for(trouble)) is (trouble is not None)
+def test_troubles_are_recognised_and_each_has_a_hint(line, diagnosis):
+    assert diagnose(PREFIX + line) is diagnosis
+    assert bool(hint_for(diagnosis)) is (diagnosis is not None)
 
 
 def test_a_model_that_does_not_exist_is_not_taken_for_a_gated_one():
@@ -78,7 +78,7 @@ def test_a_model_that_does_not_exist_is_not_taken_for_a_gated_one():
         "huggingface_hub.errors.RepositoryNotFoundError: 401 Client Error.",
         "If you are trying to access a private or gated repo, make sure you are authenticated.",
     )
-    assert log.trouble is Trouble.NO_MODEL
+    assert log.diagnosis is Diagnosis.NO_MODEL
 
 
 def test_the_cause_comes_first_and_what_only_repeats_it_later():
@@ -91,7 +91,7 @@ def test_the_cause_comes_first_and_what_only_repeats_it_later():
         "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
         *[f"resource_tracker: {number}" for number in range(50)],
     )
-    lines = log.telling(20)
+    lines = log.informative_lines(20)
     assert lines[0] == "ValueError: No available memory for the cache blocks."
     assert lines[1].startswith("RuntimeError: Engine core initialization failed")
     assert len(lines) == 20
@@ -100,7 +100,7 @@ def test_the_cause_comes_first_and_what_only_repeats_it_later():
 
 def test_the_cause_is_found_however_much_is_printed_after_it():
     log = log_of("ValueError: the cause", *["noise"] * 1000)
-    assert log.telling()[0] == "ValueError: the cause"
+    assert log.informative_lines()[0] == "ValueError: the cause"
 
 
 def test_sizes_of_several_engines_are_added_up():
@@ -118,7 +118,7 @@ def test_sizes_of_several_engines_are_added_up():
 def test_facts_and_troubles_are_of_the_last_start_only():
     log = log_of("GPU KV cache size: 1,000 tokens", "CUDA out of memory")
     log.begin("again")
-    assert log.facts.kv_tokens is None and not log.out_of_memory and log.telling() == []
+    assert log.facts.kv_tokens is None and not log.out_of_memory and log.informative_lines() == []
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_the_key_is_in_the_environment_and_nowhere_else(fake, monkeypatch):
 
 
 def test_a_stopped_server_leaves_no_process_even_when_they_do_not_listen(fake):
-    one = fake("--fake-stubborn=1", pace=Pace(poll=0.03, patience=0.3))
+    one = fake("--fake-stubborn=1", pace=Pace(poll=0.03, stop_timeout=0.3))
 
     async def check():
         await one.server.start()
@@ -85,7 +85,7 @@ def test_a_stopped_server_leaves_no_process_even_when_they_do_not_listen(fake):
 def test_a_server_that_ends_leaves_no_process_in_other_sessions(fake, tmp_path, how):
     path = tmp_path / "scattered"
     words = ["--fake-stubborn=1"] if how == "stubborn" else []
-    one = fake(f"--fake-scatter={path}", *words, pace=Pace(poll=0.03, patience=0.3 if words else 5.0))
+    one = fake(f"--fake-scatter={path}", *words, pace=Pace(poll=0.03, stop_timeout=0.3 if words else 5.0))
 
     async def check():
         await one.server.start()
@@ -159,7 +159,7 @@ def test_a_server_that_cannot_start_says_why_at_once(fake, tmp_path):
         run(one.server.start())
     message = str(caught.value)
     lines = message.splitlines()
-    assert lines[0] == "vLLM 0 ended with code 2 before it answered:"
+    assert lines[0] == "vLLM 0 ended with code 2 before it was ready:"
     assert lines[1].strip().startswith("huggingface_hub.errors.GatedRepoError")
     assert str(one.log) in message
     assert "HF_TOKEN" in caught.value.hint
@@ -175,7 +175,7 @@ def test_a_server_that_never_answers_is_given_up_with_its_last_words(fake, monke
     one = fake("--fake-slow=600", startup_timeout=600.0)
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + (600 if loads(one) else 0))
     monkeypatch.setattr(server, "time", clock)
-    with pytest.raises(ServerError, match="did not answer within 600 s") as caught:
+    with pytest.raises(ServerError, match="was not ready within 600 s") as caught:
         run(one.server.start())
     assert "non-default args" in str(caught.value)
 
@@ -216,7 +216,7 @@ def test_out_of_memory_for_ever_ends_with_what_to_do(fake, monkeypatch):
     one = fake("--fake-fits=1")
     with pytest.raises(ServerError, match="CUDA out of memory") as caught:
         run(one.server.start())
-    assert "--gpu-memory-utilization" in caught.value.hint
+    assert "`gpu_memory_utilization`" in caught.value.hint
     assert len([line for line in one.said if "trying with" in line]) == 2
 
 
@@ -252,7 +252,7 @@ def test_a_wanted_port_that_is_taken_is_said(fake):
     async def check():
         other = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
         port = other.sockets[0].getsockname()[1]
-        with pytest.raises(ServerError, match=f"127.0.0.1:{port}: the port is taken"):
+        with pytest.raises(ServerError, match=f"127.0.0.1:{port}: the port is in use"):
             await fake(port=port).server.start()
         other.close()
 
@@ -288,7 +288,7 @@ def test_stop_ends_a_start_that_is_under_way(fake):
 def test_a_program_that_is_not_there_is_said(fake, tmp_path):
     with pytest.raises(ServerError, match="not installed") as caught:
         run(fake(command=(str(tmp_path / "no-such-vllm"),)).server.start())
-    assert "--vllm-command" in caught.value.hint
+    assert "`vllm_command`" in caught.value.hint
 
 
 def test_a_program_that_cannot_be_run_is_said(fake, tmp_path):
@@ -317,4 +317,4 @@ def test_a_log_that_cannot_be_written_does_not_end_the_server(fake, tmp_path):
         await one.server.stop()
 
     run(check())
-    assert any("cannot be written" in line for line in one.said)
+    assert any("cannot write its log" in line for line in one.said)

@@ -67,12 +67,12 @@ def test_it_dies_under_a_question_and_answers_it_after_the_restart(simulated, tm
         "--max-num-seqs=64",
         "--speed=50",
     )
-    question = CompletionRequest("page-1", EncodedImage(b"page", "image/png", 1, 1), "Read.", {"max_tokens": 50})
+    request = CompletionRequest("page-1", EncodedImage(b"page", "image/png", 1, 1), "Read.", {"max_tokens": 50})
 
-    async def ask(address):
+    async def complete(address):
         endpoint = Endpoint(address, vllm=True)
         try:
-            return await endpoint.ask(question)
+            return await endpoint.complete(request)
         finally:
             await endpoint.close()
 
@@ -82,11 +82,11 @@ def test_it_dies_under_a_question_and_answers_it_after_the_restart(simulated, tm
             ended = asyncio.create_task(server.ended())
             with pytest.raises(RequestLost):
                 for _ in range(5):
-                    await ask(address)
+                    await complete(address)
             assert how in await ended
             again, facts = await server.restart("it died")
             assert again.key == address.key and facts.max_num_seqs == sequences
-            return await ask(again)
+            return await complete(again)
         finally:
             await server.stop()
 

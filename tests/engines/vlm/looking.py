@@ -14,8 +14,8 @@ from llm_ocr.models.profile import Profile
 from llm_ocr.types import Attempt, Page
 
 
-class Sight:
-    """A `Sight` with given replies; what it was asked is kept."""
+class ScriptedInspector:
+    """A `ScriptedInspector` with given replies; what it was asked is kept."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Sight:
     def identity(self) -> Mapping[str, Any]:
         return {"engine": "embedded"}
 
-    async def see(self, page: Page, *, hinted: bool) -> Inspection:
+    async def inspect(self, page: Page, *, hinted: bool) -> Inspection:
         self.asked.append(f"see{' hinted' * hinted}")
         return self._given(self._seen)
 
@@ -53,18 +53,22 @@ class Sight:
 
 
 def reading(
-    engine: ScriptedEngine, profile: Profile, sight: Sight | None = None, tools: Tools | None = None, **options: Any
+    engine: ScriptedEngine,
+    profile: Profile,
+    inspector: ScriptedInspector | None = None,
+    tools: Tools | None = None,
+    **options: Any,
 ) -> ModelReader:
     chosen = ReadOptions(**{"backoff": 0.0, **options})
-    return ModelReader(engine, profile, tools or Tools(), chosen, None, sight)
+    return ModelReader(engine, profile, tools or Tools(), chosen, None, inspector)
 
 
 def asked(
     engine: ScriptedEngine,
     profile: Profile,
-    sight: Sight | None = None,
+    inspector: ScriptedInspector | None = None,
     tools: Tools | None = None,
     page: Page = PAGE,
     **options: Any,
 ) -> Attempt:
-    return asyncio.run(reading(engine, profile, sight, tools, **options).read(page))
+    return asyncio.run(reading(engine, profile, inspector, tools, **options).read(page))

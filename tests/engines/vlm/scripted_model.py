@@ -34,12 +34,12 @@ class ScriptedEngine:
 
     def __init__(self, *replies: Reply) -> None:
         self._replies = deque(replies)
-        self.questions: list[CompletionRequest] = []
+        self.requests: list[CompletionRequest] = []
         self.closed = 0
 
-    async def ask(self, question: CompletionRequest, admitted: Callable[[], None] = noop) -> Completion:
-        self.questions.append(question)
-        admitted()
+    async def complete(self, request: CompletionRequest, on_dispatched: Callable[[], None] = noop) -> Completion:
+        self.requests.append(request)
+        on_dispatched()
         reply = self._replies.popleft() if len(self._replies) > 1 else self._replies[0]
         if isinstance(reply, Exception):
             raise reply
@@ -97,7 +97,7 @@ class Fallback:
     def identity(self) -> Mapping[str, Any]:
         return {"engine": self.name}
 
-    async def read(self, page: Page, admitted: Callable[[], None] = noop) -> Attempt:
+    async def read(self, page: Page, on_dispatched: Callable[[], None] = noop) -> Attempt:
         self.pages.append(page)
         if isinstance(self._reply, PageFailure):
             raise self._reply
@@ -163,10 +163,10 @@ def read(
     fallback: PageReader | None = None,
     *,
     page: Page = PAGE,
-    admitted: Callable[[], None] = noop,
+    on_dispatched: Callable[[], None] = noop,
     **options: Any,
 ) -> Attempt:
-    return asyncio.run(reader(engine, tools, fallback, **options).read(page, admitted))
+    return asyncio.run(reader(engine, tools, fallback, **options).read(page, on_dispatched))
 
 
 def text_of(attempt: Attempt) -> str:

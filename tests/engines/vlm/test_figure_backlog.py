@@ -2,7 +2,7 @@
 
 import asyncio
 
-from looking import Sight, reading
+from looking import ScriptedInspector, reading
 from scripted_model import PAGE, PROFILE, ScriptedEngine, stop
 
 from llm_ocr.engines.embedded.regions import Inspection
@@ -10,7 +10,7 @@ from llm_ocr.engines.vlm.reader import Backlog
 from llm_ocr.types import Page, Status
 
 
-class Slow(Sight):
+class Slow(ScriptedInspector):
     """Looks at a page when it is let."""
 
     def __init__(self) -> None:
@@ -18,32 +18,32 @@ class Slow(Sight):
         self.looking = asyncio.Event()
         self.go = asyncio.Event()
 
-    async def see(self, page: Page, *, hinted: bool) -> Inspection:
+    async def inspect(self, page: Page, *, hinted: bool) -> Inspection:
         self.looking.set()
         await self.go.wait()
-        return await super().see(page, hinted=hinted)
+        return await super().inspect(page, hinted=hinted)
 
 
 def test_no_page_is_asked_for_while_too_many_wait():
     async def steps() -> None:
-        engine, sight = ScriptedEngine(stop()), Slow()
-        made = reading(engine, PROFILE, sight)
+        engine, inspector = ScriptedEngine(stop()), Slow()
+        made = reading(engine, PROFILE, inspector)
         made.backlog = Backlog(1)
         first = asyncio.create_task(made.read(PAGE))
-        await sight.looking.wait()
+        await inspector.looking.wait()
         second = asyncio.create_task(made.read(PAGE))
         for _ in range(10):
             await asyncio.sleep(0)
-        assert len(engine.questions) == 1
-        sight.go.set()
+        assert len(engine.requests) == 1
+        inspector.go.set()
         attempts = await asyncio.wait_for(asyncio.gather(first, second), 10)
         assert [attempt.status for attempt in attempts] == [Status.OK, Status.OK]
-        assert len(engine.questions) == 2
+        assert len(engine.requests) == 2
 
     asyncio.run(steps())
 
 
 def test_closing_ends_what_looks_at_pages():
-    sight = Sight()
-    asyncio.run(reading(ScriptedEngine(stop()), PROFILE, sight).close())
-    assert sight.closed == 1
+    inspector = ScriptedInspector()
+    asyncio.run(reading(ScriptedEngine(stop()), PROFILE, inspector).close())
+    assert inspector.closed == 1

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from looking import Sight, reading
+from looking import ScriptedInspector, reading
 from scripted_model import PAGE, PROFILE, ScriptedEngine, stop
 
 from llm_ocr.engines import Completion, CompletionRequest, noop
@@ -25,13 +25,13 @@ class SlowEngine(ScriptedEngine):
         super().__init__(*replies)
         self.go = asyncio.Event()
 
-    async def ask(self, question: CompletionRequest, admitted: Callable[[], None] = noop) -> Completion:
-        admitted()
+    async def complete(self, request: CompletionRequest, on_dispatched: Callable[[], None] = noop) -> Completion:
+        on_dispatched()
         await self.go.wait()
-        return await super().ask(question)
+        return await super().complete(request)
 
 
-class CountingSight(Sight):
+class CountingSight(ScriptedInspector):
     """Looks at pages in their order, each as long as it is not let."""
 
     def __init__(self, *args: Any) -> None:
@@ -40,14 +40,14 @@ class CountingSight(Sight):
         self.pages: list[tuple[str, bool]] = []
         self.cancelled = 0
 
-    async def see(self, page: Page, *, hinted: bool) -> Inspection:
+    async def inspect(self, page: Page, *, hinted: bool) -> Inspection:
         self.pages.append((page.id, hinted))
         try:
             await self.go.wait()
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
-        return await super().see(page, hinted=hinted)
+        return await super().inspect(page, hinted=hinted)
 
 
 async def settled() -> None:
@@ -55,14 +55,14 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-def run(sight: CountingSight, *replies: Completion | Exception) -> Attempt:
+def run(inspector: CountingSight, *replies: Completion | Exception) -> Attempt:
     """One page whose answer comes after the first look is over."""
 
     async def steps() -> Attempt:
         engine = SlowEngine(*replies)
-        page = asyncio.create_task(reading(engine, PROFILE, sight, figures_from="page").read(PAGE))
+        page = asyncio.create_task(reading(engine, PROFILE, inspector, figures_from="page").read(PAGE))
         await settled()
-        sight.go.set()
+        inspector.go.set()
         await settled()
         engine.go.set()
         return await asyncio.wait_for(page, 10)
@@ -71,43 +71,43 @@ def run(sight: CountingSight, *replies: Completion | Exception) -> Attempt:
 
 
 def test_a_page_is_looked_at_while_the_model_reads_it():
-    sight = CountingSight()
-    assert run(sight, stop()).status is Status.OK
-    assert sight.pages == [(PAGE.id, False)]
+    inspector = CountingSight()
+    assert run(inspector, stop()).status is Status.OK
+    assert inspector.pages == [(PAGE.id, False)]
 
 
 def test_a_scan_left_unread_is_read_once_its_answer_speaks_of_a_figure():
-    sight = CountingSight(Inspection(unread=True))
-    run(sight, stop(CAPTION))
-    assert sight.pages == [(PAGE.id, False), (PAGE.id, True)]
+    inspector = CountingSight(Inspection(unread=True))
+    run(inspector, stop(CAPTION))
+    assert inspector.pages == [(PAGE.id, False), (PAGE.id, True)]
 
 
 def test_what_was_read_is_not_read_again_for_a_caption():
-    sight = CountingSight(Inspection())
-    run(sight, stop(CAPTION))
-    assert sight.pages == [(PAGE.id, False)]
+    inspector = CountingSight(Inspection())
+    run(inspector, stop(CAPTION))
+    assert inspector.pages == [(PAGE.id, False)]
 
 
 def test_a_failed_look_is_said_once():
-    sight = CountingSight(PageFailure(Reason.ENGINE_TIMEOUT, "killed after 300 s"))
-    attempt = run(sight, stop())
+    inspector = CountingSight(PageFailure(Reason.ENGINE_TIMEOUT, "killed after 300 s"))
+    attempt = run(inspector, stop())
     assert attempt.status is Status.OK
     assert attempt.detail.count("killed after 300 s") == 1
 
 
 def test_no_answer_waits_for_other_pages_looks():
     async def steps() -> None:
-        engine, sight = SlowEngine(stop(CAPTION)), CountingSight()
-        made = reading(engine, PROFILE, sight, figures_from="page")
+        engine, inspector = SlowEngine(stop(CAPTION)), CountingSight()
+        made = reading(engine, PROFILE, inspector, figures_from="page")
         pages = [asyncio.create_task(made.read(replace(PAGE, id=name))) for name in ("one", "two")]
         await settled()
-        assert sight.pages == [("one", False)]  # the other's turn comes later
+        assert inspector.pages == [("one", False)]  # the other's turn comes later
         engine.go.set()
         await settled()
-        assert sight.pages == [("one", False), ("two", True)]  # or, now that its answer is there, at once
-        sight.go.set()
+        assert inspector.pages == [("one", False), ("two", True)]  # or, now that its answer is there, at once
+        inspector.go.set()
         await asyncio.wait_for(asyncio.gather(*pages), 10)
-        assert sight.pages == [("one", False), ("two", True)]
+        assert inspector.pages == [("one", False), ("two", True)]
 
     asyncio.run(steps())
 
@@ -118,15 +118,15 @@ def test_a_page_that_fails_is_not_looked_at_any_longer():
 
     async def steps() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: said.append(context))
-        engine, sight = SlowEngine(failure), CountingSight()
-        page = asyncio.create_task(reading(engine, PROFILE, sight, figures_from="page").read(PAGE))
+        engine, inspector = SlowEngine(failure), CountingSight()
+        page = asyncio.create_task(reading(engine, PROFILE, inspector, figures_from="page").read(PAGE))
         await settled()
         engine.go.set()
         with pytest.raises(PageFailure):
             await asyncio.wait_for(page, 10)
         await settled()
-        assert sight.pages == [(PAGE.id, False)]
-        assert sight.cancelled == 1
+        assert inspector.pages == [(PAGE.id, False)]
+        assert inspector.cancelled == 1
 
     asyncio.run(steps())
     gc.collect()
@@ -134,8 +134,8 @@ def test_a_page_that_fails_is_not_looked_at_any_longer():
 
 
 def test_nothing_is_looked_at_ahead_where_figures_come_from_the_answer():
-    sight = CountingSight()
-    sight.go.set()
+    inspector = CountingSight()
+    inspector.go.set()
     engine = ScriptedEngine(stop(CAPTION))
-    asyncio.run(reading(engine, PROFILE, sight, figures_from="model").read(PAGE))
-    assert sight.pages == []
+    asyncio.run(reading(engine, PROFILE, inspector, figures_from="model").read(PAGE))
+    assert inspector.pages == []

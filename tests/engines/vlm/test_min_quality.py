@@ -36,14 +36,14 @@ def size(attempt: Attempt) -> int:
 def test_a_good_answer_is_asked_for_once():
     engine = ScriptedEngine(LONG)
     attempt = read(engine)
-    assert (len(engine.questions), attempt.tries, attempt.detail) == (1, (), "")
+    assert (len(engine.requests), attempt.tries, attempt.detail) == (1, (), "")
 
 
 def test_a_weak_answer_climbs_the_ladder_and_a_good_one_ends_it():
     engine = ScriptedEngine(SHORT, LONG)
     attempt = read(engine)
     assert (attempt.status, attempt.reason, size(attempt)) == (Status.OK, None, 80)
-    assert [question.settings["temperature"] for question in engine.questions] == [0.0, 0.1]
+    assert [request.settings["temperature"] for request in engine.requests] == [0.0, 0.1]
     assert [(one["status"], one["reason"], one["quality"]) for one in attempt.tries] == [
         ("ok", None, 0.2),
         ("ok", None, 0.8),
@@ -57,7 +57,7 @@ def test_the_best_of_weak_answers_counts_and_there_is_an_end():
     attempt = read(engine)
     assert (attempt.status, size(attempt)) == (Status.OK, 40)
     assert "quality of 0.40 is below 0.5" in attempt.detail
-    assert len(engine.questions) == 1 + MOST_REREADS
+    assert len(engine.requests) == 1 + MOST_REREADS
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_bad_answer_before_a_weak_one_is_forgotten():
 def test_the_number_of_tries_is_kept():
     engine = ScriptedEngine(SHORT)
     read(engine, max_attempts=2)
-    assert len(engine.questions) == 2
+    assert len(engine.requests) == 2
 
 
 def test_only_with_the_setting_it_is_part_of_the_key():
@@ -106,7 +106,7 @@ def test_a_page_that_is_read_again_begins_with_the_next_way():
     engine = ScriptedEngine(stop(GOOD))
     again = Page(PAGE.id, PAGE.document_id, PAGE.number, PAGE.image, source=PAGE.source, again=True)
     asyncio.run(ModelReader(engine, PROFILE, Tools()).read(again))
-    assert [question.settings["temperature"] for question in engine.questions] == [0.1]
+    assert [request.settings["temperature"] for request in engine.requests] == [0.1]
 
 
 REPLIES = st.lists(

@@ -48,7 +48,7 @@ def asked(profile: Profile, figure: Figure = FIGURE, **options):
         asyncio.run(made(engine, profile, **options).describe(figure, "d-p00001", "d"))
     except PageFailure:
         assert options["mode"] == "classify"
-    return engine.questions[0]
+    return engine.requests[0]
 
 
 def test_a_description_is_the_models_words():
@@ -60,25 +60,25 @@ def test_a_description_is_the_models_words():
 
 
 def test_chat_models_are_told_what_the_document_says():
-    question = asked(CHAT)
-    assert question.image == FIGURE.image
-    assert 'Caption: "Figure 1. Sales" Text inside the figure: "2019; 2020"' in question.prompt
+    request = asked(CHAT)
+    assert request.image == FIGURE.image
+    assert 'Caption: "Figure 1. Sales" Text inside the figure: "2019; 2020"' in request.prompt
     bare = asked(CHAT, replace(FIGURE, caption="", inside=""))
     assert bare.prompt == CHAT.prompts["describe"]
 
 
 @pytest.mark.parametrize("mode", ["describe", "parse"])
 def test_models_trained_on_one_string_get_that_string(mode):
-    question = asked(DEEPSEEK, mode=mode)
-    assert question.prompt == DEEPSEEK_PROMPTS[mode]
-    assert question.vllm_settings == {"skip_special_tokens": False}
+    request = asked(DEEPSEEK, mode=mode)
+    assert request.prompt == DEEPSEEK_PROMPTS[mode]
+    assert request.vllm_settings == {"skip_special_tokens": False}
 
 
 def test_parse_and_classify_are_forced_into_form_where_the_server_can():
     assert "json" in asked(CHAT, mode="parse").vllm_settings["structured_outputs"]
-    question = asked(CHAT, mode="classify", classes=("cat", "dog"))
-    assert question.vllm_settings["structured_outputs"] == {"choice": ["cat", "dog"]}
-    assert "cat, dog" in question.prompt
+    request = asked(CHAT, mode="classify", classes=("cat", "dog"))
+    assert request.vllm_settings["structured_outputs"] == {"choice": ["cat", "dog"]}
+    assert "cat, dog" in request.prompt
     assert "structured_outputs" not in asked(CHAT).vllm_settings
 
 
@@ -132,7 +132,7 @@ def test_a_prompt_of_the_users_own_for_a_known_mode_keeps_its_form():
 
 
 def test_modes_that_cannot_be_are_refused_before_anything_is_asked():
-    with pytest.raises(UsageError, match=r"named 'bars'(.|\n)*describe, parse, classify"):
+    with pytest.raises(UsageError, match=r"for figures: 'bars'(.|\n)*describe, parse, classify"):
         made(ScriptedEngine(stop()), mode="bars")
     with pytest.raises(UsageError, match="cannot parse figures"):
         made(ScriptedEngine(stop()), replace(CHAT, prompts={}), mode="parse")
@@ -141,9 +141,9 @@ def test_modes_that_cannot_be_are_refused_before_anything_is_asked():
 def test_only_the_temperature_climbs():
     engine = ScriptedEngine(stop(""), stop(""), stop(""), stop("A map."))
     record = asyncio.run(made(engine).describe(FIGURE, "d-p00001", "d"))
-    assert [question.settings["temperature"] for question in engine.questions] == [0.0, 0.1, 0.2, 0.3]
-    assert {(question.image.data, question.prompt) for question in engine.questions} == {
-        (FIGURE.image.data, engine.questions[0].prompt)
+    assert [request.settings["temperature"] for request in engine.requests] == [0.0, 0.1, 0.2, 0.3]
+    assert {(request.image.data, request.prompt) for request in engine.requests} == {
+        (FIGURE.image.data, engine.requests[0].prompt)
     }
     assert (record.status, record.tokens_in) == (Status.OK, 400)
 
@@ -165,7 +165,7 @@ def test_lost_requests_are_repeated_and_count():
 def test_an_answer_that_does_not_fit_is_asked_shorter_once():
     engine = ScriptedEngine(TOO_LONG, stop("A map."))
     asyncio.run(made(engine).describe(FIGURE, "d-p00001", "d"))
-    first, second = (question.settings["max_tokens"] for question in engine.questions)
+    first, second = (request.settings["max_tokens"] for request in engine.requests)
     assert second == first // 2
     with pytest.raises(PageFailure) as caught:
         described(TOO_LONG)
@@ -226,13 +226,13 @@ def test_whatever_comes_a_figure_ends_within_its_tries_and_tokens_add_up(replies
     try:
         record = asyncio.run(reader.describe(FIGURE, "d-p00001", "d"))
     except PageFailure as failure:
-        assert len(failure.tries) == len(engine.questions)
+        assert len(failure.tries) == len(engine.requests)
         tokens = sum(one["tokens_in"] for one in failure.tries)
     else:
         assert (record.status is Status.OK) == (record.reason is None)
         assert record.description or record.data or record.label
         tokens = record.tokens_in
-    count = len(engine.questions)
+    count = len(engine.requests)
     assert 1 <= count <= most
     came = [*replies, *[replies[-1]] * most][:count]
     assert tokens == sum(reply.tokens_in for reply in came if isinstance(reply, Completion))

@@ -18,12 +18,12 @@ from llm_ocr.types import BlockKind, Status
 def test_the_first_request_is_the_profiles():
     engine = ScriptedEngine(stop())
     read(engine)
-    (question,) = engine.questions
-    assert (question.id, question.image, question.prompt) == ("d-p00001", PAGE.image, "Read it with boxes.")
-    assert question.settings == {"top_p": 0.9, "temperature": 0.0, "max_tokens": 800}
-    assert question.vllm_settings == {"skip_special_tokens": False, "vllm_xargs": {"ngram_size": 30}}
-    assert question.watch is not None
-    assert not question.watch().feed("a piece of text")
+    (request,) = engine.requests
+    assert (request.id, request.image, request.prompt) == ("d-p00001", PAGE.image, "Read it with boxes.")
+    assert request.settings == {"top_p": 0.9, "temperature": 0.0, "max_tokens": 800}
+    assert request.vllm_settings == {"skip_special_tokens": False, "vllm_xargs": {"ngram_size": 30}}
+    assert request.watch is not None
+    assert not request.watch().feed("a piece of text")
 
 
 def test_a_good_answer_becomes_blocks_and_is_kept_as_it_came():
@@ -41,7 +41,7 @@ def test_a_page_leaves_the_queue_once_however_often_it_is_asked_for():
     calls: list[int] = []
     read(
         ScriptedEngine(stop(""), stop("")),
-        admitted=lambda: calls.append(1),
+        on_dispatched=lambda: calls.append(1),
         max_attempts=2,
         fallback=Fallback(by_layer()),
     )
@@ -51,21 +51,21 @@ def test_a_page_leaves_the_queue_once_however_often_it_is_asked_for():
 def test_a_prompt_of_the_users_own_is_asked_at_every_rung():
     engine = ScriptedEngine(stop(""), stop(""), stop(""), stop(""), stop())
     attempt = read(engine, prompt="Only the title, please.", mode="marked")
-    assert {question.prompt for question in engine.questions} == {"Only the title, please."}
+    assert {request.prompt for request in engine.requests} == {"Only the title, please."}
     assert {one["mode"] for one in attempt.tries} == {"marked"}
 
 
 def test_the_users_temperature_is_the_first_one_and_never_gets_lower():
     engine = ScriptedEngine(stop(""))
     read(engine, temperature=0.2, fallback=Fallback(by_layer()), max_attempts=5)
-    assert [question.settings["temperature"] for question in engine.questions] == [0.2, 0.2, 0.2, 0.3, 0.3]
+    assert [request.settings["temperature"] for request in engine.requests] == [0.2, 0.2, 0.2, 0.3, 0.3]
 
 
 @pytest.mark.parametrize(("wanted", "asked"), [(None, 800), (300, 300), (5000, 800)])
 def test_an_answer_is_never_asked_longer_than_what_fits(wanted, asked):
     engine = ScriptedEngine(stop())
     read(engine, max_tokens=wanted)
-    assert engine.questions[0].settings["max_tokens"] == asked
+    assert engine.requests[0].settings["max_tokens"] == asked
 
 
 def test_a_mode_that_the_profile_lacks_is_refused_and_the_known_ones_are_named():
@@ -125,7 +125,7 @@ def test_a_page_as_deepseek_answers_it():
     made = ModelReader(engine, find_profile("deepseek-ocr"), Tools(), options)
     attempt = asyncio.run(made.read(PAGE))
     assert (attempt.status, attempt.detail, attempt.raw) == (Status.OK, "", answer)
-    assert engine.questions[0].prompt == "<|grounding|>Convert the document to markdown."
+    assert engine.requests[0].prompt == "<|grounding|>Convert the document to markdown."
     figures = [block for block in attempt.blocks if block.kind is BlockKind.FIGURE]
     assert [(figure.label, figure.caption) for figure in figures] == [("table", ""), ("image", "Figure 1. The gauge.")]
     assert "We measured the river." in text_of(attempt)
@@ -134,7 +134,7 @@ def test_a_page_as_deepseek_answers_it():
 
 
 def test_modes_for_figures_read_no_pages():
-    with pytest.raises(UsageError, match="to read pages with"):
+    with pytest.raises(UsageError, match=r"has no mode .* for pages"):
         ModelReader(ScriptedEngine(stop()), find_profile("deepseek-ocr"), Tools(), ReadOptions(mode="parse"))
 
 

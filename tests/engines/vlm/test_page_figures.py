@@ -43,11 +43,11 @@ class RealTools:
 
 async def _read(source: Path, number: int, answer: str, model: str, text_layer: bool) -> Attempt:
     options = RenderOptions(image_size=1288, text_layer=text_layer, workers=1)
-    sight = EmbeddedReader(EmbeddedOptions(workers=1))
+    inspector = EmbeddedReader(EmbeddedOptions(workers=1))
     async with Renderer(options) as renderer:
         page = await renderer.page(str(source), "", number, page_id="d-p00001", document_id="d")
         engine = ScriptedEngine(stop(answer))
-        reader = ModelReader(engine, find_profile(model), RealTools(renderer), ReadOptions(), None, sight)
+        reader = ModelReader(engine, find_profile(model), RealTools(renderer), ReadOptions(), None, inspector)
         try:
             return await reader.read(page)
         finally:

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from looking import Sight, asked, reading
+from looking import ScriptedInspector, asked, reading
 from scripted_model import PAGE, PROFILE, ScriptedEngine, stop
 
 from llm_ocr.engines.vlm.requests import fitted
@@ -19,61 +19,61 @@ LAYER = "The Danube flows\nthrough {ten} countries."
 
 
 def prompts(engine: ScriptedEngine) -> list[str]:
-    return [question.prompt for question in engine.questions]
+    return [request.prompt for request in engine.requests]
 
 
 def test_the_text_layer_stands_in_the_prompt_as_it_is():
     engine = ScriptedEngine(stop())
-    asked(engine, TAKER, Sight(text=LAYER), anchor=1000)
+    asked(engine, TAKER, ScriptedInspector(text=LAYER), anchor=1000)
     assert prompts(engine) == [f"Read it. The file says: {LAYER}"]
 
 
 def test_a_page_without_a_text_layer_gets_the_usual_prompt():
     engine = ScriptedEngine(stop())
-    attempt = asked(engine, TAKER, Sight(), anchor=1000)
+    attempt = asked(engine, TAKER, ScriptedInspector(), anchor=1000)
     assert prompts(engine) == ["Read it with boxes."]
     assert (attempt.status, attempt.detail) == (Status.OK, "")
 
 
 def test_no_text_is_asked_for_unless_the_user_wants_it():
-    engine, sight = ScriptedEngine(stop()), Sight(text=LAYER)
-    asked(engine, TAKER, sight, figures_from="none")
+    engine, inspector = ScriptedEngine(stop()), ScriptedInspector(text=LAYER)
+    asked(engine, TAKER, inspector, figures_from="none")
     assert prompts(engine) == ["Read it with boxes."]
-    assert sight.asked == []
+    assert inspector.asked == []
 
 
 def test_a_prompt_of_the_users_own_has_a_place_for_it():
     for text, said in ((LAYER, f"Mine: {LAYER}!"), ("", "Mine: !")):
         engine = ScriptedEngine(stop())
-        asked(engine, PROFILE, Sight(text=text), anchor=100, prompt="Mine: {text}!")
+        asked(engine, PROFILE, ScriptedInspector(text=text), anchor=100, prompt="Mine: {text}!")
         assert prompts(engine) == [said]
 
 
 def test_another_prompt_of_the_ladder_goes_without_it():
     engine = ScriptedEngine(stop(""), stop(""), stop(""), stop())
-    asked(engine, TAKER, Sight(text=LAYER), anchor=100)
+    asked(engine, TAKER, ScriptedInspector(text=LAYER), anchor=100)
     assert prompts(engine)[-1] == "Read it."
     assert all(LAYER in prompt for prompt in prompts(engine)[:-1])
 
 
 def test_the_answer_is_asked_as_much_shorter_as_the_text_may_take():
     engine = ScriptedEngine(stop())
-    asked(engine, TAKER, Sight(text="a" * 600), anchor=1000)
-    (question,) = engine.questions
-    assert question.settings["max_tokens"] == 1000 - 300 - 300
-    assert question.reserve == 200 + 300
+    asked(engine, TAKER, ScriptedInspector(text="a" * 600), anchor=1000)
+    (request,) = engine.requests
+    assert request.settings["max_tokens"] == 1000 - 300 - 300
+    assert request.reserve == 200 + 300
 
 
 def test_a_request_that_does_not_fit_is_made_without_it():
     engine = ScriptedEngine(RequestRefused("too long", status=400, too_long=True), stop())
-    asked(engine, TAKER, Sight(text=LAYER), anchor=100)
+    asked(engine, TAKER, ScriptedInspector(text=LAYER), anchor=100)
     assert prompts(engine)[1] == "Read it with boxes."
 
 
 def test_a_text_layer_that_cannot_be_read_is_told_and_the_page_stands():
     engine = ScriptedEngine(stop())
-    sight = Sight(text=PageFailure(Reason.ENGINE_ERROR, "the worker died"))
-    attempt = asked(engine, TAKER, sight, anchor=100)
+    inspector = ScriptedInspector(text=PageFailure(Reason.ENGINE_ERROR, "the worker died"))
+    attempt = asked(engine, TAKER, inspector, anchor=100)
     assert (attempt.status, attempt.detail) == (Status.OK, "the text layer was not read: the worker died")
     assert prompts(engine) == ["Read it with boxes."]
 
@@ -94,7 +94,7 @@ def test_what_is_too_much_is_left_out_of_the_middle(text, most, kept):
 
 
 def test_models_that_take_no_text_are_refused_and_others_named():
-    with pytest.raises(UsageError, match=r"takes no text of the page(.|\n)*qwen3-vl"):
+    with pytest.raises(UsageError, match=r"does not support `anchor_text`(.|\n)*qwen3-vl"):
         reading(ScriptedEngine(stop()), find_profile("deepseek-ocr"), anchor=100)
     with pytest.raises(UsageError, match="in mode text"):
         reading(ScriptedEngine(stop()), TAKER, anchor=100, mode="text")
@@ -103,22 +103,24 @@ def test_models_that_take_no_text_are_refused_and_others_named():
 def test_the_form_of_answers_is_forced_where_it_is_known():
     engine = ScriptedEngine(stop(""), stop(""), stop(""), stop())
     asked(engine, TAKER, guided=True)
-    forced = [question.vllm_settings.get("structured_outputs") for question in engine.questions]
+    forced = [request.vllm_settings.get("structured_outputs") for request in engine.requests]
     assert forced == [{"regex": "a*"}] * 3 + [None]  # the last rung has another prompt
     engine = ScriptedEngine(stop())
     asked(engine, TAKER)
-    assert "structured_outputs" not in engine.questions[0].vllm_settings
+    assert "structured_outputs" not in engine.requests[0].vllm_settings
 
 
 @pytest.mark.parametrize("options", [{"mode": "text"}, {"prompt": "Mine."}])
 def test_a_form_that_is_not_known_cannot_be_forced(options):
-    with pytest.raises(UsageError, match=r"--guided(.|\n)*olmocr-2"):
+    with pytest.raises(UsageError, match=r"does not support `guided`(.|\n)*olmocr-2"):
         reading(ScriptedEngine(stop()), TAKER, guided=True, **options)
 
 
 def test_all_of_it_is_in_the_key():
     def key(**options) -> str:
-        return json.dumps(reading(ScriptedEngine(stop()), TAKER, Sight(), **options).identity(), sort_keys=True)
+        return json.dumps(
+            reading(ScriptedEngine(stop()), TAKER, ScriptedInspector(), **options).identity(), sort_keys=True
+        )
 
     changes = [
         {},

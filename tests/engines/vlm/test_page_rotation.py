@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from looking import Sight, asked
+from looking import ScriptedInspector, asked
 from scripted_model import GOOD, PAGE, PROFILE, ScriptedEngine, Tools, ended, stop, text_of
 
 from llm_ocr.engines import Finish
@@ -27,7 +27,7 @@ def answer(correction: int, text: str = GOOD, *, valid: bool | None = None) -> s
 def test_a_page_that_stands_wrong_is_turned_and_asked_for_again():
     engine, tools = ScriptedEngine(stop(answer(270, "gibberish")), stop(answer(0))), Tools()
     attempt = asked(engine, OLMOCR, tools=tools, page=WIDE)
-    assert [question.image.data for question in engine.questions] == [b"pixels", b"turned 90"]
+    assert [request.image.data for request in engine.requests] == [b"pixels", b"turned 90"]
     assert (attempt.status, attempt.rotation, text_of(attempt)) == (
         Status.OK,
         90,
@@ -35,7 +35,7 @@ def test_a_page_that_stands_wrong_is_turned_and_asked_for_again():
     )
     assert attempt.image == EncodedImage(b"turned 90", "image/png", 200, 400)
     assert [(one["status"], one["detail"]) for one in attempt.tries] == [
-        ("ok", "the model says that the page must be turned by 90 degrees clockwise"),
+        ("ok", "according to the model, the page must be rotated by 90 degrees clockwise"),
         ("ok", ""),
     ]
     assert attempt.tokens_out == 100
@@ -58,7 +58,7 @@ def test_turning_is_no_failed_try():
     engine = ScriptedEngine(stop(answer(180, "gibberish")), stop(answer(0)))
     attempt = asked(engine, OLMOCR, max_attempts=1)
     assert (attempt.status, attempt.rotation) == (Status.OK, 180)
-    assert {question.settings["temperature"] for question in engine.questions} == {0.1}
+    assert {request.settings["temperature"] for request in engine.requests} == {0.1}
 
 
 def test_an_answer_that_loops_since_the_page_lies_on_its_side_is_asked_for_upright():
@@ -72,7 +72,7 @@ def test_a_page_is_turned_twice_at_most_and_never_back_to_where_it_was():
         engine, tools = ScriptedEngine(*(stop(answer(one, valid=False)) for one in corrections)), Tools()
         attempt = asked(engine, OLMOCR, tools=tools)
         images = [b"pixels", b"turned 90", b"turned 180"]
-        assert [images.index(question.image.data) * 90 for question in engine.questions] == rotations
+        assert [images.index(request.image.data) * 90 for request in engine.requests] == rotations
         assert (attempt.status, attempt.rotation) == (Status.OK, rotations[-1])
         assert attempt.notes["is_rotation_valid"] is False
 
@@ -100,18 +100,18 @@ def test_never_leaves_pages_as_they_are():
 
 
 def test_a_probe_turns_a_page_before_it_is_asked_for():
-    engine, sight = ScriptedEngine(stop()), Sight(degrees=270)
-    attempt = asked(engine, PROFILE, sight, rotate="probe")
-    assert [question.image.data for question in engine.questions] == [b"turned 270"]
+    engine, inspector = ScriptedEngine(stop()), ScriptedInspector(degrees=270)
+    attempt = asked(engine, PROFILE, inspector, rotate="probe")
+    assert [request.image.data for request in engine.requests] == [b"turned 270"]
     assert (attempt.rotation, attempt.image and attempt.image.data) == (270, b"turned 270")
-    assert sight.asked[0] == "orientation"
+    assert inspector.asked[0] == "orientation"
 
 
 def test_a_probe_that_fails_costs_nothing_but_a_word():
-    sight = Sight(degrees=PageFailure(Reason.ENGINE_ERROR, "the worker died"))
-    attempt = asked(ScriptedEngine(stop()), PROFILE, sight, rotate="probe")
+    inspector = ScriptedInspector(degrees=PageFailure(Reason.ENGINE_ERROR, "the worker died"))
+    attempt = asked(ScriptedEngine(stop()), PROFILE, inspector, rotate="probe")
     assert attempt.status is Status.OK
-    assert attempt.detail == "which way up the page stands is not known: the worker died"
+    assert attempt.detail == "the orientation of the page is unknown: the worker died"
 
 
 @pytest.mark.parametrize(("scale", "size"), [(1.0, (400, 200)), (0.8, (320, 160))])

@@ -3,14 +3,14 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from looking import Sight, asked
+from looking import ScriptedInspector, asked
 from scripted_model import PROFILE, ScriptedEngine, stop
 
 from llm_ocr.engines.embedded.regions import Inspection
-from llm_ocr.engines.vlm.placing import Places, speaks_of_figures, with_seen
+from llm_ocr.engines.vlm.placing import Places, mentions_figures, with_detected
 from llm_ocr.errors import PageFailure
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
-from llm_ocr.models.parsers.plain import is_placeless, parse_plain, placeless
+from llm_ocr.models.parsers.plain import is_placeless, parse_plain, without_position
 from llm_ocr.types import Block, BlockKind, Box, Reason, Status
 
 FIRST = "The lower Arlen rises in the meadows above the old quay."
@@ -37,7 +37,7 @@ def shown(answer: str | list[Block], *seen: Block, digital: bool = True) -> list
     blocks = parse_plain(answer).blocks if isinstance(answer, str) else answer
     return [
         f"[{block.label}]" if block.kind is BlockKind.FIGURE else block.text.split()[-1].strip(".")
-        for block in with_seen(blocks, Inspection(tuple(seen), digital))
+        for block in with_detected(blocks, Inspection(tuple(seen), digital))
     ]
 
 
@@ -57,7 +57,7 @@ def test_text_is_found_again_however_the_model_writes_it():
 
 def test_a_figure_goes_with_its_caption_wherever_the_model_has_that():
     seen = [found(caption=CAPTION), caption(), text(FIRST), text(SECOND)]
-    blocks = with_seen(
+    blocks = with_detected(
         parse_plain(f"{FIRST}\n\n{SECOND}\n\nFIGURE 1: Levels at the three gauges from October to March.").blocks,
         Inspection(tuple(seen), True),
     )
@@ -72,14 +72,14 @@ def test_a_caption_above_its_figure_stays_above():
 
 @pytest.mark.parametrize("words", ["Abb. 3: Der Pegel.", "**Figure 2.** The gauge.", "图 1 水位"])
 def test_a_line_that_reads_like_a_caption_is_that_of_the_figure_beside_it(words):
-    figure, line = with_seen(parse_plain(words).blocks, Inspection((found(),), True))[::-1]
+    figure, line = with_detected(parse_plain(words).blocks, Inspection((found(),), True))[::-1]
     assert (figure.kind, figure.caption) == (BlockKind.FIGURE, words)
     assert line.kind is BlockKind.CAPTION
 
 
 def test_a_sentence_about_a_figure_is_no_caption():
-    assert not speaks_of_figures(parse_plain("Figure 3 shows the level of the river.").blocks)
-    assert speaks_of_figures(parse_plain("Figure 3: the level of the river.").blocks)
+    assert not mentions_figures(parse_plain("Figure 3 shows the level of the river.").blocks)
+    assert mentions_figures(parse_plain("Figure 3: the level of the river.").blocks)
 
 
 def test_a_figure_that_cannot_be_placed_stands_at_the_end():
@@ -110,13 +110,13 @@ def link(box: Box, words: str) -> Block:
 
 def test_a_figure_of_the_answer_gets_the_box_that_was_found_and_keeps_its_words():
     blocks = [text(FIRST), link(Box(0.15, 0.12, 0.8, 0.35), "A chart of levels."), text(SECOND)]
-    figure = with_seen(blocks, Inspection((found(LOW), found(HIGH)), True))[1]
+    figure = with_detected(blocks, Inspection((found(LOW), found(HIGH)), True))[1]
     assert (figure.box, figure.described, figure.label) == (HIGH, "A chart of levels.", "chart")
 
 
 def test_figures_of_the_answer_with_impossible_boxes_are_matched_in_order():
-    blocks = [placeless("image", "One."), text(FIRST), link(Box(0.9, 0.9, 0.99, 0.99), "Two.")]
-    first, _, second = with_seen(blocks, Inspection((found(HIGH), found(LOW)), True))
+    blocks = [without_position("image", "One."), text(FIRST), link(Box(0.9, 0.9, 0.99, 0.99), "Two.")]
+    first, _, second = with_detected(blocks, Inspection((found(HIGH), found(LOW)), True))
     assert [(one.kind, one.box, one.described) for one in (first, second)] == [
         (BlockKind.FIGURE, HIGH, "One."),
         (BlockKind.FIGURE, LOW, "Two."),
@@ -124,9 +124,15 @@ def test_figures_of_the_answer_with_impossible_boxes_are_matched_in_order():
 
 
 def test_of_more_names_than_figures_only_a_neighbour_is_taken():
-    blocks = [text(FIRST), placeless("image", "One."), text(SECOND), placeless("image", "Two."), text(THIRD)]
+    blocks = [
+        text(FIRST),
+        without_position("image", "One."),
+        text(SECOND),
+        without_position("image", "Two."),
+        text(THIRD),
+    ]
     seen = Inspection((text(FIRST), text(SECOND), found(), text(THIRD)), True)
-    made = with_seen(blocks, seen)
+    made = with_detected(blocks, seen)
     assert [(block.kind, block.described or block.text) for block in made][1::2] == [
         (BlockKind.TEXT, "One."),
         (BlockKind.FIGURE, "Two."),
@@ -136,14 +142,14 @@ def test_of_more_names_than_figures_only_a_neighbour_is_taken():
 @pytest.mark.parametrize(("digital", "kind"), [(True, BlockKind.TEXT), (False, BlockKind.FIGURE)])
 def test_a_figure_that_was_not_found_is_kept_on_scans_only(digital, kind):
     blocks = [text(FIRST), link(LOW, "A quay.")]
-    made = with_seen(blocks, Inspection(digital=digital))[1]
+    made = with_detected(blocks, Inspection(digital=digital))[1]
     assert (made.kind, made.text or made.described) == (kind, "A quay.")
 
 
 def test_a_box_over_the_text_of_a_scan_is_no_figure():
     lines = (text(FIRST, 0.61), text(SECOND, 0.65), text(THIRD, 0.7), found(HIGH))
     blocks = [text(FIRST), link(LOW, "A quay."), text(SECOND), text(THIRD), link(Box(0.1, 0.1, 0.9, 0.31), "A bridge.")]
-    made = with_seen(blocks, Inspection(lines, False))
+    made = with_detected(blocks, Inspection(lines, False))
     assert [(block.kind, block.described) for block in made if block.label] == [
         (BlockKind.TEXT, ""),
         (BlockKind.FIGURE, "A bridge."),
@@ -151,7 +157,7 @@ def test_a_box_over_the_text_of_a_scan_is_no_figure():
 
 
 def test_a_page_that_is_nothing_but_a_figure_is_one():
-    (block,) = with_seen([Block(BlockKind.FIGURE, WHOLE_PAGE, label="diagram")], Inspection(digital=True))
+    (block,) = with_detected([Block(BlockKind.FIGURE, WHOLE_PAGE, label="diagram")], Inspection(digital=True))
     assert block.kind is BlockKind.FIGURE
 
 
@@ -168,9 +174,9 @@ def names(attempt) -> list[str]:
 
 def test_answers_without_places_get_the_figures_of_the_page_and_others_keep_theirs():
     seen = Inspection((text("The Danube flows through ten countries."), found()), True)
-    assert names(asked(ScriptedEngine(stop()), PROFILE, Sight(seen))) == ["chart"]
+    assert names(asked(ScriptedEngine(stop()), PROFILE, ScriptedInspector(seen))) == ["chart"]
     marked = ScriptedEngine(stop("one\nfig:image"))
-    assert names(asked(marked, PROFILE, Sight(seen), mode="marked", figures_from="model")) == ["image"]
+    assert names(asked(marked, PROFILE, ScriptedInspector(seen), mode="marked", figures_from="model")) == ["image"]
 
 
 @pytest.mark.parametrize(
@@ -178,29 +184,29 @@ def test_answers_without_places_get_the_figures_of_the_page_and_others_keep_thei
     [({"figures_from": "none"}, []), ({"figures_from": "model"}, []), ({"figure_labels": frozenset({"image"})}, [])],
 )
 def test_the_user_says_which_figures_there_are(options, labels):
-    sight = Sight(Inspection((found(),), True))
-    assert names(asked(ScriptedEngine(stop()), PROFILE, sight, **options)) == labels
+    inspector = ScriptedInspector(Inspection((found(),), True))
+    assert names(asked(ScriptedEngine(stop()), PROFILE, inspector, **options)) == labels
 
 
 def test_a_page_is_looked_at_closely_when_the_text_speaks_of_a_figure():
-    sight = Sight()
-    asked(ScriptedEngine(stop()), PROFILE, sight)
-    asked(ScriptedEngine(stop(f"Rivers\n\n{CAPTION}")), PROFILE, sight)
-    assert sight.asked == ["see", "see hinted"]
+    inspector = ScriptedInspector()
+    asked(ScriptedEngine(stop()), PROFILE, inspector)
+    asked(ScriptedEngine(stop(f"Rivers\n\n{CAPTION}")), PROFILE, inspector)
+    assert inspector.asked == ["see", "see hinted"]
 
 
 @pytest.mark.parametrize(
-    ("sight", "detail"),
+    ("inspector", "detail"),
     [
         (
-            Sight(PageFailure(Reason.ENGINE_TIMEOUT, "killed after 300 s")),
-            "figures were not looked for: killed after 300 s",
+            ScriptedInspector(PageFailure(Reason.ENGINE_TIMEOUT, "killed after 300 s")),
+            "figures were not detected: killed after 300 s",
         ),
-        (Sight(Inspection(detail="OCR is not installed")), "OCR is not installed"),
+        (ScriptedInspector(Inspection(detail="OCR is not installed")), "OCR is not installed"),
     ],
 )
-def test_a_page_that_could_not_be_looked_at_says_so_and_stands(sight, detail):
-    attempt = asked(ScriptedEngine(stop()), PROFILE, sight)
+def test_a_page_that_could_not_be_looked_at_says_so_and_stands(inspector, detail):
+    attempt = asked(ScriptedEngine(stop()), PROFILE, inspector)
     assert (attempt.status, attempt.detail) == (Status.OK, detail)
 
 
@@ -232,7 +238,7 @@ BLOCKS = st.lists(
 
 @given(BLOCKS, BLOCKS, st.booleans())
 def test_whatever_comes_all_text_stays_in_order_and_no_figure_comes_twice(blocks, seen, digital):
-    made = with_seen(blocks, Inspection(tuple(seen), digital))
+    made = with_detected(blocks, Inspection(tuple(seen), digital))
     kept = [block.text for block in blocks if block.kind is not BlockKind.FIGURE and not is_placeless(block)]
     left = iter(block.text for block in made)
     assert all(text in left for text in kept)

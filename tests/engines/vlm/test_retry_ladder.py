@@ -58,7 +58,7 @@ def test_a_bad_answer_climbs_and_the_next_good_one_counts(bad, reason):
     assert [one["reason"] for one in attempt.tries] == [reason.value, None]
     assert [one["status"] for one in attempt.tries] == ["failed", "ok"]
     assert (attempt.tokens_in, attempt.tokens_out, attempt.seconds) == (200, 100, 4.0)
-    assert [question.settings["temperature"] for question in engine.questions] == [0.0, 0.1]
+    assert [request.settings["temperature"] for request in engine.requests] == [0.0, 0.1]
     json.dumps(attempt.tries)
 
 
@@ -79,13 +79,13 @@ def test_the_rungs_change_temperature_scale_and_prompt_and_the_last_repeats():
         (0.3, 1.0, "text"),
         (0.3, 1.0, "text"),
     ]
-    assert [question.image.data for question in engine.questions][:4] == [
+    assert [request.image.data for request in engine.requests][:4] == [
         b"pixels",
         b"pixels",
         b"pixels at 0.80",
         b"pixels",
     ]
-    assert engine.questions[3].prompt == "Read it."
+    assert engine.requests[3].prompt == "Read it."
 
 
 def test_an_empty_answer_stands_on_a_blank_page():
@@ -113,7 +113,7 @@ def test_whether_a_page_is_blank_is_asked_once_and_a_good_answer_never_asks():
 def test_a_page_of_which_nobody_can_say_that_it_is_blank_is_not():
     failure = failure_of(ScriptedEngine(stop("")), Tools(fails=["blank"]), max_attempts=1)
     assert failure.reason is Reason.EMPTY
-    assert "not known: no blank" in failure.detail
+    assert "whether the page is blank: no blank" in failure.detail
 
 
 def test_lost_requests_do_not_climb_but_count():
@@ -156,14 +156,14 @@ def test_a_page_that_does_not_fit_is_made_smaller_once():
         (0.7, 0.1),
         (0.56, 0.2),
     ]
-    assert engine.questions[1].settings["max_tokens"] == 400  # the answer may be what did not fit
+    assert engine.requests[1].settings["max_tokens"] == 400  # the answer may be what did not fit
     assert attempt.status is Status.OK
 
 
 def test_a_page_that_never_fits_fails_after_two_requests():
     engine = ScriptedEngine(TOO_LONG)
     failure = failure_of(engine)
-    assert (failure.reason, len(failure.tries), len(engine.questions)) == (Reason.TOO_LONG, 2, 2)
+    assert (failure.reason, len(failure.tries), len(engine.requests)) == (Reason.TOO_LONG, 2, 2)
 
 
 def test_a_try_says_that_its_tokens_are_estimated():
@@ -174,7 +174,7 @@ def test_a_try_says_that_its_tokens_are_estimated():
 def test_a_refused_page_fails_at_once_with_the_servers_words():
     engine = ScriptedEngine(RequestRefused("Failed to load image: cannot identify", status=400))
     failure = failure_of(engine)
-    assert (failure.reason, len(engine.questions), len(failure.tries)) == (Reason.REFUSED, 1, 1)
+    assert (failure.reason, len(engine.requests), len(failure.tries)) == (Reason.REFUSED, 1, 1)
     assert "Failed to load image: cannot identify" in failure.detail
 
 
@@ -186,7 +186,7 @@ def test_a_refused_page_is_read_by_the_fallback_like_one_that_failed_in_another_
     engine = ScriptedEngine(refusal)
     attempt = read(engine, fallback=Fallback(by_layer()))
     assert (attempt.status, attempt.reason, attempt.source) == (Status.DEGRADED, reason, "text-layer")
-    assert len(engine.questions) == requests
+    assert len(engine.requests) == requests
 
 
 def test_a_page_that_kills_servers_passes_through_with_its_tries():
@@ -300,7 +300,7 @@ def test_whatever_comes_the_page_ends_within_its_tries_and_tokens_add_up(
         tries, tokens = attempt.tries, (attempt.tokens_in, attempt.tokens_out)
         assert (attempt.status is Status.OK) == (attempt.reason is None)
         assert attempt.status is not Status.FAILED
-    asked = len(engine.questions)
+    asked = len(engine.requests)
     assert 1 <= asked <= most
     assert len(tries) == asked or (asked == 1 and not tries)
     given_back = [*replies, *[replies[-1]] * most][:asked]

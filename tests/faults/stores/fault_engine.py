@@ -46,7 +46,7 @@ async def _crop(self, image: EncodedImage, boxes: list[Box], *, image_format: st
     return (FIGURE,) * len(boxes)
 
 
-async def _read(self, page: Page, admitted=lambda: None) -> Attempt:
+async def _read(self, page: Page, on_dispatched=lambda: None) -> Attempt:
     text = Block(BlockKind.TEXT, Box(0.1, 0.1, 0.9, 0.4), f"Text of {page.id}.")
     figure = Block(BlockKind.FIGURE, Box(0.1, 0.5, 0.9, 0.9), label="figure")
     return Attempt("embedded", "text-layer", Status.OK, (text, figure))

@@ -58,7 +58,7 @@ def stuck_at_the_second_page(place, documents, published):
     """The command's exit code. All pages but the first take for ever."""
     pages = []
 
-    async def read(self, page, admitted=lambda: None):
+    async def read(self, page, on_dispatched=lambda: None):
         pages.append(page)
         if len(pages) > 1:
             await asyncio.Event().wait()

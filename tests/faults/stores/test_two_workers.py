@@ -101,7 +101,7 @@ def test_a_worker_that_wakes_when_its_units_are_done_publishes_nothing(kind, doc
 def read_slowly(place, documents, reading, go_on):
     """Plan and extract, but reading takes until `go_on`."""
 
-    async def read(self, page, admitted=lambda: None):
+    async def read(self, page, on_dispatched=lambda: None):
         reading.set()
         await asyncio.to_thread(go_on.wait, SECONDS)
         return await quick(self, page)

@@ -170,7 +170,7 @@ def page_blocks(content: PageContent, regions: Sequence[Region]) -> tuple[Block,
     """
     up = sideways(content)
     if up is not None:
-        note("orientation", f"the lines run {'up' if up else 'down'} the page: laid out on its side")
+        note("orientation", f"the lines run {'up' if up else 'down'} the page: laid out in landscape")
         turned, turned_regions = upright(content, regions, up)
         return turned_back(_blocks(turned, turned_regions), up)
     return _blocks(content, regions)

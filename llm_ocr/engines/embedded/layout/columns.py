@@ -436,7 +436,7 @@ def _append(text: Entry, entry: Entry) -> None:
             texts = {"before": text.group.rows[-1].text, "after": entry.group.first.text}
             same = text.column == entry.column
             where = "behind an object or a line end" if same else f"in part {entry.column + 1}"
-            note("join", f"text of part {text.column + 1} goes on {where}", **texts)
+            note("join", f"text of part {text.column + 1} continues {where}", **texts)
         text.group.rows += entry.group.rows
         text.group.breaks += [False, *entry.group.breaks[1:]]
         text.column = entry.column

@@ -42,7 +42,7 @@ class Segment:
 
     @property
     def text(self) -> str:
-        return without_leaders(spoken(self.pieces))
+        return without_leaders(reading_order(self.pieces))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def line_pieces(index: int, line: Line) -> list[Piece]:
     return [piece for piece in bare if piece.text] or pieces
 
 
-def spoken(pieces: Sequence[Piece]) -> str:
+def reading_order(pieces: Sequence[Piece]) -> str:
     """Return the words of one row in reading order, with a space at each gap."""
     right_to_left = sum(_is_right_to_left(piece.text) for piece in pieces) * 2 > len(pieces)
     text = ""
@@ -230,7 +230,7 @@ def cell_text(pieces: Sequence[Piece]) -> str:
     upward = [piece for piece in pieces if piece.box.height > 1.8 * piece.size and len(piece.text) > 2]
     if len(upward) * 2 > len(pieces):
         return " ".join(piece.text for piece in sorted(pieces, key=lambda item: item.box.x0))
-    lines = [spoken(list(row.pieces)) for row in rows_of(pieces)]
+    lines = [reading_order(list(row.pieces)) for row in rows_of(pieces)]
     text = ""
     for line in lines:
         text = f"{text}\n{line}" if text and _BULLET.match(line) else join(text, line)
