@@ -26,6 +26,9 @@ settings.register_profile("few", deadline=None, max_examples=25)
 settings.register_profile("many", deadline=None, max_examples=300)
 settings.load_profile("few")
 
+# Every process of a session imports all test files: a third of the time with a cache, PYTHONDONTWRITEBYTECODE or not.
+sys.dont_write_bytecode = False
+
 #: Marks of tests that may take a long time.
 _SLOW = ("slow", "long", "vllm")
 
@@ -47,6 +50,7 @@ def shared_workers() -> Generator[SharedWorkers, None, None]:
     """Share worker processes among the tests of the session."""
     shared = SharedWorkers()
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)  # no test loses power, and a disk takes milliseconds
         shared.install(patch.setattr)
         yield shared
         shared.end()

@@ -12,7 +12,7 @@ from PIL import Image
 import llm_ocr
 from llm_ocr.exports import export as export_output
 from llm_ocr.results.schema import failed_pages, figures_to_parquet, pages_to_parquet
-from llm_ocr.storage import StoreOptions, open_store
+from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import (
     Block,
@@ -80,14 +80,6 @@ def make(url: str, documents: int = 6, *, fails: frozenset[str] = frozenset(), p
         read(workspace, fails)
     llm_ocr.assemble(workspace=url, **settings)
     return url
-
-
-def make_in_bucket(folder: Path, url: str, documents: int, settings: dict[str, str]) -> None:
-    """Copy a workspace that `make` created in a folder to a bucket, markers last."""
-    source = open_store(make(str(folder), documents), StoreOptions())
-    store = open_store(url, StoreOptions(endpoint=settings["workspace_endpoint"]))
-    for key in sorted((info.key for info in source.list()), key=lambda key: key.endswith(".done")):
-        store.put(key, source.get(key))
 
 
 def _planned(name: str, pages: int) -> PlannedDocument:

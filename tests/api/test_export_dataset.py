@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from export_workspaces import files_of, loaded, make, make_in_bucket, raw, retry, shards
+from export_workspaces import files_of, loaded, make, raw, retry, shards
 from running import Told
 from store_servers import gcs, s3
 
@@ -209,9 +209,9 @@ def test_a_bucket_gets_the_same_files(kind, standing, tmp_path):
     assert there == files_of(folder)
 
 
-def test_a_workspace_in_a_bucket_is_exported_too(tmp_path):
+def test_a_workspace_in_a_bucket_is_exported_too(bucket_workspace, tmp_path):
     with s3() as (url, settings):
-        make_in_bucket(tmp_path / "w", url, 4, settings)
+        bucket_workspace(url, settings)
         llm_ocr.export(workspace=url, output=tmp_path / "o", **SHARD, **settings)
         endpoint = settings["workspace_endpoint"]
         assert raw(loaded(tmp_path / "o")) == raw(llm_ocr.open(url, endpoint=endpoint).to_dataset())
@@ -227,9 +227,9 @@ def damage(url: str, settings: dict[str, str], number: int) -> tuple[ObjectStore
 
 
 @pytest.mark.parametrize("kind", [s3, gcs], ids=["s3", "gcs"])
-def test_export_makes_a_damaged_file_of_a_bucket_again(kind, tmp_path):
+def test_export_makes_a_damaged_file_of_a_bucket_again(kind, bucket_workspace, tmp_path):
     with kind() as (url, settings):
-        make_in_bucket(tmp_path / "w", url, 4, settings)
+        bucket_workspace(url, settings)
         rows = raw(llm_ocr.open(url, endpoint=settings["workspace_endpoint"]).to_dataset())
         _, key = damage(url, settings, 2)
         told = Told()
@@ -242,10 +242,10 @@ def test_export_makes_a_damaged_file_of_a_bucket_again(kind, tmp_path):
 
 
 @pytest.mark.parametrize("small", [1000, 1], ids=["alone", "one of many workers of a large plan"])
-def test_a_damaged_file_of_a_bucket_is_refused_until_assemble_has_made_it_again(small, tmp_path, monkeypatch):
+def test_a_damaged_file_of_a_bucket_is_refused_until_assemble_has_made_it_again(small, bucket_workspace, monkeypatch):
     monkeypatch.setattr("llm_ocr.stages.assemble.SMALL", small)
     with s3() as (url, settings):
-        make_in_bucket(tmp_path / "w", url, 3, settings)
+        bucket_workspace(url, settings)
         run = llm_ocr.open(url, endpoint=settings["workspace_endpoint"])
         rows = raw(run.to_dataset())
         store, key = damage(url, settings, 1)
@@ -260,9 +260,9 @@ def test_a_damaged_file_of_a_bucket_is_refused_until_assemble_has_made_it_again(
         assert raw(run.to_dataset()) == rows
 
 
-def test_a_file_of_a_bucket_that_has_lost_its_end_is_noticed_without_reading_it(tmp_path):
+def test_a_file_of_a_bucket_that_has_lost_its_end_is_noticed_without_reading_it(bucket_workspace):
     with s3() as (url, settings):
-        make_in_bucket(tmp_path / "w", url, 3, settings)
+        bucket_workspace(url, settings)
         run = llm_ocr.open(url, endpoint=settings["workspace_endpoint"])
         rows = raw(run.to_dataset())
         store, key = damage(url, settings, 1)

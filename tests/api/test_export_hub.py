@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from export_workspaces import make, retry
-from running import FRUGALLY, REPOSITORY, Told, environment, program, when
+from running import FRUGALLY, REPOSITORY, Told, cli, environment, program, when
 
 import llm_ocr
 from llm_ocr.cli.outcome import load_line
@@ -202,9 +202,17 @@ def test_a_card_with_configurations_of_the_user_stays_and_there_is_no_preview(ma
 
 
 def test_the_line_that_is_told_opens_it_with_images_and_streamed(making, exported, standing, tmp_path):
+    """The same holds for a branch; the main one stays as it was."""
     done = exported(name := new_name())
     assert done.load == f'load_dataset("{name}", split="train")'
-    ((ids, size, streamed, streamed_size, texts),) = loaded(making, tmp_path, done.load)
+    making.api().create_repo(other := new_name(), repo_type="dataset")
+    making.api().create_branch(other, branch="second", repo_type="dataset")
+    on_branch = exported(other + "@second")
+    assert on_branch.load == f'load_dataset("{other}", split="train", revision="second")'
+    assert files(making, other) == {}
+    assert len(files(making, other, "second")) == 3
+    (ids, size, streamed, streamed_size, texts), branch = loaded(making, tmp_path, done.load, on_branch.load)
+    assert len(branch[0]) == 18
     local = llm_ocr.open(standing).to_dataset()
     assert ids == list(local["sample_id"])
     assert texts == list(local["document_final_markdown"])
@@ -257,16 +265,6 @@ def test_a_later_export_replaces_what_changed_in_one_commit(making, exported, wo
     assert b"| Pages | 18 | 18 | 0 | 0 |" in after["README.md"]
     rows = [pq.read_table(io.BytesIO(data)) for name, data in after.items() if name.startswith("data/train-")]
     assert sum(map(len, rows)) == 18
-
-
-def test_a_branch_is_written_and_named_in_the_line(making, exported, tmp_path):
-    making.api().create_repo(name := new_name(), repo_type="dataset")
-    making.api().create_branch(name, branch="second", repo_type="dataset")
-    done = exported(name + "@second")
-    assert done.load == f'load_dataset("{name}", split="train", revision="second")'
-    assert files(making, name) == {}
-    assert len(files(making, name, "second")) == 3
-    assert len(loaded(making, tmp_path, done.load)[0][0]) == 18
 
 
 @pytest.mark.parametrize(
@@ -362,7 +360,7 @@ def test_killed_between_two_files_it_goes_on(making, tmp_path):
     hub.faults.clear()
     assert len(hub.state.repositories.large) == 2
     sent = hub.requests["lfs_put"]
-    again = subprocess.run(program(*words), env=env, capture_output=True, text=True, timeout=120)
+    again = cli(*words, cwd=tmp_path, env=hub.environment(tmp_path))
     assert again.returncode == 0, again.stderr
     assert hub.requests["lfs_put"] == sent + 2
     assert len(files(making, name)) == 1 + 4

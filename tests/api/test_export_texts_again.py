@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from export_workspaces import PAGES, files_of, make, make_in_bucket, noted_batches, read, retry
+from export_workspaces import PAGES, files_of, make, noted_batches, read, retry
 from store_servers import gcs, s3
 
 import llm_ocr
@@ -148,12 +148,12 @@ def test_a_bucket_gets_the_same_files(kind, form, standing, tmp_path):
     assert f'"{url}/' in first.load
 
 
-def test_a_workspace_in_a_bucket_gives_the_same_files(tmp_path):
+def test_a_workspace_in_a_bucket_gives_the_same_files(bucket_workspace, tmp_path):
     with gcs() as (url, settings):
-        make_in_bucket(tmp_path / "w", url, 2, settings)
+        bucket_workspace(url, settings)
         export(url, tmp_path / "markdown", "markdown", **settings)
         export(url, tmp_path / "json", "json", **settings)
         store = open_store(url, StoreOptions(endpoint=settings["workspace_endpoint"]))
         keys = {info.key for info in store.list("documents/")}
     assert keys == {name for name in files_of(tmp_path / "markdown") if name.startswith("documents/")}
-    assert len(files_of(tmp_path / "json/documents")) == 2
+    assert len(files_of(tmp_path / "json/documents")) == 3

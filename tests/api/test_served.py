@@ -139,7 +139,8 @@ def test_a_stage_of_its_own_is_not_done_on_the_cpu_unasked(examples, tmp_path):
 
 
 @pytest.mark.parametrize("listens", [False, True])
-def test_a_server_that_never_answers_ends_the_run_with_what_to_check(examples, tmp_path, listens):
+def test_a_server_that_never_answers_ends_the_run_with_what_to_check(examples, tmp_path, monkeypatch, listens):
+    monkeypatch.setattr("llm_ocr.engines.client.endpoint._PROBE_SECONDS", 1.0)
     with socket.socket() as mute:
         mute.bind(("127.0.0.1", 0))
         if listens:
