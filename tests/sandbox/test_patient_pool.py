@@ -25,8 +25,8 @@ def with_pool(steps, *, patience, workers=3, **limits):
     return asyncio.run(main())
 
 
-async def process_of(pool):
-    return (await pool.call("echo", {"value": ""}, deadline=30))["process"]
+async def process_of(pool, value="", **options):
+    return (await pool.call("echo", {"value": value}, deadline=30, **options))["process"]
 
 
 def hanging(pool, seconds):
