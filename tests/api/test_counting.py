@@ -1,16 +1,21 @@
-"""Which documents are opened to count their pages, and what the others are taken for."""
+"""Which documents a plan opens to count their pages, and what becomes of those that change afterwards."""
 
 import asyncio
 import random
+import shutil
+import time
 import tracemalloc
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+import llm_ocr
 from llm_ocr.documents.manifests import parse_pages
-from llm_ocr.documents.sources import SourceDocument
+from llm_ocr.documents.sources import SourceDocument, version_of
+from llm_ocr.errors import PageFailure, UsageError
 from llm_ocr.stages.counting import CountOptions, PageCounter, Sizes, counted
+from llm_ocr.types import Reason
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.plan import plan_stream
 from llm_ocr.workspace.planned import PlannedDocument
@@ -107,3 +112,57 @@ def test_memory_hardly_grows_with_the_number_of_documents(tmp_path):
     few, many = 2_000, 6_000
     peak(few)  # what is made once
     assert peak(many) - peak(few - 1) < 50 * (many - few)
+
+
+class Closed:
+    """A renderer that opens nothing, and counts how often it was asked."""
+
+    def __init__(self):
+        self.asked = 0
+
+    async def open(self, source, kind="", version=""):
+        self.asked += 1
+        raise PageFailure(Reason.UNREADABLE, "opened")
+
+
+def test_known_content_is_counted_without_being_opened(examples):
+    paper, closed = examples / "paper.pdf", Closed()
+    counter = PageCounter(closed, None, parse_pages("2-"), totals={version_of(paper): 3})
+    known = asyncio.run(counter.one(SourceDocument(str(paper), "paper.pdf", "pdf")))
+    assert (known.pages, known.page_total, known.reason, closed.asked) == ((2, 3), 3, None, 0)
+    other = asyncio.run(counter.one(SourceDocument(str(examples / "scan.pdf"), "scan.pdf", "pdf")))
+    assert (other.reason, closed.asked) == (Reason.UNREADABLE, 1)
+
+
+def test_a_plan_made_twice_is_the_same_plan(tmp_path, examples):
+    first = llm_ocr.plan(examples / "paper.pdf", workspace=tmp_path / "w", engine="embedded").status
+    before = sorted((path, path.stat().st_mtime_ns) for path in (tmp_path / "w" / "plan").rglob("*"))
+    time.sleep(0.01)
+    again = llm_ocr.plan(examples / "paper.pdf", workspace=tmp_path / "w").status
+    assert (first.pages, first.documents) == (again.pages, again.documents)
+    assert sorted((path, path.stat().st_mtime_ns) for path in (tmp_path / "w" / "plan").rglob("*")) == before
+
+
+def test_a_page_that_a_document_was_planned_without_is_not_left_out_silently(examples, tmp_path):
+    scan, frugal = examples / "scan.pdf", {"engine": "embedded", "workspace": tmp_path}
+    llm_ocr.plan(scan, pages="1", **frugal)
+    for selection in ({"pages": "2"}, {"max_pages_per_document": 2}, {}):
+        with pytest.raises(UsageError, match="is in the plan with pages 1, without 2"):
+            llm_ocr.plan(scan, **selection, **frugal)
+    with pytest.raises(UsageError, match="`pages`: no source to select from"):
+        llm_ocr.extract(pages="2", **frugal)
+    assert llm_ocr.plan(scan, pages="1", **frugal).status.pages.expected == 1
+
+
+def test_a_file_that_changed_or_vanished_after_planning_fails_by_name(tmp_path, examples):
+    for name in ("same.pdf", "changed.pdf", "gone.pdf"):
+        shutil.copy(examples / "paper.pdf", tmp_path / name)
+        with (tmp_path / name).open("ab") as file:
+            file.write(f"\n% {name}\n".encode())
+    sources = [tmp_path / name for name in ("same.pdf", "changed.pdf", "gone.pdf")]
+    llm_ocr.plan(sources, workspace=tmp_path / "w", pages="1", engine="embedded")
+    shutil.copy(examples / "scan.pdf", tmp_path / "changed.pdf")
+    (tmp_path / "gone.pdf").unlink()
+    run = llm_ocr.extract(workspace=tmp_path / "w")
+    reasons = {page.source.rsplit("/", 1)[-1]: page.reason for page in run.pages(images=False)}
+    assert reasons == {"same.pdf": None, "changed.pdf": Reason.SOURCE_CHANGED, "gone.pdf": Reason.NOT_FOUND}

@@ -2,11 +2,12 @@
 
 import json
 import shutil
+from itertools import count
 from pathlib import Path
 
 import pytest
 import yaml
-from export_workspaces import files_of, loaded, make, raw, retry, shards
+from export_workspaces import exported_with, files_of, loaded, make, raw, retry, shards
 from running import Told
 from store_servers import gcs, s3
 
@@ -14,6 +15,7 @@ import llm_ocr
 from llm_ocr.errors import DatasetDamaged, StageMissing, StorageError, UsageError, WorkspaceMismatch
 from llm_ocr.stages import Silent
 from llm_ocr.storage import ObjectStore, StoreOptions, open_store
+from tests.fakes.crash import CrashPoint, When
 
 #: Two files of 3 documents each.
 SHARD = {"shard_size": 3}
@@ -275,3 +277,103 @@ def test_a_bucket_that_is_not_there_names_the_flags_of_the_output(standing):
     with s3() as (_, settings), pytest.raises(StorageError, match="nowhere") as caught:
         llm_ocr.export(workspace=standing, output="s3://nowhere/x", output_endpoint=settings["workspace_endpoint"])
     assert "`output_endpoint`" in str(caught.value) and "workspace_" not in str(caught.value)
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["the first export", "one after a retry"])
+def test_after_a_death_at_any_write_the_same_command_makes_it_whole(first, workspace, tmp_path, monkeypatch):
+    if not first:
+        llm_ocr.export(workspace=workspace, output=tmp_path / "before/o", **SHARD)
+        retry(str(workspace))
+    llm_ocr.export(workspace=workspace, output=tmp_path / "undisturbed/o", **SHARD)
+    for at in count():
+        output = tmp_path / str(at) / "o"
+        if not first:
+            shutil.copytree(tmp_path / "before/o", output)
+        point = CrashPoint(at, (When.BEFORE, When.AFTER)[at % 2])
+        if not (ended := exported_with(point, monkeypatch, workspace, output, **SHARD)):
+            llm_ocr.export(workspace=workspace, output=output, **SHARD)
+        assert files_of(output) == files_of(tmp_path / "undisturbed/o")
+        if ended:
+            assert at > 3
+            return
+
+
+def test_what_a_dead_export_has_left_of_an_older_state_goes(workspace, tmp_path, monkeypatch):
+    output = tmp_path / "o"
+    assert not exported_with(CrashPoint(3, When.AFTER), monkeypatch, workspace, output, **SHARD)
+    assert len(shards(output)) == 2
+    assert "An export is in progress" in (output / "README.md").read_text()
+    retry(str(workspace))
+    assert llm_ocr.export(workspace=workspace, output=output, **SHARD).written == 1
+    assert len(shards(output)) == 2
+    assert raw(loaded(output)) == raw(llm_ocr.open(workspace).to_dataset())
+
+
+def export(workspace, output, **more):
+    return llm_ocr.export(workspace=workspace, output=output, **SHARD, **more)
+
+
+def sources(folder: Path) -> set[str]:
+    return {row["source"] for row in raw(loaded(folder))}
+
+
+def test_the_rows_of_bad_documents_are_left_out_and_listed(standing, tmp_path):
+    done = export(standing, tmp_path / "o", drop_over_error_rate=True)
+    assert (done.rows, done.dropped) == (15, 1)
+    rows = raw(loaded(tmp_path / "o"))
+    assert rows == [row for row in raw(llm_ocr.open(standing).to_dataset()) if row["source"] != "/in/4.pdf"]
+    (told,) = (json.loads(line) for line in (tmp_path / "o/dropped-documents.jsonl").open())
+    assert (told["source"], told["pages"], told["failed"], told["error_rate"]) == ("/in/4.pdf", 3, 3, 1.0)
+    assert told["reasons"] == ["engine timeout"]
+
+
+def test_the_card_tells_of_them(standing, tmp_path):
+    export(standing, tmp_path / "o", drop_over_error_rate=True)
+    card = (tmp_path / "o/README.md").read_text()
+    assert "5 documents, read page by page" in card
+    assert "1 more document had too many bad pages" in card
+
+
+def test_only_shards_that_lose_rows_get_other_names(standing, tmp_path):
+    export(standing, tmp_path / "o")
+    before = shards(tmp_path / "o")
+    done = export(standing, tmp_path / "o", drop_over_error_rate=True)
+    after = shards(tmp_path / "o")
+    assert done.written == 1
+    assert len(before.keys() & after.keys()) == 1
+    assert before.items() & after.items()
+
+
+def test_a_second_export_writes_nothing_and_one_of_all_documents_is_as_ever(standing, tmp_path):
+    export(standing, tmp_path / "all")
+    export(standing, tmp_path / "o", drop_over_error_rate=True)
+    before = files_of(tmp_path / "o")
+    assert export(standing, tmp_path / "o", drop_over_error_rate=True).written == 0
+    assert files_of(tmp_path / "o") == before
+    export(standing, tmp_path / "o")
+    assert {name: data for name, data in files_of(tmp_path / "o").items() if name != "README.md"} == {
+        name: data for name, data in files_of(tmp_path / "all").items() if name != "README.md"
+    }
+
+
+def test_a_rate_that_is_not_passed_leaves_nothing_out(standing, tmp_path):
+    done = export(standing, tmp_path / "o", drop_over_error_rate=True, max_page_error_rate=1.0)
+    assert (done.rows, done.dropped) == (18, 0)
+    assert not (tmp_path / "o/dropped-documents.jsonl").exists()
+
+
+def test_a_document_that_was_read_later_comes_in(standing, tmp_path):
+    workspace = shutil.copytree(standing, tmp_path / "w")
+    export(workspace, tmp_path / "o", drop_over_error_rate=True)
+    retry(str(workspace))
+    done = export(workspace, tmp_path / "o", drop_over_error_rate=True)
+    assert (done.rows, done.dropped, done.written) == (18, 0, 1)
+    assert "/in/4.pdf" in sources(tmp_path / "o")
+    assert not (tmp_path / "o/dropped-documents.jsonl").exists()
+
+
+def test_when_all_documents_are_bad_no_shard_is_left(tmp_path):
+    workspace = make(str(tmp_path / "w"), 2, fails=frozenset({"0.pdf", "1.pdf"}))
+    done = export(workspace, tmp_path / "o", drop_over_error_rate=True)
+    assert (done.rows, done.files, done.dropped) == (0, 0, 2)
+    assert len((tmp_path / "o/dropped-documents.jsonl").read_text().splitlines()) == 2

@@ -9,14 +9,20 @@ from pathlib import Path
 import jsonschema
 import pytest
 from bad_documents import garbage, good_pages, text_pdf
-from export_workspaces import files_of, make
+from export_workspaces import files_of, make, retry
+from test_export_hub import commits, making, new_name  # noqa: F401 - fixtures
 
 import llm_ocr
 from llm_ocr.exports import files
+from llm_ocr.storage import StoreOptions, open_store
 
 SCHEMA = json.loads(resources.files("llm_ocr.exports").joinpath("document.schema.json").read_text("utf-8"))
+
+
 #: A name that is no UTF-8, as file systems of Linux have them: such a document is not read.
 ODD = "caf\udce9.pdf"
+
+
 LINUX = int(sys.platform == "linux")
 
 
@@ -182,3 +188,31 @@ def test_pages_of_many_batches_are_those_of_one(made, tmp_path, monkeypatch):
     done = llm_ocr.export(workspace=made, output=tmp_path / "many", format="jsonl")
     assert done.files == 2
     assert lines(tmp_path / "many/successes") == lines(tmp_path / "one/successes")
+
+
+@pytest.mark.parametrize("form", ["jsonl", "json"])
+def test_a_repository_gets_the_same_files_in_few_commits(form, making, standing, tmp_path):  # noqa: F811
+    name = new_name()
+    given = {"output": f"hf://datasets/{name}", "output_endpoint": making.hub().url, "format": form}
+    first = llm_ocr.export(workspace=standing, **given)
+    assert commits(making, name) <= 4
+    again = llm_ocr.export(workspace=standing, **given)
+    assert (first.written, again.written) == (first.files, 0)
+    llm_ocr.export(workspace=standing, output=tmp_path / "o", format=form)
+    store = open_store(given["output"], StoreOptions(endpoint=given["output_endpoint"]))
+    assert {info.key: store.get(info.key) for info in store.list()} == files_of(tmp_path / "o")
+    assert name in first.load
+
+
+def test_after_a_retry_the_repository_is_that_of_the_new_state(making, standing, tmp_path):  # noqa: F811
+    workspace = tmp_path / "w"
+    given = {"output": f"hf://datasets/{new_name()}", "output_endpoint": making.hub().url, "format": "jsonl"}
+    shutil.copytree(standing, workspace)
+    llm_ocr.export(workspace=workspace, **given)
+    retry(str(workspace))
+    assert llm_ocr.export(workspace=workspace, **given).written == 1
+    store = open_store(given["output"], StoreOptions(endpoint=given["output_endpoint"]))
+    keys = [info.key for info in store.list()]
+    (successes,) = [key for key in keys if key.startswith("successes/")]
+    assert len([json.loads(line) for line in store.get(successes).splitlines()]) == 18
+    assert not [key for key in keys if key.startswith(("errors/", "_llm-ocr/begun/"))]

@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,11 @@ from llm_ocr.errors import StageMissing, UsageError
 from llm_ocr.types import BlockKind, Reason, Status
 
 HEADING, PARAGRAPH = (BlockKind.HEADING, "Levels in winter"), (BlockKind.TEXT, "The willow above the weir came down.")
+
+
 NAMES = {"reports/river.pdf": 4, "fax.tiff": 12, "letter.pdf": 3}
+
+
 HOSTILE = """\
 <script>window.hacked = 1</script> <img src=x onerror="window.hacked = 2"> <svg onload="window.hacked = 3"></svg>
 
@@ -29,6 +34,8 @@ HOSTILE = """\
 
 $\\href{javascript:window.hacked=13}{x} \\htmlData{x=<img src=x onerror=hacked=14>}{y}$ ![x](http://127.0.0.1:9/track.png)
 """
+
+
 HOSTILE_NAME = "a<img src=x onerror=hacked=20>&\"'`${hacked=21}</script><script>hacked=22</script>\u2028.pdf"
 
 
@@ -340,3 +347,74 @@ def test_a_workspace_without_pages_says_what_to_run(tmp_path, examples):
     with pytest.raises(StageMissing, match="llm-ocr extract"):
         llm_ocr.view(workspace=url, output=tmp_path / "site")
     assert not list(tmp_path.glob("site/site-*"))
+
+
+def first(name: str, number: int) -> Wanted:
+    return text(f"The level of page {number} is 187 cm and it rises.", "The same words in both.")
+
+
+def second(name: str, number: int) -> Wanted:
+    if name == "same.pdf":
+        return first(name, number)
+    if name == "a.pdf" and number == 2:
+        return Wanted(status=Status.FAILED, reason=Reason.EMPTY)
+    return replace(text(f"The level of page {number} is 137 cm and it rises.", "The same words in both."), quality=0.5)
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory) -> Path:
+    """The same names, by other ids: documents meet by their paths."""
+    folder = tmp_path_factory.mktemp("compare")
+    one = make(str(folder / "one"), {"a.pdf": 2, "same.pdf": 1, "gone.pdf": 1}, first)
+    other = make(str(folder / "other"), {"new.pdf": 1, "same.pdf": 1, "a.pdf": 2}, second, ids="id of ")
+    return llm_ocr.view(workspace=one, compare=other, output=folder / "site").index
+
+
+@pytest.fixture
+def side_by_side(browser, compared) -> Browser:
+    browser.size(1400, 900)
+    browser.open(compared.as_uri())
+    return browser
+
+
+def test_pages_meet_by_document_and_number_and_stand_in_the_order_of_likeness(side_by_side):
+    rows = [" ".join(one.split()) for one in side_by_side.texts("#rows .row")]
+    assert sorted(rows[:2]) == [row for row in sorted(rows) if "only in" in row]
+    assert {row.split()[0] for row in rows[:2]} == {"gone.pdf", "new.pdf"}
+    assert [row.split()[0] + row.split()[2] for row in rows[2:]] == ["a.pdf2", "a.pdf1", "same.pdf1"]
+    assert rows[-1].endswith("100")
+    assert "there failed" in rows[2]
+
+
+def test_words_that_differ_are_marked_on_both_sides(side_by_side):
+    side_by_side.run("document.querySelectorAll('.row')[3].click()")
+    side_by_side.wait("document.querySelector('.panes.of-2')")
+    assert side_by_side.texts(".text.pane > h2") == ["one", "other"]
+    assert [one.split() for one in side_by_side.texts("article mark")] == [["187"], ["137"]]
+    side_by_side.press("n")
+    side_by_side.press("n")
+    assert side_by_side.texts("mark.here") == ["137"]
+    assert "93.8 % of words equal" in side_by_side.texts(".page-bar")[0]
+    assert side_by_side.log == []
+
+
+def test_pages_that_only_one_has_can_be_listed(side_by_side):
+    side_by_side.go("side=second")
+    side_by_side.wait("document.querySelector('#found').textContent.startsWith('1 of 5')")
+    side_by_side.run("document.querySelector('.row').click()")
+    side_by_side.wait("document.querySelector('.panes.of-2')")
+    assert side_by_side.texts(".text.pane .message") == ["This workspace does not have the page."]
+    side_by_side.go("below=95&side=both")
+    side_by_side.wait("document.querySelector('#found')?.textContent.startsWith('2 of 5')")
+
+
+def test_a_page_image_that_both_have_is_kept_once(compared):
+    images = sorted(path.name for path in compared.parent.glob("site-*/images/0/*"))
+    assert images == ["0.png", "1.png", "2.png", "3.png", "4-b.png"]
+
+
+def test_words_of_both_readings_are_found(side_by_side):
+    for word in ("187", "137"):
+        side_by_side.go(f"q={word}")
+        side_by_side.wait("/^[1-9] of 5/.test(document.querySelector('#found').textContent)")
+        assert any("a.pdf" in row for row in side_by_side.texts("#rows .row"))

@@ -1,17 +1,24 @@
 """What --model, --prompt, --parser, --weights, --chat-template and --mode mean."""
 
+import os
+import socket
+import subprocess
+import sys
+
 import pytest
 from running import Told
 
 import llm_ocr
 from llm_ocr.config.fields import settings_of
-from llm_ocr.config.models import ExtractSettings
+from llm_ocr.config.models import ExtractSettings, RunSettings
+from llm_ocr.engines.embedded.ocr import models
 from llm_ocr.errors import LlmOcrError, UsageError, WorkspaceMismatch
 from llm_ocr.models.parsers.grounding import parse_grounding
 from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.models.registry import PROFILES, find_profile
 from llm_ocr.simulator import running
-from llm_ocr.stages import servers
+from llm_ocr.stages import Silent, servers
+from llm_ocr.stages.execute import execute
 from llm_ocr.stages.runtime import mode_of, model_choice, named_model
 from llm_ocr.storage import StoreOptions
 from llm_ocr.workspace import Workspace
@@ -19,7 +26,11 @@ from llm_ocr.workspace.keys import EXTRACT, stage_keys
 from llm_ocr.workspace.stored import remembered
 
 QUICK = {"preset": "h100", "speed": 50, "mean_tokens": 300}
+
+
 FRUGAL = {"render_workers": 1, "ocr_workers": 1}
+
+
 NEW = {"served_model_name": "maker/new-ocr"}
 
 
@@ -253,3 +264,58 @@ def test_a_place_for_text_in_a_prompt_needs_the_text(small_examples, tmp_path):
         llm_ocr.run(small_examples / "fax.tiff", workspace=tmp_path / "w", server_url=url, prompt="Read: {text}")
     assert "`anchor_text=4000`" in refused.value.hint
     assert not (tmp_path / "w").exists()
+
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+ASK = """
+import sys
+from pathlib import Path
+from llm_ocr.stages.runtime import newest_commit
+print(newest_commit("owner/model", offline=False, cache=Path(sys.argv[1])))
+"""
+
+
+@pytest.fixture
+def closed_port():
+    """A port of this machine at which nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
+def commit_without_a_network(cache, port):
+    """In a process of its own: the client reads the Hub's address when it is imported."""
+    away = {**os.environ, "HF_ENDPOINT": f"http://127.0.0.1:{port}", "HF_HUB_DISABLE_TELEMETRY": "1"}
+    return subprocess.run([sys.executable, "-c", ASK, str(cache)], env=away, capture_output=True, text=True, check=True)
+
+
+def test_without_a_network_the_model_goes_on_without_a_commit(tmp_path, closed_port):
+    ended = commit_without_a_network(tmp_path, closed_port)
+    assert ended.stdout.strip() == "None"
+    assert "newest commit of owner/model is unknown" in ended.stderr
+
+
+def test_without_a_network_the_commit_that_was_fetched_last_counts(tmp_path, closed_port):
+    refs = tmp_path / "models--owner--model" / "refs"
+    refs.mkdir(parents=True)
+    (refs / "main").write_text(COMMIT)
+    assert commit_without_a_network(tmp_path, closed_port).stdout.strip() == COMMIT
+
+
+class Said(Exception):
+    """Ends the run with what it said first."""
+
+
+class Stopping(Silent):
+    def say(self, message: str) -> None:
+        raise Said(message)
+
+
+@pytest.mark.parametrize(("installed", "says"), [(True, "text layer and OCR"), (False, "OCR is not installed; pip")])
+def test_a_run_says_first_whether_it_can_read_scans(installed, says, examples, tmp_path, monkeypatch):
+    monkeypatch.setattr(models, "find_models", lambda: object() if installed else None)
+    settings = RunSettings(sources=(str(examples / "paper.pdf"),), engine="embedded", workspace=str(tmp_path / "w"))
+    with pytest.raises(Said, match=says):
+        execute("run", settings, Stopping())

@@ -1,11 +1,22 @@
-"""What is shown while a stage runs. The clock is the test's."""
+"""Progress of a stage while it runs: pages, costs, and the numbers of servers. The clock is the test's."""
 
 import io
+from dataclasses import replace
 
 import pytest
 
-from llm_ocr.cli.progress import LiveProgress, Meter, PlainProgress, QuietProgress, progress_for, span_text
+from llm_ocr.cli.progress import (
+    EngineMeter,
+    LiveProgress,
+    Meter,
+    PlainProgress,
+    QuietProgress,
+    SpendMeter,
+    progress_for,
+    span_text,
+)
 from llm_ocr.config.groups import LogSettings
+from llm_ocr.engines import Load
 from llm_ocr.types import Counts, Status
 
 
@@ -127,3 +138,58 @@ def test_the_display_suits_the_settings_and_the_stream(monkeypatch):
 
 def test_times_are_written_as_clocks_write_them():
     assert [span_text(seconds) for seconds in (0, 24.4, 723, 11045)] == ["0:00", "0:24", "12:03", "3:04:05"]
+
+
+@pytest.mark.parametrize(
+    ("spent", "ended", "expected", "words"),
+    [
+        (1.0, 0, 10, "$1.00"),
+        (1.5, 5, 10, "$1.50 of about $2.00"),
+        (1.0, 5, 10, "$1.00 of about $1.00"),
+        (1.001, 1, 4, "$1.00 of about $1.00"),
+        (1234.5, 1, 1, "$1,234.50 of about $1,234.50"),
+    ],
+)
+def test_what_a_stage_will_cost_is_what_its_pages_have_cost_on_top_of_what_was_spent_before(
+    spent, ended, expected, words
+):
+    now = [1.0]
+    meter = SpendMeter(lambda: now[0])
+    now[0] = spent
+    assert meter.words(ended, expected) == words
+
+
+def test_less_than_a_cent_has_more_digits():
+    now = [0.0]
+    meter = SpendMeter(lambda: now[0])
+    now[0] = 0.0012
+    assert meter.words(1, 2) == "$0.0012 of about $0.0024"
+
+
+def test_pages_of_earlier_runs_are_not_paid_again():
+    moment, now, out = [0.0], [5.0], io.StringIO()
+    progress = PlainProgress(out, clock=lambda: moment[0])
+    progress.price(lambda: now[0])
+    progress.begin("extract", 100, Counts(ok=90))
+    moment[0], now[0] = 20.0, 5.5
+    progress.count(Status.OK)
+    assert "91/100 pages" in out.getvalue() and "$5.50 of about $10.00" in out.getvalue()
+
+
+BUSY = Load(servers=1, window=128, in_flight=120, waiting=7, answers=40, tokens_out=2000, busy=2, lost=1, restarts=1)
+
+
+def test_tokens_a_second_are_those_since_it_began():
+    seconds, loads = iter([0.0, 4.0]), iter([replace(BUSY, tokens_out=0), BUSY])
+    meter = EngineMeter(lambda: next(loads), lambda: next(seconds))
+    assert meter.words() == "500 tok/s, 120 of 128 in flight, 7 waiting, 2 busy, 1 lost, 1 restarted"
+
+
+def test_what_is_zero_is_left_out():
+    meter = EngineMeter(lambda: Load(servers=1, window=8), lambda: 0.0)
+    assert meter.words() == "0 tok/s, 0 of 8 in flight"
+
+
+def test_a_server_that_is_not_ready_is_said():
+    assert EngineMeter(Load, lambda: 0.0).words() == "server starting"
+    assert EngineMeter(lambda: Load(answers=3), lambda: 0.0).words() == "server restarting"

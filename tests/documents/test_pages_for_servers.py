@@ -1,12 +1,19 @@
-"""What pages for a model server need beside their pixels: smaller ones, turned ones, and text layers later."""
+"""Pages on their way to workers and servers: encoded without loss, small enough, and as they were."""
 
+import io
+import json
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from making import pages, text, written
-from PIL import Image
+from PIL import Image, ImageDraw
 from test_rendering import HELLO, outcome, rendered, with_renderer
 
+from llm_ocr.documents.images import blank, cropped, encoded, resized, turned
+from llm_ocr.documents.page_wire import page_from_wire, page_to_wire
 from llm_ocr.errors import PageFailure
-from llm_ocr.types import EncodedImage, Reason
+from llm_ocr.types import Box, EncodedImage, Line, Page, PageContent, Path, Raster, Reason, Word
 
 
 def test_the_text_layer_can_be_read_later_and_is_the_same(tmp_path):
@@ -60,3 +67,153 @@ def test_what_is_no_image_cannot_be_resized_or_looked_at():
                 await asked
 
     with_renderer(steps)
+
+
+def page(width=300, height=400, colour="black"):
+    image = Image.new("RGB", (width, height), "white")
+    draw = ImageDraw.Draw(image)
+    for y in range(20, height - 20, 15):
+        draw.text((10, y), "the quick brown fox jumps over the lazy dog", fill=colour)
+    return image
+
+
+def scan(width=300, height=400):
+    """Paper with shade and noise, in colour."""
+    shade = np.linspace(180, 230, height)[:, None, None] + np.linspace(0, 9, width)[None, :, None]
+    noise = np.random.default_rng(7).integers(0, 4, (1, width, 3))
+    return Image.fromarray((shade + noise).astype(np.uint8))
+
+
+def decoded(image: EncodedImage) -> Image.Image:
+    opened = Image.open(io.BytesIO(image.data))
+    opened.load()
+    assert (opened.size, opened.get_format_mimetype()) == ((image.width, image.height), image.media_type)
+    return opened
+
+
+def same(one: Image.Image, other: Image.Image) -> bool:
+    return one.convert("RGB").tobytes() == other.convert("RGB").tobytes()
+
+
+@pytest.mark.parametrize("make", [page, scan])
+@pytest.mark.parametrize("mode", ["RGB", "RGBX", "L"])
+@pytest.mark.parametrize("size", [(1, 1), (3, 700), (257, 64), (300, 129), (131, 65)])
+def test_a_png_has_the_pixels_of_its_page(make, mode, size):
+    image = make(*size).convert(mode)
+    assert same(decoded(encoded(image, "png", 90)), image)
+
+
+def test_a_png_of_noise_has_its_pixels():
+    noise = Image.fromarray(np.random.default_rng(3).integers(0, 256, (333, 222, 3), dtype=np.uint8))
+    assert same(decoded(encoded(noise, "png", 90)), noise)
+
+
+def test_scans_and_text_are_about_as_small_as_pillow_makes_them():
+    for image in (page(600, 800, "navy"), scan(600, 800)):
+        theirs = io.BytesIO()
+        image.save(theirs, "PNG", compress_level=1)
+        assert len(encoded(image, "png", 90).data) < 1.2 * len(theirs.getvalue())
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBX"])
+@pytest.mark.parametrize("image_format", ["png", "jpeg"])
+def test_a_page_without_colour_is_stored_as_grey_and_shows_the_same(image_format, mode):
+    image = page()
+    stored = decoded(encoded(image.convert(mode), image_format, 90))
+    in_colour = io.BytesIO()
+    image.save(in_colour, image_format, quality=90)
+    assert stored.mode == "L"
+    assert same(stored, Image.open(in_colour))
+
+
+@pytest.mark.parametrize("place", [(0, 0), (7, 3), (299, 0), (150, 200), (0, 399), (299, 399)])
+@pytest.mark.parametrize("channel", [0, 1, 2])
+def test_one_pixel_of_colour_keeps_the_page_in_colour(place, channel):
+    image = page()
+    values = [128, 128, 128]
+    values[channel] = 129
+    image.putpixel(place, tuple(values))
+    stored = decoded(encoded(image, "png", 90))
+    assert stored.getpixel(place) == tuple(values)
+
+
+def test_crops_of_a_grey_page_are_grey():
+    stored = encoded(page(), "png", 90)
+    for image_format in ("png", "jpeg"):
+        (crop,) = cropped(stored, [Box(0, 0, 0.5, 0.5)], image_format, 90)
+        assert (decoded(crop).mode, crop.width, crop.height) == ("L", 150, 200)
+
+
+@pytest.mark.parametrize("image_format", ["png", "jpeg"])
+@pytest.mark.parametrize("colour", ["black", "red"])
+def test_a_resized_image_has_the_format_and_the_look_of_the_first(image_format, colour):
+    image = encoded(page(colour=colour), image_format, 90)
+    small = resized(image, 0.5, 90)
+    assert (small.width, small.height, small.media_type) == (150, 200, image.media_type)
+    assert decoded(small).mode == decoded(image).mode
+    assert np.asarray(decoded(small)).mean() == pytest.approx(np.asarray(decoded(image)).mean(), abs=2)
+
+
+@pytest.mark.parametrize("image_format", ["png", "jpeg"])
+@pytest.mark.parametrize("degrees", [90, 180, 270])
+def test_a_page_is_turned_clockwise_and_so_are_boxes_on_it(image_format, degrees):
+    mark = Image.new("RGB", (60, 40), "white")
+    mark.paste("red", (0, 0, 15, 10))  # top left
+    upright = turned(encoded(mark, image_format, 95), degrees, 95)
+    assert (upright.width, upright.height) == ((40, 60) if degrees % 180 else (60, 40))
+    seen = decoded(upright).convert("RGB")
+    box = Box(0, 0, 0.25, 0.25).turned(degrees)
+    x, y = box.centre
+    red, green, _ = seen.getpixel((int(x * seen.width), int(y * seen.height)))
+    assert red > 200 and green < 80
+    assert box.turned(-degrees) == Box(0, 0, 0.25, 0.25)
+
+
+def test_an_image_is_never_resized_to_nothing():
+    assert (resized(encoded(page(3, 200), "png", 90), 0.01, 90)).width == 1
+
+
+@pytest.mark.parametrize(
+    ("paper", "ink", "empty"),
+    [
+        ((255, 255, 255), (255, 255, 255), True),
+        ((0, 0, 0), (0, 0, 0), True),
+        ((255, 240, 120), (250, 230, 110), True),  # paper of any colour
+        ((255, 255, 255), (232, 232, 232), True),
+        ((255, 255, 255), (231, 231, 231), False),
+        ((200, 200, 200), (200, 200, 100), False),
+    ],
+)
+def test_a_page_is_blank_when_nothing_stands_out(paper, ink, empty):
+    image = Image.new("RGB", (200, 300), paper)
+    image.putpixel((100, 299), ink)
+    assert blank(encoded(image, "png", 90)) is empty
+
+
+WORDS = (Word("two", Box(1, 2, 3, 4)), Word("words", Box(4, 2, 9, 4)))
+
+
+LINES = (
+    Line("two words", Box(1, 2, 9, 4), 2.0, WORDS, bold=True, mono=True),
+    Line("文字", Box(1, 5, 2, 6), 1.25, (), italic=True, recurs=True, confidence=0.5),
+    Line("not as the words", Box(1, 2, 9, 4), 2.0, WORDS),
+)
+
+
+CONTENT = PageContent(
+    612.5, 792, LINES, (Raster(Box(0, 0, 1, 1)),), (Path(Box(0, 0, 5, 0), (1, 2, 3), None, 2),), unmapped=3
+)
+
+
+PAGE = Page("d-p00001", "d", 1, EncodedImage(b"\x89PNG", "image/png", 10, 20), CONTENT, "/a/b.pdf")
+
+
+@pytest.mark.parametrize("page", [PAGE, replace(PAGE, content=None), replace(PAGE, content=PageContent(1, 1))])
+def test_a_page_comes_back_as_it_was(page):
+    assert page_from_wire(page_to_wire(page)) == page
+
+
+def test_content_is_json():
+    wire = page_to_wire(PAGE)
+    again = {**json.loads(json.dumps({**wire, "image": None})), "image": wire["image"]}
+    assert page_from_wire(again) == PAGE

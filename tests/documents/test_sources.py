@@ -1,18 +1,25 @@
 """What users name is found, in a fixed order, whatever it is called; what is wrong is named."""
 
 import hashlib
+import itertools
 import json
 import os
+import random
 import tempfile
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 
+import pypdfium2
 import pytest
-from making import pages, text, written
+from making import pages, pdf, text, written
 from PIL import Image
+from test_rendering import with_renderer
 
-from llm_ocr.documents.sources import SourceDocument, find_documents, version_of
-from llm_ocr.errors import UsageError
+from llm_ocr.documents import sources
+from llm_ocr.documents.manifests import parse_pages
+from llm_ocr.documents.sources import SourceDocument, files_below, find_documents, sampled, version_of
+from llm_ocr.errors import PageFailure, UsageError
 from llm_ocr.types import Reason
 
 PDF = pages(text("Hello"))
@@ -262,3 +269,151 @@ def test_names_that_are_no_text_fail_with_a_reason(tmp_path):
 def test_the_version_is_the_hash_of_the_bytes(tmp_path):
     path = written(tmp_path / "a.pdf", PDF)
     assert version_of(path) == hashlib.sha256(PDF).hexdigest()
+
+
+NAMES = ("b", "a.pdf", "a b", "a\n\"b'", "Z", "é.pdf", "10.pdf", "9.pdf")
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """Files and folders with names that are prefixes of one another, and hidden ones."""
+    root = tmp_path / "root"
+    for first, second in itertools.product(("a", "a.pdf.d", "b", ".hidden"), ("x", "x.d", ".also-hidden")):
+        folder = root / first / second
+        folder.mkdir(parents=True)
+        for name in NAMES:
+            (folder / name).touch()
+            (folder.parent / f"{name}.file").touch()
+    return root
+
+
+@pytest.mark.parametrize("run", [1, 3, 100_000])
+def test_files_come_in_the_order_of_their_paths_however_few_names_are_sorted_in_memory(tree, monkeypatch, run):
+    monkeypatch.setattr(sources, "RUN", run)
+    shown = [path for path in tree.rglob("*") if path.is_file() and "/." not in str(path.relative_to(tree.parent))]
+    assert len(shown) == 3 * len(NAMES) * 3
+    assert list(files_below(tree)) == sorted(shown)
+
+
+def test_what_links_lead_to_is_listed_once_and_under_its_own_name_where_it_has_one(tree):
+    plain = list(files_below(tree))
+    outside = tree.parent / "outside"
+    (outside / "deep").mkdir(parents=True)
+    (outside / "deep" / "z.pdf").touch()
+    (tree / "0-first").symlink_to(tree / "b")
+    (tree / "a" / "x" / "up").symlink_to(tree)
+    (tree / "zz-again").symlink_to(outside / "deep")
+    (tree / "zz").symlink_to(outside)
+    found = list(files_below(tree))
+    assert found == sorted(found)
+    assert sorted(set(found) - set(plain)) == [tree / "zz" / "deep" / "z.pdf"]
+
+
+def test_a_listing_of_one_folder_keeps_nothing_of_the_documents_that_it_gave(tmp_path):
+    for number in range(3000):
+        (tmp_path / f"{number:05d}.pdf").touch()
+    documents = find_documents([str(tmp_path)]).documents
+    next(documents)
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in documents) == 2999
+        assert tracemalloc.get_traced_memory()[1] < 3000 * 60  # bytes; a path alone takes more
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_file_that_a_list_names_twice_is_taken_once(tmp_path):
+    Path(tmp_path, "a.pdf").write_bytes(b"%PDF-1.4\n")
+    Path(tmp_path, "list.txt").write_text("a.pdf\na.pdf\n")
+    assert len(list(find_documents([str(tmp_path / "list.txt")]).documents)) == 1
+    assert len(list(find_documents([str(tmp_path), str(tmp_path / "a.pdf")]).documents)) == 1
+
+
+def documents(count: int, root: str = "/data") -> list[SourceDocument]:
+    return [SourceDocument(f"{root}/{number}.pdf", f"{number}.pdf", "pdf") for number in range(count)]
+
+
+def drawn_names(found) -> list[str]:
+    return [document.relative for document in found]
+
+
+def test_the_sample_is_the_same_in_any_order_and_keeps_the_order_of_the_documents():
+    ordered = documents(300)
+    shuffled = random.Random(2).sample(ordered, 300)
+    drawn = drawn_names(sampled(ordered, 40, 7))
+    assert len(drawn) == 40
+    assert set(drawn) == set(drawn_names(sampled(shuffled, 40, 7)))
+    assert drawn == [one.relative for one in ordered if one.relative in set(drawn)]
+
+
+def test_a_larger_sample_holds_the_smaller_one_and_another_seed_draws_another():
+    every = documents(200)
+    small, large = set(drawn_names(sampled(every, 20, 3))), set(drawn_names(sampled(every, 60, 3)))
+    assert small < large
+    assert small != set(drawn_names(sampled(every, 20, 4)))
+    assert drawn_names(sampled(every, 500, 3)) == drawn_names(every)
+
+
+def test_the_same_folder_elsewhere_gives_the_same_sample():
+    assert drawn_names(sampled(documents(100), 10, 0)) == drawn_names(sampled(documents(100, "s3://bucket/x"), 10, 0))
+
+
+def test_documents_of_one_name_are_drawn_by_their_whole_path():
+    alike = [SourceDocument(f"/data/{number}/scan.pdf", "scan.pdf", "pdf") for number in range(100)]
+    drawn = [alike.index(one) for one in sampled(alike, 20, 1)]
+    assert len(set(drawn)) == 20 and drawn != list(range(20))
+
+
+def test_every_document_is_as_likely_as_any_other():
+    """500 samples of 5 of 20: each document is expected 125 times, with a deviation of 9.7."""
+    every = documents(20)
+    met = Counter(name for seed in range(500) for name in drawn_names(sampled(every, 5, seed)))
+    assert len(met) == 20 and all(75 < count < 175 for count in met.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "total", "pages"),
+    [
+        ("1-5,9,12-", 14, (1, 2, 3, 4, 5, 9, 12, 13, 14)),
+        ("1-5,9,12-", 4, (1, 2, 3, 4)),
+        ("-2", 9, (1, 2)),
+        (" 3 , 1 - 2,3 ", 9, (1, 2, 3)),
+        ("7", 5, ()),
+    ],
+)
+def test_ranges_select_pages_in_order_and_once(text, total, pages):
+    assert parse_pages(text).select(total) == pages
+
+
+@pytest.mark.parametrize(
+    ("text", "part"), [("1-5,x", "'x'"), ("0", "'0'"), ("5-2", "'5-2'"), ("1,,2", "''"), ("-", "'-'"), ("", "no page")]
+)
+def test_the_wrong_part_is_named(text, part):
+    with pytest.raises(UsageError, match=part):
+        parse_pages(text)
+
+
+def opened(path) -> int:
+    return with_renderer(lambda renderer: renderer.open(str(path)))
+
+
+def claiming(pages: int) -> bytes:
+    """A PDF of one page whose tree says another number."""
+    tree = b"<</Type/Pages/Kids[3 0 R]/Count %d>>" % pages
+    return pdf(b"<</Type/Catalog/Pages 2 0 R>>", tree, b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 99 99]>>")
+
+
+@pytest.mark.parametrize("pages", [100_000, 1_000_000])
+def test_a_small_file_that_claims_very_many_pages_is_one_failed_document(tmp_path, pages):
+    (tmp_path / "mad.pdf").write_bytes(claiming(pages))
+    with pytest.raises(PageFailure, match=f"declares {pages:,} pages") as caught:
+        opened(tmp_path / "mad.pdf")
+    assert caught.value.reason is Reason.UNREADABLE
+
+
+def test_a_document_that_has_many_pages_is_believed(tmp_path):
+    document = pypdfium2.PdfDocument.new()
+    for _ in range(1500):
+        document.new_page(100, 100)
+    document.save(tmp_path / "long.pdf")
+    assert opened(tmp_path / "long.pdf") == 1500

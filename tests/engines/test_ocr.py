@@ -157,3 +157,124 @@ assert [line.text for line in Recogniser().read(image).lines] == ["Harbour 1953"
 assert not {"rapidocr", "requests", "urllib3"} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=180)
+
+
+def parts_of(image):
+    from llm_ocr.engines.embedded.ocr.detect import filled_parts
+
+    return filled_parts(image)
+
+
+def paper(height=1600, width=1200, value=255):
+    import numpy
+
+    return numpy.full((height, width, 3), value, numpy.uint8)
+
+
+def inside(parts, y, x):
+    return any(top <= y < bottom and left <= x < right for top, bottom, left, right in parts)
+
+
+def test_a_plain_page_has_no_parts_whatever_its_colour():
+    assert parts_of(paper()) == parts_of(paper(value=90)) == []
+
+
+def test_text_far_apart_lies_in_parts_of_its_own_and_what_is_near_in_one():
+    image = paper()
+    for row in (200, 230, 260, 1400):
+        image[row : row + 16, 300:700] = 0
+    parts = parts_of(image)
+    assert len(parts) == 2
+    assert all(inside(parts, y, x) for y in (200, 275, 1400, 1415) for x in (300, 699))
+    assert sum((bottom - top) * (right - left) for top, bottom, left, right in parts) < 0.1 * image.shape[0] * 1200
+
+
+@pytest.mark.parametrize("y, x", [(0, 0), (1598, 0), (0, 1197), (1598, 1197), (700, 16)])
+def test_a_faint_mark_anywhere_is_in_a_part_with_paper_around_it(y, x):
+    image = paper(1600, 1199)
+    image[y : y + 2, x : x + 2] = (255, 255, 231)  # the least contrast that a page with text has, in one colour
+    ((top, bottom, left, right),) = parts_of(image)
+    assert top <= max(0, y - 16) and bottom >= min(1600, y + 18)
+    assert left <= max(0, x - 16) and right >= min(1199, x + 18)
+
+
+def test_the_paper_grain_of_a_jpeg_is_plain():
+    import numpy
+
+    grain = numpy.random.default_rng(3).integers(-5, 6, (800, 600, 3))
+    assert parts_of((240 + grain).astype(numpy.uint8)) == []
+
+
+def test_the_same_lines_are_read_at_both_ends_of_a_long_page_and_where_they_were():
+    lines = [*prose(top=1500), *prose(top=150)]
+    image = pixels(page(*lines, width=1130, height=1540), longest=1540)
+    read = recogniser().read(image).lines
+    assert downwards(read) == PROSE * 2
+    tops = sorted(line.box.y0 for line in read if line.text == PROSE[0])
+    assert tops[0] == pytest.approx(1540 - 1500 - 9, abs=6)
+    assert tops[1] == pytest.approx(1540 - 150 - 9, abs=6)
+
+
+def test_grey_text_on_grey_paper_is_read():
+    image = pixels(page(*prose()))
+    faint = (200 + image.astype("float32") * 40 / 255).astype("uint8")
+    assert downwards(recogniser().read(faint).lines) == PROSE
+
+
+@pytest.fixture(scope="module")
+def upright():
+    return pixels(page(*prose()))
+
+
+@pytest.mark.parametrize("quarters", [0, 1, 2, 3])
+def test_a_page_turned_in_any_way_gives_the_same_text(upright, quarters):
+    import numpy
+
+    read = recogniser().read(numpy.ascontiguousarray(numpy.rot90(upright, quarters)))  # counterclockwise
+    assert read.rotation == 90 * quarters
+    assert read.turned is (quarters != 0)
+    assert read.image.shape == upright.shape
+    assert downwards(read.lines) == PROSE
+
+
+def test_the_upright_image_holds_the_same_pixels(upright):
+    import numpy
+
+    read = recogniser().read(numpy.ascontiguousarray(numpy.rot90(upright)))
+    assert numpy.array_equal(read.image, upright)
+
+
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        [("Preface", 150, 200, 24, "Helvetica")],
+        [("17", 190, 20, 10, "Helvetica")],
+        [
+            (str(number), 40 + 60 * column, 260 - 20 * number, 10, "Helvetica")
+            for number in range(9)
+            for column in (0, 3)
+        ],
+        [("NOON", 60, 200, 30, "Helvetica"), ("SOS", 200, 100, 30, "Helvetica")],
+    ],
+    ids=["one word", "a page number", "columns of digits", "words that read both ways"],
+)
+def test_an_upright_page_with_little_text_is_not_turned(drawn):
+    assert recogniser().read(pixels(page(*drawn))).rotation == 0
+
+
+def test_a_chart_with_standing_labels_does_not_turn_its_page():
+    labels = ["January", "February", "March", "April", "August", "September", "October", "November"]
+
+    def chart(canvas):
+        canvas.rect(30, 80, 320, 170)
+        canvas.saveState()
+        canvas.rotate(90)
+        canvas.setFont("Helvetica", 11)
+        for index, label in enumerate(labels):
+            canvas.drawString(90, -50 - 36 * index, f"{label} of the year")
+        canvas.restoreState()
+
+    title = [("Visitors by month", 60, 265, 12, "Helvetica"), ("Figure 3: the year", 60, 50, 10, "Helvetica")]
+    read = recogniser().read(pixels(page(*title, decorate=chart)))
+    assert read.rotation == 0
+    assert {"Visitors by month", "Figure 3: the year"} <= {line.text for line in read.lines}

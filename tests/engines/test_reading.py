@@ -1,15 +1,18 @@
 """Which text of a page is believed: the text layer where it is true, else OCR; and what a page without either is."""
 
 import io
+import logging
 
 import numpy
 import pytest
 from PIL import Image
 
+import llm_ocr
 from llm_ocr.engines.embedded.ocr import OcrPage, available
-from llm_ocr.engines.embedded.page import read_page, read_text_layer
-from llm_ocr.errors import PageFailure
-from llm_ocr.types import Box, EncodedImage, Line, Page, PageContent, Raster, Reason, Status, Word
+from llm_ocr.engines.embedded.page import laid_out, read_page, read_text_layer
+from llm_ocr.engines.embedded.trace import TIME, collected, decisions_to_wire, log_from_wire, note, tracing
+from llm_ocr.errors import PageFailure, UsageError
+from llm_ocr.types import Box, EncodedImage, Line, Page, PageContent, Path, Raster, Reason, Status, Word
 
 WORDS = "The quick brown fox jumps over the lazy dog near the river bank"
 
@@ -125,3 +128,103 @@ def test_an_image_that_cannot_be_decoded_is_a_failed_page():
     with pytest.raises(PageFailure) as failure:
         read_page(broken, Ocr(), text_layer=True)
     assert failure.value.reason is Reason.UNREADABLE
+
+
+FRUGAL = {"engine": "embedded", "render_workers": 1, "ocr_workers": 1, "pages": "1"}
+
+
+def labels_of(document, workspace, **settings):
+    run = llm_ocr.extract(document, workspace=workspace, **FRUGAL, **settings)
+    (page,) = run.pages()
+    assert all(figure.image.data for figure in page.figures)
+    return {figure.label for figure in page.figures}, page
+
+
+@pytest.fixture(scope="module")
+def usual(examples, tmp_path_factory):
+    return labels_of(examples / "paper.pdf", tmp_path_factory.mktemp("usual"))
+
+
+def test_no_figures_are_cut_out_when_none_are_wanted(examples, tmp_path, usual):
+    labels, page = labels_of(examples / "paper.pdf", tmp_path, figures_from="none")
+    assert (usual[0] != set(), labels) == (True, set())
+    assert "![" not in page.markdown
+    again = llm_ocr.extract(workspace=tmp_path, render_workers=1, ocr_workers=1)  # remembered
+    assert again.status.stages["extract"].finished
+
+
+def test_only_the_wanted_blocks_are_cut_out(examples, tmp_path, usual):
+    labels, page = labels_of(examples / "invoice.png", tmp_path / "w", crop="table")
+    assert labels == {"table"}
+    assert any(block.kind == "table" for block in page.blocks)
+    (wanted,) = usual[0]
+    assert labels_of(examples / "paper.pdf", tmp_path / "x", crop=f"{wanted},table")[0] >= {wanted}
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"figures_from": "model"}, "the CPU engine has no model"),
+        ({"crop": "image,sneal"}, "`crop=sneal`: the CPU engine does not detect such blocks"),
+    ],
+)
+def test_what_the_cpu_engine_cannot_cut_out_is_refused_before_anything_is_written(tmp_path, settings, said):
+    Image.new("L", (200, 200), "white").save(tmp_path / "blank.png")
+    with pytest.raises(UsageError, match=said):
+        llm_ocr.extract(tmp_path / "blank.png", workspace=tmp_path / "w", **FRUGAL, **settings)
+    assert not (tmp_path / "w").exists()
+
+
+LOGGER = logging.getLogger("llm_ocr.engines.embedded.trace")
+
+
+def page_with_a_table():
+    words = [("Item", "Count"), ("Nails", "40"), ("Screws", "250"), ("Hooks", "7")]
+    lines = [
+        Line(text, Box(110 + 200 * column, 105 + 30 * row, 170 + 200 * column, 117 + 30 * row), 12.0)
+        for row, texts in enumerate(words)
+        for column, text in enumerate(texts)
+    ]
+    rules = [Box(100, 95 + 30 * row, 500, 96 + 30 * row) for row in range(5)]
+    rules += [Box(100 + 200 * column, 95, 101 + 200 * column, 216) for column in range(3)]
+    page_number = Line("7", Box(296, 780, 304, 792), 12.0)
+    paths = tuple(Path(box, None, (0, 0, 0), 1) for box in rules)
+    return PageContent(600, 800, (*lines, page_number), (), paths)
+
+
+def test_the_result_is_the_same_with_a_trace():
+    content = page_with_a_table()
+    before = laid_out(content)
+    with collected() as decisions:
+        assert tracing()
+        assert laid_out(content) == before
+    by_step = {one.step: one for one in decisions}
+    assert by_step["table"].message == "ruled, 4 x 2"
+    assert by_step["table"].facts["box"] == [0.1675, 0.1194, 0.8342, 0.2694], "the middles of the outer rules"
+    assert by_step["furniture"].facts == {"text": "7"}
+    assert [one.facts["name"] for one in decisions if one.step == TIME] == ["tables", "figures", "layout"]
+    count = len(decisions)
+    laid_out(content)
+    assert len(decisions) == count
+    assert not tracing()
+
+
+def test_what_was_collected_is_logged_nowhere_else_and_the_logger_is_as_before(caplog):
+    before = LOGGER.level, LOGGER.propagate, list(LOGGER.handlers)
+    with caplog.at_level(logging.DEBUG, logger="llm_ocr"):
+        with collected() as decisions:
+            note("table", "ruled", rows=2)
+        assert not caplog.records
+        assert (LOGGER.level, LOGGER.propagate, LOGGER.handlers) == before
+        note("table", "plain")
+    assert [one.facts for one in decisions] == [{"rows": 2}]
+    assert [record.getMessage() for record in caplog.records] == ["table: plain"]
+
+
+def test_the_decisions_of_a_worker_are_logged_with_the_page():
+    with collected() as there:
+        note("furniture", "header", text="Confidential")
+    with collected() as here:
+        log_from_wire(decisions_to_wire(there), "a.pdf page 3")
+    assert [str(one) for one in here] == ["a.pdf page 3: furniture: header"]
+    assert here[0].facts == {"text": "Confidential"}

@@ -15,6 +15,8 @@ from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.errors import PageFailure
 
 TIMEOUT = 20.0  # seconds of one request
+
+
 OPTIONS = RenderOptions(workers=2, image_size=300, timeout=TIMEOUT, memory=512 << 20)
 
 
@@ -76,3 +78,8 @@ def test_a_page_that_has_no_size_for_either_renderer_has_a_reason(tmp_path):
             return [await faults_of(renderer, tmp_path / name) for name in ("a.pdf", "b.pdf")]
 
     assert asyncio.run(every()) == [[], []]
+
+
+def test_two_thousand_cases_are_tried():
+    """Answers of models come on top: `tests/models/test_parser_laws.py` tries some for each parser."""
+    assert sum(COUNTS.values()) >= 2000

@@ -1,11 +1,18 @@
 """Which model suits: by memory, vLLM, licence and language, each place with its reasons."""
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
+from llm_ocr.cli.models import one_model
+from llm_ocr.config.groups import VllmSettings
+from llm_ocr.config.models import ExtractSettings, ModelsSettings
+from llm_ocr.engines.vllm.command import number_of, serve_command, value_of
+from llm_ocr.errors import ServerError
 from llm_ocr.models.choosing import (
     OPEN_LICENCES,
+    PRESETS,
     Gpus,
     Wants,
     alternatives,
@@ -23,9 +30,12 @@ from llm_ocr.models.choosing import (
 from llm_ocr.models.parsers.grounding import parse_grounding
 from llm_ocr.models.profile import Profile, Score
 from llm_ocr.models.profiles.chat import generic
-from llm_ocr.models.registry import DEFAULT, PROFILES, find_profile
+from llm_ocr.models.registry import DEFAULT, PROFILES, choose_served, find_profile
+from llm_ocr.stages.servers import Engines, serve_options
 
 BENCH = "olmOCR-bench"
+
+
 L4 = 23_034 << 20  # bytes, as nvidia-smi tells of it
 
 
@@ -194,3 +204,153 @@ def test_what_the_families_are_known_for():
     assert gives_boxes(find_profile("dots.mocr")) and describes(find_profile("dots.mocr")) == "no"
     assert not gives_boxes(find_profile("glm-ocr"))
     assert describes(find_profile("qwen3-vl")) == "yes"
+
+
+URL = "http://host:8000/v1"
+
+
+def chosen(served: dict[str, str], name: str, model: str = "") -> str:
+    profile = find_profile(name)
+    return choose_served(served, URL, profile, model or profile.model, PROFILES)
+
+
+@pytest.mark.parametrize(
+    ("served", "root", "name"),
+    [
+        ("deepseek-ai/DeepSeek-OCR", "", "deepseek-ocr"),
+        ("deepseek-ocr", "", "deepseek-ocr"),
+        ("DeepSeek OCR", "", "deepseek-ocr"),
+        ("model", "rednote-hilab/dots.mocr", "dots.mocr"),
+        ("dots-mocr", "", "dots.mocr"),
+        ("chandra", "/weights/chandra-ocr-2/", "chandra-2"),
+        ("Qwen3-VL-8B-Instruct-AWQ", "", "qwen3-vl-8b"),
+        ("PaddleOCR-VL-1.6-0.9B", "", "paddleocr-vl-1.6"),
+        ("lightonai/LightOnOCR-2-1B-bbox", "", "lightonocr-2-1b-bbox"),
+        ("nanonets/Nanonets-OCR2-3B", "", "nanonets-ocr2"),
+    ],
+)
+def test_a_model_is_known_by_its_names_and_by_what_it_was_loaded_from(served, root, name):
+    assert chosen({served: root}, name) == served
+
+
+@pytest.mark.parametrize(
+    ("served", "root", "name"),
+    [
+        ("deepseek-ai/DeepSeek-OCR-2", "", "deepseek-ocr"),
+        ("deepseek-ocr-2-awq", "", "deepseek-ocr"),
+        ("deepseek-ai/DeepSeek-OCR", "", "deepseek-ocr-2"),
+        ("lightonai/LightOnOCR-2-1B", "", "lightonocr-3"),
+        ("lightonai/LightOnOCR-2-1B-bbox", "", "lightonocr-2-1b"),
+        ("glm-4.5v", "", "glm-ocr"),
+        ("Qwen/Qwen3-VL-8B-Instruct", "", "qwen3-vl-2b"),
+        ("gpt-oss", "", "deepseek-ocr"),
+        ("model", "/weights/x", "deepseek-ocr"),
+    ],
+)
+def test_another_model_is_refused_with_both_names_and_the_ways_out(served, root, name):
+    with pytest.raises(ServerError) as caught:
+        chosen({served: root}, name)
+    assert served in str(caught.value) and find_profile(name).name in str(caught.value)
+    assert f"`server_model={served}`" in caught.value.hint
+
+
+def test_the_profile_of_what_is_served_is_named():
+    with pytest.raises(ServerError) as caught:
+        chosen({"Qwen/Qwen3-VL-8B-Instruct": ""}, "deepseek-ocr")
+    assert "`model=qwen3-vl-8b`" in caught.value.hint
+
+
+def test_of_several_the_one_that_is_asked_for_is_taken():
+    served = {"deepseek-ai/DeepSeek-OCR": "", "Qwen/Qwen3-VL-8B-Instruct": ""}
+    assert chosen(served, "qwen3-vl") == "Qwen/Qwen3-VL-8B-Instruct"
+    with pytest.raises(ServerError, match="serves deepseek-ai/DeepSeek-OCR, Qwen/Qwen3-VL-8B-Instruct"):
+        chosen(served, "dots.mocr")
+    with pytest.raises(ServerError, match="several models"):
+        chosen({"deepseek-ocr": "", "deepseek-ai/DeepSeek-OCR": ""}, "deepseek-ocr")
+
+
+def test_other_weights_are_the_model_too():
+    assert chosen({"/data/tuned": ""}, "deepseek-ocr", "/data/tuned") == "/data/tuned"
+    assert chosen({"tuned": "/data/tuned"}, "deepseek-ocr", "/data/tuned") == "tuned"
+
+
+def test_a_model_without_a_profile_is_known_by_its_own_name():
+    profile = generic("maker/new-ocr")
+    assert choose_served({"maker/new-ocr": ""}, URL, profile, profile.model, PROFILES) == "maker/new-ocr"
+    assert choose_served({"new-ocr": ""}, URL, profile, profile.model, PROFILES) == "new-ocr"
+    with pytest.raises(ServerError, match="serves other instead of maker/new-ocr"):
+        choose_served({"other": ""}, URL, profile, profile.model, PROFILES)
+
+
+def words(model, **settings):
+    profile = find_profile(model)
+    return serve_command(profile, serve_options(VllmSettings(**settings), profile.model, None), 8000)
+
+
+def test_the_setting_offers_what_there_is():
+    choices = get_args(VllmSettings.model_fields["preset"].annotation)
+    assert set(get_args(choices[0])) == PRESETS.keys() == {"l4", "a40", "l40s", "a100", "h100"}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_says_where_its_numbers_come_from(name):
+    preset = PRESETS[name]
+    assert preset.source.startswith(("measured: ", "not measured: "))
+    assert preset.window > preset.sequences
+    assert 0 < preset.memory_share < 1
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_is_what_the_server_is_started_with(name):
+    line = words("deepseek-ocr", preset=name)
+    assert number_of(line, "max-num-seqs") == PRESETS[name].sequences
+    assert float(value_of(line, "gpu-memory-utilization")) == PRESETS[name].memory_share
+    assert number_of(line, "max-model-len") == find_profile("deepseek-ocr").context, "the context stays the profile's"
+
+
+def test_without_a_preset_nothing_is_added():
+    assert value_of(words("deepseek-ocr"), "max-num-seqs") is None
+
+
+def test_a_preset_replaces_the_profile_and_the_users_own_replace_the_preset():
+    own = find_profile("chandra-2")
+    assert number_of(own.server_args, "max-num-seqs") not in (None, PRESETS["l4"].sequences)
+    assert number_of(words("chandra-2", preset="l4"), "max-num-seqs") == PRESETS["l4"].sequences
+    line = words("chandra-2", preset="l4", vllm_arg=("--max-num-seqs=7",), gpu_memory_utilization=0.5)
+    assert number_of(line, "max-num-seqs") == 7
+    assert value_of(line, "gpu-memory-utilization") == "0.5"
+    assert " ".join(line).count("max-num-seqs") == 1
+
+
+def test_the_window_is_the_presets_for_each_server_unless_the_user_says_otherwise(tmp_path):
+    def window(servers, **settings):
+        chosen = ExtractSettings(workspace="w", preset="l4", **settings)
+        return Engines("vllm", chosen, tmp_path, lambda text: None)._preset_window(servers)
+
+    assert window(1) == PRESETS["l4"].window
+    assert window(4) == 4 * PRESETS["l4"].window
+    assert window(1, data_parallel_size=2) == 2 * PRESETS["l4"].window
+    running = Engines("server", ExtractSettings(workspace="w", preset="l4"), tmp_path, lambda text: None)
+    assert running._preset_window(1) is None, "a server of somebody else's has its own limits"
+
+
+def test_the_window_reaches_the_fleet(tmp_path):
+    for own, expected in (({}, PRESETS["a100"].window), ({"max_inflight_requests": 5}, 5)):
+        settings = ExtractSettings(workspace="w", preset="a100", replicas=1, offline=True, **own)
+        profile = find_profile("deepseek-ocr")
+        fleet = Engines("vllm", settings, tmp_path, lambda text: None)._made(profile, profile.model, None)
+        assert fleet._options.max_inflight == expected
+
+
+def test_models_shows_the_line_with_the_preset():
+    shown = one_model(ModelsSettings(name="deepseek-ocr", preset="h100"))
+    assert "--max-num-seqs 256 --gpu-memory-utilization 0.9" in shown["serve"]
+    assert shown["preset"]["window"] == PRESETS["h100"].window
+    assert one_model(ModelsSettings(name="deepseek-ocr"))["preset"] is None
+
+
+def test_the_tuning_guide_has_the_numbers(repository):
+    text = (repository / "docs" / "tuning.md").read_text()
+    for preset in PRESETS.values():
+        values = (f"{preset.gigabytes} GB", preset.sequences, preset.window, f"{preset.memory_share:g}")
+        assert f"| `{preset.name}` | {' | '.join(map(str, values))} |" in text

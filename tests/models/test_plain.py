@@ -1,9 +1,12 @@
-"""Plain Markdown becomes blocks that give the same Markdown again."""
+"""Plain Markdown, with the habits of several models, becomes blocks that give the same Markdown again."""
 
 import pytest
 
+from llm_ocr.models.parsers.markdown import parse_glm, parse_hunyuan, parse_nanonets
 from llm_ocr.models.parsers.plain import parse_plain
+from llm_ocr.models.profile import Parsed
 from llm_ocr.results.markdown import blocks_to_markdown
+from llm_ocr.types import BlockKind, Box
 
 PAGE = """# Title
 
@@ -113,3 +116,114 @@ def test_lines_of_an_item_belong_to_it():
 
 def test_a_rule_and_a_bold_line_are_no_items():
     assert kinds("***\n\n* * *\n\n**bold** words") == ["text"] * 3
+
+
+WHOLE = Box(0, 0, 1, 1)
+
+
+INVOICE = """Invoice 88
+
+<img>Company logo, a blue heron</img>
+
+<watermark>OFFICIAL COPY</watermark>
+
+☐ paid ☑ due
+
+<table><tr><td><img>Stamp</img></td><td>7</td></tr></table>
+
+<page_number>1/2</page_number>"""
+
+
+def told(parsed: Parsed) -> list[tuple[str, str, str]]:
+    return [(block.kind.value, block.label, block.text) for block in parsed.blocks]
+
+
+def test_tags_of_nanonets_become_figures_words_and_furniture():
+    parsed = parse_nanonets(INVOICE)
+    assert told(parsed) == [
+        ("text", "", "Invoice 88"),
+        ("text", "image", "Company logo, a blue heron"),
+        ("header", "watermark", "OFFICIAL COPY"),
+        ("text", "", "☐ paid ☑ due"),
+        ("table", "", "<table><tr><td>Stamp</td><td>7</td></tr></table>"),
+        ("page_number", "page_number", "1/2"),
+    ]
+    assert {block.box for block in parsed.blocks} == {WHOLE}
+    assert parsed.lost == ()
+
+
+def test_furniture_within_a_paragraph_does_not_part_it():
+    parsed = parse_nanonets("All rights <watermark>COPY</watermark> reserved <page_number>9/22</page_number>")
+    assert blocks_to_markdown(parsed.blocks).split() == ["All", "rights", "reserved"]
+    assert told(parsed)[1:] == [("header", "watermark", "COPY"), ("page_number", "page_number", "9/22")]
+
+
+def test_words_of_a_figure_may_have_paragraphs():
+    assert ("text", "image", "Two boats, at anchor") in told(
+        parse_nanonets("a\n\n<img>Two boats,\n\nat anchor</img>\n\nb")
+    )
+
+
+def test_a_page_that_is_nothing_but_a_figure_is_this_figure():
+    figure, number = parse_nanonets("<img>A map of the valley</img>\n\n<page_number>4</page_number>").blocks
+    assert (figure.kind, figure.label, figure.described) == (BlockKind.FIGURE, "image", "A map of the valley")
+    assert number.kind is BlockKind.PAGE_NUMBER
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["words <img>logo\n\nmore", "words <img>logo", "words <img>logo<img>\n\nmore", "words </img>logo</img>\n\nmore"],
+)
+def test_tags_without_a_pair_swallow_nothing(text: str):
+    markdown = blocks_to_markdown(parse_nanonets(text).blocks)
+    assert "img" not in markdown
+    assert markdown.split() == ["words", "logo", "more"][: 2 + ("more" in text)]
+
+
+def test_empty_tags_leave_nothing():
+    assert told(parse_nanonets("words\n\n<img></img>\n\n<watermark> </watermark>")) == [("text", "", "words")]
+
+
+def test_a_cut_answer_shows_no_part_of_a_tag():
+    for end in range(len(INVOICE)):
+        markdown = blocks_to_markdown(parse_nanonets(INVOICE[:end]).blocks)
+        assert not any(name in markdown for name in ("img", "water", "page_", "<i", "<w", "<p")), end
+
+
+@pytest.mark.parametrize("parse", [parse_glm, parse_hunyuan, parse_nanonets])
+def test_sound_answers_are_read_as_plain_markdown(parse):
+    text = "# Rules\n\n1. Members shall pay.\n2. So shall guests.\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n$$\nx\n$$"
+    assert parse(text) == parse_plain(text)
+
+
+def test_glm_keeps_the_first_of_ten_repetitions():
+    parsed = parse_glm("Terms of sale. " + "The seller delivers. " * 12)
+    assert blocks_to_markdown(parsed.blocks) == "Terms of sale. The seller delivers."
+    assert len(parsed.lost) == 1
+    assert "repeats itself" in parsed.lost[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The seller delivers. " * 9,
+        "yes\n" * 20,  # a unit of less than ten characters, and not ten times ten of them
+        "<tr><td></td><td>none given</td></tr>" * 20,
+        "| none given | none given |\n" * 20,
+        "Name: ____________________\n" * 20,
+        "0.00 0.00 0.00\n" * 30,
+    ],
+)
+def test_what_a_page_may_repeat_stays(text: str):
+    assert parse_glm(text) == parse_plain(text)
+
+
+def test_hunyuan_cuts_long_answers_only():
+    short, long = "Hear ye! " * 30, "Some words of the page. " + "Hear ye! " * 1000
+    assert parse_hunyuan(short) == parse_plain(short)
+    assert blocks_to_markdown(parse_hunyuan(long).blocks) == "Some words of the page. Hear ye!"
+
+
+def test_a_repetition_within_an_answer_stays():
+    text = "The seller delivers. " * 20 + "\n\nSigned and sealed by both of the parties."
+    assert parse_glm(text) == parse_plain(text)

@@ -1,5 +1,7 @@
 """Descriptions stand at their figures, as the text that they are, whatever they hold."""
 
+import json
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -7,12 +9,19 @@ from made import ANY_TEXT
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from llm_ocr.results.figure_text import ALT_LENGTH, enrich, short
+from llm_ocr.results.figure_text import ALT_LENGTH, LONGEST_DATA, enrich, figure_words, short
 from llm_ocr.results.markdown import one_line
+from llm_ocr.types import FigureRecord, Status
 
 ID = "0123456789abcdef-p00001-f01"
+
+
 LINK = f"![{ID}](figure:{ID})"
+
+
 NASTY = st.text("![](){}<>*_`~#+-.&;:\"'\\/|$=\n\t a1é", max_size=60)
+
+
 PARSER = MarkdownIt("gfm-like", {"html": True, "linkify": False})
 
 
@@ -129,6 +138,8 @@ def test_any_description_is_shown_as_its_text(description):
 
 
 IDS = st.sampled_from(["a", "b-1", "c_d", "e f", "]", "x(1)", "*", "Figure a", "a: b", "<i>", "%41", "\\"])
+
+
 PIECES = st.one_of(
     st.sampled_from(["text", "", " ", "```", "- item", "> quote", "| a |\n| - |", "# h", "***", "---"]),
     IDS.map(lambda figure: f"![{figure}](figure:{figure})"),
@@ -153,3 +164,48 @@ def test_nothing_else_in_the_page_changes(text):
     assert [line for line in text.split("\n") if line.strip() and "![" not in line] == [
         line for line in rest if "![" not in line
     ]
+
+
+DATA = {
+    "type": "bar chart",
+    "title": "Sales",
+    "axes": [],
+    "columns": ["year", "units"],
+    "rows": [["2020", "5"], ["2021", "7"]],
+    "text": "Source: own",
+}
+
+
+EDGE = {"from": "a", "to": "b"}
+
+
+def record(**fields):
+    return FigureRecord("f", "p", "d", Status.OK, "any", **fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"description": "A bar chart.", "data": "{}"}, "A bar chart."),
+        ({"label": "photo"}, "photo"),
+        ({"data": json.dumps(DATA)}, "bar chart: Sales. year | units; 2020 | 5; 2021 | 7. Source: own"),
+        ({"data": json.dumps({"rows": [["1", "2"]]})}, "1 | 2"),
+        ({"data": "[1]"}, ""),
+        ({"data": json.dumps({"type": "flow chart", "nodes": ["a", "b"]})}, "flow chart. a; b"),
+        (
+            {"data": json.dumps({"nodes": ["a"], "edges": [EDGE, {"from": "b", "to": "c", "label": "yes"}, 1]})},
+            "a -> b; b -> c (yes)",
+        ),
+        ({"data": '{"rows": 5, "columns": {"a": 1}, "title": ["x", "y"], "edges": 7, "nodes": 1}'}, "x; y"),
+        ({"data": "no JSON", "label": "chart"}, "chart"),
+        ({}, ""),
+    ],
+)
+def test_a_figure_is_said_by_what_is_known_of_it(fields, words):
+    assert figure_words(record(**fields)) == words
+
+
+def test_long_data_are_cut_between_rows():
+    words = figure_words(record(data=json.dumps({**DATA, "rows": [["2020", "5"]] * 1000})))
+    assert len(words) <= LONGEST_DATA + 4
+    assert words.endswith("2020 | 5 ...")

@@ -1,15 +1,22 @@
 """Blocks become Markdown that a CommonMark parser reads as what they are."""
 
+from dataclasses import replace
+from urllib.parse import unquote
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made import ANY_TEXT
+from made import ANY_TEXT, failed, record
 from markdown_it import MarkdownIt
 
+from llm_ocr.results.dataset import page_notes
+from llm_ocr.results.documents import document_markdown, figure_file, markdown_file
 from llm_ocr.results.markdown import blocks_to_markdown
-from llm_ocr.types import FURNITURE, Block, BlockKind, Box
+from llm_ocr.types import FURNITURE, Block, BlockKind, Box, Reason
 
 BOX = Box(0, 0, 1, 1)
+
+
 KINDS = BlockKind
 
 
@@ -185,3 +192,123 @@ def test_any_blocks_give_clean_markdown_that_stays_as_it_is(blocks):
     text.encode()
     assert "\0" not in text
     assert blocks_to_markdown([block(KINDS.TEXT, text)]) == text
+
+
+TALL = Box(0.1, 0.1, 0.9, 0.8)
+
+
+WHOLE = Box(0, 0, 1, 1)
+
+
+CELLS = "<table><tr><td>Hollow Bridge</td><td>412</td></tr></table>"
+
+
+def notes(*blocks: Block, **changes):
+    return page_notes(record(blocks=tuple(blocks), **changes))
+
+
+def noted(kind: BlockKind, box: Box, text: str = "", label: str = "") -> Block:
+    return Block(kind, box, text, label)
+
+
+def test_the_models_word_counts():
+    said = {
+        "primary_language": "de",
+        "is_rotation_valid": True,
+        "rotation_correction": 0,
+        "is_table": True,
+        "is_diagram": False,
+    }
+    shown = notes(noted(BlockKind.TEXT, TALL, "Only text."), notes=said, rotation=90)
+    assert shown == {**said, "rotation": 90, "is_fallback": False}
+
+
+def test_what_nobody_said_is_not_known():
+    shown = notes(noted(BlockKind.TEXT, TALL, "Only text."))
+    assert (shown["primary_language"], shown["is_rotation_valid"], shown["rotation_correction"]) == (None, None, None)
+    assert (shown["is_table"], shown["is_diagram"], shown["rotation"]) == (False, False, 0)
+
+
+@pytest.mark.parametrize("box", [TALL, WHOLE])
+def test_a_page_of_tables_has_more_than_half_of_its_text_in_them(box):
+    table = noted(BlockKind.TABLE, box, CELLS * 3)
+    assert notes(table, noted(BlockKind.TEXT, box, "Levels of the river."))["is_table"] is True
+    assert notes(table, noted(BlockKind.TEXT, box, "Levels of the river. " * 9))["is_table"] is False
+
+
+def test_a_page_of_diagrams_shows_charts_on_more_than_half_of_it():
+    line = noted(BlockKind.TEXT, Box(0.1, 0.9, 0.9, 0.95), "Figure 1: levels.")
+    for label, expected in (("chart", True), ("Diagram", True), ("image", False)):
+        assert notes(noted(BlockKind.FIGURE, TALL, label=label), line)["is_diagram"] is expected
+    small = noted(BlockKind.FIGURE, Box(0.1, 0.1, 0.3, 0.2), label="chart")
+    assert notes(small, noted(BlockKind.TEXT, WHOLE, "Text without a place."))["is_diagram"] is False
+    assert notes(replace(small, box=TALL), noted(BlockKind.TEXT, WHOLE, "Words."))["is_diagram"] is True
+
+
+def test_a_page_that_failed_is_of_no_kind_and_a_blank_one_of_neither():
+    shown = page_notes(failed())
+    assert (shown["is_table"], shown["is_diagram"], shown["is_fallback"]) == (None, None, False)
+    assert notes(blank=True)["is_table"] is False
+
+
+@pytest.mark.parametrize(
+    ("source", "attempts", "expected"),
+    [
+        ("text-layer", ({"status": "failed", "server": "http://a"}, {"status": "ok", "source": "text-layer"}), True),
+        ("ocr", ({"status": "failed", "server": ""},), True),
+        ("text-layer", ({"status": "ok", "source": "text-layer"},), False),  # of the embedded engine
+        ("model", ({"status": "failed", "server": "a"}, {"status": "ok", "server": "a"}), False),
+    ],
+)
+def test_a_fallback_is_a_page_that_another_reader_than_the_model_read(source, attempts, expected):
+    page = record(text_source=source, attempts=attempts)
+    assert page.is_fallback is expected
+    assert page_notes(page)["is_fallback"] is expected
+
+
+DOCUMENT = "0123456789abcdef"
+
+
+def test_pages_stand_in_order_behind_their_markers():
+    pages = [(record(2, figures=0), "two"), (record(1, figures=0), "one\n")]
+    assert document_markdown(pages, "a.pdf") == "<!-- page 1 -->\n\none\n\n<!-- page 2 -->\n\ntwo\n"
+
+
+def test_markers_can_be_turned_off_but_a_failed_page_stays_visible():
+    pages = [
+        (record(1, figures=0), "one"),
+        (failed(2, document=DOCUMENT, reason=Reason.RENDER_TIMEOUT), ""),
+        (record(3, figures=0), ""),
+    ]
+    gap = "<!-- page 2 failed: render timeout -->"
+    assert document_markdown(pages, "a.pdf", page_markers=False) == f"one\n\n{gap}\n"
+    assert document_markdown(pages, "a.pdf") == f"<!-- page 1 -->\n\none\n\n{gap}\n\n<!-- page 3 -->\n"
+
+
+def test_a_document_that_could_not_be_opened_says_why():
+    assert document_markdown([(failed(), "")], "b.pdf") == "<!-- document failed: encrypted -->\n"
+
+
+def test_markers_are_not_seen_when_the_text_is_rendered():
+    text = document_markdown([(record(1, figures=0), "one"), (failed(2, document=DOCUMENT), "")], "a.pdf")
+    kinds = [token.type for token in MarkdownIt("commonmark").parse(text)]
+    assert kinds.count("html_block") == 2
+    assert kinds.count("inline") == 1
+
+
+def test_figure_links_lead_to_the_files_beside_the_text():
+    page = record(1)
+    figure = page.figures[0]
+    name = "reports/über #1 (50%) x.pdf"
+    text = document_markdown([(page, page.markdown)], name)
+    [image] = [t for token in MarkdownIt("commonmark").parse(text) for t in token.children or () if t.type == "image"]
+    folder = markdown_file(name).rpartition("/")[0]
+    assert f"{folder}/{unquote(str(image.attrs['src']))}" == figure_file(name, figure)
+    assert figure_file(name, figure) == f"documents/{name}.figures/{figure.id}.png"
+
+
+def test_links_to_unknown_figures_and_links_in_code_stay():
+    page = record(1)
+    link = f"![x](figure:{page.figures[0].id})"
+    text = document_markdown([(page, f"![y](figure:other)\n\n```\n{link}\n```")], "a.pdf", page_markers=False)
+    assert text == f"![y](figure:other)\n\n```\n{link}\n```\n"

@@ -1,11 +1,17 @@
 """Workers may hang, eat memory, crash or chatter: the caller gets a typed error, and the next request an answer."""
 
 import asyncio
+import contextlib
 import gc
+import json
 import os
+import resource
+import signal
 import subprocess
 import sys
+import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +21,7 @@ from llm_ocr.types import Reason
 
 #: Worker processes are what is tested here.
 OWN_WORKERS = True
+
 
 MODULE = "tests.fakes.misbehaving_worker"
 
@@ -179,3 +186,225 @@ def left_behind() -> list[str]:
     words = ["ps", "-ww", "--ppid", str(os.getpid()), "-o", "args="]  # whole lines, however wide a terminal is
     shown = subprocess.run(words, capture_output=True, text=True)
     return [line for line in shown.stdout.splitlines() if MODULE in line]
+
+
+LONG = 60.0
+
+
+def with_patient_pool(steps, *, patience, workers=3, **limits):
+    async def main():
+        pool = WorkerPool(MODULE, workers=workers, limits=Limits(memory=1 << 30, **limits), patience=patience)
+        async with pool:
+            return await asyncio.wait_for(steps(pool), 40)
+
+    return asyncio.run(main())
+
+
+async def process_of(pool, value="", **options):
+    return (await pool.call("echo", {"value": value}, deadline=30, **options))["process"]
+
+
+def hanging(pool, seconds):
+    return asyncio.create_task(pool.call("hang", {"seconds": seconds}, deadline=2 * LONG))
+
+
+@contextlib.asynccontextmanager
+async def busy(pool):
+    """Its one worker, whose process is given, works until the end."""
+    process = await process_of(pool)
+    task = hanging(pool, LONG)
+    await asyncio.sleep(0.05)
+    yield process
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def test_short_work_is_done_by_one_worker_though_more_may_be_started():
+    async def steps(pool):
+        return await asyncio.gather(*(process_of(pool) for _ in range(12)))
+
+    assert len(set(with_patient_pool(steps, patience=LONG))) == 1
+
+
+def test_a_worker_that_is_busy_for_long_gets_help():
+    async def steps(pool):
+        async with busy(pool) as process:
+            return process, await process_of(pool)
+
+    first, helper = with_patient_pool(steps, patience=0.1)
+    assert first != helper
+
+
+def test_the_place_of_a_request_that_was_given_up_goes_to_the_next():
+    async def steps(pool):
+        first = await process_of(pool)
+        work = hanging(pool, 0.5)
+        await asyncio.sleep(0.05)
+        given_up, waiting = asyncio.create_task(process_of(pool)), asyncio.create_task(process_of(pool))
+        await asyncio.sleep(0.05)
+        given_up.cancel()
+        await work
+        assert await waiting == first
+        assert await process_of(pool) == first
+
+    with_patient_pool(steps, patience=LONG)
+
+
+def test_a_request_given_up_at_the_moment_of_its_turn_loses_no_worker():
+    async def steps(pool):
+        first = await process_of(pool)
+        for _ in range(30):
+            work, waiting = hanging(pool, 0.01), asyncio.create_task(process_of(pool))
+            await work
+            waiting.cancel()  # its turn has come, and it has not noticed
+            await asyncio.gather(waiting, return_exceptions=True)
+        return first, await process_of(pool)
+
+    first, last = with_patient_pool(steps, patience=LONG)
+    assert last == first
+
+
+def test_when_the_only_worker_dies_those_that_wait_get_another():
+    async def steps(pool):
+        first = await process_of(pool)
+        dying = asyncio.create_task(pool.call("die", {"code": 3}, deadline=30))
+        after = await asyncio.gather(*(process_of(pool) for _ in range(3)))
+        with pytest.raises(WorkerDied):
+            await dying
+        return first, set(after)
+
+    first, after = with_patient_pool(steps, patience=0.2)
+    assert first not in after
+
+
+def test_a_pool_that_closes_lets_nobody_wait():
+    async def main():
+        pool = WorkerPool(MODULE, workers=3, limits=Limits(memory=1 << 30), patience=LONG)
+        async with pool:
+            await process_of(pool)
+            waiting = [hanging(pool, LONG), *(asyncio.create_task(process_of(pool)) for _ in range(2))]
+            await asyncio.sleep(0.05)
+        results = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), LONG / 2)
+        return [type(result) for result in results]  # before their patience has ended
+
+    assert asyncio.run(main()) == [WorkerDied] * 3
+
+
+def test_workers_let_others_go_first_where_that_was_asked_for():
+    async def steps(pool):
+        return os.getpriority(os.PRIO_PROCESS, await process_of(pool)) - os.getpriority(os.PRIO_PROCESS, 0)
+
+    assert with_patient_pool(steps, patience=0.0, niceness=3) == min(3, 19 - os.getpriority(os.PRIO_PROCESS, 0))
+    assert with_patient_pool(steps, patience=0.0) == 0
+
+
+LARGE = 96 << 20
+
+
+def with_workers(steps, workers):
+    async def main():
+        async with WorkerPool(MODULE, workers=workers, limits=Limits(memory=1 << 30)) as pool:
+            return await steps(pool)
+
+    return asyncio.run(main())
+
+
+async def both_awake(pool):
+    await asyncio.gather(*(pool.call("hang", {"seconds": 0.2}, deadline=30) for _ in range(2)))
+
+
+def resident(process: int) -> int:
+    """Bytes."""
+    return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_worker_without_work_holds_nothing_of_its_last_request():
+    async def steps(pool):
+        process = await process_of(pool, b"\x01" * LARGE)
+        for _ in range(600):
+            if resident(process) < LARGE:
+                return True
+            await asyncio.sleep(0.05)
+        return False
+
+    assert with_workers(steps, workers=1)
+
+
+def test_one_request_after_the_other_goes_to_the_same_worker():
+    async def steps(pool):
+        await both_awake(pool)
+        return {await process_of(pool) for _ in range(6)}
+
+    assert len(with_workers(steps, workers=2)) == 1
+
+
+def test_a_worker_stays_with_its_document_when_it_does_something_else_between():
+    async def steps(pool):
+        await both_awake(pool)
+        first = await process_of(pool, affinity="a.pdf")
+        crop = await process_of(pool)  # the document is still open there
+        again = await process_of(pool, affinity="a.pdf")
+        return first, crop, again, await process_of(pool, affinity="b.pdf")
+
+    first, crop, again, other = with_workers(steps, workers=2)
+    assert first == crop == again != other
+
+
+#: A pool of two workers: one works for ten minutes, the other waits for work.
+CLIENT = """
+import asyncio, json
+from llm_ocr.sandbox import Limits, WorkerPool
+
+async def main():
+    async with WorkerPool("tests.fakes.misbehaving_worker", workers=2, limits=Limits(memory=1 << 30)) as pool:
+        first = await pool.call("echo", {"value": ""}, deadline=60)
+        busy = asyncio.create_task(pool.call("hang", {"seconds": 600}, deadline=900))
+        await asyncio.sleep(0)
+        second = await pool.call("echo", {"value": ""}, deadline=60)
+        print(json.dumps([first["process"], second["process"]]), flush=True)
+        await busy
+
+asyncio.run(main())
+"""
+
+
+def alive(process: int) -> bool:
+    """Whether it runs; a zombie does not."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process that works when its parent has died")
+def test_kill_of_the_program_ends_its_workers_the_busy_one_too():
+    client = subprocess.Popen([sys.executable, "-c", CLIENT], stdout=subprocess.PIPE, text=True)
+    workers: list[int] = []
+    try:
+        assert client.stdout is not None
+        workers = json.loads(client.stdout.readline())
+        assert len(set(workers)) == 2 and all(map(alive, workers))
+        client.send_signal(signal.SIGKILL)
+        deadline = time.monotonic() + 30
+        while any(map(alive, workers)):
+            assert time.monotonic() < deadline, "a worker has outlived the program"
+            time.sleep(0.02)
+    finally:
+        client.kill()
+        client.communicate()
+        for worker in filter(alive, workers):
+            os.kill(worker, signal.SIGKILL)
+
+
+def test_a_worker_that_may_write_fills_no_disk(tmp_path):
+    limits = Limits(memory=1 << 30, file_size=1 << 20, confined=False)
+
+    async def written(size: int) -> str:
+        attack = {"how": "fill", "target": json.dumps([str(tmp_path / "file"), size])}
+        async with WorkerPool(MODULE, workers=1, limits=limits) as pool:
+            return (await pool.call("attack", attack, deadline=30))["refused"]
+
+    assert asyncio.run(written(1 << 20)) == ""
+    assert asyncio.run(written((1 << 20) + 1)) == "OSError"
+    assert (tmp_path / "file").stat().st_size <= 1 << 20

@@ -6,6 +6,8 @@ import gzip
 import http.server
 import json
 import os
+import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -14,16 +16,21 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 from reportlab.pdfgen.canvas import Canvas
+from running import FRUGAL, environment, said
 
 import llm_ocr
 from llm_ocr.config.fields import settings_of
 from llm_ocr.config.models import ExportSettings
 from llm_ocr.simulator import running
+from llm_ocr.types import Status
 
 #: Worker processes are what is tested here.
 OWN_WORKERS = True
 
+
 SMALL = ["--render-workers", "1", "--ocr-workers", "1"]
+
+
 #: Put before the program: writes each address that is asked for or connected to into a file.
 WATCHED = """
 import os, sys
@@ -75,6 +82,8 @@ def test_the_processes_that_read_documents_need_no_network_either(examples, tmp_
 
 
 SECRET = "geheimnis-4711"
+
+
 KEYS = {
     "LLM_OCR_SERVER_KEY": SECRET,
     "LLM_OCR_PASSWORD": f"{SECRET}-password",
@@ -256,3 +265,37 @@ def test_what_grants_access_is_in_no_complaint_about_the_list(examples, tmp_path
     assert done.returncode == 2, done.stderr
     assert "named twice with different pages" in done.stderr
     assert SECRET not in done.stdout + done.stderr
+
+
+PROGRAM = """
+import sys
+from llm_ocr.documents import rendering
+rendering.MODULE = "tests.fakes.taken_over_renderer"
+from llm_ocr.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.slow
+def test_a_document_that_takes_over_its_renderer_gets_nothing_and_the_run_goes_on(examples, tmp_path):
+    words = [sys.executable, "-m", "llm_ocr.sandbox.confinement"]
+    if not all(json.loads(subprocess.run(words, capture_output=True, check=True).stdout).values()):
+        pytest.skip("this kernel offers no Landlock, or no seccomp")
+    documents = tmp_path / "documents"
+    documents.mkdir()
+    (documents / "key").write_text("s3cret")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0)
+        evil = f"evil-{server.getsockname()[1]}.png"
+        shutil.copy(examples / "invoice.png", documents / evil)
+        (documents / "good.png").write_bytes((examples / "invoice.png").read_bytes() + b"\0")  # else they were one
+        command = [sys.executable, "-c", PROGRAM, "run", str(documents), "-w", "w", *FRUGAL]
+        run = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=240)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+    assert run.returncode == 3, said(run)
+    pages = {page.source.rpartition("/")[2]: page for page in llm_ocr.open(str(tmp_path / "w")).pages(images=False)}
+    assert pages["good.png"].status is not Status.FAILED and pages["good.png"].markdown
+    assert pages[evil].status is Status.FAILED
+    assert "all that the document tried was refused" in pages[evil].detail
+    assert {path.name for path in documents.iterdir()} == {"key", evil, "good.png"}

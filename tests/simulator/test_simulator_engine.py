@@ -8,9 +8,9 @@ import step_loop
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_ocr.simulator.engine import Costs, EngineModel, Limits, Place
+from llm_ocr.simulator.engine import A100, H100, L4, PRESETS, Costs, EngineModel, Limits, Place, Work, ends, makespan
 
-A100 = Costs(step=4.4e-3, context=49.4e-9, token=9.2e-6, image=26.8e-3, preprocess=1 / 14)
+COSTS = Costs(step=4.4e-3, context=49.4e-9, token=9.2e-6, image=26.8e-3, preprocess=1 / 14)
 
 
 def random_costs(rng):
@@ -112,7 +112,7 @@ def test_aborted_requests_leave_nothing_behind(seed):
 
 
 def test_a_full_batch_of_long_answers_takes_few_operations():
-    model = EngineModel(A100, Limits(128, 25_712))
+    model = EngineModel(COSTS, Limits(128, 25_712))
     calls = 0
 
     class Counted(Costs):
@@ -134,7 +134,7 @@ def test_a_full_batch_of_long_answers_takes_few_operations():
 
 
 def test_requests_that_can_never_fit_are_refused():
-    model = EngineModel(A100, Limits(4, 10))
+    model = EngineModel(COSTS, Limits(4, 10))
     with pytest.raises(ValueError, match="do not fit"):
         model.submit(0.0, 100, 100)
     with pytest.raises(ValueError, match="at least one"):
@@ -144,7 +144,7 @@ def test_requests_that_can_never_fit_are_refused():
 
 
 def test_preprocessing_is_one_image_at_a_time_ahead_of_the_queue():
-    model = EngineModel(A100, Limits(128, 25_712))
+    model = EngineModel(COSTS, Limits(128, 25_712))
     sequences = [model.submit(0.0, 900, 2) for _ in range(28)]
     assert [one.queued for one in sequences] == pytest.approx([(1 + number) / 14 for number in range(28)])
     model.advance(1.0)
@@ -161,3 +161,49 @@ def test_gauges_count_who_runs_and_who_waits():
     model.abort(sequences[0])
     model.advance(0.52)
     assert (model.running, model.waiting) == (2, 2)
+
+
+def pages(number, seed=0):
+    rng = random.Random(seed)
+    return [Work(914, max(2, round(rng.lognormvariate(6.78, 0.5)))) for _ in range(number)]
+
+
+def test_step_times_follow_from_the_data_sheets():
+    costs = A100.costs()
+    assert costs.step == pytest.approx(5.5e9 / (0.8 * 1555e9))
+    assert costs.context == pytest.approx(61_440 / (0.8 * 1555e9))
+    assert costs.image == pytest.approx(3.35e12 / (0.4 * 312e12))
+    assert costs.preprocess == pytest.approx(1 / 14)
+    assert all(preset.kv_tokens % 16 == 0 for preset in PRESETS.values())
+
+
+def test_faster_cards_are_faster_and_all_stay_under_their_ceilings():
+    rates = {preset.name: 400 / makespan(pages(400), preset, 256) for preset in (L4, A100, H100)}
+    assert rates["l4"] < rates["a100"] < rates["h100"]
+    # Ceilings for large pages; and one API server prepares 14 images a second, whatever the card.
+    assert rates["l4"] < 1.5
+    assert rates["a100"] < 8.2
+    assert rates["h100"] < 14
+
+
+def test_more_slots_and_more_speed_shorten_the_makespan():
+    work = pages(200)
+    assert makespan(work, A100, 128) < makespan(work, A100, 32)
+    assert makespan(work, A100, 128, speed=10) == pytest.approx(makespan(work, A100, 128) / 10)
+    assert makespan([], A100, 128) == 0
+
+
+def test_no_window_of_requests_beats_the_oracle():
+    work, costs, limits = pages(100), A100.costs(), Limits(16, A100.kv_tokens // 16)
+    best = max(ends(work, costs, limits))
+    for window in (4, 16, 24):
+        model, left, running, now = EngineModel(costs, limits), list(work), set(), 0.0
+        while left or running:
+            while left and len(running) < window:
+                one = left.pop(0)
+                running.add(model.submit(now, one.prompt, one.output, one.images))
+            now = max(now, model.next_event() or now)
+            running.difference_update(model.advance(now))
+        assert now >= best * 0.98 or math.isclose(now, best)
+        if window == 24:
+            assert now < best * 1.05

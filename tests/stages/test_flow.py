@@ -5,7 +5,24 @@ from collections import Counter
 
 import pytest
 
+from llm_ocr.results.schema import pages_from_parquet, pages_to_parquet
+from llm_ocr.stages import Silent
+from llm_ocr.stages.extract import UNITS_AT_ONCE, Extract, _join, _size, _split, finished_page
 from llm_ocr.stages.flow import FIRST_GUESS, Admission, Caps, Flow, RowFiles, Spool
+from llm_ocr.types import (
+    Attempt,
+    Block,
+    BlockKind,
+    Box,
+    DocumentPart,
+    EncodedImage,
+    Figure,
+    Page,
+    PageRecord,
+    Status,
+    Unit,
+    page_id,
+)
 
 
 def run(units, work, *, admission=None, caps=None, spool=None):
@@ -248,3 +265,130 @@ def test_empty_units_wait_for_a_slow_store_together_and_hold_up_no_other():
 
     asyncio.run(main())
     assert sorted(published) == ["a", "b", "c"]
+
+
+UNITS = 5 * UNITS_AT_ONCE
+
+
+class Reader:
+    """Finds nothing on any page."""
+
+    name = "none"
+
+    async def read(self, page, on_dispatched):
+        return Attempt("none", "model", Status.OK)
+
+
+class Renderer:
+    """Blank pages."""
+
+    async def page(self, part, number):
+        image = EncodedImage(b"image", "image/png", 1, 1)
+        return Page(page_id(part.document_id, number), part.document_id, number, image, None, part.source)
+
+
+def test_few_units_are_in_memory_while_the_store_is_slow():
+    handed: list[str] = []
+    most = 0
+
+    async def units():
+        for number in range(UNITS):
+            part = DocumentPart(f"d{number}", "a.pdf", "a.pdf", "v", (1, 2), 2, 2 * number)
+            yield Unit(f"0001-{number:06d}", 1, number, (part,))
+
+    async def main():
+        all_read, full = asyncio.Event(), asyncio.Event()
+        progress = Silent()
+        left = 2 * UNITS
+
+        def count(status):
+            nonlocal left
+            left -= 1
+            if not left:
+                all_read.set()
+
+        progress.count = count
+        under_way = 0
+
+        async def publish(unit, pages):
+            nonlocal under_way, most
+            under_way += 1
+            most = max(most, under_way)
+            if under_way == UNITS_AT_ONCE:
+                full.set()
+            await full.wait()
+            await all_read.wait()
+            handed.append(unit.id)
+            under_way -= 1
+
+        stage = Extract(Renderer(), Reader(), publish, progress, Admission(4))
+        await asyncio.wait_for(stage.run(units()), 30)
+
+    asyncio.run(main())
+    assert most == UNITS_AT_ONCE
+    assert sorted(handed) == [f"0001-{number:06d}" for number in range(UNITS)]
+
+
+def test_pictures_come_back_as_they_were():
+    picture = EncodedImage(b"\n1 2\n\x00page", "image/png", 3, 4)
+    figures = tuple(
+        Figure(f"f{n}", "image", Box(0, 0, 1, 1), EncodedImage(bytes([n]) * n, "image/png", 1, 1)) for n in (0, 3, 5)
+    )
+    for image in (picture, None):
+        record = PageRecord("p", "d", "s", 1, 0, Status.OK, image=image, markdown="text", figures=figures)
+        light, heavy = _split(record)
+        assert _size(light) == 0
+        assert light.markdown == "text"
+        assert _join(light, heavy) == record
+
+
+def test_a_page_without_pictures_is_split_too():
+    record = PageRecord("p", "d", "s", 1, 0, Status.FAILED)
+    assert _join(*_split(record)) == record
+
+
+IMAGE = EncodedImage(b"pixels", "image/png", 100, 200)
+
+
+PART = DocumentPart("d", "/in/a.pdf", "a.pdf", "v", (1,), 1, 0)
+
+
+BOX = Box(0.1, 0.1, 0.9, 0.4)
+
+
+BLOCKS = (
+    Block(BlockKind.HEADER, Box(0.1, 0.0, 0.9, 0.05), "The Arlen"),
+    Block(BlockKind.FIGURE, BOX, label="chart", caption="Figure 1", described="A chart of levels."),
+    Block(BlockKind.TEXT, Box(0.1, 0.5, 0.9, 0.6), "Text."),
+)
+
+
+class Cropper:
+    async def crop(self, image, boxes):
+        return tuple(EncodedImage(b"crop", "image/png", 80, 60) for _ in boxes)
+
+
+def finished(**options) -> PageRecord:
+    attempt = Attempt("olmocr-2", "model", Status.OK, BLOCKS, notes={"primary_language": "de"})
+    page = Page("d-p00001", "d", 1, IMAGE)
+    return asyncio.run(finished_page(PART, 0, page, attempt, Cropper(), **options))
+
+
+def test_what_the_model_said_goes_with_the_row_and_its_figures_and_is_stored():
+    record = finished()
+    (figure,) = record.figures
+    assert (figure.described, figure.caption, record.notes) == (
+        "A chart of levels.",
+        "Figure 1",
+        {"primary_language": "de"},
+    )
+    assert pages_from_parquet(pages_to_parquet([record]), images=True) == [record]
+
+
+def test_the_markdown_of_a_figure_is_its_link_alone():
+    assert finished().markdown == "![d-p00001-f01](figure:d-p00001-f01)\n\nText."
+
+
+def test_running_heads_stand_in_the_markdown_where_they_are_wanted_and_always_in_the_layout():
+    assert finished(furniture=True).markdown.startswith("The Arlen\n\n![")
+    assert [block.kind for block in finished().blocks] == [block.kind for block in BLOCKS]

@@ -1,6 +1,7 @@
 """The local store: what a folder can do to us, and what we say then."""
 
 import errno
+import fcntl
 import os
 import stat
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 from llm_ocr.errors import ObjectExists, StorageError
 from llm_ocr.storage import open_store
 from llm_ocr.storage.local import LocalStore
+from llm_ocr.storage.own_folder import OwnFolder
 from tests.fakes.crash import Crash, CrashingLocalStore, CrashPoint, When
 
 
@@ -228,3 +230,22 @@ def test_links_that_lead_nowhere_are_no_objects_and_cost_none(tmp_path):
     for name, target in (("circle", "circle"), ("a/circle", "../circle"), ("a/gone", "nothing")):
         (tmp_path / name).symlink_to(target)
     assert [info.key for info in store.list()] == ["a/b"]
+
+
+@pytest.fixture
+def no_locks(monkeypatch):
+    def refused(*_):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+
+
+def test_without_file_locks_nobody_takes_a_living_ones_folder_for_a_dead_ones(tmp_path, no_locks, monkeypatch):
+    first = OwnFolder("mine-", tmp_path)
+    monkeypatch.undo()
+    second = OwnFolder("mine-", tmp_path)  # one that has locks looks for what the dead have left
+    assert first.path.is_dir()
+    assert second.path.is_dir()
+    first.remove()
+    second.remove()
+    assert list(tmp_path.iterdir()) == []

@@ -8,16 +8,20 @@ import pyarrow as pa
 import pytest
 from dataset_hub import IMAGE, TOKEN, cell, parquet, picture
 
-from llm_ocr.documents.rows.address import DatasetOptions, row_address
+from llm_ocr.documents.remote.urls import is_remote
+from llm_ocr.documents.rows.address import DataFile, DatasetOptions, RowAddress, row_address
 from llm_ocr.documents.rows.listing import dataset_rows
 from llm_ocr.errors import LlmOcrError, MissingExtra, StorageError, UsageError
 from llm_ocr.storage.hf.client import Patience
 from llm_ocr.types import Reason
+from llm_ocr.workspace.codec import document_id
 from tests.fakes.hub.answers import Account
 from tests.fakes.hub.server import Fault
 from tests.fakes.hub.state import Entry
 
 LISTS = pa.list_(IMAGE)
+
+
 NAME = "tester/docs"
 
 
@@ -293,3 +297,41 @@ def test_a_hub_that_fails_for_a_moment_costs_nothing(hub, monkeypatch):
     hub.add(NAME, {"train.parquet": images(2)})
     hub.server.faults.add(Fault("info", status=503), Fault("info", status=429, headers={"Retry-After": "0"}))
     assert len(listed()) == 2
+
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.mark.parametrize("path", ["train.parquet", "a b/c#d.parquet", "50%/ü?x=1&y.parquet", "x@main/y.parquet"])
+@pytest.mark.parametrize("column", ["image", "page image", "a&b#c=d/e", "Bild ü", ""])
+def test_an_address_comes_back_from_its_url(path, column):
+    address = RowAddress(DataFile("ns/name", COMMIT, path), 1234567, column)
+    assert row_address(address.url) == address
+    assert is_remote(address.url)
+    assert address.relative == f"{path}/1234567"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "/docs/a.pdf",
+        "hf://datasets/ns/name/a.parquet",
+        f"hf://datasets/ns/name@{COMMIT}/a.parquet",
+        "hf://datasets/ns/name@main/a.parquet#row=1&column=image",
+        f"hf://datasets/ns/name@{COMMIT}/a.parquet#row=x&column=image",
+        f"hf://buckets/ns/name@{COMMIT}/a.parquet#row=1&column=image",
+    ],
+)
+def test_other_sources_are_no_rows(source):
+    assert row_address(source) is None
+
+
+def test_ids_are_made_of_commit_file_and_row():
+    def made(commit=COMMIT, path="a.parquet", row=1):
+        address = RowAddress(DataFile("ns/name", commit, path), row, "image")
+        return document_id(None, relative=address.relative, version=address.version, source=address.url)
+
+    ids = {made(), made(commit="f" * 40), made(path="b.parquet"), made(row=2)}
+    assert len(ids) == 4
+    assert all(len(one) == 16 for one in ids)
+    assert made() == made()

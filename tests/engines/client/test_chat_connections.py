@@ -30,7 +30,7 @@ from chat_servers import (
     streaming,
     usage,
 )
-from test_chat_gauges import ONE
+from test_chat_events import ONE
 
 from llm_ocr.engines import Completion, Finish, ServerFacts
 from llm_ocr.engines.client import endpoint as endpoint_module

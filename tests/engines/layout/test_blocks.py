@@ -1,7 +1,16 @@
+""""""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from layout_pages import line, page, paragraph, prose
 
-from llm_ocr.engines.embedded.layout import page_blocks
-from llm_ocr.types import Block, BlockKind, Box, Line
+from llm_ocr.engines.embedded.layout import escape, page_blocks, unescape
+from llm_ocr.engines.embedded.layout.rows import join, vocabulary
+from llm_ocr.engines.embedded.regions import Region
+from llm_ocr.types import Block, BlockKind, Box, Line, PageContent, Word
 
 
 def kinds(blocks: tuple[Block, ...]) -> list[tuple[str, str]]:
@@ -198,3 +207,177 @@ def test_an_address_of_the_web_broken_over_two_lines_is_no_code():
         line("org/material.", 50, y + 24, mono=True),
     ]
     assert {block.kind for block in page_blocks(page([*lines, *body()]), [])} == {BlockKind.TEXT}
+
+
+WIDTH, HEIGHT = 600.0, 800.0
+
+
+#: Characters that the layout takes away (hyphens at line ends) or writes in another way (bullets).
+VARIABLE = set("-\u2010\u2011\u00ad•–—o*+▪\uf0b7")
+
+
+token = st.one_of(
+    st.text(alphabet="abcdeXYZ", min_size=1, max_size=8),
+    st.sampled_from(["•", "-", "1.", "(a)", "2)", "iv.", "12", "Figure", "3:", "1.2", "Page", "of", "Abstract", "\\*"]),
+    st.sampled_from(["self-", "wa-", "ter", "本文", "한국", "مرحبا", "*x*", "`y`", "<b>", "#", ">", "_z_", "![a](b)"]),
+    st.sampled_from(["www.example.org/", "\u00ad"]),
+)
+
+
+@st.composite
+def lines(draw: st.DrawFn) -> Line:
+    text = " ".join(draw(st.lists(token, min_size=1, max_size=6)))
+    size = draw(st.sampled_from([6.0, 9.7, 10.0, 10.0, 10.0, 14.0, 24.0]))
+    x = draw(st.one_of(st.sampled_from([50.0, 60.0, 310.0]), st.floats(0, 590)))
+    y = draw(st.one_of(st.integers(0, 65).map(lambda row: 12.0 * row), st.floats(0, 790)))
+    box = Box(x, y, x + draw(st.sampled_from([4.0, 60.0, 240.0])), y + size)
+    if draw(st.integers(0, 12)) == 0:
+        box = Box(x, y, x + size, y + 120)
+    words = tuple(Word(word, box) for word in text.split()) if draw(st.booleans()) else ()
+    faces = {name: draw(st.integers(0, 5)) == 0 for name in ("bold", "italic", "mono", "recurs")}
+    return Line(text, box, size, words, confidence=draw(st.sampled_from([1.0, 0.9])), **faces)
+
+
+@st.composite
+def pages(draw: st.DrawFn) -> tuple[PageContent, list[Region]]:
+    found = tuple(draw(st.lists(lines(), max_size=40)))
+    free = list(range(len(found)))
+    regions = []
+    for kind in draw(st.lists(st.sampled_from(["table", "figure"]), max_size=2)):
+        members = {free.pop() for _ in range(min(len(free), draw(st.integers(0, 4))))}
+        caption = {free.pop() for _ in range(min(len(free), draw(st.integers(0, 2))))}
+        y = draw(st.floats(0, 700))
+        text = " ".join(found[index].text for index in members) if kind == "table" else ""
+        regions.append(Region(kind, Box(50, y, 300, y + 90), frozenset(members), text, caption=frozenset(caption)))
+    return PageContent(WIDTH, HEIGHT, found), regions
+
+
+def characters(text: str) -> Counter[str]:
+    return Counter(character for character in text if not character.isspace() and character not in VARIABLE)
+
+
+def shown(block: Block) -> str:
+    if block.kind is BlockKind.FIGURE:
+        return block.inside
+    return block.text if block.kind in (BlockKind.CODE, BlockKind.TABLE) else unescape(block.text)
+
+
+@given(pages())
+def test_every_character_of_the_page_is_in_exactly_one_block(made: tuple[PageContent, list[Region]]):
+    content, regions = made
+    blocks = page_blocks(content, regions)
+    given_text = characters("".join(line.text for line in content.lines))
+    assert sum((characters(shown(block)) for block in blocks), Counter()) == given_text
+
+
+@given(pages())
+def test_boxes_are_relative_and_every_region_is_one_block(made: tuple[PageContent, list[Region]]):
+    content, regions = made
+    blocks = page_blocks(content, regions)
+    for block in blocks:
+        assert 0 <= block.box.x0 <= block.box.x1 <= 1
+        assert 0 <= block.box.y0 <= block.box.y1 <= 1
+    assert sum(block.kind is BlockKind.TABLE for block in blocks) == sum(region.kind == "table" for region in regions)
+    assert sum(block.kind is BlockKind.FIGURE for block in blocks) == sum(region.kind == "figure" for region in regions)
+
+
+def column(x: float, texts: list[str], top: float = 100.0) -> list[Line]:
+    return [Line(text, Box(x, top + 14 * i, x + 200, top + 14 * i + 10), 10.0) for i, text in enumerate(texts)]
+
+
+def test_a_paragraph_over_a_column_break_has_one_box_in_each_column():
+    first = [
+        "The water of the river rises in the night and falls in",
+        "the day, as it has done for as long as anyone knows,",
+    ]
+    second = [
+        "while the people who live beside it sleep and wake by",
+        "its sound, and think nothing of it until it is gone.",
+    ]
+    filler = ["Every sentence of this column fills its line to the end." for _ in range(20)]
+    left = column(50, [*filler, *first])
+    right = column(310, [*second, *filler])
+    blocks = page_blocks(PageContent(560, 800, (*left, *right)), [])
+    joined = next(block for block in blocks if "as anyone knows, while the people" in block.text)
+    boxes = [joined.box, *joined.continued]
+    assert len(boxes) == 2
+    assert all(box.width < 0.5 for box in boxes)
+    assert boxes[0].x1 < boxes[1].x0
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "joined"),
+    [
+        ("the water", "level", "the water level"),
+        ("the archi-", "tecture of", "the architecture of"),
+        ("the archi\u00ad", "tecture of", "the architecture of"),
+        ("archi\u2010", "tecture", "architecture"),
+        ("a self-", "locking nut", "a self-locking nut"),
+        ("a non-", "trivial case", "a non-trivial case"),
+        ("state-of-the-", "art", "state-of-the-art"),
+        ("Anglo-", "Saxon", "Anglo-Saxon"),
+        ("GPT-", "4", "GPT-4"),
+        ("x -", "y", "x - y"),
+        ("pages 12–", "14", "pages 12–14"),
+        ("see https://example.org/", "path", "see https://example.org/path"),
+        ("either/", "or", "either/ or"),
+        ("今日は", "天気", "今日は天気"),
+        ("한국어", "문장", "한국어 문장"),
+        ("", "alone", "alone"),
+    ],
+)
+def test_lines_are_joined_as_they_are_read(first: str, second: str, joined: str):
+    assert join(first, second) == joined
+
+
+def test_the_page_itself_decides_about_a_hyphen():
+    words = vocabulary(["the built-in test and the nonlinear case"])
+    assert join("a built-", "in test", words) == "a built-in test"
+    assert join("a non-", "linear one", words) == "a nonlinear one"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a snake_case name and file_name.txt",
+        "5 * 3 = 15",
+        "Price: 3 < 4 & 5 > 2",
+        "It is 1.5 m wide, not 2. So",
+        "AT&T - well",
+        "see [12] and (3)",
+        "`lonely",
+        "C# and #1",
+    ],
+)
+def test_ordinary_text_stays_as_it_is(text: str):
+    assert escape(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [
+        ("# not a heading", r"\# not a heading"),
+        ("1. not a list", r"1\. not a list"),
+        ("12) not a list", r"12\) not a list"),
+        ("- not a list", r"\- not a list"),
+        ("> not a quote", r"\> not a quote"),
+        ("first\n+ second", "first\n\\+ second"),
+        ("---", r"\---"),
+        ("*this* is starred", r"\*this\* is starred"),
+        ("__init__ runs", r"\_\_init__ runs"),
+        ("`a` and `b`", r"\`a\` and \`b\`"),
+        ("<b>bold</b>", r"\<b>bold\</b>"),
+        ("a [link](target)", r"a \[link](target)"),
+        ("![image](x)", r"!\[image](x)"),
+        ("[1]: http://example.org", r"\[1]: http://example.org"),
+        ("&amp; co", r"\&amp; co"),
+        (r"a \* b", r"a \\* b"),
+    ],
+)
+def test_what_markdown_would_read_is_escaped(text: str, escaped: str):
+    assert escape(text) == escaped
+
+
+@given(st.text(alphabet=st.sampled_from("ab1 #>-+*_`~<[](!)&;.:\\\n"), max_size=40))
+def test_escaping_can_be_undone(text: str):
+    assert unescape(escape(text)) == text

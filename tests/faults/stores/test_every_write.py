@@ -11,6 +11,7 @@ from fault_checking import attempts, problems
 from fault_engine import make_documents
 from fault_places import KINDS, needed, new_place
 from fault_running import boundaries, dies_at, pipeline
+from kill_loop import loop
 
 from tests.fakes.crash import When
 
@@ -59,3 +60,9 @@ def one_of_each_kind(writes):
     for at, write in enumerate(writes):
         places.setdefault((write.partition(" ")[0], PurePosixPath(write).suffix), []).append(at)
     return sorted(found[len(found) // 2] for found in places.values())
+
+
+@pytest.mark.slow
+def test_real_commands_that_are_killed_at_random_lose_and_double_nothing(tmp_path):
+    result = loop("hub-bucket", kills=2, units=6, seed=1, folder=tmp_path, workers=1)
+    assert (result.problems, result.kills) == ([], 2)

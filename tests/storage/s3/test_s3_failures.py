@@ -1,5 +1,7 @@
 """What S3 answers when something is wrong, and what we say then."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from llm_ocr.errors import ObjectNotFound, StorageError
@@ -166,3 +168,20 @@ def test_a_check_that_failed_half_way_leaves_nothing(behind, place, proxy, raw):
     with pytest.raises(StorageError):
         behind.check()
     assert raw.list_objects_v2(Bucket=place.bucket)["KeyCount"] == 0
+
+
+def test_many_readers_outlast_a_service_that_answers_nobody(place, proxy):
+    """More retries at a time than botocore's own quota allows a client."""
+    store = making.store_at(place, proxy.url, making.Limits(retries=8))
+    store.put("a", b"content")
+    proxy.add(method="GET", times=56, lost="before")
+    with ThreadPoolExecutor(16) as readers:
+        assert list(readers.map(lambda _: store.get("a"), range(16))) == [b"content"] * 16
+
+
+def test_who_may_not_try_again_gives_up_at_the_first_loss(place, proxy):
+    store = making.store_at(place, proxy.url, making.Limits(retries=0))
+    store.put("a", b"content")
+    proxy.add(method="GET", times=1, lost="before")
+    with pytest.raises(StorageError, match="connection"):
+        store.get("a")

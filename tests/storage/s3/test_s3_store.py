@@ -9,7 +9,7 @@ import pytest
 
 from llm_ocr.errors import ObjectNotFound, StorageError
 from llm_ocr.storage.s3 import transfers
-from llm_ocr.storage.s3.client import Limits, Service
+from llm_ocr.storage.s3.client import Limits, Service, _time
 from tests.storage.s3 import making
 
 STRANGE = ["a b", "a+b", "a%2Bb", "a?b&c=d", "a#b", "é/日本", "[x],-y", "a\\b", "~'\"<>", "a:b@c", "😀"]
@@ -209,3 +209,25 @@ def test_encryption_is_left_to_the_bucket(behind, proxy, tmp_path):
     behind.upload(tmp_path / "file", "c")
     sent = {name.lower() for _, _, headers in proxy.seen for name in headers}
     assert not any("encryption" in name or "acl" in name or "storage-class" in name for name in sent)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "2026-01-01T00:00:00.000Z",
+        "2026-01-01T00:00:00Z",
+        "2026-01-01T02:00:00+02:00",
+        "Thu, 01 Jan 2026 00:00:00 GMT",
+        "20260101T000000Z",
+        "2026-01-01T00:00:00",
+        1767225600,
+        "1767225600",
+    ],
+)
+def test_all_forms_of_one_time_are_the_same(written):
+    assert _time(written).timestamp() == 1767225600
+
+
+def test_what_is_no_time_is_an_error():
+    with pytest.raises(ValueError, match="no time"):
+        _time("no time")
