@@ -50,18 +50,11 @@ def test_nothing_in_the_repository_suggests_a_package_index(repository):
 @pytest.mark.parametrize(
     "line",
     [
-        "pip install llm-ocr",
-        'pip install "llm-ocr"',
-        'hint="pip install --upgrade llm-ocr"',
-        "`pip install 'llm-ocr[embedded]'`",
-        'Install it: pip install "llm-ocr[cloud-run]"',
-        '# dependencies = ["llm-ocr[vllm]==0.1.0"]',
-        '# dependencies = ["llm-ocr==0.1.0"]',
-        "| `--wheel llm-ocr==VERSION` |",
-        "uv add llm-ocr",
-        "uv pip install llm-ocr",
-        "uv run --with llm-ocr script.py",
-        "%pip install -q llm-ocr",
+        *("pip install llm-ocr", 'pip install "llm-ocr"', 'hint="pip install --upgrade llm-ocr"'),
+        *("`pip install 'llm-ocr[embedded]'`", 'Install it: pip install "llm-ocr[cloud-run]"'),
+        *('# dependencies = ["llm-ocr[vllm]==0.1.0"]', '# dependencies = ["llm-ocr==0.1.0"]'),
+        *("| `--wheel llm-ocr==VERSION` |", "uv add llm-ocr", "uv pip install llm-ocr"),
+        *("uv run --with llm-ocr script.py", "%pip install -q llm-ocr"),
     ],
 )
 def test_a_suggestion_is_recognized(line):

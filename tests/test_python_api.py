@@ -25,33 +25,11 @@ from llm_ocr.errors import (
 from llm_ocr.types import Reason, Status
 
 NAMES = [
-    "Run",
-    "assemble",
-    "describe",
-    "estimate",
-    "export",
-    "extract",
-    "open",
-    "plan",
-    "read_page",
-    "retry_failed",
-    "run",
-    "submit",
-    "transform",
-    "view",
+    *("Run", "assemble", "describe", "estimate", "export", "extract", "open", "plan", "read_page", "retry_failed"),
+    *("run", "submit", "transform", "view"),
 ]
 HEAVY = {
-    "numpy",
-    "pyarrow",
-    "pandas",
-    "datasets",
-    "PIL",
-    "onnxruntime",
-    "cv2",
-    "pypdfium2",
-    "boto3",
-    "torch",
-    "rich",
+    *("numpy", "pyarrow", "pandas", "datasets", "PIL", "onnxruntime", "cv2", "pypdfium2", "boto3", "torch", "rich"),
     "ray",
 }
 ONE_EACH = {"engine": "embedded", "render_workers": 1, "ocr_workers": 1}

@@ -29,32 +29,11 @@ FRUGALLY = {"engine": "embedded", "render_workers": 1, "ocr_workers": 1}
 
 #: Columns of an assembled dataset.
 COLUMNS = [
-    "sample_id",
-    "dataset_index",
-    "source_image",
-    "document_with_boxes_image",
-    "document_markdown",
-    "extracted_figures",
-    "extracted_figures_metadata",
-    "document_final_markdown",
-    "document_id",
-    "source",
-    "page_number",
-    "status",
-    "reason",
-    "engine",
-    "blocks",
-    "tokens_in",
-    "tokens_out",
-    "attempts",
-    "primary_language",
-    "is_rotation_valid",
-    "rotation_correction",
-    "rotation",
-    "is_table",
-    "is_diagram",
-    "is_fallback",
-    "quality",
+    *("sample_id", "dataset_index", "source_image", "document_with_boxes_image", "document_markdown"),
+    *("extracted_figures", "extracted_figures_metadata", "document_final_markdown", "document_id", "source"),
+    *("page_number", "status", "reason", "engine", "blocks", "tokens_in", "tokens_out", "attempts"),
+    *("primary_language", "is_rotation_valid", "rotation_correction", "rotation", "is_table", "is_diagram"),
+    *("is_fallback", "quality"),
 ]
 Finished = subprocess.CompletedProcess[str]
 

@@ -58,15 +58,7 @@ def test_pages_are_lines_with_the_fields_of_dots_ocr(real, tmp_path):
     assert (done.rows, done.unit, done.files, done.dropped) == (5 + LINUX, "pages", 2, 0)
     good, bad = lines(tmp_path / "o/successes"), lines(tmp_path / "o/errors")
     fields = {
-        "document_id",
-        "page",
-        "page_index",
-        "pdf_path",
-        "model",
-        "success",
-        "latency",
-        "usage",
-        "content",
+        *("document_id", "page", "page_index", "pdf_path", "model", "success", "latency", "usage", "content"),
         "error",
     }
     assert all(fields <= record.keys() for record in (*good, *bad))

@@ -56,12 +56,7 @@ def test_figures_of_a_model_without_boxes_are_cut_out_of_the_page_and_described(
 def test_the_dataset_says_what_the_model_noted(done):
     (row,) = done.to_dataset()
     names = (
-        "primary_language",
-        "is_rotation_valid",
-        "rotation_correction",
-        "rotation",
-        "is_table",
-        "is_diagram",
+        *("primary_language", "is_rotation_valid", "rotation_correction", "rotation", "is_table", "is_diagram"),
         "is_fallback",
     )
     assert [row[name] for name in names] == ["en", True, 0, 0, False, True, False]

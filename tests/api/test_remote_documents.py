@@ -145,13 +145,7 @@ def test_a_list_keeps_the_folders_of_documents_and_the_ids_that_they_had_without
 
 
 ODD_KEYS = (
-    "/lead.pdf",
-    "dir//b.pdf",
-    "dir/./c.pdf",
-    "a/../b.pdf",
-    "con\x01trol.pdf",
-    "space.pdf ",
-    "me//you@x.pdf",
+    *("/lead.pdf", "dir//b.pdf", "dir/./c.pdf", "a/../b.pdf", "con\x01trol.pdf", "space.pdf ", "me//you@x.pdf"),
     "x.pdf/",
 )
 

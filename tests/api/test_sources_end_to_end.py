@@ -12,17 +12,8 @@ import llm_ocr
 
 #: Names that shells, lists, patterns and URLs read in ways of their own.
 NAMES = (
-    "plain.pdf",
-    "a, b; c.pdf",
-    "[draft] {v1} (2)*?.pdf",
-    "  spaces  .pdf",
-    "-w.pdf",
-    "--engine.pdf",
-    "50%20off #1.pdf",
-    'it\'s "quoted" $HOME.pdf',
-    "отчёт за май.pdf",
-    "報告書.pdf",
-    "e\u0301te\u0301.pdf",
+    *("plain.pdf", "a, b; c.pdf", "[draft] {v1} (2)*?.pdf", "  spaces  .pdf", "-w.pdf", "--engine.pdf"),
+    *("50%20off #1.pdf", 'it\'s "quoted" $HOME.pdf', "отчёт за май.pdf", "報告書.pdf", "e\u0301te\u0301.pdf"),
 )
 
 

@@ -12,16 +12,7 @@ from llm_ocr.cli import main
 from llm_ocr.cli.commands import COMMANDS
 
 HEAVY = (
-    "numpy",
-    "pyarrow",
-    "pandas",
-    "boto3",
-    "datasets",
-    "onnxruntime",
-    "rapidocr",
-    "cv2",
-    "PIL",
-    "pypdfium2",
+    *("numpy", "pyarrow", "pandas", "boto3", "datasets", "onnxruntime", "rapidocr", "cv2", "PIL", "pypdfium2"),
     "rich",
 )
 

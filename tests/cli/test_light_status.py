@@ -7,13 +7,7 @@ import sys
 from llm_ocr.workspace import Workspace
 
 HEAVY = (
-    "aiohttp",
-    "numpy",
-    "PIL",
-    "pypdfium2",
-    "pyarrow",
-    "datasets",
-    "llm_ocr.engines.pool",
+    *("aiohttp", "numpy", "PIL", "pypdfium2", "pyarrow", "datasets", "llm_ocr.engines.pool"),
     "llm_ocr.stages.execute",
 )
 

@@ -66,12 +66,7 @@ def variables(settings: Mapping[str, Setting], chance: random.Random) -> dict[st
     names = chance.sample(list(settings), chance.choice((0, 1, 2, 5)))
     found = {settings[name].variable: text_for(settings[name], chance) for name in names}
     others = (
-        "LLM_OCR_X",
-        "LLM_OCR_",
-        "MAX_SAMPLES",
-        "BASE_SIZE",
-        "INCLUDE_BACKGROUND",
-        "PIPELINE_STAGE",
+        *("LLM_OCR_X", "LLM_OCR_", "MAX_SAMPLES", "BASE_SIZE", "INCLUDE_BACKGROUND", "PIPELINE_STAGE"),
         "LLM_OCR_PAGES",
     )
     for name in chance.sample(others, chance.choice((0, 0, 1, 2))):

@@ -14,17 +14,8 @@ _PLACES = (
     "unix:/tmp/x",
 )  # fmt: skip
 _STATUS = (
-    b"200 OK",
-    b"200",
-    b"99 x",
-    b"0 x",
-    b"999 x",
-    b"abc",
-    b"206 Partial",
-    b"100 Continue",
-    b"101 Switch",
-    b"204 No",
-    b"304 Not",
+    *(b"200 OK", b"200", b"99 x", b"0 x", b"999 x", b"abc", b"206 Partial", b"100 Continue", b"101 Switch"),
+    *(b"204 No", b"304 Not"),
 )
 _HEADERS = (
     b"Content-Length: 5", b"Content-Length: -1", b"Content-Length: x", b"Content-Length: 99999999999999999999",
@@ -48,12 +39,7 @@ def raw(chance: random.Random) -> bytes:
         headers += [b"H%d: x" % number for number in range(3000)]
     body = chance.choice(
         (
-            b"",
-            PDF,
-            b"5\r\nabcde\r\n",
-            b"zz\r\n",
-            b"ffffffffffffffff\r\nx",
-            b"0\r\n\r\n",
+            *(b"", PDF, b"5\r\nabcde\r\n", b"zz\r\n", b"ffffffffffffffff\r\nx", b"0\r\n\r\n"),
             b"5\r\n%PDF-\r\n0\r\nX: y\r\n\r\n",
         )
     )

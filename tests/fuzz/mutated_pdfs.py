@@ -178,22 +178,8 @@ def mad_content(chance: random.Random) -> bytes:
         b"TJ ' \" Do sh BI ID EI MP DP BMC BDC EMC cs CS sc SC scn SCN g G rg RG k K"
     ).split()
     operands = (
-        b"0",
-        b"1",
-        b"-1",
-        b"1e30",
-        b"nan",
-        b"99999999999",
-        b"/F",
-        b"/X",
-        b"(a\\",
-        b"<zz>",
-        b"[",
-        b"]",
-        b"<<",
-        b">>",
-        b"()",
-        b"0.00001",
+        *(b"0", b"1", b"-1", b"1e30", b"nan", b"99999999999", b"/F", b"/X", b"(a\\", b"<zz>", b"[", b"]", b"<<"),
+        *(b">>", b"()", b"0.00001"),
     )
     words = [chance.choice(operators if chance.random() < 0.4 else operands) for _ in range(chance.choice((50, 2000)))]
     return page(stream(b" ".join(words) + b"\n" + _words(chance)))

@@ -19,16 +19,8 @@ from llm_ocr.simulator import running
 pytestmark = pytest.mark.filterwarnings("ignore:The .* function is executing locally")
 
 FLAGS = (
-    *(
-        "manifest",
-        "output-path",
-        "error-path",
-        "model-name",
-        "download-dir",
-        "log-path",
-        "model-cache-dir",
-        "vllm-port",
-    ),
+    *("manifest", "output-path", "error-path", "model-name", "download-dir", "log-path", "model-cache-dir"),
+    "vllm-port",
     *(
         "prompt-mode",
         "workers",

@@ -95,28 +95,12 @@ def test_a_cut_answer_keeps_all_blocks_before_the_cut():
 
 
 PARTS = [
-    "<text>",
-    "</text>",
-    "<picture>",
-    "</picture>",
-    "<caption>",
-    "<otsl>",
-    "<fcel>",
-    "<nl>",
-    "<loc_1>",
+    *("<text>", "</text>", "<picture>", "</picture>", "<caption>", "<otsl>", "<fcel>", "<nl>", "<loc_1>"),
     "<list_item>",
 ]
 PARTS += [
-    "<loc_99>",
-    "<ordered_list>",
-    "</ordered_list>",
-    "<inline>",
-    "<formula>",
-    "</formula>",
-    "<_C_>",
-    "<code>",
-    "<",
-    AT,
+    *("<loc_99>", "<ordered_list>", "</ordered_list>", "<inline>", "<formula>", "</formula>", "<_C_>", "<code>"),
+    *("<", AT),
 ]
 
 

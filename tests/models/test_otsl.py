@@ -248,31 +248,10 @@ def test_text_without_tables_is_untouched():
 
 
 PIECES = [
-    *(
-        "\\begin{tabular}",
-        "{lr}",
-        "\\end{tabular}",
-        "\\begin{table}",
-        "\\end{table}",
-        " & ",
-        "\\\\",
-        "\\hline",
-        "\\cline{1-",
-    ),
-    *(
-        "\\multirow{2}{*}{",
-        "\\multicolumn{3}{c}{",
-        "}",
-        "{",
-        "$",
-        "\\(",
-        "\\)",
-        "\\$",
-        "words",
-        "\n",
-        "\n\n",
-        "```latex\n",
-    ),
+    *("\\begin{tabular}", "{lr}", "\\end{tabular}", "\\begin{table}", "\\end{table}", " & ", "\\\\", "\\hline"),
+    "\\cline{1-",
+    *("\\multirow{2}{*}{", "\\multicolumn{3}{c}{", "}", "{", "$", "\\(", "\\)", "\\$", "words", "\n", "\n\n"),
+    "```latex\n",
     *("```", "\\caption{", "\\textbf{", "[2pt]", "~", "\\", "\x00", "\ud800"),
 ]
 

@@ -57,13 +57,8 @@ def test_what_says_nothing_but_front_matter_may_be_replaced(text):
 @pytest.mark.parametrize(
     "text",
     [
-        "# Mine",
-        "---\nlicense: mit\n---\n# Mine",
-        "---\n[broken\n---\n",
-        "---\n- a list\n---\n",
-        "---\nno end",
-        "---\ndataset_info: {}\n---\n",
-        "---\nconfigs: []\n---\n",
+        *("# Mine", "---\nlicense: mit\n---\n# Mine", "---\n[broken\n---\n", "---\n- a list\n---\n", "---\nno end"),
+        *("---\ndataset_info: {}\n---\n", "---\nconfigs: []\n---\n"),
     ],
 )
 def test_what_others_wrote_may_not(text):

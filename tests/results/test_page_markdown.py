@@ -39,12 +39,7 @@ def test_headings_follow_their_levels():
         *(block(KINDS.HEADING, f"level {n}", level=n) for n in (0, 1, 2, 5, 9)),
     ]
     assert blocks_to_markdown(blocks).split("\n\n") == [
-        "# On lines",
-        "## level 0",
-        "## level 1",
-        "### level 2",
-        "###### level 5",
-        "###### level 9",
+        *("# On lines", "## level 0", "## level 1", "### level 2", "###### level 5", "###### level 9"),
     ]
 
 

@@ -13,16 +13,9 @@ from simulator_client import ask, body_of, metrics, until, url_of
 
 SERVE = (sys.executable, "-m", "llm_ocr.simulator", "serve", "deepseek-ai/DeepSeek-OCR")
 FLAGS = (
-    "--served-model-name",
-    "deepseek-ocr",
-    "--no-enable-prefix-caching",
-    "--mm-processor-cache-gb",
-    "0",
-    "--limit-mm-per-prompt",
-    '{"image": 1}',
-    "--logits-processors",
-    "vllm.model_executor.models.deepseek_ocr:NGramPerReqLogitsProcessor",
-    "--gpu-memory-utilization=0.9",
+    *("--served-model-name", "deepseek-ocr", "--no-enable-prefix-caching", "--mm-processor-cache-gb", "0"),
+    *("--limit-mm-per-prompt", '{"image": 1}', "--logits-processors"),
+    *("vllm.model_executor.models.deepseek_ocr:NGramPerReqLogitsProcessor", "--gpu-memory-utilization=0.9"),
 )
 
 

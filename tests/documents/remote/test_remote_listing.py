@@ -21,14 +21,7 @@ from llm_ocr.types import Reason
 def buckets(tmp_path):
     buckets = Buckets(tmp_path)
     for key in (
-        "a/b.pdf",
-        "a/c.PDF",
-        "a/sub/d.png",
-        "a/sub/deep/e.pdf",
-        "a/.git/f.pdf",
-        "a/.g.pdf",
-        "ab.pdf",
-        "a/n.docx",
+        *("a/b.pdf", "a/c.PDF", "a/sub/d.png", "a/sub/deep/e.pdf", "a/.git/f.pdf", "a/.g.pdf", "ab.pdf", "a/n.docx"),
     ):
         buckets.put(f"s3://bucket/{key}", b"PK" if key.endswith("docx") else b"%PDF-1.5 x")
     return buckets

@@ -134,14 +134,8 @@ def test_rows_that_name_files_of_the_repository_are_read_from_there(hub, tmp_pat
 @pytest.mark.parametrize(
     "path",
     [
-        "images/missing.png",
-        "../../etc/passwd",
-        "/etc/passwd",
-        "https://example.invalid/a.png",
-        "http://127.0.0.1:9/a.png",
-        "file:///etc/passwd",
-        "hf://datasets/tester/other/a.png",
-        "s3://bucket/a.png",
+        *("images/missing.png", "../../etc/passwd", "/etc/passwd", "https://example.invalid/a.png"),
+        *("http://127.0.0.1:9/a.png", "file:///etc/passwd", "hf://datasets/tester/other/a.png", "s3://bucket/a.png"),
     ],
 )
 def test_nothing_outside_the_repository_is_fetched_because_a_row_names_it(hub, tmp_path, path):

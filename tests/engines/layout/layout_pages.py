@@ -43,17 +43,7 @@ def page(lines: Iterable[Line], width: float = 600, height: float = 800) -> Page
 def prose(seed: int, words: int = 60) -> str:
     """Sentences without meaning, different for each seed, ended by a full stop."""
     stock = [
-        "river",
-        "water",
-        "gauge",
-        "level",
-        "rain",
-        "flood",
-        "quay",
-        "bridge",
-        "winter",
-        "summer",
-        "reader",
+        *("river", "water", "gauge", "level", "rain", "flood", "quay", "bridge", "winter", "summer", "reader"),
         "staff",
     ]
     stock += ["chalk", "board", "measure", "notebook"]

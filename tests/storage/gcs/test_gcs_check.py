@@ -265,14 +265,8 @@ def test_a_url_names_a_bucket_and_a_prefix_as_they_are(gcs, url, shown, root):
 @pytest.mark.parametrize(
     "url",
     [
-        "gs://",
-        "gs://user:secret@bucket/run",
-        "gs:///run",
-        "gs://b",
-        "gs://My-Bucket/run",
-        "gs://-b-/x",
-        "gs://bucket//run",
-        "gs://bucket/a/../b",
+        *("gs://", "gs://user:secret@bucket/run", "gs:///run", "gs://b", "gs://My-Bucket/run", "gs://-b-/x"),
+        *("gs://bucket//run", "gs://bucket/a/../b"),
     ],
 )
 def test_a_url_that_names_no_place_is_wrong_usage(url):
