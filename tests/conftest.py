@@ -64,6 +64,18 @@ def own_workers(request: pytest.FixtureRequest, shared_workers: SharedWorkers) -
     shared_workers.active = True
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Add the mark of tests that need packages whose import takes too long for processes that run other tests."""
+    config.addinivalue_line("markers", "needs(package, ...): skipped where one of the packages is not installed")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test without a package that it needs."""
+    for mark in item.iter_markers("needs"):
+        for name in mark.args:
+            pytest.importorskip(name)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option that keeps `make test` quick."""
     words = "fail a test without a mark that uses more seconds of processor time, with the processes it waited for"

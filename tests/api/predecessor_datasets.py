@@ -7,35 +7,18 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pytest
-from datasets import Dataset, DatasetDict, Features, Value
-from datasets import Image as ImageFeature
 from PIL import Image, ImageDraw, ImageFont
-
-try:
-    from datasets import List
-except ImportError:  # datasets before 4
-    from datasets import Sequence as List
 
 import llm_ocr
 from tests.fakes.gcs import running
 
-#: As in the predecessor's documentation: one row is one page.
-FEATURES = Features(
-    {
-        "sample_id": Value("string"),
-        "dataset_index": Value("int64"),
-        "source_image": ImageFeature(),
-        "document_with_boxes_image": ImageFeature(),
-        "document_markdown": Value("string"),
-        "extracted_figures": List(ImageFeature()),
-        "extracted_figures_metadata": List(Value("string")),
-        "document_final_markdown": Value("string"),
-    }
-)
+if TYPE_CHECKING:
+    from datasets import Dataset
+
 WIDTH, HEIGHT = 400, 300
 BOX = (100, 60, 300, 150)
 _NUMBERS = itertools.count(1)
@@ -78,9 +61,23 @@ def row(number: int, description: str | None = None, **other: Any) -> dict[str, 
     return {**made, **other}
 
 
-def dataset(rows: list[dict[str, Any]]) -> Dataset:
-    """Return the rows in the form of the predecessor's Extract."""
-    return Dataset.from_list(rows, features=FEATURES)
+def dataset(rows: list[dict[str, Any]]) -> "Dataset":
+    """Return the rows in the form of the predecessor's Extract, as in its documentation: one row is one page."""
+    import datasets
+
+    text, image = datasets.Value("string"), datasets.Image()
+    many = getattr(datasets, "List", None) or datasets.Sequence  # before datasets 4
+    columns = {
+        "sample_id": text,
+        "dataset_index": datasets.Value("int64"),
+        "source_image": image,
+        "document_with_boxes_image": image,
+        "document_markdown": text,
+        "extracted_figures": many(image),
+        "extracted_figures_metadata": many(text),
+        "document_final_markdown": text,
+    }
+    return datasets.Dataset.from_list(rows, features=datasets.Features(columns))
 
 
 def saved(rows: list[dict[str, Any]], folder: Path, *, shards: int = 2) -> Path:
@@ -101,6 +98,8 @@ def documents(run: llm_ocr.Run) -> dict[str, str]:
 
 def saved_splits(splits: dict[str, list[dict[str, Any]]], folder: Path) -> Path:
     """Return the folder that `save_to_disk` has written for several splits."""
+    from datasets import DatasetDict
+
     DatasetDict({name: dataset(rows) for name, rows in splits.items()}).save_to_disk(folder)
     return folder
 

@@ -13,7 +13,7 @@ from store_servers import Place, gcs, s3
 import llm_ocr
 from llm_ocr.cli.outcome import load_line
 from llm_ocr.config.models import AssembleSettings
-from llm_ocr.errors import LlmOcrError, StorageError
+from llm_ocr.errors import StorageError
 from llm_ocr.scheduling import leases
 from llm_ocr.storage import StoreOptions, open_store
 
@@ -67,16 +67,6 @@ def test_a_missing_bucket_is_said_before_anything_is_read(remote, examples):
     url, settings = remote
     with pytest.raises(StorageError, match="nowhere"):
         llm_ocr.run(examples, workspace=url.replace("//bucket", "//nowhere"), **settings, **FRUGALLY)
-
-
-@pytest.mark.parametrize(
-    ("url", "said"), [("gcs://bucket/x", "gs://"), ("s4://bucket/x", "s3://"), ("hf://ns/name", "hf://buckets/ns/name")]
-)
-def test_a_misspelt_url_is_never_a_folder(examples, tmp_path, monkeypatch, url, said):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(LlmOcrError, match=said):
-        llm_ocr.run(examples / "invoice.png", workspace=url, **FRUGALLY)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_workers_that_know_nothing_of_each_other_share_the_units(remote, documents, monkeypatch):

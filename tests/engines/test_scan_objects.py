@@ -46,10 +46,13 @@ def test_a_page_of_text_has_neither_rules_nor_pictures():
     assert objects.paths == ()
 
 
-def test_a_photo_is_a_raster_where_it_stands():
+@pytest.mark.parametrize("sky", [False, True])
+def test_a_photo_is_one_raster_where_it_stands_also_with_a_bright_sky(sky):
     image = paper()
     lines = text_page(image)
     photo(image, 200, 700, 800, 1100)
+    if sky:
+        image[860:920, 200:480] = image[700:920, 420:480] = 230  # parts a corner from the rest
     (raster,) = scan_objects(image, tuple(lines)).rasters
     assert raster.box.iou(Box(200, 700, 800, 1100)) > 0.9
 
@@ -78,15 +81,6 @@ def test_ruled_grids_dark_or_light_become_tables_like_those_of_a_pdf(grey):
     (table,) = find_tables(page_of(image, lines))
     assert table.text.split("\n")[0] == "| cell 00 | cell 01 | cell 02 |"
     assert len(table.text.split("\n")) == 5
-
-
-def test_a_picture_with_a_bright_sky_is_one_raster():
-    image = paper()
-    lines = text_page(image)
-    photo(image, 200, 700, 800, 1100)
-    image[860:920, 200:480] = image[700:920, 420:480] = 230  # parts a corner from the rest
-    (raster,) = scan_objects(image, tuple(lines)).rasters
-    assert raster.box.iou(Box(200, 700, 800, 1100)) > 0.9
 
 
 def headed_table(image, *, parted):

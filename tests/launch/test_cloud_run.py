@@ -12,7 +12,7 @@ from llm_ocr.launch.cloud_run import launcher as cloud_run
 from llm_ocr.launch.cloud_run.launcher import CloudRun
 from tests.fakes.cloud_run import Fault, running
 
-pytest.importorskip("google.cloud.run_v2")
+pytestmark = pytest.mark.needs("google.cloud.run_v2")
 
 PROJECT, REGION, IMAGE = "my-project", "us-central1", "us-central1-docker.pkg.dev/my-project/llm-ocr/cpu:1"
 LAUNCH = "20260101-000000-abcd"

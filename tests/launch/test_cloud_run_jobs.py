@@ -13,8 +13,7 @@ from llm_ocr.storage import StoreOptions, open_store
 from tests.fakes.cloud_run import running
 from tests.fakes.gcs import running as gcs_running
 
-pytest.importorskip("google.cloud.run_v2")
-pytest.importorskip("google.cloud.storage")
+pytestmark = pytest.mark.needs("google.cloud.run_v2", "google.cloud.storage")
 
 SMALL = ("--engine", "embedded", "--render-workers", "1", "--ocr-workers", "1", "--pages-per-unit", "1")
 SHORT = ("--lease-seconds", "5")  # a worker that finds all units taken looks again soon

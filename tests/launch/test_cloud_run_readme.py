@@ -11,8 +11,7 @@ from readme_commands import blocks, followed, put_programs
 from tests.fakes.cloud_run import running
 from tests.fakes.gcs import running as gcs_running
 
-pytest.importorskip("google.cloud.run_v2")
-pytest.importorskip("google.cloud.storage")
+pytestmark = pytest.mark.needs("google.cloud.run_v2", "google.cloud.storage")
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FOLDER = REPOSITORY / "google-cloud-run"

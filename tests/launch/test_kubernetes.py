@@ -18,7 +18,7 @@ from llm_ocr.launch.kubernetes.manifest import SPOT
 from tests.fakes.kubernetes import running
 from tests.fakes.kubernetes_pods import Node
 
-client = pytest.importorskip("kubernetes.client")
+pytestmark = pytest.mark.needs("kubernetes.client")
 
 SLEEP = "import time; print('begun', flush=True); time.sleep(600)"
 DISRUPTED = {
@@ -70,8 +70,10 @@ def job_of(cluster):
 @pytest.mark.parametrize("name", PLANS)
 def test_a_plan_is_a_job_of_the_api(name):
     """The client's models come from the OpenAPI schema of Kubernetes, and forbid unknown fields and wrong types."""
+    from kubernetes.client import models
+
     (request,) = Kubernetes().plan(PLANS[name]).requests
-    client.V1Job.model_validate(request.body["body"], strict=True)
+    models.V1Job.model_validate(request.body["body"], strict=True)
 
 
 @pytest.mark.parametrize(
@@ -85,13 +87,15 @@ def test_a_plan_is_a_job_of_the_api(name):
     ],
 )
 def test_a_wrong_field_or_type_is_no_job_of_the_api(place, field, value):
+    from kubernetes.client import models
+
     (request,) = Kubernetes().plan(PLANS["spot-shards"]).requests
     inner = request.body["body"]
     for part in place:
         inner = inner[part]
     inner[field] = value
     with pytest.raises(ValueError, match=field.partition("F")[0]):
-        client.V1Job.model_validate(request.body["body"], strict=True)
+        models.V1Job.model_validate(request.body["body"], strict=True)
 
 
 def test_every_pod_has_its_number_its_variables_and_its_secrets(cluster, launcher, spec):

@@ -14,7 +14,7 @@ from llm_ocr.storage import StoreOptions, open_store
 from llm_ocr.workspace import Workspace
 from tests.fakes.kubernetes import running
 
-pytest.importorskip("kubernetes.client")
+pytestmark = pytest.mark.needs("kubernetes.client")
 
 SMALL = ("--engine", "embedded", "--render-workers", "1", "--ocr-workers", "1", "--pages-per-unit", "1")
 

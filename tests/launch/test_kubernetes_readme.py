@@ -12,7 +12,7 @@ from llm_ocr.launch.kubernetes.launcher import _RIGHTS
 from tests.fakes.kubernetes import running
 from tests.fakes.kubernetes_pods import Node
 
-client = pytest.importorskip("kubernetes.client")
+pytestmark = pytest.mark.needs("kubernetes.client")
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FOLDER = REPOSITORY / "kubernetes-jobs"
@@ -55,8 +55,10 @@ def test_every_command_works_in_its_order(tmp_path):
 
 
 def test_the_role_has_the_rights_that_launching_needs_and_no_secrets():
+    from kubernetes.client import models
+
     role = yaml.safe_load((FOLDER / "launcher-role.yaml").read_text())
-    client.V1Role.model_validate(role)
+    models.V1Role.model_validate(role)
     given = {
         (group, resource, verb)
         for rule in role["rules"]

@@ -17,7 +17,7 @@ from llm_ocr.launch.runpod import api
 from llm_ocr.launch.runpod.launcher import GPUS, RunPod
 from tests.fakes.runpod import ENDPOINT, KEY, FakeRunPod
 
-pytest.importorskip("runpod")
+pytestmark = pytest.mark.needs("runpod")
 FRUGAL = {"LLM_OCR_RENDER_WORKERS": "1", "LLM_OCR_OCR_WORKERS": "1", "LLM_OCR_ENGINE": "embedded"}
 AWS = {
     "AWS_ACCESS_KEY_ID": "AKIATESTTESTTESTTEST",

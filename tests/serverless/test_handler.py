@@ -11,7 +11,7 @@ from serverless_running import FORMS, FRUGAL, b64
 
 from tests.fakes.container import Container
 
-pytest.importorskip("runpod")
+pytestmark = pytest.mark.needs("runpod")
 ENVIRONMENT = {f"LLM_OCR_{name.upper()}": str(value) for name, value in FRUGAL.items()}
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 from huggingface_hub import HfApi
@@ -89,7 +88,7 @@ def dataset_hub(home: Path) -> Iterator[DatasetHub]:
         with (
             mock.patch.dict(os.environ, others | {"HF_TOKEN": TOKEN}, clear=True),
             hub_constants(server.url, home),
-            mock.patch.multiple(datasets.config, **library),
+            mock.patch.multiple("datasets.config", **library),
             mock.patch.object(served, "content", content),
         ):
             yield DatasetHub(server, environment, counted)

@@ -3,7 +3,6 @@
 import sys
 from itertools import islice
 
-import datasets
 import pyarrow as pa
 import pytest
 from dataset_hub import IMAGE, TOKEN, cell, parquet, picture
@@ -44,6 +43,8 @@ def images(count, **more):
 
 def pushed(name, rows, **how):
     """A dataset as `push_to_hub` writes it: `rows` by column."""
+    import datasets
+
     features = datasets.Features(
         {column: datasets.Image() if column == "image" else datasets.List(datasets.Image()) for column in rows}
     )
@@ -186,6 +187,8 @@ def test_a_column_is_chosen_where_there_is_one_with_images(hub):
 
 
 def test_what_is_declared_as_something_else_is_no_image(hub):
+    import datasets
+
     features = datasets.Features({"sound": datasets.Audio(), "page": datasets.Image()})
     declared = features.arrow_schema
     table = pa.table({"sound": [cell(b"RIFF")], "page": [cell(picture("a"))]}, schema=declared)

@@ -3,18 +3,15 @@
 import json
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
-from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 
 import pytest
 from google.api_core.exceptions import Conflict, NotFound, PreconditionFailed
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 
-from tests.fakes.gcs import Fault, running
+from tests.fakes.gcs import Fault
 
 
 @pytest.fixture
@@ -44,11 +41,6 @@ def test_buckets_are_made_found_and_removed(bucket):
     write(bucket, "k")
     with pytest.raises(Conflict):
         bucket.delete()
-
-
-def test_every_write_has_a_larger_generation(bucket):
-    generations = [write(bucket, f"{number % 2}").generation for number in range(20)]
-    assert generations == sorted(set(generations))
 
 
 @pytest.mark.parametrize("size", [0, 10, 9_000_000])
@@ -105,21 +97,6 @@ def test_objects_are_joined_copied_and_described_anew(bucket):
     assert (found.metadata, found.generation, found.metageneration) == ({"a": "b"}, generation, 2)
 
 
-def test_listings_have_pages_offsets_and_folders(bucket):
-    names = [f"{letter}/{number}" for letter in "abcd" for number in range(5)] + ["top"]
-    for name in names:
-        write(bucket, name)
-    for size in (1, 2, 3, 7, 100):
-        assert [blob.name for blob in bucket.list_blobs(page_size=size)] == names
-        folders = bucket.list_blobs(delimiter="/", page_size=size)
-        assert [blob.name for blob in folders] == ["top"]
-        assert folders.prefixes == {"a/", "b/", "c/", "d/"}
-        inside = bucket.list_blobs(prefix="b/", delimiter="/", page_size=size)
-        assert [blob.name for blob in inside] == [name for name in names if name.startswith("b/")]
-        between = bucket.list_blobs(start_offset="b/3", end_offset="c/2", page_size=size)
-        assert [blob.name for blob in between] == ["b/3", "b/4", "c/0", "c/1"]
-
-
 def test_ranges_are_those_of_http(gcs, bucket):
     write(bucket, "k", b"0123456789")
 
@@ -137,22 +114,6 @@ def test_ranges_are_those_of_http(gcs, bucket):
     assert get("bytes=7-100") == (206, b"789", "bytes 7-9/10")
     assert get("bytes=10-") == (416, b"", "")
     assert get("pages=1-2")[0] == 200
-
-
-def test_of_16_racers_one_wins_with_every_kind_of_upload(bucket):
-    for key, size in (("small", 10), ("large", 9_000_000)):
-
-        def race(number: int, key=key, size=size) -> int | None:
-            try:
-                write(bucket, key, bytes([number]) * size, if_generation_match=0, checksum=None)
-            except PreconditionFailed:
-                return None
-            return number
-
-        with ThreadPoolExecutor(16) as pool:
-            won = [number for number in pool.map(race, range(16 if size == 10 else 4)) if number is not None]
-        assert len(won) == 1
-        assert bucket.blob(key).download_as_bytes()[:1] == bytes(won)
 
 
 def test_content_that_is_not_what_its_checksum_says_is_refused(gcs):
@@ -187,25 +148,6 @@ def test_faults_are_set_over_http_and_hit_their_share(gcs, bucket):
     assert ask("DELETE", "/fake/faults") == []
     with pytest.raises(urllib.error.HTTPError, match="400"):
         ask("POST", "/fake/faults", {"no": "fault"})
-
-
-def test_one_write_a_second_is_a_429(monkeypatch):
-    standing = SimpleNamespace(time=time.time, monotonic=lambda: 0.0)
-    monkeypatch.setattr("tests.fakes.gcs_objects.time", standing)
-    with running("a-bucket", one_write_a_second=True) as gcs:
-        url = f"{gcs.url}/upload/storage/v1/b/a-bucket/o?uploadType=media&name="
-        for name in ("k", "other"):
-            urllib.request.urlopen(url + name, b"1").close()
-        with pytest.raises(urllib.error.HTTPError, match="429") as caught:
-            urllib.request.urlopen(url + "k", b"2")
-        assert "rate limit for object mutation" in caught.value.read().decode()
-
-
-def test_a_server_that_was_stopped_answers_nobody(bucket, gcs):
-    write(bucket, "k")
-    gcs.stop()
-    with pytest.raises(OSError):
-        bucket.blob("k").reload(retry=None, timeout=5)
 
 
 def test_it_runs_as_a_process_and_prints_its_url():

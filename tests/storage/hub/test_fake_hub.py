@@ -10,17 +10,10 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from huggingface_hub import CommitOperationAdd, HfFileSystem, hf_hub_download
+from huggingface_hub import HfFileSystem, hf_hub_download
 from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 
 from tests.fakes.hub import Account, Fault, running
-
-READ = """
-import sys
-from datasets import load_dataset
-rows = load_dataset("tester/rows", split="train")
-print(rows["n"])
-"""
 
 WORK = """
 import sys
@@ -36,26 +29,6 @@ def program(code: str, *arguments: str, environment: dict[str, str]) -> subproce
     command = [sys.executable, "-c", code, *arguments]
     every = {**{name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}, **environment}
     return subprocess.Popen(command, env=every, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def test_the_environment_is_all_that_a_program_needs_for_a_dataset(making):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    with running() as (hub, environment):
-        api = making.HfApi(endpoint=hub.url, token=making.TOKEN)
-        api.create_repo("tester/rows", repo_type="dataset", private=True)
-        data = pa.BufferOutputStream()
-        pq.write_table(pa.table({"n": [1, 2, 3]}), data)
-        api.upload_file(
-            path_or_fileobj=data.getvalue().to_pybytes(),
-            path_in_repo="data/train-0.parquet",
-            repo_id="tester/rows",
-            repo_type="dataset",
-        )
-        reading = program(READ, environment=environment)
-        out, err = reading.communicate(timeout=120)
-    assert (reading.returncode, out.strip().replace("Column(", "").rstrip(")")) == (0, "[1, 2, 3]"), err
 
 
 @pytest.mark.slow
@@ -90,22 +63,6 @@ def test_the_server_can_be_started_as_a_program_with_faults():
             server.kill()
     assert settings["HF_TOKEN"] and settings["HF_HOME"]
     assert not Path(settings["HF_HOME"]).exists()
-
-
-def test_a_commit_on_an_older_one_is_refused(making):
-    api, place = making.api(), making.new_place("dataset")
-    head = api.dataset_info(place.id).sha
-
-    def commit(name: str):
-        return api.create_commit(
-            place.id, [CommitOperationAdd(name, b"1")], commit_message="m", repo_type="dataset", parent_commit=head
-        )
-
-    commit("a")
-    with pytest.raises(HfHubHTTPError) as caught:
-        commit("b")
-    assert caught.value.response.status_code == 412
-    assert not api.file_exists(place.id, "b", repo_type="dataset")
 
 
 def test_what_is_private_is_seen_by_its_owner_alone(making):

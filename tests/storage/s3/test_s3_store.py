@@ -92,20 +92,12 @@ def test_a_file_above_the_limit_goes_up_in_parts_and_a_smaller_one_at_once(behin
     assert list(store.unfinished()) == []
 
 
-def test_a_part_is_sent_again_when_its_answer_is_lost(place, proxy, tmp_path):
+@pytest.mark.parametrize(("method", "lost"), [("PUT", "partNumber=2"), ("POST", "uploadId=")], ids=["part", "joining"])
+def test_a_lost_answer_to_a_part_or_to_the_joining_of_parts_is_no_error(place, proxy, tmp_path, method, lost):
     data = random.Random(2).randbytes(9_000_000)
     (tmp_path / "big").write_bytes(data)
     store = making.store_at(place, proxy.url, Limits(retries=2, multipart=5 << 20))
-    proxy.add(method="PUT", containing="partNumber=2", lost="after")
-    store.upload(tmp_path / "big", "big")
-    assert store.get("big") == data
-
-
-def test_parts_that_were_joined_without_an_answer_are_no_error(place, proxy, tmp_path):
-    data = random.Random(3).randbytes(9_000_000)
-    (tmp_path / "big").write_bytes(data)
-    store = making.store_at(place, proxy.url, Limits(retries=2, multipart=5 << 20))
-    proxy.add(method="POST", containing="uploadId=", lost="after")
+    proxy.add(method=method, containing=lost, lost="after")
     store.upload(tmp_path / "big", "big")
     assert store.get("big") == data
     assert list(store.unfinished()) == []
