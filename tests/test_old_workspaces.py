@@ -91,7 +91,7 @@ def test_pages_of_another_result_version_are_not_planned_again(old):
     before = sorted(path.name for path in (old / "plan").iterdir())
     with pytest.raises(WorkspaceMismatch, match="extracted by another version of llm-ocr") as caught:
         llm_ocr.retry_failed(workspace=old)
-    assert "another workspace" in caught.value.hint
+    assert "another `workspace`" in caught.value.hint
     assert sorted(path.name for path in (old / "plan").iterdir()) == before
     assert llm_ocr.open(str(old)).status.finished
 

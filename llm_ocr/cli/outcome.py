@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from llm_ocr.cli.flags import with_flags
 from llm_ocr.cli.output import one_line
 from llm_ocr.cli.progress import about, outcome
 from llm_ocr.storage.names import split_scheme
@@ -196,7 +197,7 @@ def advice(status: "RunStatus") -> str:
     from llm_ocr.models.choosing import loop_advice
     from llm_ocr.models.registry import PROFILES
 
-    return loop_advice(loops, pages, status.model, PROFILES)
+    return with_flags(loop_advice(loops, pages, status.model, PROFILES))
 
 
 def is_folder(workspace: str) -> bool:

@@ -22,6 +22,7 @@ from llm_ocr.stages.loop import run_blocking
 from llm_ocr.stages.runtime import Job, Remote, dataset_options, passwords, remote_options, render_options
 from llm_ocr.stages.servers import LEAST_PER_UNIT, PAGES_PER_UNIT, Engines, choose_engine
 from llm_ocr.storage import StoreOptions
+from llm_ocr.types import plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import Filtered, filtered_text, generations, read_units
 from llm_ocr.workspace.keys import need_same_version
@@ -160,11 +161,12 @@ def _report(result: PlanResult, skipped: dict[str, int], progress: Progress) -> 
         kinds = ", ".join(f"{count} {suffix or 'without extension'}" for suffix, count in sorted(skipped.items()))
         progress.say(f"Skipped files of other types: {kinds}")
     if result.copies:
-        progress.say(f"{result.copies} documents are duplicates: read once, written under each path")
+        progress.say(f"{plural(result.copies, 'duplicate')} of documents: read once, written under each path")
     if result.differing:
         named = ", ".join(map(shown, result.examples))
         progress.say(
-            f"{result.differing} documents are already planned with more pages or other content, unchanged: {named}"
+            f"{plural(result.differing, 'document')} already planned with more pages or other content, not changed: "
+            f"{named}"
         )
 
 

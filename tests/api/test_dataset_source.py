@@ -123,7 +123,7 @@ def test_two_rows_of_one_id_are_refused(hub, tmp_path):
     file = parts.parquet(twice, {"page": parts.IMAGE, "name": parts.pa.string()})
     hub.new("tester/twice")
     hub.add("tester/twice", {"train.parquet": file})
-    with pytest.raises(UsageError, match="same stands for two documents"):
+    with pytest.raises(UsageError, match="two documents have the id same"):
         llm_ocr.plan(dataset="tester/twice", id_column="name", workspace=tmp_path / "w", **FRUGALLY)
     assert not list((tmp_path / "w").glob("plan/*.done"))
 

@@ -122,7 +122,7 @@ def test_copies_are_read_once_and_written_under_each_path(tmp_path):
     shutil.copy(tmp_path / "in" / "reports" / "a.pdf", tmp_path / "in" / "z copy.pdf")
     run = cli("run", "in", "-w", "out", *FRUGAL, cwd=tmp_path)
     assert run.returncode == 0, said(run)
-    assert "copies" in run.stderr
+    assert "duplicate" in run.stderr
     assert len(rows(tmp_path / "out")) == 2
     assert tree(tmp_path / "out") == {"reports/a.pdf.md", "other.pdf.md", "z copy.pdf.md"}
     texts = [(tmp_path / "out" / "documents" / name).read_text() for name in ("reports/a.pdf.md", "z copy.pdf.md")]

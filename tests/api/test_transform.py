@@ -89,7 +89,7 @@ def test_another_pages_row_is_refused(extracted):
 
 @pytest.mark.parametrize("stage", ["extract", "plan", "dataset", "Loud", "a/b", ""])
 def test_names_that_are_taken_or_none(extracted, stage):
-    with pytest.raises(UsageError, match="cannot be the name"):
+    with pytest.raises(UsageError, match="not a valid name"):
         llm_ocr.transform(shouted, workspace=extracted, stage=stage)
 
 

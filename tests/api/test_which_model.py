@@ -146,7 +146,7 @@ def test_a_model_that_describes_may_be_any():
 
 def test_the_help_names_models_that_exist():
     help_text = settings_of(ExtractSettings)["model"].description
-    for name in help_text.partition(" ...")[0].split(", "):
+    for name in help_text.partition(": ")[2].partition(" ...")[0].split(", "):
         assert find_profile(name) in PROFILES
     modes = settings_of(ExtractSettings)["mode"].description
     assert "layout-all" in modes and "ocr" in modes

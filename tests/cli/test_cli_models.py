@@ -107,7 +107,7 @@ def test_memory_licence_and_language_can_be_given(llm_ocr):
     assert (found["gpu_gb"], found["licence"], found["language"], found["vllm"]) == (8, "open", "German", None)
     assert found["ranked"][0]["name"].startswith("lightonocr-3")
     left = {one["name"]: "; ".join(one["reasons"]) for one in found["left_out"]}
-    assert "licence" in left["chandra-2"] and "needs a GPU of" in left["chandra-2"]
+    assert "license" in left["chandra-2"] and "needs a GPU of" in left["chandra-2"]
 
 
 def test_a_name_and_a_ranking_are_not_asked_for_together(llm_ocr):

@@ -55,15 +55,19 @@ def text_for(setting: Setting, chance: random.Random) -> str:
     return right if right is not None else chance.choice(TEXTS)
 
 
+def _some(settings: Mapping[str, Setting], chance: random.Random, counts: tuple[int, ...]) -> list[str]:
+    return chance.sample(list(settings), min(len(settings), chance.choice(counts)))
+
+
 def flags(settings: Mapping[str, Setting], chance: random.Random) -> dict[str, Any]:
     """As a call from Python gives them: of any type."""
-    names = chance.sample(list(settings), chance.choice((0, 1, 1, 3)))
+    names = _some(settings, chance, (0, 1, 1, 3))
     return {name: chance.choice((text_for(settings[name], chance), chance.choice(_VALUES))) for name in names}
 
 
 def variables(settings: Mapping[str, Setting], chance: random.Random) -> dict[str, str]:
     """An environment: names of ours, of the predecessor, and others. None holds NUL, which no environment can."""
-    names = chance.sample(list(settings), chance.choice((0, 1, 2, 5)))
+    names = _some(settings, chance, (0, 1, 2, 5))
     found = {settings[name].variable: text_for(settings[name], chance) for name in names}
     others = (
         *("LLM_OCR_X", "LLM_OCR_", "MAX_SAMPLES", "BASE_SIZE", "INCLUDE_BACKGROUND", "PIPELINE_STAGE"),
@@ -88,7 +92,7 @@ def config(settings: Mapping[str, Setting], chance: random.Random) -> tuple[str,
         return suffix, None
     if chance.random() < 0.4:
         return suffix, chance.choice(_BROKEN)
-    names = chance.sample(list(settings), chance.choice((1, 2)))
+    names = _some(settings, chance, (1, 2))
     mark = " = " if suffix == ".toml" else ": "
     values = (json.dumps(chance.choice(_VALUES), default=str) for _ in names)
     return suffix, "\n".join(f"{name}{mark}{value}" for name, value in zip(names, values, strict=True))

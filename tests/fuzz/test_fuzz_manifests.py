@@ -98,5 +98,5 @@ def test_paths_that_no_system_can_have_cost_their_own_line_alone(folder):
 
 def test_a_list_may_be_deep_or_have_numbers_of_any_length(folder):
     for line in ("[" * 100_000, '{"pdf_path": "good.pdf", "pages": [' + "9" * 5000 + "]}"):
-        with pytest.raises(UsageError, match="line 7: not JSON that can be read"):
+        with pytest.raises(UsageError, match="line 7: not readable JSON"):
             entry_of(line, "line 7", UniqueIds())

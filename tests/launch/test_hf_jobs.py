@@ -144,7 +144,7 @@ def test_another_process_finds_the_jobs_and_creates_none_again(platform):
 def test_what_a_crash_left_out_is_made_and_nothing_else(platform):
     spec = platform.spec(shards=3)
     platform.hub.faults.add(Fault("run_job", how=How.DROP, after=1), Fault("cancel_job"))
-    with pytest.raises(LaunchError, match="still there: http"):
+    with pytest.raises(LaunchError, match="still running: http"):
         platform.submit(platform.launcher.plan(spec))
     first = set(platform.hub.state.jobs.by_id)
     jobs = platform.submit(platform.launcher.plan(spec))

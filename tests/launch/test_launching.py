@@ -324,7 +324,7 @@ def test_settings_that_a_workspace_may_not_choose_are_repeated_before_anything_i
     stored = {"engine": "vllm", "weights": "attacker/model"}
     (tmp_path / "w").mkdir()
     (tmp_path / "w" / "run.json").write_text(json.dumps({"format": 1, "created_by": "x", "settings": stored}))
-    with pytest.raises(UsageError, match="--weights attacker/model"):
+    with pytest.raises(UsageError, match="weights=attacker/model"):
         launch(tmp_path / "w", "extract", sources)
     assert platform.submitted == []
 

@@ -263,7 +263,7 @@ def test_what_grants_access_is_in_no_complaint_about_the_list(examples, tmp_path
         (tmp_path / "list.jsonl").write_text("\n".join(lines))
         done, _ = run(tmp_path, "plan", "list.jsonl", "-w", "w", "--engine", "embedded", "--allow-private-addresses")
     assert done.returncode == 2, done.stderr
-    assert "named twice with different pages" in done.stderr
+    assert "given twice with different pages" in done.stderr
     assert SECRET not in done.stdout + done.stderr
 
 

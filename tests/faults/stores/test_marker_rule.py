@@ -88,7 +88,7 @@ def test_markers_before_their_data_are_found(tmp_path):
     with contextlib.suppress(LlmOcrError):
         pipeline(place, documents)
     (line,) = problems(place.store(), pages=1, before=before)
-    assert line.startswith("cannot be read") and "are missing" in line
+    assert line.startswith("cannot be read") and "is missing" in line
 
 
 def killed_before(begins, ends, documents, folder, wrap=same):
