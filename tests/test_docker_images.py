@@ -288,4 +288,4 @@ def test_the_cpu_image_reads_a_document_with_nothing_but_what_it_installs(reposi
     text = (workspace / "documents" / "invoice.png.md").read_text()
     assert "invoice" in text.casefold()
     shown = subprocess.run(["llm-ocr", "doctor", "--quiet"], env=clean, cwd=tmp_path, capture_output=True, text=True)
-    assert shown.stdout.strip() == "The embedded engine works here: llm-ocr demo"
+    assert shown.stdout.strip() == "The embedded engine works on this machine. Try: llm-ocr demo"

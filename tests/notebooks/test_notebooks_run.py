@@ -18,7 +18,7 @@ def test_hugging_face_jobs_read_the_data_set(tmp_path):
     notebook = executed("hf_jobs", tmp_path)
     assert "hf://datasets/HuggingFaceM4/FineVision@" in said(notebook, "failures")
     assert "$" in said(notebook, "cost").partition("hf-jobs:l4x1")[0]
-    assert "left: ended jobs and their logs" in said(notebook, "clean")
+    assert "kept: finished jobs and their logs" in said(notebook, "clean")
 
 
 @pytest.mark.long
@@ -27,4 +27,4 @@ def test_google_cloud_run(tmp_path):
     pytest.importorskip("google.cloud.storage")
     notebook = executed("cloud_run", tmp_path)
     assert "gs://my-bucket/run-1" in said(notebook, "failures")
-    assert said(notebook, "clean").count("deleted the job") == 3
+    assert said(notebook, "clean").count("deleted: job") == 3

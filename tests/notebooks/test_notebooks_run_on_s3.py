@@ -19,7 +19,7 @@ def test_modal(tmp_path):
     pytest.importorskip("modal")
     notebook = executed("modal", tmp_path)
     assert "Function.spawn" in said(notebook, "look")
-    assert "removed what Modal noted" in said(notebook, "clean")
+    assert "deleted: records of" in said(notebook, "clean")
 
 
 @pytest.mark.long
