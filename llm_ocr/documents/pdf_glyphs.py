@@ -80,25 +80,37 @@ _font_flags = _bound(pdfium.FPDFFont_GetFlags, _INT, _POINTER)
 
 
 def read_chars(page: pypdfium2.PdfPage, frame: Frame) -> Chars:
-    """Read the first `MAX_CHARS` characters of the text layer in pdfium's order, hyphens at line ends as `-`."""
+    """Read the first `MAX_CHARS` characters of the text layer in pdfium's order.
+
+    Visible soft hyphens and hyphens at line ends become `-`; many fonts map their hyphen to U+00AD.
+    """
     text_page = page.get_textpage()
     try:
         total = text_page.count_chars()
         count = min(total, MAX_CHARS)
         handle = ctypes.cast(text_page.raw, ctypes.c_void_p).value or 0
         codes = np.array([_unicode(handle, index) for index in range(count)], dtype=np.int64)
-        for index in np.nonzero((codes == 2) | (codes == 0xFFFE) | (codes == 0xAD))[0].tolist():
-            if codes[index] == 0xAD or _is_hyphen(handle, index) == 1:
-                codes[index] = ord("-")
         bounds = np.zeros((count, 4), dtype=np.float32)  # left, top, right, bottom: the order of FS_RECTF
         address = bounds.ctypes.data
         for index in range(count):
             _loose_box(handle, index, address + 16 * index)
+        for index in np.nonzero((codes == 2) | (codes == 0xFFFE) | (codes == 0xAD))[0].tolist():
+            soft = codes[index] == 0xAD and not _is_covered(bounds, index)
+            if soft or _is_hyphen(handle, index) == 1:
+                codes[index] = ord("-")
         objects = np.array([_text_object(handle, index) or 0 for index in range(count)], dtype=np.int64)
         chars = _assembled(handle, frame, codes, _shown(bounds.astype(np.float64), frame), objects)
         return replace(chars, unread=total - count)
     finally:
         text_page.close()
+
+
+def _is_covered(bounds: npt.NDArray[np.float32], index: int) -> bool:
+    """Return whether the next character begins at the same place, as after a hyphen without a width."""
+    if index + 1 == len(bounds):
+        return False
+    left, _, _, bottom = np.abs(bounds[index + 1] - bounds[index]).tolist()
+    return bool(max(left, bottom) < 0.5)
 
 
 def _shown(bounds: Floats, frame: Frame) -> Floats:
@@ -235,7 +247,7 @@ def glyphs_of(chars: Chars, width: float, height: float) -> Glyphs:
     kept = ~space & (chars.style >= 0) & (x >= 0) & (y >= 0) & (x <= width) & (y <= height)
     sizes = np.array([style.size for style in chars.styles] or [0.0])
     size = sizes[np.maximum(chars.style, 0)]
-    kept &= size > 0
+    kept &= (size > 0) & (codes != 0xAD)  # an invisible soft hyphen divides no word
     again, thick = _overprints(chars, codes, size, kept)
     kept &= ~again
     index = np.nonzero(kept)[0]

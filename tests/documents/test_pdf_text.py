@@ -174,6 +174,18 @@ def test_soft_hyphens_end_their_line_as_hyphens(shared_pdfs):
     assert any(line.text.endswith("PubTabNet [22]. Ef-") for line in found.lines)
 
 
+@pytest.mark.parametrize(("width", "expected"), [(0, "a successive case"), (333, "a suc-cessive case")])
+def test_a_soft_hyphen_divides_its_word_only_where_it_is_visible(width, expected):
+    unicodes = b"1 begincodespacerange <00><ff> endcodespacerange 1 beginbfchar <7e><00ad> endbfchar"
+    widths = b" ".join([b"500"] * 94 + [b"%d" % width])
+    font = (
+        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/FirstChar 32/LastChar 126/Widths[%s]/ToUnicode 5 0 R>>" % widths
+    )
+    drawn = text("a suc~cessive case").replace(b"/F ", b"/S ")
+    data = pages(drawn, extra=(font, stream(unicodes))).replace(b"<</F 3 0 R>>", b"<</S 4 0 R>>")
+    assert [line.text for line in content(data).lines] == [expected]
+
+
 def test_control_codes_of_a_lying_layer_are_counted(shared_pdfs):
     assert content(str(shared_pdfs / "redp5110_sampled.pdf"), number=3).unmapped > 50
 

@@ -315,6 +315,8 @@ def test_a_paragraph_over_a_column_break_has_one_box_in_each_column():
         ("a self-", "locking nut", "a self-locking nut"),
         ("a non-", "trivial case", "a non-trivial case"),
         ("state-of-the-", "art", "state-of-the-art"),
+        ("non-suc-", "cessive", "non-successive"),
+        ("peer-to-", "peer", "peer-to-peer"),
         ("Anglo-", "Saxon", "Anglo-Saxon"),
         ("GPT-", "4", "GPT-4"),
         ("x -", "y", "x - y"),
@@ -334,6 +336,13 @@ def test_the_page_itself_decides_about_a_hyphen():
     words = vocabulary(["the built-in test and the nonlinear case"])
     assert join("a built-", "in test", words) == "a built-in test"
     assert join("a non-", "linear one", words) == "a nonlinear one"
+    assert join("an in-memory-", "test", words) == "an in-memory-test"
+
+
+def test_wide_gaps_of_a_row_are_spaces():
+    cells = [Line(name, Box(x, 100, x + 60, 110), 10.0) for name, x in (("Name", 50), ("Value", 200))]
+    (block,) = page_blocks(PageContent(WIDTH, HEIGHT, tuple(cells)), [])
+    assert block.text == "Name Value"
 
 
 @pytest.mark.parametrize(

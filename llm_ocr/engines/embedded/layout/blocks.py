@@ -113,12 +113,17 @@ def plain_text(group: Group, words: frozenset[str]) -> list[str]:
             lines[-1] = join(lines[-1], text, words)
         else:
             lines.append(text)
-    return [clean(line) for line in lines]
+    return [_flat(line) for line in lines]
+
+
+def _flat(text: str) -> str:
+    """Return the text without soft hyphens and with a space for each wide gap of a row."""
+    return clean(text).replace("\t", " ")
 
 
 def heading_text(group: Group, words: frozenset[str]) -> str:
     """Return all rows as one line of Markdown, including a section number."""
-    return escape_inline(clean(reduce(lambda one, other: join(one, other, words), (row.text for row in group.rows))))
+    return escape_inline(_flat(reduce(lambda one, other: join(one, other, words), (row.text for row in group.rows))))
 
 
 def code_text(group: Group) -> str:
@@ -265,7 +270,7 @@ class _Page:
         return reduce(Box.union, boxes).scaled(self._x, self._y).clipped()
 
     def furniture(self, kind: BlockKind, row: Row) -> Block:
-        return Block(kind, self.box(line.box for line in row.lines), escape(row.text.replace("\t", " ")))
+        return Block(kind, self.box(line.box for line in row.lines), escape(_flat(row.text)))
 
     def text(self, kind: BlockKind, group: Group, level: int = 0) -> Block:
         words = self.measures.words

@@ -49,6 +49,9 @@ _COMPOUND = frozenset(
     ]
 )
 
+# Words between the hyphens of compounds, such as `state-of-the-art`.
+_JOINTS = frozenset(["a", "and", "by", "for", "in", "of", "on", "or", "the", "to"])
+
 
 def vocabulary(texts: Iterable[str]) -> frozenset[str]:
     """Return the words of a page in lower case; they decide whether a hyphen at a line end belongs to the word."""
@@ -75,9 +78,13 @@ def _hyphen_stays(first: str, second: str, words: frozenset[str]) -> bool:
         return True
     if stem + rest in words:
         return False
-    if "-" in stem or not stem.isalpha():
+    if not stem.replace("-", "").isalpha():
         return True
-    return stem in _COMPOUND
+    *front, last = stem.split("-")
+    if not front or last + rest in words:
+        return not front and last in _COMPOUND
+    # The hyphen after a compound divides its last word, unless a part of that word is a word of its own.
+    return last in _COMPOUND or last in _JOINTS or last in words or rest in words
 
 
 def join(first: str, second: str, words: frozenset[str] = frozenset()) -> str:
