@@ -196,6 +196,15 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True)
+class Script:
+    """Superscript, or subscript if `lowered`: characters `start` to `end` of a line's text."""
+
+    start: int
+    end: int
+    lowered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Line:
     """Words on one baseline without a wide gap: table cells and columns at the same height are separate lines.
 
@@ -211,6 +220,7 @@ class Line:
     mono: bool = False
     recurs: bool = False  # the same text, without digits, is at the same place on an adjacent page
     confidence: float = 1.0  # OCR only, 0..1
+    scripts: tuple[Script, ...] = ()  # from left to right
 
 
 @dataclass(frozen=True, slots=True)

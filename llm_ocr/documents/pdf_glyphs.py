@@ -293,7 +293,9 @@ def _unmapped(codes: Ints) -> Bools:
     control = ((codes >= 0) & (codes < 32) & (codes != 10) & (codes != 13)) | ((codes > 0x7E) & (codes < 0xA0))
     private = ((codes >= 0xD800) & (codes < 0xF900)) | (codes >= 0xF0000)
     known = np.isin(codes, list(_BULLETS)) | (codes == 0x85)
-    nothing = (codes == 0xFFFD) | (codes >= 0x110000) | (codes & 0xFFFE == 0xFFFE)
+    nothing = (
+        (codes == 0xFFFD) | ((codes >= 0xFDD0) & (codes < 0xFDF0)) | (codes >= 0x110000) | (codes & 0xFFFE == 0xFFFE)
+    )
     found: Bools = (control | private | nothing) & ~known & (codes >= 0)
     return found
 

@@ -13,7 +13,7 @@ from llm_ocr.documents import pdf_glyphs
 from llm_ocr.documents.images import ink_of
 from llm_ocr.documents.page_wire import content_from_wire, content_to_wire, evidence_from_wire, evidence_to_wire
 from llm_ocr.documents.pdf_text import page_content
-from llm_ocr.types import Ink
+from llm_ocr.types import Ink, Script
 
 
 def content(data, number=1):
@@ -81,7 +81,37 @@ def test_the_order_in_the_file_does_not_matter():
 
 def test_a_script_joins_its_line_and_a_word_joins_its_script():
     drawn = text("energy mc", x=72, y=700) + text("2", x=128, y=704.5, size=7) + text("is known", x=136, y=700)
-    assert texts(drawn) == ["energy mc2 is known"]
+    (found,) = content(pages(drawn)).lines
+    assert (found.text, found.scripts) == ("energy mc2 is known", (Script(9, 10),))
+
+
+@pytest.mark.parametrize(
+    ("size", "raised", "marked"),
+    [
+        *((7, 4.3, "sup"), (7, 3.6, "sup"), (8.3, 4, "sup"), (5.8, 3.3, "sup")),  # TeX, browsers, InDesign
+        *((7, -1.5, "sub"), (7, -2.5, "sub"), (5.8, -0.8, "sub")),  # TeX, LibreOffice
+        *((7, 0, ""), (10, 2, ""), (16, 0, "")),  # small capitals, a tilted word, a large word
+    ],
+)
+def test_scripts_are_known_by_their_size_and_baseline(size, raised, marked):
+    drawn = text("the word", size=10) + text("3,4", x=111.6, y=700 + raised, size=size)
+    (found,) = content(pages(drawn + text("and more of it", x=115 + 1.4 * size, size=10))).lines
+    expected = {"sup": (Script(8, 11),), "sub": (Script(8, 11, lowered=True),), "": ()}[marked]
+    assert (found.scripts, found.text.replace(" ", "")) == (expected, "theword3,4andmoreofit")
+
+
+def test_lines_in_small_print_and_text_over_a_scan_have_no_scripts():
+    drawn = text("word", size=10) + text("3", x=94, y=704, size=7)
+    assert len(content(pages(drawn)).lines[0].scripts) == 1
+    assert lines(text("1", size=12) + text("all the rest in small print", x=80, y=704, size=7))[0].scripts == ()
+    image = stream(b"0", b"/Type/XObject/Subtype/Image/Width 1/Height 1/ColorSpace/DeviceGray/BitsPerComponent 8")
+    assert content(pages(b"q 612 0 0 792 0 0 cm /X Do Q " + drawn, extra=(image,))).lines[0].scripts == ()
+
+
+def test_scripts_pass_between_processes():
+    found = content(pages(text("word", size=10) + text("3", x=94, y=698, size=7)))
+    (line,) = content_from_wire(content_to_wire(found)).lines
+    assert line.scripts == found.lines[0].scripts == (Script(4, 5, lowered=True),)
 
 
 def test_overprinted_text_is_read_once_and_is_bold():
