@@ -189,10 +189,14 @@ class EncodedImage:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """Run of characters without a space. `box` in page units."""
+    """Run of characters without a space. `box` in page units.
+
+    `doubtful` are the places of characters whose font has no Unicode mapping for their glyph.
+    """
 
     text: str
     box: Box
+    doubtful: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -495,6 +495,9 @@ class _Composer:
         self._spaced: list[bool] = words.spaced.tolist()
         self._rtl: list[bool] = words.rtl.tolist()
         self._counts: list[int] = (words.end - words.first).tolist()
+        self._glyphs = glyphs
+        self._first: list[int] = words.first.tolist()
+        self._doubtful: list[bool] = np.logical_or.reduceat(glyphs.doubtful, words.first).tolist()
         self._faces: list[list[int]] = _face_counts(glyphs, words).tolist()
 
     def line(self, segment: Segment) -> Line:
@@ -609,9 +612,21 @@ class _Composer:
         return self._spaced[other] or gap > _MISSED_SPACE
 
     def _word(self, members: list[int]) -> Word:
+        doubtful = self._doubtful_places(members) if any(self._doubtful[index] for index in members) else ()
         if len(members) == 1:
-            return Word(self._texts[members[0]], Box(*self._boxes[members[0]]))
-        return Word("".join(self._texts[index] for index in members), self._around(members))
+            return Word(self._texts[members[0]], Box(*self._boxes[members[0]]), doubtful)
+        return Word("".join(self._texts[index] for index in members), self._around(members), doubtful)
+
+    def _doubtful_places(self, members: list[int]) -> tuple[int, ...]:
+        places: list[int] = []
+        at = 0
+        for index in members:
+            for glyph in range(self._first[index], self._first[index] + self._counts[index]):
+                end = at + len(self._glyphs.texts[glyph])
+                if self._glyphs.doubtful[glyph]:
+                    places += range(at, end)
+                at = end
+        return tuple(places)
 
     def _around(self, members: list[int]) -> Box:
         boxes = [self._boxes[index] for index in members]

@@ -3,6 +3,7 @@
 import contextlib
 import zlib
 
+import numpy as np
 import pypdfium2
 import pytest
 from making import pages, stream, text, written
@@ -12,6 +13,7 @@ from test_rendering import outcome, with_renderer
 from llm_ocr.documents import pdf_glyphs
 from llm_ocr.documents.images import ink_of
 from llm_ocr.documents.page_wire import content_from_wire, content_to_wire, evidence_from_wire, evidence_to_wire
+from llm_ocr.documents.pdf_glyphs import _with_pairs_joined
 from llm_ocr.documents.pdf_text import page_content
 from llm_ocr.types import Ink, Script
 
@@ -160,6 +162,22 @@ def test_characters_without_a_meaning_are_counted():
         b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>", unmapped
     )
     assert content(data).unmapped == 2
+
+
+def test_glyphs_without_a_mapping_are_doubtful():
+    font = b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding<</Differences[60/g60]>>>>"
+    drawn = text("<20% of them", x=114).replace(b"/F ", b"/S ") + text("A share in this:") + text("a<b " * 20, y=680)
+    data = pages(drawn, extra=(font,)).replace(b"<</F 3 0 R>>", b"<</F 3 0 R/S 4 0 R>>")
+    found = content_from_wire(content_to_wire(content(data)))
+    assert [(word.text, word.doubtful) for line in found.lines for word in line.words if word.doubtful] == [
+        ("<20%", (0,))
+    ]
+    assert content(pages(drawn)).lines[0].words[0].doubtful == ()
+
+
+def test_the_second_half_of_a_mathematical_letter_is_that_letter():
+    codes = np.array([0xD835, 0xDC63, 0xDC63, ord("a")])
+    assert _with_pairs_joined(codes).tolist() == [0x1D463, -1, 0x1D463, ord("a")]
 
 
 def test_a_page_without_text_is_empty():
