@@ -149,7 +149,8 @@ def _unnamed(handle: int, codes: Ints, fonts: Ints) -> Bools:
     _, numbers = np.unique(fonts, return_inverse=True)
     _, first, kinds = np.unique((numbers.reshape(-1) << 32) + codes, return_index=True, return_inverse=True)
     unnamed = np.array([_is_unnamed(handle, index) == 1 for index in first.tolist()], dtype=bool)
-    return unnamed[kinds.reshape(-1)] & (fonts != 0)
+    found: Bools = unnamed[kinds.reshape(-1)] & (fonts != 0)
+    return found
 
 
 def _looks(handle: int, frame: Frame, starts: Ints, objects: Ints, boxes: Floats) -> tuple[Ints, Floats, Ints]:
