@@ -189,10 +189,23 @@ class EncodedImage:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """Run of characters without a space. `box` in page units."""
+    """Run of characters without a space. `box` in page units.
+
+    `doubtful` are the places of characters whose font has no Unicode mapping for their glyph.
+    """
 
     text: str
     box: Box
+    doubtful: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """Superscript, or subscript if `lowered`: characters `start` to `end` of a line's text."""
+
+    start: int
+    end: int
+    lowered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +224,7 @@ class Line:
     mono: bool = False
     recurs: bool = False  # the same text, without digits, is at the same place on an adjacent page
     confidence: float = 1.0  # OCR only, 0..1
+    scripts: tuple[Script, ...] = ()  # from left to right
 
 
 @dataclass(frozen=True, slots=True)

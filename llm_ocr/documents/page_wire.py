@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from llm_ocr.types import Box, EncodedImage, Evidence, Ink, Line, Page, PageContent, Path, Raster, Word
+from llm_ocr.types import Box, EncodedImage, Evidence, Ink, Line, Page, PageContent, Path, Raster, Script, Word
 
 #: Decimal places of coordinates: a hundredth of a point is finer than any printer.
 _DIGITS = 2
@@ -109,12 +109,17 @@ def _line_to_wire(line: Line) -> list[Any]:
     texts = [word.text for word in line.words]
     # Nearly always the words are those of the line's text; then only their boxes are sent.
     own = None if texts == line.text.split(" ") or not texts else texts
-    return [line.text, *_numbers(line.box), line.size, flags, line.confidence, words, own]
+    scripts = [[script.start, script.end, script.lowered] for script in line.scripts]
+    doubtful = [[index, word.doubtful] for index, word in enumerate(line.words) if word.doubtful]
+    return [line.text, *_numbers(line.box), line.size, flags, line.confidence, words, own, scripts, doubtful]
 
 
 def _line_from_wire(wire: Sequence[Any]) -> Line:
-    text, x0, y0, x1, y1, size, flags, confidence, boxes, own = wire
+    text, x0, y0, x1, y1, size, flags, confidence, boxes, own, scripts, doubtful = wire
     texts = own if own is not None else text.split(" ")
-    words = tuple(Word(word, Box(*box)) for word, box in zip(texts, boxes, strict=False))
+    places = {index: tuple(places) for index, places in doubtful}
+    numbered = enumerate(zip(texts, boxes, strict=False))
+    words = tuple(Word(word, Box(*box), places.get(index, ())) for index, (word, box) in numbered)
     bold, italic, mono, recurs = (bool(flags & bit) for bit in (_BOLD, _ITALIC, _MONO, _RECURS))
-    return Line(text, Box(x0, y0, x1, y1), size, words, bold, italic, mono, recurs, confidence)
+    raised = tuple(Script(*script) for script in scripts)
+    return Line(text, Box(x0, y0, x1, y1), size, words, bold, italic, mono, recurs, confidence, raised)

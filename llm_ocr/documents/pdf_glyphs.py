@@ -21,6 +21,7 @@ from llm_ocr.documents.pdf_objects import Frame
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 #: Limit of characters read from one page. A broadsheet has 30,000; a larger number is an attack.
 MAX_CHARS = 200_000
@@ -48,7 +49,8 @@ class Chars:
 
     Shapes: `codes` (n,) code points; `boxes` (n, 4) as shown: x0, y0, x1, y1; `objects` (n,) index of the text object;
     `style` (n,) index into `styles`, -1: none; `origins` (n, 2) a point on the baseline of each character's text
-    object. `unread` is the number of further characters on the page.
+    object; `unnamed` (n,) whether the font has no Unicode mapping for the glyph, so that its code is a guess.
+    `unread` is the number of further characters on the page.
     """
 
     codes: Ints
@@ -57,6 +59,7 @@ class Chars:
     style: Ints
     origins: Floats
     styles: tuple[Style, ...]
+    unnamed: Bools
     unread: int = 0
 
 
@@ -69,6 +72,7 @@ _POINTER, _INT = ctypes.c_void_p, ctypes.c_int
 _unicode = _bound(pdfium.FPDFText_GetUnicode, ctypes.c_uint, _POINTER, _INT)
 _loose_box = _bound(pdfium.FPDFText_GetLooseCharBox, _INT, _POINTER, _INT, _POINTER)
 _text_object = _bound(pdfium.FPDFText_GetTextObject, _POINTER, _POINTER, _INT)
+_is_unnamed = _bound(pdfium.FPDFText_HasUnicodeMapError, _INT, _POINTER, _INT)
 _is_hyphen = _bound(pdfium.FPDFText_IsHyphen, _INT, _POINTER, _INT)
 _matrix = _bound(pdfium.FPDFText_GetMatrix, _INT, _POINTER, _INT, _POINTER)
 _origin = _bound(pdfium.FPDFText_GetCharOrigin, _INT, _POINTER, _INT, _POINTER, _POINTER)
@@ -80,25 +84,37 @@ _font_flags = _bound(pdfium.FPDFFont_GetFlags, _INT, _POINTER)
 
 
 def read_chars(page: pypdfium2.PdfPage, frame: Frame) -> Chars:
-    """Read the first `MAX_CHARS` characters of the text layer in pdfium's order, hyphens at line ends as `-`."""
+    """Read the first `MAX_CHARS` characters of the text layer in pdfium's order.
+
+    Visible soft hyphens and hyphens at line ends become `-`; many fonts map their hyphen to U+00AD.
+    """
     text_page = page.get_textpage()
     try:
         total = text_page.count_chars()
         count = min(total, MAX_CHARS)
         handle = ctypes.cast(text_page.raw, ctypes.c_void_p).value or 0
         codes = np.array([_unicode(handle, index) for index in range(count)], dtype=np.int64)
-        for index in np.nonzero((codes == 2) | (codes == 0xFFFE) | (codes == 0xAD))[0].tolist():
-            if codes[index] == 0xAD or _is_hyphen(handle, index) == 1:
-                codes[index] = ord("-")
         bounds = np.zeros((count, 4), dtype=np.float32)  # left, top, right, bottom: the order of FS_RECTF
         address = bounds.ctypes.data
         for index in range(count):
             _loose_box(handle, index, address + 16 * index)
+        for index in np.nonzero((codes == 2) | (codes == 0xFFFE) | (codes == 0xAD))[0].tolist():
+            soft = codes[index] == 0xAD and not _is_covered(bounds, index)
+            if soft or _is_hyphen(handle, index) == 1:
+                codes[index] = ord("-")
         objects = np.array([_text_object(handle, index) or 0 for index in range(count)], dtype=np.int64)
         chars = _assembled(handle, frame, codes, _shown(bounds.astype(np.float64), frame), objects)
         return replace(chars, unread=total - count)
     finally:
         text_page.close()
+
+
+def _is_covered(bounds: npt.NDArray[np.float32], index: int) -> bool:
+    """Return whether the next character begins at the same place, as after a hyphen without a width."""
+    if index + 1 == len(bounds):
+        return False
+    left, _, _, bottom = np.abs(bounds[index + 1] - bounds[index]).tolist()
+    return bool(max(left, bottom) < 0.5)
 
 
 def _shown(bounds: Floats, frame: Frame) -> Floats:
@@ -112,23 +128,39 @@ def _shown(bounds: Floats, frame: Frame) -> Floats:
 def _assembled(handle: int, frame: Frame, codes: Ints, boxes: Floats, objects: Ints) -> Chars:
     count = len(codes)
     if not objects.any():
-        return Chars(codes, boxes, objects, np.full(count, -1, dtype=np.int64), np.zeros((count, 2)), ())
+        style, unnamed = np.full(count, -1, dtype=np.int64), np.zeros(count, dtype=bool)
+        return Chars(codes, boxes, objects, style, np.zeros((count, 2)), (), unnamed)
     starts = np.nonzero(np.diff(objects, prepend=-1))[0]  # starts of stretches; an object may have several
     lengths = np.diff(starts, append=count)
-    looks, origins = _looks(handle, frame, starts, objects[starts], boxes)
+    looks, origins, fonts = _looks(handle, frame, starts, objects[starts], boxes)
     unique, which = np.unique(looks, axis=0, return_inverse=True)
     styles = tuple(Style(size / 100, int(angle), bool(b), bool(i), bool(m)) for size, angle, b, i, m in unique.tolist())
     style = np.where(objects[starts] == 0, -1, which.reshape(-1))
-    return Chars(codes, boxes, objects, np.repeat(style, lengths), np.repeat(origins, lengths, axis=0), styles)
+    unnamed = _unnamed(handle, codes, np.repeat(fonts, lengths))
+    origins = np.repeat(origins, lengths, axis=0)
+    return Chars(codes, boxes, objects, np.repeat(style, lengths), origins, styles, unnamed)
 
 
-def _looks(handle: int, frame: Frame, starts: Ints, objects: Ints, boxes: Floats) -> tuple[Ints, Floats]:
-    """Return size in 1/100 point, angle, bold, italic, and mono of each stretch, and a point on its baseline."""
+def _unnamed(handle: int, codes: Ints, fonts: Ints) -> Bools:
+    """Return which glyphs have no Unicode mapping; pdfium returns their codes in the font as characters.
+
+    Only the first glyph of each font and code is examined. White space that pdfium adds has no font.
+    """
+    _, numbers = np.unique(fonts, return_inverse=True)
+    _, first, kinds = np.unique((numbers.reshape(-1) << 32) + codes, return_index=True, return_inverse=True)
+    unnamed = np.array([_is_unnamed(handle, index) == 1 for index in first.tolist()], dtype=bool)
+    found: Bools = unnamed[kinds.reshape(-1)] & (fonts != 0)
+    return found
+
+
+def _looks(handle: int, frame: Frame, starts: Ints, objects: Ints, boxes: Floats) -> tuple[Ints, Floats, Ints]:
+    """Return size in 1/100 point, angle, bold, italic, and mono of stretches, points on their baselines, and fonts."""
     count = len(starts)
     matrices, origins = np.zeros((count, 6), dtype=np.float32), np.zeros((count, 2))
     sizes, faces = np.zeros(count), np.zeros((count, 3), dtype=np.int64)
     at, point = matrices.ctypes.data, origins.ctypes.data
     fonts: dict[int, tuple[bool, bool, bool]] = {}
+    used = np.zeros(count, dtype=np.int64)
     for row, (start, text_object) in enumerate(zip(starts.tolist(), objects.tolist(), strict=True)):
         if not text_object:
             continue
@@ -138,6 +170,7 @@ def _looks(handle: int, frame: Frame, starts: Ints, objects: Ints, boxes: Floats
         font = _font(text_object) or 0
         if font not in fonts:
             fonts[font] = _font_style(font)
+        used[row] = font
         bold, italic, mono = fonts[font]
         # A font without a bold face is often thickened by its outline.
         thick = bold or _render_mode(text_object) == pdfium.FPDF_TEXTRENDERMODE_FILL_STROKE
@@ -153,7 +186,7 @@ def _looks(handle: int, frame: Frame, starts: Ints, objects: Ints, boxes: Floats
     size = np.where(strange, loose, em)
     looks = np.column_stack((np.round(size * 100).astype(np.int64), angles, faces))
     x, y = origins.T
-    return looks, np.column_stack((a * x + c * y + e, b * x + d * y + f))
+    return looks, np.column_stack((a * x + c * y + e, b * x + d * y + f)), used
 
 
 def _font_style(font: int) -> tuple[bool, bool, bool]:
@@ -184,10 +217,10 @@ def _style_of(name: str, flags: int) -> tuple[bool, bool, bool]:
 # case.
 
 
-Bools = npt.NDArray[np.bool_]
-
 #: Nominal extent of a glyph above and below its baseline, in font sizes (Latin text fonts).
 ASCENT, DESCENT = 0.8, 0.22
+#: Share of characters without a Unicode mapping up to which they are single wrong glyphs.
+_FEW_UNNAMED = 0.05
 
 _SPACES = (9, 10, 13, 32, 0x85, 0xA0, *range(0x2000, 0x200C), 0x2028, 0x2029, 0x202F, 0x205F, 0x2060, 0x3000, 0xFEFF)
 #: Bullets of the fonts Symbol and Wingdings, which have no code points of their own.
@@ -215,6 +248,7 @@ class Glyphs:
     thick: Bools  # printed more than once, as a substitute for bold
     objects: Ints
     styles: tuple[Style, ...]
+    doubtful: Bools  # without a Unicode mapping, or with one without a meaning
     unmapped: int
 
 
@@ -228,14 +262,18 @@ def _within(codes: Ints, ranges: tuple[tuple[int, int], ...]) -> Bools:
 def glyphs_of(chars: Chars, width: float, height: float) -> Glyphs:
     """Return the glyphs that lie on a page of this size."""
     codes = _with_pairs_joined(chars.codes)
-    space = np.isin(codes, _SPACES) | (codes < 0)
-    unmapped = _unmapped(codes)
+    control = chars.unnamed & (codes >= 0) & (codes < 32)  # a glyph, also with the code of white space
+    space = (np.isin(codes, _SPACES) | (codes < 0)) & ~control
+    unmapped = _unmapped(codes) | control
+    # If most fonts of a page lack mappings, they usually have the codes of ASCII: the page is judged as a whole.
+    few = chars.unnamed.sum() <= _FEW_UNNAMED * len(codes)
+    doubtful = unmapped | (chars.unnamed if few else False)
     boxes = _placed(chars.boxes)
     x, y = (boxes[:, 0] + boxes[:, 2]) / 2, (boxes[:, 1] + boxes[:, 3]) / 2
     kept = ~space & (chars.style >= 0) & (x >= 0) & (y >= 0) & (x <= width) & (y <= height)
     sizes = np.array([style.size for style in chars.styles] or [0.0])
     size = sizes[np.maximum(chars.style, 0)]
-    kept &= size > 0
+    kept &= (size > 0) & (codes != 0xAD)  # an invisible soft hyphen divides no word
     again, thick = _overprints(chars, codes, size, kept)
     kept &= ~again
     index = np.nonzero(kept)[0]
@@ -259,16 +297,22 @@ def glyphs_of(chars: Chars, width: float, height: float) -> Glyphs:
         thick[index],
         chars.objects[index],
         chars.styles,
+        doubtful[index],
         int(unmapped.sum()),
     )
 
 
 def _with_pairs_joined(codes: Ints) -> Ints:
-    """Join surrogate pairs to one code point at the first half's place; the second half becomes -1."""
-    high = (codes >= 0xD800) & (codes < 0xDC00)
-    if not high.any():
+    """Join surrogate pairs to one code point at the first half's place; the second half becomes -1.
+
+    Of some pairs, pdfium returns only the second half. It is read as a mathematical letter (U+1D400 to U+1D7FF): these
+    have all second halves with the same first half, and are the most frequent characters outside the basic plane.
+    """
+    high, low_half = (codes >= 0xD800) & (codes < 0xDC00), (codes >= 0xDC00) & (codes < 0xE000)
+    if not high.any() and not low_half.any():
         return codes
-    codes = codes.copy()
+    alone = low_half & ~np.concatenate(([False], high[:-1]))
+    codes = np.where(alone, 0x1D400 + codes - 0xDC00, codes)
     for at in np.nonzero(high[:-1])[0].tolist():
         low = int(codes[at + 1])
         if 0xDC00 <= low < 0xE000:
@@ -281,7 +325,9 @@ def _unmapped(codes: Ints) -> Bools:
     control = ((codes >= 0) & (codes < 32) & (codes != 10) & (codes != 13)) | ((codes > 0x7E) & (codes < 0xA0))
     private = ((codes >= 0xD800) & (codes < 0xF900)) | (codes >= 0xF0000)
     known = np.isin(codes, list(_BULLETS)) | (codes == 0x85)
-    nothing = (codes == 0xFFFD) | (codes >= 0x110000) | (codes & 0xFFFE == 0xFFFE)
+    nothing = (
+        (codes == 0xFFFD) | ((codes >= 0xFDD0) & (codes < 0xFDF0)) | (codes >= 0x110000) | (codes & 0xFFFE == 0xFFFE)
+    )
     found: Bools = (control | private | nothing) & ~known & (codes >= 0)
     return found
 

@@ -3,7 +3,9 @@
 import re
 from bisect import bisect_left
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from statistics import median
 
 import numpy as np
@@ -11,7 +13,7 @@ import pypdfium2
 
 from llm_ocr.documents.pdf_glyphs import ASCENT, DESCENT, Bools, Floats, Glyphs, Ints, glyphs_of, read_chars
 from llm_ocr.documents.pdf_objects import Objects, page_frame, page_objects
-from llm_ocr.types import Box, Line, PageContent, Word
+from llm_ocr.types import Box, Line, PageContent, Script, Word
 
 # Words from glyphs, and runs from words: consecutive words without a wide gap.
 
@@ -423,6 +425,20 @@ def with_drop_capitals(words: Words, segments: list[Segment]) -> list[Segment]:
 _SPACE = 0.17
 #: The same for consecutive glyphs: pdfium has already reported their spaces, so that only a wide gap is a space.
 _MISSED_SPACE = 0.5
+#: Share of the page that an image covers above which the text is OCR, whose sizes and baselines vary by word.
+_SCAN = 0.6
+#: Size of a script, relative to its line: TeX has 0.7 (0.5 in a script), Word and OpenType fonts 0.58 to 0.7, InDesign
+#: and LibreOffice 0.58, browsers 0.83. Small capitals have these sizes too, but the line's baseline.
+_SCRIPT_SIZE = (0.4, 0.88)
+#: Height of a superscript's baseline in font sizes of the line: TeX has 0.29 to 0.41 (0.6 in a script), Word, InDesign,
+#: and browsers 0.33, OpenType fonts up to 0.5.
+_RAISED = (0.2, 0.75)
+#: Depth of a subscript's baseline: LibreOffice has 0.08, OpenType fonts 0.08 to 0.14, TeX 0.15 to 0.25, browsers 0.2.
+_LOWERED = (0.06, 0.45)
+#: Gap in font sizes of the line between a script and the text that it belongs to: at most a word space.
+_SCRIPT_GAP = 0.35
+#: Signs that are high, low, or small in every font.
+_NO_SCRIPT = frozenset("'’‘\"“”′″°ªº¹²³⁰⁴⁵⁶⁷⁸⁹™®©.,;:…·⁄")
 
 
 def page_content(page: pypdfium2.PdfPage, objects: Objects | None = None) -> PageContent:
@@ -436,21 +452,23 @@ def page_content(page: pypdfium2.PdfPage, objects: Objects | None = None) -> Pag
     """
     frame = page_frame(page)
     chars = read_chars(page, frame)
-    lines, unmapped = _lines(glyphs_of(chars, frame.width, frame.height))
     found = objects or page_objects(page, frame)
+    shown = Box(0, 0, frame.width, frame.height)
+    scan = any(shown.covered_by(raster.box) > _SCAN for raster in found.rasters)
+    lines, unmapped = _lines(glyphs_of(chars, frame.width, frame.height), scripts=not scan)
     return PageContent(
         frame.width, frame.height, lines, tuple(found.rasters), tuple(found.paths), unmapped, chars.unread
     )
 
 
-def _lines(glyphs: Glyphs) -> tuple[tuple[Line, ...], int]:
+def _lines(glyphs: Glyphs, *, scripts: bool) -> tuple[tuple[Line, ...], int]:
     if not glyphs.texts:
         return (), glyphs.unmapped
     words = words_of(glyphs)
     by_turn: dict[int, list[Segment]] = {}
     for segment in segments_of(words, runs_of(words)):
         by_turn.setdefault(segment.turn, []).append(segment)
-    compose = _Composer(glyphs, words)
+    compose = _Composer(glyphs, words, scripts)
     lines = [
         compose.line(segment)
         for segments in by_turn.values()
@@ -466,24 +484,87 @@ class _Composer:
     Lists replace the words' arrays, because access to single array values is slow.
     """
 
-    def __init__(self, glyphs: Glyphs, words: Words) -> None:
+    def __init__(self, glyphs: Glyphs, words: Words, scripts: bool) -> None:
+        self._scripts = scripts
         self._texts = words.texts
         self._boxes: list[list[float]] = words.boxes.tolist()
         self._u0: list[float] = words.u0.tolist()
         self._u1: list[float] = words.u1.tolist()
         self._size: list[float] = words.size.tolist()
+        self._base: list[float] = words.base.tolist()
         self._spaced: list[bool] = words.spaced.tolist()
         self._rtl: list[bool] = words.rtl.tolist()
         self._counts: list[int] = (words.end - words.first).tolist()
+        self._glyphs = glyphs
+        self._first: list[int] = words.first.tolist()
+        self._doubtful: list[bool] = np.logical_or.reduceat(glyphs.doubtful, words.first).tolist()
         self._faces: list[list[int]] = _face_counts(glyphs, words).tolist()
 
     def line(self, segment: Segment) -> Line:
         order = self._logical(segment.words)
-        made = [self._word(members) for members in self._joined(order)]
+        lowered = self._script_words(segment) if self._scripts else {}
+        joined = self._joined(order, lowered)
+        made = [self._word(members) for members in joined]
         total = sum(self._counts[index] for index in order)
         bold, italic, mono = (2 * sum(self._faces[index][face] for index in order) > total for face in range(3))
         text = " ".join(word.text for word in made)
-        return Line(text, self._around(order), round(segment.size, 2), tuple(made), bold, italic, mono)
+        scripts = self._marked(joined, lowered)
+        size = round(segment.size, 2)
+        return Line(text, self._around(order), size, tuple(made), bold, italic, mono, scripts=scripts)
+
+    def _script_words(self, segment: Segment) -> dict[int, bool]:
+        """Return the words that are scripts of the line, each with whether it is lowered.
+
+        Most characters of a line are in no script. A script is next to text of the line's size, or to another script.
+        """
+        visual, size = segment.words, segment.size
+        small = {index for index in visual if self._size[index] <= _SCRIPT_SIZE[1] * size}
+        if 2 * sum(self._counts[index] for index in small) >= sum(self._counts[index] for index in visual):
+            return {}
+        found: dict[int, bool] = {}
+        for ordered in (visual, visual[::-1]) if small else ():
+            for before, index in pairwise(ordered):
+                if index not in small or (before in small and before not in found):
+                    continue
+                left, right = sorted((before, index), key=self._u0.__getitem__)
+                lowered = self._lowered(index, segment)
+                if lowered is not None and self._u0[right] - self._u1[left] <= _SCRIPT_GAP * size:
+                    found[index] = lowered
+        for one, other in pairwise(visual if found else ()):  # numerators and denominators are no scripts
+            if "⁄" in self._texts[one] + self._texts[other]:
+                found.pop(one, None)
+                found.pop(other, None)
+        return found
+
+    def _lowered(self, index: int, segment: Segment) -> bool | None:
+        """Return whether a word is a subscript; None for a word that is no script."""
+        raised = (segment.base - self._base[index]) / segment.size
+        if not _SCRIPT_SIZE[0] <= self._size[index] / segment.size <= _SCRIPT_SIZE[1] or self._rtl[index]:
+            return None
+        if _NO_SCRIPT.issuperset(self._texts[index]):
+            return None
+        if _RAISED[0] <= raised <= _RAISED[1]:
+            return False
+        return True if _LOWERED[0] <= -raised <= _LOWERED[1] else None
+
+    def _marked(self, joined: list[list[int]], lowered: dict[int, bool]) -> tuple[Script, ...]:
+        """Return the scripts of a line by their places in its text; adjacent ones of the same kind are one."""
+        scripts: list[Script] = []
+        if not lowered:
+            return ()
+        at, adjacent = 0, False
+        for members in joined:
+            for index in members:
+                end = at + len(self._texts[index])
+                if index in lowered:
+                    if adjacent and scripts[-1].lowered == lowered[index]:
+                        scripts[-1] = replace(scripts[-1], end=end)
+                    else:
+                        scripts.append(Script(at, end, lowered[index]))
+                adjacent = index in lowered
+                at = end
+            at += 1
+        return tuple(scripts)
 
     def _logical(self, visual: list[int]) -> list[int]:
         """Return the words in reading order: left to right, or right to left if most of the line runs so."""
@@ -505,11 +586,16 @@ class _Composer:
                 stretch.append(index)
         return result + stretch[::-1]
 
-    def _joined(self, order: list[int]) -> list[list[int]]:
+    def _joined(self, order: list[int], scripts: Mapping[int, bool]) -> list[list[int]]:
         """Join the pieces of one word, split by a change of size or by the PDF's order, not by a space."""
         groups: list[list[int]] = []
         for index in order:
-            if groups and not self._space_between(groups[-1][-1], index):
+            before = groups[-1][-1] if groups else index
+            if index in scripts and scripts.get(before) != scripts[index]:
+                near = self._u0[index] - self._u1[before] <= _SPACE * max(self._size[before], self._size[index])
+            else:
+                near = not self._space_between(before, index)
+            if groups and near:
                 groups[-1].append(index)
             else:
                 groups.append([index])
@@ -526,9 +612,21 @@ class _Composer:
         return self._spaced[other] or gap > _MISSED_SPACE
 
     def _word(self, members: list[int]) -> Word:
+        doubtful = self._doubtful_places(members) if any(self._doubtful[index] for index in members) else ()
         if len(members) == 1:
-            return Word(self._texts[members[0]], Box(*self._boxes[members[0]]))
-        return Word("".join(self._texts[index] for index in members), self._around(members))
+            return Word(self._texts[members[0]], Box(*self._boxes[members[0]]), doubtful)
+        return Word("".join(self._texts[index] for index in members), self._around(members), doubtful)
+
+    def _doubtful_places(self, members: list[int]) -> tuple[int, ...]:
+        places: list[int] = []
+        at = 0
+        for index in members:
+            for glyph in range(self._first[index], self._first[index] + self._counts[index]):
+                end = at + len(self._glyphs.texts[glyph])
+                if self._glyphs.doubtful[glyph]:
+                    places += range(at, end)
+                at = end
+        return tuple(places)
 
     def _around(self, members: list[int]) -> Box:
         boxes = [self._boxes[index] for index in members]

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 # Boundaries for cuts: between sentences, and between words. Supports any script, takes linear time, and never raises.
 
 
-#: End of a sentence with its closing marks. Latin marks require white space and no lowercase letter after them. Marks
-#: of scripts without spaces, and of Devanagari, Arabic, and Armenian, end a sentence anywhere.
+#: End of a sentence with its closing marks and its footnote mark. Latin marks require white space and no lowercase
+#: letter after them. Marks of scripts without spaces, and of Devanagari, Arabic, and Armenian, end a sentence anywhere.
 _END = re.compile(
     r"""(?:
-        (?<![\s.!?…])[.!?…]++["'”’»)\]]*+(?=\s+[^\sa-z])
+        (?<![\s.!?…])[.!?…]++["'”’»)\]]*+(?:<sup>[^<>\n]{1,30}</sup>)?+(?=\s+[^\sa-z])
       | [。！？｡]++[」』”’）】]*+
       | [।॥؟۔։]++
     )""",

@@ -3,6 +3,7 @@
 import contextlib
 import zlib
 
+import numpy as np
 import pypdfium2
 import pytest
 from making import pages, stream, text, written
@@ -12,8 +13,9 @@ from test_rendering import outcome, with_renderer
 from llm_ocr.documents import pdf_glyphs
 from llm_ocr.documents.images import ink_of
 from llm_ocr.documents.page_wire import content_from_wire, content_to_wire, evidence_from_wire, evidence_to_wire
+from llm_ocr.documents.pdf_glyphs import _with_pairs_joined
 from llm_ocr.documents.pdf_text import page_content
-from llm_ocr.types import Ink
+from llm_ocr.types import Ink, Script
 
 
 def content(data, number=1):
@@ -81,7 +83,37 @@ def test_the_order_in_the_file_does_not_matter():
 
 def test_a_script_joins_its_line_and_a_word_joins_its_script():
     drawn = text("energy mc", x=72, y=700) + text("2", x=128, y=704.5, size=7) + text("is known", x=136, y=700)
-    assert texts(drawn) == ["energy mc2 is known"]
+    (found,) = content(pages(drawn)).lines
+    assert (found.text, found.scripts) == ("energy mc2 is known", (Script(9, 10),))
+
+
+@pytest.mark.parametrize(
+    ("size", "raised", "marked"),
+    [
+        *((7, 4.3, "sup"), (7, 3.6, "sup"), (8.3, 4, "sup"), (5.8, 3.3, "sup")),  # TeX, browsers, InDesign
+        *((7, -1.5, "sub"), (7, -2.5, "sub"), (5.8, -0.8, "sub")),  # TeX, LibreOffice
+        *((7, 0, ""), (10, 2, ""), (16, 0, "")),  # small capitals, a tilted word, a large word
+    ],
+)
+def test_scripts_are_known_by_their_size_and_baseline(size, raised, marked):
+    drawn = text("the word", size=10) + text("3,4", x=111.6, y=700 + raised, size=size)
+    (found,) = content(pages(drawn + text("and more of it", x=115 + 1.4 * size, size=10))).lines
+    expected = {"sup": (Script(8, 11),), "sub": (Script(8, 11, lowered=True),), "": ()}[marked]
+    assert (found.scripts, found.text.replace(" ", "")) == (expected, "theword3,4andmoreofit")
+
+
+def test_lines_in_small_print_and_text_over_a_scan_have_no_scripts():
+    drawn = text("word", size=10) + text("3", x=94, y=704, size=7)
+    assert len(content(pages(drawn)).lines[0].scripts) == 1
+    assert lines(text("1", size=12) + text("all the rest in small print", x=80, y=704, size=7))[0].scripts == ()
+    image = stream(b"0", b"/Type/XObject/Subtype/Image/Width 1/Height 1/ColorSpace/DeviceGray/BitsPerComponent 8")
+    assert content(pages(b"q 612 0 0 792 0 0 cm /X Do Q " + drawn, extra=(image,))).lines[0].scripts == ()
+
+
+def test_scripts_pass_between_processes():
+    found = content(pages(text("word", size=10) + text("3", x=94, y=698, size=7)))
+    (line,) = content_from_wire(content_to_wire(found)).lines
+    assert line.scripts == found.lines[0].scripts == (Script(4, 5, lowered=True),)
 
 
 def test_overprinted_text_is_read_once_and_is_bold():
@@ -132,6 +164,22 @@ def test_characters_without_a_meaning_are_counted():
     assert content(data).unmapped == 2
 
 
+def test_glyphs_without_a_mapping_are_doubtful():
+    font = b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding<</Differences[60/g60]>>>>"
+    drawn = text("<20% of them", x=114).replace(b"/F ", b"/S ") + text("A share in this:") + text("a<b " * 20, y=680)
+    data = pages(drawn, extra=(font,)).replace(b"<</F 3 0 R>>", b"<</F 3 0 R/S 4 0 R>>")
+    found = content_from_wire(content_to_wire(content(data)))
+    assert [(word.text, word.doubtful) for line in found.lines for word in line.words if word.doubtful] == [
+        ("<20%", (0,))
+    ]
+    assert content(pages(drawn)).lines[0].words[0].doubtful == ()
+
+
+def test_the_second_half_of_a_mathematical_letter_is_that_letter():
+    codes = np.array([0xD835, 0xDC63, 0xDC63, ord("a")])
+    assert _with_pairs_joined(codes).tolist() == [0x1D463, -1, 0x1D463, ord("a")]
+
+
 def test_a_page_without_text_is_empty():
     found = content(pages(b""))
     assert (found.lines, found.rasters, found.paths, found.unmapped) == ((), (), (), 0)
@@ -172,6 +220,18 @@ def test_right_to_left_text_is_in_reading_order(shared_pdfs):
 def test_soft_hyphens_end_their_line_as_hyphens(shared_pdfs):
     found = content(str(shared_pdfs / "2305.03393v1-pg9.pdf"))
     assert any(line.text.endswith("PubTabNet [22]. Ef-") for line in found.lines)
+
+
+@pytest.mark.parametrize(("width", "expected"), [(0, "a successive case"), (333, "a suc-cessive case")])
+def test_a_soft_hyphen_divides_its_word_only_where_it_is_visible(width, expected):
+    unicodes = b"1 begincodespacerange <00><ff> endcodespacerange 1 beginbfchar <7e><00ad> endbfchar"
+    widths = b" ".join([b"500"] * 94 + [b"%d" % width])
+    font = (
+        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/FirstChar 32/LastChar 126/Widths[%s]/ToUnicode 5 0 R>>" % widths
+    )
+    drawn = text("a suc~cessive case").replace(b"/F ", b"/S ")
+    data = pages(drawn, extra=(font, stream(unicodes))).replace(b"<</F 3 0 R>>", b"<</S 4 0 R>>")
+    assert [line.text for line in content(data).lines] == [expected]
 
 
 def test_control_codes_of_a_lying_layer_are_counted(shared_pdfs):

@@ -40,6 +40,9 @@ class _Aside:
     def probe(self, *arguments):
         return self._thread.submit(self._reader.probe, *arguments).result()
 
+    def reread(self, *arguments):
+        return self._thread.submit(self._reader.reread, *arguments).result()
+
 
 @cache
 def recogniser():

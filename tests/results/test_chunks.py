@@ -338,6 +338,7 @@ def test_sizes_are_those_of_any_measure(pages, size):
         ["川は増水した。", "誰も見なかった！", "本当？"],
         ["هل جاء؟ ", "نعم."],
         ["नदी बढ़ी। ", "किसी ने नहीं देखा।"],
+        ["It rose.<sup>1, 2</sup> ", "It fell.<sup>3</sup>"],
         ["... and so on . . . . 4"],
     ],
 )

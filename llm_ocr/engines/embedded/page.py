@@ -40,7 +40,7 @@ def read_page(page: Page, recogniser: GetRecogniser, *, text_layer: bool) -> Att
         probe = _probe(page, content, recogniser) if needs_probe else None
         if probe is None or probe <= LIE:
             _note_source("text layer", page, probe, text_layer=text_layer)
-            return replace(_by_text_layer(content), probe=probe)
+            return replace(_by_text_layer(_reread(page, content, recogniser)), probe=probe)
     pixels = pixels_of(page.image)
     if int(pixels.max()) - int(pixels.min()) < BLANK:
         _note_source("nothing: the image has one color", page, probe, text_layer=text_layer)
@@ -146,6 +146,23 @@ def _probe(page: Page, content: PageContent, recogniser: GetRecogniser) -> float
         loaded = recogniser()
     with timed("probe"):
         return loaded.probe(pixels_of(page.image), content)
+
+
+def _reread(page: Page, content: PageContent, recogniser: GetRecogniser) -> PageContent:
+    """Return the content with words read by OCR whose fonts do not name their glyphs; unchanged without OCR."""
+    from llm_ocr.engines.embedded.ocr import available
+    from llm_ocr.engines.embedded.rereading import doubtful_words
+
+    count = len(doubtful_words(content))
+    if not count or not available():
+        return content
+    with timed("loading OCR"):
+        loaded = recogniser()
+    with timed("words with unknown glyphs"):
+        read = loaded.reread(pixels_of(page.image), content)
+    left = len(doubtful_words(read))
+    note("text", f"OCR read {count - left} of {count} words with unknown glyphs", words=count, left=left)
+    return read
 
 
 def laid_out(content: PageContent) -> tuple[Block, ...]:

@@ -25,6 +25,7 @@ RUN = 5
 _SAME = 0.5
 
 _TAGS = re.compile(r"<[^<>]{1,300}>|!\[[^\]]{0,300}\]\([^)]{0,300}\)|\]\([^)\s]{1,300}\)")
+_SCRIPTS = re.compile(r"</?su[bp]>")
 _COMMAND = re.compile(r"\\[a-zA-Z]+")
 _TOKEN = re.compile(r"[^\W_]+")
 
@@ -41,6 +42,7 @@ class Chunk:
 def plain(text: str) -> str:
     """Remove the markup of Markdown, HTML, and LaTeX."""
     if "<" in text or "](" in text:
+        text = _SCRIPTS.sub("", text)
         text = _TAGS.sub(" ", text)
     if "&" in text:
         text = html.unescape(text)

@@ -10,7 +10,8 @@ from layout_pages import line, page, paragraph, prose
 from llm_ocr.engines.embedded.layout import escape, page_blocks, unescape
 from llm_ocr.engines.embedded.layout.rows import join, vocabulary
 from llm_ocr.engines.embedded.regions import Region
-from llm_ocr.types import Block, BlockKind, Box, Line, PageContent, Word
+from llm_ocr.results.sanitizing import inert_markdown
+from llm_ocr.types import Block, BlockKind, Box, Line, PageContent, Script, Word
 
 
 def kinds(blocks: tuple[Block, ...]) -> list[tuple[str, str]]:
@@ -315,6 +316,8 @@ def test_a_paragraph_over_a_column_break_has_one_box_in_each_column():
         ("a self-", "locking nut", "a self-locking nut"),
         ("a non-", "trivial case", "a non-trivial case"),
         ("state-of-the-", "art", "state-of-the-art"),
+        ("non-suc-", "cessive", "non-successive"),
+        ("peer-to-", "peer", "peer-to-peer"),
         ("Anglo-", "Saxon", "Anglo-Saxon"),
         ("GPT-", "4", "GPT-4"),
         ("x -", "y", "x - y"),
@@ -334,6 +337,37 @@ def test_the_page_itself_decides_about_a_hyphen():
     words = vocabulary(["the built-in test and the nonlinear case"])
     assert join("a built-", "in test", words) == "a built-in test"
     assert join("a non-", "linear one", words) == "a nonlinear one"
+    assert join("an in-memory-", "test", words) == "an in-memory-test"
+
+
+@pytest.mark.parametrize(
+    ("text", "scripts", "markdown"),
+    [
+        ("some 103 of CO2.", [(7, 8), (14, 15, True)], "some 10<sup>3</sup> of CO<sub>2</sub>."),
+        ("1 A note.", [(0, 1)], "<sup>1</sup> A note."),
+        ("• at x2 or y", [(6, 7)], "- at x<sup>2</sup> or y"),
+        ("•2 of these", [(1, 2)], "- <sup>2</sup> of these"),
+        ("a<b> and c1*, d2*", [(10, 12), (15, 17)], r"a\<b> and c<sup>1\*</sup>, d<sup>2\*</sup>"),
+        ("a <sup>b</sup> c", [], r"a \<sup>b\</sup> c"),
+    ],
+)
+def test_scripts_become_tags_that_every_markdown_may_have(text, scripts, markdown):
+    line = Line(text, Box(50, 300, 200, 310), 10.0, scripts=tuple(Script(*script) for script in scripts))
+    (block,) = page_blocks(PageContent(WIDTH, HEIGHT, (line,)), [])
+    assert block.text == inert_markdown(block.text) == markdown
+
+
+def test_scripts_stay_where_rows_and_words_are_joined():
+    pieces = (("An un-", 50, 100, ()), ("likely x1", 50, 112, (Script(8, 9),)), ("y2", 96, 112, (Script(1, 2),)))
+    found = tuple(Line(text, Box(x, y, x + 45, y + 10), 10.0, scripts=scripts) for text, x, y, scripts in pieces)
+    (block,) = page_blocks(PageContent(WIDTH, HEIGHT, found), [])
+    assert block.text == "An unlikely x<sup>1</sup>y<sup>2</sup>"
+
+
+def test_wide_gaps_of_a_row_are_spaces():
+    cells = [Line(name, Box(x, 100, x + 60, 110), 10.0) for name, x in (("Name", 50), ("Value", 200))]
+    (block,) = page_blocks(PageContent(WIDTH, HEIGHT, tuple(cells)), [])
+    assert block.text == "Name Value"
 
 
 @pytest.mark.parametrize(

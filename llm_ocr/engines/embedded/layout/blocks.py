@@ -17,9 +17,11 @@ from llm_ocr.engines.embedded.layout.rows import (
     join,
     make_row,
     make_rows,
+    marked_end,
     measure,
     sideways,
     steadied,
+    tagged,
     turned_back,
     upright,
     with_level_box,
@@ -99,26 +101,32 @@ _BREAK = "  \n"
 
 
 def _texts(group: Group) -> list[str]:
-    texts = [row.text for row in group.rows]
+    texts = [row.marked for row in group.rows]
     if group.marker is not None:
-        texts[0] = group.marker.rest
+        texts[0] = marked_end(texts[0], len(group.first.text) - len(group.marker.rest))
     return texts
 
 
-def plain_text(group: Group, words: frozenset[str]) -> list[str]:
-    """Return the lines of a group, unescaped, with hyphens at line ends resolved; most groups have one line."""
+def _lines(group: Group, words: frozenset[str]) -> list[str]:
+    """Return the lines of a group, unescaped, with marked scripts and with hyphens at line ends resolved."""
     lines: list[str] = []
     for text, own in zip(_texts(group), group.breaks or [False] * len(group.rows), strict=True):
         if lines and not own:
             lines[-1] = join(lines[-1], text, words)
         else:
             lines.append(text)
-    return [clean(line) for line in lines]
+    return [_flat(line) for line in lines]
+
+
+def _flat(text: str) -> str:
+    """Return the text without soft hyphens and with a space for each wide gap of a row."""
+    return clean(text).replace("\t", " ")
 
 
 def heading_text(group: Group, words: frozenset[str]) -> str:
     """Return all rows as one line of Markdown, including a section number."""
-    return escape_inline(clean(reduce(lambda one, other: join(one, other, words), (row.text for row in group.rows))))
+    text = reduce(lambda one, other: join(one, other, words), (row.marked for row in group.rows))
+    return tagged(escape_inline(_flat(text)))
 
 
 def code_text(group: Group) -> str:
@@ -152,10 +160,8 @@ def _code_row(row: Row, left: float, width: float) -> str:
 
 def markdown(group: Group, words: frozenset[str]) -> str:
     """Return the Markdown of a paragraph, caption, footnote, or list item."""
-    lines = plain_text(group, words)
-    if group.marker is None:
-        return _BREAK.join(escape(line) for line in lines)
-    return f"{group.marker.mark} " + _BREAK.join(escape(line) for line in lines)
+    text = _BREAK.join(tagged(escape(line)) for line in _lines(group, words))
+    return text if group.marker is None else f"{group.marker.mark} {text}"
 
 
 # Blocks from a page's content.
@@ -265,7 +271,7 @@ class _Page:
         return reduce(Box.union, boxes).scaled(self._x, self._y).clipped()
 
     def furniture(self, kind: BlockKind, row: Row) -> Block:
-        return Block(kind, self.box(line.box for line in row.lines), escape(row.text.replace("\t", " ")))
+        return Block(kind, self.box(line.box for line in row.lines), escape(_flat(row.text)))
 
     def text(self, kind: BlockKind, group: Group, level: int = 0) -> Block:
         words = self.measures.words

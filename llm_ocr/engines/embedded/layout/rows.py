@@ -49,6 +49,9 @@ _COMPOUND = frozenset(
     ]
 )
 
+# Words between the hyphens of compounds, such as `state-of-the-art`.
+_JOINTS = frozenset(["a", "and", "by", "for", "in", "of", "on", "or", "the", "to"])
+
 
 def vocabulary(texts: Iterable[str]) -> frozenset[str]:
     """Return the words of a page in lower case; they decide whether a hyphen at a line end belongs to the word."""
@@ -75,9 +78,13 @@ def _hyphen_stays(first: str, second: str, words: frozenset[str]) -> bool:
         return True
     if stem + rest in words:
         return False
-    if "-" in stem or not stem.isalpha():
+    if not stem.replace("-", "").isalpha():
         return True
-    return stem in _COMPOUND
+    *front, last = stem.split("-")
+    if not front or last + rest in words:
+        return not front and last in _COMPOUND
+    # The hyphen after a compound divides its last word, unless a part of that word is a word of its own.
+    return last in _COMPOUND or last in _JOINTS or last in words or rest in words
 
 
 def join(first: str, second: str, words: frozenset[str] = frozenset()) -> str:
@@ -218,6 +225,43 @@ def measure(content: PageContent, lines: Sequence[Line]) -> Measures:
     )
 
 
+# Marks of superscripts and subscripts in a row's text. They are noncharacters of Unicode (23.7), which no document has.
+
+
+_SUPERSCRIPT, _SUBSCRIPT = ("\ufdd0", "\ufdd1"), ("\ufdd2", "\ufdd3")
+_TAGS = str.maketrans(dict(zip((*_SUPERSCRIPT, *_SUBSCRIPT), ("<sup>", "</sup>", "<sub>", "</sub>"), strict=True)))
+
+
+def marked_text(line: Line) -> str:
+    """Return the text of a line with marks around its scripts."""
+    text = line.text
+    for script in reversed(line.scripts):
+        opening, closing = _SUBSCRIPT if script.lowered else _SUPERSCRIPT
+        inside = text[script.start : script.end]
+        text = f"{text[: script.start]}{opening}{inside}{closing}{text[script.end :]}"
+    return text
+
+
+def tagged(text: str) -> str:
+    """Return Markdown with the tags of the scripts instead of their marks."""
+    return text.translate(_TAGS)
+
+
+def marked_end(marked: str, count: int) -> str:
+    """Return the marked text without its first `count` characters, not counting marks."""
+    opening = ""
+    for at, character in enumerate(marked):
+        if character in (_SUPERSCRIPT[0], _SUBSCRIPT[0]):
+            opening = character
+        elif character in (_SUPERSCRIPT[1], _SUBSCRIPT[1]):
+            opening = ""
+        elif count:
+            count -= 1
+        else:
+            return opening + marked[at:]
+    return ""
+
+
 # Rows from lines of one column: lines at one height are read across.
 
 
@@ -242,6 +286,7 @@ class Row:
     italic: bool
     mono: bool
     cells: int  # pieces with wide gaps between them
+    marked: str  # `text` with marks around superscripts and subscripts
 
     @property
     def middle(self) -> float:
@@ -257,14 +302,19 @@ def make_row(lines: Sequence[Line], rtl: bool = False) -> Row:
     if len(lines) == 1:
         line, box = lines[0], lines[0].box
         text = clean_end(line.text)
-        return Row((line,), text, box.x0, box.y0, box.x1, box.y1, line.size, line.bold, line.italic, line.mono, 1)
+        marked = clean_end(marked_text(line)) if line.scripts else text
+        faces = line.bold, line.italic, line.mono
+        return Row((line,), text, box.x0, box.y0, box.x1, box.y1, line.size, *faces, 1, marked)
     ordered = sorted(lines, key=lambda line: -line.box.x1 if rtl else line.box.x0)
     text, cells = clean_end(ordered[0].text), 1
+    marked = clean_end(marked_text(ordered[0]))
     for before, line in pairwise(ordered):
         gap = before.box.x0 - line.box.x1 if rtl else line.box.x0 - before.box.x1
         wide = gap > _CELL_GAP * min(before.size, line.size)
         cells += wide
-        text += ("\t" if wide else _space(text, line.text, gap / max(line.size, 0.1))) + clean_end(line.text)
+        space = "\t" if wide else _space(text, line.text, gap / max(line.size, 0.1))
+        text += space + clean_end(line.text)
+        marked += space + clean_end(marked_text(line))
     main = max(ordered, key=lambda line: len(line.text))
     total = sum(len(line.text) for line in ordered)
     return Row(
@@ -279,6 +329,7 @@ def make_row(lines: Sequence[Line], rtl: bool = False) -> Row:
         2 * sum(len(line.text) for line in ordered if line.italic) > total,
         2 * sum(len(line.text) for line in ordered if line.mono) > total,
         cells,
+        marked,
     )
 
 
@@ -365,6 +416,7 @@ def _row(group: list[Line], starts: dict[int, Line], rtl: bool) -> Row:
         row.italic,
         row.mono,
         row.cells,
+        capital.text.strip() + joint + row.marked,
     )
 
 

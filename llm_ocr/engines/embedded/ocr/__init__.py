@@ -70,3 +70,9 @@ class Recogniser:
         from llm_ocr.engines.embedded.probe import disagreement
 
         return disagreement(image, content, self._pages.reader)
+
+    def reread(self, image: "Pixels", content: PageContent) -> PageContent:
+        """Return the content with the readings of its doubtful words. `image` is the page as shown."""
+        from llm_ocr.engines.embedded.rereading import reread
+
+        return reread(image, content, self._pages.reader)
