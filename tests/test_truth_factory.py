@@ -136,7 +136,7 @@ def _perfect(page) -> Answer:
             case "caption" | "footnote":
                 parts.append(block["text"])
     figures, tables = (
-        [truth_score._around(block["boxes"]) for block in page["blocks"] if block["kind"] == kind]
+        [truth_score.around(block["boxes"]) for block in page["blocks"] if block["kind"] == kind]
         for kind in ("figure", "table")
     )
     return Answer("\n\n".join(parts), figures, tables)

@@ -49,6 +49,7 @@ def main() -> int:
     parser.add_argument("--half", choices=HALVES, help="leave out the other half")
     parser.add_argument("--folder", type=Path, help="keep the documents and their truth here")
     parser.add_argument("--only-generate", action="store_true", help="write the documents, and read none")
+    parser.add_argument("--by-tag", action="store_true", help="print the main measures of each kind of page, too")
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
     halves = [arguments.half] if arguments.half else list(HALVES)
@@ -66,7 +67,7 @@ def main() -> int:
         for half in halves:
             report[half] = judge(pages[half], read(folder, pages[half], Path(scratch) / half))
     keep(report, arguments.output)
-    print(table({half: report[half] for half in halves}))
+    print(table({half: report[half] for half in halves}, arguments.by_tag))
     return 0
 
 
@@ -110,12 +111,25 @@ def judge(pages: Sequence[Mapping[str, Any]], records: Mapping[tuple[str, int], 
             "pages": len(rows),
             "all": truth_score.total(scores for _, _, scores in rows),
             "quality score": quality(rows),
-            "by tag": {tag: truth_score.total(one for page, _, one in rows if tag in page["tags"]) for tag in tags},
-            "by page": {
-                page["id"]: {"tags": page["tags"], "quality": record.quality, **scores} for page, record, scores in rows
+            "by tag": {
+                tag: _shares(truth_score.total(one for page, _, one in rows if tag in page["tags"])) for tag in tags
             },
+            "quality and similarity": {
+                page["id"]: f"{record.quality} {scores['similarity'][0]:.4f}" for page, record, scores in rows
+            },
+            "misses": {page["id"]: missed for page, _, scores in rows if (missed := _misses(page["tags"], scores))},
         }
     return report
+
+
+def _shares(found: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    return {measure: sums["share"] for measure, sums in found.items()}
+
+
+def _misses(tags: Sequence[str], scores: truth_score.Score) -> str:
+    """Return the tags of a page and its measures that are not perfect, similarity left out; empty without any."""
+    missed = [f"{name} {a}/{of}" for name, (a, of) in scores.items() if a < of and name != "similarity"]
+    return f"{', '.join(tags)}: {', '.join(missed)}" if missed else ""
 
 
 def answer(record: PageRecord) -> truth_score.Answer:
@@ -148,25 +162,30 @@ def _ranks(values: "numpy.typing.NDArray[numpy.float64]") -> "numpy.typing.NDArr
     return numpy.array([(values < one).sum() + ((values == one).sum() - 1) / 2 for one in values])
 
 
-def table(report: Mapping[str, Any]) -> str:
-    """Return the shares in percent as a Markdown table: all measures, then the main ones by tag."""
+def table(report: Mapping[str, Any], by_tag: bool) -> str:
+    """Return the shares in percent as a Markdown table: all measures, then if wanted the main ones by tag."""
     columns = [(half, name) for half in report for name in report[half]]
     measures = sorted({measure for half, name in columns for measure in report[half][name]["all"]})
     lines = ["| measure | " + " | ".join(f"{half}, {name}" for half, name in columns) + " |"]
     lines.append("|---" * (len(columns) + 1) + "|")
     for measure in measures:
-        lines.append(f"| {measure} | " + " | ".join(_percent(report[h][n]["all"], measure) for h, n in columns) + " |")
+        lines.append(
+            f"| {measure} | " + " | ".join(_percent(_shares(report[h][n]["all"]), measure) for h, n in columns) + " |"
+        )
     for half, name in columns:
         part = report[half][name]
-        lines += ["", f"{half}, {name}: {part['pages']} pages; quality score: {part['quality score']}", ""]
+        lines += ["", f"{half}, {name}: {part['pages']} pages; quality score: {part['quality score']}"]
+        if not by_tag:
+            continue
+        lines.append("")
         lines += ["| tag | " + " | ".join(MEASURES) + " |", "|---" * (len(MEASURES) + 1) + "|"]
         for tag, found in part["by tag"].items():
             lines.append(f"| {tag} | " + " | ".join(_percent(found, measure) for measure in MEASURES) + " |")
     return "\n".join(lines)
 
 
-def _percent(found: Mapping[str, Mapping[str, float]], measure: str) -> str:
-    return f"{100 * found[measure]['share']:.1f}" if measure in found else "-"
+def _percent(shares: Mapping[str, float], measure: str) -> str:
+    return f"{100 * shares[measure]:.1f}" if measure in shares else "-"
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from typing import Any
 from PIL import Image
 from truth_words import NOUNS, RIGHT_TO_LEFT, sentence, title
 
-SIZES = {"A4": (794, 1123), "Letter": (816, 1056), "A5": (560, 794), "Legal": (816, 1344)}
+SIZES = {"A4": (794, 1123), "Letter": (816, 1056), "A5": (560, 794), "Legal": (816, 1344), "landscape": (1123, 794)}
 FONTS = ("Liberation Serif", "Liberation Sans", "DejaVu Serif", "DejaVu Sans", "Liberation Sans Narrow")
 #: What a page shows apart from paragraphs, in turns, so that every run covers all of it.
 SUBJECTS = ("prose", "lists", "ruled table", "booktabs table", "plain table", "formulas", "footnotes", "figures")
@@ -45,6 +45,7 @@ td, th { padding: 3px 8px; vertical-align: top } .n { text-align: right } .g { t
 .ruled td, .ruled th { border: 1px solid #333 } .ruled th { background: %(shade)s }
 .booktabs { border-top: 2px solid #000; border-bottom: 2px solid #000 }
 .booktabs tr.last th { border-bottom: 1px solid #000 } .booktabs .g { border-bottom: 1px solid #000 }
+.plain tr:nth-child(even) td { background: %(stripe)s }
 .booktabs th, .plain th { font-weight: %(weight)s }
 .caption { font-size: %(small)spx; margin: 4px 0; text-indent: 0 } .figure { display: block; margin: 4px auto }
 .formula { display: flex; justify-content: center; margin: 8px 0; position: relative }
@@ -109,7 +110,7 @@ class _Composer:
         self.language = "English"
         if turn % 7 in OTHER_LANGUAGE:
             self.language = SCRIPTS[(2 * (turn // 7) + OTHER_LANGUAGE.index(turn % 7)) % len(SCRIPTS)]
-        name = rng.choice(["A4", "Letter", *(["A5"] if self.columns == 1 else ["A4"]), "Legal"])
+        name = rng.choice(["A4", "Letter", *(["A5"] if self.columns == 1 else ["landscape"]), "Legal"])
         self.width, self.height = SIZES[name]
         self.font = rng.choice(FONTS)
         if self.language in RIGHT_TO_LEFT:
@@ -156,6 +157,7 @@ class _Composer:
             "wide": rng.choice(["auto", "100%"]),
             "bullet": rng.choice(["disc", "'•  '", "'–  '"]),  # Chromium draws a disc as a shape, not as a character
             "shade": rng.choice(["none", "#ddd"]),
+            "stripe": rng.choice(["none", "none", "#eee"]),
             "weight": rng.choice(["bold", "normal"]),
         }
 

@@ -176,11 +176,11 @@ def _tables(blocks: Sequence[Mapping[str, Any]], answer: Answer, tolerance: floa
 
 def _boxes(name: str, blocks: Sequence[Mapping[str, Any]], found: Sequence[Sequence[float]]) -> Score:
     """Boxes found, of those of the truth; and true ones, of those of the answer."""
-    match = scoring.match_boxes([_around(block["boxes"]) for block in blocks], found)
+    match = scoring.match_boxes([around(block["boxes"]) for block in blocks], found)
     return {name: (match.found, match.truth), f"{name} true": (match.found, match.found + match.false)}
 
 
-def _around(boxes: Sequence[Sequence[float]]) -> list[float]:
+def around(boxes: Sequence[Sequence[float]]) -> list[float]:
     x0, y0, x1, y1 = zip(*boxes, strict=True)
     return [min(x0), min(y0), max(x1), max(y1)]
 
