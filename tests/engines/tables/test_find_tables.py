@@ -92,6 +92,22 @@ def test_two_columns_of_text_between_rules_are_no_table(verticals, stops):
     assert find_tables(page(words, rules)) == []
 
 
+def test_a_part_with_long_cells_below_a_midrule_belongs_to_the_table():
+    parts = [
+        [("Term", "Meaning"), ("cell", "unit")],
+        [(f"Third key {n}", SENTENCE[:52].capitalize()) for n in range(5)],
+    ]
+    words, y, stops = [], 100, [96]
+    for part in parts:
+        for key, value in part:
+            words += [line(key, 100, y), line(value, 190, y)]
+            y += 14
+        stops.append(y)
+        y += 4
+    table = only(page(words, [rule(95, stop, 440, stop) for stop in stops]))
+    assert [row[0] for row in rows(table.text)][1:] == [f"Third key {n}" for n in range(5)]
+
+
 def test_a_list_between_rules_is_no_table():
     words = []
     for number in range(8):

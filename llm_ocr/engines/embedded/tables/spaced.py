@@ -355,7 +355,8 @@ def rule_chains(finder: "Finder", horizontal: Floats) -> Iterator[Area]:
         y, x0, x1 = group[:, 0], float(group[:, 1].min()), float(group[:, 2].max())
         run: list[float] = []
         for top, bottom in zip(y[:-1].tolist(), y[1:].tolist(), strict=True):
-            if _is_band(finder, Box(x0, top, x1, bottom)):
+            above = Box(x0, run[-2], x1, run[-1]) if run else None
+            if _is_band(finder, Box(x0, top, x1, bottom), above):
                 run = [*run, bottom] if run else [top, bottom]
             elif run:
                 yield from _area(finder, run, x0, x1, horizontal)
@@ -376,7 +377,8 @@ def _equal_extents(rules: Floats, slack: float) -> list[Floats]:
     return [np.array(group) for group in groups if len(group) > 1]
 
 
-def _is_band(finder: "Finder", box: Box) -> bool:
+def _is_band(finder: "Finder", box: Box, above: Box | None) -> bool:
+    """Return whether a band between two rules has rows of a table; `above` is the table's band above it."""
     if any(table.box.covered_by(box) > 0.5 for table in finder.found):
         return False  # rules of the page around a table, not of a table
     members = finder.inside(box)
@@ -387,7 +389,18 @@ def _is_band(finder: "Finder", box: Box) -> bool:
         return False
     if is_code([lines[index] for index in members]):
         return False
-    return not _is_text(rows_of(finder.pieces(members)), box)
+    rows = rows_of(finder.pieces(members))
+    if not _is_text(rows, box):
+        return True
+    return above is not None and _has_columns_of(rows, rows_of(finder.pieces(finder.inside(above))))
+
+
+def _has_columns_of(rows: Sequence[Row], above: Sequence[Row]) -> bool:
+    """Return whether rows of long cells have the columns of the rows above, as the parts of one table have."""
+    starts = [segment.x0 for row in above if len(row.segments) > 1 for segment in row.segments]
+    own = [(segment.x0, row.size) for row in rows if len(row.segments) > 1 for segment in row.segments]
+    alike = sum(any(abs(x0 - start) < 0.5 * size for start in starts) for x0, size in own)
+    return len(own) >= 2 * len(rows) and alike == len(own)
 
 
 def _is_text(rows: Sequence[Row], box: Box) -> bool:
