@@ -9,7 +9,7 @@ from running import FRUGAL, cli, said, status_of
 
 import llm_ocr
 from llm_ocr.simulator import running
-from llm_ocr.types import Status
+from llm_ocr.types import Reason, Status
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def test_status_names_the_worst_pages_and_what_is_wrong(done):
     assert run.returncode == 0, said(run)
     assert "pages below 0.8" in run.stdout
     table = run.stdout[run.stdout.index("worst") :].splitlines()
-    assert table[1].split() == ["score", "document", "page", "what", "is", "wrong"]
+    assert table[1].split() == ["score", "document", "page", "problem"]
     assert "scribble.png" in table[2]
     assert "less text than the ink suggests" in table[2]
     scores = [float(line.split()[0]) for line in table[2:]]
@@ -59,7 +59,8 @@ def test_status_names_the_worst_pages_and_what_is_wrong(done):
 def test_status_for_programs_has_the_histogram_and_as_many_pages_as_are_wanted(done):
     status = status_of(done)
     assert len(status["quality"]) == 20
-    assert sum(status["quality"]) == status["pages"]["ok"] == 3
+    assert sum(status["quality"]) == 3
+    assert (status["pages"]["ok"], status["pages"]["degraded"]) == (2, 1)
     assert status["worst"][0]["source"].endswith("scribble.png")
     assert set(status["worst"][0]) == {"score", "page_id", "source", "page", "wrong"}
     one = json.loads(cli("status", "-w", done, "--json", "--worst", "1", cwd=done.parent).stdout)
@@ -109,7 +110,8 @@ def test_an_answer_that_is_not_what_the_page_says_is_asked_for_again(invented):
     (first,), (best,) = plain.pages(images=False), asked.pages(images=False)
     assert first.quality < 0.1
     assert "text of the text layer is missing" in plain.worst()[0].wrong
-    assert best.status is Status.OK
+    assert (best.status, best.reason) == (Status.DEGRADED, Reason.LOW_QUALITY)
+    assert "text of the text layer is missing" in best.detail
     assert len(best.attempts) == 4
     assert best.quality >= first.quality
     assert len({attempt["temperature"] for attempt in best.attempts}) == 4
@@ -142,7 +144,7 @@ def test_weak_pages_are_read_again_in_the_next_way_and_the_new_reading_counts(in
     llm_ocr.extract(workspace=run.url, server_url=server.url, fallback="none", **READ)
     (after,) = run.pages(images=False)
     assert after.markdown != before.markdown
-    assert run.status.pages.expected == run.status.pages.ok == 1
+    assert run.status.pages.expected == run.status.pages.degraded == 1
     assert sum(run.status.quality) == 1
     assert run.status.worst[0].score == after.quality
     nothing = cli("retry-failed", "-w", folder, "--below-quality", "0", cwd=folder.parent)
