@@ -418,7 +418,8 @@ async def finished_page(
     figures = await _figures(blocks, image, cropper)
     # Scoring takes milliseconds of Python, which would block the event loop.
     quality = await asyncio.to_thread(score, page, attempt)
-    if attempt.status is Status.OK and quality.score < LOW:
+    # Answers of models are judged by their own readers, and `min_quality` reads their pages again.
+    if attempt.status is Status.OK and attempt.source != "model" and quality.score < LOW:
         attempt = replace(
             attempt, status=Status.DEGRADED, reason=Reason.LOW_QUALITY, detail=what_is_wrong(quality.parts)
         )

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 #: Increased when a change gives the same answers other scores: with a minimum quality, it is in the key.
 VERSION = 2
-#: Score below which a page that is otherwise ok becomes `degraded`: most of its text is wrong, missing, or misplaced.
+#: Score below which a page that the embedded engine read is `degraded`: its text is wrong, missing, or misplaced.
 #: Chosen with `benchmarks/quality.py`: of 141 good answers, none is below (2 without a text layer). Of answers without
 #: 30 % of their lines, 85 % are below; with swapped columns, 92 %; with 10 % of the lines missing, 2 %.
 LOW = 0.3
