@@ -150,6 +150,7 @@ class Reason(StrEnum):
     REFUSED = "request refused"
     SERVER_ERROR = "server error"
     QUARANTINED = "quarantined"
+    LOW_QUALITY = "low quality"
 
 
 class BlockKind(StrEnum):

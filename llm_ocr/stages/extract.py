@@ -17,6 +17,7 @@ from llm_ocr.documents.rendering import Renderer
 from llm_ocr.engines import PageReader
 from llm_ocr.errors import PageFailure, UsageError
 from llm_ocr.results.markdown import blocks_to_markdown
+from llm_ocr.results.quality import LOW, what_is_wrong
 from llm_ocr.results.quality.scoring import score
 from llm_ocr.results.schema import pages_to_parquet, release_memory
 from llm_ocr.scheduling.shards import WHOLE, Shard, has_unclaimed
@@ -417,6 +418,11 @@ async def finished_page(
     figures = await _figures(blocks, image, cropper)
     # Scoring takes milliseconds of Python, which would block the event loop.
     quality = await asyncio.to_thread(score, page, attempt)
+    # Answers of models are judged by their own readers, and `min_quality` reads their pages again.
+    if attempt.status is Status.OK and attempt.source != "model" and quality.score < LOW:
+        attempt = replace(
+            attempt, status=Status.DEGRADED, reason=Reason.LOW_QUALITY, detail=what_is_wrong(quality.parts)
+        )
     return PageRecord(
         page_id=page.id,
         document_id=part.document_id,

@@ -9,7 +9,7 @@ from running import FRUGAL, cli, said, status_of
 
 import llm_ocr
 from llm_ocr.simulator import running
-from llm_ocr.types import Status
+from llm_ocr.types import Reason, Status
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def test_status_names_the_worst_pages_and_what_is_wrong(done):
     assert run.returncode == 0, said(run)
     assert "pages below 0.8" in run.stdout
     table = run.stdout[run.stdout.index("worst") :].splitlines()
-    assert table[1].split() == ["score", "document", "page", "what", "is", "wrong"]
+    assert table[1].split() == ["score", "document", "page", "problem"]
     assert "scribble.png" in table[2]
     assert "less text than the ink suggests" in table[2]
     scores = [float(line.split()[0]) for line in table[2:]]
@@ -59,7 +59,8 @@ def test_status_names_the_worst_pages_and_what_is_wrong(done):
 def test_status_for_programs_has_the_histogram_and_as_many_pages_as_are_wanted(done):
     status = status_of(done)
     assert len(status["quality"]) == 20
-    assert sum(status["quality"]) == status["pages"]["ok"] == 3
+    assert sum(status["quality"]) == 3
+    assert (status["pages"]["ok"], status["pages"]["degraded"]) == (2, 1)
     assert status["worst"][0]["source"].endswith("scribble.png")
     assert set(status["worst"][0]) == {"score", "page_id", "source", "page", "wrong"}
     one = json.loads(cli("status", "-w", done, "--json", "--worst", "1", cwd=done.parent).stdout)
@@ -71,6 +72,9 @@ def test_rows_and_the_dataset_have_the_score(done):
     run = llm_ocr.open(str(done))
     rows = list(run.pages(images=False))
     assert all(row.quality is not None and 0 <= row.quality <= 1 for row in rows)
+    (weak,) = [row for row in rows if row.source.endswith("scribble.png")]
+    assert (weak.status, weak.reason) == (Status.DEGRADED, Reason.LOW_QUALITY)
+    assert "less text than the ink suggests" in weak.detail
     good = [row for row in rows if row.source.endswith("paper.pdf")]
     assert good and all(row.quality > 0.8 and row.quality_parts["found"] > 0.95 for row in good)
     scanned = [row for row in rows if row.source.endswith("scan.pdf")]

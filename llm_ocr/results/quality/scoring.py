@@ -22,6 +22,7 @@ from llm_ocr.results.quality import (
     WHOLE,
     on_scale,
 )
+from llm_ocr.results.quality.tables import table_parts
 from llm_ocr.results.quality.text_layer import (
     ASIDE,
     Chunk,
@@ -83,30 +84,31 @@ class Strokes:
         return float((2.0 / (self.height if chosen is None else self.height[chosen])).sum())
 
 
-def strokes_of(ink: Ink) -> Strokes:
-    """Return the page's strokes. Takes 2 ms."""
+def strokes_of(ink: Ink, rotation: int = 0) -> Strokes:
+    """Return the strokes of the page turned clockwise by `rotation` degrees. Takes 2 ms."""
     import numpy as np
 
     packed = np.frombuffer(zlib.decompress(ink.packed), np.uint8).reshape(ink.height, -1)
-    black = np.unpackbits(packed, axis=1)[:, : ink.width]
-    across, down = int(_EDGE * ink.width), int(_EDGE * ink.height)
+    black = np.rot90(np.unpackbits(packed, axis=1)[:, : ink.width], -rotation // 90)
+    ink_height, ink_width = black.shape
+    across, down = int(_EDGE * ink_width), int(_EDGE * ink_height)
     wide = black.copy()
     for step in range(1, _WIDER + 1):
         wide[:, step:] |= black[:, :-step]
         wide[:, :-step] |= black[:, step:]
-    wide[:down], wide[ink.height - down :] = 0, 0
-    wide[:, :across], wide[:, ink.width - across :] = 0, 0
-    columns = np.zeros((ink.width, ink.height + 2), np.bool_)
+    wide[:down], wide[ink_height - down :] = 0, 0
+    wide[:, :across], wide[:, ink_width - across :] = 0, 0
+    columns = np.zeros((ink_width, ink_height + 2), np.bool_)
     columns[:, 1:-1] = wide.T
     flat = columns.ravel()
     ends = np.flatnonzero(flat[1:] != flat[:-1])  # starts and ends of ink, alternating: each column ends white
-    x, top = np.divmod(ends[0::2], ink.height + 2)
+    x, top = np.divmod(ends[0::2], ink_height + 2)
     height = ends[1::2] - ends[0::2]
     fit = (height >= _LOWEST) & (height <= _HIGHEST)
     if fit.any():
         fit &= height >= _FLAT * _usual(height[fit])
     return Strokes(
-        (x[fit] + 0.5) / ink.width, (top[fit] + height[fit] / 2) / ink.height, height[fit].astype(np.float64)
+        (x[fit] + 0.5) / ink_width, (top[fit] + height[fit] / 2) / ink_height, height[fit].astype(np.float64)
     )
 
 
@@ -137,6 +139,8 @@ _STRANGERS = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _LATIN = re.compile(r"[a-zA-Z\u00c0-\u024f]")
 _ORDINARY = frozenset("\n\t\r\u00a0")
+#: Share of the text in words of two scripts that faultless pages have: names of variables and units.
+_MIXED = 0.03
 
 
 def answer_parts(attempt: Attempt, text: str, chunks: Sequence[Chunk]) -> dict[str, float]:
@@ -200,9 +204,10 @@ def _unreadable(text: str) -> float:
         return 0.0
     # Most characters are among the few distinct ones of the page.
     bad = sum(count for character, count in Counter(text).items() if _meaningless(character))
+    mixed = 0
     if not text.isascii():
-        bad += sum(len(word) for word in _WORD.findall(text) if not word.isascii() and _mixed(word))
-    return min(1.0, bad / len(text))
+        mixed = sum(len(word) for word in _WORD.findall(text) if not word.isascii() and _mixed(word))
+    return min(1.0, bad / len(text) + max(0.0, mixed / len(text) - _MIXED))
 
 
 def _meaningless(character: str) -> bool:
@@ -237,8 +242,9 @@ def score(page: Page, attempt: Attempt) -> Quality:
     chunks = [chunk for one in said for chunk in one.chunks]
     parts = answer_parts(attempt, "\n".join(one.text for one in said), chunks)
     by_layer = is_true(evidence, attempt)
+    parts |= table_parts(said)
     if by_layer:
-        parts |= agreement(evidence, attempt, chunks)
+        parts |= agreement(evidence, attempt, said)
     order = layer_order(evidence, said) if by_layer else _box_order(attempt.blocks)
     if order is not None:
         parts[ORDER if by_layer else SEQUENCE] = order
@@ -250,15 +256,13 @@ def score(page: Page, attempt: Attempt) -> Quality:
 
 def _ink_parts(ink: Ink, rotation: int, said: Sequence[Said], *, guess: bool) -> dict[str, float]:
     """Return the share of the ink covered by boxes and, with `guess`, the shares of expected and unexpected text."""
-    strokes = strokes_of(ink)
+    strokes = strokes_of(ink, rotation)
     total = strokes.text()
     parts: dict[str, float] = {}
     if said and total >= _ENOUGH_IN_BLOCK and all(one.block.box.area < 1 for one in said):
-        parts[COVERED] = (
-            strokes.text(strokes.inside([box for one in said for box in shown(one.block, rotation)])) / total
-        )
+        parts[COVERED] = strokes.text(strokes.inside([box for one in said for box in shown(one.block, 0)])) / total
     figures = [one.block for one in said if one.block.kind is BlockKind.FIGURE]
-    pictures = [box for block in figures for box in shown(block, rotation)]
+    pictures = [box for block in figures for box in shown(block, 0)]
     expected = _CHARACTERS * (total - strokes.text(strokes.inside(pictures)))
     if guess and expected >= _ENOUGH_IN_BLOCK and all(block.box.area < 1 for block in figures):
         texts = (chunk.letters for one in said if one.block.kind is not BlockKind.FIGURE for chunk in one.chunks)

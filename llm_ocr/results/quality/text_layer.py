@@ -6,6 +6,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from llm_ocr.engines.embedded.page import LIE, SCAN
@@ -201,6 +202,8 @@ _SAMPLE = 1500
 _ENOUGH_LETTERS = 60
 #: Margin, relative to the page's height or width, whose text an answer may omit: heads, feet, and stamps.
 _MARGIN = 0.07
+#: Minimum steps from line to line for judging their direction.
+_ENOUGH_STEPS = 4
 #: Minimum runs that occur in a single line, to locate a chunk.
 _ENOUGH_RUNS = 5
 
@@ -216,16 +219,19 @@ def is_true(evidence: Evidence, attempt: Attempt) -> bool:
     return not suspicious(PageContent(1.0, 1.0, some))
 
 
-def agreement(evidence: Evidence, attempt: Attempt, answer: Sequence[Chunk]) -> dict[str, float]:
+def agreement(evidence: Evidence, attempt: Attempt, said: Sequence[Said]) -> dict[str, float]:
     """Return the parts that compare answer and layer, except those with too little text."""
     demanded, optional = _layer_chunks(evidence, attempt)
+    answer = [chunk for one in said for chunk in one.chunks]
     parts: dict[str, float] = {}
     wanted = size_of(demanded)
     if wanted >= _ENOUGH_LETTERS:
         parts[FOUND] = 1 - missing(demanded, answer) / wanted
-    said = size_of(answer)
-    if said >= _ENOUGH_LETTERS and wanted + size_of(optional) >= _ENOUGH_LETTERS:
-        foreign = missing(answer, [*demanded, *optional]) / said
+    # Text read in a drawing or picture is in no layer: drawings often have letters as curves.
+    own = [chunk for one in said if one.block.kind is not BlockKind.FIGURE for chunk in one.chunks]
+    letters = size_of(own)
+    if letters >= _ENOUGH_LETTERS and wanted + size_of(optional) >= _ENOUGH_LETTERS:
+        foreign = missing(own, [*demanded, *optional]) / letters
         # Text in pictures is in no layer.
         parts[BACKED] = min(1.0, 1 - foreign + min(evidence.pictured, SCAN))
     return parts
@@ -236,7 +242,28 @@ def layer_order(evidence: Evidence, said: Sequence[Said]) -> float | None:
     lying = sum(len(text) for text, box in evidence.lines if box.width > box.height)
     if 2 * lying < sum(len(text) for text, _ in evidence.lines):
         return None
-    return in_order(_places(evidence, said))
+    places = _places(evidence, said)
+    order = in_order([evidence.lines[number][1] for number in places])
+    return 0.0 if _is_reversed(evidence, places) else order
+
+
+def _is_reversed(evidence: Evidence, places: Sequence[int]) -> bool:
+    """Return whether the answer has the lines of the layer from last to first, against the flow of their sentences.
+
+    Lines of upside-down text go upward. Files of the opposite order also exist, and their sentences flow upward.
+    """
+    steps = [after - before for before, after in pairwise(places) if after != before]
+    if len(steps) < _ENOUGH_STEPS or sum(step > 0 for step in steps) > 0.1 * len(steps):
+        return False
+    lines = [text.strip() for text, _ in evidence.lines if len(text.strip()) > 1]
+    return _flow(lines) > _flow(lines[::-1])
+
+
+def _flow(lines: Sequence[str]) -> int:
+    """Return the number of lines in lower case after a line that ends no sentence."""
+    return sum(lower[0].islower() and upper[-1] not in ".!?:;" for upper, lower in pairwise(lines)) - sum(
+        lower[0].islower() and upper[-1] in ".!?" for upper, lower in pairwise(lines)
+    )
 
 
 def _layer_chunks(evidence: Evidence, attempt: Attempt) -> tuple[list[Chunk], list[Chunk]]:
@@ -270,8 +297,8 @@ def _in_margin(box: Box) -> bool:
     return (across < _MARGIN or across > 1 - _MARGIN) and box.height > 3 * box.width
 
 
-def _places(evidence: Evidence, said: Sequence[Said]) -> list[Box]:
-    """Return the positions of the answer's chunks on the page, each by the layer's line with most of its runs."""
+def _places(evidence: Evidence, said: Sequence[Said]) -> list[int]:
+    """Return for each of the answer's chunks the number of the layer's line with most of its runs."""
     where: dict[str, int] = {}
     often: set[str] = set()
     for number, (text, _) in enumerate(evidence.lines):
@@ -287,5 +314,5 @@ def _places(evidence: Evidence, said: Sequence[Said]) -> list[Box]:
         for chunk in one.chunks:
             known = Counter([where[run] for run in chunk.runs if run in where])
             if known.total() >= _ENOUGH_RUNS:
-                found.append(evidence.lines[known.most_common(1)[0][0]][1])
+                found.append(known.most_common(1)[0][0])
     return found

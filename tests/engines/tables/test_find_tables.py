@@ -52,6 +52,80 @@ def test_stroked_rectangles_and_rules_stored_as_images_make_a_grid():
     assert rows(only(page(cell_lines(cells, xs, ys), rasters=images)).text) == cells
 
 
+def test_a_value_next_to_a_long_label_is_its_own_cell():
+    words = [line("Year", 100, 103), line("2024", 300, 103), line("2023", 360, 103)]
+    for number, label in enumerate(["Sales", "Cost of sales", "Tax", "Interest", "Other income"]):
+        y = 123 + 14 * number
+        words += [line(label, 100, y), line("$", 270, y), line(f"{number},111", 300, y), line(f"{number},222", 360, y)]
+    y = 123 + 14 * 5
+    words += [line("Research and development, and more of it", 100, y)]
+    words += [line("3,423", 300, y), line("3,100", 360, y)]
+    table = only(page(words, [rule(95, y, 400, y) for y in (98, 118, 210)]))
+    assert "colspan" not in table.text
+    assert rows(table.text)[-1] == ["Research and development, and more of it", "3,423", "3,100"]
+    assert rows(table.text)[1] == ["Sales", "$ 0,111", "0,222"]
+
+
+def test_rows_without_rules_have_the_columns_of_the_ruled_rows():
+    """Accounts often have fills or frames in every second row."""
+    xs, words, paths = [100, 300, 320, 400], [], []
+    for number, label in enumerate(["Sales", "Research and development", "Taxes", "Net income"]):
+        y = 100 + 20 * number
+        words += [line(label, 103, y + 4), line(f"{number},423", 350, y + 4)]
+        paths += grid(xs, [y, y + 20]) if number % 2 == 0 else [rule(100, y, 100, y + 20), rule(400, y, 400, y + 20)]
+    table = only(page(words, paths))
+    assert [cell for cell in rows(table.text)[1] if cell] == ["Research and development", "1,423"]
+
+
+SENTENCE = "the river was high in that year and every farmer near the old bridge had to move his sheep to the upper"
+
+
+@pytest.mark.parametrize("verticals", [(), (295,)])
+@pytest.mark.parametrize("stops", [(90, 700), (90, 130, 700), (90, 300, 500, 700)])
+def test_two_columns_of_text_between_rules_are_no_table(verticals, stops):
+    words = [line("The Gazette", 60, 100), line("12", 500, 100)]
+    for number in range(36):
+        y = 140 + 15 * number
+        words += [line(SENTENCE[number % 5 :][:40].strip(), 60, y), line(SENTENCE[number % 7 :][:40].strip(), 310, y)]
+    rules = [rule(50, y, 545, y) for y in stops]
+    rules += [rule(x, stops[0], x, stops[-1]) for x in ((50, *verticals, 545) if verticals else ())]
+    assert find_tables(page(words, rules)) == []
+
+
+def test_a_part_with_long_cells_below_a_midrule_belongs_to_the_table():
+    parts = [
+        [("Term", "Meaning"), ("cell", "unit")],
+        [(f"Third key {n}", SENTENCE[:52].capitalize()) for n in range(5)],
+    ]
+    words, y, stops = [], 100, [96]
+    for part in parts:
+        for key, value in part:
+            words += [line(key, 100, y), line(value, 190, y)]
+            y += 14
+        stops.append(y)
+        y += 4
+    table = only(page(words, [rule(95, stop, 440, stop) for stop in stops]))
+    assert [row[0] for row in rows(table.text)][1:] == [f"Third key {n}" for n in range(5)]
+
+
+def test_a_list_between_rules_is_no_table():
+    words = []
+    for number in range(8):
+        words += [line("•", 100, 110 + 15 * number), line(f"Point {number} of the list", 120, 110 + 15 * number)]
+    assert find_tables(page(words, [rule(95, 100, 400, 100), rule(95, 240, 400, 240)])) == []
+
+
+def test_a_total_begins_a_row_and_stacked_headings_are_one_row():
+    words = [line("Multi-", 200, 104), line("Part", 100, 116), line("modal", 200, 116), line("Out of", 330, 116)]
+    for number in range(4):
+        y = 140 + 14 * number
+        words += [line(f"P{number}", 100, y), line("The crystal was examined", 200, y), line(f"/{number + 4}", 330, y)]
+    words += [line("Total score:", 200, 196), line("/25", 330, 196)]
+    table = rows(only(page(words, [rule(95, y, 400, y) for y in (100, 132, 212)])).text)
+    assert table[0] == ["Part", "Multimodal", "Out of"]
+    assert table[-1] == ["", "Total score:", "/25"]
+
+
 def test_cells_that_span_make_an_html_table_without_other_attributes():
     xs = [100, 180, 260, 340]
     rules = [rule(100, y, 340, y) for y in (100, 140, 160)] + [rule(180, 120, 340, 120)]

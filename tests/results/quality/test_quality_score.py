@@ -1,8 +1,10 @@
 """The score of an answer: what is lost, invented, repeated or out of order shows, and good readings pass."""
 
 import asyncio
+import zlib
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -135,15 +137,91 @@ def test_a_layer_that_lies_accuses_nobody(paper, read):
     assert "found" not in score(replace(paper, evidence=replace(paper.evidence, lines=shifted)), attempt).parts
 
 
-def test_boxes_of_a_turned_page_are_turned_back(paper, read):
-    top = tuple(replace(one, continued=()) for one in read.blocks if one.box.y1 < 0.4)
-    turned = tuple(replace(one, box=one.box.turned(90)) for one in top)
-    covered = [
-        score(paper, replace(read, blocks=blocks, rotation=rotation)).parts["covered"]
-        for blocks, rotation in ((top, 0), (turned, 90), (turned, 0))
-    ]
-    assert covered[0] == pytest.approx(covered[1], abs=0.01)
-    assert abs(covered[0] - covered[2]) > 0.05
+def sideways(page: Page, degrees: int) -> Page:
+    """The page as a scan that must be turned clockwise by `degrees` to be upright."""
+    ink = page.evidence.ink
+    black = np.unpackbits(np.frombuffer(zlib.decompress(ink.packed), np.uint8).reshape(ink.height, -1), axis=1)
+    turned = np.rot90(black[:, : ink.width], degrees // 90)
+    height, width = turned.shape
+    packed = zlib.compress(np.packbits(turned, axis=1).tobytes())
+    return replace(page, evidence=Evidence(replace(ink, width=width, height=height, packed=packed)))
+
+
+@pytest.mark.parametrize("degrees", [90, 180, 270])
+def test_a_turned_page_scores_like_the_upright_page(paper, read, degrees):
+    upright = score(no_layer(paper), read)
+    assert score(sideways(paper, degrees), replace(read, rotation=degrees)).parts == pytest.approx(
+        upright.parts, abs=0.03
+    )
+    part = replace(read, blocks=tuple(one for one in read.blocks if one.box.y1 < 0.4))
+    wrong = score(sideways(paper, degrees), part).parts["covered"]
+    right = score(sideways(paper, degrees), replace(part, rotation=degrees)).parts["covered"]
+    assert right == pytest.approx(score(no_layer(paper), part).parts["covered"], abs=0.005)
+    assert abs(right - wrong) > 0.03
+
+
+def test_one_meaningless_character_in_a_hundred_costs_more_than_a_tenth(paper, read):
+    for junk in ("\ufffd", "\ue001"):
+        text = f"{'An ordinary line of the text of a page. ' * 10}{junk * 4}"
+        blocks = (Block(BlockKind.TEXT, WHOLE_PAGE, text),)
+        assert score(replace(paper, evidence=None), replace(read, blocks=blocks)).score < 0.9
+
+
+def test_lines_read_from_last_to_first_cost(paper, read):
+    lines = [
+        "The river was high in that year and every", "farmer near the bridge moved his sheep to the", "upper fields.",
+        "No harvest came. In the autumn the council", "met twice and wrote to the governor for seed", "and money.",
+        "The answer came in winter, when the snow had", "closed the road and nobody could read it. It", "was kept.",
+        "Historians found it later in a box of papers", "that had been the property of a miller and of", "his sons.",
+    ]  # fmt: skip
+    boxes = [Box(0.1, 0.9 - 0.06 * number, 0.9, 0.94 - 0.06 * number) for number in range(len(lines))]
+    upside_down = replace(paper, evidence=Evidence(None, tuple(zip(lines, boxes, strict=True))))
+
+    def answered(order):
+        return replace(read, blocks=tuple(Block(BlockKind.TEXT, WHOLE_PAGE, line) for line in order))
+
+    assert score(upside_down, answered(lines[::-1])).score < 0.3
+    bottom_up = replace(paper, evidence=Evidence(None, tuple(zip(lines[::-1], boxes, strict=True))))
+    assert score(bottom_up, answered(lines)).score > 0.9
+
+
+def test_text_in_a_figure_need_not_be_in_the_layer(paper, read):
+    inside = "Letters drawn as curves, such as the names of the axes of a chart and of its legend. " * 6
+    (number,) = [number for number, one in enumerate(read.blocks) if one.kind is BlockKind.FIGURE][:1]
+    blocks = list(read.blocks)
+    blocks[number] = replace(blocks[number], inside=inside)
+    assert score(paper, replace(read, blocks=tuple(blocks))).parts["backed"] > 0.99
+
+
+SENTENCES = "The river was high in that year and every farmer near the bridge moved his sheep to the upper fields. " * 3
+GOOD_TABLES = [
+    "| Name | Description |\n| --- | --- |\n" + "".join(f"| key {n} | {SENTENCES} |\n" for n in range(4)),
+    "| a | b |\n| --- | --- |\n| 1 | x |\n| 2 |  |\n| 3 |  |",
+    '<table><tr><th rowspan="2">Key</th><th colspan="2">Both</th></tr><tr><th>one</th><th>two</th></tr>'
+    "<tr><td>k</td><td>1</td><td>2</td></tr></table>",
+]
+BAD_TABLES = [
+    f"| The Gazette | 12 |\n| --- | --- |\n| {SENTENCES} | {SENTENCES} |",
+    "| The river was high in that year and | No harvest came. In the autumn the council |\n| --- | --- |\n"
+    "| Farmers near the bridge moved their | Met twice and wrote to the governor |\n"
+    "| sheep to the upper fields, where the | for seed and money, which never came to |\n",
+    "<table>" + "<tr><td>a word</td>" * 1 + "<td></td>" * 19 + "</tr></table>",
+    "<table><tr><td>a</td><td>b</td></tr><tr><td>c</td></tr><tr><td>d</td><td>e</td><td>f</td></tr></table>",
+]
+
+
+@pytest.mark.parametrize("text", GOOD_TABLES)
+def test_ordinary_tables_have_nothing_wrong(paper, read, text):
+    table = Block(BlockKind.TABLE, Box(0.1, 0.1, 0.9, 0.9), text)
+    assert score(replace(paper, evidence=None), replace(read, blocks=(table,))).parts["tabular"] == 1.0
+
+
+@pytest.mark.parametrize("text", BAD_TABLES)
+def test_text_columns_empty_grids_and_uneven_rows_are_no_tables(paper, read, text):
+    table = Block(BlockKind.TABLE, Box(0.1, 0.1, 0.9, 0.9), text)
+    quality = score(replace(paper, evidence=None), replace(read, blocks=(table,)))
+    assert quality.parts["tabular"] < 0.9
+    assert "tables with running text" in what_is_wrong(quality.parts)
 
 
 def test_an_empty_answer_for_a_page_with_text_is_worthless(paper, read):

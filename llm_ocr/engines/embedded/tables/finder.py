@@ -14,6 +14,7 @@ from llm_ocr.engines.embedded.tables.ruled import (
     Rules,
     components,
     find_rules,
+    is_page,
     is_plain_table,
     is_table,
     lattice_of,
@@ -251,6 +252,8 @@ class Finder:
     def _take(self, table: Table, box: Box, members: Sequence[int], label: str) -> bool:
         for index in members:
             box = box.union(self.content.lines[index].box)
+        if is_page(table, box.area / max(self.content.width * self.content.height, 1e-6)):
+            return False
         self.free[list(members)] = False
         if tracing():
             about = {"finder": label, "rows": table.rows, "columns": table.columns, "lines": len(members)}

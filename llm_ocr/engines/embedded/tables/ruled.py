@@ -1,8 +1,9 @@
 """Find tables with ruling lines."""
 
 import math
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -434,10 +435,48 @@ def _cuts(lines: list[Row], texts: list[dict[int, str]], used: int) -> list[floa
     return [(upper + lower) / 2 for upper, lower in pairwise(full)]
 
 
+def with_values_parted(lattice: Lattice, pieces: Sequence[Piece]) -> Lattice:
+    """Part cells over several columns at boundaries between a value and its label or another value.
+
+    Statements of accounts have rules or fills in every second row only. The other rows have the same columns.
+    """
+    wide = [span for span in lattice.spans() if span[3] > 1]
+    if not wide:
+        return lattice
+    inside: dict[tuple[int, int], list[Piece]] = {}
+    for piece in pieces:
+        place = placed(lattice, piece)
+        if place:
+            inside.setdefault(place, []).append(piece)
+    beside = lattice.beside.copy()
+    for row, column, rowspan, colspan in wide:
+        places = [(r, c) for r in range(row, row + rowspan) for c in range(column, column + colspan)]
+        lines = rows_of((piece for place in places for piece in inside.get(place, ())), _GAP)
+        for boundary in range(column + 1, column + colspan):
+            if _parts_values(lines, float(lattice.xs[boundary])):
+                beside[row : row + rowspan, boundary - 1] = True
+    return Lattice(lattice.xs, lattice.ys, beside, lattice.below)
+
+
+def _parts_values(lines: Sequence[Row], x: float) -> bool:
+    """Return whether no text crosses `x`, and a line has a value on one side and text on the other."""
+    parted = False
+    for line in lines:
+        left = [segment for segment in line.segments if segment.x1 <= x]
+        right = [segment for segment in line.segments if segment.x0 >= x]
+        if len(left) + len(right) < len(line.segments):
+            return False
+        parted |= bool(left and right) and (is_number(left[-1].text) or is_number(right[0].text))
+    return parted
+
+
 # Tables whose cells are separated by rules.
 
 
 _LONG = 40  # words; a longer cell is one or more paragraphs
+_SENTENCE = 6  # words
+_ENDS = ".!?:;。"
+_MARK = re.compile(r"[•‣◦▪●○■□◆►▸–—*-]|\(?(?:\d{1,2}|[a-z])[.)]")
 
 
 def ruled_table(lattice: Lattice, pieces: Sequence[Piece]) -> Table | None:
@@ -445,7 +484,7 @@ def ruled_table(lattice: Lattice, pieces: Sequence[Piece]) -> Table | None:
     lattice = with_text_columns(lattice, pieces)
     if lattice.columns < 2:
         return None
-    lattice = with_text_rows(lattice, pieces)
+    lattice = with_values_parted(with_text_rows(lattice, pieces), pieces)
     cells = _cells(lattice, pieces)
     if cells is None:
         return None
@@ -500,7 +539,67 @@ def is_table(table: Table) -> bool:
     if covered < 0.35 * table.rows * table.columns or len(texts) < 0.3 * len(table.cells):
         return False
     paragraphs = sum(len(cell.text.split()) > _LONG for cell in texts)
-    return paragraphs * 2 <= len(texts)
+    return paragraphs * 2 <= len(texts) and not is_prose(table)
+
+
+def is_prose(table: Table) -> bool:
+    """Return whether the text is not tabular: the columns of a page, a list, or lines across the columns."""
+    columns: dict[int, list[Cell]] = {}
+    for cell in sorted(table.cells, key=lambda cell: cell.row):
+        if cell.text:
+            columns.setdefault(cell.column, []).append(cell)
+    if sum(len(cells) > 1 for cells in columns.values()) < 2:
+        return True
+    first = [cell for cell in columns[min(columns)] if cell.colspan == 1]
+    if table.columns == 2 and sum(_MARK.fullmatch(cell.text) is not None for cell in first) > 0.6 * len(first):
+        return True
+    return _across(table) > 0.5 or _has_paragraphs(columns.values()) or _runs_on(columns.values())
+
+
+def _across(table: Table) -> float:
+    """Return the share of the words in cells of sentence length over most columns."""
+    words = [(len(cell.text.split()), cell.colspan) for cell in table.cells if cell.text]
+    across = sum(count for count, span in words if count >= _SENTENCE and span > 1 and span * 2 > table.columns)
+    return across / max(sum(count for count, _ in words), 1)
+
+
+def _has_paragraphs(columns: Iterable[Sequence[Cell]]) -> bool:
+    """Return whether each column has nearly all words in one or two paragraphs, as a page has below its heading."""
+    counts = [[len(cell.text.split()) for cell in cells] for cells in columns if len(cells) > 1]
+    long = [[count for count in words if count > _LONG] for words in counts]
+    return all(0 < len(some) <= 2 and sum(some) > 0.8 * sum(words) for some, words in zip(long, counts, strict=True))
+
+
+def _runs_on(columns: Iterable[Sequence[Cell]]) -> bool:
+    """Return whether most sentences go on from a full row to the row below: the rows are the lines of a text."""
+    pairs = going = 0
+    for cells in columns:
+        ends = [max((piece.box.x1 for piece in cell.pieces), default=0.0) for cell in cells]
+        left = min((piece.box.x0 for cell in cells for piece in cell.pieces), default=0.0)
+        full = left + 0.75 * (max(ends) - left)
+        for upper, lower, end in zip(cells[:-1], cells[1:], ends[:-1], strict=True):
+            if min(len(upper.text.split()), len(lower.text.split())) >= 3:
+                pairs += 1
+                wrapped = upper.text[-1] == "-" or (upper.text[-1] not in _ENDS and lower.text[0].islower())
+                going += end >= full and wrapped
+    return going >= 3 and going > 0.4 * pairs
+
+
+#: Share of the page's area from which a table must have nearly all its cells: a frame may enclose a whole page.
+_COVERING = 0.6
+
+
+def is_page(table: Table, share: float) -> bool:
+    """Return whether a grid over the share of a page is its layout: few places have text, or most text is prose."""
+    texts = [cell for cell in table.cells if cell.text]
+    words = [len(cell.text.split()) for cell in texts]
+    if share < _COVERING or not sum(words):
+        return False
+    filled = sum(cell.rowspan * cell.colspan for cell in texts)
+    long = sum(count for count in words if count > _LONG)
+    keys = [len(cell.text.split()) for cell in texts if cell.column == 0]
+    keyed = len(keys) > 2 and sum(keys) <= 8 * len(keys)
+    return filled < 0.5 * table.rows * table.columns or _across(table) > 0.25 or (long * 2 > sum(words) and not keyed)
 
 
 def _cuts_lines(cells: Sequence[Cell]) -> bool:

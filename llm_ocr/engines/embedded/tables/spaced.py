@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 
 Rule = tuple[float, float, float]  # y, x0, x1
+#: Signs that are part of the value on their right or left, whatever the gap: accounts align them on their own.
+_BEFORE_VALUES = frozenset({"$", "€", "£", "¥", "(", "$ (", "$(", "€ (", "£ (", "US$"})
+_AFTER_VALUES = frozenset({")", "%", ")%", ") %"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ class Record:
 
 def spaced_table(area: Area, pieces: Sequence[Piece]) -> Table | None:
     """Return the table in an area; None without columns, or for columns of running text."""
-    rows = rows_of(pieces)
+    rows = [_with_signs(row) for row in rows_of(pieces)]
     bounds = column_bounds(area, rows)
     if len(bounds) < 2 or len(rows) < 2:
         return None
@@ -81,6 +84,21 @@ def spaced_table(area: Area, pieces: Sequence[Piece]) -> Table | None:
     head = _joined_headings(records[:headings])
     body = _joined(area, records[headings:], len(bounds))
     return _table([*head, *body], len(bounds), len(head))
+
+
+def _with_signs(row: Row) -> Row:
+    """Join currency signs, parentheses, and percent signs with their values; the extent remains that of the value."""
+    joined: list[Segment] = []
+    for segment in row.segments:
+        before = joined[-1] if joined else None
+        pieces = (*(before.pieces if before else ()), *segment.pieces)
+        if before and before.text in _BEFORE_VALUES and is_number(segment.text):
+            joined[-1] = Segment(segment.x0, segment.x1, pieces)
+        elif before and segment.text in _AFTER_VALUES and is_number(before.text.strip("$€£¥( ")):
+            joined[-1] = Segment(before.x0, before.x1, pieces)
+        else:
+            joined.append(segment)
+    return Row(row.y, row.size, tuple(joined))
 
 
 def column_bounds(area: Area, rows: Sequence[Row]) -> list[tuple[float, float]]:
@@ -110,9 +128,16 @@ def _record(area: Area, row: Row, bounds: Sequence[tuple[float, float]]) -> Reco
     for whole in row.segments:
         for part in _parted(whole, bounds, row.size):
             first, last = _columns_of(part, bounds, row.size)
-            if entries and first <= entries[-1].last:
-                merged = (*entries[-1].segment.pieces, *part.pieces)
-                entries[-1] = Entry(entries[-1].first, max(last, entries[-1].last), row_segment(merged))
+            above = entries[-1] if entries else None
+            if above is not None and first <= above.last:
+                # A long label reaches into the next column: the column belongs to the text that has no other.
+                if first < last:
+                    first = min(above.last + 1, last)
+                if first <= above.last and above.first < above.last:
+                    above.last = max(above.first, first - 1)
+            if above is not None and first <= above.last:
+                above.segment = row_segment((*above.segment.pieces, *part.pieces))
+                above.last = max(last, above.last)
             else:
                 entries.append(Entry(first, last, part))
     return Record(row.y, row.size, sum(y < row.y for y in area.bands), entries)
@@ -137,7 +162,10 @@ def _parted(whole: Segment, bounds: Sequence[tuple[float, float]], size: float) 
 
 def _columns_of(part: Segment, bounds: Sequence[tuple[float, float]], size: float) -> tuple[int, int]:
     slack = 0.2 * size
-    over = [i for i, (left, right) in enumerate(bounds) if min(right, part.x1) - max(left, part.x0) > slack]
+    shared = [min(right, part.x1) - max(left, part.x0) for left, right in bounds]
+    over = [i for i, width in enumerate(shared) if width > slack]
+    if len(over) > 1 and is_number(part.text):  # a number is one value
+        over = [max(over, key=shared.__getitem__)]
     if over:
         return over[0], over[-1]
     centre = (part.x0 + part.x1) / 2
@@ -190,7 +218,8 @@ def _centred_span(
     centre = (entry.segment.x0 + entry.segment.x1) / 2
     left = right = entry.first
     best: tuple[int, int] | None = None
-    while left > 0 and record.at(left - 1) is None and below.at(left - 1):
+    # The first column is the heading of the rows, which no heading of the columns covers.
+    while left > 1 and record.at(left - 1) is None and below.at(left - 1):
         left -= 1
     while right + 1 < len(bounds) and record.at(right + 1) is None and below.at(right + 1):
         right += 1
@@ -269,8 +298,8 @@ def _goes_on(above: Record, record: Record, columns: int) -> bool:
     for entry in record.entries:
         upper = above.at(entry.first)
         text = entry.segment.text
-        if upper is None or (upper.first, upper.last) != (entry.first, entry.last) or is_number(text):
-            return False
+        if upper is None or (upper.first, upper.last) != (entry.first, entry.last) or not any(map(str.isalpha, text)):
+            return False  # a value, such as "/25", begins a row
         if entry.first == 0 and not _continues_key(upper.segment, entry.segment, record.size):
             return False
     return True
@@ -326,7 +355,8 @@ def rule_chains(finder: "Finder", horizontal: Floats) -> Iterator[Area]:
         y, x0, x1 = group[:, 0], float(group[:, 1].min()), float(group[:, 2].max())
         run: list[float] = []
         for top, bottom in zip(y[:-1].tolist(), y[1:].tolist(), strict=True):
-            if _is_band(finder, Box(x0, top, x1, bottom)):
+            above = Box(x0, run[-2], x1, run[-1]) if run else None
+            if _is_band(finder, Box(x0, top, x1, bottom), above):
                 run = [*run, bottom] if run else [top, bottom]
             elif run:
                 yield from _area(finder, run, x0, x1, horizontal)
@@ -347,7 +377,8 @@ def _equal_extents(rules: Floats, slack: float) -> list[Floats]:
     return [np.array(group) for group in groups if len(group) > 1]
 
 
-def _is_band(finder: "Finder", box: Box) -> bool:
+def _is_band(finder: "Finder", box: Box, above: Box | None) -> bool:
+    """Return whether a band between two rules has rows of a table; `above` is the table's band above it."""
     if any(table.box.covered_by(box) > 0.5 for table in finder.found):
         return False  # rules of the page around a table, not of a table
     members = finder.inside(box)
@@ -358,7 +389,18 @@ def _is_band(finder: "Finder", box: Box) -> bool:
         return False
     if is_code([lines[index] for index in members]):
         return False
-    return not _is_text(rows_of(finder.pieces(members)), box)
+    rows = rows_of(finder.pieces(members))
+    if not _is_text(rows, box):
+        return True
+    return above is not None and _has_columns_of(rows, rows_of(finder.pieces(finder.inside(above))))
+
+
+def _has_columns_of(rows: Sequence[Row], above: Sequence[Row]) -> bool:
+    """Return whether rows of long cells have the columns of the rows above, as the parts of one table have."""
+    starts = [segment.x0 for row in above if len(row.segments) > 1 for segment in row.segments]
+    own = [(segment.x0, row.size) for row in rows if len(row.segments) > 1 for segment in row.segments]
+    alike = sum(any(abs(x0 - start) < 0.5 * size for start in starts) for x0, size in own)
+    return len(own) >= 2 * len(rows) and alike == len(own)
 
 
 def _is_text(rows: Sequence[Row], box: Box) -> bool:

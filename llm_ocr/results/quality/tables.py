@@ -1,0 +1,106 @@
+"""Judge the structure of an answer's tables: text columns and forms read as tables are defects."""
+
+import html
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from llm_ocr.results.quality import TABULAR
+from llm_ocr.results.quality.text_layer import Said, size_of
+from llm_ocr.types import BlockKind
+
+_ROW = re.compile(r"<tr[^>]{0,300}>", re.IGNORECASE)
+_CELL = re.compile(r"<t[dh]\b([^>]{0,300})>([^<]*(?:<(?!/?t[dhr]\b)[^<]*)*)", re.IGNORECASE)
+_SPAN = re.compile(r"(col|row)span\s*=\s*[\"']?(\d{1,3})", re.IGNORECASE)
+_TAG = re.compile(r"<[^<>]{1,300}>")
+_BAR = re.compile(r"(?<!\\)\|")
+_RULER = re.compile(r"[\s|:-]+")
+
+#: Words of a paragraph, of a key, and of a part of a sentence.
+_PARAGRAPH, _KEY, _PART = 40, 8, 3
+#: Share of empty cells up to which a table is ordinary: many have a column of marks.
+_EMPTY = 0.5
+#: Share of the page from which a table is likely to be the page's layout, and the weight of its defects then.
+_COVERING, _WEIGHT = 0.6, 2.0
+#: Maximum cells that are judged.
+_MOST = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    text: str
+    columns: int
+    rows: int
+
+
+def table_parts(said: Sequence[Said]) -> dict[str, float]:
+    """Return the share of the answer's text outside of defective tables; empty for an answer without tables."""
+    total = sum(size_of(one.chunks) for one in said)
+    tables = [one for one in said if one.block.kind is BlockKind.TABLE]
+    if not tables or not total:
+        return {}
+    lost = sum(size_of(one.chunks) * _defect(one.block.text, one.block.box.area) for one in tables)
+    return {TABULAR: max(0.0, 1 - lost / total)}
+
+
+def _defect(text: str, area: float) -> float:
+    """Return the defective share of a table; `area` is its share of the page."""
+    rows = _rows(text)
+    cells = [cell for row in rows for cell in row]
+    words = sum(len(cell.text.split()) for cell in cells)
+    if not words or len(cells) > _MOST:
+        return 0.0
+    empty = sum(not cell.text for cell in cells) / len(cells)
+    share = _prose(rows) / words + max(0.0, empty - _EMPTY) / (1 - _EMPTY) + _ragged(rows)
+    return min(1.0, share * (_WEIGHT if _COVERING <= area < 1 else 1.0))
+
+
+def _rows(text: str) -> list[list[_Cell]]:
+    if "<t" in text.lower():
+        return [[_cell(*found) for found in _CELL.findall(row)] for row in _ROW.split(text)[1:]]
+    lines = [line.strip() for line in text.split("\n") if "|" in line and not _RULER.fullmatch(line)]
+    return [
+        [_Cell(part.replace("<br>", " ").strip(), 1, 1) for part in _BAR.split(line.removeprefix("|"))[:-1]]
+        for line in lines
+    ]
+
+
+def _cell(attributes: str, inner: str) -> _Cell:
+    spans = {name.lower(): max(1, int(number)) for name, number in _SPAN.findall(attributes)}
+    return _Cell(html.unescape(_TAG.sub(" ", inner)).strip(), spans.get("col", 1), spans.get("row", 1))
+
+
+def _prose(rows: Sequence[Sequence[_Cell]]) -> int:
+    """Return the words of paragraphs without a key in their row, and of sentences that go on in the next row."""
+    found = 0
+    for row in rows:
+        counts = [len(cell.text.split()) for cell in row]
+        if not any(0 < count <= _KEY for count in counts):
+            found += sum(count for count in counts if count > _PARAGRAPH)
+    for upper, lower in pairwise(rows):
+        for above, below in zip(upper, lower, strict=False):
+            parts = len(above.text.split()), len(below.text.split())
+            if min(parts) >= _PART and max(parts) <= _PARAGRAPH and _goes_on(above.text, below.text):
+                found += sum(parts)
+    return found
+
+
+def _goes_on(upper: str, lower: str) -> bool:
+    if upper[-1] == "-":
+        return True
+    # A list of phrases in lower case is an ordinary column.
+    return lower[0].islower() and upper[0].isupper() and upper[-1] not in ".!?:;)" and upper[-1].isalpha()
+
+
+def _ragged(rows: Sequence[Sequence[_Cell]]) -> float:
+    """Return the share of rows whose width is not that of most rows; rows below spans over rows are not judged."""
+    widths, below = [], 0
+    for row in rows:
+        if not below:
+            widths.append(sum(cell.columns for cell in row))
+        below = max(0, below - 1, *(cell.rows - 1 for cell in row), 0)
+    if len(widths) < 3:
+        return 0.0
+    return 1 - Counter(widths).most_common(1)[0][1] / len(widths)
