@@ -243,7 +243,8 @@ class _Enricher:
         page = _page_letters("\n".join(run) for _, fenced, run in self._runs if not (fenced or self._is_ours(run)))
         self._added = {figure: _added(text.words, text.caption, page) for figure, text in figures.items()}
         self._alts = {figure: _alt(text, self._added[figure]) for figure, text in figures.items()}
-        self._by_alt = {alt: figure for figure, alt in reversed(self._alts.items())}
+        # An alt text without words of a description, such as `Figure`, names no figure.
+        self._by_alt = {alt: figure for figure, alt in reversed(self._alts.items()) if self._added[figure]}
         self._seen: set[str] = set()
 
     def run(self) -> str:
