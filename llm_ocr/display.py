@@ -154,7 +154,7 @@ def _sample(number: int, row: Mapping[str, Any]) -> Iterator[str]:
         description = entry.get("description") or "not described"
         url = data_url(picture, _THUMBNAIL_SIDE)
         yield f"![figure]({url})" if url else ""
-        yield f"*{escape(entry['figure_id'])}*: {escape(description[:_DESCRIPTION])}"
+        yield escape(description[:_DESCRIPTION])
 
 
 def _boxes(page: Mapping[str, Any] | PageRecord) -> object:

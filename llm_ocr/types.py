@@ -412,7 +412,7 @@ class FigureRecord:
     reason: Reason | None = None
     detail: str = ""
     description: str = ""
-    data: str = ""  # JSON, mode parse
+    data: str = ""  # JSON: mode parse; embedded engine: {"inside": text}
     label: str = ""  # mode classify
     engine: str = ""
     tokens_in: int = 0

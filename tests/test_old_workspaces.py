@@ -5,6 +5,7 @@
 
 import io
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -78,6 +79,18 @@ def test_it_can_be_assembled_with_other_options(old):
     assert "<!-- page" not in document.markdown
     assert "Two simpler rules serve as a yardstick." in document.markdown
     assert run.status.finished
+
+
+def test_its_descriptions_are_assembled_in_the_current_form(old):
+    """Describe's rows of the fixture repeat the caption and list the tick marks of charts."""
+    run = llm_ocr.assemble(workspace=old)
+    (document,) = run.documents()
+    assert re.findall(r"!\[(.*)\]\(paper\.pdf\.figures/", document.markdown) == ["Figure 1", "Figure 2", "Figure 3"]
+    assert re.findall(r"Figure \d: ", document.markdown) == ["Figure 1: ", "Figure 2: ", "Figure 3: "]
+    assert "Upper Tarn; Mill Weir" not in document.markdown
+    about = [json.loads(one) for row in run.to_dataset()["extracted_figures_metadata"] for one in row]
+    assert [one["description"] for one in about] == [None, None, None]
+    assert "Upper Tarn\nMill Weir" in json.loads(about[1]["data"])["inside"]
 
 
 def test_its_figures_can_be_described_once_more(old):

@@ -38,7 +38,8 @@ from llm_ocr.workspace.stored import remembered_in
 #                 inside (text read in a figure); described (description by the page's reader)
 # figures[]       id; file (its image in the Markdown tree, `documents/` included); label; box; width, height, and
 #                 media_type of the image; caption (the document's); inside; described; description, data (JSON of mode
-#                 parse), class (of mode classify), status, reason, and mode of Describe
+#                 parse; of the CPU engine, the text inside), class (of mode classify), status, reason, and mode of
+#                 Describe
 # provenance      see `source.provenance`: workspace, version, and keys, models, and revisions of the stages
 
 

@@ -2,9 +2,13 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
+from llm_ocr.engines.embedded.describe import INSIDE
+from llm_ocr.engines.embedded.regions import FIGURE_CAPTION, TABLE_CAPTION
 from llm_ocr.results.dataset import DatasetRow
 from llm_ocr.results.markdown import (
     IMAGE,
@@ -17,7 +21,7 @@ from llm_ocr.results.markdown import (
     target_id,
     unescape,
 )
-from llm_ocr.types import FigureRecord
+from llm_ocr.types import FigureRecord, PageRecord
 
 # Text for a figure: its description, its class, or its data in one line.
 
@@ -107,15 +111,37 @@ def _bare(text: str) -> str:
     return "".join((*kept, text[at:]))
 
 
-def new_words(row: DatasetRow, figure: str) -> str:
-    """Return the known text of a figure that is not in the page's own text, in one line; "" for none.
+# Words on a figure that its page does not contain: a caption, and text of the page, is not repeated.
 
-    The embedded describer quotes the caption, which is text of the page and is removed.
-    """
+
+#: Fewest letters of a description that is searched for in the page's text, where shorter words occur by chance.
+_QUOTED = 20
+_NO_LETTERS = re.compile(r"[\W_]+")
+
+
+def new_words(row: DatasetRow, figure: str) -> str:
+    """Return the known text of a figure that is not in its caption or the page's own text, in one line; "" for none."""
     described = row.figures.get(figure)
-    words = one_line(figure_words(described)) if described else ""
-    caption = next((one_line(one.caption) for one in row.record.figures if one.id == figure), "")
-    return words.removeprefix(f'Caption: "{caption}"').lstrip() if caption else words
+    caption = next((one.caption for one in row.record.figures if one.id == figure), "")
+    return _added(figure_words(described), caption, _page_letters([row.record.markdown])) if described else ""
+
+
+def _added(words: str, caption: str, page: str) -> str:
+    """Return the words in one line, or "" if the caption or the page's letters contain them."""
+    line = one_line(words)
+    said = _letters(line.removeprefix(INSIDE))
+    repeated = said in _letters(caption) or (len(said) >= _QUOTED and said in page)
+    return "" if repeated else line
+
+
+def _letters(text: str) -> str:
+    """Return letters and digits in lower case: quotes differ from their source in spaces, marks, and case."""
+    return _NO_LETTERS.sub("", text).casefold()
+
+
+def _page_letters(texts: Iterable[str]) -> str:
+    """Return the letters of texts of a page. Alt texts are not text of the page."""
+    return "".join(_letters(IMAGE.sub("", text)) for text in texts)
 
 
 # Descriptions in the Markdown of a page: a short one in the alt text, the full one below. The output is deterministic,
@@ -123,7 +149,11 @@ def new_words(row: DatasetRow, figure: str) -> str:
 # text. They are shown verbatim, never interpreted as Markdown or HTML.
 
 
-#: Upper limit of characters of a figure's alt text, without the id.
+#: Beginning of the paragraph below an image. The block quote separates a model's words from the page's own text, in
+#: rendered Markdown and in training data. The label makes the paragraph recognizable without an id. An italic
+#: paragraph, which older versions wrote, is also the usual form of a caption.
+DESCRIPTION = "> **Figure description:** "
+#: Upper limit of characters of a figure's alt text.
 ALT_LENGTH = 120
 _ELLIPSIS = "..."
 _LEGACY_PREFIX = "Figure "
@@ -135,16 +165,38 @@ _NO_END = re.compile(
 )
 
 
-def enrich(markdown: str, descriptions: Mapping[str, str]) -> str:
-    """Add each non-empty description to the Markdown that links its figure. Other figures are unchanged.
+@dataclass(frozen=True, slots=True)
+class FigureText:
+    """Texts on a figure: its description (or data, or class), its caption, and the label of its block."""
 
-    The alt text of `![…](figure:ID)` and the predecessor's `![Figure ID](path)` becomes `ID: first sentence`. An italic
-    paragraph, `Figure ID: ` and the description on one line, follows the block with a figure's first link. Fenced code
-    is unchanged.
+    words: str = ""
+    caption: str = ""
+    label: str = ""
+
+
+def enrich(markdown: str, figures: Mapping[str, FigureText]) -> str:
+    """Write the alt texts and descriptions of a page's figures, given by their ids. Fenced code is unchanged.
+
+    The alt text of `![…](figure:ID)` and of the predecessor's `![Figure ID](path)` becomes the description's first
+    sentence. Without a description, it is the beginning of the caption (`Figure 3`), the label, or `Figure`. The
+    description follows the block with the figure's first link, as a block quote `> **Figure description:** …` of one
+    line. The quote is omitted if the alt text, the caption, or the page's own text contains the description.
+    Paragraphs of older versions, `*Figure ID: …*`, are replaced.
     """
-    if not descriptions or "![" not in markdown:
+    if not figures or "![" not in markdown:
         return markdown
-    return _Enricher(descriptions).run(list(markdown_lines(markdown)))
+    return _Enricher(figures, markdown_lines(markdown)).run()
+
+
+def enriched_page(record: PageRecord, descriptions: Mapping[str, FigureRecord]) -> str:
+    """Return the page's Markdown with the descriptions of its figures."""
+    known = {
+        figure.id: FigureText(
+            figure_words(described) if (described := descriptions.get(figure.id)) else "", figure.caption, figure.label
+        )
+        for figure in record.figures
+    }
+    return enrich(record.markdown, known)
 
 
 def short(description: str) -> str:
@@ -162,82 +214,86 @@ def short(description: str) -> str:
     return (head[:cut] if cut > 0 else head[:ALT_LENGTH]).rstrip() + _ELLIPSIS
 
 
+_SEPARATORS = " .:|,)(–—-"  # after the number of a caption
+_NUMBERED = re.compile(
+    r"[\dA-Z一二三四五六七八九十]\W*$|\d[a-z]\W*$"
+)  # the patterns ignore case: `map a` has no number
+_WORDS = re.compile(r"[^\W\d_]+(?: [^\W\d_]+)?")
+
+
+def _alt(text: FigureText, added: str) -> str:
+    """Return the alt text; `added` is the description without repetitions."""
+    if added:
+        return short(added)
+    caption = one_line(text.caption)
+    for form in (FIGURE_CAPTION, TABLE_CAPTION):
+        if (found := form.match(caption)) and _NUMBERED.search(found[0]):
+            return found[0].strip(_SEPARATORS)
+    label = one_line(text.label).replace("_", " ")
+    return label.capitalize() if _WORDS.fullmatch(label) else "Figure"
+
+
 class _Enricher:
-    """Pass over the lines of a page, block by block (a block ends at a blank line or at a fence)."""
+    """Pass over the blocks of a page: runs of lines without blank lines and fences."""
 
-    def __init__(self, descriptions: Mapping[str, str]) -> None:
-        self._descriptions = descriptions
+    def __init__(self, figures: Mapping[str, FigureText], lines: Iterable[MarkdownLine]) -> None:
+        runs = groupby(lines, key=lambda line: (line.blank, bool(line.fence)))
+        self._runs = [(blank, fenced, [line.text for line in run]) for (blank, fenced), run in runs]
+        self._old = tuple(f"*Figure {escape(figure)}: " for figure in figures)
+        page = _page_letters("\n".join(run) for _, fenced, run in self._runs if not (fenced or self._is_ours(run)))
+        self._added = {figure: _added(text.words, text.caption, page) for figure, text in figures.items()}
+        self._alts = {figure: _alt(text, self._added[figure]) for figure, text in figures.items()}
+        # An alt text without words of a description, such as `Figure`, names no figure.
+        self._by_alt = {alt: figure for figure, alt in reversed(self._alts.items()) if self._added[figure]}
         self._seen: set[str] = set()
-        self._out: list[str] = []
 
-    def run(self, lines: list[MarkdownLine]) -> str:
+    def run(self) -> str:
+        out: list[str] = []
         at = 0
-        while at < len(lines):
-            end = at + 1
-            if not (lines[at].blank or lines[at].fence):
-                while end < len(lines) and not (lines[end].blank or lines[end].fence):
-                    end += 1
-                at = self._block(lines, at, end)
-            else:
-                self._out.append(lines[at].text)
-                at = end
-        return "\n".join(self._out)
+        while at < len(self._runs):
+            blank, fenced, run = self._runs[at]
+            at += 1
+            text, first = ("\n".join(run), []) if blank or fenced else self._block("\n".join(run))
+            out.append(text)
+            if not first:
+                continue
+            at = self._behind_descriptions(at)
+            shown = [self._added[figure] for figure in first if self._added[figure] not in ("", self._alts[figure])]
+            for words in shown:
+                out += ["", f"{DESCRIPTION}{escape(words)}"]
+            if shown and at < len(self._runs) and not self._runs[at][0]:
+                out.append("")
+        return "\n".join(out)
 
-    def _block(self, lines: list[MarkdownLine], start: int, end: int) -> int:
-        """Write a block and its description paragraphs; return the next line's index."""
+    def _block(self, text: str) -> tuple[str, list[str]]:
+        """Return the block with new alt texts, and the figures with their first link in it."""
         first: list[str] = []
-        text = "\n".join(line.text for line in lines[start:end])
-        self._out.append(IMAGE.sub(lambda image: self._image(image, first), text))
-        for figure in first:
-            end = _behind_paragraph(lines, end, figure)
-            self._out += ["", _paragraph(figure, self._descriptions[figure])]
-        if first and end < len(lines) and not lines[end].blank:
-            self._out.append("")
-        return end
 
-    def _image(self, image: re.Match[str], first: list[str]) -> str:
-        figure = self._figure_of(image["alt"], image["target"])
-        if figure is None:
-            return image[0]
-        if figure not in self._seen:
-            self._seen.add(figure)
-            first.append(figure)
-        return f"![{escape(_alt(figure, self._descriptions[figure]))}]({image['target']})"
+        def change(image: re.Match[str]) -> str:
+            figure = target_id(image["target"])
+            if figure is None:
+                figure = self._named(unescape(image["alt"]))
+            if figure not in self._alts:
+                return image[0]
+            if figure not in self._seen:
+                self._seen.add(figure)
+                first.append(figure)
+            return f"![{escape(self._alts[figure])}]({image['target']})"
 
-    def _figure_of(self, alt: str, target: str) -> str | None:
-        linked = target_id(target)
-        for figure in self._named(alt) if linked is None else (linked,):
-            if one_line(self._descriptions.get(figure, "")):
-                return figure
-        return None
+        return IMAGE.sub(change, text), first
 
-    def _named(self, alt: str) -> Iterator[str]:
-        """Yield the figures that an alt text may name: `Figure ID`, or this class's replacement of it."""
-        plain = unescape(alt)
-        if plain.startswith(_LEGACY_PREFIX):
-            yield plain.removeprefix(_LEGACY_PREFIX).strip()
-        for colon in re.finditer(": ", plain):
-            figure = plain[: colon.start()]
-            if plain == _alt(figure, self._descriptions.get(figure, "")):
-                yield figure
+    def _named(self, alt: str) -> str:
+        """Return the figure of a link to a file: `Figure ID`, its new alt text, or an older one, `ID: sentence`."""
+        if alt in self._by_alt:
+            return self._by_alt[alt]
+        return alt.removeprefix(_LEGACY_PREFIX).strip() if alt.startswith(_LEGACY_PREFIX) else alt.partition(": ")[0]
 
-
-def _alt(figure: str, description: str) -> str:
-    return one_line(f"{figure}: {short(description)}")
-
-
-def _paragraph(figure: str, description: str) -> str:
-    return f"*Figure {escape(figure)}: {escape(description)}*"
-
-
-def _behind_paragraph(lines: list[MarkdownLine], at: int, figure: str) -> int:
-    """Return the index after an older paragraph on the figure, which the new one replaces; `at` without one."""
-    here = at
-    while here < len(lines) and lines[here].blank:
-        here += 1
-    if here == at or here == len(lines) or lines[here].fence:
+    def _behind_descriptions(self, at: int) -> int:
+        """Return the index after the descriptions of an earlier pass at `at`; `at` without one."""
+        while at + 1 < len(self._runs) and self._runs[at][0] and self._is_ours(self._runs[at + 1][2]):
+            at += 2
         return at
-    text = lines[here].text
-    alone = here + 1 == len(lines) or lines[here + 1].blank
-    mine = text.startswith(f"*Figure {escape(figure)}: ") and text.endswith("*")
-    return here + 1 if alone and mine else at
+
+    def _is_ours(self, run: Sequence[str]) -> bool:
+        line = run[0]
+        return len(run) == 1 and (line.startswith(DESCRIPTION) or (line.startswith(self._old) and line.endswith("*")))

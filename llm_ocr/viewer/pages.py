@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from llm_ocr.results.dataset import DatasetRow
-from llm_ocr.results.figure_text import figure_words
-from llm_ocr.results.markdown import IMAGE, blocks_to_markdown, clean
+from llm_ocr.results.figure_text import DESCRIPTION, figure_words
+from llm_ocr.results.markdown import IMAGE, blocks_to_markdown, clean, one_line
 from llm_ocr.results.schema import image_extension
 from llm_ocr.types import FURNITURE, Block, BlockKind, Box, EncodedImage, PageRecord, Status
 from llm_ocr.viewer.index import visible_text
@@ -56,7 +56,7 @@ def _next_text(lines: Sequence[str], start: int) -> int:
     at = start
     while at < len(lines) and not lines[at]:
         at += 1
-    if at < len(lines) and lines[at].startswith("*Figure "):
+    if at < len(lines) and lines[at].startswith(DESCRIPTION):
         return at + 1
     return start
 
@@ -156,7 +156,7 @@ def page_content(view: PageView, images: Mapping[str, str]) -> dict[str, Any]:
 
 def _words(row: DatasetRow, figure: str) -> str:
     described = row.figures.get(figure)
-    return figure_words(described) if described else ""
+    return one_line(figure_words(described)) if described else ""
 
 
 def _image(image: EncodedImage | None, file: str | None) -> list[Any] | None:

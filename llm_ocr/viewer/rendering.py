@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from llm_ocr.results.markdown import map_prose, target_id
@@ -175,7 +174,6 @@ def _cleaner() -> "Cleaner":
         allowed_classes={
             "span": {"math", "display", "figure", "unshown"},
             "div": {"math"},
-            "p": {"description"},
         },
         attribute_filter=_plain_values,
         set_tag_attribute_values={"a": {"target": "_blank"}},
@@ -220,25 +218,6 @@ def _mark(tokens: "Sequence[Token]", places: Places) -> None:
         for child in token.children or ():
             if child.type == "link_open" and not _LINK.match(str(child.attrs.get("href", ""))):
                 child.attrs.pop("href", None)
-    _mark_descriptions(tokens, places)
-
-
-def _mark_descriptions(tokens: "Sequence[Token]", places: Places) -> None:
-    """Hide the id in a figure's description, which Assemble adds below it as a paragraph `*Figure ID: ...*`."""
-    for before, token in pairwise(tokens):
-        children = token.children or []
-        if before.type == "paragraph_open" and [one.type for one in children[:2]] == ["em_open", "text"]:
-            text = "".join(child.content for child in children)
-            prefix = next((f"Figure {one}: " for one in places.figures if text.startswith(f"Figure {one}: ")), "")
-            if prefix:
-                before.attrSet("class", "description")
-                _drop_start(children, len(prefix))
-
-
-def _drop_start(children: "Sequence[Token]", length: int) -> None:
-    for child in children:
-        cut = min(length, len(child.content))
-        child.content, length = child.content[cut:], length - cut
 
 
 def _attributes(token: "Token") -> str:

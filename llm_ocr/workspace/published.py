@@ -6,9 +6,10 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from llm_ocr.engines.embedded.describe import current_form
 from llm_ocr.errors import PageFailure
 from llm_ocr.results.dataset import DatasetRow
-from llm_ocr.results.figure_text import enrich, figure_words
+from llm_ocr.results.figure_text import enriched_page
 from llm_ocr.results.images import boxes_image
 from llm_ocr.results.sanitizing import inert_page
 from llm_ocr.results.schema import Images, figures_from_parquet, iter_pages
@@ -92,9 +93,8 @@ def finished_pages(
     rows: Iterable[PageRecord], descriptions: Mapping[str, FigureRecord], *, images: Images
 ) -> Iterator[Finished]:
     """Yield the pages with descriptions and without active content. With all images, draw the boxes as well."""
-    texts = {figure: words for figure, record in descriptions.items() if (words := figure_words(record))}
     for record in map(inert_page, rows):
-        yield Finished(record, enrich(record.markdown, texts), _boxes(record) if images is Images.ALL else None)
+        yield Finished(record, enriched_page(record, descriptions), _boxes(record) if images is Images.ALL else None)
 
 
 def _boxes(record: PageRecord) -> EncodedImage | None:
@@ -138,14 +138,14 @@ def published_pages(workspace: Workspace, marker: Marker, images: Images) -> Ite
 
 
 def published_figures(workspace: Workspace, markers: Iterable[Marker]) -> dict[str, FigureRecord]:
-    """Return Describe's rows of the units by figure id. Units without figures are not read.
+    """Return Describe's rows of the units by figure id, in the current form. Units without figures are not read.
 
     Raises:
         StorageError: the data could not be read.
     """
     wanted = (marker for marker in markers if marker.figures.expected)
     units = (figures_from_parquet(io.BytesIO(read_data(workspace, marker))) for marker in wanted)
-    return {record.figure_id: record for records in units for record in records}
+    return {record.figure_id: current_form(record) for records in units for record in records}
 
 
 def extracted_pages(workspace: Workspace, key: str, item: Item, images: Images) -> Iterator[PageRecord]:

@@ -63,8 +63,10 @@ def test_figures_stand_with_their_captions_and_their_files_are_in_the_workspace(
     shown = [one for one in passages(tmp_path / "o") if one["figures"]]
     figures = [figure for one in shown for figure in one["figures"]]
     assert len(figures) == 4
-    assert all((workspace / figure["image"]).is_file() and figure["description"] for figure in figures)
-    assert all(re.search(r"Figure \d: ", one["text"]) for one in shown)
+    assert all((workspace / figure["image"]).is_file() and not figure["description"] for figure in figures)
+    captions = [caption for one in shown for caption in re.findall(r"Figure \d: ", one["text"])]
+    assert sorted(captions) == [f"Figure {number}: " for number in range(1, 5)]  # each once
+    assert not any("Upper Tarn; Mill Weir" in one["text"] or "Text inside" in one["text"] for one in shown)
 
 
 def letters(text: str) -> str:

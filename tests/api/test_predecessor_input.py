@@ -38,9 +38,13 @@ def opened(place: made.Place) -> llm_ocr.Run:
 
 
 def descriptions(run: llm_ocr.Run) -> dict[str, str]:
-    """What is said of each figure, by its id."""
+    """Return each figure's description, otherwise its data, by id."""
     rows = run.to_dataset()
-    return {about["figure_id"]: about["description"] for row in rows for about in map(json.loads, row[FIGURES])}
+    return {
+        about["figure_id"]: about["description"] or about["data"]
+        for row in rows
+        for about in map(json.loads, row[FIGURES])
+    }
 
 
 FIGURES = "extracted_figures_metadata"
@@ -55,19 +59,16 @@ def test_its_extract_is_described_and_assembled_here(put, tmp_path):
     assert (status.pages.ok, status.pages.expected, status.figures.ok) == (3, 3, 3)
     text = documents(run)["sample_00002"]
     link = text.index("(sample_00002.figures/sample_00002-p00001-f01.png)")
-    assert (
-        text.index("# Page 2")
-        < link
-        < text.index("*Figure sample_00002-p00001-f01: Text inside")
-        < text.index("The end")
-    )
-    assert "2002" in text
+    assert text.index("# Page 2") < link < text.index("The end")
+    assert "![Image](sample_00002.figures/" in text
+    assert "2002" not in text  # two words of a chart are data
     rows = run.to_dataset()
     assert rows["sample_id"] == [f"sample_{number:05d}-p00001" for number in range(3)]
     assert rows[1]["source_image"].tobytes() == made.page_image(1).tobytes()
     about = json.loads(rows[1][FIGURES][0])
     assert about["bounding_box_pixels"] == dict(zip(("x1", "y1", "x2", "y2"), made.BOX, strict=True))
     assert about["label"] == "image"
+    assert "2001" in json.loads(about["data"])["inside"]
 
 
 def test_its_descriptions_are_assembled_without_any_engine(put, tmp_path):
@@ -76,8 +77,8 @@ def test_its_descriptions_are_assembled_without_any_engine(put, tmp_path):
     run = llm_ocr.assemble(workspace=place.workspace, input=place.input, **place.settings)
     assert run.status.finished
     text = documents(run)["sample_00001"]
-    assert "![sample_00001-p00001-f01: A chart.]" in text
-    assert "*Figure sample_00001-p00001-f01: A chart. Its number is 1.*" in text
+    assert "![A chart.]" in text
+    assert "> **Figure description:** A chart. Its number is 1.\n" in text
 
 
 def test_only_what_is_not_described_is_described_until_all_is_asked_for(tmp_path):
@@ -279,7 +280,7 @@ def test_its_variables_alone_are_enough(tmp_path):
             env = {**common, "PIPELINE_STAGE": stage, "LLM_OCR_ENGINE": "embedded", "DESCRIBE_BATCH_SIZE": "4"}
             run = finished(program(), cwd=tmp_path, env=env)
             assert run.returncode == 0, said(run)
-        assert "2001" in documents(opened(place))["sample_00001"]
+        assert "2001" in descriptions(opened(place))["sample_00001-p00001-f01"]
         assert "2 ok" in run.stdout
         env = {**common, "HF_REPO_ID": "me/results", "PIPELINE_STAGE": "assemble"}
         run = finished(program(), cwd=tmp_path, env=env)
@@ -367,5 +368,5 @@ def test_links_of_its_older_form_lead_to_the_figures(tmp_path):
     name = made.figure_name(0)
     old = made.row(0, "A chart.", document_markdown=f"![Figure {name}](figures/{name}.png)\n\n![other](x.png)")
     text = documents(llm_ocr.assemble(workspace=tmp_path / "w", input=folder_input(tmp_path, [old])))["sample_00000"]
-    assert "![sample_00000-p00001-f01: A chart.](sample_00000.figures/sample_00000-p00001-f01.png)" in text
+    assert "![A chart.](sample_00000.figures/sample_00000-p00001-f01.png)" in text
     assert "![other](x.png)" in text

@@ -150,7 +150,7 @@ def test_a_page_shows_its_image_with_boxes_beside_table_formula_and_figure(home,
     home.wait("document.querySelector('article .katex')")
     assert home.texts("article h2") == ["Levels in winter"]
     assert home.texts("article td") == ["Mill Weir", "187", "Upper Tarn", "112"]
-    assert home.texts("article p.description") == ["Three lines that rise in March."]
+    assert home.texts("article .figure .description") == ["Three lines that rise in March."]
     home.wait("[...document.images].every((image) => image.complete && image.naturalWidth > 0)")
     assert home.run("document.images.length") == 2
     assert home.run("document.querySelectorAll('.sheet .box').length") == 5

@@ -9,7 +9,8 @@ from made import ANY_TEXT
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from llm_ocr.results.figure_text import ALT_LENGTH, LONGEST_DATA, enrich, figure_words, short
+from llm_ocr.results import figure_text
+from llm_ocr.results.figure_text import ALT_LENGTH, DESCRIPTION, LONGEST_DATA, FigureText, figure_words, short
 from llm_ocr.results.markdown import one_line
 from llm_ocr.types import FigureRecord, Status
 
@@ -37,60 +38,117 @@ def alt(image: Token) -> str:
     return plain(image.children or [])
 
 
-def test_alt_text_and_paragraph_stand_at_the_figure():
+def enrich(markdown: str, descriptions: dict[str, str], caption: str = "", label: str = "") -> str:
+    """Enrich a page whose figures have the same caption and label."""
+    return figure_text.enrich(markdown, {one: FigureText(words, caption, label) for one, words in descriptions.items()})
+
+
+TWO = "A bar chart. It has two bars."
+
+
+def test_the_alt_text_is_the_first_sentence_and_a_quote_below_has_all():
     text = f"Before.\n\n{LINK}\n\nAfter."
-    assert enrich(text, {ID: "A bar chart. It has two bars."}) == (
-        f"Before.\n\n![{ID}: A bar chart.](figure:{ID})\n\n*Figure {ID}: A bar chart. It has two bars.*\n\nAfter."
+    assert enrich(text, {ID: TWO}) == (
+        f"Before.\n\n![A bar chart.](figure:{ID})\n\n> **Figure description:** {TWO}\n\nAfter."
     )
 
 
-def test_figures_without_a_description_stay_as_they_are():
-    text = f"{LINK}\n\n![other](figure:other)"
-    assert enrich(text, {ID: "", "other": " \n ", "unknown": "x"}) == text
+@pytest.mark.parametrize(
+    ("description", "caption", "alt"),
+    [
+        ("A map.", "", "A map."),  # the alt text has all
+        ("The lower Arlen in October", "Figure 1: The lower Arlen, in October.", "Figure 1"),
+        ("figure 1: the lower arlen", "Figure 1: The lower Arlen", "Figure 1"),
+        ("Before the flood, nobody had a staff gauge.", "", "Image"),  # the page's own text
+        ("Text inside the figure: Before the flood, nobody had a staff gauge.", "Fig. 2", "Fig. 2"),
+        ("***", "", "Image"),
+    ],
+)
+def test_a_description_that_repeats_is_not_written_below(description, caption, alt):
+    text = f"Before the flood, nobody had a *staff* gauge. Then {LINK}\n\nAfter."
+    assert enrich(text, {ID: description}, caption, "image") == text.replace(f"![{ID}]", f"![{alt}]")
+
+
+def test_a_few_words_that_the_page_has_by_chance_stay():
+    assert enrich(f"A quay.\n\n{LINK}", {ID: "A quay"}) == f"A quay.\n\n![A quay](figure:{ID})"
+
+
+@pytest.mark.parametrize(
+    ("caption", "label", "alt"),
+    [
+        ("Figure 3: Level at Hollow Bridge", "chart", "Figure 3"),
+        ("Fig. 7-26. Self-locking nuts.", "image", "Fig. 7-26"),
+        ("Figure A: The meadows", "image", "Figure A"),
+        ("Figure 2a – Detail", "", "Figure 2a"),
+        ("Abb. 4 Pegel", "", "Abb. 4"),
+        ("Table 1: Gauges", "", "Table 1"),
+        ("图 2 水位", "", "图 2"),
+        ("Map a route", "diagram", "Diagram"),  # no number
+        ("The lower Arlen in October", "image_block", "Image block"),
+        ("", "chart", "Chart"),
+        ("", "<b>", "Figure"),
+        ("", "", "Figure"),
+    ],
+)
+def test_without_a_description_the_alt_text_is_short_and_has_no_id(caption, label, alt):
+    assert enrich(f"{LINK}\n\n{caption}", {ID: ""}, caption, label) == f"![{alt}](figure:{ID})\n\n{caption}"
+
+
+def test_links_to_unknown_figures_are_unchanged():
+    text = f"{LINK}\n\n![Figure](other.png)"
+    assert enrich(text, {"unknown": "x"}) == text
     assert enrich(text, {}) == text
 
 
-def test_the_paragraph_follows_the_first_link_only():
-    text = enrich(f"{LINK}\n\nagain {LINK}", {ID: "A map."})
-    assert text == f"![{ID}: A map.](figure:{ID})\n\n*Figure {ID}: A map.*\n\nagain ![{ID}: A map.](figure:{ID})"
+def test_the_quote_follows_the_first_link_only():
+    text = enrich(f"{LINK}\n\nagain {LINK}", {ID: TWO})
+    image = f"![A bar chart.](figure:{ID})"
+    assert text == f"{image}\n\n{DESCRIPTION}{TWO}\n\nagain {image}"
 
 
 def test_a_link_inside_a_table_or_list_leaves_it_whole():
     table = f"| a | b |\n| --- | --- |\n| {LINK} | x |\n| y | z |"
-    shown = PARSER.render(enrich(table + "\n\nAfter", {ID: "a | b"}))
+    shown = PARSER.render(enrich(table + "\n\nAfter", {ID: "One. A | b"}))
     assert shown.count("<tr>") == 3
-    assert shown.index("</table>") < shown.index("<em>Figure")
-    listed = enrich(f"- {LINK}\n- second", {ID: "A map."})
-    assert listed == f"- ![{ID}: A map.](figure:{ID})\n- second\n\n*Figure {ID}: A map.*"
+    assert shown.index("</table>") < shown.index("<blockquote>")
+    listed = enrich(f"- {LINK}\n- second", {ID: TWO})
+    assert listed == f"- ![A bar chart.](figure:{ID})\n- second\n\n{DESCRIPTION}{TWO}"
 
 
 def test_two_figures_in_one_paragraph_are_described_in_order():
-    text = enrich("![a](figure:a) ![b](figure:b)", {"b": "Two.", "a": "One."})
-    assert text.endswith("\n\n*Figure a: One.*\n\n*Figure b: Two.*")
-    assert enrich(text, {"b": "Two.", "a": "One."}) == text
+    descriptions = {"b": "Two. Bars.", "a": "One. Line."}
+    text = enrich("![a](figure:a) ![b](figure:b)", descriptions)
+    assert text.endswith(f"\n\n{DESCRIPTION}One. Line.\n\n{DESCRIPTION}Two. Bars.")
+    assert enrich(text, descriptions) == text
 
 
 def test_code_is_left_alone():
     text = f"```\n{LINK}\n```\n\nA figure {LINK}\n```\ncode\n```"
-    assert enrich(text, {ID: "A map."}) == (
-        f"```\n{LINK}\n```\n\nA figure ![{ID}: A map.](figure:{ID})\n\n*Figure {ID}: A map.*\n\n```\ncode\n```"
+    assert enrich(text, {ID: TWO}) == (
+        f"```\n{LINK}\n```\n\nA figure ![A bar chart.](figure:{ID})\n\n{DESCRIPTION}{TWO}\n\n```\ncode\n```"
     )
 
 
 def test_the_form_of_older_data_sets_is_recognised():
     text = "![Figure sample_00001_fig01](images/a b.png)\n\n![Figure 3](elsewhere.png)"
-    descriptions = {"sample_00001_fig01": "A dog."}
+    descriptions = {"sample_00001_fig01": TWO}
     once = enrich(text, descriptions)
-    assert once == (
-        "![sample_00001_fig01: A dog.](images/a b.png)\n\n*Figure sample_00001_fig01: A dog.*\n\n"
-        "![Figure 3](elsewhere.png)"
-    )
+    assert once == f"![A bar chart.](images/a b.png)\n\n{DESCRIPTION}{TWO}\n\n![Figure 3](elsewhere.png)"
     assert enrich(once, descriptions) == once
 
 
+@pytest.mark.parametrize("target", [f"figure:{ID}", "images/1.png"])
+def test_the_form_of_older_versions_is_replaced(target):
+    old = f"![{ID}: A *dog*.]({target})\n\n*Figure {ID}: A \\*dog\\*. It runs.*\n\nAfter."
+    assert enrich(old, {ID: TWO}) == f"![A bar chart.]({target})\n\n{DESCRIPTION}{TWO}\n\nAfter."
+    assert enrich(old, {ID: "A *dog*."}) == f"![A \\*dog\\*.]({target})\n\nAfter."
+
+
 def test_a_new_description_takes_the_place_of_the_old():
-    old = enrich(f"{LINK}\n\nAfter.", {ID: "A *dog*."})
-    assert enrich(old, {ID: "A cat."}) == enrich(f"{LINK}\n\nAfter.", {ID: "A cat."})
+    fresh = f"{LINK}\n\nAfter."
+    old = enrich(fresh, {ID: "A *dog*. It runs."})
+    assert enrich(old, {ID: TWO}) == enrich(fresh, {ID: TWO})
+    assert enrich(old, {ID: ""}) == f"![Figure](figure:{ID})\n\nAfter."
 
 
 @pytest.mark.parametrize(
@@ -124,24 +182,26 @@ def test_any_description_is_shown_as_its_text(description):
     assert not [token for token in [*tokens, *PARSER.parse(text)] if token.type.startswith("html")]
     [image] = [token for token in tokens if token.type == "image"]
     assert image.attrs["src"] == f"figure:{ID}"
-    if not wanted:
-        assert alt(image) == ID
+    if not any(map(str.isalnum, wanted)):
         return
-    assert alt(image) == f"{ID}: {short(description)}"
+    assert alt(image) == short(description)
     blocks = [block for block in PARSER.parse(text) if block.type == "inline"]
-    assert len(blocks) == 4
+    assert len(blocks) == 3 + (short(description) != wanted)
+    if len(blocks) == 3:
+        return
     paragraph = blocks[2].children or []
-    kinds = [token.type for token in paragraph if token.content or token.type.startswith("em")]
-    assert kinds[0] == "em_open" and kinds[-1] == "em_close"
-    assert set(kinds[1:-1]) <= {"text", "text_special"}
-    assert plain(paragraph) == f"Figure {ID}: {wanted}"
+    kinds = [token.type for token in paragraph if token.content or token.type.startswith("strong")]
+    assert kinds[:3] == ["strong_open", "text", "strong_close"]
+    assert set(kinds[3:]) <= {"text", "text_special"}
+    assert plain(paragraph) == f"Figure description: {wanted}"
 
 
 IDS = st.sampled_from(["a", "b-1", "c_d", "e f", "]", "x(1)", "*", "Figure a", "a: b", "<i>", "%41", "\\"])
 
 
 PIECES = st.one_of(
-    st.sampled_from(["text", "", " ", "```", "- item", "> quote", "| a |\n| - |", "# h", "***", "---"]),
+    st.sampled_from(["text", "", " ", "```", "- item", "> quote", "| a |\n| - |", "# h", "***", "---", DESCRIPTION]),
+    IDS.map(lambda figure: f"*Figure {figure}: text*"),
     IDS.map(lambda figure: f"![{figure}](figure:{figure})"),
     IDS.map(lambda figure: f"![Figure {figure}](old/path.png)"),
     IDS.map(lambda figure: f"![x](figure:{figure}) and more"),
@@ -149,20 +209,23 @@ PIECES = st.one_of(
 )
 
 
-@given(st.lists(PIECES, max_size=8), st.sampled_from(["\n", "\n\n", " "]), st.dictionaries(IDS, NASTY))
-def test_enriching_twice_changes_nothing(pieces, between, descriptions):
-    once = enrich(between.join(pieces), descriptions)
-    assert enrich(once, descriptions) == once
+@given(
+    st.lists(PIECES, max_size=8), st.sampled_from(["\n", "\n\n", " "]), st.dictionaries(IDS, NASTY), st.just("") | NASTY
+)
+def test_enriching_twice_changes_nothing(pieces, between, descriptions, caption):
+    once = enrich(between.join(pieces), descriptions, caption)
+    assert enrich(once, descriptions, caption) == once
 
 
 @given(st.lists(PIECES, max_size=8).map("\n\n".join))
 def test_nothing_else_in_the_page_changes(text):
-    shown = enrich(text, {"a": "A dog."})
-    rest = [line for line in shown.split("\n") if "A dog." not in line and line.strip()]
+    shown = enrich(text, {"a": TWO})
+    rest = [line for line in shown.split("\n") if "A bar chart." not in line and line.strip()]
     kept = iter(line for line in text.split("\n") if line.strip())
     assert all(line in kept for line in rest)
-    assert [line for line in text.split("\n") if line.strip() and "![" not in line] == [
-        line for line in rest if "![" not in line
+    ours = (DESCRIPTION, "*Figure a: ")
+    assert [line for line in text.split("\n") if line.strip() and "![" not in line and not line.startswith(ours)] == [
+        line for line in rest if "![" not in line and not line.startswith(ours)
     ]
 
 

@@ -143,6 +143,21 @@ def test_without_a_date_there_is_none():
     assert "added" not in found and "created" not in found
 
 
+@pytest.mark.parametrize(
+    ("description", "text"),
+    [
+        ("A map with three gauges.", "The weir.\n\nA map with three gauges.\n\nFigure 1: The river."),
+        ("Figure 1: The river", "The weir.\n\nFigure 1: The river."),
+        ("", "The weir.\n\nFigure 1: The river."),
+    ],
+)
+def test_the_words_of_a_figure_and_its_caption_are_text_once(description, text):
+    figure = Figure("f1", "image", Box(0, 0, 1, 1), EncodedImage(b"", "image/png", 1, 1), "Figure 1: The river.")
+    markdown = "The weir.\n\n![f1](figure:f1)\n\nFigure 1: The river."
+    told = FigureRecord("f1", "p", "d", Status.OK, "describe", description=description)
+    assert page_text(DatasetRow(replace(PAGE, markdown=markdown, figures=(figure,)), "", {"f1": told})) == text
+
+
 @given(st.lists(ANY_TEXT, max_size=5))
 def test_spans_are_the_pages_whatever_they_hold(texts):
     rows = [row(number, text) for number, text in enumerate(texts, 1)]

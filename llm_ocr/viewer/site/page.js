@@ -102,6 +102,8 @@ const Page = (() => {
       const [file, width, height] = figure.image;
       place.append(make("img", { src: Site.image(n, file), alt: figure.description || figure.caption, width, height, loading: "lazy" }));
       if (figure.label) place.append(make("span", { class: "figure-label" }, figure.label));
+      // A short description is only the alt text of the Markdown.
+      if (!article.textContent.includes(figure.description)) place.append(make("span", { class: "description" }, figure.description));
     }
   }
 

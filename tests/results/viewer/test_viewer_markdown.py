@@ -61,11 +61,11 @@ def test_formulas_are_kept_as_latex_and_prices_are_none(markdown, shown):
 
 def test_figures_are_places_and_no_other_image_is():
     html = render(
-        "![f1: x](figure:f1)\n\n*Figure f1: a view of the weir*\n\n![y](https://example.org/y.png)",
+        "![x](figure:f1)\n\n> **Figure description:** a view of the weir\n\n![y](https://example.org/y.png)",
         Places({}, {"f1": 0}),
     )
     assert '<span class="figure" data-f="0"></span>' in html
-    assert '<p class="description"><em>a view of the weir</em></p>' in html
+    assert "<blockquote>\n<p><strong>Figure description:</strong> a view of the weir</p>" in html
     assert '<span class="unshown">y</span>' in html
     assert "example.org" not in html
 
@@ -111,22 +111,21 @@ def test_lines_know_their_blocks_whatever_stands_between():
         Block(BlockKind.TEXT, box, "Same text"),
         Block(BlockKind.TEXT, box, "not there"),
     ]
-    markdown = (
-        "## Levels\n\nSame text\n\n![f1: a view](figure:f1)\n\n*Figure f1: a view*\n\n- one\n  - two\n\nSame text"
-    )
+    figure = "![a view](figure:f1)\n\n> **Figure description:** a view"
+    markdown = f"## Levels\n\nSame text\n\n{figure}\n\n- one\n  - two\n\nSame text"
     lines = markdown.split("\n")
     found = {lines[line]: block for line, block in lines_of_blocks(markdown, blocks).items() if lines[line]}
     assert found == {
         "## Levels": 1,
-        "![f1: a view](figure:f1)": 3,
-        "*Figure f1: a view*": 3,
+        "![a view](figure:f1)": 3,
+        "> **Figure description:** a view": 3,
         "- one": 4,
         "  - two": 5,
         "Same text": 6,
     }
     html = render(markdown, Places(lines_of_blocks(markdown, blocks), {"f1": 0}))
     marked = re.findall(r'<(\w+) data-b="(\d)"', html)
-    assert [name + block for name, block in marked] == ["h21", "p2", "p3", "p3", "li4", "li5", "p6"]
+    assert [name + block for name, block in marked] == ["h21", "p2", "p3", "blockquote3", "li4", "li5", "p6"]
 
 
 def test_data_files_hold_nothing_that_ends_a_script():
