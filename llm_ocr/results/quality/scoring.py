@@ -275,4 +275,4 @@ def _ink_parts(ink: Ink, rotation: int, said: Sequence[Said], *, guess: bool) ->
 def _box_order(blocks: Sequence[Block]) -> float | None:
     """Return the order of the longer blocks with known positions."""
     told = [block for block in blocks if block.kind not in ASIDE and len(block.text) >= _PARAGRAPH]
-    return in_order([block.box for block in told if block.box.area < 1])
+    return in_order([(block.text, block.box) for block in told if block.box.area < 1])

@@ -158,18 +158,20 @@ _SHARED = 0.5
 _ENOUGH_BOXES = 6
 
 
-def in_order(boxes: Sequence[Box]) -> float | None:
+def in_order(parts: Sequence[tuple[str, Box]]) -> float | None:
     """Return the share of pairs of parts that are read in order; None if there are too few.
 
-    `boxes` are in the order of the answer. The result is the worst of three shares. The first is of pairs above each
-    other that are read downward. The second is of pairs side by side that are read in one direction, whichever most
-    begin with. The third is of steps between parts that do not jump over a gutter to the same height and back.
+    `parts` are texts and boxes in the order of the answer. The result is the worst of three shares. The first is of
+    pairs above each other that are read downward. The second is of pairs side by side that are read in the direction of
+    the page's script. The third is of steps between parts that do not jump over a gutter to the same height and back.
     """
     import numpy as np
 
-    step = -(-len(boxes) // _MOST) or 1
-    sides = np.array([(box.x0, box.y0, box.x1, box.y1) for box in boxes[::step]]).reshape(-1, 4)
+    step = -(-len(parts) // _MOST) or 1
+    sides = np.array([(box.x0, box.y0, box.x1, box.y1) for _, box in parts[::step]]).reshape(-1, 4)
     left, top, right, bottom = (sides[:, None, index] for index in range(4))
+    if _is_right_to_left(text for text, _ in parts):
+        left, right = -right, -left
     later = np.triu(np.ones((len(sides), len(sides)), np.bool_), 1)
     across, wide = _overlap(left, right)
     down, high = _overlap(top, bottom)
@@ -183,6 +185,12 @@ def in_order(boxes: Sequence[Box]) -> float | None:
     if len(sides) > _ENOUGH_BOXES and step == 1:
         shares.append(1 - float(np.diagonal(beside, 1).mean()))
     return min(shares) if shares else None
+
+
+def _is_right_to_left(texts: Iterable[str]) -> bool:
+    """Return whether most letters are of a script that runs to the left, such as Hebrew or Arabic (UAX 9)."""
+    counts = Counter(unicodedata.bidirectional(letter) for text in texts for letter in text)
+    return counts["R"] + counts["AL"] > counts["L"]
 
 
 def _overlap(low: "Reals", high: "Reals") -> tuple["Reals", "Reals"]:
@@ -243,7 +251,7 @@ def layer_order(evidence: Evidence, said: Sequence[Said]) -> float | None:
     if 2 * lying < sum(len(text) for text, _ in evidence.lines):
         return None
     places = _places(evidence, said)
-    order = in_order([evidence.lines[number][1] for number in places])
+    order = in_order([evidence.lines[number] for number in places])
     return 0.0 if _is_reversed(evidence, places) else order
 
 

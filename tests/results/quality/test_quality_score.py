@@ -13,6 +13,7 @@ from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.engines.embedded.page import laid_out
 from llm_ocr.results.quality import what_is_wrong
 from llm_ocr.results.quality.scoring import score
+from llm_ocr.results.quality.text_layer import in_order
 from llm_ocr.types import Attempt, Block, BlockKind, Box, Evidence, Page, Reason, Status
 
 WHOLE_PAGE = Box(0, 0, 1, 1)
@@ -89,6 +90,14 @@ def test_lost_text_is_missed_without_layer_and_boxes_by_the_ink(paper, read):
     parts = score(no_layer(paper), no_places(replace(read, blocks=without(told, texts(told))))).parts
     assert parts["filled"] < 0.5 * everything.parts["filled"]
     assert "less text than the ink suggests" in what_is_wrong(parts)
+
+
+@pytest.mark.parametrize(("word", "begins_at"), [("column", 0.1), ("טור", 0.55), ("عمود", 0.55)])
+def test_columns_are_read_in_the_direction_of_their_script(word, begins_at):
+    places = (begins_at, 0.65 - begins_at)
+    columns = [[(word * 5, Box(x, y / 20, x + 0.35, y / 20 + 0.04)) for y in range(2, 18)] for x in places]
+    assert in_order([*columns[0], *columns[1]]) == 1
+    assert in_order([*columns[1], *columns[0]]) == 0
 
 
 def test_invented_text_is_noticed(paper, read):
