@@ -194,7 +194,7 @@ def test_a_card_with_configurations_of_the_user_stays_and_there_is_no_preview(ma
     place = {"workspace": f"hf://datasets/{name}", "workspace_endpoint": making.hub().url}
     llm_ocr.extract(INVOICE, progress=told, **place, **FRUGALLY)
     assert [line for line in told.lines if "README.md" in line] == [
-        "README.md names other data files and stays: there is no preview for load_dataset"
+        "README.md names other data files and remains unchanged: load_dataset has no preview"
     ]
     there = files(making, name)
     assert there["README.md"] == readme

@@ -93,7 +93,7 @@ def test_headings_of_scans_stand_apart_from_the_text(examples_read, page):
     found = {
         cell
         for line in examples_read.markdown[page].splitlines()
-        for cell in reading.lines("\n".join(line.split("\t")))
+        for cell in reading.lines("\n".join(line.split("   ")))
     }
     assert set(expected(page)["headings"]) - found == set()
 

@@ -367,7 +367,7 @@ def test_scripts_stay_where_rows_and_words_are_joined():
 def test_wide_gaps_of_a_row_are_spaces():
     cells = [Line(name, Box(x, 100, x + 60, 110), 10.0) for name, x in (("Name", 50), ("Value", 200))]
     (block,) = page_blocks(PageContent(WIDTH, HEIGHT, tuple(cells)), [])
-    assert block.text == "Name Value"
+    assert block.text == "Name   Value"
 
 
 @pytest.mark.parametrize(

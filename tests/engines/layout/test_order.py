@@ -91,7 +91,7 @@ def test_labels_and_values_of_a_form_stay_together():
     lines = [line(text, 60 + 200 * c, 100 + 16 * r) for r, row in enumerate(rows) for c, text in enumerate(row)]
     text = "\n".join(block.text for block in page_blocks(page(lines), []))
     for label, value in rows:
-        assert f"{label} {value}" in text
+        assert f"{label}   {value}" in text
 
 
 def test_a_table_and_its_caption_stand_where_they_are_on_the_page():

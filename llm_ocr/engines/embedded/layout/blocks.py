@@ -98,6 +98,8 @@ def unescape(text: str) -> str:
 
 #: Line break within a paragraph.
 _BREAK = "  \n"
+#: Wide gap between pieces of a row, as in forms. Several spaces keep the pieces apart in the source; renderers show one.
+_GAP = "   "
 
 
 def _texts(group: Group) -> list[str]:
@@ -119,8 +121,8 @@ def _lines(group: Group, words: frozenset[str]) -> list[str]:
 
 
 def _flat(text: str) -> str:
-    """Return the text without soft hyphens and with a space for each wide gap of a row."""
-    return clean(text).replace("\t", " ")
+    """Return the text without soft hyphens and with spaces for each wide gap of a row."""
+    return clean(text).replace("\t", _GAP)
 
 
 def heading_text(group: Group, words: frozenset[str]) -> str:
