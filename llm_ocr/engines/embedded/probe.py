@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from llm_ocr.engines.embedded.ocr.recognise import Reader
 
 
-#: Scripts that the PP-OCRv6 recognizer (rapidocr 3.10) reads: first words of the characters' Unicode names. Its alphabet
-#: has Greek, too, but 42 to 58 % of the letters of Greek sentences are wrong or missing (benchmarks/truth_factory).
+#: Scripts that the PP-OCRv6 recognizer (rapidocr 3.10) reads: first words of the characters' Unicode names. It has
+#: Greek letters, too, but 42 to 58 % of the letters of Greek sentences are wrong or missing (benchmarks/truth_factory).
 _SCRIPTS = frozenset(
     (
         *("LATIN", "CJK", "IDEOGRAPHIC", "HIRAGANA", "KATAKANA"),

@@ -98,7 +98,7 @@ def unescape(text: str) -> str:
 
 #: Line break within a paragraph.
 _BREAK = "  \n"
-#: Wide gap between pieces of a row, as in forms. Several spaces keep the pieces apart in the source; renderers show one.
+#: Wide gap between pieces of a row, as in forms. Several spaces keep the pieces apart in the file; renderers show one.
 _GAP = "   "
 
 
