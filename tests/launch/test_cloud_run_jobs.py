@@ -118,7 +118,7 @@ def test_a_job_that_is_ended_is_gone_on_with_and_nothing_is_done_twice(
     assert (code, wrote.out) == (0, "9 ok\n"), wrote.err
     assert ("maximum timeout" if end == "time_out" else "maintenance") in wrote.err
     assert len(platform.executions) == 2
-    assert "submitted again" in wrote.err
+    assert "submitting again" in wrote.err
     data = [info.key for info in store.list("extract/") if info.key.endswith(".parquet")]
     markers = [info.key for info in store.list("extract/") if info.key.endswith(".done")]
     assert len(markers) == 9 <= len(data) <= 10  # data whose marker was not written yet counts for nothing

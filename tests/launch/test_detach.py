@@ -134,7 +134,7 @@ def test_who_comes_later_starts_no_second_coordinator_and_may_wait_for_the_first
     waiting = begin(settings(bucket, examples / "invoice.png", detach=False), lines.append)
     waiting.wait()
     assert [job.labels["stage"] for job in jobs_of(bucket)] == [PIPELINE, "extract", "describe", "assemble"]
-    assert any("1/1 pages" in line for line in lines), lines
+    assert any("1/1 page," in line for line in lines), lines
 
 
 def listed(capsys, *place: str) -> dict[str, str]:

@@ -51,7 +51,7 @@ def test_jobs_install_the_library_and_do_their_share_of_the_units(planned):
     own = [planned.hub.state.jobs.by_id[job.id] for job in jobs]
     assert [job.spec["environment"]["LLM_OCR_SHARD_INDEX"] for job in own] == ["0", "1"]
     assert [job.labels["shard"] for job in own] == ["0", "1"]
-    assert sum("pages" in line and " ok in " in line for job in jobs for line in planned.launcher.logs(job)) == 2
+    assert sum("page" in line and " ok in " in line for job in jobs for line in planned.launcher.logs(job)) == 2
 
 
 @pytest.mark.slow

@@ -39,7 +39,7 @@ def test_a_launch_whose_job_ran_out_of_time_goes_on_where_it_was(bucket, example
     assert [(job.labels["submission"], job.labels["shard"]) for job in jobs] == [
         *(("1", "0"), ("1", "1"), ("2", "0"), ("2", "1"))
     ]
-    assert any("Job timeout" in line and "submitted again" in line for line in said)
+    assert any("Job timeout" in line and "submitting again" in line for line in said)
     assert "extract: 2 pages, 2 already done" in jobs[2].lines
 
 

@@ -91,7 +91,7 @@ def test_a_pod_that_is_preempted_is_replaced_by_the_launch_and_nothing_is_done_t
         wrote = capsys.readouterr()
         assert (code, wrote.out) == (0, "9 ok\n"), wrote.err
         assert "its pod was removed" in wrote.err
-        assert "submitted again" in wrote.err
+        assert "submitting again" in wrote.err
         assert len(cluster.jobs) == 2
         assert len([info for info in store.list("extract/") if info.key.endswith(".done")]) == 9
 

@@ -36,7 +36,7 @@ def test_a_pipeline_on_this_machine_ends_with_a_result(examples, tmp_path, state
     log = cli("jobs", "logs", "-w", "w", cwd=tmp_path, env=state)
     assert log.stdout.endswith("3 ok\n"), said(log)
     cleaned = cli("jobs", "clean", "-w", "w", cwd=tmp_path, env=state)
-    assert cleaned.stdout.count("removed ") == 5
+    assert cleaned.stdout.count("deleted: ") == 5
     assert not any((tmp_path / "state/llm-ocr/jobs").iterdir())
 
 
