@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 import llm_ocr
+from llm_ocr.cli import main
 from llm_ocr.errors import WorkspaceMismatch
 from llm_ocr.types import Counts, Status
 
@@ -107,6 +108,11 @@ def test_pages_of_another_result_version_are_not_planned_again(old):
     assert "another `workspace`" in caught.value.hint
     assert sorted(path.name for path in (old / "plan").iterdir()) == before
     assert llm_ocr.open(str(old)).status.finished
+
+
+def test_a_demo_of_another_version_says_how_to_run_it(old, capsys):
+    assert main(["demo", "-w", str(old)]) == 1
+    assert f"Remove {old} of the earlier demo, or choose another folder with --workspace." in capsys.readouterr().err
 
 
 def test_new_pages_are_refused_before_they_are_planned(old):

@@ -11,7 +11,7 @@ from llm_ocr.cli.output import write_line
 from llm_ocr.cli.pipeline import finish
 from llm_ocr.cli.progress import progress_for
 from llm_ocr.config.models import DemoSettings, RunSettings
-from llm_ocr.errors import LlmOcrError
+from llm_ocr.errors import LlmOcrError, WorkspaceMismatch
 from llm_ocr.types import plural
 
 if TYPE_CHECKING:
@@ -35,6 +35,9 @@ def run_demo(command: str, settings: DemoSettings) -> int:
     )
     try:
         run = execute("run", run_settings, progress)
+    except WorkspaceMismatch as error:
+        error.hint = f"Remove {settings.workspace} of the earlier demo, or choose another folder with `workspace`."
+        raise
     finally:
         progress.close()
     if not settings.quiet:
