@@ -34,7 +34,7 @@ def parted(text: str) -> tuple[str, list[Grid]]:
 
 
 def grid(html: str) -> Grid:
-    """Rows of texts; a cell that covers several places stands in each of them. Rows are filled up to the longest."""
+    """Rows of texts; a cell that spans several places is repeated in each. All rows have the length of the longest."""
     reader = _Reader()
     reader.feed(html)
     reader.close()

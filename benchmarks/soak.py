@@ -143,7 +143,7 @@ def copies(made: list[Template], pages: int, folder: Path) -> Corpus:
 
 #: What the faults of the mix may do to a page that the calm run read: all its tries were spoilt by the servers.
 EXPLAINED = ("server error", "truncated", "malformed answer", "empty answer", "quarantined", "engine timeout")
-#: More than this share of the pages at other answers than in calm would be no weather.
+#: Largest share of the pages whose answers may differ from a run without injected faults.
 _MOST_SPOILT = 0.01
 _SHOWN = 5  # lines of one kind
 
@@ -317,7 +317,7 @@ def asked_again(asked: Counter[str], now: Read, calm: Read, calm_asked: Counter[
 
 @dataclass(frozen=True, slots=True)
 class Direct:
-    """The round's store, without the weather before it."""
+    """Store of the round, without the proxy that injects faults."""
 
     url: str
     endpoint: str

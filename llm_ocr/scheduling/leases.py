@@ -33,7 +33,7 @@ _FASTEST_BEAT_ON_GCS = 30.0
 DEFAULT_SECONDS = 300.0
 
 #: Seconds that `close` waits for a beat in progress: a worker that must stop has little time.
-_PATIENCE = 5.0
+_JOIN_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +222,7 @@ class Leases:
         """Stop claiming and renewing, and release unfinished units, so that other workers need not wait."""
         self._stop.set()
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(_PATIENCE)
+            self._thread.join(_JOIN_SECONDS)
         with self._lock:
             left, self._held = self._held, {}
         for lease in left.values():
