@@ -95,9 +95,13 @@ _FILLED_IN = (pdfium.FPDF_ANNOT_WIDGET, pdfium.FPDF_ANNOT_FREETEXT)
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Options of page rendering. `timeout` in seconds applies only to poppler's processes; `memory` is in bytes."""
+    """Options of page rendering. `timeout` in seconds applies only to poppler's processes; `memory` is in bytes.
+
+    `size` is the longest side of page images in pixels, `scan_size` of scans that are as large themselves.
+    """
 
     size: int
+    scan_size: int
     renderer: str
     timeout: float
     memory: int
@@ -189,13 +193,15 @@ class PdfFile:
         self._check_number(number)
         loaded = self._loaded(number)
         if loaded is None:
-            return self._by_poppler(number), None, Layer()
+            return self._by_poppler(number, self._look.size), None, Layer()
         try:
             self._check_size(*loaded.get_size())
             frame = page_frame(loaded)
             objects = page_objects(loaded, frame) if text_layer else page_images(loaded, frame)
             self._check_images(objects.largest_image)
-            image = self._by_poppler(number) if self._look.renderer == "poppler" else self._rendered(loaded)
+            size = self._size(max(loaded.get_size()) * objects.scan_resolution(frame))
+            poppler_draws = self._look.renderer == "poppler"
+            image = self._by_poppler(number, size) if poppler_draws else self._rendered(loaded, size)
             layer = layer_of(loaded, frame, objects, whole=not _filled_in(loaded))
             return image, self._content(number, loaded, objects) if text_layer else None, layer
         finally:
@@ -247,7 +253,7 @@ class PdfFile:
         """Check the sides in points. Damaged pages have sides of zero, or sides that are not numbers."""
         if not (0 < width < math.inf and 0 < height < math.inf):
             raise PageFailure(Reason.UNREADABLE, "the page has no size")
-        if min(width, height) * self._scale(width, height) < MIN_SIDE:
+        if min(width, height) * _scale(width, height, self._look.size) < MIN_SIDE:
             raise PageFailure(Reason.RENDER_LIMIT, f"a page of {width:g} x {height:g} points is too narrow to read")
 
     def _check_images(self, largest: int) -> None:
@@ -259,21 +265,22 @@ class PdfFile:
                 hint="If you trust the document, increase `render_memory`.",
             )
 
-    def _scale(self, width: float, height: float) -> float:
-        return min(self._look.size / max(width, height), MAX_SCALE)
+    def _size(self, scanned: float) -> int:
+        """Return the longest side of a page image: at most the scan's own pixels, which show its smallest letters."""
+        return max(self._look.size, min(self._look.scan_size, int(scanned)))
 
-    def _rendered(self, page: pypdfium2.PdfPage) -> "Image.Image":
+    def _rendered(self, page: pypdfium2.PdfPage, size: int) -> "Image.Image":
         width, height = page.get_size()
-        scale = self._scale(width, height) * (1 - 1e-7)  # sizes are rounded up; avoids an additional pixel
+        scale = _scale(width, height, size) * (1 - 1e-7)  # sizes are rounded up; avoids an additional pixel
         # Pillow can use RGBX without a copy.
         image: Image.Image = page.render(scale=scale, rev_byteorder=True, prefer_bgrx=True).to_pil()
         return image
 
-    def _by_poppler(self, number: int) -> "Image.Image":
+    def _by_poppler(self, number: int, size: int) -> "Image.Image":
         timeout = self._look.timeout
         width, height = poppler.page_size(self._file, number, password=self._password, timeout=timeout)
         self._check_size(width, height)
-        longest = max(1, round(max(width, height) * self._scale(width, height)))
+        longest = max(1, round(max(width, height) * _scale(width, height, size)))
         return poppler.render(self._file, number, longest, password=self._password, timeout=timeout)
 
     def _content(self, number: int, page: pypdfium2.PdfPage, objects: Objects) -> PageContent:
@@ -295,6 +302,10 @@ class PdfFile:
             return page_content(flat, page_objects(flat, page_frame(flat)))
         finally:
             flat.close()
+
+
+def _scale(width: float, height: float, size: int) -> float:
+    return min(size / max(width, height), MAX_SCALE)
 
 
 def _forget_last_error() -> None:

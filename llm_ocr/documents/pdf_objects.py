@@ -1,6 +1,7 @@
 """Read coordinates, images, and vector objects of a PDF page."""
 
 import ctypes
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -79,6 +80,13 @@ MAX_PATHS = 20_000
 #: Limit of a clip path's points; a longer path is ignored.
 _MAX_CLIP_POINTS = 200
 
+#: Share of the page that images cover above which the page is a scan.
+SCAN = 0.6
+#: Maximum number of visible text objects on a scan: lines or words that a library or a court added.
+_STAMP = 20
+#: Minimum share of the page of an image that tells the scan's resolution: many scans consist of strips.
+_STRIP = 0.02
+
 #: Pixels above which an image's color depth matters, and above which it does not. A scanned sheet of A0 in black and
 #: white has 280 million pixels.
 _HUGE, _ABSURD = 100_000_000, 1_000_000_000
@@ -88,11 +96,27 @@ Colour = tuple[int, int, int]
 
 @dataclass(slots=True)
 class Objects:
-    """Objects among the first `MAX_OBJECTS`. `largest_image`: bytes of the largest decoded image."""
+    """Objects among the first `MAX_OBJECTS`. `largest_image`: bytes of the largest decoded image.
+
+    `resolution`: pixels per point of the finest image that is no small detail. `texts`: visible text objects
+    above the largest image.
+    """
 
     rasters: list[Raster] = field(default_factory=list)
     paths: list[Path] = field(default_factory=list)
     largest_image: int = 0
+    resolution: float = 0.0
+    texts: int = 0
+
+    def scan_resolution(self, frame: Frame) -> float:
+        """Return the pixels per point of a scanned page; 0.0 for other pages.
+
+        The text of older OCR is invisible, or drawn below the image. More visible text than a stamp means a slide
+        with a background image.
+        """
+        covered = sum(raster.box.area for raster in self.rasters)
+        scan = covered > SCAN * frame.width * frame.height and self.texts <= _STAMP
+        return self.resolution if scan else 0.0
 
 
 def page_objects(page: pypdfium2.PdfPage, frame: Frame) -> Objects:
@@ -105,6 +129,8 @@ def page_objects(page: pypdfium2.PdfPage, frame: Frame) -> Objects:
             _add_image(found, page, handle, where)
         elif kind == pdfium.FPDF_PAGEOBJ_PATH and (path := _path(handle, where)) is not None:
             found.paths.append(path)
+        elif kind == pdfium.FPDF_PAGEOBJ_TEXT:
+            _count_text(found, handle)
         elif kind == pdfium.FPDF_PAGEOBJ_SHADING and (box := _visible(handle, where, clip=True)) is not None:
             found.paths.append(Path(box, None, (128, 128, 128), 1))
     return found
@@ -116,13 +142,26 @@ def page_images(page: pypdfium2.PdfPage, frame: Frame) -> Objects:
     for handle, kind, where in islice(_walk(page, frame), MAX_OBJECTS):
         if kind == pdfium.FPDF_PAGEOBJ_IMAGE:
             _add_image(found, page, handle, where)
+        elif kind == pdfium.FPDF_PAGEOBJ_TEXT:
+            _count_text(found, handle)
     return found
 
 
+def _count_text(found: Objects, handle: "_Handle") -> None:
+    if found.texts <= _STAMP and pdfium.FPDFTextObj_GetTextRenderMode(handle) != pdfium.FPDF_TEXTRENDERMODE_INVISIBLE:
+        found.texts += 1
+
+
 def _add_image(found: Objects, page: pypdfium2.PdfPage, handle: "_Handle", where: Frame) -> None:
-    found.largest_image = max(found.largest_image, _decoded_size(page, handle))
+    width, height = _pixel_size(handle)
+    found.largest_image = max(found.largest_image, _decoded_size(page, handle, width * height))
     if (box := _visible(handle, where, clip=True)) is not None:
         found.rasters.append(Raster(box))
+        if box.area > _STRIP * where.width * where.height:
+            if box.area > SCAN * where.width * where.height:
+                found.texts = 0
+            # The root of the areas' ratio is the same for a turned image; a clipped image counts as finer.
+            found.resolution = max(found.resolution, math.sqrt(width * height / box.area))
 
 
 _Handle = Any  # a ctypes pointer to an FPDF_PAGEOBJECT
@@ -157,12 +196,16 @@ _colour = tuple(ctypes.c_uint() for _ in range(4))
 _mode, _stroked = ctypes.c_int(), ctypes.c_int()
 
 
-def _decoded_size(page: pypdfium2.PdfPage, handle: _Handle) -> int:
-    """Return an image's bytes at 8 bits per channel; only huge images use the real depth, which may decode them."""
+def _pixel_size(handle: _Handle) -> tuple[int, int]:
+    """Return an image's width and height; zeros for a damaged image."""
     width, height = ctypes.c_uint(), ctypes.c_uint()
     if not pdfium.FPDFImageObj_GetImagePixelSize(handle, width, height):
-        return 0
-    pixels = width.value * height.value
+        return 0, 0
+    return width.value, height.value
+
+
+def _decoded_size(page: pypdfium2.PdfPage, handle: _Handle, pixels: int) -> int:
+    """Return an image's bytes at 8 bits per channel; only huge images use the real depth, which may decode them."""
     if not _HUGE <= pixels <= _ABSURD:
         return 3 * pixels
     about = pdfium.FPDF_IMAGEOBJ_METADATA()

@@ -12,7 +12,7 @@ import numpy as np
 import pypdfium2
 
 from llm_ocr.documents.pdf_glyphs import ASCENT, DESCENT, Bools, Floats, Glyphs, Ints, glyphs_of, read_chars
-from llm_ocr.documents.pdf_objects import Objects, page_frame, page_objects
+from llm_ocr.documents.pdf_objects import SCAN, Objects, page_frame, page_objects
 from llm_ocr.types import Box, Line, PageContent, Script, Word
 
 # Words from glyphs, and runs from words: consecutive words without a wide gap.
@@ -425,8 +425,6 @@ def with_drop_capitals(words: Words, segments: list[Segment]) -> list[Segment]:
 _SPACE = 0.17
 #: The same for consecutive glyphs: pdfium has already reported their spaces, so that only a wide gap is a space.
 _MISSED_SPACE = 0.5
-#: Share of the page that an image covers above which the text is OCR, whose sizes and baselines vary by word.
-_SCAN = 0.6
 #: Size of a script, relative to its line: TeX has 0.7 (0.5 in a script), Word and OpenType fonts 0.58 to 0.7, InDesign
 #: and LibreOffice 0.58, browsers 0.83. Small capitals have these sizes too, but the line's baseline.
 _SCRIPT_SIZE = (0.4, 0.88)
@@ -454,7 +452,7 @@ def page_content(page: pypdfium2.PdfPage, objects: Objects | None = None) -> Pag
     chars = read_chars(page, frame)
     found = objects or page_objects(page, frame)
     shown = Box(0, 0, frame.width, frame.height)
-    scan = any(shown.covered_by(raster.box) > _SCAN for raster in found.rasters)
+    scan = any(shown.covered_by(raster.box) > SCAN for raster in found.rasters)
     lines, unmapped = _lines(glyphs_of(chars, frame.width, frame.height), scripts=not scan)
     return PageContent(
         frame.width, frame.height, lines, tuple(found.rasters), tuple(found.paths), unmapped, chars.unread

@@ -100,7 +100,7 @@ def _page(payload: Mapping[str, Any]) -> dict[str, Any]:
     content: PageContent | None = None
     layer = Layer()
     if isinstance(document, ImageFile):
-        size = payload["look"]["size"]
+        size = max(payload["look"]["size"], payload["look"]["scan_size"])
         image, ink = document.page(number, size=size, image_format=image_format, quality=quality)
     else:
         picture, content, layer = document.page(number, text_layer=payload["text_layer"])

@@ -30,9 +30,11 @@ class RenderOptions:
     """Options of page images.
 
     `image_size` is the longest side in pixels, `timeout` is in seconds per page, `memory` is in bytes per worker.
+    `scan_size` is the longest side of scans and image files, which are never enlarged; 0: `image_size`.
     """
 
     image_size: int = 1540
+    scan_size: int = 0
     image_format: str = "png"  # or "jpeg"
     quality: int = 90  # of JPEG
     text_layer: bool = True
@@ -78,6 +80,7 @@ class Renderer:
             "revision": REVISION,
             "renderer": options.renderer,
             "image_size": options.image_size,
+            **({"scan_size": options.scan_size} if options.scan_size else {}),
             "image_format": options.image_format,
             "text_layer": options.text_layer,
         }
@@ -195,6 +198,7 @@ class Renderer:
         options = self._options
         look = {
             "size": options.image_size,
+            "scan_size": options.scan_size,
             "renderer": options.renderer,
             "timeout": options.timeout,
             "memory": options.memory,

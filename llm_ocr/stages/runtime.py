@@ -408,8 +408,9 @@ def _with_template(asked: ModelChoice, path: str | None) -> ModelChoice:
 # Rendering and the embedded engine.
 
 
-#: Longest side of page images for the embedded engine, in pixels.
-EMBEDDED_IMAGE_SIZE = 1540
+#: Longest side of page images for the embedded engine, in pixels. Scans keep more of their own pixels: OCR finds 3,450
+#: words on a newspaper of 4,056 pixels at 2560, 3,290 at 2000, and 1,770 at 1540.
+EMBEDDED_IMAGE_SIZE, EMBEDDED_SCAN_SIZE = 1540, 2560
 
 
 def passwords(given: Sequence[SecretStr], file: Path | None) -> tuple[str, ...]:
@@ -433,6 +434,7 @@ def render_options(settings: RenderSettings, secrets: tuple[str, ...], profile: 
         chosen = profile.image.format if profile else "jpeg"
     return RenderOptions(
         image_size=settings.image_size or (profile.image.longest_side if profile else EMBEDDED_IMAGE_SIZE),
+        scan_size=0 if profile or settings.image_size else EMBEDDED_SCAN_SIZE,
         image_format=chosen,
         text_layer=profile is None or (isinstance(settings, ModelSettings) and _needs_text(settings, profile)),
         renderer=settings.renderer,

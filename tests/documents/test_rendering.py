@@ -66,6 +66,32 @@ def test_a_page_has_an_image_of_the_size_asked_for_and_its_content(tmp_path):
     assert pixels(page).getextrema()[0][0] < 100
 
 
+def scan(side: int, *drawn: bytes) -> bytes:
+    """A page of 600 points that an image of `side` pixels covers, below what is drawn."""
+    covering = b"q 600 0 0 600 0 0 cm /X Do Q\n"
+    return pages(covering + b"".join(drawn), attributes=b"/MediaBox[0 0 600 600]", extra=(zeros_image(side),))
+
+
+@pytest.mark.parametrize(("side", "expected"), [(400, 500), (700, 700), (2000, 900)])
+def test_a_scan_keeps_its_own_pixels_up_to_a_limit(tmp_path, side, expected):
+    source = written(tmp_path / "scan.pdf", scan(side, text("a stamp")))
+    (page,) = rendered(source, image_size=500, scan_size=900)
+    assert (page.image.width, page.image.height) == (expected, expected)
+
+
+def test_a_slide_over_a_picture_is_no_scan(tmp_path):
+    source = written(tmp_path / "slide.pdf", scan(2000, *(text("words", y=20 * row) for row in range(25))))
+    (page,) = rendered(source, image_size=500, scan_size=900)
+    assert page.image.width == 500
+
+
+def test_a_picture_of_a_page_keeps_its_own_pixels_up_to_a_limit(tmp_path):
+    for side, expected in ((300, 300), (700, 700), (2000, 900)):
+        Image.new("RGB", (side, side), "white").save(tmp_path / f"{side}.png")
+        (page,) = rendered(str(tmp_path / f"{side}.png"), image_size=500, scan_size=900)
+        assert page.image.width == expected
+
+
 def test_without_a_text_layer_asked_for_there_is_none(tmp_path):
     (page,) = rendered(written(tmp_path / "a.pdf", HELLO), text_layer=False)
     assert page.content is None

@@ -37,8 +37,8 @@ class _Aside:
     def rest(self):
         self._thread.submit(self._reader.rest).result()
 
-    def probe(self, *arguments):
-        return self._thread.submit(self._reader.probe, *arguments).result()
+    def probe(self, *arguments, **options):
+        return self._thread.submit(self._reader.probe, *arguments, **options).result()
 
     def reread(self, *arguments):
         return self._thread.submit(self._reader.reread, *arguments).result()

@@ -63,6 +63,17 @@ def test_a_layer_that_lies_in_one_of_its_fonts_disagrees(drawn):
 
 
 @needs_ocr
+def test_older_ocr_of_a_scan_is_judged_by_any_of_its_lines(drawn):
+    image, layer = drawn
+    assert recogniser().probe(image, layer, scan=True) < 0.02
+    lines = [
+        replace(line, text="cl.'ii nvrn t", words=()) if row % 4 == 1 else line for row, line in enumerate(layer.lines)
+    ]
+    assert recogniser().probe(image, replace(layer, lines=tuple(lines)), scan=True) > 0.1
+    assert recogniser().probe(image, replace(layer, lines=tuple(lines))) < 0.1
+
+
+@needs_ocr
 def test_quotes_dashes_case_and_spaces_do_not_count(drawn):
     image, layer = drawn
     other = changed(layer, lambda text: text.upper().replace(":", "\u2014").replace("(", "\u201c"))

@@ -45,7 +45,7 @@ class Ocr:
     def __call__(self):
         return self
 
-    def probe(self, pixels, content):
+    def probe(self, pixels, content, *, scan=False):
         self.asked.append("probe")
         return self._probe
 
@@ -72,6 +72,15 @@ def test_the_first_page_is_probed_and_a_lying_layer_is_not_believed(probe, sourc
     attempt = read_page(page(PageContent(300, 400, (line(WORDS),)), number=1), ocr, text_layer=True)
     assert (attempt.source, attempt.probe) == (source, probe)
     assert ("really printed" in text_of(attempt)) == (source == "ocr")
+
+
+@pytest.mark.skipif(not available(), reason="OCR is not installed: extra embedded")
+@pytest.mark.parametrize(("scan", "source"), [(True, "ocr"), (False, "text-layer")])
+def test_older_ocr_with_a_tenth_of_its_letters_wrong_is_read_again(scan, source):
+    rasters = (Raster(Box(0, 0, 300, 400)),) if scan else ()
+    content = PageContent(300, 400, (line(WORDS),), rasters=rasters)
+    attempt = read_page(page(content, number=1), Ocr(probe=0.1, lines=(line(WORDS),)), text_layer=True)
+    assert (attempt.source, attempt.probe) == (source, 0.1)
 
 
 def test_a_stamp_on_a_scan_is_not_its_text():

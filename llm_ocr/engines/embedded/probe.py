@@ -6,7 +6,7 @@ recognizer and takes about 55 ms of processor time.
 
 import unicodedata
 from collections.abc import Iterable
-from statistics import median
+from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from llm_ocr.types import Box, Line, PageContent
@@ -38,11 +38,14 @@ _COMMON_SHARE = 0.47
 #: Minimum number of letters for statistics.
 _ENOUGH_LETTERS = 60
 
-#: Number and length of sample lines: enough letters to compare at low cost.
-_SAMPLES = 3
+#: Number and length of sample lines: enough letters to compare at low cost. Older OCR is wrong in some places of a
+#: page and right in others, so that more lines are compared.
+_SAMPLES, _SCAN_SAMPLES = 3, 12
 _LEAST_LETTERS, _MOST_LETTERS = 6, 20
 #: Share of a line's height added above and below: the recognizer was trained on crops with a margin.
 _ROOM = 0.12
+#: Minimum confidence of a reading that judges older OCR: an uncertain reading is no better.
+_CONFIDENT = 0.9
 #: Height in pixels below which OCR is too unreliable to reject the text layer.
 _LEAST_HEIGHT = 9.0
 
@@ -72,37 +75,46 @@ def _meaningless(text: str) -> int:
     return sum(c == "\ufffd" or unicodedata.category(c) in ("Cc", "Co", "Cn") for c in text)
 
 
-def disagreement(image: "Pixels", content: PageContent, reader: "Reader") -> float | None:
-    """Return the median edit distance between sample lines and their OCR, 0..1; None if unknown.
+def disagreement(image: "Pixels", content: PageContent, reader: "Reader", *, scan: bool) -> float | None:
+    """Return the edit distance between sample lines and their OCR, 0..1; None if unknown.
 
     Args:
         image: Whole page, height x width x 3, RGB.
         content: Content with the text layer.
         reader: Line recognizer.
+        scan: The layer is older OCR: return the mean over any lines that are read with confidence. Otherwise return
+            the median over the lines that are easiest to compare.
     """
     if not script_supported("".join(line.text for line in content.lines)):
         return None
     across, down = image.shape[1] / content.width, image.shape[0] / content.height
     errors = []
-    for box, text in samples(content, _LEAST_HEIGHT / down):
+    for box, text in samples(content, _LEAST_HEIGHT / down, scan=scan):
         room = _ROOM * box.height
         x0, x1 = max(0, round((box.x0 - room) * across)), round((box.x1 + room) * across)
         y0, y1 = max(0, round((box.y0 - room) * down)), round((box.y1 + room) * down)
-        errors.append(_difference(text, reader.read(image[y0:y1, x0:x1]).text))
-    return median(errors) if errors else None
+        reading = reader.read(image[y0:y1, x0:x1])
+        if not scan or reading.confidence >= _CONFIDENT:
+            errors.append(_difference(text, reading.text))
+    if not errors:
+        return None
+    return fmean(errors) if scan else median(errors)
 
 
-def samples(content: PageContent, least_height: float) -> list[tuple[Box, str]]:
-    """Return up to three pieces of lines, spread over the page, with their boxes in page units."""
+def samples(content: PageContent, least_height: float, *, scan: bool = False) -> list[tuple[Box, str]]:
+    """Return pieces of lines, spread over the page, with their boxes in page units: three, or twelve of a scan."""
     fit = sorted((line for line in content.lines if _fit(line, content, least_height)), key=lambda line: line.box.y0)
     doubtful = [line for line in fit if _meaningless(line.text)]
-    if sum(_meaningless(line.text) for line in doubtful) > _MANY_UNMAPPED * sum(len(line.text) for line in fit):
+    if not scan and sum(_meaningless(line.text) for line in doubtful) > _MANY_UNMAPPED * sum(
+        len(line.text) for line in fit
+    ):
         fit = doubtful
     chosen = []
-    for index in range(_SAMPLES):
-        part = fit[len(fit) * index // _SAMPLES : len(fit) * (index + 1) // _SAMPLES]
+    count = _SCAN_SAMPLES if scan else _SAMPLES
+    for index in range(count):
+        part = fit[len(fit) * index // count : len(fit) * (index + 1) // count]
         if part:
-            chosen.append(_first_words(max(part, key=_worth)))
+            chosen.append(_first_words(part[len(part) // 2] if scan else max(part, key=_worth)))
     return chosen
 
 

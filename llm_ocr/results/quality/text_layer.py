@@ -218,7 +218,7 @@ _ENOUGH_RUNS = 5
 
 def is_true(evidence: Evidence, attempt: Attempt) -> bool:
     """Return whether the text layer is reliable: drawn by the file itself, or confirmed by OCR of sample lines."""
-    if not evidence.lines or (attempt.probe is not None and attempt.probe > LIE):
+    if not evidence.lines or (attempt.probe is not None and (attempt.probe > LIE or attempt.source == "ocr")):
         return False
     if evidence.pictured > SCAN and attempt.probe is None:
         return False

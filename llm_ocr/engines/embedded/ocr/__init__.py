@@ -58,7 +58,7 @@ class Recogniser:
         """Release the memory of the last pages, 100 MB, while idle. The models stay loaded."""
         self._pages.rest()
 
-    def probe(self, image: "Pixels", content: PageContent) -> float | None:
+    def probe(self, image: "Pixels", content: PageContent, *, scan: bool = False) -> float | None:
         """Return the distance between text layer and image: 0 true, 1 false.
 
         None means an unsupported script or no text.
@@ -66,10 +66,11 @@ class Recogniser:
         Args:
             image: Page as shown.
             content: Content with the text layer.
+            scan: The layer is older OCR of a scanned page.
         """
         from llm_ocr.engines.embedded.probe import disagreement
 
-        return disagreement(image, content, self._pages.reader)
+        return disagreement(image, content, self._pages.reader, scan=scan)
 
     def reread(self, image: "Pixels", content: PageContent) -> PageContent:
         """Return the content with the readings of its doubtful words. `image` is the page as shown."""
