@@ -1,7 +1,7 @@
 """Find rules, table heading bars, and pictures in the pixels of a scan."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -151,8 +151,8 @@ def through_bars(upright: Sequence[Box], bars: Sequence[Bar], reach: float) -> l
 # because handwriting looks the same. OpenCV is part of the OCR package, so it is imported locally.
 
 
-#: Longest side in pixels for the picture search; rules are searched at full size.
-_SMALL = 1000
+#: Longest side in pixels for rules, whose thickness in pixels the search knows, and for the picture search.
+_SIDE, _SMALL = 1540, 1000
 #: Ink is darker than this share of the paper's brightness, or exceeds the paper's color by this much (0..255).
 _DARK, _COLOURED = 0.74, 42
 #: Difference in gray levels between a light rule and the paper on both sides.
@@ -172,6 +172,19 @@ def scan_objects(image: Pixels, lines: tuple[Line, ...]) -> ScanObjects:
         image: Height x width x 3, RGB.
         lines: Lines from OCR, in pixels of the image.
     """
+    import cv2
+
+    shrink = _SIDE / max(image.shape[:2])
+    if shrink >= 1:
+        return _objects(image, lines)
+    small = cv2.resize(image, None, fx=shrink, fy=shrink, interpolation=cv2.INTER_AREA)
+    found = _objects(small, tuple(replace(line, box=line.box.scaled(shrink, shrink)) for line in lines))
+    rasters = (Raster(raster.box.scaled(1 / shrink, 1 / shrink)) for raster in found.rasters)
+    paths = (replace(path, box=path.box.scaled(1 / shrink, 1 / shrink)) for path in found.paths)
+    return ScanObjects(tuple(rasters), tuple(paths))
+
+
+def _objects(image: Pixels, lines: tuple[Line, ...]) -> ScanObjects:
     import cv2
 
     height, width = image.shape[:2]
