@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from ocr_pages import PROSE, downwards, needs_ocr, page, pixels, prose, recogniser
 
@@ -93,6 +94,26 @@ def test_a_slightly_slanted_scan_is_levelled():
     assert read.skew == pytest.approx(2.0, abs=0.3)
     assert read.turned
     assert downwards(read.lines) == PROSE
+
+
+def bent(image, depth):
+    """The image as of a sheet that is bent: columns in the middle are lower by `depth` pixels."""
+    rows, columns = image.shape[:2]
+    down = np.round(depth * np.sin(np.pi * np.arange(columns) / columns)).astype(int)
+    source = (np.arange(rows)[:, None] - down[None, :]).clip(0, rows - 1)
+    return np.take_along_axis(image, source[:, :, None], axis=0)
+
+
+def test_every_line_of_a_bent_sheet_is_read_and_straight():
+    image = pixels(page(*prose(), *prose(top=130)), longest=1600)
+    read = recogniser().read(bent(image, 60))
+    assert read.turned
+    assert read.bend is not None
+    assert downwards(read.lines) == [*PROSE, *PROSE]
+    assert all(line.box.height < 2 * line.size for line in read.lines)
+    flat = recogniser().read(image)
+    assert flat.bend is None
+    assert not flat.turned
 
 
 def test_light_text_on_a_dark_ground_is_read():

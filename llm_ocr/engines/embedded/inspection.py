@@ -14,6 +14,7 @@ from llm_ocr.types import Block, BlockKind, Box, Line, Page, PageContent
 
 if TYPE_CHECKING:
     from llm_ocr.engines.embedded.ocr import OcrPage
+    from llm_ocr.engines.embedded.ocr.leveling import Bend
 
 
 _NO_OCR = "figures on scans are not detected: OCR is not installed"
@@ -99,9 +100,19 @@ def _in_pixels(content: PageContent, pixels: Any) -> tuple[Line, ...]:
 def _turned_back(block: Block, read: "OcrPage") -> Block:
     """Return the block with its box on the original page, before OCR turned and leveled the image."""
     box = block.box
+    if read.bend is not None:
+        box = _bent(box, read.bend)
     if read.skew:
         box = _skewed(box, read)
     return replace(block, box=box.turned(-read.rotation), continued=())
+
+
+def _bent(box: Box, bend: "Bend") -> Box:
+    import numpy as np
+
+    x, y = (np.array(ends) for ends in ((box.x0, box.x1, box.x0, box.x1), (box.y0, box.y0, box.y1, box.y1)))
+    rows = bend.source(x * bend.width, y * bend.height) / bend.height
+    return Box(box.x0, float(rows.min()), box.x1, float(rows.max())).clipped()
 
 
 def _skewed(box: Box, read: "OcrPage") -> Box:

@@ -195,7 +195,9 @@ def _by_ocr(page: Page, pixels: Any, recogniser: "Recogniser") -> Attempt:
         objects = scan_objects(read.image, read.lines)
     if tracing():
         turned_by = {"rotation": read.rotation, "skew": round(read.skew, 2)}
-        note("orientation", f"rotated by {read.rotation} degrees clockwise, deskewed by {read.skew:.1f}", **turned_by)
+        flattened = ", flattened" if read.bend else ""
+        turns = f"rotated by {read.rotation} degrees clockwise, deskewed by {read.skew:.1f}{flattened}"
+        note("orientation", turns, **turned_by)
         note("OCR", f"{read.unread} text regions were not readable", unread=read.unread)
     height, width = read.image.shape[:2]
     content = PageContent(float(width), float(height), read.lines, objects.rasters, objects.paths)

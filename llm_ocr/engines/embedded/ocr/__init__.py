@@ -12,6 +12,7 @@ from llm_ocr.types import Line, PageContent
 
 if TYPE_CHECKING:
     from llm_ocr.engines.embedded.ocr.detect import Pixels
+    from llm_ocr.engines.embedded.ocr.leveling import Bend
 
 __all__ = ["OcrPage", "Recogniser", "available"]
 
@@ -21,8 +22,9 @@ class OcrPage:
     """OCR result of a page. Boxes in pixels of `image`.
 
     `image` is the original page, unless it was turned by `rotation` degrees clockwise (0, 90, 180, or 270), or leveled.
-    Leveling corrects lines that fell to the right by `skew` degrees (negative: rose). `unread` counts the text areas
-    without readable text: many of them with few lines indicate an unsupported script.
+    Leveling corrects lines that fell to the right by `skew` degrees (negative: rose), and curved lines of a sheet with
+    a `bend`. `unread` counts the text areas without readable text: many of them with few lines indicate an unsupported
+    script.
     """
 
     lines: tuple[Line, ...]
@@ -30,11 +32,12 @@ class OcrPage:
     image: "Pixels"
     skew: float = 0.0
     unread: int = 0
+    bend: "Bend | None" = None
 
     @property
     def turned(self) -> bool:
         """Whether `image` differs from the original image."""
-        return bool(self.rotation or self.skew)
+        return bool(self.rotation or self.skew or self.bend)
 
 
 class Recogniser:

@@ -161,15 +161,22 @@ _OVERLAP = 128
 _TEXT = 0.3
 #: Minimum mean map value of a rectangle; rapidocr 3.10's config.yaml (Det.box_thresh).
 _SURE = 0.5
+#: The same for an area itself, where paper does not lower the mean.
+_SURE_CURVED = 0.7
 #: The network was trained on rectangles shrunk by their area over their perimeter; this reverses it (Det.unclip_ratio).
 _GROW = 1.6
+#: Minimum width of a line whose middle is measured: in heights, or as a share of the page. Number of its points.
+_LONG, _LONG_SIDE, _POINTS = 6.0, 0.25, 12
 #: Minimum height of a readable rectangle in map pixels.
 _LEAST = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Quad:
-    """Rectangle around text in pixels: center, size, angle in degrees clockwise (within 45 of horizontal)."""
+    """Rectangle around text in pixels: center, size, angle in degrees clockwise (within 45 of horizontal).
+
+    `middle`: points (x, y) halfway between the top and the bottom of a long line's letters, from left to right.
+    """
 
     x: float
     y: float
@@ -177,6 +184,7 @@ class Quad:
     height: float
     angle: float
     core: float  # height before the expansion
+    middle: tuple[tuple[float, float], ...] = ()
 
     @property
     def tall(self) -> bool:
@@ -266,7 +274,8 @@ def _quad(contour: NDArray[np.int32], found: Floats, across: float, down: float)
     if min(width, height) < _LEAST:
         return None
     corners = cv2.boxPoints(((x, y), (width, height), angle))
-    if _mean_inside(found, corners) < _SURE:
+    # The rectangle around a curved line is mostly paper, so that the area itself decides.
+    if _mean_inside(found, corners) < _SURE and _mean_inside(found, contour[:, 0].astype(np.float32)) < _SURE_CURVED:
         return None
     while angle > 45:
         width, height, angle = height, width, angle - 90
@@ -274,7 +283,21 @@ def _quad(contour: NDArray[np.int32], found: Floats, across: float, down: float)
         width, height, angle = height, width, angle + 90
     grow = width * height * _GROW / (width + height)
     core = min(width, height) * down
-    return Quad(x * across, y * down, (width + grow) * across, (height + grow) * down, angle, core)
+    middle: tuple[tuple[float, float], ...] = ()
+    if width > _LONG * height or width > _LONG_SIDE * found.shape[1]:
+        middle = tuple((px * across, py * down) for px, py in _middle(contour))
+    return Quad(x * across, y * down, (width + grow) * across, (height + grow) * down, angle, core, middle)
+
+
+def _middle(contour: NDArray[np.int32]) -> list[tuple[float, float]]:
+    """Return points halfway between the area's upper and lower edge, without its rounded ends."""
+    x0, y0, width, height = cv2.boundingRect(contour)
+    inside = np.zeros((height, width), np.uint8)
+    cv2.drawContours(inside, [contour - (x0, y0)], -1, 1, cv2.FILLED)
+    top = inside.argmax(axis=0)
+    bottom = height - 1 - inside[::-1].argmax(axis=0)
+    columns = np.linspace(0.03 * width, 0.97 * width - 1, _POINTS).astype(int)
+    return [(x0 + int(column), y0 + float(top[column] + bottom[column]) / 2) for column in columns]
 
 
 def _mean_inside(found: Floats, corners: NDArray[np.float32]) -> float:

@@ -1,15 +1,14 @@
 """Read one page image: find, turn, level, and read its lines."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 
 import cv2
-import numpy as np
 
 from llm_ocr.engines.embedded.ocr import OcrPage
 from llm_ocr.engines.embedded.ocr.detect import Detector, Pixels, Quad, parted_at_gutters
+from llm_ocr.engines.embedded.ocr.leveling import bend_of, flattened, leveled, skew_of
 from llm_ocr.engines.embedded.ocr.recognise import (
     Piece,
     Reader,
@@ -35,10 +34,6 @@ _DENSE_SIDE = 3200
 #: Ratio of a crop's height to its quad's. Measured on 20 pages: up to 1.1, 0.33 % of the characters are wrong; 1.2,
 #: 0.39 %. Each tenth saves as much of the recognizer's time, because all crops have the same input height.
 _ROOM = 1.1
-#: Minimum skew in degrees for leveling, and the maximum that counts as skew.
-_LEVEL, _SKEWED = 0.5, 8.0
-#: Minimum number of slender lines that determine the skew.
-_SKEW_LINES = 3
 #: Minimum range of pixel values on a page with text.
 _CONTRAST = 24
 
@@ -60,11 +55,15 @@ class PageReading:
         if rotation:
             image = turn(image, rotation)
             quads = self._find(image)
-        skew = _skew(quads)
+        skew = skew_of(quads)
         if skew:
-            image, quads = _level(image, quads, skew)
+            image, quads = leveled(image, quads, skew)
+        bend = bend_of(quads, image.shape[1], image.shape[0])
+        if bend is not None:
+            image = flattened(image, bend)
+            quads = self._find(image)
         lines, unread = self._read_all(image, quads)
-        return OcrPage(tuple(lines), rotation, image, skew, unread)
+        return OcrPage(tuple(lines), rotation, image, skew, unread, bend)
 
     def orientation(self, image: Pixels) -> int:
         """Return the clockwise turn in degrees; see `Recogniser.orientation`."""
@@ -106,32 +105,3 @@ class PageReading:
         upwards = self.reader.read(turn(crop, 90))
         downwards = self.reader.read(turn(crop, 270))
         return max(upwards, downwards, key=lambda reading: reading.confidence * bool(reading.text.strip()))
-
-
-def _skew(quads: Sequence[Quad]) -> float:
-    """Return the degrees by which the lines fall to the right; 0.0 for level or inconsistent lines."""
-    slender = sorted((quad.angle, quad.width) for quad in quads if quad.width > 5 * quad.height)
-    if len(slender) < _SKEW_LINES:
-        return 0.0
-    half = sum(width for _, width in slender) / 2
-    angle = 0.0
-    for angle, width in slender:  # noqa: B007 - the loop stops at the median
-        half -= width
-        if half <= 0:
-            break
-    return angle if _LEVEL <= abs(angle) <= _SKEWED else 0.0
-
-
-def _level(image: Pixels, quads: Sequence[Quad], skew: float) -> tuple[Pixels, list[Quad]]:
-    """Return the image and its quads turned back by `skew` about the center; the image keeps its size."""
-    height, width = image.shape[:2]
-    matrix = cv2.getRotationMatrix2D((width / 2, height / 2), skew, 1)
-    ground = tuple(float(np.median(image[::8, ::8, channel])) for channel in range(3))
-    level: Pixels = cv2.warpAffine(image, matrix, (width, height), flags=cv2.INTER_LINEAR, borderValue=ground)
-    cosine, sine = math.cos(math.radians(skew)), math.sin(math.radians(skew))
-    moved = []
-    for quad in quads:
-        x, y = quad.x - width / 2, quad.y - height / 2
-        x, y = x * cosine + y * sine + width / 2, y * cosine - x * sine + height / 2
-        moved.append(replace(quad, x=x, y=y, angle=quad.angle - skew))
-    return level, moved
