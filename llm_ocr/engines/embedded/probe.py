@@ -40,7 +40,7 @@ _ENOUGH_LETTERS = 60
 
 #: Number and length of sample lines: enough letters to compare at low cost. Older OCR is wrong in some places of a
 #: page and right in others, so that more lines are compared.
-_SAMPLES, _SCAN_SAMPLES = 3, 12
+_SAMPLES, _SCAN_SAMPLES = 3, 24
 _LEAST_LETTERS, _MOST_LETTERS = 6, 20
 #: Share of a line's height added above and below: the recognizer was trained on crops with a margin.
 _ROOM = 0.12
@@ -102,7 +102,7 @@ def disagreement(image: "Pixels", content: PageContent, reader: "Reader", *, sca
 
 
 def samples(content: PageContent, least_height: float, *, scan: bool = False) -> list[tuple[Box, str]]:
-    """Return pieces of lines, spread over the page, with their boxes in page units: three, or twelve of a scan."""
+    """Return pieces of lines, spread over the page, with their boxes in page units: three, or 24 of a scan."""
     fit = sorted((line for line in content.lines if _fit(line, content, least_height)), key=lambda line: line.box.y0)
     doubtful = [line for line in fit if _meaningless(line.text)]
     if not scan and sum(_meaningless(line.text) for line in doubtful) > _MANY_UNMAPPED * sum(
