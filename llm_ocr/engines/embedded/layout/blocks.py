@@ -19,9 +19,9 @@ from llm_ocr.engines.embedded.layout.rows import (
     make_rows,
     marked_end,
     measure,
-    sideways,
     steadied,
     tagged,
+    turn_of,
     turned_back,
     upright,
     with_level_box,
@@ -176,11 +176,10 @@ def page_blocks(content: PageContent, regions: Sequence[Region]) -> tuple[Block,
     adjacent CAPTION blocks. Every other line of `content` is in exactly one block. Boxes of the result are relative. A
     page without lines and regions has no blocks.
     """
-    up = sideways(content)
-    if up is not None:
-        note("orientation", f"the lines run {'up' if up else 'down'} the page: laid out in landscape")
-        turned, turned_regions = upright(content, regions, up)
-        return turned_back(_blocks(turned, turned_regions), up)
+    degrees = turn_of(content)
+    if degrees:
+        turned, turned_regions = upright(content, regions, degrees)
+        return turned_back(_blocks(turned, turned_regions), degrees)
     return _blocks(content, regions)
 
 

@@ -29,6 +29,8 @@ _RUNNING = re.compile(
     re.IGNORECASE,
 )
 _SENTENCE = re.compile(r"[a-z,;].*[.!?:;,]$")
+#: Footnote that is an address, such as `1https://example.org`.
+_NOTE_LINK = re.compile(r"(?:\d{1,2}|[*†‡§¶]{1,3})\s?https?://", re.IGNORECASE)
 _DATED = re.compile(r"[’']\d\d\b|\b(19|20)\d\d\b")
 #: Share of the page's width that contains notes running up or down the page.
 _MARGIN = 0.1
@@ -70,6 +72,18 @@ def _has_number(row: Row) -> bool:
     return len(texts) > 1 and (is_page_number(texts[0]) or is_page_number(texts[-1]))
 
 
+def _has_note_mark(row: Row) -> bool:
+    """Return whether the row begins with the mark of a footnote: raised, or before an address."""
+    first = row.lines[0]
+    if any(script.start == 0 and not script.lowered for script in first.scripts) or _NOTE_LINK.match(row.text):
+        return True
+    if len(row.lines) < 2 or len(first.text) > 3:
+        return False
+    text = row.lines[1]
+    raised = first.box.y0 + first.box.y1 < text.box.y0 + text.box.y1 and first.size < 0.9 * text.size
+    return raised and text.box.x0 - first.box.x1 < 0.6 * text.size
+
+
 def _is_furniture(row: Row, gap: float, outer: bool, measures: Measures, lines: int) -> bool:
     """Return whether a row is furniture.
 
@@ -88,6 +102,8 @@ def _is_furniture(row: Row, gap: float, outer: bool, measures: Measures, lines: 
     if is_page_number(text):
         return len(row.lines) == 1 and gap > 0.45 * body
     if row.size > 1.12 * body * (1.15 if measures.noisy else 1.0) or len(row.lines) > 6 or len(text) > 160:
+        return False
+    if _has_note_mark(row):
         return False
     if _PAGE_WORD.search(text) and len(text) < 120:
         return gap > 0.4 * body

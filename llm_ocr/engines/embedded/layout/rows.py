@@ -420,7 +420,17 @@ def _row(group: list[Line], starts: dict[int, Line], rtl: bool) -> Row:
     )
 
 
-# Pages with vertical text: laid out as if turned upright, with the boxes turned back.
+# Pages with vertical or upside-down text: laid out as if turned upright, with the boxes turned back.
+
+
+def turn_of(content: PageContent) -> int:
+    """Return the clockwise turn in degrees (0, 90, 180, or 270) that makes most of the page's lines upright."""
+    vertical = [line for line in content.lines if is_vertical(line)]
+    total = sum(len(line.text) for line in content.lines)
+    if 2 * sum(len(line.text) for line in vertical) > total:
+        return 90 if _runs_up(vertical) else 270
+    backwards = sum(len(line.text) for line in content.lines if _is_upside_down(line))
+    return 180 if 2 * backwards > total else 0
 
 
 def _runs_up(lines: Sequence[Line]) -> bool:
@@ -432,39 +442,36 @@ def _runs_up(lines: Sequence[Line]) -> bool:
     return votes >= 0
 
 
-def sideways(content: PageContent) -> bool | None:
-    """Return None for an upright page, otherwise whether its lines are read from bottom to top."""
-    vertical = [line for line in content.lines if is_vertical(line)]
-    total = sum(len(line.text) for line in content.lines)
-    if 2 * sum(len(line.text) for line in vertical) <= total:
-        return None
-    return _runs_up(vertical)
+def _is_upside_down(line: Line) -> bool:
+    """Return whether the words of a script from left to right run from right to left."""
+    words = line.words
+    return len(words) > 1 and words[0].box.x0 > words[-1].box.x1 and not _RTL.search(line.text)
 
 
-def upright(content: PageContent, regions: Sequence[Region], up: bool) -> tuple[PageContent, list[Region]]:
-    """Return the page turned so that its text is read from left to right."""
-    width, height = content.width, content.height
+def upright(content: PageContent, regions: Sequence[Region], degrees: int) -> tuple[PageContent, list[Region]]:
+    """Return the page and its regions turned clockwise."""
+    width, height = (content.width, content.height) if degrees == 180 else (content.height, content.width)
 
     def turn(box: Box) -> Box:
-        if up:
-            return Box(height - box.y1, box.x0, height - box.y0, box.x1)
-        return Box(box.y0, width - box.x1, box.y1, width - box.x0)
+        return box.scaled(1 / content.width, 1 / content.height).turned(degrees).scaled(width, height)
 
     lines = tuple(
         replace(line, box=turn(line.box), words=tuple(replace(word, box=turn(word.box)) for word in line.words))
         for line in content.lines
     )
+    rasters = tuple(replace(raster, box=turn(raster.box)) for raster in content.rasters)
     paths = tuple(replace(path, box=turn(path.box)) for path in content.paths)
-    turned = PageContent(height, width, lines, (), paths, content.unmapped)
+    turned = replace(content, width=width, height=height, lines=lines, rasters=rasters, paths=paths)
     return turned, [replace(region, box=turn(region.box)) for region in regions]
 
 
-def turned_back(blocks: Sequence[Block], up: bool) -> tuple[Block, ...]:
+def turned_back(blocks: Sequence[Block], degrees: int) -> tuple[Block, ...]:
     """Return blocks of the upright page with their relative boxes on the page as shown."""
-
-    def back(box: Box) -> Box:
-        if up:
-            return Box(box.y0, 1 - box.x1, box.y1, 1 - box.x0)
-        return Box(1 - box.y1, box.x0, 1 - box.y0, box.x1)
-
-    return tuple(replace(block, box=back(block.box)) for block in blocks)
+    return tuple(
+        replace(
+            block,
+            box=block.box.turned(-degrees),
+            continued=tuple(box.turned(-degrees) for box in block.continued),
+        )
+        for block in blocks
+    )
