@@ -24,6 +24,7 @@ from llm_ocr.engines.embedded.layout.rows import (
     turn_of,
     turned_back,
     upright,
+    with_bullets,
     with_level_box,
 )
 from llm_ocr.engines.embedded.regions import Region, inside_text
@@ -193,7 +194,7 @@ def _blocks(content: PageContent, regions: Sequence[Region]) -> tuple[Block, ...
     if not standard and not regions:
         return ()
     page = _Page(content, measure(content, standard or [_NO_LINE]))
-    free = [with_level_box(line) for line in free]
+    free = [with_level_box(line) for line in with_bullets(free, content.paths)]
     furniture = find_furniture(free, page.measures, len(content.lines))
     for kind, row in furniture:
         note("furniture", kind.value.replace("_", " "), text=row.text.replace("\t", " "))
