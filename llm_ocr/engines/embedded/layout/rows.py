@@ -320,7 +320,6 @@ def make_row(lines: Sequence[Line], rtl: bool = False) -> Row:
         space = "\t" if wide else _space(text, line.text, gap / max(line.size, 0.1))
         text += space + clean_end(line.text)
         marked += space + clean_end(marked_text(line))
-    main = max(ordered, key=lambda line: len(line.text))
     total = sum(len(line.text) for line in ordered)
     return Row(
         tuple(ordered),
@@ -329,13 +328,23 @@ def make_row(lines: Sequence[Line], rtl: bool = False) -> Row:
         min(line.box.y0 for line in ordered),
         max(line.box.x1 for line in ordered),
         max(line.box.y1 for line in ordered),
-        main.size,
+        _main_size(ordered, total),
         2 * sum(len(line.text) for line in ordered if line.bold) > total,
         2 * sum(len(line.text) for line in ordered if line.italic) > total,
         2 * sum(len(line.text) for line in ordered if line.mono) > total,
         cells,
         marked,
     )
+
+
+def _main_size(lines: Sequence[Line], total: int) -> float:
+    """Return the median size of the characters."""
+    passed = 0
+    for line in sorted(lines, key=lambda line: line.size):
+        passed += len(line.text)
+        if 2 * passed >= total:
+            return line.size
+    return lines[0].size
 
 
 def clean_end(text: str) -> str:
