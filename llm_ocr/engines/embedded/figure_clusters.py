@@ -203,6 +203,8 @@ Ints = npt.NDArray[np.int64]
 
 #: Cells along the longer side of the grid for joining objects.
 _CELLS = 240
+#: Number of equal single letters from which they are symbols of a drawing.
+_MANY_SYMBOLS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +260,19 @@ def page_objects(texts: Texts, tables: Floats) -> Objects:
     frame = ~raster & ~filled & ~thin & (segments <= 24) & (width * height > 0.02 * content.width * content.height)
     boxes[raster] = _in_frames(boxes[raster], boxes[frame & keep])
     return Objects(boxes[keep], raster[keep], drawn[keep], (thin & ~drawn & ~raster)[keep])
+
+
+def symbols(lines: Sequence[Line]) -> Objects:
+    """Return single letters that repeat as in no text, as objects: symbols fill the areas of a map."""
+    single: dict[str, list[Box]] = {}
+    for line in lines:
+        tokens = line.text.split(" ")
+        if len(tokens[0]) == 1 and tokens[0].isalpha() and len(set(tokens)) == 1:
+            single.setdefault(tokens[0], []).extend(word.box for word in line.words)
+    found = [box for boxes in single.values() if len(boxes) >= _MANY_SYMBOLS for box in boxes]
+    boxes = np.array([(box.x0, box.y0, box.x1, box.y1) for box in found], dtype=np.float64).reshape(-1, 4)
+    no, yes = np.zeros(len(found), dtype=np.bool_), np.ones(len(found), dtype=np.bool_)
+    return Objects(boxes, no, yes, no)
 
 
 def _in_frames(boxes: Floats, frames: Floats) -> Floats:
