@@ -266,6 +266,8 @@ def symbols(lines: Sequence[Line]) -> Objects:
     """Return single letters that repeat as in no text, as objects: symbols fill the areas of a map."""
     single: dict[str, list[Box]] = {}
     for line in lines:
+        if line.text[1:2] not in ("", " "):
+            continue
         tokens = line.text.split(" ")
         if len(tokens[0]) == 1 and tokens[0].isalpha() and len(set(tokens)) == 1:
             single.setdefault(tokens[0], []).extend(word.box for word in line.words)

@@ -409,8 +409,9 @@ def with_bullets(lines: Sequence[Line], paths: Sequence[Path]) -> list[Line]:
 
 def _may_be_bullet(path: Path) -> bool:
     box = path.box
-    visible = any(color is not None and min(color) < 200 for color in (path.fill, path.stroke))
-    return visible and box.width < 20 and 0.7 * box.width < box.height < 1.4 * box.width
+    if box.width > 20 or not 0.7 * box.width < box.height < 1.4 * box.width:
+        return False
+    return any(color is not None and min(color) < 200 for color in (path.fill, path.stroke))
 
 
 def _begun_by(shape: Box, boxes: Floats) -> int | None:
