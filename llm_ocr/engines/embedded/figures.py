@@ -14,6 +14,7 @@ from llm_ocr.engines.embedded.figure_clusters import (
     find_captions,
     joined,
     page_objects,
+    symbols,
 )
 from llm_ocr.engines.embedded.regions import Region
 from llm_ocr.engines.embedded.tables.cells import is_number
@@ -25,6 +26,8 @@ from llm_ocr.types import Box, PageContent
 
 #: Minimum share of the page for a picture, and for a drawing, without a caption.
 _PICTURE, _DRAWING = 0.018, 0.03
+#: Letters between two objects from which they are separate figures.
+_MOST_BETWEEN = 100
 #: Share of the page's height from the top within which an object is a letterhead or logo, unless it is large.
 _HEAD = 0.2
 #: Share of the page's prose above which a figure is a poster or slide, whose text stays text.
@@ -61,7 +64,9 @@ def _together(first: Cluster, second: Cluster, gap: float, texts: Texts) -> bool
         same = abs(a.y0 - b.y0) + abs(a.y1 - b.y1) < gap or abs(a.x0 - b.x0) + abs(a.x1 - b.x1) < gap
         if not same:
             return False
-    return not texts.body[texts.inside(a.union(b))].any()
+    both = texts.inside(a.union(b))
+    outside = both[~np.isin(both, np.concatenate((texts.inside(a), texts.inside(b))))]
+    return not texts.body[both].any() and int(texts.letters[outside].sum()) < _MOST_BETWEEN
 
 
 def shown(cluster: Cluster) -> Cluster:
@@ -159,6 +164,7 @@ def find_figures(content: PageContent, tables: Sequence[Region]) -> list[Region]
     texts = Texts(content, frozenset(index for table in tables for index in table.lines | table.caption))
     areas = np.array([(t.box.x0, t.box.y0, t.box.x1, t.box.y1) for t in tables], dtype=np.float64).reshape(-1, 4)
     clusters = clusters_of(page_objects(texts, areas), content.width, content.height)
+    clusters += clusters_of(symbols(content.lines), content.width, content.height)
     captions = find_captions(texts)
     texts.without_drawn([cluster.box for cluster in clusters if cluster.drawn >= 15])
     anchors = Anchors(texts, captions, clusters, [table.box for table in tables])

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from llm_ocr.engines.embedded.layout import page_blocks
-from llm_ocr.engines.embedded.layout.rows import sideways
+from llm_ocr.engines.embedded.layout.rows import turn_of
 from llm_ocr.engines.embedded.page import GetRecogniser, has_text, is_scan, laid_out, pixels_of
 from llm_ocr.engines.embedded.probe import suspicious
 from llm_ocr.engines.embedded.regions import Inspection
@@ -35,12 +35,11 @@ def inspect_page(page: Page, recogniser: GetRecogniser, *, hinted: bool) -> Insp
 def orientation(page: Page, recogniser: GetRecogniser) -> int:
     """Return the clockwise turn in degrees (0, 90, 180, or 270) that makes the page upright. Raises `PageFailure`.
 
-    A text layer shows whether lines are vertical; only OCR can detect an upside-down page.
+    A text layer shows the direction of its lines; a scan is read by OCR.
     """
     content = page.content
     if content is not None and has_text(content) and not is_scan(content):
-        upwards = sideways(content)
-        return 0 if upwards is None else 90 if upwards else 270
+        return turn_of(content)
     return recogniser().orientation(pixels_of(page.image))
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from llm_ocr.engines.embedded.figures import find_figures
 from llm_ocr.engines.embedded.layout import page_blocks
+from llm_ocr.engines.embedded.layout.rows import turn_of, turned_back, upright
 from llm_ocr.engines.embedded.tables import find_tables
 from llm_ocr.engines.embedded.trace import note, timed, tracing
 from llm_ocr.errors import PageFailure
@@ -178,6 +179,14 @@ def laid_out(content: PageContent) -> tuple[Block, ...]:
     if tracing():
         lines, words = len(content.lines), sum(len(line.text.split()) for line in content.lines)
         note("text", f"{lines} lines, {words} words", lines=lines, words=words)
+    degrees = turn_of(content)
+    if degrees:
+        note("orientation", f"laid out as turned clockwise by {degrees} degrees, so that the lines are upright")
+        return turned_back(_laid_out(upright(content, (), degrees)[0]), degrees)
+    return _laid_out(content)
+
+
+def _laid_out(content: PageContent) -> tuple[Block, ...]:
     with timed("tables"):
         tables = find_tables(content)
     with timed("figures"):
@@ -187,10 +196,13 @@ def laid_out(content: PageContent) -> tuple[Block, ...]:
 
 
 def _by_ocr(page: Page, pixels: Any, recogniser: "Recogniser") -> Attempt:
+    from llm_ocr.engines.embedded.layout_model import with_hints
     from llm_ocr.engines.embedded.scan_objects import scan_objects
 
     with timed("OCR"):
         read = recogniser.read(pixels)
+    with timed("layout model"):
+        read = replace(read, lines=with_hints(read.image, read.lines))
     with timed("objects on the scan"):
         objects = scan_objects(read.image, read.lines)
     if tracing():

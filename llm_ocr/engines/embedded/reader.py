@@ -9,6 +9,7 @@ from llm_ocr.documents.page_wire import image_to_wire, page_to_wire
 from llm_ocr.documents.remote.urls import shown
 from llm_ocr.engines import noop
 from llm_ocr.engines.embedded.attempt_wire import attempt_from_wire, block_from_wire
+from llm_ocr.engines.embedded.ocr.models import find_layout_model
 from llm_ocr.engines.embedded.regions import Inspection, nothing_drawn
 from llm_ocr.engines.embedded.trace import log_from_wire, tracing
 from llm_ocr.engines.vlm.placing import with_crops
@@ -64,7 +65,9 @@ class EmbeddedReader:
         about = {"engine": self.name, "result_version": RESULT_VERSION, "text_layer": self._options.text_layer}
         if self._options.figure_labels is not None:
             about["figure_labels"] = sorted(self._options.figure_labels)
-        return about if self._options.ocr else {**about, "ocr": False}
+        if not self._options.ocr:
+            return {**about, "ocr": False}
+        return {**about, "layout_model": True} if find_layout_model() is not None else about
 
     async def read(self, page: Page, on_dispatched: Callable[[], None] = noop) -> Attempt:
         began = time.monotonic()

@@ -11,7 +11,7 @@ from llm_ocr.documents.pdf_text import page_content
 from llm_ocr.engines.embedded.figures import find_figures
 from llm_ocr.engines.embedded.regions import Region
 from llm_ocr.engines.embedded.tables import find_tables
-from llm_ocr.types import Box, Line, PageContent, Path, Raster
+from llm_ocr.types import Box, Line, PageContent, Path, Raster, Word
 from tests.engines.any_page import PROSE, contents
 
 
@@ -217,3 +217,23 @@ def test_any_page_is_searched_without_an_error_and_no_line_is_in_two_regions(con
         assert region.box.x0 <= region.box.x1
         assert region.box.y0 <= region.box.y1
     assert len(taken) == len(set(taken))
+
+
+def test_the_line_of_a_chart_does_not_cut_the_axes():
+    axes = Path(Box(100, 200, 320, 350), (0, 0, 0), None, 3)
+    values = curve(105, 230, 300, 310)
+    labels = [line(str(number), 110 + 20 * number, 353, 8) for number in range(9)]
+    caption = [line("Figure 1: The level of the river.", 60, 375)]
+    figure = only(page([*prose(60, 60, 8), *labels, *caption, *prose(60, 400, 20)], [axes, values]))
+    assert figure.box.iou(Box(100, 200, 320, 362)) > 0.9
+
+
+def test_letters_that_fill_the_areas_of_a_map_are_a_figure():
+    def symbols(count):
+        places = [(60 + 8 * (n % 40), 400 + 8 * (n // 40)) for n in range(count)]
+        return [Line("L", Box(x, y, x + 4, y + 6), 6, (Word("L", Box(x, y, x + 4, y + 6)),)) for x, y in places]
+
+    frame = [curve(60, 720, 380, 722)]
+    figure = only(page([*prose(60, 60, 8), *symbols(1200)], frame))
+    assert figure.box.iou(Box(60, 400, 376, 640)) > 0.9
+    assert not figures(page([*prose(60, 60, 8), *symbols(200)], frame))

@@ -11,7 +11,7 @@ from llm_ocr.engines.embedded.layout import escape, page_blocks, unescape
 from llm_ocr.engines.embedded.layout.rows import join, vocabulary
 from llm_ocr.engines.embedded.regions import Region
 from llm_ocr.results.sanitizing import inert_markdown
-from llm_ocr.types import Block, BlockKind, Box, Line, PageContent, Script, Word
+from llm_ocr.types import Block, BlockKind, Box, Line, PageContent, Path, Script, Word
 
 
 def kinds(blocks: tuple[Block, ...]) -> list[tuple[str, str]]:
@@ -168,6 +168,30 @@ def test_the_first_line_of_the_text_a_title_and_a_letterhead_are_kept():
     assert page_blocks(letter, [])[0].kind in (BlockKind.TITLE, BlockKind.HEADING)
 
 
+def test_a_row_over_the_rest_of_a_sentence_is_a_running_header():
+    rest = f"and the {prose(1)}"
+    lines = [item for n in range(4) for item in paragraph(prose(n), 50, 220 + 110 * n, 400)]
+    header = page([line("Rivers of the north", 50, 50), *paragraph(rest, 50, 75, 400), *lines])
+    assert kinds(page_blocks(header, []))[:2] == [("header", "Rivers of the north"), ("text", rest)]
+    sentence = page([line("Rivers of the north rise late", 50, 50, width=400), *paragraph(rest, 50, 62, 400), *lines])
+    assert page_blocks(sentence, [])[0].text == f"Rivers of the north rise late {rest}"
+
+
+@pytest.mark.parametrize("address", [False, True])
+def test_a_footnote_of_one_line_above_the_page_number_is_no_footer(address: bool):
+    text = [item for n in range(5) for item in paragraph(prose(n), 50, 60 + 110 * n, 400)]
+    if address:
+        note = [line("1 https://example.org/records", 50, 740, size=7)]
+    else:
+        note = [line("1", 50, 738, size=5), line("The records of each parish", 54, 740, size=7)]
+    blocks = page_blocks(page([*text, *note, line("– 124 –", 50, 770, size=7)]), [])
+    found = {block.text: block.kind for block in blocks}
+    assert found["– 124 –"] is BlockKind.PAGE_NUMBER
+    (kept,) = (block for block in blocks if "records" in block.text)
+    assert kept.kind in (BlockKind.FOOTNOTE, BlockKind.TEXT)
+    assert kept.text.startswith("1")
+
+
 def test_footnotes_follow_the_text_of_all_columns():
     def column(x: float, seed: int) -> list[Line]:
         return [item for n in range(3) for item in paragraph(prose(seed + n), x, 100 + 180 * n, 240)]
@@ -184,6 +208,35 @@ def test_a_stamp_in_the_margin_is_a_header_and_other_vertical_text_is_kept():
     blocks = page_blocks(page([stamp, label, *body(100)]), [])
     assert (blocks[0].kind, blocks[0].text[:5]) == (BlockKind.HEADER, "arXiv")
     assert "Height above the mark" in [block.text for block in blocks]
+
+
+def drawn_list(gap: float) -> PageContent:
+    """A list whose bullets are discs, as Chromium draws them, at a distance from the text."""
+    items = [list(paragraph(prose(n, 20), 70, 300 + 40 * n, 380)) for n in range(3)]
+    discs = [
+        Path(Box(70 - gap - 3, first.box.y0 + 4, 70 - gap, first.box.y0 + 7), None, (0, 0, 0), 49)
+        for first, *_ in items
+    ]
+    lines = [*paragraph(prose(7), 50, 100, 400), *(item for rows in items for item in rows)]
+    return PageContent(600, 800, tuple(lines), (), tuple(discs))
+
+
+def test_bullets_drawn_as_shapes_make_list_items():
+    items = [block for block in page_blocks(drawn_list(6), []) if block.kind is BlockKind.LIST_ITEM]
+    assert [block.text for block in items] == [f"- {prose(n, 20)}" for n in range(3)]
+
+
+def test_small_shapes_far_from_the_text_are_no_bullets():
+    assert {block.kind for block in page_blocks(drawn_list(40), [])} == {BlockKind.TEXT}
+
+
+def test_a_heading_above_a_formula_stays_a_heading():
+    formula = line("k = 2 + n", 250, 312)
+    content = page(
+        [*paragraph(prose(1), 50, 100, 400), line("Level of the river", 50, 295, bold=True), formula, *body(340)]
+    )
+    found = kinds(page_blocks(content, []))
+    assert ("heading", "Level of the river") in found
 
 
 def test_a_numbered_list_that_goes_on_in_the_next_column_keeps_its_depth():

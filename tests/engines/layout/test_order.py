@@ -1,6 +1,13 @@
-from layout_pages import line, page, paragraph, prose
+import io
 
+import pypdfium2
+import pytest
+from layout_pages import line, page, paragraph, prose
+from reportlab.pdfgen import canvas
+
+from llm_ocr.documents.pdf_text import page_content
 from llm_ocr.engines.embedded.layout import page_blocks
+from llm_ocr.engines.embedded.page import laid_out
 from llm_ocr.engines.embedded.regions import Region
 from llm_ocr.types import Block, BlockKind, Box, Line, PageContent
 
@@ -164,3 +171,47 @@ def test_a_figure_on_a_page_without_text_is_a_block():
     (block,) = page_blocks(page([]), [Region("figure", Box(60, 80, 300, 400), frozenset(), label="image")])
     assert block.kind is BlockKind.FIGURE
     assert (block.box.x0, block.box.y0, block.box.x1, block.box.y1) == (0.1, 0.1, 0.5, 0.5)
+
+
+def drawn(degrees: int) -> PageContent:
+    """A PDF page with a heading, text, and a table, turned clockwise on the paper."""
+    out = io.BytesIO()
+    sheet = canvas.Canvas(out, pagesize=(600, 400) if degrees in (90, 270) else (400, 600))
+    sheet.translate(*{0: (0, 0), 90: (0, 400), 180: (400, 600), 270: (600, 0)}[degrees])
+    sheet.rotate(-degrees)
+    sheet.setFont("Helvetica-Bold", 16)
+    sheet.drawString(40, 550, "Gauges of the river")
+    sheet.setFont("Helvetica", 10)
+    for number in range(15):
+        sheet.drawString(
+            40, 520 - 12 * number, f"Line {number} of this text tells the level of the water at the bridge"
+        )
+    for y in (260, 240, 180):
+        sheet.line(40, y, 360, y)
+    for row, cells in enumerate(
+        (("Name", "Count", "Size"), ("Alpha", "12", "3.4"), ("Beta", "56", "7.8"), ("Gamma", "9", "1.0"))
+    ):
+        for column, text in enumerate(cells):
+            sheet.drawString(45 + column * 110, 246 - row * 18, text)
+    sheet.save()
+    return page_content(pypdfium2.PdfDocument(out.getvalue())[0])
+
+
+@pytest.mark.parametrize("degrees", [90, 180, 270])
+def test_a_turned_text_layer_is_read_like_the_upright_one(degrees: int):
+    upright, turned = laid_out(drawn(0)), laid_out(drawn(degrees))
+    assert [block.kind for block in upright] == [BlockKind.TITLE, BlockKind.TEXT, BlockKind.TABLE]
+    assert [(block.kind, block.text) for block in turned] == [(block.kind, block.text) for block in upright]
+    for one, other in zip(upright, turned, strict=True):
+        assert one.box.turned(degrees).iou(other.box) > 0.9
+
+
+def test_two_rows_of_stretched_words_are_not_columns():
+    places = [(50, "determines every"), (165, "garden"), (205, "in 1859. The")]
+    stretched = [line(text, x, 124) for x, text in places]
+    places = [(50, "inspector"), (105, "accepts"), (165, "each"), (195, "several"), (240, "planet")]
+    stretched += [line(text, x, 136) for x, text in places]
+    first = line("The channel is wide and region", 50, 112, width=235)
+    block, *_ = page_blocks(page([first, *stretched, *paragraph(prose(3), 50, 148, 235)]), [])
+    words = "determines every garden in 1859. The inspector accepts each several planet"
+    assert words in " ".join(block.text.split())

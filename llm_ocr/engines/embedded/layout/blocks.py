@@ -19,11 +19,12 @@ from llm_ocr.engines.embedded.layout.rows import (
     make_rows,
     marked_end,
     measure,
-    sideways,
     steadied,
     tagged,
+    turn_of,
     turned_back,
     upright,
+    with_bullets,
     with_level_box,
 )
 from llm_ocr.engines.embedded.regions import Region, inside_text
@@ -176,11 +177,10 @@ def page_blocks(content: PageContent, regions: Sequence[Region]) -> tuple[Block,
     adjacent CAPTION blocks. Every other line of `content` is in exactly one block. Boxes of the result are relative. A
     page without lines and regions has no blocks.
     """
-    up = sideways(content)
-    if up is not None:
-        note("orientation", f"the lines run {'up' if up else 'down'} the page: laid out in landscape")
-        turned, turned_regions = upright(content, regions, up)
-        return turned_back(_blocks(turned, turned_regions), up)
+    degrees = turn_of(content)
+    if degrees:
+        turned, turned_regions = upright(content, regions, degrees)
+        return turned_back(_blocks(turned, turned_regions), degrees)
     return _blocks(content, regions)
 
 
@@ -194,7 +194,7 @@ def _blocks(content: PageContent, regions: Sequence[Region]) -> tuple[Block, ...
     if not standard and not regions:
         return ()
     page = _Page(content, measure(content, standard or [_NO_LINE]))
-    free = [with_level_box(line) for line in free]
+    free = [with_level_box(line) for line in with_bullets(free, content.paths)]
     furniture = find_furniture(free, page.measures, len(content.lines))
     for kind, row in furniture:
         note("furniture", kind.value.replace("_", " "), text=row.text.replace("\t", " "))

@@ -197,6 +197,7 @@ def _aligned(fewer: Floats, more: Floats, tolerance: float) -> float:
 @dataclass(frozen=True, slots=True)
 class _Texture:
     chars: float  # mean per line
+    rows: int  # lines at one height count as one
     full: float  # share of lines about as wide as the widest
     running: float  # share of lines that continue the previous one
 
@@ -215,7 +216,7 @@ def _texture(sheet: Sheet, lines: Ints, height: float) -> _Texture:
             widths, chars = extents, np.bincount(row_of, weights=chars).astype(np.float64)
     wide = float(np.percentile(widths, 90)) or 1.0
     full = float((widths > 0.7 * wide).mean())
-    return _Texture(float(chars.mean()), full, float(sheet.lower[lines].mean()))
+    return _Texture(float(chars.mean()), len(rows), full, float(sheet.lower[lines].mean()))
 
 
 def are_columns(sheet: Sheet, left: Ints, right: Ints, height: float) -> bool:
@@ -236,7 +237,7 @@ def are_columns(sheet: Sheet, left: Ints, right: Ints, height: float) -> bool:
     chars = min(texture.chars for texture in textures)
     if aligned < 0.6:
         return chars >= 9 and (aligned < 0.34 or chars >= 16)
-    if len(fewer) < 3:
+    if min(texture.rows for texture in textures) < 3:  # two rows of stretched words also have a gap in common
         return False
     full = min(texture.full for texture in textures)
     running = min(texture.running for texture in textures)

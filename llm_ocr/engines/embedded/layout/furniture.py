@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 
+from llm_ocr.engines.embedded.layout.groups import numbering
 from llm_ocr.engines.embedded.layout.rows import Measures, Row, is_vertical, make_row
 from llm_ocr.types import BlockKind, Line
 
@@ -13,6 +14,9 @@ _MOST_ROWS = 4
 _PAGE_OF_TEXT = 12
 #: Number of lines from which a page surely has running text, so that an isolated row at its edge needs no pattern.
 _FULL_PAGE = 35
+
+#: Number of characters above which a line is running text.
+_LEAST_REST = 25
 
 _NUMBER = re.compile(
     r"[\[(<{|~—–\-\s.•·]*(?:(?:page|seite|pagina|página|p\.?|pg\.?|s\.)\s*)?"
@@ -29,6 +33,8 @@ _RUNNING = re.compile(
     re.IGNORECASE,
 )
 _SENTENCE = re.compile(r"[a-z,;].*[.!?:;,]$")
+#: Footnote that is an address, such as `1https://example.org`.
+_NOTE_LINK = re.compile(r"(?:\d{1,2}|[*†‡§¶]{1,3})\s?https?://", re.IGNORECASE)
 _DATED = re.compile(r"[’']\d\d\b|\b(19|20)\d\d\b")
 #: Share of the page's width that contains notes running up or down the page.
 _MARGIN = 0.1
@@ -70,12 +76,25 @@ def _has_number(row: Row) -> bool:
     return len(texts) > 1 and (is_page_number(texts[0]) or is_page_number(texts[-1]))
 
 
-def _is_furniture(row: Row, gap: float, outer: bool, measures: Measures, lines: int) -> bool:
+def _has_note_mark(row: Row) -> bool:
+    """Return whether the row begins with the mark of a footnote: raised, or before an address."""
+    first = row.lines[0]
+    if any(script.start == 0 and not script.lowered for script in first.scripts) or _NOTE_LINK.match(row.text):
+        return True
+    if len(row.lines) < 2 or len(first.text) > 3:
+        return False
+    text = row.lines[1]
+    raised = first.box.y0 + first.box.y1 < text.box.y0 + text.box.y1 and first.size < 0.9 * text.size
+    return raised and text.box.x0 - first.box.x1 < 0.6 * text.size
+
+
+def _is_furniture(row: Row, gap: float, after: str, outer: bool, measures: Measures, lines: int) -> bool:
     """Return whether a row is furniture.
 
     Args:
         row: The row.
         gap: Distance to the next row inward.
+        after: Text below a row at the top; "" for a row at the bottom.
         outer: Whether the row is in the strip where pages have no text.
         measures: Measures of the page.
         lines: Number of lines on the page.
@@ -89,6 +108,8 @@ def _is_furniture(row: Row, gap: float, outer: bool, measures: Measures, lines: 
         return len(row.lines) == 1 and gap > 0.45 * body
     if row.size > 1.12 * body * (1.15 if measures.noisy else 1.0) or len(row.lines) > 6 or len(text) > 160:
         return False
+    if _has_note_mark(row):
+        return False
     if _PAGE_WORD.search(text) and len(text) < 120:
         return gap > 0.4 * body
     if _has_number(row) and many:
@@ -97,7 +118,14 @@ def _is_furniture(row: Row, gap: float, outer: bool, measures: Measures, lines: 
         return False
     if _RUNNING.search(text):
         return gap > 0.5 * body and (many or row.size < 0.95 * body)
-    return many and _is_plain_furniture(row, gap, measures, lines)
+    return many and (_is_over_rest(row, gap, after, measures) or _is_plain_furniture(row, gap, measures, lines))
+
+
+def _is_over_rest(row: Row, gap: float, after: str, measures: Measures) -> bool:
+    """Return whether the row is above the rest of a sentence that began on the page before: no heading is."""
+    words = len(after) > _LEAST_REST and after[:1].islower() and after[1:2] != " "
+    alone = len(row.text) < 90 and not row.text[:1].islower() and not row.text.endswith((".", ",", ":", ";", "-"))
+    return words and alone and not numbering(row.text) and gap > (measures.leading - 0.7) * measures.body
 
 
 def _is_plain_furniture(row: Row, gap: float, measures: Measures, lines: int) -> bool:
@@ -123,7 +151,8 @@ def _edge(lines: Sequence[Line], measures: Measures, top: bool, count: int) -> l
         if depth > zone:
             break
         outer = depth <= (_ZONE if found and found[-1] is rows[index - 1] else _OUTER)
-        if _is_furniture(row, gap, outer, measures, count):
+        after = inner.lines[0].text if top and inner is not None else ""
+        if _is_furniture(row, gap, after, outer, measures, count):
             found = rows[: index + 1] if _together(rows[: index + 1], measures) else [*found, row]
     return found
 

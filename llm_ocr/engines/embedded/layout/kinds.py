@@ -32,6 +32,8 @@ _DEEPEST = 4
 #: Names with marks of their institutions, and addresses, as found below titles.
 _PERSONS = re.compile(r"\S@\S|[a-zé][1-9*†‡](,[1-9*†‡])*(,| and |$)|\b(University|Universität|Institute)\b.*,")
 
+_OPERATOR = re.compile(r"[=≈≠≤≥<>+−·×√∑∏∫∈→]")
+
 
 @dataclass(frozen=True, slots=True)
 class _Style:
@@ -62,6 +64,12 @@ def _can_be(group: Group, measures: Measures) -> bool:
         return False
     first = next(character for character in text if character.isalnum())
     return not first.islower() or (group.size > 1.3 * measures.body and not measures.noisy)
+
+
+def _continues_sentence(following: Group) -> bool:
+    """Return whether a group begins in lower case and is no formula such as `k = 2 + n`."""
+    text = following.first.text
+    return text[:1].islower() and not (text[1:2].isspace() and _OPERATOR.search(text))
 
 
 def _is_scrawl(group: Group, text: str) -> bool:
@@ -138,8 +146,8 @@ def find_headings(
     for index, group in enumerate(groups):
         following = groups[index + 1] if index + 1 < len(groups) else None
         below = None if index in last_of_column and not group.bold else following
-        if following is not None and following.first.text[:1].islower() and following.gap < group.size:
-            continue  # the sentence continues
+        if following is not None and following.gap < group.size and _continues_sentence(following):
+            continue
         if _can_be(group, measures) and (
             _is_large(group, measures) or _is_bold(group, below, measures) or _is_plain(group, below, measures)
         ):

