@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from llm_ocr.models.parsers.repetition import sound_length
 from llm_ocr.results.quality import (
+    BACKED,
     CONFIDENT,
     COVERED,
     FILLED,
@@ -249,7 +250,7 @@ def score(page: Page, attempt: Attempt) -> Quality:
     if order is not None:
         parts[ORDER if by_layer else SEQUENCE] = order
     if evidence.ink is not None:
-        parts |= _ink_parts(evidence.ink, attempt.rotation, said, guess=FOUND not in parts)
+        parts |= _ink_parts(evidence.ink, attempt.rotation, said, guess=not {FOUND, BACKED} & parts.keys())
     rounded = {name: round(value, 4) for name, value in parts.items()}
     return Quality(round(min((on_scale(name, value) for name, value in rounded.items()), default=1.0), 4), rounded)
 
