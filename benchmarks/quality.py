@@ -215,29 +215,27 @@ def reversed_lines(blocks: Blocks, rng: random.Random, other: str) -> Blocks | N
 
 
 def one_table(blocks: Blocks, rng: random.Random, other: str) -> Blocks | None:
-    """The whole body as one table: lines of both columns in each row, or lines in three pieces."""
+    """Running text as one table: lines of both columns in each row, or lines in three pieces."""
     sides = _columns(blocks)
+    groups = sides or ([number for number, block in enumerate(blocks) if told(block)],)
+    columns = [
+        [line for number in group if blocks[number].kind is BlockKind.TEXT for line in lines_of(blocks[number].text)]
+        for group in groups
+    ]
     if sides is None:
-        body = [number for number, block in enumerate(blocks) if told(block)]
-        words = [line.split() for number in body for line in lines_of(blocks[number].text)]
-        rows = [
-            [" ".join(row[at::3] if False else row[len(row) * at // 3 : len(row) * (at + 1) // 3]) for at in range(3)]
-            for row in words
-        ]
-    else:
-        left, right = ([line for number in side for line in lines_of(blocks[number].text)] for side in sides)
-        body = sorted((*sides[0], *sides[1]))
-        rows = [list(pair) for pair in zip_longest(left, right, fillvalue="")]
+        words = [line.split() for line in columns[0]]
+        columns = [[" ".join(row[len(row) * at // 3 : len(row) * (at + 1) // 3]) for row in words] for at in range(3)]
+    rows = [[cell.replace("|", " ") for cell in row] for row in zip_longest(*columns, fillvalue="")]
     if len(rows) < 10:
         return None
-    lines = [f"| {' | '.join(cell.replace('|', ' ') for cell in row)} |" for row in rows]
+    lines = [f"| {' | '.join(row)} |" for row in rows]
     text = "\n".join([lines[0], "|" + " --- |" * len(rows[0]), *lines[1:]])
+    body = [number for group in groups for number in group if blocks[number].kind is BlockKind.TEXT]
     box = blocks[body[0]].box
     for number in body:
         box = box.union(blocks[number].box)
-    table = Block(BlockKind.TABLE, box, text)
     rest = [block for number, block in enumerate(blocks) if number not in set(body)]
-    return tuple([*rest[: body[0]], table, *rest[body[0] :]])
+    return tuple([*rest[: min(body)], Block(BlockKind.TABLE, box, text), *rest[min(body) :]])
 
 
 def unmapped(blocks: Blocks, rng: random.Random, other: str) -> Blocks | None:

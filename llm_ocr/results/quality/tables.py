@@ -109,7 +109,10 @@ def _running(rows: Sequence[Sequence[_Cell]], column: int) -> int:
     ]
     going = sum(_goes_on(upper, lower, _SCRAP) for upper, lower in pairwise(texts))
     begun = sum(bool(_SENTENCE.search(text)) for text in texts)
-    begun += sum(upper[-1] in ".!?" and lower[0].isupper() for upper, lower in pairwise(texts))
+    begun += sum(
+        lower[0].isupper() if upper[-1] in ".!?" else upper[0].isupper() and _goes_on(upper, lower, _SCRAP)
+        for upper, lower in pairwise(texts)
+    )
     if going < _RUNNING or going < _GOING * (len(texts) - 1) or begun < max(2, _BEGUN * len(texts)):
         return 0
     return sum(len(text.split()) for text in texts)

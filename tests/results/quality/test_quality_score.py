@@ -88,20 +88,20 @@ def test_lost_text_is_missed_and_said_in_words(paper, read):
     assert "text of the text layer is missing: " in what_is_wrong(quality.parts)
 
 
-def test_lost_text_is_missed_without_a_layer_by_the_ink(paper, read):
+def test_lost_text_is_missed_without_a_layer_by_the_image(paper, read):
     blocks = without(read.blocks, texts(read.blocks)[1::2])
     scan = score(no_layer(paper), replace(read, blocks=blocks))
     assert "found" not in scan.parts
     assert scan.parts["covered"] < 0.9
-    assert "ink outside of all boxes" in what_is_wrong(scan.parts)
+    assert "text in the image outside of all blocks" in what_is_wrong(scan.parts)
 
 
-def test_lost_text_is_missed_without_layer_and_boxes_by_the_ink(paper, read):
+def test_lost_text_is_missed_without_layer_and_boxes_by_the_image(paper, read):
     told = tuple(block for block in read.blocks if block.kind is not BlockKind.FIGURE)
     everything = score(no_layer(paper), no_places(replace(read, blocks=told)))
     parts = score(no_layer(paper), no_places(replace(read, blocks=without(told, texts(told))))).parts
     assert parts["filled"] < 0.5 * everything.parts["filled"]
-    assert "less text than the ink suggests" in what_is_wrong(parts)
+    assert "less text than its image suggests" in what_is_wrong(parts)
 
 
 @pytest.mark.parametrize(("word", "begins_at"), [("column", 0.1), ("טור", 0.55), ("عمود", 0.55)])
