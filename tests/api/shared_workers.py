@@ -109,12 +109,16 @@ class SharedWorkers:
 
     def _kept_for(self, pool: WorkerPool) -> _Kept:
         environment = tuple(sorted(worker_environment().items()))
-        kind = (pool.module, pool.limits, pool.interpreter, pool._patience, environment)
+        kind = (pool.module, pool.limits, pool.interpreter, pool._start_delay, environment)
         with self._lock:
             kept = self._kept.pop(kind, None)
             if kept is None:
                 kept = _Kept(
-                    pool.module, workers=64, limits=pool.limits, interpreter=pool.interpreter, patience=pool._patience
+                    pool.module,
+                    workers=64,
+                    limits=pool.limits,
+                    interpreter=pool.interpreter,
+                    start_delay=pool._start_delay,
                 )
                 idle = [known for known, one in self._kept.items() if not one.asked]
                 for known in idle[: max(0, len(self._kept) - _KINDS + 1)]:
