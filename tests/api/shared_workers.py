@@ -37,6 +37,7 @@ class SharedWorkers:
     def __init__(self) -> None:
         self.active = True
         self.ended = 0  # changes when a shared process ends, whose processor time is that of many tests
+        self.ending = 0  # shared processes that are being killed
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=THREAD, daemon=True)
         self._kept: dict[object, _Kept] = {}
@@ -70,8 +71,11 @@ class SharedWorkers:
         async def kill(worker: _Worker) -> None:
             ours = asyncio.get_running_loop() is shared._loop
             shared.ended += ours
-            await _own_kill(worker)
-            shared.ended += ours
+            shared.ending += ours
+            try:
+                await _own_kill(worker)
+            finally:
+                shared.ending -= ours
 
         patch(_Worker, "kill", kill)
         patch(WorkerPool, "call", call)
