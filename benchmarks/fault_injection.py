@@ -57,7 +57,7 @@ class Server:
         self._process = self._server = None
 
     def tick(self, stormy: bool) -> None:
-        """See whether it lives, and let the weather change when it is time."""
+        """Note whether the server lives, and begin or end a storm when it is time."""
         now = time.monotonic()
         if self._server is not None and self._server.process.poll() is not None:
             self.close()
@@ -153,7 +153,7 @@ class Store:
         self._next = 0.0
 
     def tick(self, stormy: bool) -> None:
-        """Let the weather change when it is time."""
+        """Begin or end a storm when it is time."""
         now, chance = time.monotonic(), self._chance
         if self.storm and (not stormy or now >= self._next):
             self.set({})
@@ -173,7 +173,7 @@ class Store:
         self.storms[self.storm] += 1
 
     def set(self, rates: Mapping[str, float]) -> dict[str, Any]:
-        """Change the weather; what the store has counted."""
+        """Change the faults; return the counts of the store."""
         if self._process.stdin is None:
             raise RuntimeError("the store was started without pipes")
         self._process.stdin.write(json.dumps(dict(rates)).encode() + b"\n")

@@ -547,9 +547,9 @@ class Round:
         self.told = len(crew.problems)
 
     def state(self, crew: Crew) -> str:
-        weather = [*(server.storm or "calm" for server in self.soak.servers), self.soak.store.storm or "calm"]
+        faults = [*(server.storm or "calm" for server in self.soak.servers), self.soak.store.storm or "calm"]
         alive = ", ".join(worker.name for worker in crew.alive())
-        return f"{self.done} markers; alive: {alive}; weather: {' / '.join(weather)}; {len(crew.problems)} problems"
+        return f"{self.done} markers; alive: {alive}; faults: {' / '.join(faults)}; {len(crew.problems)} problems"
 
     # -- its end --------------------------------------------------------------------------------------------------
 

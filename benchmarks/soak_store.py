@@ -1,4 +1,4 @@
-"""moto's S3 server in a process of its own, behind a proxy whose weather is told on standard input.
+"""moto's S3 server in a process of its own, behind a proxy whose faults are set on standard input.
 
     python benchmarks/soak_store.py
 
@@ -36,7 +36,7 @@ FAULTS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-class Weather(making.Proxy):
+class FaultyProxy(making.Proxy):
     """Faults by chance; nothing of the requests is kept."""
 
     def __init__(self, seed: int) -> None:
@@ -66,13 +66,13 @@ def main() -> int:
     os.environ.update(making.ENVIRONMENT)
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     making.raw().create_bucket(Bucket=BUCKET)
-    weather = Weather(int(sys.argv[1]))
-    said: dict[str, Any] = {"url": weather.url, "direct": making.moto_url()}
+    proxy = FaultyProxy(int(sys.argv[1]))
+    said: dict[str, Any] = {"url": proxy.url, "direct": making.moto_url()}
     print(json.dumps(said), flush=True)
     for line in sys.stdin:
-        weather.rates = dict(json.loads(line))
+        proxy.rates = dict(json.loads(line))
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        print(json.dumps({"hit": weather.hit, "requests": weather.requests, "peak_bytes": peak}), flush=True)
+        print(json.dumps({"hit": proxy.hit, "requests": proxy.requests, "peak_bytes": peak}), flush=True)
     return 0
 
 

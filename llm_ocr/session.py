@@ -112,7 +112,15 @@ class Session:
         parts = await self._parts()
         reader = self._reader(parts.reading.reader, way)
         furniture = self._settings.headers == "keep"
-        stage = Extract(parts.pages, reader, _discard, self._progress, parts.reading.admission, furniture=furniture)
+        stage = Extract(
+            parts.pages,
+            reader,
+            _discard,
+            self._progress,
+            parts.reading.admission,
+            furniture=furniture,
+            min_quality=self._settings.min_quality,
+        )
 
         async def one(position: int, ticket: Ticket) -> None:
             try:

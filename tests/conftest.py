@@ -87,10 +87,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     """Fail a test that is too slow for `make test`; processor time hardly depends on other load of the machine."""
     most = pyfuncitem.config.getoption("--most-seconds")
     shared = pyfuncitem.funcargs["shared_workers"]
-    before, ended = _processor_seconds(), shared.ended
+    ending, ended = shared.ending, shared.ended
+    before = _processor_seconds()
     result = yield
     used = _processor_seconds() - before
-    if shared.ended != ended:
+    if ending or shared.ended != ended:
         return result  # the time of a shared worker counts at its end
     if most and used > most and not any(pyfuncitem.get_closest_marker(mark) for mark in _SLOW):
         pytest.fail(f"used {used:.1f} s of processor time: make it cheaper or mark it slow", pytrace=False)

@@ -215,9 +215,7 @@ class Launch:
         """Return if another submission is likely to make progress, otherwise raise `JobFailed`."""
         why = reasons(statuses) or "its jobs succeeded without finishing all units"
         missing = (
-            f"{stage}: {after.total - after.done:,} of {plural(after.total, 'unit')} are missing"
-            if after.total
-            else stage
+            f"{stage}: {plural(after.total - after.done, 'unit')} of {after.total:,} missing" if after.total else stage
         )
         again = self._again
         if after.done <= before.done:

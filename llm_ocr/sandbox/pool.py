@@ -54,7 +54,7 @@ class WorkerPool:
         workers: int,
         limits: Limits,
         interpreter: Interpreter | None = None,
-        patience: float = 0.0,
+        start_delay: float = 0.0,
     ) -> None:
         """Create the pool; processes start on demand.
 
@@ -63,7 +63,7 @@ class WorkerPool:
             workers: upper limit of processes.
             limits: limits of each process.
             interpreter: the Python interpreter of the workers; None for this one.
-            patience: seconds that a request waits for a busy worker before another one is started.
+            start_delay: seconds that a request waits for a busy worker before another one is started.
         """
         self.interpreter = interpreter
         self.module = module
@@ -72,7 +72,7 @@ class WorkerPool:
         self._idle: list[_Worker] = []  # the most recently used worker is last
         self._all: set[_Worker] = set()
         self._turns = asyncio.Semaphore(workers)
-        self._patience = patience
+        self._start_delay = start_delay
         self._waiting: deque[asyncio.Future[_Worker]] = deque()
         self._starting = asyncio.Lock()
         self._closed = False
@@ -139,13 +139,13 @@ class WorkerPool:
         return await self._next_free() or await self._started()
 
     async def _next_free(self) -> "_Worker | None":
-        """Wait for a busy worker for `patience` seconds: another process costs as much time, and memory."""
-        if not self._patience or not (self._all or self._starting.locked()):
+        """Wait for a busy worker for `start_delay` seconds: another process costs as much time, and memory."""
+        if not self._start_delay or not (self._all or self._starting.locked()):
             return None
         waiting: asyncio.Future[_Worker] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiting)
         try:
-            await asyncio.wait([waiting], timeout=self._patience)
+            await asyncio.wait([waiting], timeout=self._start_delay)
         except asyncio.CancelledError:
             if waiting.done() and waiting.exception() is None:
                 self._free(waiting.result())

@@ -151,7 +151,7 @@ class Taking(Protocol):
 
 
 @dataclass(slots=True)
-class Patience:
+class Pauses:
     """Pauses between two looks, in seconds, and the messages during them.
 
     Pauses grow from `first` to `longest`. `say` receives a message at the first pause, and again after each `remind`
@@ -194,7 +194,7 @@ class Patience:
 def followed(
     taking: Taking,
     ready: Ready,
-    patience: Patience,
+    pauses: Pauses,
     wait: Callable[[float], bool],
     grown: Callable[[], bool] = lambda: False,
 ) -> Generator[int, None, bool]:
@@ -203,7 +203,7 @@ def followed(
     Args:
         taking: claims ready units.
         ready: units that the preceding stage has published.
-        patience: pauses and messages.
+        pauses: the pauses, and the messages during them.
         wait: sleeps for a number of seconds; returns true to stop.
         grown: returns whether the plan has new units.
 
@@ -219,16 +219,16 @@ def followed(
             yield step.place
         elif fresh := ready.look() if ready.missing else []:
             taking.freshen(fresh)
-            patience.came()
+            pauses.came()
         elif grown():
             return True
         elif ready.missing or isinstance(step, Wait):
-            seconds = patience.pause(*_what(ready))
+            seconds = pauses.pause(*_what(ready))
             if wait(min(seconds, step.seconds) if isinstance(step, Wait) else seconds):
                 return False
         else:
             if step.held:
-                patience.say(told(step))
+                pauses.say(told(step))
             return False
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from llm_ocr.config.models import NONE, WorkerSettings
 from llm_ocr.errors import LlmOcrError, PageFailure
 from llm_ocr.results.documents import document_markdown, safe_segment
+from llm_ocr.results.figure_text import FigureText, enrich
 from llm_ocr.results.images import boxes_image
 from llm_ocr.results.markdown import IMAGE, encode_target, map_prose, target_id
 from llm_ocr.results.schema import image_extension
@@ -107,7 +108,7 @@ def _page_answer(number: int, record: PageRecord, request: DocumentRequest, fold
         number,
         _without_images(record, number),
         _regions(record, names),
-        _linked(record.markdown, names),
+        _linked(record, names),
         crops,
         layout,
         notes,
@@ -151,7 +152,11 @@ def _thousandths(box: Box) -> list[int]:
     return [round(side * _SCALE) for side in (box.x0, box.y0, box.x1, box.y1)]
 
 
-def _linked(markdown: str, names: Mapping[str, str]) -> str:
+def _linked(record: PageRecord, names: Mapping[str, str]) -> str:
+    """Return the page's Markdown with the figures' texts and the files of their crops."""
+    texts = {one.id: FigureText(one.described, one.caption, one.label) for one in record.figures}
+    markdown = enrich(record.markdown, texts)
+
     def to_file(image: Any) -> str:
         name = names.get(target_id(image["target"]) or "")
         return (

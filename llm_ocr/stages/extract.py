@@ -17,8 +17,7 @@ from llm_ocr.documents.rendering import Renderer
 from llm_ocr.engines import PageReader
 from llm_ocr.errors import PageFailure, UsageError
 from llm_ocr.results.markdown import blocks_to_markdown
-from llm_ocr.results.quality import LOW, what_is_wrong
-from llm_ocr.results.quality.scoring import score
+from llm_ocr.results.quality.scoring import rated
 from llm_ocr.results.schema import pages_to_parquet, release_memory
 from llm_ocr.scheduling.shards import WHOLE, Shard, has_unclaimed
 from llm_ocr.stages import Progress, Silent
@@ -136,6 +135,7 @@ async def extract(job: Job[ReadingCommand]) -> None:
                     caps_of(settings),
                     expected.estimated,
                     furniture=settings.headers == "keep",
+                    min_quality=settings.min_quality,
                 )
                 units = stepwise(share.units, job.stop)
                 await stage.run(units if expected.whole else _expecting(units, progress))
@@ -160,6 +160,7 @@ class Extract:
         caps: The user's limits on units, documents, and pages in progress.
         estimated: Documents whose pages were not counted when the progress began.
         furniture: Whether the Markdown contains running heads, feet, and page numbers.
+        min_quality: Score below which a model's page is degraded; None: no model's page is.
     """
 
     renderer: PageRenderer
@@ -170,6 +171,7 @@ class Extract:
     caps: Caps = NO_CAPS
     estimated: int = 0
     furniture: bool = False
+    min_quality: float | None = None
 
     async def run(self, units: AsyncIterable[Unit]) -> None:
         """Read and publish all units."""
@@ -219,7 +221,15 @@ class Extract:
             if part.again:
                 page = replace(page, again=True)
             attempt = await self.reader.read(page, ticket.release)
-            return await finished_page(part, position, page, attempt, self.renderer, furniture=self.furniture)
+            return await finished_page(
+                part,
+                position,
+                page,
+                attempt,
+                self.renderer,
+                furniture=self.furniture,
+                min_quality=self.min_quality,
+            )
         except PageFailure as failure:
             image = page.image if page else None
             return failed_page(part, position, failure, engine=self.reader.name, image=image)
@@ -401,7 +411,14 @@ async def _counted_part(part: DocumentPart, count: Count) -> DocumentPart:
 
 
 async def finished_page(
-    part: DocumentPart, position: int, page: Page, attempt: Attempt, cropper: Cropper, *, furniture: bool = False
+    part: DocumentPart,
+    position: int,
+    page: Page,
+    attempt: Attempt,
+    cropper: Cropper,
+    *,
+    furniture: bool = False,
+    min_quality: float | None = None,
 ) -> PageRecord:
     """Return the row of a page that was read.
 
@@ -412,17 +429,13 @@ async def finished_page(
         attempt: The engine's result.
         cropper: Cuts the figures out of the page image.
         furniture: Whether the Markdown contains running heads, feet, and page numbers.
+        min_quality: Score below which a model's page is degraded; None: no model's page is.
     """
     image = attempt.image or page.image
     blocks = _named_figures(page.id, attempt.blocks)
     figures = await _figures(blocks, image, cropper)
     # Scoring takes milliseconds of Python, which would block the event loop.
-    quality = await asyncio.to_thread(score, page, attempt)
-    # Answers of models are judged by their own readers, and `min_quality` reads their pages again.
-    if attempt.status is Status.OK and attempt.source != "model" and quality.score < LOW:
-        attempt = replace(
-            attempt, status=Status.DEGRADED, reason=Reason.LOW_QUALITY, detail=what_is_wrong(quality.parts)
-        )
+    attempt, quality = await asyncio.to_thread(rated, page, attempt, min_quality)
     return PageRecord(
         page_id=page.id,
         document_id=part.document_id,

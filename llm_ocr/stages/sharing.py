@@ -11,7 +11,7 @@ from typing import TypeVar
 from llm_ocr.config.environment import environment
 from llm_ocr.config.groups import FollowSettings, Group, InputSettings, LeaseSettings, ShardSettings, WorkspaceSettings
 from llm_ocr.errors import StageMissing, WorkspaceError, WorkspaceMismatch
-from llm_ocr.scheduling.follow import Patience, Published, Ready, followed
+from llm_ocr.scheduling.follow import Pauses, Published, Ready, followed
 from llm_ocr.scheduling.leases import DEFAULT_SECONDS, Leases, lease_options
 from llm_ocr.scheduling.scanner import PlannedUnits, Units, UnitScanner, leased
 from llm_ocr.scheduling.shards import WHOLE, Shard, Sharded, claim, detected_shard
@@ -145,7 +145,7 @@ class Sharing:
         places = followed(
             taking,
             ready,
-            Patience(self._say),
+            Pauses(self._say),
             self._stop.wait,
             lambda: has_generation(self._workspace, generations + 1),
         )
@@ -322,8 +322,8 @@ def await_workspace(settings: WorkspaceSettings, say: Callable[[str], None]) -> 
 
 async def _waited(look: Callable[[], T | None], what: str, say: Callable[[str], None]) -> T:
     """Call `look` until its result is true, and return the result. `say` receives `what` while it waits."""
-    patience = Patience(say)
+    pauses = Pauses(say)
     while True:
         if found := await asyncio.to_thread(look):
             return found
-        await asyncio.sleep(patience.pause(what))
+        await asyncio.sleep(pauses.pause(what))

@@ -14,6 +14,7 @@ from secrets import token_hex
 from typing import Any
 
 from llm_ocr.errors import UsageError
+from llm_ocr.results.figure_text import figure_words
 from llm_ocr.results.markdown import clean
 from llm_ocr.storage.names import OF_FILE_MANAGERS
 from llm_ocr.types import EncodedImage
@@ -234,7 +235,9 @@ def fnv1a(text: str) -> int:
 
 
 def _searched(view: PageView) -> str:
-    return f"{clean(view.name)} {view.text}"
+    """Return the text in which pages are searched. A short description is only in the alt text of its figure."""
+    described = (clean(figure_words(one)) for one in view.row.figures.values())
+    return " ".join((clean(view.name), view.text, *described))
 
 
 def _listed(view: PageView, n: int, d: int, *, badness: float, side: str) -> Listed:

@@ -37,6 +37,7 @@ class SharedWorkers:
     def __init__(self) -> None:
         self.active = True
         self.ended = 0  # changes when a shared process ends, whose processor time is that of many tests
+        self.ending = 0  # shared processes that are being killed
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=THREAD, daemon=True)
         self._kept: dict[object, _Kept] = {}
@@ -70,8 +71,11 @@ class SharedWorkers:
         async def kill(worker: _Worker) -> None:
             ours = asyncio.get_running_loop() is shared._loop
             shared.ended += ours
-            await _own_kill(worker)
-            shared.ended += ours
+            shared.ending += ours
+            try:
+                await _own_kill(worker)
+            finally:
+                shared.ending -= ours
 
         patch(_Worker, "kill", kill)
         patch(WorkerPool, "call", call)
@@ -109,12 +113,16 @@ class SharedWorkers:
 
     def _kept_for(self, pool: WorkerPool) -> _Kept:
         environment = tuple(sorted(worker_environment().items()))
-        kind = (pool.module, pool.limits, pool.interpreter, pool._patience, environment)
+        kind = (pool.module, pool.limits, pool.interpreter, pool._start_delay, environment)
         with self._lock:
             kept = self._kept.pop(kind, None)
             if kept is None:
                 kept = _Kept(
-                    pool.module, workers=64, limits=pool.limits, interpreter=pool.interpreter, patience=pool._patience
+                    pool.module,
+                    workers=64,
+                    limits=pool.limits,
+                    interpreter=pool.interpreter,
+                    start_delay=pool._start_delay,
                 )
                 idle = [known for known, one in self._kept.items() if not one.asked]
                 for known in idle[: max(0, len(self._kept) - _KINDS + 1)]:

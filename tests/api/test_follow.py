@@ -19,7 +19,7 @@ from store_servers import s3
 
 import llm_ocr
 from llm_ocr.errors import StageMissing
-from llm_ocr.scheduling.follow import Patience
+from llm_ocr.scheduling.follow import Pauses
 from llm_ocr.storage.names import TEMPORARY
 
 PATIENCE = 240.0
@@ -46,14 +46,14 @@ class Counting(Told):
 @pytest.fixture
 def pool(monkeypatch):
     """Threads for followers, whose pauses are short, and which end with the test."""
-    over, pause = threading.Event(), Patience.pause
+    over, pause = threading.Event(), Pauses.pause
 
     def brisk(self, *what):
         if over.is_set():
             raise AssertionError("the test is over")
         return min(0.1, pause(self, *what))
 
-    monkeypatch.setattr(Patience, "pause", brisk)
+    monkeypatch.setattr(Pauses, "pause", brisk)
     with ThreadPoolExecutor(4) as made:
         yield made
         over.set()

@@ -95,6 +95,8 @@ def test_the_list_opens_from_disk_with_the_worst_pages_first(home):
     assert titles(home)[:3] == ["letter.pdf p. 2", "letter.pdf p. 3", "fax.tiff p. 12"]
     assert found(home) == "20 pages of 4 documents"
     assert home.texts(".chip[data-status]") == ["ok\n18", "degraded\n1", "failed\n1"]
+    dots = "[...document.querySelectorAll('#rows .row .dot')].slice(0, 3).map((dot) => dot.title)"
+    assert home.run(dots) == ["failed", "degraded", "ok"]
     assert home.log == []
     assert all(url.startswith(("file:", "about:")) for url in home.requests)
 
@@ -125,6 +127,12 @@ def test_search_finds_words_in_any_case_and_their_beginnings(home, query):
     names = titles(home)
     assert ("reports/river.pdf p. 2" in names) is (query != "文書")
     home.wait("document.querySelector('.excerpt mark')")
+
+
+def test_search_finds_descriptions_that_are_only_alt_texts(home):
+    home.go("q=rise+in+march")
+    home.wait("document.querySelector('#found').textContent.startsWith('1 of')")
+    assert titles(home) == ["reports/river.pdf p. 2"]
 
 
 def test_a_search_for_what_is_nowhere_says_so(home):

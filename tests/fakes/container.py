@@ -21,6 +21,44 @@ from llm_ocr.config.environment import environment as environment_now
 _OF_IMAGE = ("PATH", "LANG", "LD_LIBRARY_PATH", "SSL_CERT_FILE")
 
 
+#: Kills the process groups named on its standard input when that ends, which is when the tests' process ends.
+_GUARD = """
+import os, signal, sys
+groups = set()
+for line in sys.stdin:
+    group = int(line)
+    groups.add(group) if group > 0 else groups.discard(-group)
+for group in groups:
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+"""
+
+
+class _Guard:
+    """Process that ends the containers of tests that were killed. It starts with the first container."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+
+    def note(self, group: int) -> None:
+        """Add a process group, or remove it if `group` is negative."""
+        with self._lock:
+            process = self._process
+            if process is None or process.poll() is not None:
+                command = [sys.executable, "-c", _GUARD]
+                process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+                self._process = process
+            assert process.stdin is not None
+            process.stdin.write(f"{group}\n".encode())
+            process.stdin.flush()
+
+
+_guard = _Guard()
+
+
 class Container:
     """Started command. Its `python` is this interpreter; its log is standard output and standard error.
 
@@ -60,6 +98,7 @@ class Container:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+        _guard.note(self._process.pid)
         self._over = threading.Event()
         threading.Thread(target=self._watch, args=(time_limit,), daemon=True).start()
 
@@ -101,6 +140,7 @@ class Container:
             self.timed_out = True
             self._end()
         self.ended = time.time()
+        _guard.note(-self._process.pid)
         self._over.set()
 
     def _end(self) -> None:

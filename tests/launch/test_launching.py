@@ -81,7 +81,7 @@ def test_a_stage_is_submitted_again_while_units_are_missing_and_some_came(platfo
     said: list[str] = []
     launch(tmp_path / "w", "extract", sources, said=said).wait()
     assert [spec.submission for spec in platform.submitted] == [1, 2, 3]
-    assert any("2 of 3 units are missing (an hour is over" in line for line in said)
+    assert any("2 units of 3 missing (an hour is over" in line for line in said)
     assert llm_ocr.open(tmp_path / "w").status.pages.ok == 3
 
 
@@ -106,7 +106,7 @@ def test_a_pipeline_stops_at_the_stage_that_failed(platform, sources, tmp_path):
 
 def test_attempts_are_the_most_submissions_of_a_stage(platform, sources, tmp_path):
     platform.endings["extract"] = [Ending((0, 3), State.FAILED, "a"), Ending((1, 3), State.FAILED, "b")]
-    with pytest.raises(JobFailed, match="1 of 3 units are missing after 2 submissions: b"):
+    with pytest.raises(JobFailed, match="1 unit of 3 missing after 2 submissions: b"):
         launch(tmp_path / "w", "extract", sources, attempts=2).wait()
 
 

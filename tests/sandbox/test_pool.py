@@ -191,9 +191,9 @@ def left_behind() -> list[str]:
 LONG = 60.0
 
 
-def with_patient_pool(steps, *, patience, workers=3, **limits):
+def with_delayed_pool(steps, *, start_delay, workers=3, **limits):
     async def main():
-        pool = WorkerPool(MODULE, workers=workers, limits=Limits(memory=1 << 30, **limits), patience=patience)
+        pool = WorkerPool(MODULE, workers=workers, limits=Limits(memory=1 << 30, **limits), start_delay=start_delay)
         async with pool:
             return await asyncio.wait_for(steps(pool), 40)
 
@@ -223,7 +223,7 @@ def test_short_work_is_done_by_one_worker_though_more_may_be_started():
     async def steps(pool):
         return await asyncio.gather(*(process_of(pool) for _ in range(12)))
 
-    assert len(set(with_patient_pool(steps, patience=LONG))) == 1
+    assert len(set(with_delayed_pool(steps, start_delay=LONG))) == 1
 
 
 def test_a_worker_that_is_busy_for_long_gets_help():
@@ -231,7 +231,7 @@ def test_a_worker_that_is_busy_for_long_gets_help():
         async with busy(pool) as process:
             return process, await process_of(pool)
 
-    first, helper = with_patient_pool(steps, patience=0.1)
+    first, helper = with_delayed_pool(steps, start_delay=0.1)
     assert first != helper
 
 
@@ -247,7 +247,7 @@ def test_the_place_of_a_request_that_was_given_up_goes_to_the_next():
         assert await waiting == first
         assert await process_of(pool) == first
 
-    with_patient_pool(steps, patience=LONG)
+    with_delayed_pool(steps, start_delay=LONG)
 
 
 def test_a_request_given_up_at_the_moment_of_its_turn_loses_no_worker():
@@ -260,7 +260,7 @@ def test_a_request_given_up_at_the_moment_of_its_turn_loses_no_worker():
             await asyncio.gather(waiting, return_exceptions=True)
         return first, await process_of(pool)
 
-    first, last = with_patient_pool(steps, patience=LONG)
+    first, last = with_delayed_pool(steps, start_delay=LONG)
     assert last == first
 
 
@@ -273,19 +273,19 @@ def test_when_the_only_worker_dies_those_that_wait_get_another():
             await dying
         return first, set(after)
 
-    first, after = with_patient_pool(steps, patience=0.2)
+    first, after = with_delayed_pool(steps, start_delay=0.2)
     assert first not in after
 
 
 def test_a_pool_that_closes_lets_nobody_wait():
     async def main():
-        pool = WorkerPool(MODULE, workers=3, limits=Limits(memory=1 << 30), patience=LONG)
+        pool = WorkerPool(MODULE, workers=3, limits=Limits(memory=1 << 30), start_delay=LONG)
         async with pool:
             await process_of(pool)
             waiting = [hanging(pool, LONG), *(asyncio.create_task(process_of(pool)) for _ in range(2))]
             await asyncio.sleep(0.05)
         results = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), LONG / 2)
-        return [type(result) for result in results]  # before their patience has ended
+        return [type(result) for result in results]  # before their delay has ended
 
     assert asyncio.run(main()) == [WorkerDied] * 3
 
@@ -294,8 +294,8 @@ def test_workers_let_others_go_first_where_that_was_asked_for():
     async def steps(pool):
         return os.getpriority(os.PRIO_PROCESS, await process_of(pool)) - os.getpriority(os.PRIO_PROCESS, 0)
 
-    assert with_patient_pool(steps, patience=0.0, niceness=3) == min(3, 19 - os.getpriority(os.PRIO_PROCESS, 0))
-    assert with_patient_pool(steps, patience=0.0) == 0
+    assert with_delayed_pool(steps, start_delay=0.0, niceness=3) == min(3, 19 - os.getpriority(os.PRIO_PROCESS, 0))
+    assert with_delayed_pool(steps, start_delay=0.0) == 0
 
 
 LARGE = 96 << 20

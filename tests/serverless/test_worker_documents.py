@@ -73,6 +73,9 @@ def test_figures_are_cut_out_and_linked_by_the_names_that_the_crops_have(example
     names = [crop["name"] for crop in reply["crop_images"]]
     assert len(names) == len(set(names)) == 4
     assert set(re.findall(r"\]\((imgs/[^)]+)\)", reply["markdown_result"])) == set(names)
+    alts = re.findall(r"!\[([^\]]*)\]", reply["markdown_result"])
+    assert len(alts) == 4
+    assert not any(re.search(r"p\d{5}-f\d\d", alt) for alt in alts)  # no ids
     paths = {region["image_path"] for page in reply["json_result"] for region in page if "image_path" in region}
     assert paths == set(names)
     for picture in (*reply["crop_images"], *reply["layout_visualizations"]):

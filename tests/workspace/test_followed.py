@@ -6,7 +6,7 @@ import random
 import pytest
 from leasing import BEAT, KEY, SECONDS, STAGE, Clock, done, leases_left, named, publish, worker
 
-from llm_ocr.scheduling.follow import Patience, Published, ReadyItems, followed
+from llm_ocr.scheduling.follow import Pauses, Published, ReadyItems, followed
 from llm_ocr.scheduling.leases import Claim
 from llm_ocr.scheduling.scanner import Groups, PlannedItems, UnitScanner
 from llm_ocr.scheduling.shards import WHOLE, Shard, Sharded
@@ -50,8 +50,8 @@ class Follower:
             self.clock.advance(seconds)
             return meanwhile(len(self.pauses))
 
-        patience = Patience(self.said.append, clock=self.clock)
-        places = followed(self.taking, self.ready, patience, wait, grown)
+        pauses = Pauses(self.said.append, clock=self.clock)
+        places = followed(self.taking, self.ready, pauses, wait, grown)
         while True:
             try:
                 place = next(places)

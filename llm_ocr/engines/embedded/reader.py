@@ -22,7 +22,7 @@ RESULT_VERSION = 3
 #: Affinity key of workers with loaded OCR models, so that the next page without text uses the same worker.
 _PIXELS = "pixels"
 #: With a model in parallel: niceness, and seconds that a page waits before a process starts, which takes as long.
-_NICE, _PATIENCE = 10, 1.0
+_NICE, _START_DELAY = 10, 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class EmbeddedReader:
             limits=Limits(
                 options.memory, requests=2000, confined=options.confined, niceness=_NICE * options.background
             ),
-            patience=_PATIENCE * options.background,
+            start_delay=_START_DELAY * options.background,
         )
 
     def identity(self) -> Mapping[str, Any]:

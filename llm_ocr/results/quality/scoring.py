@@ -5,22 +5,25 @@ import unicodedata
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from llm_ocr.models.parsers.repetition import sound_length
 from llm_ocr.results.quality import (
+    BACKED,
     CONFIDENT,
     COVERED,
     FILLED,
     FITS,
     FOUND,
+    LOW,
     ORDER,
     READABLE,
     SEQUENCE,
     UNREPEATED,
     WHOLE,
     on_scale,
+    what_is_wrong,
 )
 from llm_ocr.results.quality.tables import table_parts
 from llm_ocr.results.quality.text_layer import (
@@ -34,7 +37,7 @@ from llm_ocr.results.quality.text_layer import (
     said_by,
     shown,
 )
-from llm_ocr.types import Attempt, Block, BlockKind, Box, Evidence, Ink, Page, Quality, Reason
+from llm_ocr.types import Attempt, Block, BlockKind, Box, Evidence, Ink, Page, Quality, Reason, Status
 
 if TYPE_CHECKING:
     import numpy as np
@@ -249,9 +252,35 @@ def score(page: Page, attempt: Attempt) -> Quality:
     if order is not None:
         parts[ORDER if by_layer else SEQUENCE] = order
     if evidence.ink is not None:
-        parts |= _ink_parts(evidence.ink, attempt.rotation, said, guess=FOUND not in parts)
+        parts |= _ink_parts(evidence.ink, attempt.rotation, said, guess=not {FOUND, BACKED} & parts.keys())
     rounded = {name: round(value, 4) for name, value in parts.items()}
     return Quality(round(min((on_scale(name, value) for name, value in rounded.items()), default=1.0), 4), rounded)
+
+
+#: Other ways to read a page, by the source of its text.
+_OTHER_WAYS = {
+    "model": "`retry-failed` with `below_quality` reads it again",
+    "text-layer": "a model, or OCR (`text_layer=never`), may read it better",
+    "ocr": "a model may read it better",
+}
+
+
+def rated(page: Page, attempt: Attempt, min_quality: float | None) -> tuple[Attempt, Quality]:
+    """Return the answer and its quality. An answer that is `ok` but of low quality becomes `degraded`.
+
+    Args:
+        page: The page, with its evidence.
+        attempt: The answer.
+        min_quality: The user's threshold for models; None: their answers are not judged, because a user's prompt may
+            demand another text than the page's. The threshold of the embedded engine is `LOW`.
+    """
+    quality = score(page, attempt)
+    least = (min_quality or 0.0) if attempt.source == "model" else LOW
+    if attempt.status is not Status.OK or quality.score >= least:
+        return attempt, quality
+    said = (attempt.detail, what_is_wrong(quality.parts), _OTHER_WAYS[attempt.source])
+    detail = "; ".join(filter(None, said))
+    return replace(attempt, status=Status.DEGRADED, reason=Reason.LOW_QUALITY, detail=detail), quality
 
 
 def _ink_parts(ink: Ink, rotation: int, said: Sequence[Said], *, guess: bool) -> dict[str, float]:

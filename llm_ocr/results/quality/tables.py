@@ -18,8 +18,12 @@ _TAG = re.compile(r"<[^<>]{1,300}>")
 _BAR = re.compile(r"(?<!\\)\|")
 _RULER = re.compile(r"[\s|:-]+")
 
-#: Words of a paragraph, of a key, and of a part of a sentence.
-_PARAGRAPH, _KEY, _PART = 40, 8, 3
+#: Words of a paragraph, of a key, of a part of a sentence, and of the smallest part in a column of running text.
+_PARAGRAPH, _KEY, _PART, _SCRAP = 40, 8, 3, 2
+#: A column of running text: minimum number and share of cells that go on in the next row, and minimum share of cells
+#: in which a sentence begins. The tables of `benchmarks/quality.py` reach no such column.
+_RUNNING, _GOING, _BEGUN = 4, 0.4, 0.1
+_SENTENCE = re.compile(r"[a-z\d)][.!?][\"”’)]?\s+[\"“(]?[A-Z]")
 #: Share of empty cells up to which a table is ordinary: many have a column of marks.
 _EMPTY = 0.5
 #: Share of the page from which a table is likely to be the page's layout, and the weight of its defects then.
@@ -79,19 +83,47 @@ def _prose(rows: Sequence[Sequence[_Cell]]) -> int:
         counts = [len(cell.text.split()) for cell in row]
         if not any(0 < count <= _KEY for count in counts):
             found += sum(count for count in counts if count > _PARAGRAPH)
-    for upper, lower in pairwise(rows):
-        for above, below in zip(upper, lower, strict=False):
-            parts = len(above.text.split()), len(below.text.split())
-            if min(parts) >= _PART and max(parts) <= _PARAGRAPH and _goes_on(above.text, below.text):
-                found += sum(parts)
-    return found
+    columns = range(max(map(len, rows), default=0))
+    return found + max(sum(_running(rows, column) for column in columns), _divided(rows))
 
 
-def _goes_on(upper: str, lower: str) -> bool:
-    if upper[-1] == "-":
-        return True
-    # A list of phrases in lower case is an ordinary column.
-    return lower[0].islower() and upper[0].isupper() and upper[-1] not in ".!?:;)" and upper[-1].isalpha()
+def _divided(rows: Sequence[Sequence[_Cell]]) -> int:
+    """Return the words of pairs of cells whose sentence goes on below. A single pair is a row that was divided."""
+    pairs = [
+        len(above.text.split()) + len(below.text.split())
+        for upper, lower in pairwise(rows)
+        for above, below in zip(upper, lower, strict=False)
+        # A list of phrases in lower case is an ordinary column.
+        if above.text[:1].isupper() and _goes_on(above.text, below.text, _PART)
+    ]
+    return sum(pairs) if len(pairs) > 1 else 0
+
+
+def _running(rows: Sequence[Sequence[_Cell]], column: int) -> int:
+    """Return the words of a column of running text: most cells go on in the next row, and sentences begin in some."""
+    texts = [
+        row[column].text
+        for row in rows
+        # A row with one cell continues the row above.
+        if column < len(row) and sum(bool(cell.text) for cell in row) > (len(row) > 1) and row[column].text
+    ]
+    going = sum(_goes_on(upper, lower, _SCRAP) for upper, lower in pairwise(texts))
+    begun = sum(bool(_SENTENCE.search(text)) for text in texts)
+    begun += sum(
+        lower[0].isupper() if upper[-1] in ".!?" else upper[0].isupper() and _goes_on(upper, lower, _SCRAP)
+        for upper, lower in pairwise(texts)
+    )
+    if going < _RUNNING or going < _GOING * (len(texts) - 1) or begun < max(2, _BEGUN * len(texts)):
+        return 0
+    return sum(len(text.split()) for text in texts)
+
+
+def _goes_on(upper: str, lower: str, least: int) -> bool:
+    """Return whether the lower cell continues a sentence of the upper one; both have `least` words or more."""
+    sizes = len(upper.split()), len(lower.split())
+    if min(sizes) < least or max(sizes) > _PARAGRAPH:
+        return False
+    return upper[-1] == "-" or (lower[0].islower() and (upper[-1].isalpha() or upper[-1] == ","))
 
 
 def _ragged(rows: Sequence[Sequence[_Cell]]) -> float:

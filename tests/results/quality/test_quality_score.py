@@ -68,6 +68,18 @@ def test_case_hyphens_marks_and_line_ends_are_no_fault(paper, read):
     assert score(paper, replace(read, blocks=shouted)).score > 0.9
 
 
+@pytest.mark.parametrize(
+    "said", ["<http://www.ilo.org/public/documents/wcms_142363.pdf>", "below < 150 kg and above > 250 kg"]
+)
+def test_text_in_angle_brackets_is_text(paper, read, said):
+    line = f"The report is at {said} and was retrieved in August by the authors of the study."
+    page = replace(paper, evidence=Evidence(None, ((line, Box(0.1, 0.4, 0.9, 0.42)),)))
+    answer = replace(read, blocks=(Block(BlockKind.TEXT, Box(0.1, 0.4, 0.9, 0.42), line),))
+    assert score(page, answer).parts["found"] == 1.0
+    tagged = replace(answer, blocks=(Block(BlockKind.TEXT, Box(0.1, 0.4, 0.9, 0.42), f'<b class="x">{line}</b><br/>'),))
+    assert score(page, tagged).parts["backed"] == 1.0
+
+
 def test_lost_text_is_missed_and_said_in_words(paper, read):
     blocks = without(read.blocks, texts(read.blocks)[1::2])
     quality = score(paper, replace(read, blocks=blocks))
@@ -76,20 +88,20 @@ def test_lost_text_is_missed_and_said_in_words(paper, read):
     assert "text of the text layer is missing: " in what_is_wrong(quality.parts)
 
 
-def test_lost_text_is_missed_without_a_layer_by_the_ink(paper, read):
+def test_lost_text_is_missed_without_a_layer_by_the_image(paper, read):
     blocks = without(read.blocks, texts(read.blocks)[1::2])
     scan = score(no_layer(paper), replace(read, blocks=blocks))
     assert "found" not in scan.parts
     assert scan.parts["covered"] < 0.9
-    assert "ink outside of all boxes" in what_is_wrong(scan.parts)
+    assert "text in the image outside of all blocks" in what_is_wrong(scan.parts)
 
 
-def test_lost_text_is_missed_without_layer_and_boxes_by_the_ink(paper, read):
+def test_lost_text_is_missed_without_layer_and_boxes_by_the_image(paper, read):
     told = tuple(block for block in read.blocks if block.kind is not BlockKind.FIGURE)
     everything = score(no_layer(paper), no_places(replace(read, blocks=told)))
     parts = score(no_layer(paper), no_places(replace(read, blocks=without(told, texts(told))))).parts
     assert parts["filled"] < 0.5 * everything.parts["filled"]
-    assert "less text than the ink suggests" in what_is_wrong(parts)
+    assert "less text than its image suggests" in what_is_wrong(parts)
 
 
 @pytest.mark.parametrize(("word", "begins_at"), [("column", 0.1), ("טור", 0.55), ("عمود", 0.55)])
@@ -133,6 +145,37 @@ def test_swapped_columns_are_out_of_order(paper, read):
     assert quality.parts["order"] < 0.6
     assert quality.score < 0.5
     assert "text out of column order" in what_is_wrong(quality.parts)
+
+
+def columns_of_prose():
+    """Two columns of 20 lines of running text, as lines of a layer: their sentences go on in the next line."""
+    words = [f"word{number:03d}" for number in range(240)]
+    lines = [" ".join(words[at : at + 6]) for at in range(0, 240, 6)]
+    boxes = [Box(x, 0.1 + y / 30, x + 0.35, 0.12 + y / 30) for x in (0.1, 0.55) for y in range(20)]
+    return tuple(zip(lines, boxes, strict=True))
+
+
+def test_lines_read_across_the_columns_are_out_of_order_at_any_height(paper, read):
+    lines = columns_of_prose()
+    page = replace(paper, evidence=Evidence(None, lines))
+
+    def answered(order):
+        return score(page, replace(read, blocks=tuple(Block(BlockKind.TEXT, WHOLE_PAGE, text) for text, _ in order)))
+
+    assert answered(lines).parts["order"] == 1.0
+    # The columns begin at different heights, so that no line is beside the line before it.
+    left, right = lines[:12], lines[28:]
+    assert answered([one for pair in zip(left, right, strict=True) for one in pair]).score < 0.3
+
+
+def test_text_of_a_picture_need_not_be_in_the_layer(paper, read):
+    lines = columns_of_prose()
+    column = Block(BlockKind.TEXT, Box(0.1, 0.1, 0.45, 0.8), " ".join(text for text, _ in lines[:20]))
+    table = "| Balance of the year | 15,682 |\n| --- | --- |\n" + "| Expenses of the school for sports | 1,200 |\n" * 8
+    blocks = (column, Block(BlockKind.TABLE, Box(0.55, 0.1, 0.9, 0.4), table))
+    for pictured, least, most in ((0.2, 1.0, 1.0), (0.0, 0.0, 0.8)):
+        page = replace(paper, evidence=Evidence(None, lines[:20], pictured=pictured))
+        assert least <= score(page, replace(read, blocks=blocks)).parts["backed"] <= most
 
 
 def test_a_layer_that_lies_accuses_nobody(paper, read):
@@ -206,6 +249,10 @@ SENTENCES = "The river was high in that year and every farmer near the bridge mo
 GOOD_TABLES = [
     "| Name | Description |\n| --- | --- |\n" + "".join(f"| key {n} | {SENTENCES} |\n" for n in range(4)),
     "| a | b |\n| --- | --- |\n| 1 | x |\n| 2 |  |\n| 3 |  |",
+    # A single divided row, and phrases in lower case.
+    "| Email | Receive alerts when new articles cite this. Sign up in the |\n| --- | --- |\n"
+    "| service | box at the top right corner of the article. |\n| RSS | Follow the list of new articles. |",
+    "| Animal | Food |\n| --- | --- |\n" + "| grey seal of the north | herring and sand eel |\n" * 8,
     '<table><tr><th rowspan="2">Key</th><th colspan="2">Both</th></tr><tr><th>one</th><th>two</th></tr>'
     "<tr><td>k</td><td>1</td><td>2</td></tr></table>",
 ]
@@ -214,6 +261,28 @@ BAD_TABLES = [
     "| The river was high in that year and | No harvest came. In the autumn the council |\n| --- | --- |\n"
     "| Farmers near the bridge moved their | Met twice and wrote to the governor |\n"
     "| sheep to the upper fields, where the | for seed and money, which never came to |\n",
+    "\n".join(
+        f"| {left} | {right} |"
+        for left, right in zip(
+            [
+                "The river was high in",
+                "that year. Every farmer",
+                "near the bridge moved",
+                "his sheep to the upper",
+                "fields. No harvest came",
+                "and the council met.",
+            ],
+            [
+                "was read in the hall and",
+                "kept. Historians found",
+                "it later in a box of",
+                "papers that had been the",
+                "property of a miller and",
+                "his sons. It is lost.",
+            ],
+            strict=True,
+        )
+    ),
     "<table>" + "<tr><td>a word</td>" * 1 + "<td></td>" * 19 + "</tr></table>",
     "<table><tr><td>a</td><td>b</td></tr><tr><td>c</td></tr><tr><td>d</td><td>e</td><td>f</td></tr></table>",
 ]
