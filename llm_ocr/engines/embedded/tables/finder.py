@@ -21,7 +21,7 @@ from llm_ocr.engines.embedded.tables.ruled import (
     page_shapes,
     ruled_table,
 )
-from llm_ocr.engines.embedded.tables.spaced import Area, aligned_tables, plain_areas, rule_chains, spaced_table
+from llm_ocr.engines.embedded.tables.spaced import Area, aligned_tables, plain_areas, rule_chains, spaced_table, with_rows_around
 from llm_ocr.engines.embedded.trace import note, relative, tracing
 from llm_ocr.types import Box, Line, PageContent
 
@@ -225,7 +225,7 @@ class Finder:
                     if table is not None:
                         self._take(table, lattice.box, members, "filled")
         for area in rule_chains(self, rules.horizontal):
-            self._take_spaced(area, "filled")
+            self._take_spaced(with_rows_around(self, area), "filled")
 
     def _plain(self, rules: Rules) -> None:
         for area, label in plain_areas(self, rules):

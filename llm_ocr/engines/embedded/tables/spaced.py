@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import pairwise, takewhile
+from itertools import combinations, pairwise, takewhile
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +24,7 @@ from llm_ocr.engines.embedded.tables.cells import (
     with_text,
 )
 from llm_ocr.engines.embedded.tables.ruled import Floats, Rules, components
-from llm_ocr.types import Box
+from llm_ocr.types import Box, Line
 
 if TYPE_CHECKING:
     from llm_ocr.engines.embedded.tables.finder import Finder
@@ -37,6 +37,8 @@ Rule = tuple[float, float, float]  # y, x0, x1
 #: Signs that are part of the value on their right or left, whatever the gap: accounts align them on their own.
 _BEFORE_VALUES = frozenset({"$", "€", "£", "¥", "(", "$ (", "$(", "€ (", "£ (", "US$"})
 _AFTER_VALUES = frozenset({")", "%", ")%", ") %"})
+_MOST_HEADINGS = 5  # rows
+_MOST_PARTED = 12  # columns above one rule: the time grows exponentially with them
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,46 @@ class Area:
     box: Box
     bands: tuple[float, ...]
     short: tuple[Rule, ...]
+
+
+def with_rows_around(finder: "Finder", area: Area) -> Area:
+    """Extend the area of colored rows to the rows without color above and below: the headings and the last row."""
+    rows = rows_of(finder.pieces(finder.inside(area.box)))
+    bounds = column_bounds(area, rows)
+    if len(bounds) < 2 or len(rows) < 2:
+        return area
+    size = float(np.median([row.size for row in rows]))
+    around = Box(area.box.x0, area.box.y0 - 12 * size, area.box.x1, area.box.y1 + 12 * size)
+    pieces = finder.pieces(finder.inside(around))
+    step = 1.2 * max(below.y - above.y for above, below in pairwise(rows))
+    others = [row for row in rows_of(pieces) if not area.box.y0 <= row.y <= area.box.y1]
+    top, bottom = rows[0], rows[-1]
+    for row in reversed([row for row in others if row.y < area.box.y0]):
+        if top.y - row.y > step or not _fits_columns(finder, row, area, bounds):
+            break
+        top = row
+    for row in (row for row in others if row.y > area.box.y1):
+        goes_on = bottom is not rows[-1] and row.y - bottom.y < 1.5 * size and len(row.segments) == 1
+        if row.y - bottom.y > step or not (_fits_columns(finder, row, area, bounds) or goes_on):
+            break
+        bottom = row
+    bands = area.bands
+    if top is not rows[0]:
+        bands = (min(piece.box.y0 for piece in top.pieces) - 0.2 * size, *bands)
+    if bottom is not rows[-1]:
+        bands = (*bands, max(piece.box.y1 for piece in bottom.pieces) + 0.2 * size)
+    return Area(Box(area.box.x0, bands[0], area.box.x1, bands[-1]), bands, area.short)
+
+
+def _fits_columns(finder: "Finder", row: Row, area: Area, bounds: Sequence[tuple[float, float]]) -> bool:
+    """Return whether a row has cells in several columns of an area, and no line across its sides."""
+    lines = [finder.content.lines[index].box for index in {piece.line for piece in row.pieces}]
+    slack = 0.5 * row.size
+    if any(box.x0 < area.box.x0 - slack or box.x1 > area.box.x1 + slack for box in lines):
+        return False
+    places = [_columns_of(segment, bounds, row.size) for segment in row.segments]
+    apart = all(before[1] < after[0] for before, after in pairwise(places))
+    return len(places) > 1 and apart and not any(len(segment.text.split()) > 8 for segment in row.segments)
 
 
 @dataclass(slots=True)
@@ -174,29 +216,68 @@ def _columns_of(part: Segment, bounds: Sequence[tuple[float, float]], size: floa
 
 
 def _headings(area: Area, records: Sequence[Record]) -> int:
-    """Return the number of heading rows: those above the second full rule, with value rows below; otherwise one."""
+    """Return the number of heading rows: those above the second full rule or a wide one below words; otherwise one."""
     if len(area.bands) >= 3:
         first = records[0].band
         above = sum(record.band == first for record in records)
-        if 0 < above <= 5 and above < len(records):
+        if 0 < above <= _MOST_HEADINGS and above < len(records):
+            return above
+    # A heading over all rows of headings leaves a gap in the rules of the other columns.
+    worded = sum(1 for _ in takewhile(_is_worded, records[: _MOST_HEADINGS + 1]))
+    for y, x0, x1 in reversed(area.short):
+        above = sum(record.y < y for record in records)
+        if 0 < above <= min(worded, _MOST_HEADINGS, len(records) - 1) and x1 - x0 >= 0.5 * area.box.width:
             return above
     return 1
+
+
+def _is_worded(record: Record) -> bool:
+    return not any(is_number(entry.segment.text) for entry in record.entries)
 
 
 def _span_headings(area: Area, head: Sequence[Record], bounds: Sequence[tuple[float, float]]) -> None:
     """Set the span of headings over several columns, by a short rule below them or by their central position."""
     for number, record in enumerate(head):
         below = head[number + 1].y if number + 1 < len(head) else None
+        if below is not None:
+            _part_shared_rules(area.short, record, below, bounds)
         for entry in record.entries:
             span = _ruled_span(area.short, entry, record, below, bounds)
             if span is None and number + 1 < len(head) and entry.first == entry.last:
                 span = _centred_span(entry, record, head[number + 1], bounds)
-            if span and not any(other is not entry and _meets(other, span) for other in record.entries):
+            if span and not _meets_other(record, entry, span):
                 entry.first, entry.last = min(span[0], entry.first), max(span[1], entry.last)
 
 
-def _meets(entry: Entry, span: tuple[int, int]) -> bool:
-    return entry.first <= span[1] and entry.last >= span[0]
+def _part_shared_rules(
+    short: Sequence[Rule], record: Record, below: float, bounds: Sequence[tuple[float, float]]
+) -> None:
+    """Set the spans of headings above one rule: adjacent rules below headings are often drawn as one.
+
+    The headings are centered above their columns.
+    """
+    for y, x0, x1 in short:
+        if not record.y < y < below:
+            continue
+        over = [i for i, (left, right) in enumerate(bounds) if x0 <= (left + right) / 2 <= x1]
+        named = [entry for entry in record.entries if x0 <= (entry.segment.x0 + entry.segment.x1) / 2 <= x1]
+        if not 2 <= len(named) < len(over) <= _MOST_PARTED:
+            continue
+        edges = [x0, *((bounds[i][1] + bounds[i + 1][0]) / 2 for i in over[:-1]), x1]
+        centres = [(entry.segment.x0 + entry.segment.x1) / 2 for entry in named]
+        parts = [(0, *cuts, len(over)) for cuts in combinations(range(1, len(over)), len(named) - 1)]
+        best = min(parts, key=lambda cuts: _off_centre(cuts, edges, centres))
+        for entry, (first, after) in zip(named, pairwise(best), strict=True):
+            entry.first, entry.last = over[first], over[after - 1]
+
+
+def _off_centre(cuts: Sequence[int], edges: Sequence[float], centres: Sequence[float]) -> float:
+    middles = [(edges[first] + edges[after]) / 2 for first, after in pairwise(cuts)]
+    return sum(abs(middle - centre) for middle, centre in zip(middles, centres, strict=True))
+
+
+def _meets_other(record: Record, entry: Entry, span: tuple[int, int]) -> bool:
+    return any(other is not entry and other.first <= span[1] and other.last >= span[0] for other in record.entries)
 
 
 def _ruled_span(
@@ -332,12 +413,25 @@ def _table(records: Sequence[Record], columns: int, headings: int) -> Table:
                 taken = entry.last
         used = {c for cell in cells if cell.row == row for c in range(cell.column, cell.column + cell.colspan)}
         cells.extend(Cell(row, column) for column in range(columns) if column not in used)
+    cells = _reaching_down(cells, headings)
     return Table(len(records), columns, tuple(with_text(cells)), headings)
+
+
+def _reaching_down(cells: Sequence[Cell], headings: int) -> list[Cell]:
+    """Extend each heading of one column over the empty places below it in the heading rows."""
+    empty = {(cell.row, cell.column) for cell in cells if not cell.pieces and cell.row < headings}
+    for cell in cells:
+        if cell.pieces and cell.row < headings and cell.colspan == 1:
+            while (cell.row + cell.rowspan, cell.column) in empty:
+                empty.remove((cell.row + cell.rowspan, cell.column))
+                cell.rowspan += 1
+    return [cell for cell in cells if cell.pieces or cell.row >= headings or (cell.row, cell.column) in empty]
 
 
 # Parallel horizontal rules of equal extent with tabular text between them.
 
 
+_SENTENCE = 4  # words of a line of running text in a narrow column
 _MAX_RULES = 200  # per page; more are graph paper or a map
 
 
@@ -390,9 +484,26 @@ def _is_band(finder: "Finder", box: Box, above: Box | None) -> bool:
     if is_code([lines[index] for index in members]):
         return False
     rows = rows_of(finder.pieces(members))
-    if not _is_text(rows, box):
+    if not _is_text(rows, box) and not _has_paragraphs([lines[index] for index in members]):
         return True
     return above is not None and _has_columns_of(rows, rows_of(finder.pieces(finder.inside(above))))
+
+
+def _has_paragraphs(lines: Sequence[Line]) -> bool:
+    """Return whether nearly all lines are those of paragraphs, in any number of columns."""
+    stacked: set[int] = set()
+    ordered = sorted(lines, key=lambda line: line.box.y0)
+    for number, line in enumerate(ordered):
+        if len(line.text.split()) < _SENTENCE:
+            continue
+        for other in range(number + 1, len(ordered)):
+            below = ordered[other]
+            if below.box.y0 - line.box.y0 > 1.8 * line.size:
+                break
+            begins = abs(below.box.x0 - line.box.x0) < 2 * line.size and below.box.y0 > line.box.centre[1]
+            if begins and len(below.text.split()) >= _SENTENCE and abs(below.box.x1 - line.box.x1) < 0.7 * line.size:
+                stacked |= {number, other}
+    return len(stacked) >= 6 and len(stacked) >= 0.5 * len(lines)
 
 
 def _has_columns_of(rows: Sequence[Row], above: Sequence[Row]) -> bool:
