@@ -557,7 +557,10 @@ def short_rules(rules: Floats, box: Box) -> tuple[Rule, ...]:
 
 
 _LEAST_KEYS = 4
-_LEAST_VALUES = 5
+#: Minimum values of a column, and those of a column below a heading.
+_LEAST_VALUES, _LEAST_HEADED = 5, 3
+#: Maximum white space between two columns in letter sizes.
+_FAR = 12
 
 
 def plain_areas(finder: "Finder", rules: Rules) -> Iterator[tuple[Area, str]]:
@@ -602,7 +605,7 @@ def _fits(row: Row, right: float, size: float) -> bool:
 
 
 def _value_columns(finder: "Finder") -> Iterator[Area]:
-    """Yield areas with labels and one or more columns of numbers on their right."""
+    """Yield areas with labels and one or more columns of numbers on their right, and columns of words beside them."""
     rows = line_rows(finder)
     values = [
         (number, segment)
@@ -610,14 +613,92 @@ def _value_columns(finder: "Finder") -> Iterator[Area]:
         for place, segment in enumerate(row.segments)
         if place > 0 and is_number(segment.text)
     ]
-    if len(values) < _LEAST_VALUES:
+    if len(values) < _LEAST_HEADED:
         return
-    taken: list[Box] = []
+    found: list[Labelled] = []
     for column in _columns(values, rows):
         area = _labelled(rows, column)
-        if area is not None and not any(area.box.intersection(other) > 0.05 * area.box.area for other in taken):
-            taken.append(area.box)
-            yield area
+        if area is not None and not any(area.box.intersection(other.box) > 0.05 * area.box.area for other in found):
+            found = _with_joined(found, area)
+    for area in found:
+        yield Area(_with_word_columns(rows, area), (), ())
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """Labels with columns of numbers: the box with its headings, and the numbers of the rows."""
+
+    box: Box
+    rows: frozenset[int]
+
+
+def _with_joined(found: list[Labelled], area: Labelled) -> list[Labelled]:
+    """Add an area; areas side by side with the same rows are parts of one table."""
+    for number, other in enumerate(found):
+        common = len(area.rows & other.rows)
+        if common >= 0.8 * min(len(area.rows), len(other.rows)):
+            joined = Labelled(area.box.union(other.box), area.rows | other.rows)
+            return [*found[:number], *found[number + 1 :], joined]
+    return [*found, area]
+
+
+def _with_word_columns(rows: Sequence[Row], area: Labelled) -> Box:
+    """Extend the box by aligned columns of words on both sides; columns of the page go on above or below the rows."""
+    box = area.box
+    size = rows[min(area.rows)].size
+    for left in (True, False):
+        while True:
+            side = [_beside(rows[number], box, left=left) for number in sorted(area.rows)]
+            near = [segment for segment in side if segment is not None]
+            if len(near) < max(3, 0.7 * len(side)) or not _is_aligned(near, size):
+                break
+            x0, x1 = min(segment.x0 for segment in near), max(segment.x1 for segment in near)
+            gap = box.x0 - x1 if left else x0 - box.x1
+            strip = Box(x0, box.y0, x1, box.y1)
+            if not 0 < gap < _FAR * size or x1 - x0 > 2 * box.width or _goes_beyond(rows, strip, size):
+                break
+            box = box.union(strip)
+    return _with_last_lines(rows, _with_headings(rows, min(area.rows), box), size)
+
+
+def _beside(row: Row, box: Box, *, left: bool) -> Segment | None:
+    if left:
+        return next((segment for segment in reversed(row.segments) if segment.x1 < box.x0), None)
+    return next((segment for segment in row.segments if segment.x0 > box.x1), None)
+
+
+def _is_aligned(column: Sequence[Segment], size: float) -> bool:
+    for places in ([s.x0 for s in column], [s.x1 for s in column], [(s.x0 + s.x1) / 2 for s in column]):
+        middle = float(np.median(places))
+        if sum(abs(place - middle) < 0.8 * size for place in places) >= 0.8 * len(places):
+            return True
+    return False
+
+
+def _goes_beyond(rows: Sequence[Row], strip: Box, size: float) -> bool:
+    """Return whether text directly above or below begins at the same place, as in a column of the page."""
+    for row in rows:
+        if strip.y0 - 2 * size < row.y < strip.y0 or strip.y1 < row.y < strip.y1 + 2 * size:
+            for segment in row.segments:
+                if abs(segment.x0 - strip.x0) < size and len(segment.text.split()) >= _SENTENCE:
+                    return True
+    return False
+
+
+def _with_last_lines(rows: Sequence[Row], box: Box, size: float) -> Box:
+    """Extend the box by the lines that continue the cells of its last row."""
+    inside = [row for row in rows if box.y0 <= row.y <= box.y1]
+    starts = [segment.x0 for row in inside for segment in row.segments if segment.x0 >= box.x0 - size]
+    for row in (row for row in rows if box.y1 < row.y):
+        own = [segment for segment in row.segments if segment.x1 > box.x0 - size and segment.x0 < box.x1 + size]
+        top = min((piece.box.y0 for segment in own for piece in segment.pieces), default=0.0)
+        aligned = all(any(abs(start - segment.x0) < 0.3 * size for start in starts) for segment in own)
+        if not own or top - box.y1 > 0.45 * size or not aligned or max(s.x1 for s in own) > box.x1 + size:
+            break
+        for segment in own:
+            for piece in segment.pieces:
+                box = box.union(piece.box)
+    return box
 
 
 def line_rows(finder: "Finder") -> list[Row]:
@@ -644,15 +725,15 @@ def _columns(values: Values, rows: Sequence[Row]) -> list[Values]:
                 break
         else:
             columns.append([(number, segment)])
-    return sorted((c for c in columns if len(c) >= _LEAST_VALUES), key=lambda c: c[0][1].x0)
+    return sorted((c for c in columns if len(c) >= _LEAST_HEADED), key=lambda c: c[0][1].x0)
 
 
-def _labelled(rows: Sequence[Row], column: Values) -> Area | None:
+def _labelled(rows: Sequence[Row], column: Values) -> Labelled | None:
     """Return the area from the labels to the last number of each row."""
     labels: list[Segment] = []
     rights: list[list[Segment]] = []
     column = [(number, value) for number, value in column if not is_number(_label(rows[number], value).text)]
-    if len(column) < _LEAST_VALUES:
+    if len(column) < _LEAST_HEADED:
         return None
     for number, value in column:
         segments = rows[number].segments
@@ -668,7 +749,19 @@ def _labelled(rows: Sequence[Row], column: Values) -> Area | None:
         for each in (label, value, *right):
             for piece in each.pieces:
                 box = box.union(piece.box)
-    return Area(_with_headings(rows, column[0][0], box), (), ())
+    headed = _with_headings(rows, column[0][0], box)
+    if len(column) < _LEAST_VALUES and not _is_headed(rows, headed, box, column):
+        return None
+    return Labelled(headed, frozenset(number for number, _ in column))
+
+
+def _is_headed(rows: Sequence[Row], headed: Box, box: Box, column: Values) -> bool:
+    """Return whether words are above the labels and above the values."""
+    above = [row for row in rows if headed.y0 <= row.y < box.y0]
+    words = [segment for row in above for segment in row.segments if headed.x0 <= segment.x0 <= headed.x1]
+    right = min(value.x0 for _, value in column)
+    named = [any(map(str.isalpha, segment.text)) for segment in words]
+    return all(named) and any(s.x1 < right for s in words) and any(s.x1 > right for s in words)
 
 
 def _label(row: Row, value: Segment) -> Segment:
