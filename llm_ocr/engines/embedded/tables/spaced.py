@@ -146,7 +146,8 @@ def _with_signs(row: Row) -> Row:
 def column_bounds(area: Area, rows: Sequence[Row]) -> list[tuple[float, float]]:
     """Return left and right end of each column's text, from left to right."""
     several = [row for row in rows if len(row.segments) > 1]
-    below = [row for row in several if len(area.bands) >= 3 and row.y > area.bands[1]]
+    head = _heading_rule(area, [(row.y, [segment.text for segment in row.segments]) for row in rows])
+    below = [row for row in several if head is not None and row.y > head]
     if len(below) >= 3:
         several = below
     if len(several) < 2:
@@ -216,23 +217,25 @@ def _columns_of(part: Segment, bounds: Sequence[tuple[float, float]], size: floa
 
 
 def _headings(area: Area, records: Sequence[Record]) -> int:
-    """Return the number of heading rows: those above the second full rule or a wide one below words; otherwise one."""
+    """Return the number of heading rows: those above the rule below the headings; otherwise one."""
+    rule = _heading_rule(area, [(record.y, [entry.segment.text for entry in record.entries]) for record in records])
+    return 1 if rule is None else sum(record.y < rule for record in records)
+
+
+def _heading_rule(area: Area, rows: Sequence[tuple[float, Sequence[str]]]) -> float | None:
+    """Return the place of the rule below the headings: the second full rule, or a wide one below rows of words.
+
+    A heading over all rows of headings leaves a gap in the rules of the other columns. `rows`: places and texts.
+    """
     if len(area.bands) >= 3:
-        first = records[0].band
-        above = sum(record.band == first for record in records)
-        if 0 < above <= _MOST_HEADINGS and above < len(records):
-            return above
-    # A heading over all rows of headings leaves a gap in the rules of the other columns.
-    worded = sum(1 for _ in takewhile(_is_worded, records[: _MOST_HEADINGS + 1]))
-    for y, x0, x1 in reversed(area.short):
-        above = sum(record.y < y for record in records)
-        if 0 < above <= min(worded, _MOST_HEADINGS, len(records) - 1) and x1 - x0 >= 0.5 * area.box.width:
-            return above
-    return 1
-
-
-def _is_worded(record: Record) -> bool:
-    return not any(is_number(entry.segment.text) for entry in record.entries)
+        band = sum(y < rows[0][0] for y in area.bands)
+        rules = list(area.bands[band : band + 1])
+    else:
+        worded = list(takewhile(lambda row: not any(map(is_number, row[1])), rows))
+        wide = [y for y, x0, x1 in area.short if x1 - x0 >= 0.5 * area.box.width]
+        rules = [y for y in reversed(wide) if sum(row[0] < y for row in rows) <= len(worded)]
+    fitting = (y for y in rules if 0 < sum(row[0] < y for row in rows) <= min(_MOST_HEADINGS, len(rows) - 1))
+    return next(fitting, None)
 
 
 def _span_headings(area: Area, head: Sequence[Record], bounds: Sequence[tuple[float, float]]) -> None:
