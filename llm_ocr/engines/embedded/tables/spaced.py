@@ -38,6 +38,7 @@ Rule = tuple[float, float, float]  # y, x0, x1
 _BEFORE_VALUES = frozenset({"$", "€", "£", "¥", "(", "$ (", "$(", "€ (", "£ (", "US$"})
 _AFTER_VALUES = frozenset({")", "%", ")%", ") %"})
 _MOST_HEADINGS = 5  # rows
+_ROW_JUMP = 1.2  # least ratio of the distance of rows to that of the lines in a cell
 _MOST_PARTED = 12  # columns above one rule: the time grows exponentially with them
 
 
@@ -342,13 +343,14 @@ def _joined_headings(head: list[Record]) -> list[Record]:
 def _joined(area: Area, body: list[Record], columns: int) -> list[Record]:
     """Join lines that continue the text of the row above to that row."""
     banded = _is_banded(area, body)
-    spacing = _spacing(body)
+    spacing, apart = _spacing(body), _row_distance(body)
     joined: list[Record] = []
     last_y = 0.0
     for record in body:
         above = joined[-1] if joined else None
         if above and (
             (banded and record.band == above.band)
+            or (record.band == above.band and record.y - last_y < apart)
             or (record.band == above.band and record.y - last_y <= 1.4 * spacing and _goes_on(above, record, columns))
         ):
             _append(above, record)
@@ -361,6 +363,24 @@ def _joined(area: Area, body: list[Record], columns: int) -> list[Record]:
 def _spacing(body: Sequence[Record]) -> float:
     steps = [below.y - above.y for above, below in pairwise(body)]
     return float(np.percentile(steps, 25)) if steps else 0.0
+
+
+def _row_distance(body: Sequence[Record]) -> float:
+    """Return the least distance of two rows if it tells them from the lines of a cell; otherwise 0."""
+    steps = sorted(below.y - above.y for above, below in pairwise(body))
+    if len(steps) < 4 or steps[0] <= 0:
+        return 0.0
+    jump, low, high = max((after / before, before, after) for before, after in pairwise(steps))
+    distance = (low + high) / 2
+    rows = [True, *(below.y - above.y > distance for above, below in pairwise(body))]
+    going = [record for record, is_row in zip(body, rows, strict=True) if not is_row]
+    if jump < _ROW_JUMP or any(is_row and not record.at(0) for record, is_row in zip(body, rows, strict=True)):
+        return 0.0
+    texts = [entry.segment.text for record in going for entry in record.entries]
+    wrapped = sum(text[:1].islower() for text in texts)
+    sentences = sum(len(entry.segment.text.split()) >= _SENTENCE for record in body for entry in record.entries)
+    certain = wrapped >= 0.5 * len(texts) and sentences * 3 >= len(body) and not any(map(is_number, texts))
+    return distance if certain else 0.0
 
 
 def _is_banded(area: Area, body: Sequence[Record]) -> bool:
