@@ -622,6 +622,6 @@ def is_plain_table(table: Table) -> bool:
         return False
     for column in range(1, table.columns):
         values = [cell.text for cell in texts if cell.column == column and cell.colspan == 1 and cell.row > 0]
-        if len(values) >= 4 and sum(map(is_number, values)) >= 0.75 * len(values):
+        if len(values) >= 3 and sum(map(is_number, values)) >= 0.75 * len(values):
             return True
     return False

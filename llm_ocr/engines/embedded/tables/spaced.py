@@ -678,7 +678,7 @@ def _with_word_columns(rows: Sequence[Row], area: Labelled) -> Box:
             x0, x1 = min(segment.x0 for segment in near), max(segment.x1 for segment in near)
             gap = box.x0 - x1 if left else x0 - box.x1
             strip = Box(x0, box.y0, x1, box.y1)
-            if not 0 < gap < _FAR * size or x1 - x0 > 2 * box.width or _goes_beyond(rows, strip, size):
+            if not 0 < gap < _FAR * size or x1 - x0 > 2 * box.width or _goes_beyond(rows, strip, sorted(area.rows)):
                 break
             box = box.union(strip)
     return _with_last_lines(rows, _with_headings(rows, min(area.rows), box), size)
@@ -698,14 +698,21 @@ def _is_aligned(column: Sequence[Segment], size: float) -> bool:
     return False
 
 
-def _goes_beyond(rows: Sequence[Row], strip: Box, size: float) -> bool:
-    """Return whether text directly above or below begins at the same place, as in a column of the page."""
-    for row in rows:
-        if strip.y0 - 2 * size < row.y < strip.y0 or strip.y1 < row.y < strip.y1 + 2 * size:
-            for segment in row.segments:
-                if abs(segment.x0 - strip.x0) < size and len(segment.text.split()) >= _SENTENCE:
-                    return True
-    return False
+def _goes_beyond(rows: Sequence[Row], strip: Box, own: Sequence[int]) -> bool:
+    """Return whether text above or below begins at the same place, as in a column of the page; `own`: table rows."""
+    size = rows[own[0]].size
+    begins = [any(abs(segment.x0 - strip.x0) < size for segment in row.segments) for row in rows]
+    above = [number for number in range(max(0, own[0] - 3), own[0]) if rows[number].y > strip.y0 - 2 * size]
+    if any(abs(s.x0 - strip.x0) < size and len(s.text.split()) >= _SENTENCE for n in above for s in rows[n].segments):
+        return True
+    most = max(sum(begins[one + 1 : other]) for one, other in pairwise(own))
+    last, lines = rows[own[-1]], 0
+    for number in range(own[-1] + 1, len(rows)):
+        if rows[number].y - last.y > 1.6 * size:
+            break
+        if begins[number]:
+            last, lines = rows[number], lines + 1
+    return lines > max(most, 1)
 
 
 def _with_last_lines(rows: Sequence[Row], box: Box, size: float) -> Box:
