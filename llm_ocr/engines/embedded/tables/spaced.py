@@ -218,9 +218,17 @@ def _columns_of(part: Segment, bounds: Sequence[tuple[float, float]], size: floa
 
 
 def _headings(area: Area, records: Sequence[Record]) -> int:
-    """Return the number of heading rows: those above the rule below the headings; otherwise one."""
+    """Return the number of heading rows: those above the rule below them, or without rules, above values; or one."""
+    if not area.bands:
+        worded = list(takewhile(lambda record: len(record.entries) > 1 and _is_worded(record), records[:4]))
+        valued = sum(not _is_worded(record) for record in records)
+        return len(worded) if 0 < len(worded) < 4 and valued >= 0.6 * (len(records) - len(worded)) > 0 else 1
     rule = _heading_rule(area, [(record.y, [entry.segment.text for entry in record.entries]) for record in records])
     return 1 if rule is None else sum(record.y < rule for record in records)
+
+
+def _is_worded(record: Record) -> bool:
+    return not any(is_number(entry.segment.text) for entry in record.entries)
 
 
 def _heading_rule(area: Area, rows: Sequence[tuple[float, Sequence[str]]]) -> float | None:
@@ -807,10 +815,16 @@ def _is_common(value: Segment, rights: Sequence[Sequence[Segment]], size: float)
 
 def _with_headings(rows: Sequence[Row], first: int, box: Box) -> Box:
     """Extend the box by up to three rows above the values that also form columns."""
-    last = rows[first]
-    for row in reversed(rows[max(0, first - 4) : first]):
+    last, count = rows[first], 0
+    for row in reversed(rows[:first]):
         inside = [segment for segment in row.segments if segment.x1 > box.x0 and segment.x0 < box.x1]
-        if len(inside) < 2 or last.y - row.y > 4 * last.size:
+        if last.y - row.y > 4 * last.size or count == _MOST_HEADINGS - 1:
+            break
+        if not inside:  # a row of another column of the page
+            continue
+        count += 1
+        texts = sum(len(segment.text.split()) > _SENTENCE for segment in inside)
+        if len(inside) < 2 or texts * 2 >= len(inside):
             break
         if max(segment.x1 - segment.x0 for segment in inside) > 0.5 * box.width or inside[-1].x1 > box.x1 + row.size:
             break
