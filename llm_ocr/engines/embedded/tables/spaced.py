@@ -387,7 +387,7 @@ def _row_distance(body: Sequence[Record]) -> float:
     texts = [entry.segment.text for record in going for entry in record.entries]
     wrapped = sum(text[:1].islower() for text in texts)
     sentences = sum(len(entry.segment.text.split()) >= _SENTENCE for record in body for entry in record.entries)
-    certain = wrapped >= 0.5 * len(texts) and sentences * 3 >= len(body) and not any(map(is_number, texts))
+    certain = wrapped >= 0.5 * len(texts) and sentences * 3 >= len(body) and sum(map(is_number, texts)) * 5 < len(texts)
     return distance if certain else 0.0
 
 
