@@ -95,6 +95,21 @@ def test_a_slightly_slanted_scan_is_levelled():
     assert downwards(read.lines) == PROSE
 
 
+def test_bent_lines_are_straightened_and_straight_ones_are_left_alone():
+    import cv2
+    import numpy
+
+    lines = [(text, 40, 500 - 15 * row, 11, "Helvetica") for row, text in enumerate(3 * PROSE)]
+    image = pixels(page(*lines, height=540), 1200)
+    height, width = image.shape[:2]
+    x, y = numpy.meshgrid(numpy.arange(width, dtype=numpy.float32), numpy.arange(height, dtype=numpy.float32))
+    bent = cv2.remap(image, x, y - 14 * numpy.sin(numpy.pi * x / width), cv2.INTER_LINEAR, borderValue=(255,) * 3)
+    read = recogniser().read(bent)
+    assert read.turned
+    assert [line.text for line in sorted(read.lines, key=lambda line: line.box.centre[1])] == 3 * PROSE
+    assert not recogniser().read(image).turned
+
+
 def test_light_text_on_a_dark_ground_is_read():
     read = recogniser().read(255 - pixels(page(*prose())))
     assert downwards(read.lines) == PROSE

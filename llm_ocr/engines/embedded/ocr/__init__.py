@@ -20,9 +20,10 @@ __all__ = ["OcrPage", "Recogniser", "available"]
 class OcrPage:
     """OCR result of a page. Boxes in pixels of `image`.
 
-    `image` is the original page, unless it was turned by `rotation` degrees clockwise (0, 90, 180, or 270), or leveled.
-    Leveling corrects lines that fell to the right by `skew` degrees (negative: rose). `unread` counts the text areas
-    without readable text: many of them with few lines indicate an unsupported script.
+    `image` is the original page, unless it was turned by `rotation` degrees clockwise (0, 90, 180, or 270), leveled,
+    or flattened. Leveling corrects lines that fell to the right by `skew` degrees (negative: rose); flattening corrects
+    bent lines. `unread` counts the text areas without readable text: many of them with few lines indicate an
+    unsupported script.
     """
 
     lines: tuple[Line, ...]
@@ -30,11 +31,12 @@ class OcrPage:
     image: "Pixels"
     skew: float = 0.0
     unread: int = 0
+    flattened: bool = False
 
     @property
     def turned(self) -> bool:
         """Whether `image` differs from the original image."""
-        return bool(self.rotation or self.skew)
+        return bool(self.rotation or self.skew or self.flattened)
 
 
 class Recogniser:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from statistics import median
 
 import cv2
@@ -39,6 +40,11 @@ _ROOM = 1.1
 _LEVEL, _SKEWED = 0.5, 8.0
 #: Minimum number of slender lines that determine the skew.
 _SKEW_LINES = 3
+#: Bent lines: the strips that a page is cut into, the steepest slope, the darkness that counts, and the likeness of
+#: adjacent strips. A curve of this degree must leave at most this share of the slopes' variance.
+_STRIPS, _STEEPEST, _FAINT, _ALIKE, _BEND_DEGREE, _UNEXPLAINED = 24, 0.1, 12, 0.25, 3, 0.2
+#: Minimum number of lines for a bend, and its minimum depth in heights of a line.
+_BENT_LINES, _BEND = 8, 0.25
 #: Minimum range of pixel values on a page with text.
 _CONTRAST = 24
 
@@ -63,8 +69,11 @@ class PageReading:
         skew = _skew(quads)
         if skew:
             image, quads = _level(image, quads, skew)
+        flat = _flattened(image, quads)
+        if flat is not None:
+            image, quads = flat, self._find(flat)
         lines, unread = self._read_all(image, quads)
-        return OcrPage(tuple(lines), rotation, image, skew, unread)
+        return OcrPage(tuple(lines), rotation, image, skew, unread, flat is not None)
 
     def orientation(self, image: Pixels) -> int:
         """Return the clockwise turn in degrees; see `Recogniser.orientation`."""
@@ -120,6 +129,57 @@ def _skew(quads: Sequence[Quad]) -> float:
         if half <= 0:
             break
     return angle if _LEVEL <= abs(angle) <= _SKEWED else 0.0
+
+
+def _flattened(image: Pixels, quads: Sequence[Quad]) -> Pixels | None:
+    """Return the image with straight lines if they are bent in the same way, as near a book's spine; otherwise None."""
+    heights = [quad.core for quad in quads if not quad.tall]
+    height, width = image.shape[:2]
+    if len(heights) < _BENT_LINES:
+        return None
+    slopes = _slopes(image)
+    if len(slopes) < _STRIPS // 2:
+        return None
+    x, slope, weight = np.array(slopes).T
+    curve = np.polynomial.Polynomial.fit(x, slope, _BEND_DEGREE, w=np.sqrt(weight), domain=[0, width])
+    left = slope - curve(x)
+    spread = slope - np.average(slope, weights=weight)
+    if np.average(left**2, weights=weight) > _UNEXPLAINED * np.average(spread**2, weights=weight):
+        return None
+    across = np.arange(width, dtype=np.float64)
+    down = curve.integ()(across.clip(x.min(), x.max()))
+    inside = slice(int(x.min()), int(x.max()) + 1)
+    bend = down[inside] - np.polynomial.Polynomial.fit(across[inside], down[inside], 1)(across[inside])
+    if np.ptp(bend) < _BEND * median(heights):
+        return None
+    down -= np.median(down[inside])
+    ground = tuple(float(np.median(image[::8, ::8, channel])) for channel in range(3))
+    columns, rows = np.meshgrid(across.astype(np.float32), np.arange(height, dtype=np.float32))
+    rows += down.astype(np.float32)[None, :]
+    flat: Pixels = cv2.remap(image, columns, rows, cv2.INTER_LINEAR, borderMode=cv2.BORDER_CONSTANT, borderValue=ground)
+    return flat
+
+
+def _slopes(image: Pixels) -> list[tuple[float, float, float]]:
+    """Return x, the slope of the lines there, and its weight, from the shift between strips of the page."""
+    gray = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
+    dark = np.maximum(cv2.blur(gray, (31, 31)).astype(np.float32) - gray - _FAINT, 0)
+    wide = image.shape[1] // _STRIPS
+    profiles = [dark[:, i * wide : (i + 1) * wide].mean(1) for i in range(_STRIPS)]
+    profiles = [profile - profile.mean() for profile in profiles]
+    reach = max(2, round(_STEEPEST * wide))
+    found = []
+    for number, (one, other) in enumerate(pairwise(profiles)):
+        strength = float(np.sqrt((one**2).sum() * (other**2).sum()))
+        shifts = np.array(
+            [(one[reach:-reach] * other[reach + by : len(other) - reach + by]).sum() for by in range(-reach, reach + 1)]
+        ) / max(strength, 1e-6)
+        best = int(shifts.argmax())
+        if 0 < best < 2 * reach and shifts[best] > _ALIKE:
+            before, peak, after = shifts[best - 1 : best + 2]
+            part = 0.5 * (before - after) / min(before - 2 * peak + after, -1e-9)
+            found.append(((number + 1.0) * wide, (best - reach + part) / wide, float(shifts[best])))
+    return found
 
 
 def _level(image: Pixels, quads: Sequence[Quad], skew: float) -> tuple[Pixels, list[Quad]]:

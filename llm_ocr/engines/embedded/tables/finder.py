@@ -21,7 +21,14 @@ from llm_ocr.engines.embedded.tables.ruled import (
     page_shapes,
     ruled_table,
 )
-from llm_ocr.engines.embedded.tables.spaced import Area, aligned_tables, plain_areas, rule_chains, spaced_table, with_rows_around
+from llm_ocr.engines.embedded.tables.spaced import (
+    Area,
+    aligned_tables,
+    plain_areas,
+    rule_chains,
+    spaced_table,
+    with_rows_around,
+)
 from llm_ocr.engines.embedded.trace import note, relative, tracing
 from llm_ocr.types import Box, Line, PageContent
 
