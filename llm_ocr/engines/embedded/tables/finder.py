@@ -14,6 +14,7 @@ from llm_ocr.engines.embedded.tables.ruled import (
     Rules,
     components,
     find_rules,
+    is_filled_table,
     is_page,
     is_plain_table,
     is_table,
@@ -251,6 +252,8 @@ class Finder:
             return False
         table = spaced_table(area, self.pieces(members))
         if table is None or not is_table(table) or (label == "plain" and not is_plain_table(table)):
+            return False
+        if label == "captioned" and not is_filled_table(table):
             return False
         if self._is_captioned_figure(area.box, members):
             return False

@@ -653,3 +653,9 @@ def is_plain_table(table: Table) -> bool:
         if len(values) >= 3 and sum(map(is_number, values)) >= 0.75 * len(values):
             return True
     return False
+
+
+def is_filled_table(table: Table) -> bool:
+    """Return whether most places of a grid below a caption have short texts."""
+    words = sorted(len(cell.text.split()) for cell in table.cells if cell.text)
+    return len(words) >= 0.7 * table.rows * table.columns and words[len(words) // 2] <= 5

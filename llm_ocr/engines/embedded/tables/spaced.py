@@ -595,7 +595,7 @@ _FAR = 12
 
 
 def plain_areas(finder: "Finder", rules: Rules) -> Iterator[tuple[Area, str]]:
-    """Yield certain areas of tables without rules, with their type: "keys" in a frame or "plain"."""
+    """Yield certain areas of tables without rules, with their type: "keys" in a frame, "plain", or "captioned"."""
     for horizontal, vertical in components(rules):
         h, v = rules.horizontal[horizontal], rules.vertical[vertical]
         if len(v) >= 2:  # in scans, one side of the frame may be missing
@@ -603,6 +603,7 @@ def plain_areas(finder: "Finder", rules: Rules) -> Iterator[tuple[Area, str]]:
             frame = Box(float(v[0, 0]), top, float(v[-1, 0]), bottom)
             yield from ((area, "keys") for area in _keys_in_frame(finder, frame))
     yield from ((area, "plain") for area in _value_columns(finder))
+    yield from ((area, "captioned") for area in _captioned_areas(finder))
 
 
 def _keys_in_frame(finder: "Finder", frame: Box) -> Iterator[Area]:
@@ -653,6 +654,34 @@ def _value_columns(finder: "Finder") -> Iterator[Area]:
             found = _with_joined(found, area)
     for area in found:
         yield Area(_with_word_columns(rows, area), (), ())
+
+
+def _captioned_areas(finder: "Finder") -> Iterator[Area]:
+    """Yield the rows of several cells directly below the caption of a table."""
+    lines = finder.content.lines
+    for index, line in enumerate(lines):
+        if not finder.free[index] or not TABLE_CAPTION.match(line.text):
+            continue
+        left, right, down = line.box.x0 - line.size, line.box.x1 + line.size, 0.5 * finder.content.height
+        below = Box(left, line.box.y1, right, line.box.y1 + down)
+        taken: list[Row] = []
+        for row in rows_of(finder.pieces(finder.inside(below))):
+            last = taken[-1].y if taken else line.box.y1 + 2 * line.size  # the caption may have a second line
+            if row.y - last > 2.5 * row.size or _is_sentence(row, right - left):
+                if taken:
+                    break
+                continue
+            if taken or len(row.segments) > 1:
+                taken.append(row)
+        several = sum(len(row.segments) > 1 for row in taken)
+        if several >= _LEAST_ROWS - 1 and several >= 0.5 * len(taken):
+            boxes = [piece.box for row in taken for piece in row.pieces]
+            yield Area(reduce(Box.union, boxes), (), ())
+
+
+def _is_sentence(row: Row, width: float) -> bool:
+    only = row.segments[0]
+    return len(row.segments) == 1 and (only.x1 - only.x0 > 0.6 * width or len(only.text.split()) > 2 * _SENTENCE)
 
 
 @dataclass(frozen=True, slots=True)
