@@ -1,6 +1,6 @@
 """Find tables whose columns are separated by white space or horizontal rules."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations, pairwise, takewhile
@@ -147,7 +147,7 @@ def _with_signs(row: Row) -> Row:
 def column_bounds(area: Area, rows: Sequence[Row]) -> list[tuple[float, float]]:
     """Return left and right end of each column's text, from left to right."""
     several = [row for row in rows if len(row.segments) > 1]
-    head = _heading_rule(area, [(row.y, [segment.text for segment in row.segments]) for row in rows])
+    head = _heading_rule(area, [row.y for row in rows], lambda number: [s.text for s in rows[number].segments])
     below = [row for row in several if head is not None and row.y > head]
     if len(below) >= 3:
         several = below
@@ -223,7 +223,8 @@ def _headings(area: Area, records: Sequence[Record]) -> int:
         worded = list(takewhile(lambda record: len(record.entries) > 1 and _is_worded(record), records[:4]))
         valued = sum(not _is_worded(record) for record in records)
         return len(worded) if 0 < len(worded) < 4 and valued >= 0.6 * (len(records) - len(worded)) > 0 else 1
-    rule = _heading_rule(area, [(record.y, [entry.segment.text for entry in record.entries]) for record in records])
+    ys = [record.y for record in records]
+    rule = _heading_rule(area, ys, lambda number: [entry.segment.text for entry in records[number].entries])
     return 1 if rule is None else sum(record.y < rule for record in records)
 
 
@@ -231,19 +232,25 @@ def _is_worded(record: Record) -> bool:
     return not any(is_number(entry.segment.text) for entry in record.entries)
 
 
-def _heading_rule(area: Area, rows: Sequence[tuple[float, Sequence[str]]]) -> float | None:
+def _heading_rule(area: Area, ys: Sequence[float], texts: Callable[[int], list[str]]) -> float | None:
     """Return the place of the rule below the headings: the second full rule, or a wide one below rows of words.
 
-    A heading over all rows of headings leaves a gap in the rules of the other columns. `rows`: places and texts.
+    A heading over all rows of headings leaves a gap in the rules of the other columns.
+
+    Args:
+        area: Area of the table.
+        ys: Places of its rows.
+        texts: Returns the texts of a row by its number.
     """
     if len(area.bands) >= 3:
-        band = sum(y < rows[0][0] for y in area.bands)
+        band = sum(y < ys[0] for y in area.bands)
         rules = list(area.bands[band : band + 1])
     else:
-        worded = list(takewhile(lambda row: not any(map(is_number, row[1])), rows))
+        first = range(min(len(ys), _MOST_HEADINGS + 1))
         wide = [y for y, x0, x1 in area.short if x1 - x0 >= 0.5 * area.box.width]
-        rules = [y for y in reversed(wide) if sum(row[0] < y for row in rows) <= len(worded)]
-    fitting = (y for y in rules if 0 < sum(row[0] < y for row in rows) <= min(_MOST_HEADINGS, len(rows) - 1))
+        worded = len(list(takewhile(lambda number: not any(map(is_number, texts(number))), first))) if wide else 0
+        rules = [y for y in reversed(wide) if sum(row < y for row in ys) <= worded]
+    fitting = (y for y in rules if 0 < sum(row < y for row in ys) <= min(_MOST_HEADINGS, len(ys) - 1))
     return next(fitting, None)
 
 
