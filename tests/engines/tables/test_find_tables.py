@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from table_pages import drawn, grid, line, page, rows, rule
 
 from llm_ocr.engines.embedded.tables import find_tables
-from llm_ocr.types import Box, Path, Raster
+from llm_ocr.types import Box, Line, Path, Raster
 from tests.engines.any_page import PROSE, contents
 
 
@@ -279,6 +279,17 @@ def test_three_values_below_a_heading_are_a_table_and_without_headings_are_not()
     lines = [line(text, x, 100 + 16 * n) for n, row in enumerate(body) for x, text in zip((60, 200), row, strict=True)]
     assert rows(only(page(lines)).text) == body
     assert find_tables(page(lines[2:])) == []
+
+
+def test_a_number_and_a_word_that_ocr_read_as_one_line_are_two_cells():
+    body = [["Name", "Share", "Metal"], *([f"The mill {name}", f"{n}.5", "iron"] for n, name in enumerate("abcdef"))]
+    lines = []
+    for number, (name, share, metal) in enumerate(body):
+        first, second = line(share, 200, 100 + 16 * number), line(metal, 240, 100 + 16 * number)
+        both = (*first.words, *second.words)
+        lines += [line(name, 100, 100 + 16 * number)]
+        lines += [Line(f"{share} {metal}", first.box.union(second.box), 10, both)]
+    assert rows(only(page(lines)).text) == body
 
 
 def test_columns_of_a_page_between_two_tables_are_not_in_a_table():

@@ -24,7 +24,7 @@ from llm_ocr.engines.embedded.tables.cells import (
     with_text,
 )
 from llm_ocr.engines.embedded.tables.ruled import Floats, Rules, components
-from llm_ocr.types import Box, Line
+from llm_ocr.types import Box, Line, Word
 
 if TYPE_CHECKING:
     from llm_ocr.engines.embedded.tables.finder import Finder
@@ -702,8 +702,8 @@ class Labelled:
 def _with_joined(found: list[Labelled], area: Labelled) -> list[Labelled]:
     """Add an area; areas side by side with the same rows are parts of one table."""
     for number, other in enumerate(found):
-        common = len(area.rows & other.rows)
-        if common >= 0.8 * min(len(area.rows), len(other.rows)):
+        common, counts = len(area.rows & other.rows), (len(area.rows), len(other.rows))
+        if common >= max(0.8 * min(counts), 0.7 * max(counts)):
             joined = Labelled(area.box.union(other.box), area.rows | other.rows)
             return [*found[:number], *found[number + 1 :], joined]
     return [*found, area]
@@ -779,8 +779,27 @@ def line_rows(finder: "Finder") -> list[Row]:
     """Return the free lines of a page in rows."""
     lines = finder.content.lines
     free = np.nonzero(finder.free)[0].tolist()
-    pieces = [Piece(lines[i].text, lines[i].box, i, lines[i].size, lines[i].bold) for i in free]
-    return rows_of(pieces, 0.3)
+    return rows_of([piece for i in free for piece in _line_parts(i, lines[i])], 0.3)
+
+
+def _line_parts(index: int, line: Line) -> list[Piece]:
+    """Return a line as one piece, or as parts where a wide gap is beside a number: OCR joins near cells to one line."""
+    whole = [Piece(line.text, line.box, index, line.size, line.bold)]
+    words = line.words
+    if len(words) < 2 or line.size <= 0 or not any(map(str.isdigit, line.text)):
+        return whole
+    gaps = [after.box.x0 - before.box.x1 > _APART * line.size for before, after in pairwise(words)]
+    if not any(gaps):
+        return whole
+    parts: list[list[Word]] = [[words[0]]]
+    for word, apart in zip(words[1:], gaps, strict=True):
+        if apart and (is_number(" ".join(each.text for each in parts[-1])) or is_number(word.text)):
+            parts.append([word])
+        else:
+            parts[-1].append(word)
+    boxes = [reduce(Box.union, (word.box for word in part)) for part in parts]
+    texts = [" ".join(word.text for word in part) for part in parts]
+    return [Piece(text, box, index, line.size, line.bold) for text, box in zip(texts, boxes, strict=True)]
 
 
 Values = list[tuple[int, Segment]]
