@@ -282,7 +282,8 @@ def test_three_values_below_a_heading_are_a_table_and_without_headings_are_not()
 
 
 def test_a_number_and_a_word_that_ocr_read_as_one_line_are_two_cells():
-    body = [["Name", "Share", "Metal"], *([f"The mill {name}", f"{n}.5", "iron"] for n, name in enumerate("abcdef"))]
+    names = ("Upper mill", "Old forge", "Brewery", "Saw mill", "Tannery", "Lime kiln")
+    body = [["Name", "Share", "Metal"], *([name, f"{n}.5", "iron"] for n, name in enumerate(names))]
     lines = []
     for number, (name, share, metal) in enumerate(body):
         first, second = line(share, 200, 100 + 16 * number), line(metal, 240, 100 + 16 * number)
