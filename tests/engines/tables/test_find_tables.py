@@ -287,9 +287,8 @@ def test_a_number_and_a_word_that_ocr_read_as_one_line_are_two_cells():
     lines = []
     for number, (name, share, metal) in enumerate(body):
         first, second = line(share, 200, 100 + 16 * number), line(metal, 240, 100 + 16 * number)
-        both = (*first.words, *second.words)
-        lines += [line(name, 100, 100 + 16 * number)]
-        lines += [Line(f"{share} {metal}", first.box.union(second.box), 10, both)]
+        both = Line(f"{share} {metal}", first.box.union(second.box), 10, (*first.words, *second.words))
+        lines += [line(name, 100, 100 + 16 * number), *([both] if number in (2, 3, 5) else [first, second])]
     assert rows(only(page(lines)).text) == body
 
 
