@@ -8,6 +8,7 @@ import numpy as np
 
 from llm_ocr.engines.embedded.regions import FIGURE_CAPTION, TABLE_CAPTION, Region
 from llm_ocr.engines.embedded.tables.cells import Piece, Table, is_code, is_upright, line_pieces, markup
+from llm_ocr.engines.embedded.tables.plain import aligned_tables, plain_areas
 from llm_ocr.engines.embedded.tables.ruled import (
     Floats,
     Lattice,
@@ -22,14 +23,7 @@ from llm_ocr.engines.embedded.tables.ruled import (
     page_shapes,
     ruled_table,
 )
-from llm_ocr.engines.embedded.tables.spaced import (
-    Area,
-    aligned_tables,
-    plain_areas,
-    rule_chains,
-    spaced_table,
-    with_rows_around,
-)
+from llm_ocr.engines.embedded.tables.spaced import Area, rule_chains, spaced_table, with_rows_around
 from llm_ocr.engines.embedded.trace import note, relative, tracing
 from llm_ocr.types import Box, Line, PageContent
 
