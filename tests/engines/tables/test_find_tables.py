@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from table_pages import drawn, grid, line, page, rows, rule
 
 from llm_ocr.engines.embedded.tables import find_tables
-from llm_ocr.types import Box, Path, Raster
+from llm_ocr.types import Box, Line, Path, Raster
 from tests.engines.any_page import PROSE, contents
 
 
@@ -243,6 +243,87 @@ def test_colour_banded_rows_without_rules_are_a_table():
                 canvas.drawString(x, 706 - 20 * row, text)
 
     assert rows(only(drawn(draw)).text)[2] == ["item 2", "6.5", "blue"]
+
+
+STRIPES = [["Item", "Mass", "Colour"], ["Bread", "12.5", "brown"], ["Milk", "3.0", "white"],
+           ["Eggs", "30.1", "white"], ["Salt", "7.2", "grey"], ["Tea", "9.9", "red"], ["Rice", "2", "red"]]  # fmt: skip
+
+
+def test_the_heading_and_the_last_row_of_a_striped_table_belong_to_it():
+    def draw(canvas):
+        canvas.drawString(80, 730, "A sentence about the goods in the store of the mill, which stands above the table.")
+        for number, row in enumerate(STRIPES):
+            if number % 2:
+                canvas.setFillGray(0.9)
+                canvas.rect(80, 700 - 20 * number, 300, 20, stroke=0, fill=1)
+                canvas.setFillGray(0)
+            for x, text in zip((90, 200, 300), row, strict=True):
+                canvas.drawString(x, 706 - 20 * number, text)
+        canvas.drawString(80, 560, "Another sentence about the goods, which stands below the table and is no row.")
+
+    assert rows(only(drawn(draw)).text) == STRIPES
+
+
+def test_columns_of_words_beside_columns_of_numbers_are_in_the_table():
+    body = [["Name", "First", "Metal", "Second", "Remark"], ["Mill one", "12.5", "iron", "4.1", "Repaired in spring."],
+            ["Mill two", "3.0", "zinc", "8.0", "Sold to the town."], ["Mill three", "30.1", "lead", "7.7", "Closed."],
+            ["Mill four", "7.2", "iron", "1.0", "Bought by a farmer."],
+            ["Mill five", "9.9", "tin", "0.3", "New."]]  # fmt: skip
+    xs = (60, 150, 200, 260, 320)
+    lines = [line(text, x, 100 + 16 * n) for n, row in enumerate(body) for x, text in zip(xs, row, strict=True)]
+    assert rows(only(page(lines)).text) == body
+
+
+def test_three_values_below_a_heading_are_a_table_and_without_headings_are_not():
+    body = [["Name", "Height"], ["Mill one", "12.5"], ["Mill two", "3.0"], ["Mill six", "7.1"]]
+    lines = [line(text, x, 100 + 16 * n) for n, row in enumerate(body) for x, text in zip((60, 200), row, strict=True)]
+    assert rows(only(page(lines)).text) == body
+    assert find_tables(page(lines[2:])) == []
+
+
+def test_a_number_and_a_word_that_ocr_read_as_one_line_are_two_cells():
+    names = ("Upper mill", "Old forge", "Brewery", "Saw mill", "Tannery", "Lime kiln")
+    body = [["Name", "Share", "Metal"], *([name, f"{n}.5", "iron"] for n, name in enumerate(names))]
+    lines = []
+    for number, (name, share, metal) in enumerate(body):
+        first, second = line(share, 200, 100 + 16 * number), line(metal, 240, 100 + 16 * number)
+        both = Line(f"{share} {metal}", first.box.union(second.box), 10, (*first.words, *second.words))
+        lines += [line(name, 100, 100 + 16 * number), *([both] if number in (2, 3, 5) else [first, second])]
+    assert rows(only(page(lines)).text) == body
+
+
+def test_columns_of_a_page_between_two_tables_are_not_in_a_table():
+    cells = [["Item", "Price", "Sum"], ["A", "1.00", "2.00"], ["B", "3.00", "6.00"]]
+    upper, first = booktabs(cells, (60, 260, 450), 100, (60, 530))
+    lower, second = booktabs(cells, (60, 260, 450), 400, (60, 530))
+    parts = [" ".join(PROSE.split()[n % 7 : n % 7 + 5]) for n in range(14)]
+    text = [line(part, x, 200 + 12 * n, width=140) for x in (60, 230, 400) for n, part in enumerate(parts)]
+    found = find_tables(page([*upper, *text, *lower], [*first, *second]))
+    assert [rows(table.text) for table in found] == [cells, cells]
+
+
+def test_headings_above_one_rule_share_its_columns():
+    body = [["", "Cold", "Warm", "Dry", "Wet"], ["North", "1", "2", "3", "4"], ["South", "5", "6", "7", "8"]]
+    body.append(["West", "2", "3", "5", "9"])
+    words, rules = booktabs(body, (100, 200, 260, 320, 380), 120, (98, 420))
+    top = [line("Temperature", 202, 104), line("Rain", 345, 104), line("Region", 100, 104)]
+    rules = [rule(98, 100, 420, 100), rule(190, 117, 420, 117), *rules[1:]]
+    text = only(page([*top, *words[1:]], rules)).text
+    assert '<th rowspan="2">Region</th><th colspan="2">Temperature</th><th colspan="2">Rain</th>' in text
+    assert "<th>Cold</th><th>Warm</th><th>Dry</th><th>Wet</th>" in text
+
+
+def test_cells_that_wrap_in_all_columns_are_one_row():
+    cells = [(("Upper mill", "on the hill"), ("The wheel was rebuilt after", "the flood of the river.")),
+             (("Lower mill",), ("It stands beside the bridge", "and grinds for the town.")),
+             (("New mill at", "the harbour"), ("The owner bought it from", "his brother in autumn."))]  # fmt: skip
+    words, y = [line("Mill", 100, 104), line("History", 220, 104)], 124
+    for cell in cells:
+        for x, part in zip((100, 220), cell, strict=True):
+            words += [line(text, x, y + 11 * n) for n, text in enumerate(part)]
+        y += 28
+    found = rows(only(page(words, [rule(98, at, 380, at) for at in (100, 118, y)])).text)
+    assert found == [["Mill", "History"], *([" ".join(key), " ".join(text)] for key, text in cells)]
 
 
 def prose(x, y, count, words=14):

@@ -117,7 +117,9 @@ def reading_order(pieces: Sequence[Piece]) -> str:
 
 
 def _is_right_to_left(text: str) -> bool:
-    return any("\u0590" <= character <= "\u08ff" or "\ufb1d" <= character <= "\ufefc" for character in text)
+    return not text.isascii() and any(
+        "\u0590" <= character <= "\u08ff" or "\ufb1d" <= character <= "\ufefc" for character in text
+    )
 
 
 def rows_of(pieces: Iterable[Piece], gap: float = 0.7) -> list[Row]:

@@ -8,12 +8,14 @@ import numpy as np
 
 from llm_ocr.engines.embedded.regions import FIGURE_CAPTION, TABLE_CAPTION, Region
 from llm_ocr.engines.embedded.tables.cells import Piece, Table, is_code, is_upright, line_pieces, markup
+from llm_ocr.engines.embedded.tables.plain import aligned_tables, plain_areas
 from llm_ocr.engines.embedded.tables.ruled import (
     Floats,
     Lattice,
     Rules,
     components,
     find_rules,
+    is_filled_table,
     is_page,
     is_plain_table,
     is_table,
@@ -21,7 +23,7 @@ from llm_ocr.engines.embedded.tables.ruled import (
     page_shapes,
     ruled_table,
 )
-from llm_ocr.engines.embedded.tables.spaced import Area, aligned_tables, plain_areas, rule_chains, spaced_table
+from llm_ocr.engines.embedded.tables.spaced import Area, rule_chains, spaced_table, with_rows_around
 from llm_ocr.engines.embedded.trace import note, relative, tracing
 from llm_ocr.types import Box, Line, PageContent
 
@@ -225,7 +227,7 @@ class Finder:
                     if table is not None:
                         self._take(table, lattice.box, members, "filled")
         for area in rule_chains(self, rules.horizontal):
-            self._take_spaced(area, "filled")
+            self._take_spaced(with_rows_around(self, area), "filled")
 
     def _plain(self, rules: Rules) -> None:
         for area, label in plain_areas(self, rules):
@@ -244,6 +246,8 @@ class Finder:
             return False
         table = spaced_table(area, self.pieces(members))
         if table is None or not is_table(table) or (label == "plain" and not is_plain_table(table)):
+            return False
+        if label == "captioned" and not is_filled_table(table):
             return False
         if self._is_captioned_figure(area.box, members):
             return False

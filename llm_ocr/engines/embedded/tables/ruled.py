@@ -32,6 +32,9 @@ from llm_ocr.types import Box, PageContent
 
 Floats = npt.NDArray[np.float64]
 
+#: A rule through words is farther from their upper and lower edge than this share of their height, and words cover this
+#: share of its length.
+_EDGE, _THROUGH = 0.2, 0.6
 #: Maximum rules per direction, the longest first: a table has hundreds at most, a map tens of thousands.
 MAX_RULES = 700
 
@@ -99,7 +102,20 @@ def find_rules(content: PageContent, shapes: Shapes, *, fills: bool = False) -> 
     framed = boxes[edges]
     horizontal = np.concatenate((horizontal, framed[:, (1, 0, 2)], framed[:, (3, 0, 2)]))
     vertical = np.concatenate((vertical, framed[:, (0, 1, 3)], framed[:, (2, 1, 3)]))
-    return Rules(_merged(horizontal, unit), _merged(vertical, unit), unit)
+    return Rules(_between_lines(_merged(horizontal, unit), content), _merged(vertical, unit), unit)
+
+
+def _between_lines(rules: Floats, content: PageContent) -> Floats:
+    """Return the horizontal rules without those through words: blurred words of a scan look like rules."""
+    if not len(rules) or not content.lines:
+        return rules
+    lines = np.array([(box.x0, box.y0, box.x1, box.y1) for box in (line.box for line in content.lines)])
+    x0, y0, x1, y1 = lines.T
+    y, start, end = rules.T[:, :, None]
+    through = (y > y0 + _EDGE * (y1 - y0)) & (y < y1 - _EDGE * (y1 - y0))
+    covered = (np.minimum(end, x1) - np.maximum(start, x0)).clip(0) * through
+    chosen: Floats = rules[covered.sum(1) < _THROUGH * (rules[:, 2] - rules[:, 1])]
+    return chosen
 
 
 def _thin(boxes: Floats, axis: int, length: Floats) -> Floats:
@@ -277,6 +293,8 @@ def _separators(inner: Floats, stops: Floats, rules: Floats, unit: float) -> Boo
 
 #: Minimum gap in font sizes for a column added by text: little more than a space, because rules confirm the table.
 _GAP = 0.45
+#: Minimum height of rows without a rule between them, as a share of the height of as many ruled rows.
+_ROWS_HIGH = 0.92
 
 
 def placed(lattice: Lattice, piece: Piece) -> tuple[int, int] | None:
@@ -378,7 +396,8 @@ def with_text_rows(lattice: Lattice, pieces: Sequence[Piece]) -> Lattice:
         place = placed(lattice, piece)
         if place:
             by_row[place[0]].append(piece)
-    parts = [_row_parts(lattice, row, inside) for row, inside in enumerate(by_row)]
+    height = _one_line_height(lattice, by_row)
+    parts = [_row_parts(lattice, row, inside, height) for row, inside in enumerate(by_row)]
     if not any(len(cuts) for cuts, _ in parts):
         return lattice
     ys: list[float] = [float(lattice.ys[0])]
@@ -398,7 +417,14 @@ def with_text_rows(lattice: Lattice, pieces: Sequence[Piece]) -> Lattice:
     )
 
 
-def _row_parts(lattice: Lattice, row: int, inside: list[Piece]) -> tuple[list[float], Bools]:
+def _one_line_height(lattice: Lattice, by_row: Sequence[list[Piece]]) -> float:
+    """Return the usual height of rows of one line; infinity if there are fewer than two."""
+    heights = np.diff(lattice.ys)
+    single = [height for height, inside in zip(heights, by_row, strict=True) if len(rows_of(inside)) == 1]
+    return float(np.median(single)) if len(single) > 1 else math.inf
+
+
+def _row_parts(lattice: Lattice, row: int, inside: list[Piece], height: float) -> tuple[list[float], Bools]:
     """Return the row's cuts and the columns to cut; the other columns have one cell next to all parts."""
     whole: tuple[list[float], Bools] = ([], np.zeros(lattice.columns, dtype=np.bool_))
     lines = rows_of(inside)
@@ -418,7 +444,9 @@ def _row_parts(lattice: Lattice, row: int, inside: list[Piece]) -> tuple[list[fl
         return whole
     values = [text[column] for text in full for column in stacked if column in text]
     numbers = sum(map(is_number, values))
-    aligned = len(full) == len(lines) and len(lines) >= 3 and all(len(t) == len(used) for t in texts)
+    # Lines of one cell are nearer than rows of one line, whose rule a scan may have lost.
+    high = lattice.ys[row + 1] - lattice.ys[row] >= _ROWS_HIGH * height * len(lines)
+    aligned = len(full) == len(lines) and (high or len(lines) >= 3) and all(len(t) == len(used) for t in texts)
     if numbers * 2 < len(values) and not aligned:
         return whole
     return _cuts(lines, texts, len(used)), _mask(stacked, lattice.columns)
@@ -622,6 +650,12 @@ def is_plain_table(table: Table) -> bool:
         return False
     for column in range(1, table.columns):
         values = [cell.text for cell in texts if cell.column == column and cell.colspan == 1 and cell.row > 0]
-        if len(values) >= 4 and sum(map(is_number, values)) >= 0.75 * len(values):
+        if len(values) >= 3 and sum(map(is_number, values)) >= 0.75 * len(values):
             return True
     return False
+
+
+def is_filled_table(table: Table) -> bool:
+    """Return whether most places of a grid below a caption have short texts."""
+    words = sorted(len(cell.text.split()) for cell in table.cells if cell.text)
+    return len(words) >= 0.7 * table.rows * table.columns and words[len(words) // 2] <= 5

@@ -1,9 +1,8 @@
 """Find tables whose columns are separated by white space or horizontal rules."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from itertools import pairwise, takewhile
+from itertools import combinations, pairwise, takewhile
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,8 +22,8 @@ from llm_ocr.engines.embedded.tables.cells import (
     rows_of,
     with_text,
 )
-from llm_ocr.engines.embedded.tables.ruled import Floats, Rules, components
-from llm_ocr.types import Box
+from llm_ocr.engines.embedded.tables.ruled import Floats
+from llm_ocr.types import Box, Line
 
 if TYPE_CHECKING:
     from llm_ocr.engines.embedded.tables.finder import Finder
@@ -37,6 +36,9 @@ Rule = tuple[float, float, float]  # y, x0, x1
 #: Signs that are part of the value on their right or left, whatever the gap: accounts align them on their own.
 _BEFORE_VALUES = frozenset({"$", "€", "£", "¥", "(", "$ (", "$(", "€ (", "£ (", "US$"})
 _AFTER_VALUES = frozenset({")", "%", ")%", ") %"})
+MOST_HEADINGS = 5  # rows
+_ROW_JUMP = 1.2  # least ratio of the distance of rows to that of the lines in a cell
+_MOST_PARTED = 12  # columns above one rule: the time grows exponentially with them
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,46 @@ class Area:
     box: Box
     bands: tuple[float, ...]
     short: tuple[Rule, ...]
+
+
+def with_rows_around(finder: "Finder", area: Area) -> Area:
+    """Extend the area of colored rows to the rows without color above and below: the headings and the last row."""
+    rows = rows_of(finder.pieces(finder.inside(area.box)))
+    bounds = column_bounds(area, rows)
+    if len(bounds) < 2 or len(rows) < 2:
+        return area
+    size = float(np.median([row.size for row in rows]))
+    around = Box(area.box.x0, area.box.y0 - 12 * size, area.box.x1, area.box.y1 + 12 * size)
+    pieces = finder.pieces(finder.inside(around))
+    step = 1.2 * max(below.y - above.y for above, below in pairwise(rows))
+    others = [row for row in rows_of(pieces) if not area.box.y0 <= row.y <= area.box.y1]
+    top, bottom = rows[0], rows[-1]
+    for row in reversed([row for row in others if row.y < area.box.y0]):
+        if top.y - row.y > step or not _fits_columns(finder, row, area, bounds):
+            break
+        top = row
+    for row in (row for row in others if row.y > area.box.y1):
+        goes_on = bottom is not rows[-1] and row.y - bottom.y < 1.5 * size and len(row.segments) == 1
+        if row.y - bottom.y > step or not (_fits_columns(finder, row, area, bounds) or goes_on):
+            break
+        bottom = row
+    bands = area.bands
+    if top is not rows[0]:
+        bands = (min(piece.box.y0 for piece in top.pieces) - 0.2 * size, *bands)
+    if bottom is not rows[-1]:
+        bands = (*bands, max(piece.box.y1 for piece in bottom.pieces) + 0.2 * size)
+    return Area(Box(area.box.x0, bands[0], area.box.x1, bands[-1]), bands, area.short)
+
+
+def _fits_columns(finder: "Finder", row: Row, area: Area, bounds: Sequence[tuple[float, float]]) -> bool:
+    """Return whether a row has cells in several columns of an area, and no line across its sides."""
+    lines = [finder.content.lines[index].box for index in {piece.line for piece in row.pieces}]
+    slack = 0.5 * row.size
+    if any(box.x0 < area.box.x0 - slack or box.x1 > area.box.x1 + slack for box in lines):
+        return False
+    places = [_columns_of(segment, bounds, row.size) for segment in row.segments]
+    apart = all(before[1] < after[0] for before, after in pairwise(places))
+    return len(places) > 1 and apart and not any(len(segment.text.split()) > 8 for segment in row.segments)
 
 
 @dataclass(slots=True)
@@ -104,7 +146,8 @@ def _with_signs(row: Row) -> Row:
 def column_bounds(area: Area, rows: Sequence[Row]) -> list[tuple[float, float]]:
     """Return left and right end of each column's text, from left to right."""
     several = [row for row in rows if len(row.segments) > 1]
-    below = [row for row in several if len(area.bands) >= 3 and row.y > area.bands[1]]
+    head = _heading_rule(area, [row.y for row in rows], lambda number: [s.text for s in rows[number].segments])
+    below = [row for row in several if head is not None and row.y > head]
     if len(below) >= 3:
         several = below
     if len(several) < 2:
@@ -174,29 +217,85 @@ def _columns_of(part: Segment, bounds: Sequence[tuple[float, float]], size: floa
 
 
 def _headings(area: Area, records: Sequence[Record]) -> int:
-    """Return the number of heading rows: those above the second full rule, with value rows below; otherwise one."""
+    """Return the number of heading rows: those above the rule below them, or without rules, above values; or one."""
+    if not area.bands:
+        worded = list(takewhile(lambda record: len(record.entries) > 1 and _is_worded(record), records[:4]))
+        valued = sum(not _is_worded(record) for record in records)
+        return len(worded) if 0 < len(worded) < 4 and valued >= 0.6 * (len(records) - len(worded)) > 0 else 1
+    ys = [record.y for record in records]
+    rule = _heading_rule(area, ys, lambda number: [entry.segment.text for entry in records[number].entries])
+    return 1 if rule is None else sum(record.y < rule for record in records)
+
+
+def _is_worded(record: Record) -> bool:
+    return not any(is_number(entry.segment.text) for entry in record.entries)
+
+
+def _heading_rule(area: Area, ys: Sequence[float], texts: Callable[[int], list[str]]) -> float | None:
+    """Return the place of the rule below the headings: the second full rule, or a wide one below rows of words.
+
+    A heading over all rows of headings leaves a gap in the rules of the other columns.
+
+    Args:
+        area: Area of the table.
+        ys: Places of its rows.
+        texts: Returns the texts of a row by its number.
+    """
     if len(area.bands) >= 3:
-        first = records[0].band
-        above = sum(record.band == first for record in records)
-        if 0 < above <= 5 and above < len(records):
-            return above
-    return 1
+        band = sum(y < ys[0] for y in area.bands)
+        rules = list(area.bands[band : band + 1])
+    else:
+        first = range(min(len(ys), MOST_HEADINGS + 1))
+        wide = [y for y, x0, x1 in area.short if x1 - x0 >= 0.5 * area.box.width]
+        worded = len(list(takewhile(lambda number: not any(map(is_number, texts(number))), first))) if wide else 0
+        rules = [y for y in reversed(wide) if sum(row < y for row in ys) <= worded]
+    fitting = (y for y in rules if 0 < sum(row < y for row in ys) <= min(MOST_HEADINGS, len(ys) - 1))
+    return next(fitting, None)
 
 
 def _span_headings(area: Area, head: Sequence[Record], bounds: Sequence[tuple[float, float]]) -> None:
     """Set the span of headings over several columns, by a short rule below them or by their central position."""
     for number, record in enumerate(head):
         below = head[number + 1].y if number + 1 < len(head) else None
+        if below is not None:
+            _part_shared_rules(area.short, record, below, bounds)
         for entry in record.entries:
             span = _ruled_span(area.short, entry, record, below, bounds)
             if span is None and number + 1 < len(head) and entry.first == entry.last:
                 span = _centred_span(entry, record, head[number + 1], bounds)
-            if span and not any(other is not entry and _meets(other, span) for other in record.entries):
+            if span and not _meets_other(record, entry, span):
                 entry.first, entry.last = min(span[0], entry.first), max(span[1], entry.last)
 
 
-def _meets(entry: Entry, span: tuple[int, int]) -> bool:
-    return entry.first <= span[1] and entry.last >= span[0]
+def _part_shared_rules(
+    short: Sequence[Rule], record: Record, below: float, bounds: Sequence[tuple[float, float]]
+) -> None:
+    """Set the spans of headings above one rule: adjacent rules below headings are often drawn as one.
+
+    The headings are centered above their columns.
+    """
+    for y, x0, x1 in short:
+        if not record.y < y < below:
+            continue
+        over = [i for i, (left, right) in enumerate(bounds) if x0 <= (left + right) / 2 <= x1]
+        named = [entry for entry in record.entries if x0 <= (entry.segment.x0 + entry.segment.x1) / 2 <= x1]
+        if not 2 <= len(named) < len(over) <= _MOST_PARTED:
+            continue
+        edges = [x0, *((bounds[i][1] + bounds[i + 1][0]) / 2 for i in over[:-1]), x1]
+        centres = [(entry.segment.x0 + entry.segment.x1) / 2 for entry in named]
+        parts = [(0, *cuts, len(over)) for cuts in combinations(range(1, len(over)), len(named) - 1)]
+        best = min(parts, key=lambda cuts: _off_centre(cuts, edges, centres))
+        for entry, (first, after) in zip(named, pairwise(best), strict=True):
+            entry.first, entry.last = over[first], over[after - 1]
+
+
+def _off_centre(cuts: Sequence[int], edges: Sequence[float], centres: Sequence[float]) -> float:
+    middles = [(edges[first] + edges[after]) / 2 for first, after in pairwise(cuts)]
+    return sum(abs(middle - centre) for middle, centre in zip(middles, centres, strict=True))
+
+
+def _meets_other(record: Record, entry: Entry, span: tuple[int, int]) -> bool:
+    return any(other is not entry and other.first <= span[1] and other.last >= span[0] for other in record.entries)
 
 
 def _ruled_span(
@@ -258,13 +357,14 @@ def _joined_headings(head: list[Record]) -> list[Record]:
 def _joined(area: Area, body: list[Record], columns: int) -> list[Record]:
     """Join lines that continue the text of the row above to that row."""
     banded = _is_banded(area, body)
-    spacing = _spacing(body)
+    spacing, apart = _spacing(body), _row_distance(body)
     joined: list[Record] = []
     last_y = 0.0
     for record in body:
         above = joined[-1] if joined else None
         if above and (
             (banded and record.band == above.band)
+            or (record.band == above.band and record.y - last_y < apart)
             or (record.band == above.band and record.y - last_y <= 1.4 * spacing and _goes_on(above, record, columns))
         ):
             _append(above, record)
@@ -277,6 +377,24 @@ def _joined(area: Area, body: list[Record], columns: int) -> list[Record]:
 def _spacing(body: Sequence[Record]) -> float:
     steps = [below.y - above.y for above, below in pairwise(body)]
     return float(np.percentile(steps, 25)) if steps else 0.0
+
+
+def _row_distance(body: Sequence[Record]) -> float:
+    """Return the least distance of two rows if it tells them from the lines of a cell; otherwise 0."""
+    steps = sorted(below.y - above.y for above, below in pairwise(body))
+    if len(steps) < 4 or steps[0] <= 0:
+        return 0.0
+    jump, low, high = max((after / before, before, after) for before, after in pairwise(steps))
+    distance = (low + high) / 2
+    rows = [True, *(below.y - above.y > distance for above, below in pairwise(body))]
+    going = [record for record, is_row in zip(body, rows, strict=True) if not is_row]
+    if jump < _ROW_JUMP or any(is_row and not record.at(0) for record, is_row in zip(body, rows, strict=True)):
+        return 0.0
+    texts = [entry.segment.text for record in going for entry in record.entries]
+    wrapped = sum(text[:1].islower() for text in texts)
+    sentences = sum(len(entry.segment.text.split()) >= SENTENCE for record in body for entry in record.entries)
+    certain = wrapped >= 0.5 * len(texts) and sentences * 3 >= len(body) and sum(map(is_number, texts)) * 5 < len(texts)
+    return distance if certain else 0.0
 
 
 def _is_banded(area: Area, body: Sequence[Record]) -> bool:
@@ -332,12 +450,25 @@ def _table(records: Sequence[Record], columns: int, headings: int) -> Table:
                 taken = entry.last
         used = {c for cell in cells if cell.row == row for c in range(cell.column, cell.column + cell.colspan)}
         cells.extend(Cell(row, column) for column in range(columns) if column not in used)
+    cells = _reaching_down(cells, headings)
     return Table(len(records), columns, tuple(with_text(cells)), headings)
+
+
+def _reaching_down(cells: Sequence[Cell], headings: int) -> list[Cell]:
+    """Extend each heading of one column over the empty places below it in the heading rows."""
+    empty = {(cell.row, cell.column) for cell in cells if not cell.pieces and cell.row < headings}
+    for cell in cells:
+        if cell.pieces and cell.row < headings and cell.colspan == 1:
+            while (cell.row + cell.rowspan, cell.column) in empty:
+                empty.remove((cell.row + cell.rowspan, cell.column))
+                cell.rowspan += 1
+    return [cell for cell in cells if cell.pieces or cell.row >= headings or (cell.row, cell.column) in empty]
 
 
 # Parallel horizontal rules of equal extent with tabular text between them.
 
 
+SENTENCE = 4  # words of a line of running text in a narrow column
 _MAX_RULES = 200  # per page; more are graph paper or a map
 
 
@@ -390,9 +521,26 @@ def _is_band(finder: "Finder", box: Box, above: Box | None) -> bool:
     if is_code([lines[index] for index in members]):
         return False
     rows = rows_of(finder.pieces(members))
-    if not _is_text(rows, box):
+    if not _is_text(rows, box) and not _has_paragraphs([lines[index] for index in members]):
         return True
     return above is not None and _has_columns_of(rows, rows_of(finder.pieces(finder.inside(above))))
+
+
+def _has_paragraphs(lines: Sequence[Line]) -> bool:
+    """Return whether nearly all lines are those of paragraphs, in any number of columns."""
+    stacked: set[int] = set()
+    ordered = sorted(lines, key=lambda line: line.box.y0)
+    for number, line in enumerate(ordered):
+        if len(line.text.split()) < SENTENCE:
+            continue
+        for other in range(number + 1, len(ordered)):
+            below = ordered[other]
+            if below.box.y0 - line.box.y0 > 1.8 * line.size:
+                break
+            begins = abs(below.box.x0 - line.box.x0) < 2 * line.size and below.box.y0 > line.box.centre[1]
+            if begins and len(below.text.split()) >= SENTENCE and abs(below.box.x1 - line.box.x1) < 0.7 * line.size:
+                stacked |= {number, other}
+    return len(stacked) >= 6 and len(stacked) >= 0.5 * len(lines)
 
 
 def _has_columns_of(rows: Sequence[Row], above: Sequence[Row]) -> bool:
@@ -440,260 +588,3 @@ def short_rules(rules: Floats, box: Box) -> tuple[Rule, ...]:
         if inside and x1 - x0 < 0.9 * box.width:
             found.append((y, x0, x1))
     return tuple(found)
-
-
-# Tables without rules: columns of values next to their labels, and keys with values inside a frame.
-
-
-_LEAST_KEYS = 4
-_LEAST_VALUES = 5
-
-
-def plain_areas(finder: "Finder", rules: Rules) -> Iterator[tuple[Area, str]]:
-    """Yield certain areas of tables without rules, with their type: "keys" in a frame or "plain"."""
-    for horizontal, vertical in components(rules):
-        h, v = rules.horizontal[horizontal], rules.vertical[vertical]
-        if len(v) >= 2:  # in scans, one side of the frame may be missing
-            top, bottom = min(float(h[0, 0]), float(v[:, 1].min())), max(float(h[-1, 0]), float(v[:, 2].max()))
-            frame = Box(float(v[0, 0]), top, float(v[-1, 0]), bottom)
-            yield from ((area, "keys") for area in _keys_in_frame(finder, frame))
-    yield from ((area, "plain") for area in _value_columns(finder))
-
-
-def _keys_in_frame(finder: "Finder", frame: Box) -> Iterator[Area]:
-    """Yield areas below a title or picture with short keys on the left and values on the right, as in an infobox."""
-    page = finder.content
-    if frame.width < 0.15 * page.width or frame.height < 0.05 * page.height or frame.width > 0.9 * page.width:
-        return
-    rows = rows_of(finder.pieces(finder.inside(frame)), 1.0)
-    pairs = [row for row in rows if len(row.segments) == 2]
-    if len(pairs) < _LEAST_KEYS:
-        return
-    left = float(np.median([row.segments[0].x0 for row in pairs]))
-    right = float(np.median([row.segments[1].x0 for row in pairs]))
-    size = pairs[0].size
-    keyed = [row for row in pairs if abs(row.segments[1].x0 - right) < size and abs(row.segments[0].x0 - left) < size]
-    short = [row for row in keyed if len(row.segments[0].text.split()) <= 3]
-    if len(short) < max(_LEAST_KEYS, 0.8 * len(pairs)):
-        return
-    inside = [row for row in rows if short[0].y <= row.y]
-    fitting = sum(_fits(row, right, size) for row in inside)
-    if fitting >= 0.85 * len(inside):
-        bottom = max(piece.box.y1 for row in inside for piece in row.pieces)
-        top = min(piece.box.y0 for piece in short[0].pieces)
-        box = Box(left - size, top, max(frame.x1, right), bottom)
-        yield Area(box, (), ())
-
-
-def _fits(row: Row, right: float, size: float) -> bool:
-    starts = [segment.x0 for segment in row.segments]
-    return len(starts) == 2 or (len(starts) == 1 and (starts[0] >= right - size or row.segments[0].x1 < right))
-
-
-def _value_columns(finder: "Finder") -> Iterator[Area]:
-    """Yield areas with labels and one or more columns of numbers on their right."""
-    rows = line_rows(finder)
-    values = [
-        (number, segment)
-        for number, row in enumerate(rows)
-        for place, segment in enumerate(row.segments)
-        if place > 0 and is_number(segment.text)
-    ]
-    if len(values) < _LEAST_VALUES:
-        return
-    taken: list[Box] = []
-    for column in _columns(values, rows):
-        area = _labelled(rows, column)
-        if area is not None and not any(area.box.intersection(other) > 0.05 * area.box.area for other in taken):
-            taken.append(area.box)
-            yield area
-
-
-def line_rows(finder: "Finder") -> list[Row]:
-    """Return the free lines of a page in rows."""
-    lines = finder.content.lines
-    free = np.nonzero(finder.free)[0].tolist()
-    pieces = [Piece(lines[i].text, lines[i].box, i, lines[i].size, lines[i].bold) for i in free]
-    return rows_of(pieces, 0.3)
-
-
-Values = list[tuple[int, Segment]]
-
-
-def _columns(values: Values, rows: Sequence[Row]) -> list[Values]:
-    """Return numbers with a common right end, within a few rows, leftmost columns first."""
-    columns: list[Values] = []
-    for number, segment in values:
-        size = rows[number].size
-        for column in columns:
-            last, other = column[-1]
-            near = rows[number].y - rows[last].y <= 7 * size
-            if near and number != last and abs(other.x1 - segment.x1) < 0.8 * size:
-                column.append((number, segment))
-                break
-        else:
-            columns.append([(number, segment)])
-    return sorted((c for c in columns if len(c) >= _LEAST_VALUES), key=lambda c: c[0][1].x0)
-
-
-def _labelled(rows: Sequence[Row], column: Values) -> Area | None:
-    """Return the area from the labels to the last number of each row."""
-    labels: list[Segment] = []
-    rights: list[list[Segment]] = []
-    column = [(number, value) for number, value in column if not is_number(_label(rows[number], value).text)]
-    if len(column) < _LEAST_VALUES:
-        return None
-    for number, value in column:
-        segments = rows[number].segments
-        place = segments.index(value)
-        labels.append(_label(rows[number], value))
-        rights.append(list(takewhile(lambda segment: is_number(segment.text), segments[place + 1 :])))
-    size = rows[column[0][0]].size
-    rights = [[value for value in right if _is_common(value, rights, size)] for right in rights]
-    if not _plausible(labels, column, sum(map(bool, rights)), size):
-        return None
-    box = labels[0].pieces[0].box
-    for label, (_, value), right in zip(labels, column, rights, strict=True):
-        for each in (label, value, *right):
-            for piece in each.pieces:
-                box = box.union(piece.box)
-    return Area(_with_headings(rows, column[0][0], box), (), ())
-
-
-def _label(row: Row, value: Segment) -> Segment:
-    """Return the text directly to the left of a value."""
-    return row.segments[row.segments.index(value) - 1]
-
-
-def _is_common(value: Segment, rights: Sequence[Sequence[Segment]], size: float) -> bool:
-    """Return whether a third of the rows have a number with the same end or beginning."""
-    alike = sum(any(abs(v.x1 - value.x1) < size or abs(v.x0 - value.x0) < size for v in right) for right in rights)
-    return alike * 3 >= len(rights)
-
-
-def _with_headings(rows: Sequence[Row], first: int, box: Box) -> Box:
-    """Extend the box by up to three rows above the values that also form columns."""
-    last = rows[first]
-    for row in reversed(rows[max(0, first - 4) : first]):
-        inside = [segment for segment in row.segments if segment.x1 > box.x0 and segment.x0 < box.x1]
-        if len(inside) < 2 or last.y - row.y > 4 * last.size:
-            break
-        if max(segment.x1 - segment.x0 for segment in inside) > 0.5 * box.width or inside[-1].x1 > box.x1 + row.size:
-            break
-        last = row
-        for segment in inside:
-            for piece in segment.pieces:
-                box = box.union(piece.box)
-    return box
-
-
-def _plausible(labels: Sequence[Segment], column: Values, several: int, size: float) -> bool:
-    """Return False for a table of contents, numbered equations, and a page's columns."""
-    texts = [value.text for _, value in column]
-    printed = [piece.text for label in labels for piece in label.pieces]
-    if several * 2 < len(column) and any("...." in text or ". . ." in text for text in printed):
-        return False
-    if several * 2 < len(column) and is_counting(texts):
-        return False
-    if all(text.startswith("(") and text.endswith(")") for text in texts):
-        return False
-    starts = np.array([label.x0 for label in labels])
-    words = np.array([len(label.text.split()) for label in labels])
-    letters = sum(any(character.isalpha() for character in label.text) for label in labels)
-    aligned = float(np.mean(np.abs(starts - np.median(starts)) < 2.5 * size))
-    return letters >= 0.8 * len(labels) and float(np.median(words)) <= 7 and aligned >= 0.6
-
-
-def is_counting(texts: Sequence[str]) -> bool:
-    """Return whether the values are rising integers, such as page or item numbers."""
-    whole = [int(text) for text in texts if text.isdecimal()]
-    rising = sum(a <= b for a, b in pairwise(whole))
-    return len(whole) > 0.8 * len(texts) and rising > 0.8 * (len(whole) - 1)
-
-
-# Tables set with spaces only: consecutive rows with the same number of short, aligned cells.
-
-
-#: Minimum rows, including the heading, and minimum columns of a table that is found by alignment alone.
-_LEAST_ROWS, _LEAST_COLUMNS = 4, 3
-#: Maximum words of a cell; more words may be text in the columns of a page.
-_MOST_WORDS = 5
-#: Minimum white space between two columns in letter sizes.
-_APART = 1.2
-
-
-def aligned_tables(finder: "Finder") -> Iterator[tuple[Box, Table]]:
-    """Yield certain tables only: three columns, one of them with values in all rows except the first."""
-    for block in _blocks(line_rows(finder)):
-        if _has_apart_columns(block) and _has_values(block):
-            boxes = [piece.box for row in block for piece in row.pieces]
-            box = reduce(Box.union, boxes)
-            cells = [
-                Cell(number, column, pieces=list(segment.pieces))
-                for number, row in enumerate(block)
-                for column, segment in enumerate(row.segments)
-            ]
-            yield box, Table(len(block), len(block[0].segments), tuple(with_text(cells)))
-
-
-def _blocks(rows: Sequence[Row]) -> Iterator[list[Row]]:
-    """Yield runs of rows with the same number of cells, aligned and evenly spaced."""
-    block: list[Row] = []
-    for row in rows:
-        if block and not _follows(block, row):
-            if len(block) >= _LEAST_ROWS:
-                yield block
-            # The last row may be the heading of the next block.
-            block = block[-1:] if _follows(block[-1:], row) else []
-        if len(row.segments) >= _LEAST_COLUMNS and all(_is_short(segment.text) for segment in row.segments):
-            block.append(row)
-        else:
-            block = []
-    if len(block) >= _LEAST_ROWS:
-        yield block
-
-
-def _is_short(text: str) -> bool:
-    return 0 < len(text.split()) <= _MOST_WORDS
-
-
-def _follows(block: Sequence[Row], row: Row) -> bool:
-    last = block[-1]
-    if len(last.segments) != len(row.segments) or not 0.7 < row.size / max(last.size, 1e-6) < 1.43:
-        return False
-    if not all(_is_short(segment.text) for segment in row.segments):
-        return False
-    step = last.y - block[-2].y if len(block) > 1 else 1.7 * last.size
-    if row.y - last.y > 1.5 * step:
-        return False
-    aligned = sum(
-        abs(a.x0 - b.x0) < 0.6 * row.size
-        or abs(a.x1 - b.x1) < 0.6 * row.size
-        or abs(a.x0 + a.x1 - b.x0 - b.x1) < 0.8 * row.size
-        for a, b in zip(last.segments, row.segments, strict=True)
-    )
-    return aligned == len(row.segments)
-
-
-def _has_apart_columns(block: Sequence[Row]) -> bool:
-    size = float(np.median([row.size for row in block]))
-    for column in range(len(block[0].segments) - 1):
-        end = max(row.segments[column].x1 for row in block)
-        start = min(row.segments[column + 1].x0 for row in block)
-        if start - end < _APART * size:
-            return False
-    return True
-
-
-def _has_values(block: Sequence[Row]) -> bool:
-    """Return whether headings without digits are above a value column; a table of contents has page numbers only."""
-    heads = [segment.text for segment in block[0].segments]
-    if any(_has_digit(head) for head in heads) or any(is_number(head) for head in heads):
-        return False
-    columns = [[row.segments[number].text for row in block[1:]] for number in range(len(heads))]
-    valued = [column for column in columns if all(map(_has_digit, column))]
-    return any(not is_counting(column) for column in valued)
-
-
-def _has_digit(text: str) -> bool:
-    return any(map(str.isdigit, text))
