@@ -5,10 +5,11 @@ recognizer and takes about 55 ms of processor time.
 """
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from statistics import median
 from typing import TYPE_CHECKING
 
+from llm_ocr.engines.embedded.ocr.languages import SCRIPTS
 from llm_ocr.types import Box, Line, PageContent
 
 if TYPE_CHECKING:
@@ -16,15 +17,6 @@ if TYPE_CHECKING:
     from llm_ocr.engines.embedded.ocr.recognise import Reader
 
 
-#: Scripts that the PP-OCRv6 recognizer (rapidocr 3.10) reads: first words of the characters' Unicode names. It has
-#: Greek letters, too, but 42 to 58 % of the letters of Greek sentences are wrong or missing (benchmarks/truth_factory).
-_SCRIPTS = frozenset(
-    (
-        *("LATIN", "CJK", "IDEOGRAPHIC", "HIRAGANA", "KATAKANA"),
-        *("KATAKANA-HIRAGANA", "FULLWIDTH", "HALFWIDTH", "BOPOMOFO", "FEMININE", "MASCULINE"),
-        *("MICRO", "MATHEMATICAL", "MODIFIER", "SCRIPT", "DOUBLE-STRUCK", "PLANCK"),
-    )
-)
 #: Minimum share of a text's letters in those scripts.
 _KNOWN = 0.8
 
@@ -47,10 +39,10 @@ _ROOM = 0.12
 _LEAST_HEIGHT = 9.0
 
 
-def script_supported(text: str) -> bool:
+def script_supported(text: str, scripts: Set[str] = SCRIPTS) -> bool:
     """Return whether the recognizer supports the script of most letters of `text`; True for text without letters."""
     letters = [c for c in text if c.isalpha()]
-    known = sum(unicodedata.name(c, "?").split(" ", 1)[0] in _SCRIPTS for c in letters)
+    known = sum(unicodedata.name(c, "?").split(" ", 1)[0] in scripts for c in letters)
     return known >= _KNOWN * len(letters)
 
 
@@ -80,21 +72,23 @@ def disagreement(image: "Pixels", content: PageContent, reader: "Reader") -> flo
         content: Content with the text layer.
         reader: Line recognizer.
     """
-    if not script_supported("".join(line.text for line in content.lines)):
+    if not script_supported("".join(line.text for line in content.lines), reader.scripts):
         return None
     across, down = image.shape[1] / content.width, image.shape[0] / content.height
     errors = []
-    for box, text in samples(content, _LEAST_HEIGHT / down):
+    for box, text in samples(content, _LEAST_HEIGHT / down, reader.scripts):
         room = _ROOM * box.height
         x0, x1 = max(0, round((box.x0 - room) * across)), round((box.x1 + room) * across)
         y0, y1 = max(0, round((box.y0 - room) * down)), round((box.y1 + room) * down)
-        errors.append(_difference(text, reader.read(image[y0:y1, x0:x1]).text))
+        errors.append(_difference(text, reader.read(image[y0:y1, x0:x1]).logical))
     return median(errors) if errors else None
 
 
-def samples(content: PageContent, least_height: float) -> list[tuple[Box, str]]:
+def samples(content: PageContent, least_height: float, scripts: Set[str] = SCRIPTS) -> list[tuple[Box, str]]:
     """Return up to three pieces of lines, spread over the page, with their boxes in page units."""
-    fit = sorted((line for line in content.lines if _fit(line, content, least_height)), key=lambda line: line.box.y0)
+    fit = sorted(
+        (line for line in content.lines if _fit(line, content, least_height, scripts)), key=lambda line: line.box.y0
+    )
     doubtful = [line for line in fit if _meaningless(line.text)]
     if sum(_meaningless(line.text) for line in doubtful) > _MANY_UNMAPPED * sum(len(line.text) for line in fit):
         fit = doubtful
@@ -106,11 +100,13 @@ def samples(content: PageContent, least_height: float) -> list[tuple[Box, str]]:
     return chosen
 
 
-def _fit(line: Line, content: PageContent, least_height: float) -> bool:
+def _fit(line: Line, content: PageContent, least_height: float, scripts: Set[str]) -> bool:
     box = line.box
     inside = box.x0 >= 0 and box.y0 >= 0 and box.x1 <= content.width and box.y1 <= content.height
     lying = box.width > 2 * box.height and box.height >= least_height
-    return inside and lying and len(line.text.replace(" ", "")) >= _LEAST_LETTERS and script_supported(line.text)
+    return (
+        inside and lying and len(line.text.replace(" ", "")) >= _LEAST_LETTERS and script_supported(line.text, scripts)
+    )
 
 
 def _worth(line: Line) -> float:
