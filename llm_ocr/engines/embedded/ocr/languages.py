@@ -133,7 +133,8 @@ def scripts_of(alphabet: Iterable[str]) -> frozenset[str]:
     return frozenset((*(script for script, count in counts.items() if count >= _LETTERS), *_SHARED))
 
 
-# Order of right-to-left scripts: the recognizers return characters from left to right.
+# Order of right-to-left scripts: the recognizers return characters from left to right. rapidocr 3.10 reorders their
+# text with python-bidi's `get_display`, which mirrors brackets.
 
 
 _MIRRORED = dict(zip("()[]{}<>«»", ")(][}{><»«", strict=True))
