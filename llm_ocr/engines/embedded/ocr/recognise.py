@@ -74,7 +74,7 @@ class Reader:
     def __init__(self, language: RecogniserModel | None = None) -> None:
         models = require_models()
         self._full = _Network(language or models.recogniser)
-        self._tiny = _Network(models.tiny_recogniser) if models.tiny_recogniser and not language else None
+        self._tiny = _Network(models.tiny) if models.tiny and not language else None
         self.scripts = scripts_of(self._full.alphabet) if language else SCRIPTS
 
     def read(self, crop: Pixels) -> Reading:
