@@ -97,7 +97,7 @@ async def _trace(settings: DebugSettings) -> _Traced:
         clock.stop("opening (with process start)")
         page = await renderer.page(source, "", settings.page, page_id="page", document_id="document")
         clock.stop("rendering")
-    reader = embedded_reader(settings)
+    reader = embedded_reader(settings, language=settings.ocr_language)
     try:
         with collected() as decisions:
             attempt = await reader.read(page)

@@ -121,6 +121,11 @@ def quiet_ray(*, alone: bool) -> None:
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
 
 
+def cache_folder() -> Path:
+    """Return the user's folder for downloaded files."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "llm-ocr"
+
+
 def cores() -> int:
     """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -315,6 +315,15 @@ class EmbeddedSettings(ConfinementSettings):
     text_layer: Literal["auto", "never"] = Field(
         "auto", description="auto: use a PDF's text layer if it is correct; never: always use OCR"
     )
+    ocr_language: NAME | None = Field(
+        None,
+        description=(
+            "Script that OCR reads instead of Latin, Chinese, and Japanese: arabic, cyrillic, devanagari, east-slavic, "
+            "greek, korean, latin, tamil, telugu, or thai, whose model is downloaded once; or the .onnx file of a "
+            "PP-OCR recognizer, with a .txt of the same name if it does not contain its characters"
+        ),
+        json_schema_extra={"engines": [EMBEDDED], "metavar": "NAME"},
+    )
     ocr_workers: COUNT | None = Field(None, description="OCR processes (default: one per core)")
     ocr_memory: Annotated[int, Field(ge=512)] = Field(4096, description="Memory limit of each OCR process in MiB")
     page_timeout: Annotated[float, Field(gt=0)] = Field(300.0, description="Maximum seconds to read a page")

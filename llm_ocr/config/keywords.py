@@ -236,6 +236,11 @@ class EmbeddedKeywords(TypedDict, total=False):
 
     text_layer: Literal["auto", "never"]
     """auto: use a PDF's text layer if it is correct; never: always use OCR"""
+    ocr_language: Name | None
+    """Script that OCR reads instead of Latin, Chinese, and Japanese: arabic, cyrillic, devanagari, east-slavic,
+    greek, korean, latin, tamil, telugu, or thai, whose model is downloaded once; or the .onnx file of a PP-OCR
+    recognizer, with a .txt of the same name if it does not contain its characters
+    """
     ocr_workers: int | None
     """OCR processes (default: one per core)"""
     ocr_memory: int

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import yaml
 from pydantic import SecretStr
 
-from llm_ocr.config.environment import cores
+from llm_ocr.config.environment import cache_folder, cores
 from llm_ocr.config.groups import (
     DatasetSettings,
     DescribeGroup,
@@ -36,6 +36,7 @@ from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.documents.rows.address import DatasetOptions, row_address
 from llm_ocr.engines import FigureReader, PageReader
 from llm_ocr.engines.embedded.describe import EmbeddedFigureReader
+from llm_ocr.engines.embedded.ocr.languages import language_model
 from llm_ocr.engines.embedded.ocr.models import require_models
 from llm_ocr.engines.vllm.hardware import gpus
 from llm_ocr.engines.vlm.figures import ModelFigureReader
@@ -460,6 +461,7 @@ def embedded_reader(
     ocr: bool = True,
     background: bool = False,
     figure_labels: frozenset[str] | None = None,
+    language: str | None = None,
 ) -> "EmbeddedReader":
     """Return the CPU engine, by default with one process per core.
 
@@ -468,7 +470,14 @@ def embedded_reader(
         ocr: Whether OCR is available to it.
         background: See `EmbeddedOptions`.
         figure_labels: See `EmbeddedOptions`.
+        language: Language of OCR; its recognizer is downloaded if needed.
+
+    Raises:
+        LlmOcrError: The recognizer of the language is not available.
+        MissingExtra: There is a language, and OCR is not installed.
     """
+    if language:
+        require_models()
     from llm_ocr.engines.embedded.reader import EmbeddedOptions, EmbeddedReader
 
     return EmbeddedReader(
@@ -481,6 +490,7 @@ def embedded_reader(
             confined=settings.confinement != "off",
             background=background,
             figure_labels=figure_labels,
+            language=language_model(language, cache_folder() / "ocr") if language else None,
         )
     )
 
@@ -585,7 +595,7 @@ async def reading(job: Job[ReadingCommand], renderer: Renderer) -> Reading:
     """Return the reader of the command's pages. A model's servers start at the first page."""
     settings, engines = job.settings, job.engines
     if not engines.uses_models:
-        embedded = embedded_reader(settings, figure_labels=embedded_figures(settings))
+        embedded = embedded_reader(settings, figure_labels=embedded_figures(settings), language=settings.ocr_language)
         return Reading(embedded, Admission(2 * (renderer.workers + embedded.workers)))
     model = await page_model(settings, engines, job.opened)
     pool = await engines.pool(model.profile, model=model.name, revision=model.revision)
@@ -644,8 +654,10 @@ async def describing(job: Job[FigureCommand]) -> Describing:
     """Return the reader of the command's figures. A model's servers start at the first figure."""
     settings = job.settings
     if not job.engines.uses_models:
-        pages = embedded_reader(settings)
-        reader = EmbeddedFigureReader(settings.describe_mode, settings.describe_prompt or "", pages.read_figure)
+        pages = embedded_reader(settings, language=settings.ocr_language)
+        reader = EmbeddedFigureReader(
+            settings.describe_mode, settings.describe_prompt or "", pages.read_figure, pages.ocr_models()
+        )
         return Describing(reader, Admission(2 * pages.workers), pages.close)
     other = settings.describe_model
     model = await (_figure_model(job, other) if other else page_model(settings, job.engines, job.workspace))

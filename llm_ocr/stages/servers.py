@@ -20,11 +20,12 @@ from pydantic import SecretStr
 from llm_ocr.config.groups import EMBEDDED as EMBEDDED
 from llm_ocr.config.groups import SERVER as SERVER
 from llm_ocr.config.groups import VLLM as VLLM
-from llm_ocr.config.groups import DescribeGroup, EngineSettings, Group, ModelSettings, VllmSettings
+from llm_ocr.config.groups import DescribeGroup, EmbeddedSettings, EngineSettings, Group, ModelSettings, VllmSettings
 from llm_ocr.config.loading import ABOUT, check_effect
 from llm_ocr.config.models import ServingCommand
 from llm_ocr.engines import Server
 from llm_ocr.engines.embedded.describe import EmbeddedFigureReader
+from llm_ocr.engines.embedded.ocr.languages import check_language
 from llm_ocr.engines.vllm.command import ServeOptions, number_of, value_of
 from llm_ocr.engines.vllm.hardware import gpu_memory, gpus, vllm_installed
 from llm_ocr.engines.vlm.requests import PLACE
@@ -84,6 +85,8 @@ def _check_effect(settings: EngineSettings, engine: str) -> None:
             embedded_figures(settings)
         if isinstance(settings, DescribeGroup):
             EmbeddedFigureReader(settings.describe_mode, settings.describe_prompt or "")
+        if isinstance(settings, EmbeddedSettings) and settings.ocr_language:
+            check_language(settings.ocr_language)
     elif isinstance(settings, ModelSettings) and PLACE in (settings.prompt or "") and not settings.anchor_text:
         raise UsageError(
             f"`prompt` contains {PLACE}, but the text of the page is not in use",

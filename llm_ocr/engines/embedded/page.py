@@ -241,7 +241,8 @@ def _script(read: "OcrPage") -> tuple[Status, Reason | None, str]:
     """Return the status for the script: in an unsupported script, most of the text is unreadable."""
     if read.unread < UNREAD or read.unread <= len(read.lines):
         return Status.OK, None, ""
-    detail = f"{read.unread} text regions that OCR cannot read; it supports Latin, Chinese, and Japanese"
+    detail = f"{read.unread} text regions that OCR cannot read; it supports Latin, Chinese, and Japanese, "
+    detail += "and other scripts with `ocr_language=NAME`"
     return Status.DEGRADED if read.lines else Status.FAILED, Reason.SCRIPT_NOT_SUPPORTED, detail
 
 

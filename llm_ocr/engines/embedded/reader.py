@@ -9,7 +9,8 @@ from llm_ocr.documents.page_wire import image_to_wire, page_to_wire
 from llm_ocr.documents.remote.urls import shown
 from llm_ocr.engines import noop
 from llm_ocr.engines.embedded.attempt_wire import attempt_from_wire, block_from_wire
-from llm_ocr.engines.embedded.ocr.models import find_layout_model
+from llm_ocr.engines.embedded.ocr.languages import LanguageModel
+from llm_ocr.engines.embedded.ocr.models import find_layout_model, find_models
 from llm_ocr.engines.embedded.regions import Inspection, nothing_drawn
 from llm_ocr.engines.embedded.trace import log_from_wire, tracing
 from llm_ocr.engines.vlm.placing import with_crops
@@ -31,7 +32,8 @@ class EmbeddedOptions:
 
     `background` a model: the GPU's feeding processes have priority, and as few processes as possible are used. Without
     `ocr`, pages are read from their text layer only, and figures are not read. Pages without a credible text layer then
-    fail. `figure_labels`: blocks that are cut out as figures; None: all pictures and drawings.
+    fail. `figure_labels`: blocks that are cut out as figures; None: all pictures and drawings. `language`: the
+    recognizer of another language.
     """
 
     workers: int
@@ -42,6 +44,7 @@ class EmbeddedOptions:
     confined: bool = True
     background: bool = False
     figure_labels: frozenset[str] | None = None
+    language: LanguageModel | None = None
 
 
 class EmbeddedReader:
@@ -52,6 +55,9 @@ class EmbeddedReader:
     def __init__(self, options: EmbeddedOptions) -> None:
         self._options = options
         self.workers = options.workers
+        language = options.language
+        paths = [] if language is None else list(filter(None, (language.model, language.dictionary)))
+        self._files = [path.open("rb") for path in paths]  # for workers, which may open no files
         self._pool = WorkerPool(
             "llm_ocr.engines.embedded.worker",
             workers=options.workers,
@@ -62,12 +68,24 @@ class EmbeddedReader:
         )
 
     def identity(self) -> Mapping[str, Any]:
-        about = {"engine": self.name, "result_version": RESULT_VERSION, "text_layer": self._options.text_layer}
+        about: dict[str, Any] = {
+            "engine": self.name,
+            "result_version": RESULT_VERSION,
+            "text_layer": self._options.text_layer,
+        }
+        about |= self.ocr_models()
         if self._options.figure_labels is not None:
             about["figure_labels"] = sorted(self._options.figure_labels)
         if not self._options.ocr:
             return {**about, "ocr": False}
         return {**about, "layout_model": True} if find_layout_model() is not None else about
+
+    def ocr_models(self) -> Mapping[str, str]:
+        """Return the part of the identity that names the OCR models; empty for those of the rapidocr wheel."""
+        models = find_models() if self._options.ocr else None
+        if self._options.language:
+            return {"ocr_language": self._options.language.digest}
+        return {"ocr_models": "tiny"} if models and models.tiny else {}
 
     async def read(self, page: Page, on_dispatched: Callable[[], None] = noop) -> Attempt:
         began = time.monotonic()
@@ -112,14 +130,15 @@ class EmbeddedReader:
         return int(answer["degrees"])
 
     async def _call(self, operation: str, payload: Mapping[str, Any], *, affinity: str = "") -> dict[str, Any]:
+        deadline, files = self._options.timeout, [file.fileno() for file in self._files]
         try:
             try:
-                return await self._pool.call(operation, payload, deadline=self._options.timeout, affinity=affinity)
+                return await self._pool.call(operation, payload, deadline=deadline, affinity=affinity, files=files)
             except WorkerDied as death:
                 if death.timed_out:
                     raise
             # An earlier page may have damaged the worker: retry in a fresh one.
-            return await self._pool.call(operation, payload, deadline=self._options.timeout)
+            return await self._pool.call(operation, payload, deadline=deadline, files=files)
         except WorkerDied as death:
             reason = Reason.ENGINE_TIMEOUT if death.timed_out else Reason.ENGINE_ERROR
             raise PageFailure(Reason.ENGINE_LIMIT if death.out_of_memory else reason, str(death)) from death
@@ -128,3 +147,5 @@ class EmbeddedReader:
 
     async def close(self) -> None:
         await self._pool.close()
+        for file in self._files:
+            file.close()

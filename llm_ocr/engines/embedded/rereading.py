@@ -49,12 +49,12 @@ def reread(image: "Pixels", content: PageContent, reader: "Reader") -> PageConte
     for number, place in doubtful_words(content):
         line = lines[number]
         word = line.words[place]
-        if not script_supported(word.text):
+        if not script_supported(word.text, reader.scripts):
             continue
         x0, y0, x1, y1 = _with_room(line, place)
         top, left = max(0, round(y0 * down)), max(0, round(x0 * across))
         reading = reader.read(image[top : round(y1 * down), left : round(x1 * across)])
-        text = corrected(word, "".join(reading.text.split()))
+        text = corrected(word, "".join(reading.logical.split()))
         alone = len(word.doubtful) == len(word.text)
         if text and reading.confidence >= (_SURE_ALONE if alone else _SURE):
             lines[number] = _with_word(line, place, text)

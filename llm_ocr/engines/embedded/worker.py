@@ -1,5 +1,6 @@
 """Run the reader's worker process: `python -m llm_ocr.engines.embedded.worker`."""
 
+import os
 from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -7,15 +8,20 @@ from typing import TYPE_CHECKING, Any
 from llm_ocr.documents.page_wire import image_from_wire, page_from_wire
 from llm_ocr.engines.embedded.attempt_wire import attempt_to_wire, block_to_wire
 from llm_ocr.engines.embedded.inspection import inspect_page, orientation, text_of
+from llm_ocr.engines.embedded.ocr.models import RecogniserModel
 from llm_ocr.engines.embedded.page import read_figure, read_page, read_text_layer
 from llm_ocr.engines.embedded.trace import collected, decisions_to_wire
 from llm_ocr.errors import MissingExtra, PageFailure
 from llm_ocr.sandbox.memory import give_back_memory
-from llm_ocr.sandbox.worker import serve
+from llm_ocr.sandbox.worker import Handler, serve
 from llm_ocr.types import Reason
 
 if TYPE_CHECKING:
     from llm_ocr.engines.embedded.ocr import Recogniser
+
+
+#: Recognizer of another language, set by the first request.
+_language: list[RecogniserModel] = []
 
 
 @cache
@@ -24,11 +30,24 @@ def _recogniser() -> "Recogniser":
     from llm_ocr.engines.embedded.ocr import Recogniser
 
     try:
-        loaded = Recogniser()
+        loaded = Recogniser(*_language)
     except MissingExtra as missing:
         raise PageFailure(Reason.OCR_NOT_INSTALLED, missing.hint or str(missing)) from missing
     give_back_memory()  # the model files as read: 15 to 20 MB
     return loaded
+
+
+def _with_language(handler: Handler) -> Handler:
+    """Return the handler; before its first request, it keeps the files of the recognizer of another language."""
+
+    def handle(payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        if payload.get("files") and not _language:
+            # Other processes use the same file offsets.
+            model, *dictionary = (os.pread(file, os.fstat(file).st_size, 0) for file in payload["files"])
+            _language.append(RecogniserModel(model, "".join(text.decode() for text in dictionary)))
+        return handler(payload)
+
+    return handle
 
 
 def _read(payload: Mapping[str, Any]) -> dict[str, Any]:
@@ -70,7 +89,6 @@ def _rest() -> None:
 
 
 if __name__ == "__main__":
-    serve(
-        {"read": _read, "read_figure": _read_figure, "see": _inspect, "orientation": _orientation, "text": _text},
-        rest=_rest,
-    )
+    handlers: dict[str, Handler] = {"read": _read, "read_figure": _read_figure, "see": _inspect, "text": _text}
+    handlers["orientation"] = _orientation
+    serve({name: _with_language(handler) for name, handler in handlers.items()}, rest=_rest)

@@ -7,7 +7,7 @@ this package is cheap; numpy, OpenCV, and onnxruntime are imported when a `Recog
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from llm_ocr.engines.embedded.ocr.models import available, require_models
+from llm_ocr.engines.embedded.ocr.models import RecogniserModel, available, require_models
 from llm_ocr.types import Line, PageContent
 
 if TYPE_CHECKING:
@@ -41,13 +41,16 @@ class OcrPage:
 
 
 class Recogniser:
-    """Both models, loaded. Not for use by several threads. Raises `MissingExtra` without OCR."""
+    """The models, loaded. Not for use by several threads. Raises `MissingExtra` without OCR.
 
-    def __init__(self) -> None:
+    `language` is the recognizer of another language.
+    """
+
+    def __init__(self, language: RecogniserModel | None = None) -> None:
         require_models()
         from llm_ocr.engines.embedded.ocr.page import PageReading
 
-        self._pages = PageReading()
+        self._pages = PageReading(language)
 
     def read(self, image: "Pixels") -> OcrPage:
         """Return all lines of an image of shape height x width x 3 (uint8, RGB), unordered."""

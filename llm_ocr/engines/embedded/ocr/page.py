@@ -9,6 +9,7 @@ import cv2
 from llm_ocr.engines.embedded.ocr import OcrPage
 from llm_ocr.engines.embedded.ocr.detect import Detector, Pixels, Quad, parted_at_gutters
 from llm_ocr.engines.embedded.ocr.leveling import bend_of, flattened, leveled, skew_of
+from llm_ocr.engines.embedded.ocr.models import RecogniserModel
 from llm_ocr.engines.embedded.ocr.recognise import (
     Piece,
     Reader,
@@ -41,10 +42,10 @@ _CONTRAST = 24
 class PageReading:
     """Reader of pages with one detector and one recognizer."""
 
-    def __init__(self) -> None:
+    def __init__(self, language: RecogniserModel | None = None) -> None:
         cv2.setNumThreads(1)
         self._detector = Detector()
-        self.reader = Reader()
+        self.reader = Reader(language)
 
     def read(self, image: Pixels) -> OcrPage:
         """Return all lines; see `Recogniser.read`."""

@@ -13,7 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llm_ocr.engines.embedded.ocr.detect import Pixels, Quad
-from llm_ocr.engines.embedded.ocr.models import alphabet_of, give_back_arena, open_session, require_models
+from llm_ocr.engines.embedded.ocr.languages import SCRIPTS, logical, scripts_of
+from llm_ocr.engines.embedded.ocr.models import (
+    RecogniserModel,
+    alphabet_of,
+    give_back_arena,
+    open_session,
+    require_models,
+)
 from llm_ocr.types import Box, Line, Word
 
 # Result of a crop of one line: characters, their positions, and confidence.
@@ -26,11 +33,18 @@ _STEP = 8
 #: Width above which crops are read in parts, because memory grows with the width. Lines are at most about 60 times as
 #: long as high.
 _WIDEST = 4096
+#: Minimum confidence of each character in a line that only the tiny recognizer reads. Measured on 1,126 lines of 12
+#: pages: it reads 11 % of the characters of damaged scans differently; of lines that reach 0.7, 0.17 %, and of clean
+#: pages 0.08 %. The other recognizer, which takes five times as long, reads 34 % and 6 % of the lines again.
+_CLEAR = 0.7
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Reading of one line. `centres` are the characters' centers in pixels of the crop, `sure` is 0..1 each."""
+    """Reading of one line, from left to right.
+
+    `centres` are the characters' centers in pixels of the crop, `sure` is 0..1 each.
+    """
 
     text: str
     centres: tuple[float, ...]
@@ -41,16 +55,48 @@ class Reading:
         """Mean over the characters; 0 for no characters."""
         return sum(self.sure) / len(self.sure) if self.sure else 0.0
 
+    @property
+    def logical(self) -> str:
+        """Words in the order of reading."""
+        return " ".join(word for _, word in logical(self.text.split()))
+
 
 NOTHING = Reading("", (), ())
 
 
 class Reader:
-    """Reader of RGB crops with one line of upright text each."""
+    """Reader of RGB crops with one line of upright text each.
 
-    def __init__(self) -> None:
-        self._session = open_session(require_models().recogniser)
-        self._alphabet = alphabet_of(self._session)
+    If the tiny recognizer is installed, it reads each line first, and the other one reads the lines that are not clear.
+    `language` replaces both. `scripts` are the supported scripts as first words of their characters' Unicode names.
+    """
+
+    def __init__(self, language: RecogniserModel | None = None) -> None:
+        models = require_models()
+        self._full = _Network(language or models.recogniser)
+        self._tiny = _Network(models.tiny) if models.tiny and not language else None
+        self.scripts = scripts_of(self._full.alphabet) if language else SCRIPTS
+
+    def read(self, crop: Pixels) -> Reading:
+        """Return the text of one crop."""
+        if self._tiny:
+            reading = self._tiny.read(crop)
+            if reading.sure and min(reading.sure) >= _CLEAR:
+                return reading
+        return self._full.read(crop)
+
+    def rest(self) -> None:
+        """Release memory to the level before the first crop."""
+        for network in filter(None, (self._tiny, self._full)):
+            network.rest()
+
+
+class _Network:
+    """One recognizer."""
+
+    def __init__(self, files: RecogniserModel) -> None:
+        self._session = open_session(files.model)
+        self.alphabet = alphabet_of(self._session, files.characters)
 
     def read(self, crop: Pixels) -> Reading:
         """Return the text of one crop.
@@ -96,7 +142,7 @@ class Reader:
         ends = np.concatenate((starts[1:], [len(best)]))
         kept = best[starts] != 0
         starts, ends = starts[kept], ends[kept]
-        text = [self._alphabet[index] for index in best[starts]]
+        text = [self.alphabet[index] for index in best[starts]]
         middles = (starts + ends) / 2 * _STEP * stretch
         sure = [float(scores[start:end, best[start]].max()) for start, end in zip(starts, ends, strict=True)]
         return Reading("".join(text), tuple(middles.tolist()), tuple(sure))
@@ -335,7 +381,7 @@ def standing_line(reading: Reading, quad: Quad) -> Line:
     """Return a line of text that runs up or down the page; its only word has its box."""
     half_width, half_height = quad.width / 2, quad.height / 2
     box = Box(quad.x - half_width, quad.y - half_height, quad.x + half_width, quad.y + half_height)
-    text = " ".join(reading.text.split())
+    text = reading.logical
     return Line(text, box, quad.width / _BOX_HEIGHT, (Word(text, box),), confidence=reading.confidence)
 
 
@@ -410,10 +456,10 @@ def _line(run: Sequence[_Glyph], size: float, left: float, y0: float, y1: float)
         if not words or glyph.space:
             words.append([])
         words[-1].append(glyph)
-    boxed = tuple(
-        Word("".join(g.text for g in word), Box(left + word[0].x0, y0, left + word[-1].x1, y1)) for word in words
-    )
-    box = Box(boxed[0].box.x0, y0, boxed[-1].box.x1, y1)
+    boxes = [Box(left + word[0].x0, y0, left + word[-1].x1, y1) for word in words]
+    texts = logical(["".join(g.text for g in word) for word in words])
+    boxed = tuple(Word(text, boxes[index]) for index, text in texts)
+    box = Box(boxes[0].x0, y0, boxes[-1].x1, y1)
     confidence = sum(glyph.sure for glyph in run) / len(run)
     return Line(" ".join(word.text for word in boxed), box, size, boxed, confidence=confidence)
 
