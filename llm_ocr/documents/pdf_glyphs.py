@@ -75,6 +75,7 @@ _text_object = _bound(pdfium.FPDFText_GetTextObject, _POINTER, _POINTER, _INT)
 _is_unnamed = _bound(pdfium.FPDFText_HasUnicodeMapError, _INT, _POINTER, _INT)
 _is_hyphen = _bound(pdfium.FPDFText_IsHyphen, _INT, _POINTER, _INT)
 _matrix = _bound(pdfium.FPDFText_GetMatrix, _INT, _POINTER, _INT, _POINTER)
+_ink_box = _bound(pdfium.FPDFText_GetCharBox, _INT, _POINTER, _INT, _POINTER, _POINTER, _POINTER, _POINTER)
 _origin = _bound(pdfium.FPDFText_GetCharOrigin, _INT, _POINTER, _INT, _POINTER, _POINTER)
 _font_size = _bound(pdfium.FPDFText_GetFontSize, ctypes.c_double, _POINTER, _INT)
 _font = _bound(pdfium.FPDFTextObj_GetFont, _POINTER, _POINTER)
@@ -144,13 +145,25 @@ def _assembled(handle: int, frame: Frame, codes: Ints, boxes: Floats, objects: I
 def _unnamed(handle: int, codes: Ints, fonts: Ints) -> Bools:
     """Return which glyphs have no Unicode mapping; pdfium returns their codes in the font as characters.
 
-    Only the first glyph of each font and code is examined. White space that pdfium adds has no font.
+    A visible glyph that is mapped to a control code has no mapping either. Only the first glyph of each font and code
+    is examined. White space that pdfium adds has no font.
     """
     _, numbers = np.unique(fonts, return_inverse=True)
     _, first, kinds = np.unique((numbers.reshape(-1) << 32) + codes, return_index=True, return_inverse=True)
-    unnamed = np.array([_is_unnamed(handle, index) == 1 for index in first.tolist()], dtype=bool)
+    unnamed = np.array(
+        [_is_unnamed(handle, at) == 1 or (codes[at] < 32 and _is_visible(handle, at)) for at in first.tolist()],
+        dtype=bool,
+    )
     found: Bools = unnamed[kinds.reshape(-1)] & (fonts != 0)
     return found
+
+
+def _is_visible(handle: int, index: int) -> bool:
+    """Return whether the glyph has an outline, unlike white space."""
+    sides = np.zeros(4)
+    left, right, bottom, top = (sides.ctypes.data + 8 * side for side in range(4))
+    found = _ink_box(handle, index, left, right, bottom, top) == 1
+    return found and bool(sides[1] - sides[0] > 0.1 and sides[3] - sides[2] > 0.1)
 
 
 def _looks(handle: int, frame: Frame, starts: Ints, objects: Ints, boxes: Floats) -> tuple[Ints, Floats, Ints]:

@@ -175,6 +175,15 @@ def test_glyphs_without_a_mapping_are_doubtful():
     assert content(pages(drawn)).lines[0].words[0].doubtful == ()
 
 
+def test_a_visible_glyph_with_the_code_of_white_space_belongs_to_its_word():
+    names = stream(b"1 begincodespacerange <00> <FF> endcodespacerange 2 beginbfchar <63> <000D> <20> <0009> endbfchar")
+    font = b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding/ToUnicode 4 0 R>>"
+    data = pages(text("a generic word"), extra=(names,))
+    plain = b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>"
+    (line,) = content(data.replace(plain, font)).lines
+    assert [(word.text, word.doubtful) for word in line.words] == [("a", ()), ("generi\ufffd", (6,)), ("word", ())]
+
+
 def test_the_second_half_of_a_mathematical_letter_is_that_letter():
     codes = np.array([0xD835, 0xDC63, 0xDC63, ord("a")])
     assert _with_pairs_joined(codes).tolist() == [0x1D463, -1, 0x1D463, ord("a")]
