@@ -192,12 +192,15 @@ class EncodedImage:
 class Word:
     """Run of characters without a space. `box` in page units.
 
-    `doubtful` are the places of characters whose font has no Unicode mapping for their glyph.
+    `doubtful` are the places of characters whose font has no Unicode mapping for their glyph. `bold` and `italic` are
+    those of a PDF's font for most characters.
     """
 
     text: str
     box: Box
     doubtful: tuple[int, ...] = ()
+    bold: bool = False
+    italic: bool = False
 
 
 @dataclass(frozen=True, slots=True)

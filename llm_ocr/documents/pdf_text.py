@@ -613,9 +613,16 @@ class _Composer:
 
     def _word(self, members: list[int]) -> Word:
         doubtful = self._doubtful_places(members) if any(self._doubtful[index] for index in members) else ()
+        bold, italic = self._face(members) if self._scripts else (False, False)
         if len(members) == 1:
-            return Word(self._texts[members[0]], Box(*self._boxes[members[0]]), doubtful)
-        return Word("".join(self._texts[index] for index in members), self._around(members), doubtful)
+            return Word(self._texts[members[0]], Box(*self._boxes[members[0]]), doubtful, bold, italic)
+        text = "".join(self._texts[index] for index in members)
+        return Word(text, self._around(members), doubtful, bold, italic)
+
+    def _face(self, members: list[int]) -> tuple[bool, bool]:
+        """Return whether most of a word is bold, and italic."""
+        faces, half = [self._faces[index] for index in members], sum(self._counts[index] for index in members) / 2
+        return sum(face[0] for face in faces) > half, sum(face[1] for face in faces) > half
 
     def _doubtful_places(self, members: list[int]) -> tuple[int, ...]:
         places: list[int] = []

@@ -107,7 +107,7 @@ def _with_word(line: Line, place: int, text: str) -> Line:
     end = start + len(words[place].text)
     if line.text != " ".join(word.text for word in words):
         return line
-    words[place] = Word(text, words[place].box)
+    words[place] = replace(words[place], text=text, doubtful=())
     longer = len(text) - (end - start)
 
     def moved(at: int) -> int:

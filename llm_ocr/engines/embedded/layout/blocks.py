@@ -13,8 +13,9 @@ from llm_ocr.engines.embedded.layout.rows import (
     Measures,
     Row,
     clean,
+    emphasized,
     is_vertical,
-    join,
+    join_marked,
     make_row,
     make_rows,
     marked_end,
@@ -114,7 +115,7 @@ def _lines(group: Group, words: frozenset[str]) -> list[str]:
     lines: list[str] = []
     for text, own in zip(_texts(group), group.breaks or [False] * len(group.rows), strict=True):
         if lines and not own:
-            lines[-1] = join(lines[-1], text, words)
+            lines[-1] = join_marked(lines[-1], text, words)
         else:
             lines.append(text)
     return [_flat(line) for line in lines]
@@ -127,7 +128,7 @@ def _flat(text: str) -> str:
 
 def heading_text(group: Group, words: frozenset[str]) -> str:
     """Return all rows as one line of Markdown, including a section number."""
-    text = reduce(lambda one, other: join(one, other, words), (row.marked for row in group.rows))
+    text = reduce(lambda one, other: join_marked(one, other, words), (row.marked for row in group.rows))
     return tagged(escape_inline(_flat(text)))
 
 
@@ -160,9 +161,11 @@ def _code_row(row: Row, left: float, width: float) -> str:
     return text
 
 
-def markdown(group: Group, words: frozenset[str]) -> str:
-    """Return the Markdown of a paragraph, caption, footnote, or list item."""
-    text = _BREAK.join(tagged(escape(line)) for line in _lines(group, words))
+def markdown(group: Group, measures: Measures, *, faces: bool = True) -> str:
+    """Return the Markdown of a paragraph, caption, footnote, or list item, with emphasis if `faces`."""
+    lines = [escape_inline(line) for line in _lines(group, measures.words)]
+    shown = emphasized(lines, measures) if faces else map(tagged, lines)
+    text = _BREAK.join(_LEADING.sub(_lead, line) for line in shown)
     return text if group.marker is None else f"{group.marker.mark} {text}"
 
 
@@ -282,7 +285,7 @@ class _Page:
         elif kind in (BlockKind.TITLE, BlockKind.HEADING):
             text = heading_text(group, words)
         else:
-            text = markdown(group, words)
+            text = markdown(group, self.measures, faces=kind in (BlockKind.TEXT, BlockKind.LIST_ITEM))
         first, *rest = (self.box(boxes) for boxes in _pieces(group))
         return Block(kind, first, text, level=level, continued=tuple(rest))
 

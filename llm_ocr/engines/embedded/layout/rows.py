@@ -132,6 +132,7 @@ class Measures:
     rtl: bool  # most letters are Arabic or Hebrew
     typewriter: bool  # most of the text is monospaced, so that the face does not indicate code
     bold: bool  # most of the text is bold, so that the face does not indicate headings
+    italic: bool  # most of the text is italic
     words: frozenset[str]  # the page's vocabulary
 
     @property
@@ -221,45 +222,146 @@ def measure(content: PageContent, lines: Sequence[Line]) -> Measures:
         len(_RTL.findall(sample)) > 0.5 * letters,
         sum(len(line.text) for line in lines if line.mono) > 0.6 * total,
         sum(len(line.text) for line in lines if line.bold) > 0.5 * total,
+        sum(len(line.text) for line in lines if line.italic) > 0.5 * total,
         vocabulary(texts),
     )
 
 
-# Marks of superscripts and subscripts in a row's text. They are noncharacters of Unicode (23.7), which no document has.
+# Marks in a row's text: around superscripts and subscripts, and before each bold or italic word. They are noncharacters
+# of Unicode (23.7), which no document has.
 
 
 _SUPERSCRIPT, _SUBSCRIPT = ("\ufdd0", "\ufdd1"), ("\ufdd2", "\ufdd3")
 _TAGS = str.maketrans(dict(zip((*_SUPERSCRIPT, *_SUBSCRIPT), ("<sup>", "</sup>", "<sub>", "</sub>"), strict=True)))
+_BOLD, _ITALIC, _BOTH, _REGULAR = "\ufdd4", "\ufdd5", "\ufdd6", "\ufdd7"
+_FACES = {(True, False): _BOLD, (False, True): _ITALIC, (True, True): _BOTH}
+_STARS = {_BOLD: "**", _ITALIC: "*", _BOTH: "***"}
+_FACE = re.compile(f"[{_BOLD}-{_REGULAR}]")
+_FACED = re.compile(f"(?P<face>[{_BOLD}-{_REGULAR}]?)(?P<text>[^ {_BOLD}-{_REGULAR}]+)(?P<space> *)")
+_LETTERS = re.compile(r"[^\W\d_]{2}")
+_SIGNS_BEFORE, _SIGNS_AFTER = re.compile(r"\(+"), re.compile(r"[,;)]+$")
+_SIGN_BEFORE, _SIGN_AFTER = re.compile(r"[^\w\s\\]+"), re.compile(r"[^\w\s\\>]+$")
+#: Fewest letters of emphasized text, which excludes variables of formulas.
+_LEAST_LETTERS = 4
+#: Number of characters from which a paragraph in one face is not emphasized.
+_MOST_IN_ONE_FACE = 120
 
 
 def marked_text(line: Line) -> str:
-    """Return the text of a line with marks around its scripts."""
-    text = line.text
-    for script in reversed(line.scripts):
+    """Return the text of a line with marks around its scripts, and before its bold and italic words."""
+    text, marks = line.text, []
+    for script in line.scripts:
         opening, closing = _SUBSCRIPT if script.lowered else _SUPERSCRIPT
-        inside = text[script.start : script.end]
-        text = f"{text[: script.start]}{opening}{inside}{closing}{text[script.end :]}"
+        marks += [(script.start, 2, opening), (script.end, 0, closing)]
+    at = 0
+    for word in line.words:
+        if (word.bold or word.italic) and text.startswith(word.text, at):
+            marks.append((at, 1, _FACES[word.bold, word.italic]))
+        at += len(word.text) + 1
+    for at, _, mark in sorted(marks, reverse=True):
+        text = f"{text[:at]}{mark}{text[at:]}"
     return text
 
 
 def tagged(text: str) -> str:
-    """Return Markdown with the tags of the scripts instead of their marks."""
-    return text.translate(_TAGS)
+    """Return Markdown with the tags of the scripts instead of their marks, without emphasis."""
+    return _FACE.sub("", text).translate(_TAGS)
+
+
+def is_marked(line: Line) -> bool:
+    """Return whether `marked_text` differs from the line's text."""
+    return bool(line.scripts) or any(word.bold or word.italic for word in line.words)
 
 
 def marked_end(marked: str, count: int) -> str:
     """Return the marked text without its first `count` characters, not counting marks."""
-    opening = ""
+    opening = face = ""
     for at, character in enumerate(marked):
         if character in (_SUPERSCRIPT[0], _SUBSCRIPT[0]):
             opening = character
         elif character in (_SUPERSCRIPT[1], _SUBSCRIPT[1]):
             opening = ""
+        elif _FACE.match(character):
+            face = character
         elif count:
             count -= 1
+            face = "" if character.isspace() else face
         else:
-            return opening + marked[at:]
+            return face + opening + marked[at:]
     return ""
+
+
+def join_marked(first: str, second: str, words: frozenset[str]) -> str:
+    """Join two lines of a paragraph with marks; see `join`."""
+    bare, more = _FACE.sub("", first), _FACE.sub("", second)
+    if len(bare) == len(first) and len(more) == len(second):
+        return join(first, second, words)
+    joined = join(bare, more, words)
+    if joined == f"{bare} {more}":
+        return f"{first} {second}"
+    first = first if joined == bare + more else first[:-1]
+    if is_cjk(more[:1]) and not _FACE.match(second):
+        return f"{first}{_REGULAR}{second}"
+    return first + (second if is_cjk(more[:1]) else _FACE.sub("", second, count=1) if _FACE.match(second) else second)
+
+
+def emphasized(lines: Sequence[str], measures: Measures) -> list[str]:
+    """Return the escaped lines of a paragraph or list item with `**` and `*` around bold and italic words.
+
+    Text is not emphasized in the main face of the page, nor a long paragraph in one face.
+    """
+    if measures.rtl or not any(map(_FACE.search, lines)):
+        return [tagged(line) for line in lines]
+    words = [found for line in lines for found in _FACED.finditer(line)]
+    faces = {found["face"] for found in words}
+    if len(faces) == 1 and sum(len(found["text"]) for found in words) > _MOST_IN_ONE_FACE:
+        return [tagged(line) for line in lines]
+    return [_with_stars(line, measures) for line in lines]
+
+
+def _with_stars(line: str, measures: Measures) -> str:
+    runs: list[tuple[str, str, str]] = []  # stars, text, and the space after it
+    for found in _FACED.finditer(line):
+        stars = _STARS.get(found["face"], "")
+        if measures.bold:
+            stars = stars.replace("**", "", 1)
+        if measures.italic:
+            stars = "**" if len(stars) > 1 else ""
+        in_word = bool(runs) and not runs[-1][2] and not is_cjk(found["text"][0])
+        if runs and (in_word or runs[-1][0] == stars):
+            runs[-1] = (runs[-1][0], runs[-1][1] + runs[-1][2] + found["text"], found["space"])
+        else:
+            runs.append((stars, found["text"], found["space"]))
+    if not any(stars and _is_emphasis(text) for stars, text, _ in runs):
+        return tagged(line)
+    shown, apart = "", True
+    for stars, text, space in runs:
+        text = re.sub(r"(?<!\\)\*", r"\*", text)  # a single star that is text
+        if stars and _is_emphasis(text):
+            before, inner, after = _parted(text, apart=apart, ends=bool(space))
+            text = f"{before}{stars}{inner}{stars}{after}"
+        shown, apart = shown + text + space, bool(space)
+    return tagged(shown)
+
+
+def _parted(text: str, *, apart: bool, ends: bool) -> tuple[str, str, str]:
+    """Return signs before the emphasized text, the text, and signs after it.
+
+    Stars between a letter and a sign, as in Chinese, are no marks (CommonMark 0.31, 6.2): all signs are outside if the
+    text before or after touches. Otherwise, commas and single brackets are.
+    """
+    front, back = (_SIGNS_BEFORE if apart else _SIGN_BEFORE), (_SIGNS_AFTER if ends else _SIGN_AFTER)
+    before = found[0] if (found := front.match(text)) and not (apart and ")" in text) else ""
+    inner = text[len(before) :]
+    after = found[0] if (found := back.search(inner)) and not (ends and "(" in inner and ")" in found[0]) else ""
+    return before, inner[: len(inner) - len(after)], after
+
+
+def _is_emphasis(text: str) -> bool:
+    """Return whether stars around the text would be marks: it has words, and does not end with a backslash."""
+    letters = sum(character.isalpha() for character in text)
+    least = 2 if is_cjk(text[0]) else _LEAST_LETTERS
+    return letters >= least and _LETTERS.search(text) is not None and text[-1] != "\\"
 
 
 # Rows from lines of one column: lines at one height are read across.
@@ -286,7 +388,7 @@ class Row:
     italic: bool
     mono: bool
     cells: int  # pieces with wide gaps between them
-    marked: str  # `text` with marks around superscripts and subscripts
+    marked: str  # `text` with marks of scripts and of bold and italic words
 
     @property
     def middle(self) -> float:
@@ -302,7 +404,7 @@ def make_row(lines: Sequence[Line], rtl: bool = False) -> Row:
     if len(lines) == 1:
         line, box = lines[0], lines[0].box
         text = clean_end(line.text)
-        marked = clean_end(marked_text(line)) if line.scripts else text
+        marked = clean_end(marked_text(line)) if is_marked(line) else text
         faces = line.bold, line.italic, line.mono
         return Row((line,), text, box.x0, box.y0, box.x1, box.y1, line.size, *faces, 1, marked)
     ordered = sorted(lines, key=lambda line: -line.box.x1 if rtl else line.box.x0)
