@@ -1,10 +1,12 @@
 """"""
 
+import contextlib
 import io
 from collections import Counter
 from dataclasses import replace
 from itertools import accumulate
 
+import pypdfium2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from layout_pages import line, page, paragraph, prose
 from markdown_it import MarkdownIt
 
 from llm_ocr.documents.page_wire import content_from_wire, content_to_wire
+from llm_ocr.documents.pdf_text import page_content
 from llm_ocr.engines.embedded.layout import escape, page_blocks, unescape
 from llm_ocr.engines.embedded.layout.rows import join, vocabulary
 from llm_ocr.engines.embedded.regions import Region
@@ -437,14 +440,15 @@ def test_emphasis_goes_on_over_lines_and_hyphens_but_a_bold_paragraph_or_page_ha
 
 
 def test_a_pdf_has_the_faces_of_its_fonts():
-    from ocr_pages import content
     from reportlab.lib.styles import getSampleStyleSheet
     from reportlab.platypus import Paragraph, SimpleDocTemplate
 
     text = "The <b>general rule</b> of this section is <i>sine qua non</i>, and <b>H</b> is a gas. " * 2
     out = io.BytesIO()
     SimpleDocTemplate(out).build([Paragraph(text, getSampleStyleSheet()["Normal"])])
-    (block,) = page_blocks(content_from_wire(content_to_wire(content(out.getvalue()))), [])
+    with contextlib.closing(pypdfium2.PdfDocument(out.getvalue())) as pdf:
+        content = content_from_wire(content_to_wire(page_content(pdf[0])))
+    (block,) = page_blocks(content, [])
     assert block.text.count("The **general rule** of this section is *sine qua non*, and H is a gas.") == 2
 
 
