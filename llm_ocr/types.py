@@ -229,6 +229,7 @@ class Line:
     recurs: bool = False  # the same text, without digits, is at the same place on an adjacent page
     confidence: float = 1.0  # OCR only, 0..1
     scripts: tuple[Script, ...] = ()  # from left to right
+    parts: tuple[Word, ...] = ()  # the words' parts of one size and baseline, if a word has several; from left to right
 
 
 @dataclass(frozen=True, slots=True)

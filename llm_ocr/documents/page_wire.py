@@ -113,11 +113,13 @@ def _line_to_wire(line: Line) -> list[Any]:
     doubtful = [[index, word.doubtful] for index, word in enumerate(line.words) if word.doubtful]
     faces = [_BOLD * word.bold | _ITALIC * word.italic for word in line.words]
     faces = faces[: len(set(faces))] if len(set(faces)) < 2 else faces  # usually one for all words
-    return [line.text, *_numbers(line.box), line.size, flags, line.confidence, words, own, scripts, doubtful, faces]
+    parts = [[part.text, *_numbers(part.box), part.doubtful] for part in line.parts]
+    texts_of_words = [own, scripts, doubtful, faces, parts]
+    return [line.text, *_numbers(line.box), line.size, flags, line.confidence, words, *texts_of_words]
 
 
 def _line_from_wire(wire: Sequence[Any]) -> Line:
-    text, x0, y0, x1, y1, size, flags, confidence, boxes, own, scripts, doubtful, faces = wire
+    text, x0, y0, x1, y1, size, flags, confidence, boxes, own, scripts, doubtful, faces, pieces = wire
     texts = own if own is not None else text.split(" ")
     places = {index: tuple(places) for index, places in doubtful}
     faces = faces * len(texts) if len(faces) == 1 else faces
@@ -127,4 +129,5 @@ def _line_from_wire(wire: Sequence[Any]) -> Line:
     )
     bold, italic, mono, recurs = (bool(flags & bit) for bit in (_BOLD, _ITALIC, _MONO, _RECURS))
     raised = tuple(Script(*script) for script in scripts)
-    return Line(text, Box(x0, y0, x1, y1), size, words, bold, italic, mono, recurs, confidence, raised)
+    parts = tuple(Word(part, Box(*box), tuple(unknown)) for part, *box, unknown in pieces)
+    return Line(text, Box(x0, y0, x1, y1), size, words, bold, italic, mono, recurs, confidence, raised, parts)

@@ -21,6 +21,7 @@ from llm_ocr.types import Box, Line, PageContent, Script, Word
 #: Gap between two words of a line, in font sizes, that needs no further evidence. Word spaces are 0.25 to 0.35,
 #: justified spaces up to about 0.7; the narrowest gutters in print are 1.2.
 NEAR = 0.75
+_ROOT = "√"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,9 @@ def words_of(glyphs: Glyphs) -> Words:
     cut |= _distance(u0, u1) > 0.25 * smaller
     backwards = np.where(rtl[1:], u1[1:] - u1[:-1], u0[:-1] - u0[1:])
     cut |= backwards > 0.3 * smaller
+    if _ROOT in glyphs.texts:  # a rule begins behind the sign
+        root = np.array([text == _ROOT for text in glyphs.texts])
+        cut |= root[1:] | root[:-1]
     first = np.concatenate(([0], np.nonzero(cut)[0] + 1)).astype(np.int64)
     end = np.append(first[1:], len(size))
     low, high = np.minimum.reduceat(glyphs.u0, first), np.maximum.reduceat(glyphs.u1, first)
@@ -510,7 +514,20 @@ class _Composer:
         text = " ".join(word.text for word in made)
         scripts = self._marked(joined, lowered)
         size = round(segment.size, 2)
-        return Line(text, self._around(order), size, tuple(made), bold, italic, mono, scripts=scripts)
+        parts = tuple(self._word([index]) for index in segment.words) if self._is_mixed(joined) else ()
+        return Line(text, self._around(order), size, tuple(made), bold, italic, mono, scripts=scripts, parts=parts)
+
+    def _is_mixed(self, joined: list[list[int]]) -> bool:
+        """Return whether a word has parts of several sizes or baselines, as in formulas."""
+        if not self._scripts:
+            return False
+        return any(
+            abs(self._base[index] - self._base[members[0]]) > 0.05 * self._size[index]
+            or abs(self._size[index] - self._size[members[0]]) > 0.05 * self._size[index]
+            or _ROOT in (self._texts[index], self._texts[members[0]])
+            for members in joined
+            for index in members[1:]
+        )
 
     def _script_words(self, segment: Segment) -> dict[int, bool]:
         """Return the words that are scripts of the line, each with whether it is lowered.

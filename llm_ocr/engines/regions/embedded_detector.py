@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import Any, Protocol
 
 from llm_ocr.engines import PageReader
+from llm_ocr.engines.embedded.regions import FORMULA
 from llm_ocr.engines.regions.detection import Layout, Region
 from llm_ocr.types import Block, BlockKind, Box, Page
 
@@ -92,6 +93,8 @@ def _in_columns(items: list[Block]) -> list[Block]:
 def _label(block: Block) -> str:
     if block.kind is BlockKind.FIGURE and block.label == "chart":
         return "chart"
+    if block.label == FORMULA:
+        return _LABELS[BlockKind.FORMULA]
     return _LABELS[block.kind]
 
 

@@ -27,7 +27,7 @@ from llm_ocr.engines.embedded.layout.rows import (
     upright,
     with_level_box,
 )
-from llm_ocr.engines.embedded.regions import Region, inside_text
+from llm_ocr.engines.embedded.regions import FORMULA, Region, inside_text
 from llm_ocr.engines.embedded.trace import note, relative, tracing
 from llm_ocr.types import Block, BlockKind, Box, Line, PageContent
 
@@ -175,9 +175,9 @@ def markdown(group: Group, measures: Measures, *, faces: bool = True) -> str:
 def page_blocks(content: PageContent, regions: Sequence[Region]) -> tuple[Block, ...]:
     """Return the blocks of a page in reading order: top furniture, body, footnotes, bottom furniture.
 
-    `regions` are laid out as a whole. Their lines appear only in their TABLE or FIGURE block, and their captions as
-    adjacent CAPTION blocks. Every other line of `content` is in exactly one block. Boxes of the result are relative. A
-    page without lines and regions has no blocks.
+    `regions` are laid out as a whole. Their lines appear only in their TABLE, FORMULA, or FIGURE block, and their
+    captions as adjacent CAPTION blocks. Every other line of `content` is in exactly one block. Boxes of the result are
+    relative. A page without lines and regions has no blocks.
     """
     up = sideways(content)
     if up is not None:
@@ -307,8 +307,11 @@ class _Page:
         plain = caption[0].text if caption else ""
         if region.kind == "table":
             block = Block(BlockKind.TABLE, box, region.text, label=region.label)
+        elif region.kind == FORMULA and region.text:
+            block = Block(BlockKind.FORMULA, box, f"$$\n{region.text}\n$$", label=region.label)
         else:
             inside = inside_text(lines, region.lines)
-            block = Block(BlockKind.FIGURE, box, label=region.label, inside=inside, caption=plain)
+            shown = escape(" ".join(inside.split())) if region.kind == FORMULA else ""  # an image alone hides text
+            block = Block(BlockKind.FIGURE, box, shown, label=region.label, inside=inside, caption=plain)
         above = bool(rows) and sum(row.middle for row in rows) / len(rows) < (region.box.y0 + region.box.y1) / 2
         return [*caption, block] if above else [block, *caption]
