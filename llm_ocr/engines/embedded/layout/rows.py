@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import median
 
 from llm_ocr.engines.embedded.regions import Region
-from llm_ocr.types import Block, Box, Line, PageContent
+from llm_ocr.types import Block, Box, Line, PageContent, Script
 
 # Two lines of a paragraph joined to one: spaces, hyphens at line ends, scripts without spaces.
 
@@ -236,6 +236,7 @@ _TAGS = str.maketrans(dict(zip((*_SUPERSCRIPT, *_SUBSCRIPT), ("<sup>", "</sup>",
 _BOLD, _ITALIC, _BOTH, _REGULAR = "\ufdd4", "\ufdd5", "\ufdd6", "\ufdd7"
 _FACES = {(True, False): _BOLD, (False, True): _ITALIC, (True, True): _BOTH}
 _STARS = {_BOLD: "**", _ITALIC: "*", _BOTH: "***"}
+_MARKS = re.compile(f"[{_SUPERSCRIPT[0]}-{_REGULAR}]")
 _FACE = re.compile(f"[{_BOLD}-{_REGULAR}]")
 _FACED = re.compile(f"(?P<face>[{_BOLD}-{_REGULAR}]?)(?P<text>[^ {_BOLD}-{_REGULAR}]+)(?P<space> *)")
 _LETTERS = re.compile(r"[^\W\d_]{2}")
@@ -261,6 +262,24 @@ def marked_text(line: Line) -> str:
     for at, _, mark in sorted(marks, reverse=True):
         text = f"{text[:at]}{mark}{text[at:]}"
     return text
+
+
+def marked_words(line: Line) -> list[str]:
+    """Return the words of a line with marks around their scripts; "" for a word without any, or with a part of one."""
+    words, at = [], 0
+    for word in line.words:
+        end = at + len(word.text)
+        own = [script for script in line.scripts if script.start < end and script.end > at]
+        scripts = tuple(Script(one.start - at, one.end - at, one.lowered) for one in own)
+        whole = all(at <= one.start and one.end <= end for one in own) and line.text[at:end] == word.text
+        words.append(marked_text(Line(word.text, word.box, line.size, scripts=scripts)) if own and whole else "")
+        at = end + 1
+    return words
+
+
+def unmarked(text: str) -> str:
+    """Return the text without marks."""
+    return _MARKS.sub("", text)
 
 
 def tagged(text: str) -> str:
