@@ -201,6 +201,7 @@ class Word:
     doubtful: tuple[int, ...] = ()
     bold: bool = False
     italic: bool = False
+    link: int = 0  # number of its link in `PageContent.links`, from 1; 0: none
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +261,7 @@ class PageContent:
     paths: tuple[Path, ...] = ()
     unmapped: int = 0  # characters of the text layer without a meaning: control codes, private use, U+FFFD
     unread: int = 0  # characters of the text layer above the read limit
+    links: tuple[str, ...] = ()  # addresses of the words' links: http, https, and mailto
 
 
 @dataclass(frozen=True, slots=True)

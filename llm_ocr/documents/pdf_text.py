@@ -3,7 +3,7 @@
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
@@ -12,7 +12,7 @@ import numpy as np
 import pypdfium2
 
 from llm_ocr.documents.pdf_glyphs import ASCENT, DESCENT, Bools, Floats, Glyphs, Ints, glyphs_of, read_chars
-from llm_ocr.documents.pdf_objects import Objects, page_frame, page_objects
+from llm_ocr.documents.pdf_objects import Objects, page_frame, page_links, page_objects
 from llm_ocr.types import Box, Line, PageContent, Script, Word
 
 # Words from glyphs, and runs from words: consecutive words without a wide gap.
@@ -22,6 +22,8 @@ from llm_ocr.types import Box, Line, PageContent, Script, Word
 #: justified spaces up to about 0.7; the narrowest gutters in print are 1.2.
 NEAR = 0.75
 _ROOT = "√"
+#: Share of a word that a link's rectangle covers: rectangles are lower than lines, or end before a comma.
+_LINKED = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -460,9 +462,22 @@ def page_content(page: pypdfium2.PdfPage, objects: Objects | None = None) -> Pag
     shown = Box(0, 0, frame.width, frame.height)
     scan = any(shown.covered_by(raster.box) > _SCAN for raster in found.rasters)
     lines, unmapped = _lines(glyphs_of(chars, frame.width, frame.height), scripts=not scan)
-    return PageContent(
-        frame.width, frame.height, lines, tuple(found.rasters), tuple(found.paths), unmapped, chars.unread
-    )
+    places = page_links(page, frame)
+    addresses = tuple(dict.fromkeys(address for _, address in places))
+    if places:
+        numbered = [(box, addresses.index(address) + 1) for box, address in places]
+        lines = tuple(_with_links(line, numbered) for line in lines)
+    objects_of_page = tuple(found.rasters), tuple(found.paths)
+    return PageContent(frame.width, frame.height, lines, *objects_of_page, unmapped, chars.unread, addresses)
+
+
+def _with_links(line: Line, links: Sequence[tuple[Box, int]]) -> Line:
+    """Return the line with the links of words that lie in the links' rectangles."""
+    near = [(box, number) for box, number in links if box.intersection(line.box) > 0]
+    if not near:
+        return line
+    numbers = [next((n for box, n in near if word.box.covered_by(box) > _LINKED), 0) for word in line.words]
+    return replace(line, words=tuple(replace(word, link=n) for word, n in zip(line.words, numbers, strict=True)))
 
 
 def _lines(glyphs: Glyphs, *, scripts: bool) -> tuple[tuple[Line, ...], int]:

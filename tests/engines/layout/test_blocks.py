@@ -452,6 +452,51 @@ def test_a_pdf_has_the_faces_of_its_fonts():
     assert block.text.count("The **general rule** of this section is *sine qua non*, and H is a gas.") == 2
 
 
+def linked(data: bytes) -> str:
+    with contextlib.closing(pypdfium2.PdfDocument(data)) as pdf:
+        content = content_from_wire(content_to_wire(page_content(pdf[0])))
+    return "\n\n".join(block.text for block in page_blocks(content, []))
+
+
+@pytest.mark.parametrize(
+    ("paragraph", "markdown"),
+    [
+        (
+            'See <a href="https://example.org/a(b)?c=1&amp;d=2">the whole report</a>, please.',
+            "See [the whole report](https://example.org/a%28b%29?c=1&d=2), please.",
+        ),
+        (
+            'See <a href="https://example.org/"><b>the report</b> of [1]</a> now.',
+            r"See **[the report](https://example.org/)** [of \[1\]](https://example.org/) now.",
+        ),
+        ('Write to <a href="mailto:a@example.org">a@example.org</a>.', "Write to a@example.org."),
+        ('At <a href="https://example.org/x">example.org/x</a> or there.', "At example.org/x or there."),
+        ('A <a href="file:///etc/passwd">local file</a> and text.', "A local file and text."),
+        ('A <a href="javascript:alert(1)">script here</a> and text.', "A script here and text."),
+    ],
+)
+def test_links_of_the_web_are_links_and_others_are_text(paragraph, markdown):
+    from reportlab.lib.styles import getSampleStyleSheet
+    from reportlab.platypus import Paragraph, SimpleDocTemplate
+
+    out = io.BytesIO()
+    SimpleDocTemplate(out).build([Paragraph(paragraph, getSampleStyleSheet()["Normal"])])
+    text = linked(out.getvalue())
+    assert text == inert_markdown(text) == markdown
+
+
+def test_a_link_over_two_lines_is_one():
+    address = "https://example.org/"
+    words = [[("see", 0), ("the", 1), ("impor-", 1)], [("tant", 1), ("thing", 1), ("there.", 0)]]
+    found = []
+    for row, parts in enumerate(words):
+        box = Box(50, 300 + 12 * row, 500, 310 + 12 * row)
+        own = tuple(Word(word, box, link=number) for word, number in parts)
+        found.append(Line(" ".join(word for word, _ in parts), box, 10.0, own))
+    (block,) = page_blocks(PageContent(WIDTH, HEIGHT, tuple(found), links=(address,)), [])
+    assert block.text == f"see [the important thing]({address}) there."
+
+
 def test_wide_gaps_of_a_row_are_spaces():
     cells = [Line(name, Box(x, 100, x + 60, 110), 10.0) for name, x in (("Name", 50), ("Value", 200))]
     (block,) = page_blocks(PageContent(WIDTH, HEIGHT, tuple(cells)), [])

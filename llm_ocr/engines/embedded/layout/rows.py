@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
+from urllib.parse import quote
 
 from llm_ocr.engines.embedded.regions import Region
 from llm_ocr.types import Block, Box, Line, PageContent, Script
@@ -134,6 +135,7 @@ class Measures:
     bold: bool  # most of the text is bold, so that the face does not indicate headings
     italic: bool  # most of the text is italic
     words: frozenset[str]  # the page's vocabulary
+    links: tuple[str, ...] = ()  # addresses of links
 
     @property
     def slack(self) -> float:
@@ -224,6 +226,7 @@ def measure(content: PageContent, lines: Sequence[Line]) -> Measures:
         sum(len(line.text) for line in lines if line.bold) > 0.5 * total,
         sum(len(line.text) for line in lines if line.italic) > 0.5 * total,
         vocabulary(texts),
+        content.links,
     )
 
 
@@ -238,10 +241,18 @@ _FACES = {(True, False): _BOLD, (False, True): _ITALIC, (True, True): _BOTH}
 _STARS = {_BOLD: "**", _ITALIC: "*", _BOTH: "***"}
 _MARKS = re.compile(f"[{_SUPERSCRIPT[0]}-{_REGULAR}]")
 _FACE = re.compile(f"[{_BOLD}-{_REGULAR}]")
+_LINK, _DIGITS = "\ufdd8", "".join(chr(0xFDE0 + digit) for digit in range(10))
+_PREFIX = re.compile(f"[{_BOLD}-{_LINK}{_DIGITS}]")
+_PREFIXES = re.compile(f"^{_PREFIX.pattern}+")
+_LINKED = re.compile(rf"{_LINK}(?P<number>[{_DIGITS}]+)(?:\\.|[^\s*\\{_LINK}])+")
+_SCHEMES = ("http", "https", "mailto")
+_SCRIPT = re.compile(f"[{_SUPERSCRIPT[0]}{_SUBSCRIPT[0]}].*?[{_SUPERSCRIPT[1]}{_SUBSCRIPT[1]}]")
+_IN_ADDRESS = "%:/?#@!$&'*+,;=~-._"
+_SCHEME = re.compile(r"(?:https?://(?:www\.)?|mailto:|www\.)|/$", re.IGNORECASE)
 _FACED = re.compile(f"(?P<face>[{_BOLD}-{_REGULAR}]?)(?P<text>[^ {_BOLD}-{_REGULAR}]+)(?P<space> *)")
 _LETTERS = re.compile(r"[^\W\d_]{2}")
-_SIGNS_BEFORE, _SIGNS_AFTER = re.compile(r"\(+"), re.compile(r"[,;)]+$")
-_SIGN_BEFORE, _SIGN_AFTER = re.compile(r"[^\w\s\\]+"), re.compile(r"[^\w\s\\>]+$")
+_SIGNS_BEFORE, _SIGNS_AFTER = re.compile(r"[(\s]+"), re.compile(r"[,;)\s]+$")
+_SIGN_BEFORE, _SIGN_AFTER = re.compile(r"[^\w\\\ufdd0-\ufdef]+"), re.compile(r"[^\w\\\ufdd0-\ufdef]+$")
 #: Fewest letters of emphasized text, which excludes variables of formulas.
 _LEAST_LETTERS = 4
 #: Number of characters from which a paragraph in one face is not emphasized.
@@ -256,8 +267,9 @@ def marked_text(line: Line) -> str:
         marks += [(script.start, 2, opening), (script.end, 0, closing)]
     at = 0
     for word in line.words:
-        if (word.bold or word.italic) and text.startswith(word.text, at):
-            marks.append((at, 1, _FACES[word.bold, word.italic]))
+        if (word.bold or word.italic or word.link) and text.startswith(word.text, at):
+            number = "".join(_DIGITS[int(digit)] for digit in str(word.link))
+            marks.append((at, 1, _FACES.get((word.bold, word.italic), "") + (_LINK + number if word.link else "")))
         at += len(word.text) + 1
     for at, _, mark in sorted(marks, reverse=True):
         text = f"{text[:at]}{mark}{text[at:]}"
@@ -283,13 +295,13 @@ def unmarked(text: str) -> str:
 
 
 def tagged(text: str) -> str:
-    """Return Markdown with the tags of the scripts instead of their marks, without emphasis."""
-    return _FACE.sub("", text).translate(_TAGS)
+    """Return Markdown with the tags of the scripts instead of their marks, without emphasis and links."""
+    return _PREFIX.sub("", text).translate(_TAGS)
 
 
 def is_marked(line: Line) -> bool:
     """Return whether `marked_text` differs from the line's text."""
-    return bool(line.scripts) or any(word.bold or word.italic for word in line.words)
+    return bool(line.scripts) or any(word.bold or word.italic or word.link for word in line.words)
 
 
 def marked_end(marked: str, count: int) -> str:
@@ -300,8 +312,8 @@ def marked_end(marked: str, count: int) -> str:
             opening = character
         elif character in (_SUPERSCRIPT[1], _SUBSCRIPT[1]):
             opening = ""
-        elif _FACE.match(character):
-            face = character
+        elif _PREFIX.match(character):
+            face += character
         elif count:
             count -= 1
             face = "" if character.isspace() else face
@@ -312,7 +324,7 @@ def marked_end(marked: str, count: int) -> str:
 
 def join_marked(first: str, second: str, words: frozenset[str]) -> str:
     """Join two lines of a paragraph with marks; see `join`."""
-    bare, more = _FACE.sub("", first), _FACE.sub("", second)
+    bare, more = _PREFIX.sub("", first), _PREFIX.sub("", second)
     if len(bare) == len(first) and len(more) == len(second):
         return join(first, second, words)
     joined = join(bare, more, words)
@@ -321,21 +333,43 @@ def join_marked(first: str, second: str, words: frozenset[str]) -> str:
     first = first if joined == bare + more else first[:-1]
     if is_cjk(more[:1]) and not _FACE.match(second):
         return f"{first}{_REGULAR}{second}"
-    return first + (second if is_cjk(more[:1]) else _FACE.sub("", second, count=1) if _FACE.match(second) else second)
+    return first + (second if is_cjk(more[:1]) else _PREFIXES.sub("", second))
 
 
 def emphasized(lines: Sequence[str], measures: Measures) -> list[str]:
-    """Return the escaped lines of a paragraph or list item with `**` and `*` around bold and italic words.
+    """Return the escaped lines of a paragraph or list item with links, and with `**` and `*` around words.
 
     Text is not emphasized in the main face of the page, nor a long paragraph in one face.
     """
-    if measures.rtl or not any(map(_FACE.search, lines)):
-        return [tagged(line) for line in lines]
     words = [found for line in lines for found in _FACED.finditer(line)]
     faces = {found["face"] for found in words}
-    if len(faces) == 1 and sum(len(found["text"]) for found in words) > _MOST_IN_ONE_FACE:
-        return [tagged(line) for line in lines]
-    return [_with_stars(line, measures) for line in lines]
+    long = len(faces) == 1 and sum(len(found["text"]) for found in words) > _MOST_IN_ONE_FACE
+    if measures.rtl or long or not any(map(_FACE.search, lines)):
+        shown = [_FACE.sub("", line) for line in lines]
+    else:
+        shown = [_with_stars(line, measures) for line in lines]
+    return [tagged(_with_links(line, measures.links) if _LINK in line else line) for line in shown]
+
+
+def _with_links(line: str, links: Sequence[str]) -> str:
+    """Return the line with `[text](address)` for consecutive words of a link; an address as text stays plain."""
+    runs: list[tuple[int, int, int]] = []
+    for found in _LINKED.finditer(line):
+        number = int("".join(str(_DIGITS.index(digit)) for digit in found["number"]))
+        if runs and runs[-1][2] == number and not line[runs[-1][1] : found.start()].strip(" "):
+            runs[-1] = (runs[-1][0], found.end(), number)
+        else:
+            runs.append((found.start(), found.end(), number))
+    for start, end, number in reversed(runs):
+        text, address = _PREFIX.sub("", line[start:end]), links[number - 1]
+        bare = re.sub(r"[\s\\]", "", _SCRIPT.sub("", text)).strip("().,;:")
+        own = bare in _SCHEMES or (any(mark in bare for mark in "./@") and _SCHEME.sub("", bare) in address)
+        if not own and any(character.isalnum() for character in bare):
+            inner = text.rstrip(".,;:")
+            named = re.sub(r"(?<!\\)[\[\]]", r"\\\g<0>", inner)
+            text = f"[{named}]({quote(address, safe=_IN_ADDRESS)}){text[len(inner) :]}"
+        line = line[:start] + text + line[end:]
+    return line
 
 
 def _with_stars(line: str, measures: Measures) -> str:
@@ -352,15 +386,15 @@ def _with_stars(line: str, measures: Measures) -> str:
         else:
             runs.append((stars, found["text"], found["space"]))
     if not any(stars and _is_emphasis(text) for stars, text, _ in runs):
-        return tagged(line)
+        return _FACE.sub("", line)
     shown, apart = "", True
-    for stars, text, space in runs:
+    for place, (stars, text, space) in enumerate(runs):
         text = re.sub(r"(?<!\\)\*", r"\*", text)  # a single star that is text
         if stars and _is_emphasis(text):
-            before, inner, after = _parted(text, apart=apart, ends=bool(space))
+            before, inner, after = _parted(text, apart=apart, ends=bool(space) or place + 1 == len(runs))
             text = f"{before}{stars}{inner}{stars}{after}"
         shown, apart = shown + text + space, bool(space)
-    return tagged(shown)
+    return shown
 
 
 def _parted(text: str, *, apart: bool, ends: bool) -> tuple[str, str, str]:
@@ -576,7 +610,7 @@ def upright(content: PageContent, regions: Sequence[Region], up: bool) -> tuple[
         for line in content.lines
     )
     paths = tuple(replace(path, box=turn(path.box)) for path in content.paths)
-    turned = PageContent(height, width, lines, (), paths, content.unmapped)
+    turned = PageContent(height, width, lines, (), paths, content.unmapped, links=content.links)
     return turned, [replace(region, box=turn(region.box)) for region in regions]
 
 
