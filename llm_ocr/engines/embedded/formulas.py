@@ -317,7 +317,10 @@ def _is_fragment(line: Line) -> bool:
     """Return whether the line may be part of a formula: short, horizontal, without words of a sentence."""
     if line.mono or len(line.text) > _LONGEST or line.box.height > 2.5 * line.size or not line.words:
         return False
-    return not any(len(word) > 3 for word in _plain_words(line.text)) and len(_plain_words(line.text)) < 3
+    words = _plain_words(line.text)
+    if words == [line.text] and line.text.isascii() and not line.words[0].italic:
+        return False  # a word of the text, such as `the`
+    return not any(len(word) > 3 for word in words) and len(words) < 3
 
 
 def _is_prose(line: Line) -> bool:
