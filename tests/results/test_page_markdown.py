@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 
 from llm_ocr.results.dataset import page_notes
 from llm_ocr.results.documents import document_markdown, figure_file, markdown_file
-from llm_ocr.results.markdown import blocks_to_markdown
+from llm_ocr.results.markdown import blocks_to_markdown, without_web_links
 from llm_ocr.types import FURNITURE, Block, BlockKind, Box, Reason
 
 BOX = Box(0, 0, 1, 1)
@@ -307,6 +307,13 @@ def test_links_to_unknown_figures_and_links_in_code_stay():
     link = f"![x](figure:{page.figures[0].id})"
     text = document_markdown([(page, f"![y](figure:other)\n\n```\n{link}\n```")], "a.pdf", page_markers=False)
     assert text == f"![y](figure:other)\n\n```\n{link}\n```\n"
+
+
+def test_links_to_the_web_can_be_replaced_by_their_texts():
+    text = r"See **[the report](https://a.org/%28b%29)** of [\[1\]](mailto:a@b.c), ![x](figure:y), [z](#z)."
+    assert without_web_links(text) == r"See **the report** of \[1\], ![x](figure:y), [z](#z)."
+    code = "```\n[a](https://b.c)\n```"
+    assert without_web_links(code) == code
 
 
 # Without page markers, a text that continues on the next page is whole.
