@@ -10,12 +10,14 @@ from typing import Any
 
 _SAME = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "−": "-", "\u00ad": None, "‐": "-"})
 _TAG = re.compile(r"<[^>]+>")
+_LINK = re.compile(r"(?<!!)\[((?:\\.|[^\\\[\]\n])+)\]\((?:https?://|mailto:)[^()\s]*\)")
 _MARKS = re.compile(r"\\([\\`*_{}\[\]()#+\-.!<>|~$&])|[*`]|^#+\s|!\[[^\]]*\]\([^)]*\)", re.MULTILINE)
 
 
 def plain(text: str) -> str:
     """Case, white space, quotes, dashes, Markdown marks and leader dots out of the way."""
     text = unicodedata.normalize("NFKC", text).translate(_SAME)
+    text = _LINK.sub(r"\1", text)
     text = _MARKS.sub(lambda match: match.group(1) or "", text)
     text = re.sub(r"\.{4,}|(?: \.){3,}", " ", text)
     return " ".join(text.lower().split())

@@ -192,12 +192,16 @@ class EncodedImage:
 class Word:
     """Run of characters without a space. `box` in page units.
 
-    `doubtful` are the places of characters whose font has no Unicode mapping for their glyph.
+    `doubtful` are the places of characters whose font has no Unicode mapping for their glyph. `bold` and `italic` are
+    those of a PDF's font for most characters.
     """
 
     text: str
     box: Box
     doubtful: tuple[int, ...] = ()
+    bold: bool = False
+    italic: bool = False
+    link: int = 0  # number of its link in `PageContent.links`, from 1; 0: none
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +230,7 @@ class Line:
     recurs: bool = False  # the same text, without digits, is at the same place on an adjacent page
     confidence: float = 1.0  # OCR only, 0..1
     scripts: tuple[Script, ...] = ()  # from left to right
+    parts: tuple[Word, ...] = ()  # the words' parts of one size and baseline, if a word has several; from left to right
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +261,7 @@ class PageContent:
     paths: tuple[Path, ...] = ()
     unmapped: int = 0  # characters of the text layer without a meaning: control codes, private use, U+FFFD
     unread: int = 0  # characters of the text layer above the read limit
+    links: tuple[str, ...] = ()  # addresses of the words' links: http, https, and mailto
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,7 @@ def content_to_wire(content: PageContent) -> dict[str, Any]:
         "size": [content.width, content.height],
         "unmapped": content.unmapped,
         "unread": content.unread,
+        "links": content.links,
         "lines": [_line_to_wire(line) for line in content.lines],
         "rasters": [_numbers(raster.box) for raster in content.rasters],
         "paths": [[*_numbers(path.box), path.stroke, path.fill, path.segments] for path in content.paths],
@@ -88,6 +89,7 @@ def content_from_wire(wire: Mapping[str, Any]) -> PageContent:
         ),
         wire["unmapped"],
         wire["unread"],
+        tuple(wire["links"]),
     )
 
 
@@ -111,15 +113,24 @@ def _line_to_wire(line: Line) -> list[Any]:
     own = None if texts == line.text.split(" ") or not texts else texts
     scripts = [[script.start, script.end, script.lowered] for script in line.scripts]
     doubtful = [[index, word.doubtful] for index, word in enumerate(line.words) if word.doubtful]
-    return [line.text, *_numbers(line.box), line.size, flags, line.confidence, words, own, scripts, doubtful]
+    faces = [_BOLD * word.bold | _ITALIC * word.italic for word in line.words]
+    faces = faces[: len(set(faces))] if len(set(faces)) < 2 else faces  # usually one for all words
+    parts = [[part.text, *_numbers(part.box), part.doubtful] for part in line.parts]
+    links = [[index, word.link] for index, word in enumerate(line.words) if word.link]
+    texts_of_words = [own, scripts, doubtful, faces, links, parts]
+    return [line.text, *_numbers(line.box), line.size, flags, line.confidence, words, *texts_of_words]
 
 
 def _line_from_wire(wire: Sequence[Any]) -> Line:
-    text, x0, y0, x1, y1, size, flags, confidence, boxes, own, scripts, doubtful = wire
+    text, x0, y0, x1, y1, size, flags, confidence, boxes, own, scripts, doubtful, faces, links, pieces = wire
     texts = own if own is not None else text.split(" ")
-    places = {index: tuple(places) for index, places in doubtful}
-    numbered = enumerate(zip(texts, boxes, strict=False))
-    words = tuple(Word(word, Box(*box), places.get(index, ())) for index, (word, box) in numbered)
+    places, linked = {index: tuple(places) for index, places in doubtful}, dict(links)
+    faces = faces * len(texts) if len(faces) == 1 else faces
+    words = tuple(
+        Word(word, Box(*box), places.get(index, ()), bool(face & _BOLD), bool(face & _ITALIC), linked.get(index, 0))
+        for index, (word, box, face) in enumerate(zip(texts, boxes, faces, strict=False))
+    )
     bold, italic, mono, recurs = (bool(flags & bit) for bit in (_BOLD, _ITALIC, _MONO, _RECURS))
     raised = tuple(Script(*script) for script in scripts)
-    return Line(text, Box(x0, y0, x1, y1), size, words, bold, italic, mono, recurs, confidence, raised)
+    parts = tuple(Word(part, Box(*box), tuple(unknown)) for part, *box, unknown in pieces)
+    return Line(text, Box(x0, y0, x1, y1), size, words, bold, italic, mono, recurs, confidence, raised, parts)

@@ -29,6 +29,10 @@ MAX_CHARS = 200_000
 _BOLD = re.compile(r"bold|black|heavy|semibd|demi|medi(?!um)|cmbx|sfbx|[-,]bd|extb", re.IGNORECASE)
 _ITALIC = re.compile(r"ital|obliq|slant|cmti|cmsl|cmmi|sfti|[-,](it|bi)(mt)?$", re.IGNORECASE)
 _MONO = re.compile(r"courier|mono|consol|menlo|typewriter|cmtt|sftt|nimbusmonl|lettergothic", re.IGNORECASE)
+#: Height of letters such as `d` and `p` in font sizes, and fewest glyphs from which it is known.
+_TALL, _TELLING_GLYPHS = 0.7, 8
+#: Width in font sizes that is less than that of any letter (`l` has 0.22), and the width of most letters.
+_NARROW, _WIDE = 0.15, 0.48
 _FIXED_PITCH, _ITALIC_FLAG, _FORCE_BOLD = 1, 1 << 6, 1 << 18  # PDF 32000-1, table 123
 
 
@@ -75,6 +79,7 @@ _text_object = _bound(pdfium.FPDFText_GetTextObject, _POINTER, _POINTER, _INT)
 _is_unnamed = _bound(pdfium.FPDFText_HasUnicodeMapError, _INT, _POINTER, _INT)
 _is_hyphen = _bound(pdfium.FPDFText_IsHyphen, _INT, _POINTER, _INT)
 _matrix = _bound(pdfium.FPDFText_GetMatrix, _INT, _POINTER, _INT, _POINTER)
+_ink_box = _bound(pdfium.FPDFText_GetCharBox, _INT, _POINTER, _INT, _POINTER, _POINTER, _POINTER, _POINTER)
 _origin = _bound(pdfium.FPDFText_GetCharOrigin, _INT, _POINTER, _INT, _POINTER, _POINTER)
 _font_size = _bound(pdfium.FPDFText_GetFontSize, ctypes.c_double, _POINTER, _INT)
 _font = _bound(pdfium.FPDFTextObj_GetFont, _POINTER, _POINTER)
@@ -144,13 +149,22 @@ def _assembled(handle: int, frame: Frame, codes: Ints, boxes: Floats, objects: I
 def _unnamed(handle: int, codes: Ints, fonts: Ints) -> Bools:
     """Return which glyphs have no Unicode mapping; pdfium returns their codes in the font as characters.
 
-    Only the first glyph of each font and code is examined. White space that pdfium adds has no font.
+    A visible glyph that is mapped to a control code has no mapping either. Only the first glyph of each font and code
+    is examined. White space that pdfium adds has no font.
     """
     _, numbers = np.unique(fonts, return_inverse=True)
     _, first, kinds = np.unique((numbers.reshape(-1) << 32) + codes, return_index=True, return_inverse=True)
-    unnamed = np.array([_is_unnamed(handle, index) == 1 for index in first.tolist()], dtype=bool)
-    found: Bools = unnamed[kinds.reshape(-1)] & (fonts != 0)
+    names = [_is_unnamed(handle, at) == 1 or (codes[at] < 32 and _is_visible(handle, at)) for at in first.tolist()]
+    found: Bools = np.array(names, dtype=bool)[kinds.reshape(-1)] & (fonts != 0)
     return found
+
+
+def _is_visible(handle: int, index: int) -> bool:
+    """Return whether the glyph has an outline, unlike white space."""
+    sides = np.zeros(4)
+    left, right, bottom, top = (sides.ctypes.data + 8 * side for side in range(4))
+    found = _ink_box(handle, index, left, right, bottom, top) == 1
+    return found and bool(sides[1] - sides[0] > 0.1 and sides[3] - sides[2] > 0.1)
 
 
 def _looks(handle: int, frame: Frame, starts: Ints, objects: Ints, boxes: Floats) -> tuple[Ints, Floats, Ints]:
@@ -184,9 +198,46 @@ def _looks(handle: int, frame: Frame, starts: Ints, objects: Ints, boxes: Floats
     # A font with its own matrix (Type 3) has an arbitrary nominal size; slanted boxes do not determine the height.
     strange = ((em < 0.6 * loose) | (em > 1.5 * loose)) & (loose > 0) & (angles % 90 == 0)
     size = np.where(strange, loose, em)
+    widest = np.maximum.reduceat(np.min(boxes[:, 2:] - boxes[:, :2], axis=1), starts)
+    narrow = (widest < _NARROW * size) & (widest > 0) & (angles % 90 == 0)
+    if strange.any() or narrow.any():
+        kinds: Floats = np.column_stack((used, np.round(10 * em), angles)).astype(np.float64)
+        _even_out(size, em, np.unique(kinds[strange | narrow], axis=0), kinds, starts, boxes)
     looks = np.column_stack((np.round(size * 100).astype(np.int64), angles, faces))
     x, y = origins.T
     return looks, np.column_stack((a * x + c * y + e, b * x + d * y + f)), used
+
+
+def _even_out(size: Floats, em: Floats, doubtful: Floats, kinds: Floats, starts: Ints, boxes: Floats) -> None:
+    """Set one size for the stretches of a font whose boxes are those of its glyphs, or are too high.
+
+    The former are usual in Type 3 fonts, the latter in fonts for formulas, which have room for roots and fractions.
+
+    Args:
+        size: Sizes of stretches of characters, changed in place.
+        em: Their nominal sizes.
+        doubtful: Font, nominal size, and angle of the stretches to check.
+        kinds: The same of all stretches.
+        starts: First characters of the stretches.
+        boxes: Boxes of all characters.
+    """
+    ends = np.append(starts[1:], len(boxes))
+    for kind in doubtful:
+        members = np.nonzero((kinds == kind).all(axis=1))[0]
+        own = boxes[np.concatenate([np.arange(starts[row], ends[row]) for row in members.tolist()])]
+        sides = own[:, 2:] - own[:, :2]
+        wide, high = (sides[:, ::-1] if kind[2] % 180 == 90 else sides)[(sides > 0).all(axis=1)].T
+        if kind[2] % 90 or not len(wide):
+            continue
+        low, tall, middle = (float(part) for part in (*np.percentile(high, (20, 85)), np.median(wide)))
+        if middle < _NARROW * low:
+            nominal = float(em[members[0]])
+            if 0.5 * _WIDE < middle / max(nominal, 1e-6) < 2 * _WIDE:
+                size[members] = nominal
+            elif len(wide) >= _TELLING_GLYPHS:
+                size[members] = middle / _WIDE
+        elif tall > 1.15 * low and len(wide) >= _TELLING_GLYPHS:
+            size[members] = tall / _TALL
 
 
 def _font_style(font: int) -> tuple[bool, bool, bool]:

@@ -2,6 +2,7 @@
 
 import ctypes
 import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -277,3 +278,29 @@ def _clip_points(clip: _Handle, index: int) -> list[tuple[float, float]]:
         if segment and pdfium.FPDFPathSegment_GetPoint(segment, x, y):
             points.append((x.value, y.value))
     return points
+
+
+# Links of a page to addresses of the web. Links to places of the document have no meaning in Markdown.
+
+
+#: Limits of a page's links and of an address's bytes.
+_MOST_LINKS, _LONGEST_ADDRESS = 500, 2000
+_ADDRESS = re.compile(r"(?:https?://|mailto:)[\x21-\x7e]+", re.IGNORECASE)
+
+
+def page_links(page: pypdfium2.PdfPage, frame: Frame) -> list[tuple[Box, str]]:
+    """Return rectangles and addresses of the page's links with the schemes http, https, and mailto."""
+    found: list[tuple[Box, str]] = []
+    place, link, area = ctypes.c_int(0), pdfium.FPDF_LINK(), pdfium.FS_RECTF()
+    buffer = ctypes.create_string_buffer(_LONGEST_ADDRESS)
+    for _ in range(_MOST_LINKS):
+        if not pdfium.FPDFLink_Enumerate(page, ctypes.byref(place), ctypes.byref(link)):
+            break
+        action = pdfium.FPDFLink_GetAction(link)
+        if not action or pdfium.FPDFAction_GetType(action) != pdfium.PDFACTION_URI or page.pdf is None:
+            continue
+        size = pdfium.FPDFAction_GetURIPath(page.pdf, action, buffer, _LONGEST_ADDRESS)
+        address = buffer.value.decode("ascii", "replace").strip() if size <= _LONGEST_ADDRESS else ""
+        if _ADDRESS.fullmatch(address) and pdfium.FPDFLink_GetAnnotRect(link, ctypes.byref(area)):
+            found.append((frame.box(area.left, area.bottom, area.right, area.top), address))
+    return found

@@ -3,7 +3,7 @@
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
@@ -12,7 +12,7 @@ import numpy as np
 import pypdfium2
 
 from llm_ocr.documents.pdf_glyphs import ASCENT, DESCENT, Bools, Floats, Glyphs, Ints, glyphs_of, read_chars
-from llm_ocr.documents.pdf_objects import SCAN, Objects, page_frame, page_objects
+from llm_ocr.documents.pdf_objects import SCAN, Objects, page_frame, page_links, page_objects
 from llm_ocr.types import Box, Line, PageContent, Script, Word
 
 # Words from glyphs, and runs from words: consecutive words without a wide gap.
@@ -21,6 +21,9 @@ from llm_ocr.types import Box, Line, PageContent, Script, Word
 #: Gap between two words of a line, in font sizes, that needs no further evidence. Word spaces are 0.25 to 0.35,
 #: justified spaces up to about 0.7; the narrowest gutters in print are 1.2.
 NEAR = 0.75
+_ROOT = "√"
+#: Share of a word that a link's rectangle covers: rectangles are lower than lines, or end before a comma.
+_LINKED = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,9 @@ def words_of(glyphs: Glyphs) -> Words:
     cut |= _distance(u0, u1) > 0.25 * smaller
     backwards = np.where(rtl[1:], u1[1:] - u1[:-1], u0[:-1] - u0[1:])
     cut |= backwards > 0.3 * smaller
+    if _ROOT in glyphs.texts:  # a rule begins behind the sign
+        root = np.array([text == _ROOT for text in glyphs.texts])
+        cut |= root[1:] | root[:-1]
     first = np.concatenate(([0], np.nonzero(cut)[0] + 1)).astype(np.int64)
     end = np.append(first[1:], len(size))
     low, high = np.minimum.reduceat(glyphs.u0, first), np.maximum.reduceat(glyphs.u1, first)
@@ -454,9 +460,22 @@ def page_content(page: pypdfium2.PdfPage, objects: Objects | None = None) -> Pag
     shown = Box(0, 0, frame.width, frame.height)
     scan = any(shown.covered_by(raster.box) > SCAN for raster in found.rasters)
     lines, unmapped = _lines(glyphs_of(chars, frame.width, frame.height), scripts=not scan)
-    return PageContent(
-        frame.width, frame.height, lines, tuple(found.rasters), tuple(found.paths), unmapped, chars.unread
-    )
+    places = page_links(page, frame)
+    addresses = tuple(dict.fromkeys(address for _, address in places))
+    if places:
+        numbered = [(box, addresses.index(address) + 1) for box, address in places]
+        lines = tuple(_with_links(line, numbered) for line in lines)
+    objects_of_page = tuple(found.rasters), tuple(found.paths)
+    return PageContent(frame.width, frame.height, lines, *objects_of_page, unmapped, chars.unread, addresses)
+
+
+def _with_links(line: Line, links: Sequence[tuple[Box, int]]) -> Line:
+    """Return the line with the links of words that lie in the links' rectangles."""
+    near = [(box, number) for box, number in links if box.intersection(line.box) > 0]
+    if not near:
+        return line
+    numbers = [next((n for box, n in near if word.box.covered_by(box) > _LINKED), 0) for word in line.words]
+    return replace(line, words=tuple(replace(word, link=n) for word, n in zip(line.words, numbers, strict=True)))
 
 
 def _lines(glyphs: Glyphs, *, scripts: bool) -> tuple[tuple[Line, ...], int]:
@@ -508,7 +527,20 @@ class _Composer:
         text = " ".join(word.text for word in made)
         scripts = self._marked(joined, lowered)
         size = round(segment.size, 2)
-        return Line(text, self._around(order), size, tuple(made), bold, italic, mono, scripts=scripts)
+        parts = tuple(self._word([index]) for index in segment.words) if self._is_mixed(joined) else ()
+        return Line(text, self._around(order), size, tuple(made), bold, italic, mono, scripts=scripts, parts=parts)
+
+    def _is_mixed(self, joined: list[list[int]]) -> bool:
+        """Return whether a word has parts of several sizes or baselines, as in formulas."""
+        if not self._scripts:
+            return False
+        return any(
+            abs(self._base[index] - self._base[members[0]]) > 0.05 * self._size[index]
+            or abs(self._size[index] - self._size[members[0]]) > 0.05 * self._size[index]
+            or _ROOT in (self._texts[index], self._texts[members[0]])
+            for members in joined
+            for index in members[1:]
+        )
 
     def _script_words(self, segment: Segment) -> dict[int, bool]:
         """Return the words that are scripts of the line, each with whether it is lowered.
@@ -611,9 +643,16 @@ class _Composer:
 
     def _word(self, members: list[int]) -> Word:
         doubtful = self._doubtful_places(members) if any(self._doubtful[index] for index in members) else ()
+        bold, italic = self._face(members) if self._scripts else (False, False)
         if len(members) == 1:
-            return Word(self._texts[members[0]], Box(*self._boxes[members[0]]), doubtful)
-        return Word("".join(self._texts[index] for index in members), self._around(members), doubtful)
+            return Word(self._texts[members[0]], Box(*self._boxes[members[0]]), doubtful, bold, italic)
+        text = "".join(self._texts[index] for index in members)
+        return Word(text, self._around(members), doubtful, bold, italic)
+
+    def _face(self, members: list[int]) -> tuple[bool, bool]:
+        """Return whether most of a word is bold, and italic."""
+        faces, half = [self._faces[index] for index in members], sum(self._counts[index] for index in members) / 2
+        return sum(face[0] for face in faces) > half, sum(face[1] for face in faces) > half
 
     def _doubtful_places(self, members: list[int]) -> tuple[int, ...]:
         places: list[int] = []

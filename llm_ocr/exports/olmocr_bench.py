@@ -8,7 +8,7 @@ from llm_ocr.exports.files import Batch, File, Form, export_files
 from llm_ocr.exports.source import Document
 from llm_ocr.results.dataset import DatasetRow
 from llm_ocr.results.figure_text import new_words, short, with_figures, without_comments
-from llm_ocr.results.markdown import clean, escape
+from llm_ocr.results.markdown import clean, escape, without_web_links
 from llm_ocr.types import Status
 
 # Pages for the scorer of olmOCR-bench: one Markdown file per page, in the folder of a candidate. The rules are from
@@ -36,8 +36,8 @@ def bench_pages(rows: Sequence[DatasetRow]) -> Iterator[tuple[int, str]]:
 def bench_markdown(row: DatasetRow) -> str:
     """Return plain Markdown of the page's own text, ending with a newline; "" for a failed page.
 
-    A figure is `![first sentence of its description](figure.png)`. Full descriptions, which are not text of the page,
-    and HTML comments are removed.
+    A figure is `![first sentence of its description](figure.png)`. Full descriptions and targets of links, which are
+    not text of the page, and HTML comments are removed.
     """
     if row.record.status is Status.FAILED:
         return ""
@@ -45,7 +45,7 @@ def bench_markdown(row: DatasetRow) -> str:
     def link(figure: str) -> str:
         return f"![{escape(short(new_words(row, figure)))}]({_TARGET})"
 
-    text = without_comments(with_figures(clean(row.record.markdown), link))
+    text = without_web_links(without_comments(with_figures(clean(row.record.markdown), link)))
     return f"{text}\n" if text else ""
 
 

@@ -2,14 +2,15 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import PurePosixPath
 
+from llm_ocr.engines.embedded.layout.rows import is_cjk, join, vocabulary
 from llm_ocr.results.markdown import IMAGE, clean, encode_target, map_prose, target_id
 from llm_ocr.results.schema import image_extension
-from llm_ocr.types import Figure, PageRecord, Status
+from llm_ocr.types import FURNITURE, Block, BlockKind, Figure, PageRecord, Status
 
 # Names in the Markdown tree: any path below a source root becomes a path that every store and file system accepts. Two
 # documents may have the same name: their paths differ only in replaced characters, in case (which macOS and Windows
@@ -154,7 +155,7 @@ def document_markdown(pages: Iterable[tuple[PageRecord, str]], name: str, *, pag
 
     Each page begins with `<!-- page 3 -->` unless `page_markers` is off. A failed page always leaves `<!-- page 4
     failed: render timeout -->`, a document that could not be opened `<!-- document failed: encrypted -->`. Links to
-    figures point to their files.
+    figures point to their files. Without markers, a paragraph or table that continues on the next page is whole.
 
     Args:
         pages: pages with their final Markdown.
@@ -162,11 +163,16 @@ def document_markdown(pages: Iterable[tuple[PageRecord, str]], name: str, *, pag
         page_markers: whether each page begins with a comment.
     """
     ordered = sorted(pages, key=lambda page: page[0].page_number or 0)
-    parts = [part for record, markdown in ordered for part in _page(record, markdown, name, page_markers)]
+    records = [record for record, _ in ordered]
+    texts = [_with_files(markdown.strip("\n"), record.figures, name) for record, markdown in ordered]
+    if not page_markers:
+        for form in (_PARAGRAPHS, _TABLES):
+            texts = _joined(records, texts, form)
+    parts = [part for pair in zip(records, texts, strict=True) for part in _page(*pair, page_markers)]
     return "\n\n".join(parts) + "\n"
 
 
-def _page(record: PageRecord, markdown: str, name: str, page_markers: bool) -> Iterator[str]:
+def _page(record: PageRecord, text: str, page_markers: bool) -> Iterator[str]:
     what = "document" if record.page_number is None else f"page {record.page_number}"
     if record.status is Status.FAILED:
         reason = f": {record.reason.value}" if record.reason else ""
@@ -174,8 +180,8 @@ def _page(record: PageRecord, markdown: str, name: str, page_markers: bool) -> I
         return
     if page_markers:
         yield f"<!-- {what} -->"
-    if text := markdown.strip("\n"):
-        yield _with_files(text, record.figures, name)
+    if text:
+        yield text
 
 
 def _with_files(markdown: str, figures: Iterable[Figure], name: str) -> str:
@@ -191,3 +197,137 @@ def _with_files(markdown: str, figures: Iterable[Figure], name: str) -> str:
 
 def _file_name(figure: Figure) -> str:
     return f"{safe_segment(figure.id)}.{image_extension(figure.image.media_type)}"
+
+
+# Paragraphs and tables that continue on the next page. The blocks of a page name its last and its first text. A text is
+# moved only if the page's Markdown has it once: texts that another stage has changed stay where they are.
+
+
+_CLOSING = re.compile(r"(?:<su([pb])>[^<>]{0,30}</su\1>|[*_\s\"'”’»)\]」』）])+$")
+_OPENING = re.compile(r"[*_\"'“‘«(\[]*")
+_ENDS = tuple(".!?:;…。！？：；؟۔।")
+_MATH = range(0x1D400, 0x1D800)  # letters of formulas
+_LISTED = re.compile(r"(?:[a-z]|[ivx]+)[.)]\s")
+#: Fewest characters of a text that continues: labels of forms have no sentence end either.
+_RUNNING = 20
+_RULE_ROW = re.compile(r"\|(?: *:?-+:? *\|)+")
+_HTML_ROW = re.compile(r"<tr\b.*?</tr>", re.DOTALL)
+_TABLE_END = re.compile(r"\s*(?:</tbody>\s*)?</table>\s*$")
+#: Greatest difference between the side edges of a table's parts, as a share of the page.
+_SAME_EDGE = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """Texts that may continue: kinds of blocks that do not interrupt them, and the function that joins two.
+
+    The function takes the text so far, the block that it comes from, and the next block. It returns the whole text, or
+    "" for texts that do not belong together.
+    """
+
+    aside: Set[BlockKind]
+    join: Callable[[str, Block, Block], str]
+
+
+def _joined(records: Sequence[PageRecord], texts: Sequence[str], form: _Form) -> list[str]:
+    """Return the pages' texts with each continuation moved to the page on which its paragraph or table begins."""
+    found = list(texts)
+    open_text, start, last, number = "", 0, None, None
+    for index, record in enumerate(records):
+        body = [block for block in record.blocks if block.kind not in form.aside and _tidy(block)]
+        if record.blocks and not body and number is not None and record.page_number == number + 1:
+            number += 1  # a page of figures
+            continue
+        whole, rest = "", None
+        if body and last and number is not None and record.page_number == number + 1:
+            whole = form.join(open_text, last, body[0])
+            rest = _without(found[index], _tidy(body[0])) if whole else None
+        if rest is not None and _ends_line(found[start], open_text):
+            found[start], found[index] = found[start].replace(open_text, whole), rest
+            open_text = whole
+        else:
+            rest = None
+        number, last = record.page_number, body[-1] if body else None
+        if last and (rest is None or len(body) > 1):
+            open_text, start = _open_end(last), index
+    return found
+
+
+def _tidy(block: Block) -> str:
+    return clean(block.text).strip()
+
+
+def _open_end(block: Block) -> str:
+    """Return the text that may continue: the last line of a paragraph or list item, or a whole table."""
+    text = _tidy(block)
+    return text if block.kind is BlockKind.TABLE else text.rpartition("\n")[2].strip()
+
+
+def _ends_line(markdown: str, text: str) -> bool:
+    return markdown.count(text) == 1 and markdown[markdown.index(text) + len(text) :][:1] in ("", "\n")
+
+
+def _without(markdown: str, text: str) -> str | None:
+    """Return the Markdown without a text between blank lines; None if it is not there exactly once."""
+    before, found, after = markdown.partition(text)
+    alone = (not before or before.endswith("\n\n")) and (not after or after.startswith("\n\n"))
+    if not found or text in after or not alone:
+        return None
+    return "\n\n".join(part for part in (before.strip("\n"), after.strip("\n")) if part)
+
+
+def _paragraph(text: str, last: Block, block: Block) -> str:
+    """Join a paragraph whose sentence or word does not end with a text that begins like its rest."""
+    more = _tidy(block)
+    if block.kind is not BlockKind.TEXT or last.kind not in (BlockKind.TEXT, BlockKind.LIST_ITEM):
+        return ""
+    if len(_tidy(last)) < _RUNNING or (last.kind is BlockKind.LIST_ITEM and "\n" in more) or _LISTED.match(more):
+        return ""
+    end, begin = _CLOSING.sub("", text), _OPENING.sub("", more, count=1)[:1]
+    if end.endswith(_ENDS) or not end:
+        return ""
+    caseless = is_cjk(end[-1]) and (end[-1].isalpha() or end[-1] in "，、") and begin.isalpha() and is_cjk(begin)
+    if begin.islower() and ord(begin) not in _MATH:
+        return join(text, more, vocabulary((text, more)))
+    return text + more if caseless and min(len(text), len(more)) >= _RUNNING else ""
+
+
+def _table(text: str, last: Block, block: Block) -> str:
+    """Join tables with the same columns: the header is repeated, or the second has values in its place."""
+    more = _tidy(block)
+    if not last.kind is block.kind is BlockKind.TABLE:
+        return ""
+    if text.startswith("<table") and more.startswith("<table"):
+        return _html_table(text, more)
+    (header, rule), (again, second_rule), rows = _head(text), _head(more), more.split("\n")[2:]
+    if not rule or rule.count("|") != second_rule.count("|"):
+        return ""
+    if header.split() == again.split() and header.strip("| "):
+        return "\n".join((text, *rows))
+    box, other = last.box, block.box
+    if abs(box.x0 - other.x0) > _SAME_EDGE or abs(box.x1 - other.x1) > _SAME_EDGE:
+        return ""
+    names = [re.search(r"\d", cell) is None and cell.strip() != "" for cell in header.split("|")]
+    values = [re.search(r"\d", cell) is not None for cell in again.split("|")]
+    is_row = len(names) == len(values) and any(name and value for name, value in zip(names, values, strict=True))
+    return "\n".join((text, again, *rows)) if is_row else ""
+
+
+def _head(table: str) -> tuple[str, str]:
+    """Return the first two lines of a pipe table; empty for other text."""
+    first, _, rest = table.partition("\n")
+    rule = rest.partition("\n")[0]
+    return (first, rule) if _RULE_ROW.fullmatch(rule) else ("", "")
+
+
+def _html_table(text: str, more: str) -> str:
+    first, second, end = _HTML_ROW.findall(text), _HTML_ROW.findall(more), _TABLE_END.search(text)
+    same = next(
+        (at for at, rows in enumerate(zip(first, second, strict=False)) if rows[0].split() != rows[1].split()), 0
+    )
+    return "\n".join((text[: end.start()], *second[same:])) + text[end.start() :] if same and end else ""
+
+
+_NOTES = FURNITURE | {BlockKind.FOOTNOTE}
+_PARAGRAPHS = _Form(_NOTES | {BlockKind.CAPTION, BlockKind.FIGURE, BlockKind.TABLE}, _paragraph)
+_TABLES = _Form(_NOTES, _table)

@@ -103,6 +103,7 @@ SCHEME = "figure:"
 #: Image: its alt text, which may contain escapes and a pair of brackets, and its target, including a title.
 IMAGE = re.compile(r"!\[(?P<alt>(?:[^\\\[\]]|\\.|\[(?:[^\\\[\]]|\\.)*\])*)\]\((?P<target>[^()\n]+)\)", re.DOTALL)
 
+_WEB_LINK = re.compile(r"(?<![!\\])\[((?:\\.|[^\\\[\]\n])+)\]\((?:https?://|mailto:)[^()\s]*\)", re.IGNORECASE)
 _UNSAFE_IN_TARGET = re.compile(r"[\x00-\x20\x7f\s\"#%&'()/:<>?@\[\\\]`|]")
 # An underscore between letters or digits is no emphasis (CommonMark 6.2) and stays readable.
 _UNSAFE_IN_TEXT = re.compile(r"[$*\[\\\]`|~]|(?<![^\W_])_+|_+(?![^\W_])")
@@ -146,6 +147,11 @@ def encode_target(text: str) -> str:
 def figure_link(figure_id: str) -> str:
     """Return `![ID](figure:ID)`."""
     return f"![{escape(figure_id)}]({figure_target(figure_id)})"
+
+
+def without_web_links(markdown: str) -> str:
+    """Replace links to the web by their texts. Code is unchanged."""
+    return map_prose(markdown, lambda text: _WEB_LINK.sub(r"\1", text)) if "](" in markdown else markdown
 
 
 def target_id(target: str) -> str | None:

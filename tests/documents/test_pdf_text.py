@@ -175,6 +175,32 @@ def test_glyphs_without_a_mapping_are_doubtful():
     assert content(pages(drawn)).lines[0].words[0].doubtful == ()
 
 
+def test_a_visible_glyph_with_the_code_of_white_space_belongs_to_its_word():
+    names = stream(b"1 begincodespacerange <00> <FF> endcodespacerange 2 beginbfchar <63> <000D> <20> <0009> endbfchar")
+    font = b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding/ToUnicode 4 0 R>>"
+    data = pages(text("a generic word"), extra=(names,))
+    plain = b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>"
+    (line,) = content(data.replace(plain, font)).lines
+    assert [(word.text, word.doubtful) for word in line.words] == [("a", ()), ("generi\ufffd", (6,)), ("word", ())]
+
+
+def test_a_bitmap_font_has_one_size_for_high_and_low_letters():
+    glyphs = {"a": (0, 430), "d": (0, 680), "p": (-220, 430), "n": (0, 430)}
+    drawn = [
+        stream(b"500 0 0 %d 450 %d d1 0 %d 450 %d re f" % (low, high, low, high - low)) for low, high in glyphs.values()
+    ]
+    names = b"".join(b"/%s %d 0 R" % (name.encode(), 4 + at) for at, name in enumerate(glyphs))
+    widths = b" ".join(b"500" if chr(code) in glyphs else b"0" for code in range(97, 113))
+    font = b"<</Type/Font/Subtype/Type3/FontBBox[0 0 0 0]/FontMatrix[.001 0 0 .001 0 0]/CharProcs<<%s>>" % names
+    font += b"/Encoding<</Differences[97/a 100/d 110/n 112/p]>>/FirstChar 97/LastChar 112/Widths[%s]>>" % widths
+    words = ["nan", "dad", "papa", "an", "add", "pad"]
+    data = pages(b"".join(text(word, y=700 - 14 * row) for row, word in enumerate(words)), extra=tuple(drawn))
+    helvetica = b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>"
+    found = content(data.replace(helvetica, font)).lines
+    assert [line.text for line in found] == words
+    assert [line.size for line in found] == pytest.approx([12] * 6, rel=0.2)
+
+
 def test_the_second_half_of_a_mathematical_letter_is_that_letter():
     codes = np.array([0xD835, 0xDC63, 0xDC63, ord("a")])
     assert _with_pairs_joined(codes).tolist() == [0x1D463, -1, 0x1D463, ord("a")]

@@ -212,7 +212,7 @@ def test_the_result_is_the_same_with_a_trace():
     assert by_step["table"].message == "ruled, 4 x 2"
     assert by_step["table"].facts["box"] == [0.1675, 0.1194, 0.8342, 0.2694], "the middles of the outer rules"
     assert by_step["furniture"].facts == {"text": "7"}
-    assert [one.facts["name"] for one in decisions if one.step == TIME] == ["tables", "figures", "layout"]
+    assert [one.facts["name"] for one in decisions if one.step == TIME] == ["tables", "figures", "formulas", "layout"]
     count = len(decisions)
     laid_out(content)
     assert len(decisions) == count

@@ -2,14 +2,17 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from ocr_pages import content, needs_ocr, page, pixels, recogniser
 from test_reading import Ocr
 from test_reading import page as read_from
 
 from llm_ocr.engines.embedded import ocr
+from llm_ocr.engines.embedded.ocr.languages import SCRIPTS
+from llm_ocr.engines.embedded.ocr.recognise import Reading
 from llm_ocr.engines.embedded.page import read_page
-from llm_ocr.engines.embedded.rereading import corrected, doubtful_words
+from llm_ocr.engines.embedded.rereading import corrected, doubtful_words, reread
 from llm_ocr.types import Box, Line, PageContent, Script, Word
 
 BOX = Box(50, 100, 80, 110)
@@ -51,6 +54,25 @@ def test_words_with_unknown_glyphs_are_read_from_the_image():
     assert [line.text for line in read.lines] == ["a share of <20% in all", "defined x"]
     assert read.lines[1].scripts == (Script(8, 9),)
     assert doubtful_words(read) == []
+
+
+def test_a_word_that_occurs_again_is_read_once():
+    class Reader:
+        scripts = SCRIPTS
+
+        def __init__(self):
+            self.readings = 0
+
+        def read(self, crop):
+            self.readings += 1
+            return Reading("speech", (), (0.99,) * 6)
+
+    word = Word("spee\ufffdh", BOX, (4,))
+    lines = tuple(Line("spee\ufffdh", BOX, 10.0, (word,)) for _ in range(200))
+    reader = Reader()
+    read = reread(np.zeros((400, 300, 3), np.uint8), PageContent(300, 400, lines), reader)
+    assert {line.text for line in read.lines} == {"speech"}
+    assert reader.readings == 1
 
 
 @pytest.mark.parametrize(("installed", "expected"), [(True, "12.5µM of it"), (False, "12.5\ufffdM of it")])

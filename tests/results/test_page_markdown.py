@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 
 from llm_ocr.results.dataset import page_notes
 from llm_ocr.results.documents import document_markdown, figure_file, markdown_file
-from llm_ocr.results.markdown import blocks_to_markdown
+from llm_ocr.results.markdown import blocks_to_markdown, without_web_links
 from llm_ocr.types import FURNITURE, Block, BlockKind, Box, Reason
 
 BOX = Box(0, 0, 1, 1)
@@ -307,3 +307,111 @@ def test_links_to_unknown_figures_and_links_in_code_stay():
     link = f"![x](figure:{page.figures[0].id})"
     text = document_markdown([(page, f"![y](figure:other)\n\n```\n{link}\n```")], "a.pdf", page_markers=False)
     assert text == f"![y](figure:other)\n\n```\n{link}\n```\n"
+
+
+def test_links_to_the_web_can_be_replaced_by_their_texts():
+    text = r"See **[the report](https://a.org/%28b%29)** of [\[1\]](mailto:a@b.c), ![x](figure:y), [z](#z)."
+    assert without_web_links(text) == r"See **the report** of \[1\], ![x](figure:y), [z](#z)."
+    code = "```\n[a](https://b.c)\n```"
+    assert without_web_links(code) == code
+
+
+# Without page markers, a text that continues on the next page is whole.
+
+BEGIN = "The committee met on Monday and decided that the"
+REST = "proposal of the board shall be accepted."
+TABLE = "| Name | Sum |\n| --- | --- |\n| A | 1 |"
+
+
+def pages_of(*pages: list[Block]):
+    records = [record(number, figures=0, blocks=tuple(blocks)) for number, blocks in enumerate(pages, 1)]
+    return [(page, blocks_to_markdown(page.blocks)) for page in records]
+
+
+def whole(*pages: list[Block]) -> str:
+    return document_markdown(pages_of(*pages), "a.pdf", page_markers=False)
+
+
+def test_a_paragraph_goes_on_over_pages_notes_and_figures():
+    first = [block(KINDS.TEXT, BEGIN), block(KINDS.FOOTNOTE, "1 A note."), block(KINDS.PAGE_NUMBER, "1")]
+    figure = [block(KINDS.FIGURE, inside="2019"), block(KINDS.CAPTION, "Figure 1: Sums.")]
+    last = [*figure, block(KINDS.TEXT, REST), block(KINDS.TEXT, "A new one.")]
+    expected = f"{BEGIN} {REST}\n\n1 A note.\n\n2019\n\nFigure 1: Sums.\n\nA new one.\n"
+    assert whole(first, last) == expected
+    assert whole(first, figure, last[2:]) == expected
+    marked = document_markdown(pages_of(first, last), "a.pdf")
+    assert f"{BEGIN}\n\n1 A note." in marked and f"\n\n{REST}\n\nA new one." in marked
+
+
+def test_a_paragraph_of_three_pages_is_one():
+    between = "amendments of last year, which nobody had read, and the"
+    assert whole(*([block(KINDS.TEXT, text)] for text in (BEGIN, between, REST))) == f"{BEGIN} {between} {REST}\n"
+
+
+def test_a_word_that_is_hyphenated_at_the_end_of_a_page_is_whole():
+    assert whole([block(KINDS.TEXT, f"{BEGIN} pro-")], [block(KINDS.TEXT, REST[3:])]) == f"{BEGIN} {REST}\n"
+    compound = whole([block(KINDS.TEXT, f"{BEGIN} self-")], [block(KINDS.TEXT, "evident truth.")])
+    assert compound == f"{BEGIN} self-evident truth.\n"
+
+
+def test_the_last_item_of_a_list_goes_on():
+    first = [*items("One.", f"{BEGIN} second"), block(KINDS.FOOTNOTE, "1 A note.")]
+    assert whole(first, [block(KINDS.TEXT, REST)]) == f"- One.\n- {BEGIN} second {REST}\n\n1 A note.\n"
+
+
+def test_chinese_text_goes_on_without_a_space():
+    first, rest = (
+        "委员会星期一开会并决定接受理事会提出的关于明年预算的",
+        "建议并且在下一次会议上讨论其余的问题和各种其他事项。",
+    )
+    assert whole([block(KINDS.TEXT, first)], [block(KINDS.TEXT, rest)]) == f"{first}{rest}\n"
+
+
+@pytest.mark.parametrize(
+    ("last", "first"),
+    [
+        (block(KINDS.TEXT, f"{BEGIN} end."), block(KINDS.TEXT, REST)),
+        (block(KINDS.TEXT, f"{BEGIN} end.”<sup>3</sup>"), block(KINDS.TEXT, REST)),
+        (block(KINDS.TEXT, BEGIN), block(KINDS.TEXT, "Proposal of the board.")),
+        (block(KINDS.TEXT, BEGIN), block(KINDS.TEXT, "a) the proposal of the board")),
+        (block(KINDS.TEXT, BEGIN), block(KINDS.HEADING, "proposal of the board", level=1)),
+        (block(KINDS.HEADING, BEGIN, level=1), block(KINDS.TEXT, REST)),
+        (block(KINDS.CODE, BEGIN), block(KINDS.TEXT, REST)),
+        (block(KINDS.TEXT, "Name"), block(KINDS.TEXT, REST)),
+    ],
+)
+def test_other_texts_stay_apart(last, first):
+    pages = pages_of([last], [first])
+    assert document_markdown(pages, "a.pdf", page_markers=False) == "\n\n".join(text for _, text in pages) + "\n"
+
+
+def test_texts_stay_apart_over_a_page_that_is_missing_or_failed_or_was_changed():
+    (one, begin), (_, rest) = pages_of([block(KINDS.TEXT, BEGIN)], [block(KINDS.TEXT, REST)])
+    third = record(3, figures=0, blocks=(block(KINDS.TEXT, REST),))
+    gap = (failed(2, document=DOCUMENT, reason=Reason.RENDER_TIMEOUT), "")
+    assert document_markdown([(one, begin), (third, rest)], "a", page_markers=False) == f"{BEGIN}\n\n{REST}\n"
+    text = document_markdown([(one, begin), gap, (third, rest)], "a", page_markers=False)
+    assert text == f"{BEGIN}\n\n<!-- page 2 failed: render timeout -->\n\n{REST}\n"
+    second = replace(third, page_number=2)
+    changed = document_markdown([(one, begin), (second, f"{REST} {REST}")], "a", page_markers=False)
+    assert changed == f"{BEGIN}\n\n{REST} {REST}\n"
+
+
+def test_a_table_goes_on_without_its_repeated_header():
+    again = TABLE.replace("| A | 1 |", "| B | 2 |")
+    assert whole([block(KINDS.TABLE, TABLE)], [block(KINDS.TABLE, again)]) == f"{TABLE}\n| B | 2 |\n"
+    rows = "| B | 2 |\n| --- | --- |\n| C | 3 |"
+    assert whole([block(KINDS.TABLE, TABLE)], [block(KINDS.TABLE, rows)]) == f"{TABLE}\n| B | 2 |\n| C | 3 |\n"
+    head = '<table>\n<tr><th colspan="2">Sums</th></tr>\n'
+    one, other = f"{head}<tr><td>A</td><td>1</td></tr>\n</table>", f"{head}<tr><td>B</td><td>2</td></tr>\n</table>"
+    joined = f"{head}<tr><td>A</td><td>1</td></tr>\n<tr><td>B</td><td>2</td></tr>\n</table>\n"
+    assert whole([block(KINDS.TABLE, one)], [block(KINDS.TABLE, other)]) == joined
+
+
+def test_tables_with_other_columns_or_a_caption_between_them_stay_apart():
+    other = "| Name | Year |\n| --- | --- |\n| B | 2 |"
+    three = "| A | B | C |\n| --- | --- | --- |\n| 1 | 2 | 3 |"
+    for table in (other, three):
+        assert whole([block(KINDS.TABLE, TABLE)], [block(KINDS.TABLE, table)]) == f"{TABLE}\n\n{table}\n"
+    caption = block(KINDS.CAPTION, "Table 2: Others.")
+    assert whole([block(KINDS.TABLE, TABLE)], [caption, block(KINDS.TABLE, TABLE)]).count("| Name |") == 2

@@ -8,7 +8,7 @@ from llm_ocr.engines.embedded.layout import page_blocks
 from llm_ocr.engines.embedded.layout.rows import turn_of
 from llm_ocr.engines.embedded.page import GetRecogniser, has_text, is_scan, laid_out, pixels_of
 from llm_ocr.engines.embedded.probe import suspicious
-from llm_ocr.engines.embedded.regions import Inspection
+from llm_ocr.engines.embedded.regions import FORMULA, Inspection
 from llm_ocr.errors import install_command
 from llm_ocr.types import Block, BlockKind, Box, Line, Page, PageContent
 
@@ -52,6 +52,11 @@ def text_of(page: Page) -> str:
 
 
 def _with_figures(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
+    """Return the blocks if they include figures. The other reader reads formulas itself."""
+    blocks = tuple(
+        replace(block, kind=BlockKind.FORMULA) if block.label == FORMULA and block.kind is BlockKind.FIGURE else block
+        for block in blocks
+    )
     return blocks if any(block.kind is BlockKind.FIGURE for block in blocks) else ()
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from llm_ocr.engines.embedded.figures import find_figures
+from llm_ocr.engines.embedded.formulas import find_formulas
 from llm_ocr.engines.embedded.layout import page_blocks
 from llm_ocr.engines.embedded.layout.rows import turn_of, turned_back, upright
 from llm_ocr.engines.embedded.tables import find_tables
@@ -175,7 +176,7 @@ def _reread(page: Page, content: PageContent, recogniser: GetRecogniser) -> Page
 
 
 def laid_out(content: PageContent) -> tuple[Block, ...]:
-    """Return the blocks of a page, including tables and figures, from its lines and objects."""
+    """Return the blocks of a page, including tables, figures, and formulas, from its lines and objects."""
     if tracing():
         lines, words = len(content.lines), sum(len(line.text.split()) for line in content.lines)
         note("text", f"{lines} lines, {words} words", lines=lines, words=words)
@@ -191,8 +192,10 @@ def _laid_out(content: PageContent) -> tuple[Block, ...]:
         tables = find_tables(content)
     with timed("figures"):
         figures = find_figures(content, tables)
+    with timed("formulas"):
+        formulas = find_formulas(content, [*tables, *figures])
     with timed("layout"):
-        return page_blocks(content, [*tables, *figures])
+        return page_blocks(content, [*tables, *figures, *formulas])
 
 
 def _by_ocr(page: Page, pixels: Any, recogniser: "Recogniser") -> Attempt:

@@ -23,14 +23,18 @@ FIGURE_CAPTION = re.compile(
 # Results of the table and figure finders: rectangles of a page that are laid out as a whole.
 
 
+#: Kind and label of display formulas.
+FORMULA = "formula"
+
+
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Table or figure. `box` in page units; `lines` are the indices of its lines in `PageContent.lines`."""
+    """Table, figure, or display formula. `box` in page units; `lines` are indices in `PageContent.lines`."""
 
-    kind: str  # "table" or "figure"
+    kind: str  # "table", "figure", or "formula"
     box: Box
     lines: frozenset[int]
-    text: str = ""  # tables: Markdown pipe table, or HTML if cells span
+    text: str = ""  # tables: Markdown pipe table, or HTML if cells span; formulas: LaTeX, "" if uncertain
     label: str = ""  # figures: image, chart or diagram; tables: ruled, booktabs, filled, keys, plain or aligned
     caption: frozenset[int] = frozenset()  # lines of its caption, which stay in the page's text
 

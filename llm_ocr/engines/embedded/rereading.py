@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from llm_ocr.engines.embedded.ocr.recognise import Reader
 
 
-#: Limit of words that are read again, which take 2 s of processor time.
-_MOST_WORDS = 100
+#: Limit of readings, which take 3 s of processor time. A font that does not name a frequent letter needs 120 on a page.
+_MOST_READINGS = 150
 #: Share of a line's height added on all sides: the recognizer was trained on crops with a margin.
 _ROOM = 0.12
 #: Minimum confidence of a reading; words without any trusted character need the second value.
@@ -27,17 +27,18 @@ _MOST_RUNS = 9
 
 def doubtful_words(content: PageContent) -> list[tuple[int, int]]:
     """Return the indices of lines and words to read again; a list marker without a meaning is not among them."""
-    found = [
+    return [
         (number, place)
         for number, line in enumerate(content.lines)
         for place, word in enumerate(line.words)
         if word.doubtful and (place > 0 or len(word.text) > 1) and line.box.height < 2 * line.size
     ]
-    return found[:_MOST_WORDS]
 
 
 def reread(image: "Pixels", content: PageContent, reader: "Reader") -> PageContent:
     """Return the content with the readings of doubtful words; a word without a fitting reading stays as it is.
+
+    A word that occurs several times is read once.
 
     Args:
         image: Whole page, height x width x 3, RGB.
@@ -46,18 +47,21 @@ def reread(image: "Pixels", content: PageContent, reader: "Reader") -> PageConte
     """
     across, down = image.shape[1] / content.width, image.shape[0] / content.height
     lines = list(content.lines)
+    texts: dict[tuple[str, tuple[int, ...], bool], str] = {}
     for number, place in doubtful_words(content):
         line = lines[number]
         word = line.words[place]
-        if not script_supported(word.text, reader.scripts):
-            continue
-        x0, y0, x1, y1 = _with_room(line, place)
-        top, left = max(0, round(y0 * down)), max(0, round(x0 * across))
-        reading = reader.read(image[top : round(y1 * down), left : round(x1 * across)])
-        text = corrected(word, "".join(reading.logical.split()))
-        alone = len(word.doubtful) == len(word.text)
-        if text and reading.confidence >= (_SURE_ALONE if alone else _SURE):
-            lines[number] = _with_word(line, place, text)
+        form = (word.text, word.doubtful, line.bold)
+        if form not in texts:
+            if len(texts) == _MOST_READINGS or not script_supported(word.text, reader.scripts):
+                continue
+            x0, y0, x1, y1 = _with_room(line, place)
+            top, left = max(0, round(y0 * down)), max(0, round(x0 * across))
+            reading = reader.read(image[top : round(y1 * down), left : round(x1 * across)])
+            sure = reading.confidence >= (_SURE_ALONE if len(word.doubtful) == len(word.text) else _SURE)
+            texts[form] = corrected(word, "".join(reading.logical.split())) if sure else ""
+        if texts[form]:
+            lines[number] = _with_word(line, place, texts[form])
     return replace(content, lines=tuple(lines))
 
 
@@ -103,7 +107,7 @@ def _with_word(line: Line, place: int, text: str) -> Line:
     end = start + len(words[place].text)
     if line.text != " ".join(word.text for word in words):
         return line
-    words[place] = Word(text, words[place].box)
+    words[place] = replace(words[place], text=text, doubtful=())
     longer = len(text) - (end - start)
 
     def moved(at: int) -> int:

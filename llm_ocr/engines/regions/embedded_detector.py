@@ -10,11 +10,12 @@ from itertools import groupby
 from typing import Any, Protocol
 
 from llm_ocr.engines import PageReader
+from llm_ocr.engines.embedded.regions import FORMULA
 from llm_ocr.engines.regions.detection import Layout, Region
 from llm_ocr.types import Block, BlockKind, Box, Page
 
 #: Increased when a change alters results for the same blocks; part of the key.
-RESULT_VERSION = 1
+RESULT_VERSION = 2
 #: Margin around the detected boxes, as a share of the page's sides, because boxes of letters are tight.
 _MARGIN_ACROSS, _MARGIN_DOWN = 0.006, 0.003
 _LABELS = {
@@ -92,6 +93,8 @@ def _in_columns(items: list[Block]) -> list[Block]:
 def _label(block: Block) -> str:
     if block.kind is BlockKind.FIGURE and block.label == "chart":
         return "chart"
+    if block.label == FORMULA:
+        return _LABELS[BlockKind.FORMULA]
     return _LABELS[block.kind]
 
 

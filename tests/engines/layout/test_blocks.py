@@ -1,12 +1,20 @@
 """"""
 
+import contextlib
+import io
 from collections import Counter
+from dataclasses import replace
+from itertools import accumulate
 
+import pypdfium2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from layout_pages import line, page, paragraph, prose
+from markdown_it import MarkdownIt
 
+from llm_ocr.documents.page_wire import content_from_wire, content_to_wire
+from llm_ocr.documents.pdf_text import page_content
 from llm_ocr.engines.embedded.layout import escape, page_blocks, unescape
 from llm_ocr.engines.embedded.layout.rows import join, vocabulary
 from llm_ocr.engines.embedded.regions import Region
@@ -415,6 +423,131 @@ def test_scripts_stay_where_rows_and_words_are_joined():
     found = tuple(Line(text, Box(x, y, x + 45, y + 10), 10.0, scripts=scripts) for text, x, y, scripts in pieces)
     (block,) = page_blocks(PageContent(WIDTH, HEIGHT, found), [])
     assert block.text == "An unlikely x<sup>1</sup>y<sup>2</sup>"
+
+
+FACES = {"": {}, "b": {"bold": True}, "i": {"italic": True}, "bi": {"bold": True, "italic": True}}
+
+
+def faced(*words: tuple[str, str], y: float = 300) -> Line:
+    """A line of words, each with its face."""
+    box = Box(50, y, 500, y + 10)
+    return Line(" ".join(w for w, _ in words), box, 10.0, tuple(Word(w, box, **FACES[face]) for w, face in words))
+
+
+def regular(y: float) -> Line:
+    return line("Enough words in the regular face of the page, so that the others differ.", 50, y, width=450)
+
+
+def emphasis(text: str) -> tuple[str, str]:
+    """Return the text that Markdown shows, and a face for each of its characters."""
+    (inline,) = [token for token in MarkdownIt("commonmark").parse(text) if token.type == "inline"]
+    shown, faces, strong, em = "", "", 0, 0
+    for token in inline.children or ():
+        strong += {"strong_open": 1, "strong_close": -1}.get(token.type, 0)
+        em += {"em_open": 1, "em_close": -1}.get(token.type, 0)
+        content = " " if token.type in ("softbreak", "hardbreak") else token.content
+        shown += content
+        faces += " bix"[strong + 2 * em] * len(content)
+    return shown, faces
+
+
+@pytest.mark.parametrize(
+    ("words", "markdown"),
+    [
+        ([("A", ""), ("bold", "b"), ("word,", "b"), ("here", "")], "A **bold word**, here"),
+        ([("see", ""), ("(et", "i"), ("alia)", "i"), ("there", "")], "see *(et alia)* there"),
+        ([("(Nature,", "i"), ("2011)", "")], "(*Nature*, 2011)"),
+        ([("Note:", "bi"), ("it", ""), ("is", ""), ("so", "")], "***Note:*** it is so"),
+        ([("a*b", ""), ("and", ""), ("bold*", "b"), ("text", "")], r"a\*b and **bold\*** text"),
+        ([("the", ""), ("f", "i"), ("of", ""), ("x,", "i"), ("y", "i")], "the f of x, y"),
+        ([("#", "b"), ("1", ""), ("of", "")], r"\# 1 of"),
+        ([("这是", ""), ("重点。", "b"), ("内容", "")], "这是 **重点。** 内容"),
+    ],
+)
+def test_bold_and_italic_words_have_stars(words, markdown):
+    (block,) = page_blocks(PageContent(WIDTH, HEIGHT, (faced(*words), *map(regular, (500, 512, 524)))), [])[:1]
+    assert block.text.removeprefix("- ") == inert_markdown(markdown)
+
+
+@given(st.lists(st.tuples(st.text("ab,.)(*_重。", min_size=1, max_size=6), st.sampled_from(sorted(FACES))), min_size=1))
+def test_emphasis_changes_no_character(words):
+    words = [("Begin", ""), *words]
+    blocks = page_blocks(PageContent(WIDTH, HEIGHT, (faced(*words), *map(regular, (500, 512, 524)))), [])
+    text = next(block.text for block in blocks if "Begin" in block.text)
+    shown, faces = emphasis(text)
+    assert shown == " ".join(word for word, _ in words)
+    for (word, face), at in zip(words, accumulate((len(w) + 1 for w, _ in words), initial=0), strict=False):
+        assert set(faces[at : at + len(word)]) <= {" ", {"": " ", "b": "b", "i": "i", "bi": "x"}[face]}
+
+
+def test_emphasis_goes_on_over_lines_and_hyphens_but_a_bold_paragraph_or_page_has_none():
+    first = faced(("A", ""), ("rather", "b"), ("impor-", "b"))
+    second = faced(("tant", "b"), ("thing", "b"), ("is", ""), ("said.", ""), y=312)
+    rest = tuple(map(regular, (500, 512, 524)))
+    (block, *_) = page_blocks(PageContent(WIDTH, HEIGHT, (first, second, *rest)), [])
+    assert block.text == "A **rather important thing** is said."
+    long = faced(*[(word, "b") for word in ("the", "whole", "of", "a", "paragraph", "is", "bold.")] * 5)
+    assert "*" not in "".join(b.text for b in page_blocks(PageContent(WIDTH, HEIGHT, (long, *rest)), []))
+    bold = replace(first, bold=True)
+    assert "*" not in "".join(b.text for b in page_blocks(PageContent(WIDTH, HEIGHT, (bold,)), []))
+
+
+def test_a_pdf_has_the_faces_of_its_fonts():
+    from reportlab.lib.styles import getSampleStyleSheet
+    from reportlab.platypus import Paragraph, SimpleDocTemplate
+
+    text = "The <b>general rule</b> of this section is <i>sine qua non</i>, and <b>H</b> is a gas. " * 2
+    out = io.BytesIO()
+    SimpleDocTemplate(out).build([Paragraph(text, getSampleStyleSheet()["Normal"])])
+    with contextlib.closing(pypdfium2.PdfDocument(out.getvalue())) as pdf:
+        content = content_from_wire(content_to_wire(page_content(pdf[0])))
+    (block,) = page_blocks(content, [])
+    assert block.text.count("The **general rule** of this section is *sine qua non*, and H is a gas.") == 2
+
+
+def linked(data: bytes) -> str:
+    with contextlib.closing(pypdfium2.PdfDocument(data)) as pdf:
+        content = content_from_wire(content_to_wire(page_content(pdf[0])))
+    return "\n\n".join(block.text for block in page_blocks(content, []))
+
+
+@pytest.mark.parametrize(
+    ("paragraph", "markdown"),
+    [
+        (
+            'See <a href="https://example.org/a(b)?c=1&amp;d=2">the whole report</a>, please.',
+            "See [the whole report](https://example.org/a%28b%29?c=1&d=2), please.",
+        ),
+        (
+            'See <a href="https://example.org/"><b>the report</b> of [1]</a> now.',
+            r"See **[the report](https://example.org/)** [of \[1\]](https://example.org/) now.",
+        ),
+        ('Write to <a href="mailto:a@example.org">a@example.org</a>.', "Write to a@example.org."),
+        ('At <a href="https://example.org/x">example.org/x</a> or there.', "At example.org/x or there."),
+        ('A <a href="file:///etc/passwd">local file</a> and text.', "A local file and text."),
+        ('A <a href="javascript:alert(1)">script here</a> and text.', "A script here and text."),
+    ],
+)
+def test_links_of_the_web_are_links_and_others_are_text(paragraph, markdown):
+    from reportlab.lib.styles import getSampleStyleSheet
+    from reportlab.platypus import Paragraph, SimpleDocTemplate
+
+    out = io.BytesIO()
+    SimpleDocTemplate(out).build([Paragraph(paragraph, getSampleStyleSheet()["Normal"])])
+    text = linked(out.getvalue())
+    assert text == inert_markdown(text) == markdown
+
+
+def test_a_link_over_two_lines_is_one():
+    address = "https://example.org/"
+    words = [[("see", 0), ("the", 1), ("impor-", 1)], [("tant", 1), ("thing", 1), ("there.", 0)]]
+    found = []
+    for row, parts in enumerate(words):
+        box = Box(50, 300 + 12 * row, 500, 310 + 12 * row)
+        own = tuple(Word(word, box, link=number) for word, number in parts)
+        found.append(Line(" ".join(word for word, _ in parts), box, 10.0, own))
+    (block,) = page_blocks(PageContent(WIDTH, HEIGHT, tuple(found), links=(address,)), [])
+    assert block.text == f"see [the important thing]({address}) there."
 
 
 def test_wide_gaps_of_a_row_are_spaces():

@@ -1,5 +1,7 @@
 """Tables are found where rules or clear columns show one, and come out as Markdown or HTML."""
 
+import html
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -7,7 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from table_pages import drawn, grid, line, page, rows, rule
 
 from llm_ocr.engines.embedded.tables import find_tables
-from llm_ocr.types import Box, Line, Path, Raster
+from llm_ocr.results.sanitizing import inert_markdown
+from llm_ocr.types import Box, Line, Path, Raster, Script
 from tests.engines.any_page import PROSE, contents
 
 
@@ -32,6 +35,20 @@ def test_a_ruled_grid_becomes_a_pipe_table_with_empty_cells_kept():
     assert table.label == "ruled"
     assert rows(table.text) == cells
     assert table.lines == frozenset(range(5))
+
+
+@pytest.mark.parametrize("spanning", [False, True])
+def test_scripts_in_cells_are_tags_and_values_stay_values(spanning):
+    scripts = {"a<b CO2": (Script(6, 7, True),), "cm2 1": (Script(2, 3),), "104": (Script(2, 3),)}
+    cells = [["" if spanning else "Name", "a<b CO2"], ["cm2 1", "104"], ["beta", "7"]]
+    xs, ys = [100, 200, 300], [100, 120, 140, 160]
+    marked = [replace(one, scripts=scripts.get(one.text, ())) for one in cell_lines(cells, xs, ys)]
+    rules = grid(xs, ys) if not spanning else [*grid(xs, ys[1:]), *(rule(x, 100, x, 120) for x in (100, 300))]
+    text = only(page(marked, [*rules, rule(100, 100, 300, 100)])).text
+    assert text == inert_markdown(text)
+    assert text.startswith("<table>") is spanning
+    shown = html.unescape(text).replace("\\<", "<")
+    assert all(cell in shown for cell in ("a<b CO<sub>2</sub>", "cm<sup>2</sup> 1", "10<sup>4</sup>", "beta"))
 
 
 def test_rules_drawn_in_pieces_and_doubled_are_still_one_grid():

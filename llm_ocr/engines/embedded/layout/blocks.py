@@ -13,8 +13,9 @@ from llm_ocr.engines.embedded.layout.rows import (
     Measures,
     Row,
     clean,
+    emphasized,
     is_vertical,
-    join,
+    join_marked,
     make_row,
     make_rows,
     marked_end,
@@ -27,7 +28,7 @@ from llm_ocr.engines.embedded.layout.rows import (
     with_bullets,
     with_level_box,
 )
-from llm_ocr.engines.embedded.regions import Region, inside_text
+from llm_ocr.engines.embedded.regions import FORMULA, Region, inside_text
 from llm_ocr.engines.embedded.trace import note, relative, tracing
 from llm_ocr.types import Block, BlockKind, Box, Line, PageContent
 
@@ -115,7 +116,7 @@ def _lines(group: Group, words: frozenset[str]) -> list[str]:
     lines: list[str] = []
     for text, own in zip(_texts(group), group.breaks or [False] * len(group.rows), strict=True):
         if lines and not own:
-            lines[-1] = join(lines[-1], text, words)
+            lines[-1] = join_marked(lines[-1], text, words)
         else:
             lines.append(text)
     return [_flat(line) for line in lines]
@@ -128,7 +129,7 @@ def _flat(text: str) -> str:
 
 def heading_text(group: Group, words: frozenset[str]) -> str:
     """Return all rows as one line of Markdown, including a section number."""
-    text = reduce(lambda one, other: join(one, other, words), (row.marked for row in group.rows))
+    text = reduce(lambda one, other: join_marked(one, other, words), (row.marked for row in group.rows))
     return tagged(escape_inline(_flat(text)))
 
 
@@ -161,9 +162,11 @@ def _code_row(row: Row, left: float, width: float) -> str:
     return text
 
 
-def markdown(group: Group, words: frozenset[str]) -> str:
-    """Return the Markdown of a paragraph, caption, footnote, or list item."""
-    text = _BREAK.join(tagged(escape(line)) for line in _lines(group, words))
+def markdown(group: Group, measures: Measures, *, faces: bool = True) -> str:
+    """Return the Markdown of a paragraph, caption, footnote, or list item, with emphasis if `faces`."""
+    lines = [escape_inline(line) for line in _lines(group, measures.words)]
+    shown = emphasized(lines, measures) if faces else map(tagged, lines)
+    text = _BREAK.join(_LEADING.sub(_lead, line) for line in shown)
     return text if group.marker is None else f"{group.marker.mark} {text}"
 
 
@@ -173,9 +176,9 @@ def markdown(group: Group, words: frozenset[str]) -> str:
 def page_blocks(content: PageContent, regions: Sequence[Region]) -> tuple[Block, ...]:
     """Return the blocks of a page in reading order: top furniture, body, footnotes, bottom furniture.
 
-    `regions` are laid out as a whole. Their lines appear only in their TABLE or FIGURE block, and their captions as
-    adjacent CAPTION blocks. Every other line of `content` is in exactly one block. Boxes of the result are relative. A
-    page without lines and regions has no blocks.
+    `regions` are laid out as a whole. Their lines appear only in their TABLE, FORMULA, or FIGURE block, and their
+    captions as adjacent CAPTION blocks. Every other line of `content` is in exactly one block. Boxes of the result are
+    relative. A page without lines and regions has no blocks.
     """
     degrees = turn_of(content)
     if degrees:
@@ -282,7 +285,7 @@ class _Page:
         elif kind in (BlockKind.TITLE, BlockKind.HEADING):
             text = heading_text(group, words)
         else:
-            text = markdown(group, words)
+            text = markdown(group, self.measures, faces=kind in (BlockKind.TEXT, BlockKind.LIST_ITEM))
         first, *rest = (self.box(boxes) for boxes in _pieces(group))
         return Block(kind, first, text, level=level, continued=tuple(rest))
 
@@ -304,8 +307,11 @@ class _Page:
         plain = caption[0].text if caption else ""
         if region.kind == "table":
             block = Block(BlockKind.TABLE, box, region.text, label=region.label)
+        elif region.kind == FORMULA and region.text:
+            block = Block(BlockKind.FORMULA, box, f"$$\n{region.text}\n$$", label=region.label)
         else:
             inside = inside_text(lines, region.lines)
-            block = Block(BlockKind.FIGURE, box, label=region.label, inside=inside, caption=plain)
+            shown = escape(" ".join(inside.split())) if region.kind == FORMULA else ""  # an image alone hides text
+            block = Block(BlockKind.FIGURE, box, shown, label=region.label, inside=inside, caption=plain)
         above = bool(rows) and sum(row.middle for row in rows) / len(rows) < (region.box.y0 + region.box.y1) / 2
         return [*caption, block] if above else [block, *caption]

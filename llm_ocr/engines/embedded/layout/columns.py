@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from llm_ocr.engines.embedded.layout.groups import ends_sentence, group_rows, may_go_on
 from llm_ocr.engines.embedded.layout.kinds import Entry, mark_kinds
 from llm_ocr.engines.embedded.layout.rows import Measures, Row, make_rows
-from llm_ocr.engines.embedded.regions import Region
+from llm_ocr.engines.embedded.regions import FORMULA, Region
 from llm_ocr.engines.embedded.trace import note, tracing
 from llm_ocr.types import BlockKind, Box, Line, Path
 
@@ -400,6 +400,8 @@ class _Joiner:
         if entry.group is None or entry.kind is BlockKind.CAPTION:
             self._parted = True
             self.entries.append(entry)
+            if entry.region is not None and entry.region.kind == FORMULA:  # part of its sentence
+                self._last = self._waiting = None
         elif not (self._joins_code(entry) or self._joins_text(entry)):
             self.entries.append(entry)
             self._last = entry if entry.kind in (BlockKind.TEXT, BlockKind.LIST_ITEM) else None

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from llm_ocr.engines.embedded.layout.blocks import escape
-from llm_ocr.engines.embedded.layout.rows import join
+from llm_ocr.engines.embedded.layout.rows import join, marked_words, tagged, unmarked
 from llm_ocr.types import Box, Line
 
 # Words with their positions: rows on one baseline, and segments of a row between wide gaps.
@@ -23,13 +23,17 @@ _LEADERS = re.compile(r"(?:[.․…·_]\s?){4,}")
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Word, or whole line without words or with vertical text. `line` is its index on the page."""
+    """Word, or whole line without words or with vertical text. `line` is its index on the page.
+
+    `marked` is the text with marks around superscripts and subscripts; empty without any.
+    """
 
     text: str
     box: Box
     line: int
     size: float
     bold: bool = False
+    marked: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +97,16 @@ def line_pieces(index: int, line: Line) -> list[Piece]:
     """Return the words of a line as pieces without leader dots; a vertical line stays whole."""
     if not line.words or not is_upright(line):
         return [Piece(line.text, line.box, index, line.size, line.bold)]
-    pieces = [Piece(word.text, word.box, index, line.size, line.bold) for word in line.words]
+    marked = marked_words(line) if line.scripts else [""] * len(line.words)
+    pieces = [
+        Piece(word.text, word.box, index, line.size, line.bold, text)
+        for word, text in zip(line.words, marked, strict=True)
+    ]
     dots = [piece.text for piece in pieces if not piece.text.strip(_DOTS)]
     if len(dots) < 4 and not any(len(text) >= 3 for text in dots):
         return pieces
     # Print often runs leaders through the words: the remaining dots next to words are removed as well.
-    bare = [replace(piece, text=_DOTTED.sub(" ", piece.text.strip(_DOTS))) for piece in pieces]
+    bare = [replace(piece, text=_DOTTED.sub(" ", piece.text.strip(_DOTS)), marked="") for piece in pieces]
     return [piece for piece in bare if piece.text] or pieces
 
 
@@ -264,6 +272,14 @@ def heading_rows(cells: Sequence[Cell], rows: int) -> int:
     return count
 
 
+def _marked(cell: Cell) -> str:
+    """Return the cell's text with marks around superscripts and subscripts."""
+    if not any(piece.marked for piece in cell.pieces):
+        return cell.text
+    text = cell_text([replace(piece, text=piece.marked or piece.text) for piece in cell.pieces])
+    return text if unmarked(text) == cell.text else cell.text
+
+
 def markup(table: Table) -> str:
     """Return a pipe table, or HTML if cells span."""
     table = replace(table, cells=tuple(part for cell in table.cells for part in _places_of(cell)))
@@ -271,7 +287,7 @@ def markup(table: Table) -> str:
         return _html(table)
     grid = [["" for _ in range(table.columns)] for _ in range(table.rows)]
     for cell in table.cells:
-        grid[cell.row][cell.column] = _pipe(cell.text)
+        grid[cell.row][cell.column] = _pipe(_marked(cell))
     lines = [f"| {' | '.join(row)} |" for row in grid]
     return "\n".join([lines[0], f"|{' --- |' * table.columns}", *lines[1:]])
 
@@ -288,7 +304,7 @@ def _places_of(cell: Cell) -> Iterator[Cell]:
 
 def _pipe(text: str) -> str:
     shown = escape(text) if text else ""
-    return shown.replace("|", "\\|").replace("\n", "<br>")
+    return tagged(shown).replace("|", "\\|").replace("\n", "<br>")
 
 
 def _html(table: Table) -> str:
@@ -306,7 +322,8 @@ def _element(cell: Cell, tag: str) -> str:
     spans = (f' rowspan="{cell.rowspan}"' if cell.rowspan > 1 else "") + (
         f' colspan="{cell.colspan}"' if cell.colspan > 1 else ""
     )
-    return f"<{tag}{spans}>{html.escape(cell.text, quote=False).replace(chr(10), '<br>')}</{tag}>"
+    text = tagged(html.escape(_marked(cell), quote=False)).replace("\n", "<br>")
+    return f"<{tag}{spans}>{text}</{tag}>"
 
 
 def compacted(cells: Sequence[Cell], rows: Sequence[bool], columns: Sequence[bool]) -> list[Cell]:
