@@ -64,6 +64,24 @@ def test_an_address_keeps_its_lines():
     assert blocks[0].text.split("  \n") == ["Mara Hollins", "The Mill House", "Hollow Bridge"]
 
 
+def test_a_paragraph_beside_a_label_is_one_paragraph_and_a_row_of_a_form_is_not():
+    first = "Where the owner of the land has died, the name of the person who holds it now is"
+    second = "Entered in its place, with the date on which the land passed to them."
+    lines = [
+        *(line("A3.", 50, 200), line(first, 80, 200, width=370), line(second, 80, 212, width=330)),
+        *(line("An owner", 50, 260), line("Go to Part B", 230, 260), line("A tenant for life", 50, 272)),
+    ]
+    blocks = page_blocks(page([*lines, *body()]), [])
+    (owner,) = (block.text for block in blocks if block.text.startswith("A3."))
+    assert f"{first} {second}" in owner
+    assert not any("Part B A tenant" in block.text for block in blocks)
+
+
+def test_rules_of_dots_are_no_text():
+    lines = [line("S Chapman", 50, 100), line("." * 80, 50, 112), line(". . . . . . . .", 50, 130), *body()]
+    assert not any(".." in block.text or ". ." in block.text for block in page_blocks(page(lines), []))
+
+
 def test_title_headings_and_text_are_told_apart_by_size_and_numbers():
     content = page(
         [
@@ -399,6 +417,9 @@ def test_the_page_itself_decides_about_a_hyphen():
     assert join("a built-", "in test", words) == "a built-in test"
     assert join("a non-", "linear one", words) == "a nonlinear one"
     assert join("an in-memory-", "test", words) == "an in-memory-test"
+    words = vocabulary(["experts of one domain", "over the sea they come"])
+    assert join("as domain-", "experts do", words) == "as domain-experts do"
+    assert join("they over-", "come it", words) == "they overcome it"
 
 
 @pytest.mark.parametrize(

@@ -192,7 +192,8 @@ def _blocks(content: PageContent, regions: Sequence[Region]) -> tuple[Block, ...
     for region in regions:
         claimed |= region.lines | region.caption
     visible = [line for line in content.lines if line.text.strip()]
-    free = steadied([line for index, line in enumerate(content.lines) if index not in claimed and line.text.strip()])
+    unclaimed = [line for index, line in enumerate(content.lines) if index not in claimed and line.text.strip()]
+    free = steadied([line for line in unclaimed if not _DOTS.fullmatch(line.text)])
     standard = free if sum(len(line.text) for line in free) > _ENOUGH else visible
     if not standard and not regions:
         return ()
@@ -213,6 +214,8 @@ def _blocks(content: PageContent, regions: Sequence[Region]) -> tuple[Block, ...
     return tuple([*top, *body, *aside, *foot])
 
 
+#: Line of dots only: a rule in print, or a field of a form.
+_DOTS = re.compile(r"[\s.\u00b7\u2026]{6,}")
 #: Number of characters outside tables and figures from which they determine the page's measures.
 _ENOUGH = 150
 _NO_LINE = Line("", Box(0, 0, 1, 10), 10.0)

@@ -450,11 +450,24 @@ def _in_stretch(rows: Sequence[Row], measures: Measures, edge: float) -> list[Gr
     return groups
 
 
+#: Minimum share of a row's width of a sentence beside a label; in forms, pieces are shorter.
+_LABELLED = 0.7
+
+
 def _own_line(group: Group, before: Row, row: Row, margins: Margins, short: bool) -> bool:
     """Return whether a row of the group begins on a new line, as in addresses, verses, and cells."""
     if row.cells > 1 or before.cells > 1:
-        return row.cells > 1 or group.marker is None
+        # A stretched line of a justified paragraph, and a label beside its first line, have wide gaps, too.
+        one = min(row.cells, before.cells) == 1 and not short
+        prose = one and (goes_on(before.text, row.text) or (row.cells == 1 and _is_labelled_prose(before)))
+        return not prose and (row.cells > 1 or group.marker is None)
     return short and not goes_on(before.text, row.text)
+
+
+def _is_labelled_prose(row: Row) -> bool:
+    """Return whether most of the row is one piece of an unfinished sentence, as beside a label."""
+    widest = max(line.box.width for line in row.lines)
+    return widest > _LABELLED * (row.x1 - row.x0) and not ends_sentence(row.text)
 
 
 def _starts_new(group: Group, before: Row, row: Row, margins: Margins, short: bool) -> bool:

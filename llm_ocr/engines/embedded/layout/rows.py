@@ -55,6 +55,11 @@ _COMPOUND = frozenset(
     ]
 )
 
+# Words that often begin a word without a hyphen: `overcome`, `withdraw`.
+_OPENINGS = frozenset(
+    ["after", "back", "down", "every", "fore", "here", "other", "over", "some", "there", "under", "with"]
+)
+
 # Words between the hyphens of compounds, such as `state-of-the-art`.
 _JOINTS = frozenset(["a", "and", "by", "for", "in", "of", "on", "or", "the", "to"])
 
@@ -87,6 +92,9 @@ def _hyphen_stays(first: str, second: str, words: frozenset[str]) -> bool:
     if not stem.replace("-", "").isalpha():
         return True
     *front, last = stem.split("-")
+    # Two longer words of the page are a compound, unless the first is a part of many words.
+    if not front and min(len(stem), len(rest)) > 3 and stem in words and rest in words and stem not in _OPENINGS:
+        return True
     if not front or last + rest in words:
         return not front and last in _COMPOUND
     # The hyphen after a compound divides its last word, unless a part of that word is a word of its own.
