@@ -29,7 +29,7 @@ class _Shelf:
 
     def document(self, payload: Mapping[str, Any]) -> PdfFile | ImageFile:
         source, descriptor = payload["source"], payload["file"]
-        key = (*state(descriptor), source, payload["kind"], *payload["passwords"])
+        key = (*state(descriptor), source, payload["kind"], *payload["passwords"], *payload["look"].values())
         if self._document is None or key != self._key:
             self._put_back()
             self._document = _opened(FdFile(descriptor, source), payload)
