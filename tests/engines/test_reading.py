@@ -49,6 +49,9 @@ class Ocr:
         self.asked.append("probe")
         return self._probe
 
+    def with_hints(self, image, lines):
+        return lines
+
     def read(self, pixels):
         self.asked.append("read")
         return OcrPage(self._lines, self._rotation, numpy.asarray(pixels), unread=self._unread)

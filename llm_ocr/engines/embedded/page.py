@@ -199,13 +199,12 @@ def _laid_out(content: PageContent) -> tuple[Block, ...]:
 
 
 def _by_ocr(page: Page, pixels: Any, recogniser: "Recogniser") -> Attempt:
-    from llm_ocr.engines.embedded.layout_model import with_hints
     from llm_ocr.engines.embedded.scan_objects import scan_objects
 
     with timed("OCR"):
         read = recogniser.read(pixels)
     with timed("layout model"):
-        read = replace(read, lines=with_hints(read.image, read.lines))
+        read = replace(read, lines=recogniser.with_hints(read.image, read.lines))
     with timed("objects on the scan"):
         objects = scan_objects(read.image, read.lines)
     if tracing():

@@ -78,6 +78,12 @@ class Recogniser:
 
         return disagreement(image, content, self._pages.reader, scan=scan)
 
+    def with_hints(self, image: "Pixels", lines: tuple[Line, ...]) -> tuple[Line, ...]:
+        """Return the lines of an upright scan with marks of the layout model, if it is installed."""
+        from llm_ocr.engines.embedded.layout_model import with_hints
+
+        return with_hints(image, lines)
+
     def reread(self, image: "Pixels", content: PageContent) -> PageContent:
         """Return the content with the readings of its doubtful words. `image` is the page as shown."""
         from llm_ocr.engines.embedded.rereading import reread
