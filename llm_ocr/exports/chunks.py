@@ -13,7 +13,7 @@ from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from llm_ocr.config.models import ExportSettings
-from llm_ocr.engines.embedded.layout.rows import is_cjk, join
+from llm_ocr.engines.embedded.joining import is_cjk, join
 from llm_ocr.errors import UsageError
 from llm_ocr.exports.chunk_text import Measure, sentences, split_code, split_table, split_text, token_count
 from llm_ocr.exports.export import Exported, ExportJob

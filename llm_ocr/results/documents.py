@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import PurePosixPath
 
-from llm_ocr.engines.embedded.layout.rows import is_cjk, join, vocabulary
+from llm_ocr.engines.embedded.joining import is_cjk, join, vocabulary
 from llm_ocr.results.markdown import IMAGE, clean, encode_target, map_prose, target_id
 from llm_ocr.results.schema import image_extension
 from llm_ocr.types import FURNITURE, Block, BlockKind, Figure, PageRecord, Status

@@ -8,6 +8,7 @@ time per page. Figures, tables, and everything on digital pages are better witho
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from llm_ocr.engines.embedded.ocr.models import find_layout_model, open_session
@@ -28,6 +29,8 @@ _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _STRIDES = (8, 16, 32, 64)
 #: Minimum confidence for headings and text, and for running headers, which leave the text.
 _SURE, _SURE_RUNNING = 0.5, 0.6
+#: Ratio to the page's usual line height from which a line is no running header.
+_LARGE = 1.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +87,18 @@ def with_hints(image: "Pixels", lines: Sequence[Line]) -> tuple[Line, ...]:
         return tuple(lines)
     height, width = image.shape[:2]
     areas = model.find(image)
-    return tuple(_hinted(line, line.box.scaled(1 / width, 1 / height).centre, areas) for line in lines)
+    body = median(line.size for line in lines)
+    hinted = [_hinted(line, line.box.scaled(1 / width, 1 / height).centre, areas, body) for line in lines]
+    kept = [line.box for line in hinted if not line.recurs]
+    return tuple(replace(line, recurs=line.recurs and not _beside(line.box, kept)) for line in hinted)
 
 
-def _hinted(line: Line, middle: tuple[float, float], areas: Sequence[Area]) -> Line:
+def _beside(box: Box, others: Sequence[Box]) -> bool:
+    """Return whether one of the others is at the same height: a row leaves the text as a whole or not at all."""
+    return any(min(box.y1, other.y1) - max(box.y0, other.y0) > 0.5 * box.height for other in others)
+
+
+def _hinted(line: Line, middle: tuple[float, float], areas: Sequence[Area], body: float) -> Line:
     x, y = middle
     around = [area for area in areas if area.box.x0 < x < area.box.x1 and area.box.y0 < y < area.box.y1]
     labels = {area.label for area in around}
@@ -95,5 +106,7 @@ def _hinted(line: Line, middle: tuple[float, float], areas: Sequence[Area]) -> L
         return line
     if "title" in labels:
         return replace(line, bold=True)
+    if line.size > _LARGE * body:  # the model takes letterheads and titles for running headers
+        return line
     running = any(area.label in ("header", "footer") and area.confidence > _SURE_RUNNING for area in around)
     return replace(line, recurs=True) if running else line

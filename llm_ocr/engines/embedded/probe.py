@@ -86,11 +86,12 @@ def disagreement(image: "Pixels", content: PageContent, reader: "Reader", *, sca
         x0, x1 = max(0, round((box.x0 - room) * across)), round((box.x1 + room) * across)
         y0, y1 = max(0, round((box.y0 - room) * down)), round((box.y1 + room) * down)
         reading = reader.read(image[y0:y1, x0:x1])
-        if not scan or reading.confidence >= _CONFIDENT:
-            errors.append(_difference(text, reading.logical))
+        errors.append((_difference(text, reading.logical), reading.confidence))
     if not errors:
         return None
-    return fmean(errors) if scan else median(errors)
+    if not scan:
+        return median(error for error, _ in errors)
+    return fmean([error for error, confidence in errors if confidence >= _CONFIDENT] or [error for error, _ in errors])
 
 
 def samples(

@@ -15,8 +15,8 @@ from markdown_it import MarkdownIt
 
 from llm_ocr.documents.page_wire import content_from_wire, content_to_wire
 from llm_ocr.documents.pdf_text import page_content
+from llm_ocr.engines.embedded.joining import join, vocabulary
 from llm_ocr.engines.embedded.layout import escape, page_blocks, unescape
-from llm_ocr.engines.embedded.layout.rows import join, vocabulary
 from llm_ocr.engines.embedded.regions import Region
 from llm_ocr.results.sanitizing import inert_markdown
 from llm_ocr.types import Block, BlockKind, Box, Line, PageContent, Path, Script, Word
@@ -417,7 +417,7 @@ def test_the_page_itself_decides_about_a_hyphen():
     assert join("a built-", "in test", words) == "a built-in test"
     assert join("a non-", "linear one", words) == "a nonlinear one"
     assert join("an in-memory-", "test", words) == "an in-memory-test"
-    words = vocabulary(["experts of one domain", "over the sea they come"])
+    words = vocabulary(["the experts of one domain", "Over the sea they come"])
     assert join("as domain-", "experts do", words) == "as domain-experts do"
     assert join("they over-", "come it", words) == "they overcome it"
 

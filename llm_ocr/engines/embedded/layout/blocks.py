@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from itertools import pairwise
 
+from llm_ocr.engines.embedded.joining import clean
 from llm_ocr.engines.embedded.layout.columns import arrange, column_entries, make_sheet, reading_order, ruling_lines
 from llm_ocr.engines.embedded.layout.furniture import find_furniture
 from llm_ocr.engines.embedded.layout.groups import Group
@@ -12,7 +13,6 @@ from llm_ocr.engines.embedded.layout.kinds import Entry
 from llm_ocr.engines.embedded.layout.rows import (
     Measures,
     Row,
-    clean,
     emphasized,
     is_vertical,
     join_marked,
