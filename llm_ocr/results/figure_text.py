@@ -253,9 +253,9 @@ class _Enricher:
         while at < len(self._runs):
             blank, fenced, run = self._runs[at]
             at += 1
-            text, first = ("\n".join(run), []) if blank or fenced else self._block("\n".join(run))
+            text, first = ("\n".join(run), None) if blank or fenced else self._block("\n".join(run))
             out.append(text)
-            if not first:
+            if first is None:
                 continue
             at = self._behind_descriptions(at)
             shown = [self._added[figure] for figure in first if self._added[figure] not in ("", self._alts[figure])]
@@ -265,22 +265,26 @@ class _Enricher:
                 out.append("")
         return "\n".join(out)
 
-    def _block(self, text: str) -> tuple[str, list[str]]:
-        """Return the block with new alt texts, and the figures with their first link in it."""
+    def _block(self, text: str) -> tuple[str, list[str] | None]:
+        """Return the block with new alt texts, and the figures with their first link in it; None without figures."""
         first: list[str] = []
+        linked = False
 
         def change(image: re.Match[str]) -> str:
+            nonlocal linked
             figure = target_id(image["target"])
             if figure is None:
                 figure = self._named(unescape(image["alt"]))
             if figure not in self._alts:
                 return image[0]
+            linked = True
             if figure not in self._seen:
                 self._seen.add(figure)
                 first.append(figure)
             return f"![{escape(self._alts[figure])}]({image['target']})"
 
-        return IMAGE.sub(change, text), first
+        shown = IMAGE.sub(change, text)
+        return shown, first if linked else None
 
     def _named(self, alt: str) -> str:
         """Return the figure of a link to a file: `Figure ID`, its new alt text, or an older one, `ID: sentence`."""
