@@ -121,7 +121,7 @@ def test_a_text_layer_that_lies_is_named(debug, sign, tmp_path):
     done = debug("liar.pdf")
     [source] = values_of(done, "text source")
     assert source.startswith("OCR; the text layer is wrong: it differs by 0.")
-    assert source.endswith("limit 0.06 (probed: first page of the document, scan)")
+    assert source.endswith("limit 0.03 (probed: first page of the document, scan)")
     assert values_of(done, "time in ms")[0].count("loading OCR ") == 1, "the probe and the reading add up"
     assert values_of(done, "block")[0].endswith('"Opening hours 9 to 17"')
 
