@@ -112,6 +112,15 @@ class Texts:
             if inside < 0.6 * int(self.letters[self.body].sum()):
                 self.body[members] = False
 
+    def without_sub_captions(self, captions: Sequence["Caption"]) -> None:
+        """Remove lines such as "(a) Before the flood" directly above a caption from the body: they name its parts."""
+        for caption in captions:
+            gap = caption.box.y0 - self.boxes[:, 3]
+            near = self.body & (gap > -1) & (gap < 2 * self.body_size)
+            for index in np.nonzero(near)[0].tolist():
+                if _SUB_CAPTION.match(self.content.lines[index].text):
+                    self.body[index] = False
+
     def running(self, members: npt.NDArray[np.intp]) -> int:
         """Return the letters of prose in the lines."""
         return int(self.letters[members][self.wordy[members]].sum())
@@ -122,6 +131,7 @@ class Texts:
 
 #: Maximum lines of a caption.
 _LONGEST = 40
+_SUB_CAPTION = re.compile(r"\s*\(?[a-hA-H]\)\s")
 _MARKED = re.compile(r"[.:|)–—-]\s*$")
 _SENTENCE = re.compile(
     r"^\s*(?:and|or|in|of|is|are|was|shows?|also|illustrates?|depicts?|can|we|the|to|for|with|by|at|on|as|from|gives?)\b"

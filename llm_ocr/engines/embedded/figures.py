@@ -166,6 +166,7 @@ def find_figures(content: PageContent, tables: Sequence[Region]) -> list[Region]
     clusters = clusters_of(page_objects(texts, areas), content.width, content.height)
     clusters += clusters_of(symbols(content.lines), content.width, content.height)
     captions = find_captions(texts)
+    texts.without_sub_captions(captions)
     texts.without_drawn([cluster.box for cluster in clusters if cluster.drawn >= 15])
     anchors = Anchors(texts, captions, clusters, [table.box for table in tables])
     chosen: list[tuple[Cluster, frozenset[int]]] = [

@@ -77,7 +77,8 @@ def _hyphen_stays(first: str, second: str, words: frozenset[str]) -> bool:
     stem = (token[0] if token else first)[:-1].lower().lstrip("\"'“‘([")
     follow = _WORD.match(second.lower())
     rest = follow[0] if follow else ""
-    if f"{stem}-{rest}" in words:
+    joint, _, end = rest.partition("-")
+    if f"{stem}-{rest}" in words or (end and joint in _JOINTS):  # end-to-end
         return True
     if stem + rest in words:
         return False
@@ -93,6 +94,13 @@ def _hyphen_stays(first: str, second: str, words: frozenset[str]) -> bool:
     return last in _COMPOUND or last in _JOINTS or last in words or rest in words
 
 
+def _is_capital_word(first: str, second: str, words: frozenset[str]) -> bool:
+    """Return whether a hyphen divides a word in capitals that the page has undivided."""
+    token, follow = _TOKEN.search(first), _WORD.match(second)
+    parts = (token[0][:-1] if token else "", follow[0] if follow else "")
+    return all(part.isupper() for part in parts) and "".join(parts).lower() in words
+
+
 def join(first: str, second: str, words: frozenset[str] = frozenset()) -> str:
     """Join `first` and `second` as text of one paragraph. `words`: the page's vocabulary."""
     if not first or not second:
@@ -101,7 +109,7 @@ def join(first: str, second: str, words: frozenset[str] = frozenset()) -> str:
     if last == SOFT_HYPHEN:
         return first.rstrip(SOFT_HYPHEN) + second
     if last in _HYPHENS and len(first) > 1 and first[-2].isalnum():
-        if begin.islower() and not _ADDRESS.search(first) and not _hyphen_stays(first, second, words):
+        if (begin.islower() or _is_capital_word(first, second, words)) and not _ADDRESS.search(first) and not _hyphen_stays(first, second, words):
             return first[:-1] + second
         return first + second
     if last in "—–" and len(first) > 1 and not first[-2].isspace() and begin.isalnum():

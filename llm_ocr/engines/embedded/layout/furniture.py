@@ -7,9 +7,11 @@ from llm_ocr.engines.embedded.layout.groups import numbering
 from llm_ocr.engines.embedded.layout.rows import Measures, Row, is_vertical, make_row
 from llm_ocr.types import BlockKind, Line
 
-#: Shares of the page's height: search zone of furniture, zone of recurring lines, zone where patterns suffice.
-_ZONE, _RECURRING, _OUTER = 0.13, 0.16, 0.092
-_MOST_ROWS = 4
+#: Shares of the page's height: search zone of furniture, zone of recurring lines, zone where patterns suffice, and zone
+#: of a page number alone in the middle (0.175 in the standard classes of LaTeX on A4).
+_ZONE, _RECURRING, _OUTER, _NUMBERED = 0.13, 0.16, 0.092, 0.2
+#: Rows at an edge, not counting recurring ones. Distance of a page number from the middle as a share of the width.
+_MOST_ROWS, _MIDDLE = 4, 0.02
 #: Number of lines below which a page has no running text, such as a letterhead or a slide.
 _PAGE_OF_TEXT = 12
 #: Number of lines from which a page surely has running text, so that an isolated row at its edge needs no pattern.
@@ -42,7 +44,7 @@ _MARGIN = 0.1
 
 def _edge_rows(lines: Sequence[Line], measures: Measures, top: bool) -> tuple[list[Row], float]:
     """Return rows near an edge from the outside in, and the height at which the text begins."""
-    reach = _RECURRING * measures.height
+    reach = _NUMBERED * measures.height
     sign = 1.0 if top else -1.0
     ordered = sorted(lines, key=lambda line: sign * (line.box.y0 + line.box.y1))
     groups: list[list[Line]] = []
@@ -53,7 +55,7 @@ def _edge_rows(lines: Sequence[Line], measures: Measures, top: bool) -> tuple[li
         last = groups[-1][-1].box if groups else None
         if last is not None and min(last.y1, box.y1) - max(last.y0, box.y0) > 0.5 * min(last.height, box.height):
             groups[-1].append(line)
-        elif outside and len(groups) < _MOST_ROWS:
+        elif outside and (len(groups) < _MOST_ROWS or line.recurs):
             groups.append([line])
         else:
             beyond = box.y0 if top else box.y1
@@ -64,6 +66,14 @@ def _edge_rows(lines: Sequence[Line], measures: Measures, top: bool) -> tuple[li
 def is_page_number(text: str) -> bool:
     """Return whether the text is only a page number: `12`, `- xii -`, `Page 3 of 10`, `A-7`."""
     return any(character.isalnum() for character in text) and _NUMBER.match(text.strip()) is not None
+
+
+def _is_middle_number(row: Row, lines: Sequence[Line], measures: Measures) -> bool:
+    """Return whether the row is only a page number in the middle of the text's width."""
+    if len(row.lines) > 1 or not is_page_number(row.text):
+        return False
+    middle = (min(line.box.x0 for line in lines) + max(line.box.x1 for line in lines)) / 2
+    return abs(row.lines[0].box.centre[0] - middle) < _MIDDLE * measures.width
 
 
 def _recurs(row: Row) -> bool:
@@ -147,7 +157,8 @@ def _edge(lines: Sequence[Line], measures: Measures, top: bool, count: int) -> l
         inner = rows[index + 1] if index + 1 < len(rows) else None
         gap = (inner.y0 if inner else beyond) - row.y1 if top else row.y0 - (inner.y1 if inner else beyond)
         depth = (row.y1 if top else measures.height - row.y0) / measures.height
-        zone = _RECURRING if _recurs(row) else _ZONE
+        alone = gap > 1.5 * measures.body and not top and _is_middle_number(row, lines, measures)
+        zone = _RECURRING if _recurs(row) else _NUMBERED if alone else _ZONE
         if depth > zone:
             break
         outer = depth <= (_ZONE if found and found[-1] is rows[index - 1] else _OUTER)
