@@ -25,12 +25,12 @@ from reporting import keep
 
 import llm_ocr
 from llm_ocr.documents.rendering import Renderer, RenderOptions
-from llm_ocr.engines.embedded.page import SCAN
 from llm_ocr.engines.embedded.probe import suspicious
 from llm_ocr.results.quality import on_scale
 from llm_ocr.results.quality.scoring import score
 from llm_ocr.types import (
     FURNITURE,
+    SCAN,
     Attempt,
     Block,
     BlockKind,

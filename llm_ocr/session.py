@@ -31,6 +31,7 @@ from llm_ocr.stages.runtime import (
     passwords,
     reading,
     render_options,
+    transcribes,
 )
 from llm_ocr.stages.servers import Engines, choose_engine
 from llm_ocr.types import DocumentPart, PageRecord, Unit
@@ -60,6 +61,7 @@ class _Parts:
     reading: Reading
     pages: PartRenderer  # shared, because it caches the checks of files
     model: Model | None
+    transcribed: bool  # whether a model is asked for the page's own text
 
 
 class Session:
@@ -120,6 +122,7 @@ class Session:
             parts.reading.admission,
             furniture=furniture,
             min_quality=self._settings.min_quality,
+            transcribed=parts.transcribed and not way.tasks,
         )
 
         async def one(position: int, ticket: Ticket) -> None:
@@ -179,7 +182,8 @@ class Session:
             stack.push_async_callback(ready.reader.close)
             model = await page_model(settings, engines, None) if engines.uses_models else None
             self._held = stack.pop_all()
-        return _Parts(renderer, ready, PartRenderer(renderer, remote), model)
+        asked = transcribes(settings, engines)
+        return _Parts(renderer, ready, PartRenderer(renderer, remote), model, asked)
 
     def _reader(self, reader: PageReader, way: DocumentOptions) -> PageReader:
         if not isinstance(reader, LayoutReader):
