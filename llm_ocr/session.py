@@ -31,7 +31,6 @@ from llm_ocr.stages.runtime import (
     passwords,
     reading,
     render_options,
-    transcribes,
 )
 from llm_ocr.stages.servers import Engines, choose_engine
 from llm_ocr.types import DocumentPart, PageRecord, Unit
@@ -61,7 +60,6 @@ class _Parts:
     reading: Reading
     pages: PartRenderer  # shared, because it caches the checks of files
     model: Model | None
-    transcribed: bool  # whether a model is asked for the page's own text
 
 
 class Session:
@@ -122,7 +120,7 @@ class Session:
             parts.reading.admission,
             furniture=furniture,
             min_quality=self._settings.min_quality,
-            transcribed=parts.transcribed and not way.tasks,
+            transcribes=(lambda: False) if way.tasks else parts.reading.transcribes,
         )
 
         async def one(position: int, ticket: Ticket) -> None:
@@ -182,8 +180,7 @@ class Session:
             stack.push_async_callback(ready.reader.close)
             model = await page_model(settings, engines, None) if engines.uses_models else None
             self._held = stack.pop_all()
-        asked = transcribes(settings, engines)
-        return _Parts(renderer, ready, PartRenderer(renderer, remote), model, asked)
+        return _Parts(renderer, ready, PartRenderer(renderer, remote), model)
 
     def _reader(self, reader: PageReader, way: DocumentOptions) -> PageReader:
         if not isinstance(reader, LayoutReader):

@@ -33,7 +33,6 @@ from llm_ocr.stages.runtime import (
     passwords,
     reading,
     render_options,
-    transcribes,
 )
 from llm_ocr.stages.sharing import Split, publish_held, shared, shows_all, split_of, take_without_units
 from llm_ocr.types import (
@@ -138,7 +137,7 @@ async def extract(job: Job[ReadingCommand]) -> None:
                     expected.estimated,
                     furniture=settings.headers == "keep",
                     min_quality=settings.min_quality,
-                    transcribed=transcribes(settings, job.engines),
+                    transcribes=ready.transcribes,
                 )
                 units = stepwise(share.units, job.stop)
                 await stage.run(units if expected.whole else _expecting(units, progress))
@@ -164,7 +163,7 @@ class Extract:
         estimated: Documents whose pages were not counted when the progress began.
         furniture: Whether the Markdown contains running heads, feet, and page numbers.
         min_quality: Score below which a model's page is degraded; None: see `rated`.
-        transcribed: Whether a model is asked for the page's own text.
+        transcribes: Whether a model is asked for the page's own text, and answers.
     """
 
     renderer: PageRenderer
@@ -176,7 +175,7 @@ class Extract:
     estimated: int = 0
     furniture: bool = False
     min_quality: float | None = None
-    transcribed: bool = False
+    transcribes: Callable[[], bool] = lambda: False
 
     async def run(self, units: AsyncIterable[Unit]) -> None:
         """Read and publish all units."""
@@ -234,7 +233,7 @@ class Extract:
                 self.renderer,
                 furniture=self.furniture,
                 min_quality=self.min_quality,
-                transcribed=self.transcribed,
+                transcribed=self.transcribes(),
             )
         except PageFailure as failure:
             image = page.image if page else None

@@ -580,10 +580,11 @@ MOST_AHEAD = 512
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A page reader, and the admission of its pages."""
+    """A page reader, the admission of its pages, and whether a model is asked for their own text (see `rated`)."""
 
     reader: PageReader
     admission: Admission
+    transcribes: Callable[[], bool] = lambda: False
 
 
 def page_profile(settings: WhichModel, engines: Engines) -> Profile | None:
@@ -593,11 +594,9 @@ def page_profile(settings: WhichModel, engines: Engines) -> Profile | None:
     return model_choice(settings).profile
 
 
-def transcribes(settings: ReadingCommand, engines: Engines) -> bool:
+def _asks_for_text(settings: ReadingCommand, chosen: Mapping[str, Any]) -> bool:
     """Return whether a model is asked for a page's own text: in a known profile's first mode, with its own prompts."""
-    if not engines.uses_models or settings.prompt is not None or settings.mode is not None or settings.region_task:
-        return False
-    return not model_choice(settings).chosen
+    return settings.prompt is None and settings.mode is None and not settings.region_task and not chosen
 
 
 async def page_model(settings: ServingCommand, engines: Engines, workspace: Workspace | None) -> Model:
@@ -648,7 +647,10 @@ async def reading(job: Job[ReadingCommand], renderer: Renderer) -> Reading:
     reader = ModelReader(pool, model.profile, tools, options, fallback, inspector, _rule(settings))
     layout = await by_regions(job, renderer, reader)
     detected = 0 if layout is None else layout.detector.parallel * DETECTED
-    return Reading(layout or reader, _measured(job, pool, Admission(MOST_AHEAD, AHEAD + detected)))
+    own_text = _asks_for_text(settings, model.chosen)
+    admission = _measured(job, pool, Admission(MOST_AHEAD, AHEAD + detected))
+    # Whether a server is the simulator is known when it has answered.
+    return Reading(layout or reader, admission, lambda: own_text and not pool.simulated)
 
 
 def _measured(job: Job[Group], pool: "ServerPool", admission: Admission) -> Admission:
