@@ -20,19 +20,18 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-import quality
-from quality import DAMAGES, ENOUGH, Blocks, Reading, is_plain, told
+from quality import DAMAGES, ENOUGH, Blocks, Reading, good_answers, is_plain, text_of, told
 from reporting import keep
 
+import llm_ocr
 from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.models.parsers.grounding import parse_grounding
 from llm_ocr.models.parsers.plain import parse_plain
-from llm_ocr.results.quality import BACKED, FOUND, ORDER
+from llm_ocr.results.quality import BY_LAYER, by_layer
 from llm_ocr.results.quality.scoring import score
 from llm_ocr.types import FURNITURE, Attempt, Block, BlockKind, Box, Status
 
 LEVELS = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
-FALSE_ALARMS = 0.005
 _FLOATS = frozenset({BlockKind.FIGURE, BlockKind.TABLE, BlockKind.CAPTION, BlockKind.FOOTNOTE})
 _DEEPSEEK = {
     BlockKind.TITLE: "title",
@@ -234,7 +233,7 @@ class Scored:
 
 def judged(readings: Sequence[Reading]) -> list[Scored]:
     """Score all styles, and the damage in some of them."""
-    texts = {one.document: quality._text(one.attempt.blocks) for one in readings}
+    texts = {one.document: text_of(one.attempt.blocks) for one in readings}
     found = []
     for number, one in enumerate(readings):
         others = [text for document, text in sorted(texts.items()) if document != one.document]
@@ -248,15 +247,10 @@ def judged(readings: Sequence[Reading]) -> list[Scored]:
         answers += [(style, "another document", parse_plain(strange[:3000]).blocks) for style in DAMAGED]
         for style, name, blocks in answers:
             result = score(one.page, Attempt("model", "model", Status.OK, blocks))
-            compared = [_scaled(part, result.parts) for part in (FOUND, BACKED, ORDER) if part in result.parts]
-            if compared:
-                found.append(Scored(one.document, one.page.id, style, name, result.score, min(compared), result.parts))
+            if set(BY_LAYER) & result.parts.keys():
+                low = by_layer(result.parts)
+                found.append(Scored(one.document, one.page.id, style, name, result.score, low, result.parts))
     return found
-
-
-def _scaled(part: str, parts: Mapping[str, float]) -> float:
-    """Return the part on the common scale."""
-    return quality.on_scale(part, parts[part])
 
 
 def main() -> None:
@@ -268,42 +262,34 @@ def main() -> None:
     parser.add_argument("--worst", type=int, default=0, help="print so many good answers of the lowest scores")
     parser.add_argument("--output", type=Path)
     args = parser.parse_args()
-    readings = [one for one in asyncio.run(quality._readings(args)) if one.how == "text-layer"]
+    readings = asyncio.run(good_answers(args, ocr=False))
     corpus = len(readings)
     readings += asyncio.run(truths(args.truth)) if args.truth else []
     print(f"{corpus} pages of documents, {len(readings) - corpus} generated pages", file=sys.stderr)
     scored = judged(readings)
     good = [one for one in scored if not one.damage]
-    report = {
+    rows = {style: [one for one in good if one.style == style] for style in STYLES} | {"all good answers": good}
+    bad = {name: [one for one in scored if one.damage == name] for name in (*DAMAGES, "another document")}
+    report: dict[str, Any] = {
+        "command": "python benchmarks/quality_of_models.py DOCUMENTS --readings FOLDER --truth TRUTH",
+        "llm_ocr": llm_ocr.__version__,
         "pages": corpus,
         "generated_pages": len(readings) - corpus,
         "good_answers": len(good),
-        "false_alarms": {
-            style: below([one for one in good if one.style == style], lambda one: one.low) for style in STYLES
-        },
-        "all": below(good, lambda one: one.low),
-        "all, by the whole score": below(good, lambda one: one.score),
-        "found": {
-            name: below([one for one in scored if one.damage == name], lambda one: one.low)
-            for name in (*DAMAGES, "another document")
-        },
+        "below": {name: below(answers) for name, answers in (rows | bad).items()},
     }
-    keep(report, args.output) if args.output else None
-    print(f"{'':38}" + "".join(f"{level:>8}" for level in LEVELS))
-    for name, shares in (
-        *report["false_alarms"].items(),
-        ("all", report["all"]),
-        ("all, whole score", report["all, by the whole score"]),
-        *report["found"].items(),
-    ):
+    if args.output:
+        keep(report, args.output)
+    print(f"{'share of answers below':38}" + "".join(f"{level:>8}" for level in LEVELS))
+    for name, shares in report["below"].items():
         print(f"{name:38}" + "".join(f"{100 * share:>6.1f} %" for share in shares.values()))
     for one in sorted(good, key=lambda one: one.low)[: args.worst]:
         print(f"{one.low:.3f} {one.score:.3f} {one.style:30} {Path(one.document).name} {one.page} {dict(one.parts)}")
 
 
-def below(scored: Sequence[Scored], value: Callable[[Scored], float]) -> dict[str, float]:
+def below(scored: Sequence[Scored]) -> dict[str, float]:
     """Return the share of the answers below each level."""
-    return {str(level): round(sum(value(one) < level for one in scored) / max(1, len(scored)), 4) for level in LEVELS}
+    return {str(level): round(sum(one.low < level for one in scored) / max(1, len(scored)), 4) for level in LEVELS}
 
 
 if __name__ == "__main__":
