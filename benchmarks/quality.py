@@ -25,12 +25,12 @@ from reporting import keep
 
 import llm_ocr
 from llm_ocr.documents.rendering import Renderer, RenderOptions
-from llm_ocr.engines.embedded.page import SCAN
 from llm_ocr.engines.embedded.probe import suspicious
 from llm_ocr.results.quality import on_scale
 from llm_ocr.results.quality.scoring import score
 from llm_ocr.types import (
     FURNITURE,
+    SCAN,
     Attempt,
     Block,
     BlockKind,
@@ -325,7 +325,7 @@ class Judged:
 def main() -> None:
     """Read, damage, judge, write."""
     args = _arguments()
-    readings = asyncio.run(_readings(args))
+    readings = asyncio.run(good_answers(args))
     print(f"{len(readings)} good answers for {len({one.page.id for one in readings})} pages", file=sys.stderr)
     report: dict[str, Any] = {
         "command": f"python benchmarks/quality.py {' '.join(args.sources)} --readings FOLDER",
@@ -348,9 +348,10 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-async def _readings(args: argparse.Namespace) -> list[Reading]:
+async def good_answers(args: argparse.Namespace, *, ocr: bool = True) -> list[Reading]:
+    """Readings of the pages whose layer is true: from the layer and, with `ocr`, by OCR."""
     by_layer = await asyncio.to_thread(_read, args, "layer", "auto")
-    by_ocr = await asyncio.to_thread(_read, args, "ocr", "never")
+    by_ocr = await asyncio.to_thread(_read, args, "ocr", "never") if ocr else {}
     true = [row for row in by_layer.values() if row.text_source == "text-layer" and _judgeable(row)]
     found = []
     async with Renderer(RenderOptions(text_layer=False, image_format="jpeg")) as renderer:
@@ -397,7 +398,7 @@ def _attempt(row: PageRecord, probe: float | None) -> Attempt:
 
 
 def _judged(readings: Sequence[Reading], setting: str) -> Iterator[Judged]:
-    texts = {one.document: _text(one.attempt.blocks) for one in readings}
+    texts = {one.document: text_of(one.attempt.blocks) for one in readings}
     for number, one in enumerate(readings):
         rng = random.Random(number)
         others = [text for document, text in sorted(texts.items()) if document != one.document]
@@ -408,7 +409,8 @@ def _judged(readings: Sequence[Reading], setting: str) -> Iterator[Judged]:
                 yield Judged(one.document, one.how, name, _score(one, bad, setting))
 
 
-def _text(blocks: Blocks) -> str:
+def text_of(blocks: Blocks) -> str:
+    """The text of the page's body."""
     return " ".join(block.text for block in blocks if told(block))
 
 

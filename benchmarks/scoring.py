@@ -62,6 +62,12 @@ def absent(phrase: str, markdown: str, *, tolerance: float) -> bool:
     return plain(phrase) not in {plain(line) for line in markdown.splitlines()}
 
 
+def _span(value: str | None) -> int:
+    """As browsers read it: digits at the start count, 1 to 1000, and anything else is 1."""
+    digits = re.match(r"\s*\+?(\d{1,9})", value or "", re.ASCII)
+    return min(1000, max(1, int(digits[1]))) if digits else 1
+
+
 class _Grid(HTMLParser):
     """Cells of one HTML table, spans spread over the grid."""
 
@@ -77,7 +83,7 @@ class _Grid(HTMLParser):
         elif tag in ("td", "th"):
             found = dict(attrs)
             self.open, self.text = True, []
-            self.span = (int(found.get("rowspan") or 1), int(found.get("colspan") or 1))
+            self.span = (_span(found.get("rowspan")), _span(found.get("colspan")))
         elif tag == "br":
             self.text.append(" ")
 

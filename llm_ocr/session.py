@@ -120,6 +120,7 @@ class Session:
             parts.reading.admission,
             furniture=furniture,
             min_quality=self._settings.min_quality,
+            transcribes=(lambda: False) if way.tasks else parts.reading.transcribes,
         )
 
         async def one(position: int, ticket: Ticket) -> None:

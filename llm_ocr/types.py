@@ -19,7 +19,7 @@ __all__ = [
     "Evidence",
     "Figure",
     "FigureRecord",
-    "Ink",
+    "InkMap",
     "Line",
     "Page",
     "PageContent",
@@ -264,8 +264,12 @@ class PageContent:
     links: tuple[str, ...] = ()  # addresses of the words' links: http, https, and mailto
 
 
+#: Share of the page that an image covers above which the page is a scan; its text layer, if any, is older OCR.
+SCAN = 0.6
+
+
 @dataclass(frozen=True, slots=True)
-class Ink:
+class InkMap:
     """Coarse map of the non-paper pixels of a page image: one bit per pixel, rows padded to bytes, first pixel highest.
 
     `packed` is compressed by zlib, because pages wait in memory.
@@ -284,7 +288,7 @@ class Evidence:
     lacks a part of the page's text. `pictured`: share 0..1 of the page that its images cover; 0 for image files.
     """
 
-    ink: Ink | None
+    ink: InkMap | None
     lines: tuple[tuple[str, Box], ...] = ()
     pictured: float = 0.0
 

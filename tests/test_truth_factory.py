@@ -14,6 +14,7 @@ sys.path += [str(FACTORY), str(FACTORY.parent)]
 pytest.importorskip("websocket")
 pytest.importorskip("rapidfuzz")
 import pypdfium2  # noqa: E402
+import scoring  # noqa: E402
 import truth_render  # noqa: E402
 import truth_scans  # noqa: E402
 import truth_score  # noqa: E402
@@ -156,3 +157,11 @@ def _marked(text: str, marks) -> str:
         before, text = text.split(mark["base"] + mark["text"], 1)
         done += f"{before}{mark['base']}<{mark['kind']}>{mark['text']}</{mark['kind']}>"
     return done + text
+
+
+@pytest.mark.parametrize(
+    ("value", "columns"), [("2", 2), (" 3px", 3), ("x", 1), ("-1", 1), ("0", 1), ("", 1), ("²", 1)]
+)
+def test_odd_spans_of_a_table_are_read_as_browsers_do(value, columns):
+    (grid,) = scoring.grids(f'<table><tr><td colspan="{value}">a</td><td>b</td></tr></table>')
+    assert grid == {**{(0, column): "a" for column in range(columns)}, (0, columns): "b"}

@@ -5,9 +5,11 @@ decisions with the answer.
 """
 
 import asyncio
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,7 +86,7 @@ async def _trace(settings: DebugSettings) -> _Traced:
     from llm_ocr.documents.rendering import Renderer
     from llm_ocr.engines.embedded.trace import TIME, collected
     from llm_ocr.results.quality.scoring import score
-    from llm_ocr.stages.runtime import embedded_reader, passwords, render_options
+    from llm_ocr.stages.runtime import embedded_reader, ocr_language, passwords, render_options
     from llm_ocr.types import plural
 
     source = str(settings.file)
@@ -97,7 +99,7 @@ async def _trace(settings: DebugSettings) -> _Traced:
         clock.stop("opening (with process start)")
         page = await renderer.page(source, "", settings.page, page_id="page", document_id="document")
         clock.stop("rendering")
-    reader = embedded_reader(settings, language=settings.ocr_language)
+    reader = embedded_reader(settings, language=await ocr_language(settings, partial(write_line, stream=sys.stderr)))
     try:
         with collected() as decisions:
             attempt = await reader.read(page)

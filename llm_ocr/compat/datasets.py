@@ -100,7 +100,7 @@ _FORMS = "Give s3://BUCKET/PREFIX/dataset, gs://BUCKET/PREFIX/dataset, a folder,
 def _at_commit(url: str, options: StoreOptions) -> tuple[str, ObjectStore, str]:
     """Return the URL without its revision, the store at the revision's current commit, and the commit."""
     from llm_ocr.storage.hf import parse
-    from llm_ocr.storage.hf.client import PATIENCE, HubClient
+    from llm_ocr.storage.hf.client import RETRIES, HubClient
 
     place = parse(url)
     client = HubClient(place, options)
@@ -110,7 +110,7 @@ def _at_commit(url: str, options: StoreOptions) -> tuple[str, ObjectStore, str]:
             info = client.api.repo_info(place.id, repo_type="dataset", revision=place.revision or None)
             return str(info.sha)
 
-    commit = PATIENCE.keep_trying(look)
+    commit = RETRIES.keep_trying(look)
     return replace(place, revision="").url, open_store(replace(place, revision=commit).url, options), commit
 
 

@@ -356,7 +356,8 @@ class QualitySettings(Group):
         None,
         description=(
             "Read a page again with the model's next method if its quality score is below this (0 to 1), and keep"
-            " the best result (default: off)"
+            " the best result (default: no page is read again, and pages that contradict their text layer are degraded;"
+            " 0: neither)"
         ),
     )
 

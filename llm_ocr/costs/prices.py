@@ -139,7 +139,7 @@ def _prices() -> dict[str, Any]:
 
 _HOURS = {"minute": 60.0, "hour": 1.0, "second": 3600.0}
 #: Timeout of a request in seconds.
-_PATIENCE = 20.0
+_TIMEOUT = 20.0
 #: Source of a platform's live prices.
 _WHOM = {"hf-jobs": "the Hub's list of Jobs hardware"}
 
@@ -177,7 +177,7 @@ def hub_prices(endpoint: str | None = None, token: str | bool | None = None) -> 
     )
 
     address = f"{HfApi(endpoint=endpoint).endpoint}/api/jobs/hardware"
-    answer = get_session().get(address, headers=build_hf_headers(token=token), timeout=_PATIENCE)
+    answer = get_session().get(address, headers=build_hf_headers(token=token), timeout=_TIMEOUT)
     hf_raise_for_status(answer)
     return {one["name"]: _live_price(one) for one in answer.json()}
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from llm_ocr.types import Box, EncodedImage, Evidence, Ink, Line, Page, PageContent, Path, Raster, Script, Word
+from llm_ocr.types import Box, EncodedImage, Evidence, InkMap, Line, Page, PageContent, Path, Raster, Script, Word
 
 #: Decimal places of coordinates: a hundredth of a point is finer than any printer.
 _DIGITS = 2
@@ -59,7 +59,7 @@ def evidence_to_wire(evidence: Evidence) -> dict[str, Any]:
 def evidence_from_wire(wire: Mapping[str, Any]) -> Evidence:
     """Convert the result of `evidence_to_wire` back; relative coordinates are rounded to 1/10000."""
     lines = tuple((text, Box(*sides)) for text, *sides in wire["lines"])
-    return Evidence(Ink(*wire["ink"]) if wire["ink"] else None, lines, wire["pictured"])
+    return Evidence(InkMap(*wire["ink"]) if wire["ink"] else None, lines, wire["pictured"])
 
 
 def content_to_wire(content: PageContent) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 import pypdfium2
 import pypdfium2.raw as pdfium
 
-from llm_ocr.types import Box, Path, Raster
+from llm_ocr.types import SCAN, Box, Path, Raster
 
 # Transformation from a PDF page's coordinates to the page as shown: /Rotate and CropBox applied, y down, in points.
 
@@ -81,8 +81,6 @@ MAX_PATHS = 20_000
 #: Limit of a clip path's points; a longer path is ignored.
 _MAX_CLIP_POINTS = 200
 
-#: Share of the page that images cover above which the page is a scan.
-SCAN = 0.6
 #: Maximum number of visible text objects on a scan: lines or words that a library or a court added.
 _STAMP = 20
 #: Minimum share of the page of an image that tells the scan's resolution: many scans consist of strips.

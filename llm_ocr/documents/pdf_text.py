@@ -12,8 +12,8 @@ import numpy as np
 import pypdfium2
 
 from llm_ocr.documents.pdf_glyphs import ASCENT, DESCENT, Bools, Floats, Glyphs, Ints, glyphs_of, read_chars
-from llm_ocr.documents.pdf_objects import SCAN, Objects, page_frame, page_links, page_objects
-from llm_ocr.types import Box, Line, PageContent, Script, Word
+from llm_ocr.documents.pdf_objects import Objects, page_frame, page_links, page_objects
+from llm_ocr.types import SCAN, Box, Line, PageContent, Script, Word
 
 # Words from glyphs, and runs from words: consecutive words without a wide gap.
 

@@ -123,7 +123,7 @@ def _few_commits(place: "Place", options: StoreOptions) -> ObjectStore:
 
 def _make_public(place: "Place", options: StoreOptions) -> None:
     """Create a public repository if it does not exist. An existing repository is unchanged."""
-    from llm_ocr.storage.hf.client import PATIENCE, HubClient
+    from llm_ocr.storage.hf.client import RETRIES, HubClient
 
     client = HubClient(place, options)
 
@@ -132,7 +132,7 @@ def _make_public(place: "Place", options: StoreOptions) -> None:
             if not client.api.repo_exists(place.id, repo_type="dataset"):
                 client.api.create_repo(place.id, repo_type="dataset", private=False, exist_ok=True)
 
-    PATIENCE.keep_trying(make)
+    RETRIES.keep_trying(make)
 
 
 @dataclass(frozen=True, slots=True)

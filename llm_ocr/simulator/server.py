@@ -254,6 +254,8 @@ class Simulator:
         name = self.options.model
         card = {"id": name, "object": "model", "created": int(time.time()), "owned_by": "vllm", "root": name}
         card |= {"parent": None, "max_model_len": self.options.max_model_len, "permission": []}
+        if not self.options.style.said:
+            card["simulated"] = True  # the client does not judge answers that are made up
         return web.json_response({"object": "list", "data": [card]})
 
     async def _health(self, request: web.Request) -> web.Response:

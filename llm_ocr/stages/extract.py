@@ -27,6 +27,7 @@ from llm_ocr.stages.runtime import (
     Job,
     PartRenderer,
     Share,
+    ocr_language,
     page_model,
     page_profile,
     passwords,
@@ -136,6 +137,7 @@ async def extract(job: Job[ReadingCommand]) -> None:
                     expected.estimated,
                     furniture=settings.headers == "keep",
                     min_quality=settings.min_quality,
+                    transcribes=ready.transcribes,
                 )
                 units = stepwise(share.units, job.stop)
                 await stage.run(units if expected.whole else _expecting(units, progress))
@@ -160,7 +162,8 @@ class Extract:
         caps: The user's limits on units, documents, and pages in progress.
         estimated: Documents whose pages were not counted when the progress began.
         furniture: Whether the Markdown contains running heads, feet, and page numbers.
-        min_quality: Score below which a model's page is degraded; None: no model's page is.
+        min_quality: Score below which a model's page is degraded; None: see `rated`.
+        transcribes: Whether a model is asked for the page's own text, and answers.
     """
 
     renderer: PageRenderer
@@ -172,6 +175,7 @@ class Extract:
     estimated: int = 0
     furniture: bool = False
     min_quality: float | None = None
+    transcribes: Callable[[], bool] = lambda: False
 
     async def run(self, units: AsyncIterable[Unit]) -> None:
         """Read and publish all units."""
@@ -229,6 +233,7 @@ class Extract:
                 self.renderer,
                 furniture=self.furniture,
                 min_quality=self.min_quality,
+                transcribed=self.transcribes(),
             )
         except PageFailure as failure:
             image = page.image if page else None
@@ -419,6 +424,7 @@ async def finished_page(
     *,
     furniture: bool = False,
     min_quality: float | None = None,
+    transcribed: bool = False,
 ) -> PageRecord:
     """Return the row of a page that was read.
 
@@ -429,13 +435,14 @@ async def finished_page(
         attempt: The engine's result.
         cropper: Cuts the figures out of the page image.
         furniture: Whether the Markdown contains running heads, feet, and page numbers.
-        min_quality: Score below which a model's page is degraded; None: no model's page is.
+        min_quality: Score below which a model's page is degraded; None: see `rated`.
+        transcribed: Whether a model was asked for the page's own text.
     """
     image = attempt.image or page.image
     blocks = _named_figures(page.id, attempt.blocks)
     figures = await _figures(blocks, image, cropper)
     # Scoring takes milliseconds of Python, which would block the event loop.
-    attempt, quality = await asyncio.to_thread(rated, page, attempt, min_quality)
+    attempt, quality = await asyncio.to_thread(rated, page, attempt, min_quality, transcribed=transcribed)
     return PageRecord(
         page_id=page.id,
         document_id=part.document_id,
@@ -590,6 +597,8 @@ def _publisher(
 async def warming_up(job: Job[ReadingCommand], command: str) -> AsyncIterator[None]:
     """Start the model's servers while the block plans the documents, if pages are certain to be left.
 
+    With the CPU engine, the recognizer of another language is downloaded meanwhile.
+
     An error that prevents the start is raised before the block. With an existing plan, a background task searches for
     unread units, and the error is raised at the end of the block.
 
@@ -597,8 +606,17 @@ async def warming_up(job: Job[ReadingCommand], command: str) -> AsyncIterator[No
         job: The command.
         command: Its name. `plan` starts no servers.
     """
-    if command == "plan" or not job.engines.uses_models:
+    if command == "plan":
         yield
+        return
+    if not job.engines.uses_models:
+        download = asyncio.create_task(ocr_language(job.settings, job.progress.say))
+        try:
+            yield
+            await download
+        finally:
+            download.cancel()
+            await asyncio.gather(download, return_exceptions=True)
         return
     found = await asyncio.to_thread(generations, job.workspace)
     if not found:

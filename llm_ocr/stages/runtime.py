@@ -6,6 +6,7 @@ import hashlib
 import logging
 import os
 import socket
+import threading
 import time
 import tomllib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -36,7 +37,7 @@ from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.documents.rows.address import DatasetOptions, row_address
 from llm_ocr.engines import FigureReader, PageReader
 from llm_ocr.engines.embedded.describe import EmbeddedFigureReader
-from llm_ocr.engines.embedded.ocr.languages import language_model
+from llm_ocr.engines.embedded.ocr.languages import SOURCE, LanguageModel, language_model
 from llm_ocr.engines.embedded.ocr.models import require_models
 from llm_ocr.engines.vllm.hardware import gpus
 from llm_ocr.engines.vlm.figures import ModelFigureReader
@@ -461,7 +462,7 @@ def embedded_reader(
     ocr: bool = True,
     background: bool = False,
     figure_labels: frozenset[str] | None = None,
-    language: str | None = None,
+    language: LanguageModel | None = None,
 ) -> "EmbeddedReader":
     """Return the CPU engine, by default with one process per core.
 
@@ -470,14 +471,8 @@ def embedded_reader(
         ocr: Whether OCR is available to it.
         background: See `EmbeddedOptions`.
         figure_labels: See `EmbeddedOptions`.
-        language: Language of OCR; its recognizer is downloaded if needed.
-
-    Raises:
-        LlmOcrError: The recognizer of the language is not available.
-        MissingExtra: There is a language, and OCR is not installed.
+        language: The recognizer of another language; see `ocr_language`.
     """
-    if language:
-        require_models()
     from llm_ocr.engines.embedded.reader import EmbeddedOptions, EmbeddedReader
 
     return EmbeddedReader(
@@ -490,9 +485,32 @@ def embedded_reader(
             confined=settings.confinement != "off",
             background=background,
             figure_labels=figure_labels,
-            language=language_model(language, cache_folder() / "ocr") if language else None,
+            language=language,
         )
     )
+
+
+async def ocr_language(settings: EmbeddedSettings, say: Callable[[str], object]) -> LanguageModel | None:
+    """Return the recognizer of the user's language; None without one. It is downloaded if it is not in the cache.
+
+    Args:
+        settings: The settings.
+        say: Receives messages on the progress of a download.
+
+    Raises:
+        LlmOcrError: The recognizer of the language is not available.
+        MissingExtra: There is a language, and OCR is not installed.
+    """
+    language = settings.ocr_language
+    if not language:
+        return None
+    require_models()
+    stop = threading.Event()
+    try:
+        folder = cache_folder() / "ocr"
+        return await asyncio.to_thread(language_model, language, folder, SOURCE, say=say, stopped=stop.is_set)
+    finally:
+        stop.set()  # a canceled download ends its thread
 
 
 class PartRenderer:
@@ -562,10 +580,11 @@ MOST_AHEAD = 512
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A page reader, and the admission of its pages."""
+    """A page reader, the admission of its pages, and whether a model is asked for their own text (see `rated`)."""
 
     reader: PageReader
     admission: Admission
+    transcribes: Callable[[], bool] = lambda: False
 
 
 def page_profile(settings: WhichModel, engines: Engines) -> Profile | None:
@@ -573,6 +592,11 @@ def page_profile(settings: WhichModel, engines: Engines) -> Profile | None:
     if not engines.uses_models:
         return None
     return model_choice(settings).profile
+
+
+def _asks_for_text(settings: ReadingCommand, chosen: Mapping[str, Any]) -> bool:
+    """Return whether a model is asked for a page's own text: in a known profile's first mode, with its own prompts."""
+    return settings.prompt is None and settings.mode is None and not settings.region_task and not chosen
 
 
 async def page_model(settings: ServingCommand, engines: Engines, workspace: Workspace | None) -> Model:
@@ -595,7 +619,9 @@ async def reading(job: Job[ReadingCommand], renderer: Renderer) -> Reading:
     """Return the reader of the command's pages. A model's servers start at the first page."""
     settings, engines = job.settings, job.engines
     if not engines.uses_models:
-        embedded = embedded_reader(settings, figure_labels=embedded_figures(settings), language=settings.ocr_language)
+        labels = embedded_figures(settings)
+        language = await ocr_language(settings, job.progress.say)
+        embedded = embedded_reader(settings, figure_labels=labels, language=language)
         return Reading(embedded, Admission(2 * (renderer.workers + embedded.workers)))
     model = await page_model(settings, engines, job.opened)
     pool = await engines.pool(model.profile, model=model.name, revision=model.revision)
@@ -621,7 +647,10 @@ async def reading(job: Job[ReadingCommand], renderer: Renderer) -> Reading:
     reader = ModelReader(pool, model.profile, tools, options, fallback, inspector, _rule(settings))
     layout = await by_regions(job, renderer, reader)
     detected = 0 if layout is None else layout.detector.parallel * DETECTED
-    return Reading(layout or reader, _measured(job, pool, Admission(MOST_AHEAD, AHEAD + detected)))
+    own_text = _asks_for_text(settings, model.chosen)
+    admission = _measured(job, pool, Admission(MOST_AHEAD, AHEAD + detected))
+    # Whether a server is the simulator is known when it has answered.
+    return Reading(layout or reader, admission, lambda: own_text and not pool.simulated)
 
 
 def _measured(job: Job[Group], pool: "ServerPool", admission: Admission) -> Admission:
@@ -654,7 +683,7 @@ async def describing(job: Job[FigureCommand]) -> Describing:
     """Return the reader of the command's figures. A model's servers start at the first figure."""
     settings = job.settings
     if not job.engines.uses_models:
-        pages = embedded_reader(settings, language=settings.ocr_language)
+        pages = embedded_reader(settings, language=await ocr_language(settings, job.progress.say))
         reader = EmbeddedFigureReader(
             settings.describe_mode, settings.describe_prompt or "", pages.read_figure, pages.ocr_models()
         )

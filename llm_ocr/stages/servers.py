@@ -256,8 +256,8 @@ class Engines:
             )
         key = server_key(settings.server_key, settings.server_key_file)
         # In a job the server may start at the same time, and no user waits at a terminal.
-        patient = bool(settings.model_fields_set & {"launch", "server_timeout"})
-        wait = settings.server_wait or (settings.server_timeout if patient else WRONG_ADDRESS)
+        chosen = bool(settings.model_fields_set & {"launch", "server_timeout"})
+        wait = settings.server_wait or (settings.server_timeout if chosen else WRONG_ADDRESS)
         return [
             ExternalServer(
                 address_of(url, settings.server_model or "", key),
@@ -727,5 +727,5 @@ def _alone(folder: Path) -> Iterator[None]:
     with contextlib.ExitStack() as held:
         with contextlib.suppress(NoLocks):  # without locks, concurrent fetches only repeat work
             folder.parent.mkdir(parents=True, exist_ok=True)
-            held.enter_context(exclusive(folder.parent, folder.name, patience=_FETCH_TIMEOUT))
+            held.enter_context(exclusive(folder.parent, folder.name, timeout=_FETCH_TIMEOUT))
         yield

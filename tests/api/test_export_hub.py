@@ -96,7 +96,8 @@ def loaded(making, home: Path, *lines: str) -> list:
 def test_a_workspace_that_is_a_repository_opens_by_its_name_and_by_the_line_that_is_printed(
     making, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(DatasetStore.__init__, "__defaults__", (stores_on_the_hub.IMPATIENT, stores_on_the_hub.AT_ONCE))
+    quick = (stores_on_the_hub.QUICK_RETRIES, stores_on_the_hub.AT_ONCE)
+    monkeypatch.setattr(DatasetStore.__init__, "__defaults__", quick)
     name = new_name()
     making.api().create_repo(name, repo_type="dataset", private=True)
     readme = "---\nlicense: mit\n---\n# My scans\n"

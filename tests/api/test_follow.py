@@ -22,7 +22,7 @@ from llm_ocr.errors import StageMissing
 from llm_ocr.scheduling.follow import Pauses
 from llm_ocr.storage.names import TEMPORARY
 
-PATIENCE = 240.0
+TIMEOUT = 240.0
 EMBEDDED = {"engine": "embedded", "ocr_workers": 1}
 
 
@@ -61,7 +61,7 @@ def pool(monkeypatch):
 
 def until(true: Callable[[], object], *followers: Future) -> None:
     """Wait until it is true; what a follower raises meanwhile is raised here."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while not true():
         for follower in followers:
             if follower.done():
@@ -88,8 +88,8 @@ def test_both_stages_take_units_while_extract_has_others_to_do(examples, tmp_pat
     until(lambda: counts(run)["describe"] == half and counts(run)["assemble"] > 0, describing, assembling)
     assert counts(run)["extract"] == half < run.status.stages["extract"].total
     llm_ocr.extract(workspace=url, shard_index=1, shard_count=2, **FRUGALLY)
-    describing.result(PATIENCE)
-    assembling.result(PATIENCE)
+    describing.result(TIMEOUT)
+    assembling.result(TIMEOUT)
     status = run.status
     assert status.finished
     assert status.pages.ok == status.pages.expected == final.expected == final.counted
@@ -155,8 +155,8 @@ def test_what_is_planned_or_retried_meanwhile_is_done_as_well(played, pool):
     played.plan(2)
     played.plan(3)
     played.extract("*")
-    describing.result(PATIENCE)
-    assembling.result(PATIENCE)
+    describing.result(TIMEOUT)
+    assembling.result(TIMEOUT)
     assert run.status.finished
     assert run.status.generations == 3
     assert run.status.pages.failed == 0
@@ -190,7 +190,7 @@ def test_shards_that_follow_cover_everything_once(played, pool, stage):
     if stage == "assemble":
         llm_ocr.describe(workspace=url, **EMBEDDED)
     for shard in shards:
-        shard.result(PATIENCE)
+        shard.result(TIMEOUT)
     status = llm_ocr.open(url).status
     assert status.stages[stage].finished
     data = list((url / stage).rglob("*.parquet"))
@@ -243,9 +243,9 @@ def test_of_two_followers_with_leases_one_is_killed(examples, pool, stage, name,
             dying.kill()
             dying.wait()
         llm_ocr.extract(workspace=url, shard_index=1, shard_count=2, **settings, **FRUGALLY)
-        other.result(PATIENCE)
+        other.result(TIMEOUT)
         if stage == "assemble":
-            describing.result(PATIENCE)
+            describing.result(TIMEOUT)
         assert counts(run)[stage] == run.status.stages[stage].total
         assert told.counted == told.expected
 
@@ -274,7 +274,7 @@ def test_sigterm_ends_a_waiting_follower_that_has_asked_no_server(extracted, tmp
             with pytest.raises(BlockingIOError):
                 server.accept()
             follower.send_signal(signal.SIGTERM)
-            assert follower.wait(PATIENCE) == 4, follower.stderr.read()
+            assert follower.wait(TIMEOUT) == 4, follower.stderr.read()
         finally:
             follower.kill()
             follower.wait()

@@ -36,7 +36,14 @@ def without_detector():
 
 def extract(sources, server, workspace, **more):
     told = Told()
-    settings = {"model": "glm-ocr", "server_url": server.url, "render_workers": 1, "ocr_workers": 1, **more}
+    settings = {
+        "model": "glm-ocr",
+        "server_url": server.url,
+        "render_workers": 1,
+        "ocr_workers": 1,
+        "min_quality": 0.0,
+        **more,
+    }
     return llm_ocr.extract(sources, workspace=workspace, progress=told, **settings), told.lines
 
 

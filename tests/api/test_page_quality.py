@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pyarrow.dataset
 import pytest
-from running import FRUGAL, cli, said, status_of
+from running import FRUGAL, Told, cli, said, status_of
 
 import llm_ocr
 from llm_ocr.simulator import running
@@ -86,9 +86,11 @@ def test_rows_and_the_dataset_have_the_score(done):
 
 
 @pytest.fixture(scope="module")
-def server():
-    """Answers with made-up text that no page holds."""
-    with running(preset="h100", speed=50, mean_tokens=200) as simulator:
+def server(tmp_path_factory):
+    """Answers with made-up text that no page holds. The client judges it as soon as there is an answer of the user."""
+    said = tmp_path_factory.mktemp("answers") / "said.json"
+    said.write_text(json.dumps({"Who are you?": "The simulator"}))
+    with running(preset="h100", speed=50, mean_tokens=200, said=said) as simulator:
         yield simulator
 
 
@@ -98,10 +100,11 @@ SERVED = READ | {"pages": "1", "fallback": "none"}
 
 @pytest.fixture(scope="module")
 def invented(server, examples, tmp_path_factory):
-    """A page of the paper with the first answer, and one with the best of some."""
+    """A page of the paper with the first answer, with the best of some, without a threshold, and by another prompt."""
     folder = tmp_path_factory.mktemp("served")
     runs = {}
-    for name, more in (("plain", {}), ("asked", {"min_quality": 0.5})):
+    ways = {"plain": {}, "asked": {"min_quality": 0.5}, "off": {"min_quality": 0.0}, "prompt": {"prompt": "A poem?"}}
+    for name, more in ways.items():
         before = len(server.log()["requests"])
         run = llm_ocr.extract(examples / "paper.pdf", workspace=folder / name, server_url=server.url, **SERVED, **more)
         runs[name] = (run, len(server.log()["requests"]) - before)
@@ -114,14 +117,32 @@ def test_an_answer_that_is_not_what_the_page_says_is_asked_for_again(invented):
     (first,), (best,) = plain.pages(images=False), asked.pages(images=False)
     assert first.quality < 0.1
     assert "text of the text layer is missing" in plain.worst()[0].wrong
-    # A model's page is degraded only below the user's own threshold.
-    assert (first.status, best.status, best.reason) == (Status.OK, Status.DEGRADED, Reason.LOW_QUALITY)
-    assert "text of the text layer is missing" in best.detail
-    assert "`below_quality` reads it again" in best.detail
+    for page in (first, best):
+        assert (page.status, page.reason) == (Status.DEGRADED, Reason.LOW_QUALITY)
+        assert "text of the text layer is missing" in page.detail
+        assert "`below_quality` reads it again" in page.detail
     assert len(best.attempts) == 4
     assert best.quality >= first.quality
     assert len({attempt["temperature"] for attempt in best.attempts}) == 4
     assert all("quality" in attempt for attempt in best.attempts)
+
+
+def test_made_up_answers_of_the_simulator_are_not_judged(examples, tmp_path):
+    lines = Told()
+    with running(preset="h100", speed=50, mean_tokens=200) as simulator:
+        run = llm_ocr.extract(
+            examples / "paper.pdf", workspace=tmp_path / "w", server_url=simulator.url, progress=lines, **SERVED
+        )
+    assert [page.status for page in run.pages(images=False)] == [Status.OK]
+    assert "its answers are made up, and their quality is not judged" in "\n".join(lines.lines)
+
+
+@pytest.mark.parametrize("name", ["off", "prompt"])
+def test_without_a_threshold_and_with_a_prompt_of_the_user_no_answer_is_judged(invented, name):
+    (run, requests) = invented[name]
+    (page,) = run.pages(images=False)
+    assert (page.status, requests) == (Status.OK, 1)
+    assert page.quality < 0.1
 
 
 @pytest.mark.slow
@@ -150,7 +171,7 @@ def test_weak_pages_are_read_again_in_the_next_way_and_the_new_reading_counts(in
     llm_ocr.extract(workspace=run.url, server_url=server.url, fallback="none", **READ)
     (after,) = run.pages(images=False)
     assert after.markdown != before.markdown
-    assert run.status.pages.expected == run.status.pages.ok == 1
+    assert run.status.pages.expected == run.status.pages.degraded == 1
     assert sum(run.status.quality) == 1
     assert run.status.worst[0].score == after.quality
     nothing = cli("retry-failed", "-w", folder, "--below-quality", "0", cwd=folder.parent)

@@ -16,7 +16,7 @@ FLAGS = (
     *("--hide-scrollbars", "--remote-debugging-port=0"),
 )
 #: Timeout in seconds of each wait of a test.
-PATIENCE = 90
+TIMEOUT = 90
 
 
 class Refused(Exception):
@@ -57,7 +57,7 @@ class Browser:
 
     async def _connect(self) -> None:
         file = self._profile / "DevToolsActivePort"
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT
         while not (file.exists() and file.read_text().count("\n")):
             assert time.monotonic() < end, "Chromium does not start"
             assert self._process.poll() is None, "Chromium ended"
@@ -80,7 +80,7 @@ class Browser:
         self._number += 1
         await self._socket.send_json({"id": self._number, "method": method, "params": parameters})
         while True:
-            message = await asyncio.wait_for(self._socket.receive(), PATIENCE)
+            message = await asyncio.wait_for(self._socket.receive(), TIMEOUT)
             data = json.loads(message.data)
             if data.get("id") == self._number:
                 if "error" in data:
@@ -111,14 +111,14 @@ class Browser:
 
     def wait(self, condition: str) -> None:
         """Wait until the expression is true."""
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT
         while not self._holds(condition):
             assert time.monotonic() < end, f"never: {condition}; the console says {self.log}"
             time.sleep(0.02)
 
     def hear(self, words: str) -> None:
         """Wait until the console has printed these words."""
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT
         while not any(words in line for line in self.log):
             assert time.monotonic() < end, f"never said: {words}; the console says {self.log}"
             self.run("true")  # earlier messages precede the answer

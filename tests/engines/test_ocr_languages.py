@@ -3,12 +3,15 @@
 import asyncio
 import hashlib
 import http.server
+import os
 import threading
+import time
 from contextlib import contextmanager
 
 import pytest
 from ocr_pages import PROSE, needs_ocr, page, prose
 
+import llm_ocr
 from llm_ocr.engines.embedded.ocr import languages
 from llm_ocr.engines.embedded.ocr.languages import LanguageModel, language_model, logical, scripts_of
 from llm_ocr.engines.embedded.ocr.models import find_models
@@ -21,17 +24,22 @@ OWN_WORKERS = True  # a worker keeps the recognizer of its first request
 
 
 @contextmanager
-def server(content, status=200):
-    """A server that returns the content for any path; yields its URL and the requested paths."""
+def server(content, status=200, missing=0, wait=lambda: None):
+    """A server that returns the content for any path; yields its URL and the requested paths.
+
+    The connection ends with `missing` more bytes announced; the second half of the content comes after `wait`.
+    """
     asked = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
             asked.append(self.path)
             self.send_response(status)
-            self.send_header("Content-Length", str(len(content)))
+            self.send_header("Content-Length", str(len(content) + missing))
             self.end_headers()
-            self.wfile.write(content)
+            self.wfile.write(content[: len(content) // 2])
+            wait()
+            self.wfile.write(content[len(content) // 2 :])
 
         def log_message(self, *_):
             pass
@@ -68,10 +76,63 @@ def test_a_failed_download_leaves_no_file_and_names_the_way_out(tmp_path, monkey
     assert not list(tmp_path.rglob("*.*"))
 
 
+def test_an_interrupted_download_leaves_no_file_and_says_how_far_it_came(tmp_path, monkeypatch):
+    expect(monkeypatch, b"weights")
+    with server(b"weights", missing=100) as (url, _), pytest.raises(LlmOcrError, match="ended after 7 of 107 bytes"):
+        language_model("greek", tmp_path / "ocr", url)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_download_can_be_stopped_and_what_a_killed_process_left_is_removed(tmp_path, monkeypatch):
+    content = bytes(1 << 20)
+    expect(monkeypatch, content)
+    left = tmp_path / ".el_PP-OCRv5_rec_mobile.onnx.abcd"
+    left.write_bytes(b"part")
+    os.utime(left, (1, 1))
+    with server(content) as (url, _), pytest.raises(LlmOcrError, match=r"stopped after 0\.3 MB"):
+        language_model("greek", tmp_path, url, stopped=lambda: True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_download_says_its_size_and_progress(tmp_path, monkeypatch):
+    content = bytes(3 << 20)
+    expect(monkeypatch, content)
+    monkeypatch.setattr(languages, "_EVERY", 0.0)
+    messages = []
+    with server(content) as (url, _):
+        language_model("greek", tmp_path, url, say=messages.append)
+    assert messages[0] == f"downloading the OCR model of greek (3.1 MB) to {tmp_path}"
+    assert "OCR model of greek: 0.3 of 3.1 MB" in messages
+
+
+@needs_ocr
+def test_documents_are_planned_during_the_download(tmp_path, monkeypatch, examples):
+    """The server waits for the plan, and the file is none, so that the run ends before a page is read."""
+    expect(monkeypatch, b"weights")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    planned = threading.Event()
+
+    def wait():
+        for _ in range(100):
+            if (tmp_path / "w" / "plan" / "0001.done").exists():
+                planned.set()
+                return
+            time.sleep(0.05)
+
+    with server(b"another", wait=wait) as (url, _):
+        monkeypatch.setattr("llm_ocr.stages.runtime.SOURCE", url)
+        with pytest.raises(LlmOcrError, match="SHA-256"):
+            llm_ocr.run(
+                examples / "invoice.png", workspace=tmp_path / "w", engine="embedded", ocr_language="greek",
+                render_workers=1, ocr_workers=1,
+            )  # fmt: skip
+    assert planned.is_set()
+
+
 def test_an_unreachable_server_is_an_error_that_names_the_language(tmp_path):
     with server(b"") as (url, _):
         pass
-    with pytest.raises(LlmOcrError, match="`ocr_language=thai` could not be downloaded"):
+    with pytest.raises(LlmOcrError, match="`ocr_language=thai` could not be downloaded: no connection"):
         language_model("thai", tmp_path, url)
 
 

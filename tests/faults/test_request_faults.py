@@ -18,8 +18,8 @@ from faulty import (
 
 import llm_ocr
 
-#: What a server says when it wants patience: no try of the page.
-PATIENCE = ("429", "503")
+#: What a server says when it is busy: no try of the page.
+BUSY = ("429", "503")
 #: Mean tokens of answers that are long enough to have figures.
 LONGER = 900
 
@@ -40,7 +40,7 @@ def test_a_fault_in_every_tenth_request_costs_one_more_request_each_and_no_page(
         assert asked(server).total() == PAGES + spoilt
     same_as(clean, tmp_path / "w")
     tries = [one for row in pages(tmp_path / "w") for one in row.attempts]
-    counted = 0 if fault in PATIENCE else spoilt
+    counted = 0 if fault in BUSY else spoilt
     assert [one["reason"] for one in tries if one["status"] == "failed"] == ["server error"] * counted
     assert len(tries) == PAGES + counted
 

@@ -144,7 +144,7 @@ def test_a_lock_that_is_never_let_go_is_an_error_that_may_pass(tmp_path):
     with (
         exclusive(tmp_path, "k"),
         pytest.raises(StorageError, match="suspended or disconnected") as caught,
-        exclusive(tmp_path, "k", patience=0.05),
+        exclusive(tmp_path, "k", timeout=0.05),
     ):
         pass
     assert caught.value.retryable

@@ -14,7 +14,7 @@ from llm_ocr.engines.vllm.server import VllmServer
 _HERE = Path(__file__).resolve().parent
 
 #: Seconds of one step of a test. A start takes 30 to 40 s on two idle cores, and took 115 s on busy ones.
-PATIENCE = 240.0
+TIMEOUT = 240.0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -32,7 +32,7 @@ def run() -> Iterator[Callable[[Coroutine[Any, Any, Any]], Any]]:
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:
-        yield lambda coroutine: asyncio.run_coroutine_threadsafe(coroutine, loop).result(PATIENCE)
+        yield lambda coroutine: asyncio.run_coroutine_threadsafe(coroutine, loop).result(TIMEOUT)
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()

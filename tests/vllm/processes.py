@@ -36,9 +36,9 @@ def descendants(pid: int) -> list[Process]:
     return below
 
 
-def still_alive(processes: list[Process], patience: float) -> list[Process]:
-    """Those that have not ended after `patience` seconds; returns as soon as all have."""
-    deadline = time.monotonic() + patience
+def still_alive(processes: list[Process], timeout: float) -> list[Process]:
+    """Those that have not ended after `timeout` seconds; returns as soon as all have."""
+    deadline = time.monotonic() + timeout
     while (left := [process for process in processes if process.alive]) and time.monotonic() < deadline:
         time.sleep(0.1)
     return left

@@ -17,7 +17,7 @@ PROGRAM = (sys.executable, str(Path(__file__).with_name("tiny_program.py")))
 #: One renderer: the cores are the server's.
 FRUGAL = ("--render-workers", "1", "--model", "tiny-ocr", "--describe-mode", "classify")
 #: Room for one restart beside the steps of the test.
-PATIENCE = 270
+TIMEOUT = 270
 
 
 def started(*words: str | Path, cwd: Path) -> subprocess.Popen[str]:
@@ -28,7 +28,7 @@ def started(*words: str | Path, cwd: Path) -> subprocess.Popen[str]:
 def done(*words: str | Path, cwd: Path) -> str:
     """What a run that succeeds prints."""
     with started(*words, cwd=cwd) as process:
-        said, _ = process.communicate(timeout=PATIENCE)
+        said, _ = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 0, said
     return said
 
@@ -40,9 +40,9 @@ def status_of(workspace: Path) -> dict:
     return json.loads(process.stdout)
 
 
-def when(holds, process: subprocess.Popen[str], patience: float = PATIENCE):
+def when(holds, process: subprocess.Popen[str], timeout: float = TIMEOUT):
     """What `holds` returns once it is true, while the process runs."""
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     while not (found := holds()):
         assert process.poll() is None, process.stdout.read()
         assert time.monotonic() < deadline, "it did not come to that"
@@ -92,7 +92,7 @@ def test_a_server_of_our_own_reads_documents_and_is_brought_back_when_it_dies(vl
         when(lambda: markers(workspace), process)
         below = descendants(process.pid)
         os.kill(next(one.pid for one in below if one.name.startswith("VLLM::Engine")), signal.SIGKILL)
-        said, _ = process.communicate(timeout=PATIENCE)
+        said, _ = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 0, said
     assert_all_read(workspace, 24)
     assert still_alive(below, 0) == []

@@ -89,12 +89,12 @@ class TinyServer:
         finally:
             await client.close()
 
-    async def gauges_when(self, holds: Callable[[Gauges], bool], patience: float = 20.0) -> Gauges:
+    async def gauges_when(self, holds: Callable[[Gauges], bool], seconds: float = 20.0) -> Gauges:
         """The gauges once the condition holds."""
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + seconds
         async with self.endpoint() as client:
             while (now := await client.gauges()) is None or not holds(now):
-                assert time.monotonic() < deadline, f"after {patience:.0f} s still {now}"
+                assert time.monotonic() < deadline, f"after {seconds:.0f} s still {now}"
                 await asyncio.sleep(0.1)
         return now
 

@@ -162,7 +162,7 @@ def refused(response: aiohttp.ClientResponse, url: str) -> PageFailure | None:
     if status in _LOCKED:
         return PageFailure(Reason.UNREADABLE, said, hint="The server requires valid credentials.")
     if status in _PASSING or status >= 500:
-        return NotNow(PageFailure(Reason.UNREADABLE, said), _patience(response.headers))
+        return NotNow(PageFailure(Reason.UNREADABLE, said), _retry_after(response.headers))
     if status != 200:
         return PageFailure(Reason.UNREADABLE, said)
     coding = response.headers.get("Content-Encoding", "identity")
@@ -227,7 +227,7 @@ def _unknown_host(error: aiohttp.ClientConnectorDNSError, url: str) -> PageFailu
     return failure if lasting else NotNow(failure)
 
 
-def _patience(headers: Mapping[str, str]) -> float | None:
+def _retry_after(headers: Mapping[str, str]) -> float | None:
     """Return the seconds of Retry-After in either of its forms."""
     wanted = headers.get("Retry-After", "").strip()
     if wanted.isdigit():

@@ -12,7 +12,7 @@ from llm_ocr.documents.rows.address import DataFile
 from llm_ocr.errors import LlmOcrError, ObjectNotFound, StorageError, UsageError
 from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.hf import Place
-from llm_ocr.storage.hf.client import PATIENCE, HubClient, Patience
+from llm_ocr.storage.hf.client import RETRIES, HubClient, RetryPolicy
 
 if TYPE_CHECKING:
     from huggingface_hub import HfFileSystem
@@ -143,11 +143,11 @@ def _is_bytes(kind: Any) -> bool:
 class HubFiles:
     """Opener of data files, thread-safe. The first request occurs at the first file.
 
-    Temporary failures are retried by `patience`; `pause` implements the wait.
+    Temporary failures are retried by `retries`; `pause` implements the wait.
     """
 
-    def __init__(self, patience: Patience = PATIENCE, pause: Callable[[float], object] | None = None) -> None:
-        self._patience = patience
+    def __init__(self, retries: RetryPolicy = RETRIES, pause: Callable[[float], object] | None = None) -> None:
+        self._retries = retries
         self._pause = pause or threading.Event().wait
         self._lock = threading.Lock()
 
@@ -184,12 +184,12 @@ class HubFiles:
                 with client.doing("read", file.path, reading=True):
                     return call()
 
-            return self._patience.keep_trying(attempt, self._pause)
+            return self._retries.keep_trying(attempt, self._pause)
 
-        return _Patient(self._patience.keep_trying(opened, self._pause), keep_trying)
+        return _RetriedFile(self._retries.keep_trying(opened, self._pause), keep_trying)
 
 
-class _Patient(io.RawIOBase):
+class _RetriedFile(io.RawIOBase):
     """Remote file whose reads are retried and raise this library's errors."""
 
     def __init__(self, file: IO[bytes], keep_trying: Callable[[Callable[[], bytes]], bytes]) -> None:

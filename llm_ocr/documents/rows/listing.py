@@ -16,7 +16,7 @@ from llm_ocr.documents.sources import SourceDocument
 from llm_ocr.errors import MissingExtra, StorageError, UsageError
 from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.hf import Place, parse
-from llm_ocr.storage.hf.client import HubClient, Patience
+from llm_ocr.storage.hf.client import HubClient, RetryPolicy
 from llm_ocr.types import Reason
 
 # Commit and data files of a dataset, found in the same way as in `datasets`.
@@ -25,7 +25,7 @@ from llm_ocr.types import Reason
 #: Branch of the Hub with the Parquet conversion of datasets in other formats.
 CONVERTED = "refs/convert/parquet"
 #: Retries during an interactive command.
-PATIENCE = Patience(tries=4, longest=10.0)
+RETRIES = RetryPolicy(tries=4, longest=10.0)
 _SUFFIXES = (".parquet", ".geoparquet", ".gpq")
 
 
@@ -53,8 +53,8 @@ def resolve(options: DatasetOptions) -> Dataset:
         raise MissingExtra(what, install="datasets") from error
     place = _place(options.name)
     client = HubClient(place, StoreOptions())
-    commit = PATIENCE.keep_trying(lambda: _commit(client, options.revision))
-    split, files, features = PATIENCE.keep_trying(lambda: _data_files(client, commit, options))
+    commit = RETRIES.keep_trying(lambda: _commit(client, options.revision))
+    split, files, features = RETRIES.keep_trying(lambda: _data_files(client, commit, options))
     base = f"hf://datasets/{place.id}@{commit}/"
     elsewhere = next((url for url in files if not url.startswith(base)), None)
     if elsewhere is not None:

@@ -101,10 +101,15 @@ def facts_of(model: str, models: bytes, version: bytes, metrics: bytes) -> Serve
     entry = next((entry for entry in entries if entry["id"] == model), entries[0] if len(entries) == 1 else {})
     text = metrics.decode("utf-8", "replace")
     if not any(entry.get("owned_by") == "vllm" for entry in entries) and parse(text) is None:
-        return ServerFacts(max_model_len=_count(entry.get("max_model_len")), serves=_identity(entry))
+        return ServerFacts(
+            max_model_len=_count(entry.get("max_model_len")),
+            simulated=entry.get("simulated") is True,
+            serves=_identity(entry),
+        )
     said = _json(version)
     return ServerFacts(
         vllm=True,
+        simulated=entry.get("simulated") is True,
         version=str(said.get("version", "")) if isinstance(said, Mapping) else "",
         max_model_len=_count(entry.get("max_model_len")),
         kv_tokens=cache_tokens(text),

@@ -71,10 +71,20 @@ class LayoutModel:
         return found
 
 
+#: Why the model could not be loaded in this process; empty if it was, or was not needed yet.
+load_faults: list[str] = []
+
+
 @cache
 def _model() -> LayoutModel | None:
     path = find_layout_model()
-    return None if path is None else LayoutModel(open_session(path))
+    if path is None:
+        return None
+    try:
+        return LayoutModel(open_session(path))
+    except Exception as error:  # noqa: BLE001 - onnxruntime's errors have no common base; a scan is readable without the model
+        load_faults.append(f"{path} cannot be loaded ({' '.join(str(error).split())[:200]})")
+        return None
 
 
 def with_hints(image: "Pixels", lines: Sequence[Line]) -> tuple[Line, ...]:

@@ -12,7 +12,7 @@ from llm_ocr.engines.embedded.layout.rows import turn_of, turned_back, upright
 from llm_ocr.engines.embedded.tables import find_tables
 from llm_ocr.engines.embedded.trace import note, timed, tracing
 from llm_ocr.errors import PageFailure
-from llm_ocr.types import Attempt, Block, Box, EncodedImage, Page, PageContent, Reason, Status
+from llm_ocr.types import SCAN, Attempt, Block, Box, EncodedImage, Page, PageContent, Reason, Status
 
 if TYPE_CHECKING:
     from llm_ocr.engines.embedded.ocr import OcrPage, Recogniser
@@ -24,8 +24,6 @@ LIE = 0.3
 #: The same share for older OCR, above which the page is read again. A real layer with a wrong letter in every third
 #: line has 0.04, and one with unreadable lines 0.09 to 0.17. Our OCR of clean lines differs by less than 0.01.
 OLD_OCR = 0.03
-#: Share of the page that an image covers above which the page is a scan; its text layer, if any, is older OCR.
-SCAN = 0.6
 #: Number of characters below which a scan's text is a stamp or a page number, not the page's text.
 FEW = 30
 #: Range of pixel values (of 255) below which a page is blank.
@@ -36,8 +34,15 @@ UNREAD = 5
 GetRecogniser = Callable[[], "Recogniser"]
 
 
-def read_page(page: Page, recogniser: GetRecogniser, *, text_layer: bool) -> Attempt:
-    """Return the blocks of one page. Raises `PageFailure` if the page needs OCR and OCR is not installed."""
+def read_page(page: Page, recogniser: GetRecogniser, *, text_layer: bool, layout_model: bool = True) -> Attempt:
+    """Return the blocks of one page. Raises `PageFailure` if the page needs OCR and OCR is not installed.
+
+    Args:
+        page: The page.
+        recogniser: Returns the loaded OCR.
+        text_layer: Whether a credible text layer is used.
+        layout_model: Whether the layout model, if it is installed, marks the lines of scans.
+    """
     content = page.content
     probe: float | None = None
     if content is not None and text_layer and has_text(content):
@@ -53,7 +58,7 @@ def read_page(page: Page, recogniser: GetRecogniser, *, text_layer: bool) -> Att
     _note_source("OCR", page, probe, text_layer=text_layer)
     with timed("loading OCR"):
         loaded = recogniser()
-    return replace(_by_ocr(page, pixels, loaded), probe=probe)
+    return replace(_by_ocr(page, pixels, loaded, layout_model=layout_model), probe=probe)
 
 
 def _note_source(source: str, page: Page, probe: float | None, *, text_layer: bool) -> None:
@@ -198,13 +203,14 @@ def _laid_out(content: PageContent) -> tuple[Block, ...]:
         return page_blocks(content, [*tables, *figures, *formulas])
 
 
-def _by_ocr(page: Page, pixels: Any, recogniser: "Recogniser") -> Attempt:
+def _by_ocr(page: Page, pixels: Any, recogniser: "Recogniser", *, layout_model: bool) -> Attempt:
     from llm_ocr.engines.embedded.scan_objects import scan_objects
 
     with timed("OCR"):
         read = recogniser.read(pixels)
-    with timed("layout model"):
-        read = replace(read, lines=recogniser.with_hints(read.image, read.lines))
+    if layout_model:
+        with timed("layout model"):
+            read = replace(read, lines=recogniser.with_hints(read.image, read.lines))
     with timed("objects on the scan"):
         objects = scan_objects(read.image, read.lines)
     if tracing():

@@ -10,7 +10,7 @@ from llm_ocr.documents.remote.urls import shown
 from llm_ocr.engines import noop
 from llm_ocr.engines.embedded.attempt_wire import attempt_from_wire, block_from_wire
 from llm_ocr.engines.embedded.ocr.languages import LanguageModel
-from llm_ocr.engines.embedded.ocr.models import find_layout_model, find_models
+from llm_ocr.engines.embedded.ocr.models import find_models, has_layout_model, warn_without_layout_model
 from llm_ocr.engines.embedded.regions import Inspection, nothing_drawn
 from llm_ocr.engines.embedded.trace import log_from_wire, tracing
 from llm_ocr.engines.vlm.placing import with_crops
@@ -78,7 +78,7 @@ class EmbeddedReader:
             about["figure_labels"] = sorted(self._options.figure_labels)
         if not self._options.ocr:
             return {**about, "ocr": False}
-        return {**about, "layout_model": True} if find_layout_model() is not None else about
+        return {**about, "layout_model": True} if has_layout_model() else about
 
     def ocr_models(self) -> Mapping[str, str]:
         """Return the part of the identity that names the OCR models; empty for those of the rapidocr wheel."""
@@ -89,11 +89,15 @@ class EmbeddedReader:
 
     async def read(self, page: Page, on_dispatched: Callable[[], None] = noop) -> Attempt:
         began = time.monotonic()
-        payload = {"page": page_to_wire(page), "text_layer": self._options.text_layer, "ocr": self._options.ocr}
+        options = self._options
+        payload = {"page": page_to_wire(page), "text_layer": options.text_layer, "ocr": options.ocr}
+        payload["layout_model"] = options.ocr and has_layout_model()
         answer = await self._call("read", payload | {"trace": True} if tracing() else payload)
+        if fault := answer.get("layout_model_fault"):
+            warn_without_layout_model(fault)
         log_from_wire(answer.get("decisions", ()), f"{shown(page.source)} page {page.number}")
         attempt = attempt_from_wire(answer, seconds=time.monotonic() - began)
-        labels = self._options.figure_labels
+        labels = options.figure_labels
         return attempt if labels is None else replace(attempt, blocks=with_crops(attempt.blocks, labels))
 
     async def read_figure(self, image: EncodedImage) -> str:

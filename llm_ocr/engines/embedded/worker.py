@@ -6,6 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from llm_ocr.documents.page_wire import image_from_wire, page_from_wire
+from llm_ocr.engines.embedded import layout_model
 from llm_ocr.engines.embedded.attempt_wire import attempt_to_wire, block_to_wire
 from llm_ocr.engines.embedded.inspection import inspect_page, orientation, text_of
 from llm_ocr.engines.embedded.ocr.models import RecogniserModel
@@ -60,9 +61,11 @@ def _read(payload: Mapping[str, Any]) -> dict[str, Any]:
 
 def _attempt(payload: Mapping[str, Any]) -> dict[str, Any]:
     page = page_from_wire(payload["page"])
-    if payload["ocr"]:
-        return attempt_to_wire(read_page(page, _recogniser, text_layer=payload["text_layer"]))
-    return attempt_to_wire(read_text_layer(page))
+    if not payload["ocr"]:
+        return attempt_to_wire(read_text_layer(page))
+    way = {"text_layer": payload["text_layer"], "layout_model": payload["layout_model"]}
+    answer = attempt_to_wire(read_page(page, _recogniser, **way))
+    return {**answer, "layout_model_fault": layout_model.load_faults[0]} if layout_model.load_faults else answer
 
 
 def _read_figure(payload: Mapping[str, Any]) -> dict[str, Any]:

@@ -76,6 +76,7 @@ class ServerPool:
         self._counts = _Counts()
         self._busy_since: float | None = None  # start of the time with only 429 and 503 responses
         self._closing: asyncio.Task[None] | None = None
+        self.simulated = False  # whether a request was sent to the simulator, whose answers are made up
 
     @property
     def name(self) -> str:
@@ -195,6 +196,7 @@ class ServerPool:
         self, service: ServerSession, request: Request, completion_request: CompletionRequest
     ) -> Completion | None:
         try:
+            self.simulated = self.simulated or service.facts.simulated
             answer = await service.endpoint.complete(fitted(completion_request, service.facts))
         except ServerBusy as busy:
             self._busy(service, request, busy)

@@ -58,7 +58,8 @@ def describe(facts: ServerFacts, first: FirstSize) -> str:
         length = f" of {facts.max_model_len:,} tokens" if facts.max_model_len else ""
         parts.append(f"vLLM's own maximum {maximum:.1f} requests{length}")
     known = f"{', '.join(parts)}; " if parts else ""
-    return f"{known}window {first.size:,}: {first.why}"
+    made_up = "; its answers are made up, and their quality is not judged" if facts.simulated else ""
+    return f"{known}window {first.size:,}: {first.why}{made_up}"
 
 
 def _kv_tokens(facts: ServerFacts) -> int | None:

@@ -17,11 +17,13 @@ from llm_ocr.results.quality import (
     FITS,
     FOUND,
     LOW,
+    LOW_OF_MODEL,
     ORDER,
     READABLE,
     SEQUENCE,
     UNREPEATED,
     WHOLE,
+    by_layer,
     on_scale,
     what_is_wrong,
 )
@@ -37,7 +39,7 @@ from llm_ocr.results.quality.text_layer import (
     said_by,
     shown,
 )
-from llm_ocr.types import Attempt, Block, BlockKind, Box, Evidence, Ink, Page, Quality, Reason, Status
+from llm_ocr.types import Attempt, Block, BlockKind, Box, Evidence, InkMap, Page, Quality, Reason, Status
 
 if TYPE_CHECKING:
     import numpy as np
@@ -87,7 +89,7 @@ class Strokes:
         return float((2.0 / (self.height if chosen is None else self.height[chosen])).sum())
 
 
-def strokes_of(ink: Ink, rotation: int = 0) -> Strokes:
+def strokes_of(ink: InkMap, rotation: int = 0) -> Strokes:
     """Return the strokes of the page turned clockwise by `rotation` degrees. Takes 2 ms."""
     import numpy as np
 
@@ -244,13 +246,13 @@ def score(page: Page, attempt: Attempt) -> Quality:
     said = said_by(attempt.blocks)
     chunks = [chunk for one in said for chunk in one.chunks]
     parts = answer_parts(attempt, "\n".join(one.text for one in said), chunks)
-    by_layer = is_true(evidence, attempt)
+    layer = is_true(evidence, attempt)
     parts |= table_parts(said)
-    if by_layer:
+    if layer:
         parts |= agreement(evidence, attempt, said)
-    order = layer_order(evidence, said) if by_layer else _box_order(attempt.blocks)
+    order = layer_order(evidence, said) if layer else _box_order(attempt.blocks)
     if order is not None:
-        parts[ORDER if by_layer else SEQUENCE] = order
+        parts[ORDER if layer else SEQUENCE] = order
     if evidence.ink is not None:
         parts |= _ink_parts(evidence.ink, attempt.rotation, said, guess=not {FOUND, BACKED} & parts.keys())
     rounded = {name: round(value, 4) for name, value in parts.items()}
@@ -265,25 +267,43 @@ _OTHER_WAYS = {
 }
 
 
-def rated(page: Page, attempt: Attempt, min_quality: float | None) -> tuple[Attempt, Quality]:
+#: Minimum characters of the text layer from which models are judged without a threshold of the user: the measured
+#: pages of `benchmarks/quality_of_models.py` have as many.
+_ENOUGH_LAYER = 400
+
+
+def rated(
+    page: Page, attempt: Attempt, min_quality: float | None, *, transcribed: bool = False
+) -> tuple[Attempt, Quality]:
     """Return the answer and its quality. An answer that is `ok` but of low quality becomes `degraded`.
 
     Args:
         page: The page, with its evidence.
         attempt: The answer.
-        min_quality: The user's threshold for models; None: their answers are not judged, because a user's prompt may
-            demand another text than the page's. The threshold of the embedded engine is `LOW`.
+        min_quality: The user's threshold for models. None: `LOW_OF_MODEL`, for answers that a true text layer
+            contradicts. The threshold of the embedded engine is `LOW`.
+        transcribed: Whether a model was asked for the page's own text. A user's prompt may demand another text, and its
+            answers are not judged without a threshold.
     """
     quality = score(page, attempt)
-    least = (min_quality or 0.0) if attempt.source == "model" else LOW
-    if attempt.status is not Status.OK or quality.score >= least:
+    if attempt.source != "model":
+        low = quality.score < LOW
+    elif min_quality is not None:
+        low = quality.score < min_quality
+    else:
+        low = transcribed and by_layer(quality.parts) < LOW_OF_MODEL and _has_layer(page.evidence)
+    if attempt.status is not Status.OK or not low:
         return attempt, quality
     said = (attempt.detail, what_is_wrong(quality.parts), _OTHER_WAYS[attempt.source])
     detail = "; ".join(filter(None, said))
     return replace(attempt, status=Status.DEGRADED, reason=Reason.LOW_QUALITY, detail=detail), quality
 
 
-def _ink_parts(ink: Ink, rotation: int, said: Sequence[Said], *, guess: bool) -> dict[str, float]:
+def _has_layer(evidence: Evidence | None) -> bool:
+    return evidence is not None and sum(len(text) for text, _ in evidence.lines) >= _ENOUGH_LAYER
+
+
+def _ink_parts(ink: InkMap, rotation: int, said: Sequence[Said], *, guess: bool) -> dict[str, float]:
     """Return the share of the ink covered by boxes and, with `guess`, the shares of expected and unexpected text."""
     strokes = strokes_of(ink, rotation)
     total = strokes.text()

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from llm_ocr.engines.embedded.page import LIE, SCAN
+from llm_ocr.engines.embedded.page import LIE
 from llm_ocr.engines.embedded.probe import suspicious
 from llm_ocr.results.quality import BACKED, FOUND
-from llm_ocr.types import FURNITURE, Attempt, Block, BlockKind, Box, Evidence, Line, PageContent
+from llm_ocr.types import FURNITURE, SCAN, Attempt, Block, BlockKind, Box, Evidence, Line, PageContent
 
 # Texts cut into chunks of about a line, to compare two readings of a page despite different line breaks. Only letters
 # and digits are compared: spaces, hyphens, marks, and case differ between correct readings.
@@ -272,7 +272,9 @@ def layer_order(evidence: Evidence, said: Sequence[Said]) -> float | None:
     lying = sum(len(text) for text, box in evidence.lines if box.width > box.height)
     if 2 * lying < sum(len(text) for text, _ in evidence.lines):
         return None
-    places = _places(evidence, said)
+    # A head, a foot, or a vertical stamp in the margin has no place in the order of the columns.
+    aside = {number for number, (_, box) in enumerate(evidence.lines) if _in_margin(box) or box.height > box.width}
+    places = [number for number in _places(evidence, said) if number not in aside]
     if _is_reversed(evidence, places):
         return 0.0
     shares = (in_order([evidence.lines[number] for number in places]), _within_columns(evidence, places))

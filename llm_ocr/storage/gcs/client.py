@@ -30,13 +30,13 @@ _HURRY = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Time limits in seconds: `patience` for a request with all its retries, `timeout` for one attempt.
+    """Time limits in seconds: `total` for a request with all its retries, `timeout` for one attempt.
 
     Pauses between attempts are random, from 0 to a bound that starts at `pause` and doubles up to 16 s. Contents above
     8 MiB are uploaded in chunks of `chunk` bytes (a multiple of 256 KiB), each within `timeout`.
     """
 
-    patience: float = 120.0
+    total: float = 120.0
     timeout: float = 60.0
     pause: float = 0.5
     chunk: int = 16 * _MEBI
@@ -57,12 +57,12 @@ class Connection:
     @property
     def call(self) -> dict[str, Any]:
         """Keyword arguments of every call that is safe to repeat."""
-        retry = DEFAULT_RETRY.with_timeout(self.limits.patience).with_delay(self.limits.pause, 16.0, 2.0)
+        retry = DEFAULT_RETRY.with_timeout(self.limits.total).with_delay(self.limits.pause, 16.0, 2.0)
         return {"retry": retry, "timeout": self.limits.timeout}
 
     def hurried(self) -> "Connection":
-        """Return the connection with a shorter `patience`."""
-        return replace(self, limits=replace(self.limits, patience=min(self.limits.patience, _HURRY)))
+        """Return the connection with a shorter `total`."""
+        return replace(self, limits=replace(self.limits, total=min(self.limits.total, _HURRY)))
 
 
 def connect(place: Place, options: StoreOptions, limits: Limits) -> Connection:

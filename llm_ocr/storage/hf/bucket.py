@@ -15,7 +15,7 @@ from urllib.parse import quote
 from llm_ocr.errors import ObjectExists, ObjectNotFound, StorageError
 from llm_ocr.storage import BaseStore, Capabilities, ObjectInfo, StoreOptions
 from llm_ocr.storage.hf import Place
-from llm_ocr.storage.hf.client import PATIENCE, HubClient, Patience, cannot_swap
+from llm_ocr.storage.hf.client import RETRIES, HubClient, RetryPolicy, cannot_swap
 from llm_ocr.storage.hf.dataset import KeyLocks
 from llm_ocr.storage.hf.errors import HubRefused, missing, no_token
 from llm_ocr.storage.names import PROBES, check_key, folder_of
@@ -35,10 +35,10 @@ _NOTE = (
 class BucketStore(BaseStore):
     """Store whose objects are files of the bucket below the prefix. Safe to use from several threads and processes."""
 
-    def __init__(self, place: Place, options: StoreOptions, patience: Patience = PATIENCE) -> None:
+    def __init__(self, place: Place, options: StoreOptions, retries: RetryPolicy = RETRIES) -> None:
         self._place = place
-        self._client = HubClient(place, options, patience)
-        self._patience = patience
+        self._client = HubClient(place, options, retries)
+        self._retries = retries
         self._locks = KeyLocks()
         self._made = threading.Lock()
 
@@ -82,7 +82,7 @@ class BucketStore(BaseStore):
             with self._client.doing("write", key):
                 self._batch(add=[(source, self._place.path(key))])
 
-        self._patience.keep_trying(write)
+        self._retries.keep_trying(write)
 
     def _batch(self, **operations: Any) -> None:
         self._client.api.batch_bucket_files(self._place.id, **operations)
@@ -140,7 +140,7 @@ class BucketStore(BaseStore):
                 return next((file for file in found if file.path == path), None)
 
         # Clients before 2.0 do not retry a dropped connection.
-        return self._patience.keep_trying(look_up)
+        return self._retries.keep_trying(look_up)
 
     @staticmethod
     def _info(key: str, file: "BucketFile") -> ObjectInfo:
@@ -158,7 +158,7 @@ class BucketStore(BaseStore):
             if self.stat(key) is None:
                 return
             try:
-                self._patience.keep_trying(remove)
+                self._retries.keep_trying(remove)
             except StorageError:
                 if self.stat(key) is not None:  # otherwise another process has removed it
                     raise
@@ -171,7 +171,7 @@ class BucketStore(BaseStore):
         """Check the bucket by writing. A bucket that does not exist is created, private."""
         if not self._client.context.token:
             raise no_token(f"cannot use {self.url}")
-        self._patience.keep_trying(self._make_sure)
+        self._retries.keep_trying(self._make_sure)
         probe, data = f"{PROBES}{secrets.token_hex(8)}", secrets.token_bytes(16)
         self._write(probe, data)
         try:

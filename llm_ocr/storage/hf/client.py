@@ -27,7 +27,7 @@ _READ_TIMEOUT = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryPolicy:
     """Retries of transient errors: `tries` in all, pauses from `first` to `longest` seconds, together at most `limit`.
 
     A pause that the Hub requests (429) is respected, however long, and does not count as an attempt.
@@ -56,7 +56,7 @@ class Patience:
                 pause(seconds)
 
 
-PATIENCE = Patience()
+RETRIES = RetryPolicy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +70,10 @@ class Found:
 class HubClient:
     """`HfApi` for one place, with reads over HTTP. Thread-safe; sends no request before its first use."""
 
-    def __init__(self, place: Place, options: StoreOptions, patience: Patience = PATIENCE) -> None:
+    def __init__(self, place: Place, options: StoreOptions, retries: RetryPolicy = RETRIES) -> None:
         self.place = place
         self._options = options
-        self._patience = patience
+        self._retries = retries
 
     @cached_property
     def api(self) -> "HfApi":
@@ -135,7 +135,7 @@ class HubClient:
                 data = answer.content if span is None or answer.status_code == 206 else _cut(answer.content, span)
             return Found(data, version.removeprefix("W/").strip('"'))
 
-        return self._patience.keep_trying(get)
+        return self._retries.keep_trying(get)
 
     def read_range(self, url: str, key: str, start: int, length: int, exists: Callable[[str], object]) -> bytes:
         """Return `length` bytes from `start`. For length 0, `exists` checks that the object exists."""
@@ -155,7 +155,7 @@ class HubClient:
             ):
                 fetch(Path(folder)).replace(path)
 
-        self._patience.keep_trying(copy)
+        self._retries.keep_trying(copy)
 
 
 def _cut(data: bytes, span: tuple[int, int]) -> bytes:

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from llm_ocr.errors import LlmOcrError, ObjectExists, StorageError
-from llm_ocr.storage.hf.client import HubClient, Patience
+from llm_ocr.storage.hf.client import HubClient, RetryPolicy
 
 if TYPE_CHECKING:
     from huggingface_hub import RepoFile
@@ -356,7 +356,7 @@ atexit.register(_commit_what_is_left)
 SEND_EARLY = 1 << 20
 
 #: At the end of a process, only seconds may be left until it is killed.
-_AT_THE_END = Patience(tries=4, limit=20.0)
+_AT_THE_END = RetryPolicy(tries=4, limit=20.0)
 
 _IGNORED = "Remove the rule in the .gitignore of the repository that excludes these files."
 
@@ -364,10 +364,10 @@ _IGNORED = "Remove the rule in the .gitignore of the repository that excludes th
 class Committer:
     """Makes the commits of one store."""
 
-    def __init__(self, client: HubClient, patience: Patience) -> None:
+    def __init__(self, client: HubClient, retries: RetryPolicy) -> None:
         self._client = client
         self._place = client.place
-        self._patience = patience
+        self._retries = retries
 
     def prepare(self, operation: Any, size: int) -> None:
         """Send large content ahead of the commit, which frees its memory."""
@@ -380,15 +380,15 @@ class Committer:
                     self._place.id, [operation], repo_type="dataset", revision=self._place.revision or None
                 )
 
-        self._patience.keep_trying(send)
+        self._retries.keep_trying(send)
 
     def commit(self, changes: Sequence[Change], *, last: bool = False) -> None:
         """Commit the changes; see `Commits`. A fresh file that exists by now is excluded, and marked as lost."""
         tries = itertools.count()
-        patience = _AT_THE_END if last else self._patience
-        oid = patience.keep_trying(lambda: self._try(changes, again=next(tries) > 0, last=last))
+        retries = _AT_THE_END if last else self._retries
+        oid = retries.keep_trying(lambda: self._try(changes, again=next(tries) > 0, last=last))
         written = [change for change in changes if change.operation is not None and not change.lost]
-        there = patience.keep_trying(lambda: self.there([change.path for change in written], oid))
+        there = retries.keep_trying(lambda: self.there([change.path for change in written], oid))
         for change in changes:
             if change in written:
                 change.version = self._proved(change, there.get(change.path))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from llm_ocr.errors import ObjectExists, StorageError, UsageError
 from llm_ocr.storage import BaseStore, Capabilities, ObjectInfo, StoreOptions
 from llm_ocr.storage.hf import Place
-from llm_ocr.storage.hf.client import PATIENCE, HubClient, Patience, cannot_swap
+from llm_ocr.storage.hf.client import RETRIES, HubClient, RetryPolicy, cannot_swap
 from llm_ocr.storage.hf.commits import RATE, SEND_EARLY, Change, CommitQueue, Committer, Rate, version_of
 from llm_ocr.storage.hf.errors import HubRefused, missing, no_token
 from llm_ocr.storage.names import check_key, folder_of
@@ -76,11 +76,11 @@ class DatasetStore(BaseStore):
     most_files = MOST_FILES
     gathers = True
 
-    def __init__(self, place: Place, options: StoreOptions, patience: Patience = PATIENCE, rate: Rate = RATE) -> None:
+    def __init__(self, place: Place, options: StoreOptions, retries: RetryPolicy = RETRIES, rate: Rate = RATE) -> None:
         self._place = place
-        self._client = HubClient(place, options, patience)
-        self._patience = patience
-        self._committer = Committer(self._client, patience)
+        self._client = HubClient(place, options, retries)
+        self._retries = retries
+        self._committer = Committer(self._client, retries)
         self._queue = CommitQueue(self._committer, rate)
 
     @property
@@ -215,7 +215,7 @@ class DatasetStore(BaseStore):
         return _info(key, file) if file else None
 
     def _file(self, path: str) -> "RepoFile | None":
-        return self._patience.keep_trying(lambda: self._committer.there([path])).get(path)
+        return self._retries.keep_trying(lambda: self._committer.there([path])).get(path)
 
     def _settle(self, key: str) -> None:
         """Wait for the commit of this store's pending writes to the key."""
@@ -243,7 +243,7 @@ class DatasetStore(BaseStore):
         self._check_writable()
         if not self._client.context.token:
             raise no_token(f"cannot use {self.url}")
-        self._patience.keep_trying(self._make_sure)
+        self._retries.keep_trying(self._make_sure)
 
     def _make_sure(self) -> None:
         from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError

@@ -28,7 +28,7 @@ LOCKS = f"{TEMPORARY}locks"
 _SIDECARS = 64
 
 #: Seconds. A lock is held for one check and one rename. A holder of a minute is a suspended or disconnected machine.
-_PATIENCE = 60.0
+_TIMEOUT = 60.0
 
 #: Errors of `flock` without lock support: NFS without lockd, Lustre mounted without flock, some FUSE systems.
 _NO_LOCKS = frozenset({errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL})
@@ -42,17 +42,17 @@ class NoLocks(OSError):
 
 
 @contextlib.contextmanager
-def exclusive(root: Path, key: str, *, patience: float = _PATIENCE) -> Iterator[None]:
+def exclusive(root: Path, key: str, *, timeout: float = _TIMEOUT) -> Iterator[None]:
     """Hold the lock of the key, exclusively among threads, processes, and machines. A crash releases it.
 
     Args:
         root: folder of the store.
         key: key to lock; other keys may share its sidecar.
-        patience: seconds to wait for the lock.
+        timeout: seconds to wait for the lock.
 
     Raises:
         NoLocks: the file system has no locks.
-        StorageError: the lock is not free within `patience` seconds (retryable).
+        StorageError: the lock is not free within `timeout` seconds (retryable).
         OSError: the sidecar cannot be created.
     """
     prepare(root)
@@ -61,7 +61,7 @@ def exclusive(root: Path, key: str, *, patience: float = _PATIENCE) -> Iterator[
     # Opened for writing, because NFS implements `flock` as a lock of the whole file, which requires that.
     handle = os.open(folder / f"{number:02x}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
-        _take(handle, patience, str(folder / f"{number:02x}"))
+        _take(handle, timeout, str(folder / f"{number:02x}"))
         yield
     finally:
         os.close(handle)
@@ -89,14 +89,14 @@ def exclude(root: Path) -> bool:
         probe.unlink(missing_ok=True)
 
 
-def _take(handle: int, patience: float, where: str) -> None:
+def _take(handle: int, timeout: float, where: str) -> None:
     # A blocking call could not be abandoned while the holder's machine is suspended.
-    give_up = time.monotonic() + patience
+    give_up = time.monotonic() + timeout
     wait = 0.001
     while not _taken(handle):
         if time.monotonic() >= give_up:
             error = StorageError(
-                f"{where} has been locked by another worker for {patience:.0f} s",
+                f"{where} has been locked by another worker for {timeout:.0f} s",
                 hint="A worker on this folder is suspended or disconnected: end that worker, or wait for it.",
             )
             error.retryable = True

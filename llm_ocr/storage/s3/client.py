@@ -117,7 +117,7 @@ def set_retries(client: Any, retries: int) -> None:
 
     With 8 retries, a request survives any outage of 12 s, and most of 20 s.
     """
-    client.meta.events.register_first("needs-retry.s3", _handler(retries), unique_id="llm-ocr-patience")
+    client.meta.events.register_first("needs-retry.s3", _handler(retries), unique_id="llm-ocr-retries")
 
 
 def _handler(retries: int) -> Callable[..., float | None]:

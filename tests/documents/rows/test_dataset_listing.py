@@ -11,7 +11,7 @@ from llm_ocr.documents.remote.urls import is_remote
 from llm_ocr.documents.rows.address import DataFile, DatasetOptions, RowAddress, row_address
 from llm_ocr.documents.rows.listing import dataset_rows
 from llm_ocr.errors import LlmOcrError, MissingExtra, StorageError, UsageError
-from llm_ocr.storage.hf.client import Patience
+from llm_ocr.storage.hf.client import RetryPolicy
 from llm_ocr.types import Reason
 from llm_ocr.workspace.codec import document_id
 from tests.fakes.hub.answers import Account
@@ -295,7 +295,7 @@ def test_an_empty_repository_says_so(hub):
 
 
 def test_a_hub_that_fails_for_a_moment_costs_nothing(hub, monkeypatch):
-    monkeypatch.setattr("llm_ocr.documents.rows.listing.PATIENCE", Patience(tries=3, first=0.01, longest=0.02))
+    monkeypatch.setattr("llm_ocr.documents.rows.listing.RETRIES", RetryPolicy(tries=3, first=0.01, longest=0.02))
     hub.new(NAME)
     hub.add(NAME, {"train.parquet": images(2)})
     hub.server.faults.add(Fault("info", status=503), Fault("info", status=429, headers={"Retry-After": "0"}))

@@ -19,7 +19,7 @@ from llm_ocr.documents.rows.images import Groups, RowImages
 from llm_ocr.documents.rows.listing import dataset_rows
 from llm_ocr.errors import PageFailure, StorageError
 from llm_ocr.storage import StoreOptions
-from llm_ocr.storage.hf.client import Patience
+from llm_ocr.storage.hf.client import RetryPolicy
 from llm_ocr.types import Reason
 from tests.fakes.hub.server import Fault, How
 
@@ -175,8 +175,8 @@ def test_a_dataset_that_cannot_be_read_ends_the_run_instead_of_failing_its_pages
     elif what == "no right":
         monkeypatch.delenv("HF_TOKEN")
     else:
-        impatient = Patience(tries=2, first=0.01, longest=0.02)
-        monkeypatch.setattr(files_of_rows.HubFiles.__init__, "__defaults__", (impatient, None))
+        quick = RetryPolicy(tries=2, first=0.01, longest=0.02)
+        monkeypatch.setattr(files_of_rows.HubFiles.__init__, "__defaults__", (quick, None))
         hub.server.faults.add(Fault("resolve", status=500, times=1000))
         monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda _: None)
     (found,) = everything(hub, tmp_path, asked)

@@ -39,7 +39,7 @@ def asked(handler, request=REQUEST, **pages) -> LlmOcrError:
 
 
 @pytest.mark.parametrize("status", [429, 503, 529])
-def test_a_busy_server_asks_for_patience(status):
+def test_a_busy_server_asks_to_retry_later(status):
     error = asked(replying(status, vllm_error("too many requests"), Retry_After="7"))
     assert isinstance(error, ServerBusy) and error.retry_after == 7.0
     assert "too many requests" in str(error)

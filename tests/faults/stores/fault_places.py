@@ -46,7 +46,7 @@ class Place:
         return ["-w", self.url, *(["--workspace-endpoint", self.endpoint] if self.endpoint else [])]
 
     def store(self) -> ObjectStore:
-        """A new store, with little patience. Its client reads the environment of `entered`."""
+        """A new store, with few retries. Its client reads the environment of `entered`."""
         return _OPENERS[self.kind](self)
 
     @contextlib.contextmanager
@@ -79,21 +79,21 @@ def _open_gcs(place: Place) -> ObjectStore:
     from llm_ocr.storage.gcs.client import Limits
     from llm_ocr.storage.gcs.store import GcsStore
 
-    return GcsStore(parse_url(place.url), StoreOptions(endpoint=place.endpoint), Limits(patience=20.0, pause=0.02))
+    return GcsStore(parse_url(place.url), StoreOptions(endpoint=place.endpoint), Limits(total=20.0, pause=0.02))
 
 
 def _open_hub(place: Place) -> ObjectStore:
     from llm_ocr.storage.hf import parse
     from llm_ocr.storage.hf.bucket import BucketStore
-    from llm_ocr.storage.hf.client import Patience
+    from llm_ocr.storage.hf.client import RetryPolicy
     from llm_ocr.storage.hf.commits import Rate
     from llm_ocr.storage.hf.dataset import DatasetStore
 
-    found, patience = parse(place.url), Patience(tries=4, first=0.02, longest=0.1, limit=10.0)
+    found, retries = parse(place.url), RetryPolicy(tries=4, first=0.02, longest=0.1, limit=10.0)
     options = StoreOptions(token=place.environment["HF_TOKEN"])
     if found.kind == "bucket":
-        return BucketStore(found, options, patience)
-    return DatasetStore(found, options, patience, Rate(per_hour=360_000, at_once=1000, gather=0.01, linger=0.1))
+        return BucketStore(found, options, retries)
+    return DatasetStore(found, options, retries, Rate(per_hour=360_000, at_once=1000, gather=0.01, linger=0.1))
 
 
 _OPENERS: dict[str, Callable[[Place], ObjectStore]] = {

@@ -51,7 +51,7 @@ _QUIET = 6.0
 _FEWER = {"hub-dataset": 18}
 
 #: Seconds after which a stage hangs.
-_PATIENCE = 900.0
+_TIMEOUT = 900.0
 
 
 @dataclass
@@ -108,7 +108,7 @@ def one_workspace(place: Place, result: Result, kills: int, folder: Path, chance
                             result.begun_again = (result.begun_again or 0) + in_hand(store, stage, killed)
                         result.kills_by_stage[stage] = result.kills_by_stage.get(stage, 0) + 1
                         before = stands(store, before, result.problems)
-                if not crew.wait(_PATIENCE):
+                if not crew.wait(_TIMEOUT):
                     result.problems.append(f"{stage} does not end")
                 result.problems += crew.problems
             if not finished(store, stage):
@@ -153,7 +153,7 @@ def finish(place: Place, stage: str, work: Path, found: list[str]) -> None:
         env=environment(place, work),
         capture_output=True,
         text=True,
-        timeout=_PATIENCE,
+        timeout=_TIMEOUT,
     )
     if ended.returncode:
         found.append(f"{stage} ended with {ended.returncode}: {ended.stderr.strip()[-300:]}")

@@ -1,4 +1,4 @@
-"""Servers that ask for patience, connections that break, uploads that are cut off: a run goes through all of it."""
+"""Servers that ask to wait, connections that break, uploads that are cut off: a run goes through all of it."""
 
 import itertools
 import os
@@ -31,16 +31,16 @@ def documents(tmp_path_factory):
 
 
 @pytest.fixture
-def storm(request, tmp_path):
+def network(request, tmp_path):
     """A place whose server fails in all its ways, again and again, and how often it did."""
     kind = request.param
     needed(kind)
-    return {"s3": s3_storm, "gcs": gcs_storm}.get(kind, hub_storm)(new_place(kind, tmp_path))
+    return {"s3": faulty_s3, "gcs": faulty_gcs}.get(kind, faulty_hub)(new_place(kind, tmp_path))
 
 
-def s3_storm(place):
+def faulty_s3(place):
     """Each 12th request and the one after it: what a service says when it is asked too much, and lost connections."""
-    weather = itertools.cycle(
+    faults = itertools.cycle(
         [
             {"status": 503, "code": "SlowDown"},
             {"status": 429, "code": "TooManyRequests"},
@@ -51,14 +51,14 @@ def s3_storm(place):
         ]
     )
 
-    class Storm(making.Proxy):
+    class FaultyProxy(making.Proxy):
         hit = 0
 
         def take(self, method, path, headers):
             super().take(method, path, headers)
             if len(self.seen) % 12 > 1 or self.closing:
                 return None
-            fault = making.Fault(**next(weather))
+            fault = making.Fault(**next(faults))
             if fault.torn and method != "GET":
                 fault = making.Fault(lost="after")
             self.hit += 1
@@ -66,7 +66,7 @@ def s3_storm(place):
 
         closing = False
 
-    proxy = Storm()
+    proxy = FaultyProxy()
 
     def end():
         proxy.closing = True
@@ -76,7 +76,7 @@ def s3_storm(place):
     return replace(place, endpoint=proxy.url), end
 
 
-def gcs_storm(place):
+def faulty_gcs(place):
     faults = [
         fake_gcs.Fault(status=429, reason="rateLimitExceeded", rate=0.05),
         fake_gcs.Fault(status=503, rate=0.05),
@@ -96,7 +96,7 @@ def gcs_storm(place):
     return place, end
 
 
-def hub_storm(place):
+def faulty_hub(place):
     ways = [
         {"status": 429, "headers": {"Retry-After": "0"}},
         {"status": 503},
@@ -116,9 +116,9 @@ def hub_storm(place):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("storm", ["s3", "gcs", "hub-bucket", "hub-dataset"], indirect=True)
-def test_servers_that_throttle_and_connections_that_break_lose_and_double_nothing(storm, documents):
-    place, end = storm
+@pytest.mark.parametrize("network", ["s3", "gcs", "hub-bucket", "hub-dataset"], indirect=True)
+def test_servers_that_throttle_and_connections_that_break_lose_and_double_nothing(network, documents):
+    place, end = network
     try:
         pipeline(place, documents)
     finally:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.engines.embedded.page import laid_out
-from llm_ocr.results.quality import what_is_wrong
-from llm_ocr.results.quality.scoring import score
+from llm_ocr.results.quality import LOW_OF_MODEL, by_layer, what_is_wrong
+from llm_ocr.results.quality.scoring import rated, score
 from llm_ocr.results.quality.text_layer import in_order
 from llm_ocr.types import Attempt, Block, BlockKind, Box, Evidence, Page, Reason, Status
 
@@ -362,3 +362,50 @@ def test_any_answer_has_a_score_between_0_and_1(paper, read, blocks, rotation):
     assert all(0 <= value <= 1 for value in quality.parts.values())
     assert score(paper, replace(read, blocks=tuple(blocks), rotation=rotation)) == quality
     what_is_wrong(quality.parts)
+
+
+# What follows from the score: pages of models that contradict a true text layer.
+
+
+def half(read: Attempt) -> Attempt:
+    blocks = tuple(block for block in read.blocks if block.text)
+    return replace(read, blocks=blocks[: len(blocks) // 3])
+
+
+def test_a_models_answer_that_lacks_most_of_a_true_layer_is_degraded(paper, read):
+    attempt, quality = rated(paper, half(read), None, transcribed=True)
+    assert (attempt.status, attempt.reason) == (Status.DEGRADED, Reason.LOW_QUALITY)
+    assert "text of the text layer is missing" in attempt.detail
+    assert by_layer(quality.parts) < LOW_OF_MODEL
+
+
+def test_a_good_answer_stays_ok(paper, read):
+    assert rated(paper, read, None, transcribed=True)[0].status is Status.OK
+    assert rated(paper, no_places(read), None, transcribed=True)[0].status is Status.OK
+
+
+@pytest.mark.parametrize("case", ["a prompt of the user", "a threshold of 0", "no layer", "a short layer"])
+def test_without_strong_evidence_a_models_answer_is_not_degraded(paper, read, case):
+    page, least = paper, None
+    if case == "a threshold of 0":
+        least = 0.0
+    elif case == "no layer":
+        page = no_layer(paper)
+    elif case == "a short layer":
+        assert paper.evidence is not None
+        page = replace(paper, evidence=replace(paper.evidence, lines=paper.evidence.lines[:5]))
+    asked_for_text = case != "a prompt of the user"
+    assert rated(page, half(read), least, transcribed=asked_for_text)[0].status is Status.OK
+
+
+def test_a_stamp_in_the_margin_has_no_place_in_the_order(paper, read):
+    """A vertical stamp that the layer and the answer have, wherever the answer has it."""
+    assert paper.evidence is not None
+    stamp = "Downloaded from the library of rivers and lakes by a guest on the first of May in the year 1953"
+    box = Box(0.95, 0.1, 0.97, 0.9)
+    page = replace(paper, evidence=replace(paper.evidence, lines=(*paper.evidence.lines, (stamp, box))))
+    for blocks in (
+        (Block(BlockKind.TEXT, box, stamp), *read.blocks),
+        (*read.blocks, Block(BlockKind.TEXT, box, stamp)),
+    ):
+        assert score(page, replace(read, blocks=blocks)).parts["order"] > 0.9

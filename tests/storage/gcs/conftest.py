@@ -38,10 +38,10 @@ def gcs():
 def open_gcs(gcs):
     """`open_gcs(url, **options)`: a store on the server, that waits for little."""
 
-    def make(url="gs://a-bucket/run", *, patience=20.0, chunk=1 << 20, **options):
+    def make(url="gs://a-bucket/run", *, total=20.0, chunk=1 << 20, **options):
         options.setdefault("endpoint", gcs.url)
         return GcsStore(
-            parse_url(url), StoreOptions(**options), Limits(patience=patience, timeout=10, pause=0.01, chunk=chunk)
+            parse_url(url), StoreOptions(**options), Limits(total=total, timeout=10, pause=0.01, chunk=chunk)
         )
 
     return make

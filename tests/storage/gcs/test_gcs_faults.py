@@ -50,7 +50,7 @@ def test_a_write_whose_answer_was_lost_is_known_as_our_own(gcs, gcs_store, fault
 
 @pytest.mark.parametrize("fault", TOO_LONG, ids=said)
 def test_a_write_is_read_back_when_no_answer_ever_came(gcs, open_gcs, fault):
-    store = open_gcs(patience=0.3)
+    store = open_gcs(total=0.3)
     gcs.faults.add(fault)
     version = store.create("k", b"mine")
     assert store.stat("k").version == version
@@ -60,7 +60,7 @@ def test_a_write_is_read_back_when_no_answer_ever_came(gcs, open_gcs, fault):
 
 
 def test_a_write_that_failed_for_too_long_is_an_error_and_nothing_is_there(gcs, open_gcs):
-    store = open_gcs(patience=0.3)
+    store = open_gcs(total=0.3)
     gcs.faults.add(Fault(operation="write", status=503))
     for write in (store.put, store.create):
         with pytest.raises(StorageError, match=r"gs://a-bucket/run/k.* failed \(503") as caught:
@@ -72,7 +72,7 @@ def test_a_write_that_failed_for_too_long_is_an_error_and_nothing_is_there(gcs, 
 
 
 def test_of_two_creators_the_one_without_answers_learns_that_it_lost(gcs, open_gcs):
-    store = open_gcs(patience=0.3)
+    store = open_gcs(total=0.3)
     gcs.objects.write("a-bucket", "run/k", b"theirs")
     gcs.faults.add(Fault(operation="write", status=503))
     with pytest.raises(ObjectExists):
@@ -146,7 +146,7 @@ def test_one_write_a_second_is_waited_for(gcs, gcs_store, monkeypatch):
 def test_throttling_that_does_not_end_is_said(gcs, open_gcs):
     gcs.faults.add(Fault(operation="write", status=429, reason="rateLimitExceeded", message="Slow down."))
     with pytest.raises(StorageError, match="too many requests after all retries") as caught:
-        open_gcs(patience=0.2).put("k", b"")
+        open_gcs(total=0.2).put("k", b"")
     assert caught.value.retryable
     assert "fewer workers" in caught.value.hint
 
@@ -235,7 +235,7 @@ def _downloaded(store, folder) -> bytes:
 
 
 def test_a_download_that_fails_leaves_the_file_as_it_was(gcs, open_gcs, tmp_path):
-    store = open_gcs(patience=0.2)
+    store = open_gcs(total=0.2)
     store.put("k", b"x" * 100_000)
     (tmp_path / "file").write_bytes(b"older")
     gcs.faults.add(Fault(How.STATUS, operation="read", status=503))
@@ -299,7 +299,7 @@ def test_a_file_that_changes_while_it_goes_up_in_chunks_is_no_object(gcs_store, 
 
 
 def test_an_upload_in_chunks_is_no_object_before_it_is_whole(gcs, open_gcs):
-    store = open_gcs(patience=0.2)
+    store = open_gcs(total=0.2)
     gcs.faults.add(Fault(How.STATUS, When.BEFORE, "chunk", skip=5, status=503))
     with pytest.raises(StorageError):
         store.put("k", BIG)
@@ -318,7 +318,7 @@ def test_a_listing_goes_on_after_a_page_that_failed(gcs, gcs_store):
 
 
 def test_a_server_that_is_gone_is_given_up_in_time(gcs, open_gcs):
-    store = open_gcs(patience=0.3)
+    store = open_gcs(total=0.3)
     gcs.stop()
     for call in (lambda: store.get("k"), lambda: list(store.list()), lambda: store.create("k", b""), store.check):
         with pytest.raises(StorageError, match="is unreachable") as caught:

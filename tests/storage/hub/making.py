@@ -15,7 +15,7 @@ from huggingface_hub import HfApi, constants
 from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.hf import Place
 from llm_ocr.storage.hf.bucket import BucketStore
-from llm_ocr.storage.hf.client import Patience
+from llm_ocr.storage.hf.client import RetryPolicy
 from llm_ocr.storage.hf.commits import Rate
 from llm_ocr.storage.hf.dataset import DatasetStore
 from tests.fakes.hub import TOKEN, FakeHub
@@ -25,7 +25,7 @@ MANY = 130
 PAGE = 50
 
 #: Short waits, so that a test of what passes, or does not, is quick.
-IMPATIENT = Patience(tries=3, first=0.01, longest=0.05, limit=5.0)
+QUICK_RETRIES = RetryPolicy(tries=3, first=0.01, longest=0.05, limit=5.0)
 AT_ONCE = Rate(per_hour=360_000, at_once=1000, gather=0.02, linger=0.2)
 
 _NUMBERS = itertools.count(1)
@@ -82,8 +82,8 @@ def store_at(place: Place, token: str | None = TOKEN, rate: Rate = AT_ONCE) -> B
     """A store on the server."""
     options = StoreOptions(endpoint=hub().url, token=token)
     if place.kind == "bucket":
-        return BucketStore(place, options, IMPATIENT)
-    return DatasetStore(place, options, IMPATIENT, rate)
+        return BucketStore(place, options, QUICK_RETRIES)
+    return DatasetStore(place, options, QUICK_RETRIES, rate)
 
 
 @contextlib.contextmanager

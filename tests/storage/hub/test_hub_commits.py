@@ -17,7 +17,7 @@ from llm_ocr.workspace.publish import Summary, find_marker, publish, read_data
 from tests.fakes.hub import Fault, How
 
 #: Nothing is committed before somebody waits for it.
-PATIENT = Rate(per_hour=360_000, at_once=1000, gather=0.05, linger=600.0)
+LONG_LINGER = Rate(per_hour=360_000, at_once=1000, gather=0.05, linger=600.0)
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def place(making):
 
 @pytest.fixture
 def store(making, place):
-    made = making.store_at(place, rate=PATIENT)
+    made = making.store_at(place, rate=LONG_LINGER)
     yield made
     making.hub().faults.clear()
     made.flush()
@@ -36,7 +36,7 @@ def store(making, place):
 @pytest.fixture
 def other(making, place):
     """Another worker's store: it sees what is committed, and nothing else."""
-    return making.store_at(place, rate=PATIENT)
+    return making.store_at(place, rate=LONG_LINGER)
 
 
 @pytest.fixture
@@ -224,7 +224,7 @@ def test_any_one_failure_on_the_way_is_not_noticed(making, place, store, other, 
 def test_a_quota_of_commits_is_waited_for_as_long_as_the_hub_says(making, place, other, monkeypatch):
     waits: list[float] = []
     monkeypatch.setattr("llm_ocr.storage.hf.client.random.uniform", lambda low, high: low)
-    patience = making.Patience(tries=2, first=0.0, longest=0.0, limit=4000.0)
+    retries = making.RetryPolicy(tries=2, first=0.0, longest=0.0, limit=4000.0)
     client = making.store_at(place)._client
     making.hub().state.quota.per_hour = making.hub().state.quota.made()
 
@@ -236,7 +236,7 @@ def test_a_quota_of_commits_is_waited_for_as_long_as_the_hub_says(making, place,
         waits.append(seconds)
         making.hub().state.quota.per_hour = None
 
-    patience.keep_trying(make, pause)
+    retries.keep_trying(make, pause)
     assert len(waits) == 1
     assert 3000 < waits[0] <= 3601
 

@@ -37,7 +37,7 @@ ENVIRONMENT = {
 }
 
 #: Short waits, so that a test of a service that stays away is quick.
-IMPATIENT = Limits(retries=1, connect_timeout=5, read_timeout=5)
+QUICK_RETRIES = Limits(retries=1, connect_timeout=5, read_timeout=5)
 
 
 @contextlib.contextmanager
@@ -75,7 +75,7 @@ def new_place(prefix: str = "runs/one") -> Place:
     return Place(bucket, prefix)
 
 
-def store_at(place: Place, endpoint: str | None = None, limits: Limits = IMPATIENT, **options: str) -> S3Store:
+def store_at(place: Place, endpoint: str | None = None, limits: Limits = QUICK_RETRIES, **options: str) -> S3Store:
     """A store that asks moto's server, or what is before it."""
     return S3Store(place, StoreOptions(endpoint=endpoint or moto_url(), **options), limits)
 

