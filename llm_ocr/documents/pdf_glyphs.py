@@ -28,6 +28,18 @@ MAX_CHARS = 200_000
 
 _BOLD = re.compile(r"bold|black|heavy|semibd|demi|medi(?!um)|cmbx|sfbx|[-,]bd|extb", re.IGNORECASE)
 _ITALIC = re.compile(r"ital|obliq|slant|cmti|cmsl|cmmi|sfti|[-,](it|bi)(mt)?$", re.IGNORECASE)
+#: TeX's fonts for formulas, whose nominal size is right. Their boxes have room for large symbols.
+_FORMULA_FONTS = re.compile(r"((cm|lm|eu|sf|tx|px)(ex|sy|bsy|mi|mib)\d*|ms[ab]m\d*|lmmath\w*)", re.IGNORECASE)
+#: TeX's font of large symbols. Its characters hang below the baseline, and most of its glyph names have no code point.
+_LARGE_SYMBOLS = re.compile(r"(cm|lm|eu|sf|tx|px)ex\d*|lmmathextension", re.IGNORECASE)
+#: Code points of the encoding OMX (The TeXbook, appendix F), codes 0 to 0x74. Accents and parts of braces are left out.
+_OMX = (
+    *"()[]⌊⌋⌈⌉{}⟨⟩|‖/\\()()[]⌊⌋⌈⌉{}⟨⟩/\\()[]⌊⌋⌈⌉{}⟨⟩/\\/\\⎛⎞⎡⎤⎣⎦⎢⎥⎧⎫⎩⎭⎨⎬⎪⏐⎝⎠⎜⎟⟨⟩⨆⨆∮∮⨀⨀⨁⨁⨂⨂∑∏∫⋃⋂⨄⋀⋁∑∏∫⋃⋂⨄⋀⋁∐∐",
+    *("\ufffd",) * 6,
+    *"[]⌊⌋⌈⌉{}√√√√√",
+)
+#: Height of the middle of large symbols and fractions above the baseline in font sizes (TeX: axis height of cmsy10).
+AXIS = 0.25
 _MONO = re.compile(r"courier|mono|consol|menlo|typewriter|cmtt|sftt|nimbusmonl|lettergothic", re.IGNORECASE)
 #: Height of letters such as `d` and `p` in font sizes, and fewest glyphs from which it is known.
 _TALL, _TELLING_GLYPHS = 0.7, 8
@@ -143,7 +155,37 @@ def _assembled(handle: int, frame: Frame, codes: Ints, boxes: Floats, objects: I
     style = np.where(objects[starts] == 0, -1, which.reshape(-1))
     unnamed = _unnamed(handle, codes, np.repeat(fonts, lengths))
     origins = np.repeat(origins, lengths, axis=0)
+    for font in np.unique(fonts).tolist():
+        if font and _LARGE_SYMBOLS.match(_font_name_of(font)):
+            large = np.nonzero((np.repeat(fonts, lengths) == font) & (codes >= 0) & (codes != 32))[0]
+            size = looks[np.repeat(np.arange(len(starts)), lengths)[large], 0] / 100
+            _place_large(handle, frame, large, size, (codes, boxes, origins, unnamed))
     return Chars(codes, boxes, objects, np.repeat(style, lengths), origins, styles, unnamed)
+
+
+def _place_large(
+    handle: int, frame: Frame, large: Ints, size: Floats, chars: tuple[Ints, Floats, Floats, Bools]
+) -> None:
+    """Give large symbols their code points, the boxes of their ink, and baselines at which their middle is the axis.
+
+    Args:
+        handle: Text page.
+        frame: Frame of the page.
+        large: Indices of the symbols.
+        size: Their font sizes in points.
+        chars: Codes, boxes, origins, and the flags of missing code points of all characters, changed in place.
+    """
+    codes, boxes, origins, unnamed = chars
+    bounds, sides = np.zeros((len(large), 4)), np.zeros(4)
+    left, right, bottom, top = (sides.ctypes.data + 8 * side for side in range(4))
+    for row, at in enumerate(large.tolist()):
+        _ink_box(handle, at, left, right, bottom, top)
+        bounds[row] = sides[[0, 3, 1, 2]]
+        code = int(codes[at])
+        if unnamed[at] and code < len(_OMX) and _OMX[code] != "\ufffd":
+            codes[at], unnamed[at] = ord(_OMX[code]), False
+    boxes[large] = _shown(bounds, frame)
+    origins[large, 1] = (boxes[large, 1] + boxes[large, 3]) / 2 + AXIS * size
 
 
 def _unnamed(handle: int, codes: Ints, fonts: Ints) -> Bools:
@@ -196,10 +238,11 @@ def _looks(handle: int, frame: Frame, starts: Ints, objects: Ints, boxes: Floats
     em = sizes * np.hypot(up_x, up_y)
     loose = np.where(angles % 180 == 90, boxes[starts, 2] - boxes[starts, 0], boxes[starts, 3] - boxes[starts, 1])
     # A font with its own matrix (Type 3) has an arbitrary nominal size; slanted boxes do not determine the height.
-    strange = ((em < 0.6 * loose) | (em > 1.5 * loose)) & (loose > 0) & (angles % 90 == 0)
+    formula = np.isin(used, [font for font in fonts if font and _FORMULA_FONTS.match(_font_name_of(font))])
+    strange = ((em < 0.6 * loose) | (em > 1.5 * loose)) & (loose > 0) & (angles % 90 == 0) & ~formula
     size = np.where(strange, loose, em)
     widest = np.maximum.reduceat(np.min(boxes[:, 2:] - boxes[:, :2], axis=1), starts)
-    narrow = (widest < _NARROW * size) & (widest > 0) & (angles % 90 == 0)
+    narrow = (widest < _NARROW * size) & (widest > 0) & (angles % 90 == 0) & ~formula
     if strange.any() or narrow.any():
         kinds: Floats = np.column_stack((used, np.round(10 * em), angles)).astype(np.float64)
         _even_out(size, em, np.unique(kinds[strange | narrow], axis=0), kinds, starts, boxes)
@@ -243,9 +286,15 @@ def _even_out(size: Floats, em: Floats, doubtful: Floats, kinds: Floats, starts:
 def _font_style(font: int) -> tuple[bool, bool, bool]:
     if not font:
         return False, False, False
+    return _style_of(_font_name_of(font), _font_flags(font))
+
+
+def _font_name_of(font: int) -> str:
+    """Return the name of a font without the mark of a subset."""
     buffer = ctypes.create_string_buffer(256)
     _font_name(font, ctypes.addressof(buffer), len(buffer))
-    return _style_of(buffer.value.decode("utf-8", "replace"), _font_flags(font))
+    name = buffer.value.decode("utf-8", "replace")
+    return name.partition("+")[2] or name
 
 
 @lru_cache(maxsize=1024)
@@ -254,7 +303,6 @@ def _style_of(name: str, flags: int) -> tuple[bool, bool, bool]:
 
     Its weight is ignored: pdfium guesses it from the stem, often wrongly.
     """
-    name = name.partition("+")[2] or name
     flags = max(flags, 0)
     return (
         bool(_BOLD.search(name)) or bool(flags & _FORCE_BOLD),
@@ -274,10 +322,38 @@ ASCENT, DESCENT = 0.8, 0.22
 _FEW_UNNAMED = 0.05
 
 _SPACES = (9, 10, 13, 32, 0x85, 0xA0, *range(0x2000, 0x200C), 0x2028, 0x2029, 0x202F, 0x205F, 0x2060, 0x3000, 0xFEFF)
-#: Bullets of the fonts Symbol and Wingdings, which have no code points of their own.
-_BULLETS = {0xF0B7: "•", 0xF0A7: "▪", 0xF0A8: "▫", 0xF06E: "■", 0xF071: "❑", 0xF0D8: "➢", 0xF0FC: "✓", 0xF02D: "-"}
+#: Private code points of the fonts Symbol and Wingdings for bullets.
+_PRIVATE = {0xF0B7: "•", 0xF0A7: "▪", 0xF0A8: "▫", 0xF06E: "■", 0xF071: "❑", 0xF0D8: "➢", 0xF0FC: "✓", 0xF02D: "-"}
+#: Parts of large brackets, from Adobe's glyph list to Unicode.
+_PRIVATE |= {0xF8EB + at: part for at, part in enumerate("⎛⎜⎝⎡⎢⎣⎧⎨⎩⎪")} | {
+    0xF8F6 + at: part for at, part in enumerate("⎞⎟⎠⎤⎥⎦⎫⎬⎭")
+}
 #: Ligatures and Arabic presentation forms: compatibility characters that readers of Markdown do not search for.
 _FORMS = ((0xFB00, 0xFB18), (0xFB1D, 0xFDFF), (0xFE70, 0xFEFD))
+#: Accents without a letter, and those that combine with one.
+_ACCENTS = {
+    **{
+        0x60: "\u0300",
+        0xB4: "\u0301",
+        0x2C6: "\u0302",
+        0x2DC: "\u0303",
+        0xAF: "\u0304",
+        0x2C9: "\u0304",
+        0x2D8: "\u0306",
+    },
+    **{
+        0x2D9: "\u0307",
+        0xA8: "\u0308",
+        0x2DA: "\u030a",
+        0x2DD: "\u030b",
+        0x2C7: "\u030c",
+        0xB8: "\u0327",
+        0x2DB: "\u0328",
+    },
+    0x20D7: "\u20d7",
+}
+_MOST_ACCENTS = 2000  # of a page
+_DOTLESS = {"ı": "i", "ȷ": "j"}
 _RTL_MARKS = ((0x591, 0x5BD), (0x610, 0x61A), (0x64B, 0x65F), (0x670, 0x670), (0x6D6, 0x6DC))
 _RTL = ((0x590, 0x8FF), (0xFB1D, 0xFDFF), (0xFE70, 0xFEFD), (0x10800, 0x10FFF), (0x1E800, 0x1EFFF))
 
@@ -332,6 +408,7 @@ def glyphs_of(chars: Chars, width: float, height: float) -> Glyphs:
     texts = _texts(codes, unmapped)
     index = _ligatures_in_order(index, codes, boxes)
     spaced = np.diff(gaps[index], prepend=-1) > 0
+    index, spaced = _with_accents(index, spaced, codes, texts, boxes, size)
     index, spaced = _marks_after_letters(index, spaced, codes, boxes, size)
     turn, u0, u1, base = _framed(chars, boxes, size, index)
     return Glyphs(
@@ -351,6 +428,38 @@ def glyphs_of(chars: Chars, width: float, height: float) -> Glyphs:
         doubtful[index],
         int(unmapped.sum()),
     )
+
+
+def _with_accents(
+    index: Ints, spaced: Bools, codes: Ints, texts: list[str], boxes: Floats, size: Floats
+) -> tuple[Ints, Bools]:
+    """Join accents that are glyphs of their own, as in TeX's 7-bit fonts, with the letters below or above them.
+
+    The letter follows or precedes the accent. pdfium moves the accents of capitals, which are higher, to other places.
+    """
+    accents = np.nonzero(np.isin(codes[index], list(_ACCENTS)))[0]
+    if not len(accents) or len(accents) > _MOST_ACCENTS:
+        return index, spaced
+    spaced = spaced.copy()
+    kept = np.ones(len(index), dtype=bool)
+    x0, y0, x1, y1 = boxes[index].T
+    for at in accents.tolist():
+        accent = index[at]
+        middle = (x0[at] + x1[at]) / 2
+        level = np.minimum(y1, y1[at]) - np.maximum(y0, y0[at])
+        over = (x0 <= middle) & (middle <= x1) & (level > 0.3 * (y1 - y0))
+        over &= kept & (np.abs(size[index] - size[accent]) < 0.1 * size[accent])
+        over[accents] = False
+        letters = [place for place in np.nonzero(over)[0].tolist() if texts[index[place]].isalpha()]
+        if letters:
+            near = min(letters, key=lambda place: abs(place - at))
+            letter = index[near]
+            base = _DOTLESS.get(texts[letter], texts[letter])
+            texts[letter] = unicodedata.normalize("NFC", base + _ACCENTS[int(codes[accent])])
+            kept[at] = False
+            if near == at + 1:
+                spaced[near] = spaced[at]
+    return index[kept], spaced[kept]
 
 
 def _with_pairs_joined(codes: Ints) -> Ints:
@@ -375,7 +484,7 @@ def _with_pairs_joined(codes: Ints) -> Ints:
 def _unmapped(codes: Ints) -> Bools:
     control = ((codes >= 0) & (codes < 32) & (codes != 10) & (codes != 13)) | ((codes > 0x7E) & (codes < 0xA0))
     private = ((codes >= 0xD800) & (codes < 0xF900)) | (codes >= 0xF0000)
-    known = np.isin(codes, list(_BULLETS)) | (codes == 0x85)
+    known = np.isin(codes, list(_PRIVATE)) | (codes == 0x85)
     nothing = (
         (codes == 0xFFFD) | ((codes >= 0xFDD0) & (codes < 0xFDF0)) | (codes >= 0x110000) | (codes & 0xFFFE == 0xFFFE)
     )
@@ -389,8 +498,8 @@ def _texts(codes: Ints, unmapped: Bools) -> list[str]:
         texts[at] = "\ufffd"
     for at in np.nonzero(_within(codes, _FORMS))[0].tolist():
         texts[at] = unicodedata.normalize("NFKC", texts[at]).strip()
-    for at in np.nonzero(np.isin(codes, list(_BULLETS)))[0].tolist():
-        texts[at] = _BULLETS[int(codes[at])]
+    for at in np.nonzero(np.isin(codes, list(_PRIVATE)))[0].tolist():
+        texts[at] = _PRIVATE[int(codes[at])]
     return texts
 
 

@@ -296,6 +296,8 @@ def gaps_within(words: Words, segment: Segment) -> list[float]:
 
 #: Gaps in font sizes: never joined beyond `_WIDEST`; joined up to `_WIDE` without other evidence.
 _WIDE, _WIDEST = 1.4, 2.5
+#: Lines that begin at one place, from which it is the left edge of a column. Words of justified lines begin anywhere.
+_COLUMN_LINES = 12
 #: Limit of drop capitals per page.
 _MOST_CAPITALS = 20
 _MARKER = re.compile(r"[•▪▫●○■□◦‣⁃–—*·➢✓❑-]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)]|\(?[ivxIVX]{1,5}[.)]|\[\d{1,3}\]")
@@ -362,6 +364,11 @@ class _Edges:
             count += 0.5 * size < abs(level - base) < 6 * size
         return count
 
+    def is_column(self, u: float, size: float) -> bool:
+        """Return whether so many lines of the page begin at `u` that it is the left edge of a column."""
+        first = bisect_left(self._lefts, (u - 0.1 * size, -1e9))
+        return bisect_left(self._lefts, (u + 0.1 * size, 1e9)) - first > _COLUMN_LINES
+
 
 def _marks(words: Words, left: Segment, right: Segment) -> bool:
     """Return whether the left segment is a list item's mark or a section's number."""
@@ -373,6 +380,8 @@ def _marks(words: Words, left: Segment, right: Segment) -> bool:
 
 def _is_space(words: Words, segments: list[Segment], gap: _Row, wide: float, gaps: list[_Row], edges: _Edges) -> bool:
     left, right = segments[gap.left], segments[gap.right]
+    if wide > 0.9 and edges.is_column(right.u0, right.size):
+        return False
     others = gaps_within(words, left) + gaps_within(words, right)
     if len(others) >= 2 and median(others) >= 0.4 and wide <= 1.6 * median(others):
         return True  # the whole line is stretched

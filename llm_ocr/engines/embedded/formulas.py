@@ -3,8 +3,9 @@
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
+from statistics import median
 
 from llm_ocr.engines.embedded.regions import FORMULA, Region
 from llm_ocr.engines.embedded.trace import note, relative, tracing
@@ -27,6 +28,8 @@ _FUNCTIONS = frozenset(
         "arccos arcsin arctan arg cos cosh cot deg det dim exp gcd inf ker lim ln log max min sin sinh sup tan"
     )
 )
+_TEXT = frozenset(_LIST.findall("all and any as else for if in is on or otherwise such that then to when where with"))
+_LIMITED = ("lim", "max", "min", "sup", "inf", "det", "gcd", "arg")  # functions with limits below
 _BIG = {"∑": r"\sum", "∏": r"\prod", "∫": r"\int", "∮": r"\oint", "⋃": r"\bigcup", "⋂": r"\bigcap"}
 _NAMES = {
     **{
@@ -44,7 +47,7 @@ _NAMES = {
     **{"⊗": "otimes", "→": "to", "←": "leftarrow", "⇒": "Rightarrow", "⇔": "Leftrightarrow", "↦": "mapsto"},
     **{"∈": "in", "∉": "notin", "⊂": "subset", "⊆": "subseteq", "∪": "cup", "∩": "cap", "∅": "emptyset", "∧": "wedge"},
     **{"∨": "vee", "¬": "neg", "∀": "forall", "∃": "exists", "∞": "infty", "∂": "partial", "∇": "nabla", "ℓ": "ell"},
-    **{"…": "ldots", "⋯": "cdots", "′": "prime", "‖": "|", "∥": "parallel", "∣": "mid", "⟨": "langle", "⟩": "rangle"},
+    **{"…": "ldots", "⋯": "cdots", "′": "prime", "‖": "|", "∥": "|", "∣": "mid", "⟨": "langle", "⟩": "rangle"},
     **{"{": "{", "}": "}", "%": "%", "#": "#", "&": "&", "ϵ": "epsilon", "ϕ": "phi", "ϑ": "vartheta", "ℏ": "hbar"},
 }
 _GREEK = _LIST.findall(  # from U+03B1
@@ -58,6 +61,17 @@ _LATEX = {
     **{letter: f"\\{name} " for letter, name in zip("ΓΔΘΛΞΠΣΥΦΨΩ", _CAPITALS, strict=True)},
     **{"−": "-", "–": "-", "µ": r"\mu ", "<": r"\lt ", ">": r"\gt ", "*": r"\ast "},  # no Markdown, no HTML
 }
+#: Accents above letters, as combining characters.
+_OVER = {
+    "\u0302": "hat",
+    "\u0303": "tilde",
+    "\u0304": "bar",
+    "\u0307": "dot",
+    "\u0308": "ddot",
+    "\u030c": "check",
+    "\u20d7": "vec",
+}
+_PIECES = re.compile(rf".[{''.join(_OVER)}]|[A-Za-z]+(?![{''.join(_OVER)}])|.")
 _PLAIN = re.compile(r"[A-Za-z0-9+\-=()\[\]|/,.;:!']")
 _NUMBER = re.compile(r"\([A-Z]?\.?\d{1,3}(?:\.\d{1,3})*[a-z]?\)")
 
@@ -142,7 +156,7 @@ def _parsed(words: Sequence[Word], rules: Sequence[Box], depth: int) -> str:
         used.append(rule)
         left = [word for word in left if word not in under and word not in over]
         built.append(_Atom(latex, x0, rule.x1, base, size, built=True))
-    return _row([*map(_atom, left), *built], depth)
+    return _row([*(atom for word in left for atom in _atoms(word)), *built], depth)
 
 
 def _contains(rule: Box, box: Box) -> bool:
@@ -168,23 +182,42 @@ def _root_sign(words: Sequence[Word], rule: Box) -> Word | None:
     return next((word for word in near if word.box.y0 - 0.3 * word.box.height < rule.y0 < word.box.y1), None)
 
 
-def _atom(word: Word) -> _Atom:
+def _atoms(word: Word) -> list[_Atom]:
+    """Return the word as an atom; a function with limits and the letters after it are two."""
     if word.doubtful:
         raise _Uncertain
-    big = word.text in _BIG
-    return _Atom(_symbols(word.text), word.box.x0, word.box.x1, _base(word), _size(word), big)
+    text, box = word.text, word.box
+    function = next((name for name in _LIMITED if text.startswith(name) and _opening_function(text) == name), "")
+    if function and text != function:
+        middle = box.x0 + box.width * len(function) / len(text)
+        first, second = replace(box, x1=middle), replace(box, x0=middle)
+        return [*_atoms(Word(function, first)), *_atoms(Word(text[len(function) :], second))]
+    big = text in _BIG or text in _LIMITED
+    latex = f"\\text{{ {text} }}" if text in _TEXT and not word.italic else _symbols(text)
+    return [_Atom(latex, box.x0, box.x1, _base(word), _size(word), big)]
 
 
 def _symbols(text: str) -> str:
     latex = ""
-    for piece in re.findall(r"[A-Za-z]+|.", text):
-        if piece in _FUNCTIONS:
-            latex += f"\\{piece} "
+    for piece in _PIECES.findall(text if text.isascii() else unicodedata.normalize("NFD", text)):
+        function = _opening_function(piece)
+        if function:
+            latex += f"\\{function} {_symbols(piece[len(function) :])}"
+        elif piece[-1] in _OVER:
+            latex += f"\\{_OVER[piece[-1]]}{{{_symbol(piece[0])}}}"
         elif piece.isascii() and piece.isalpha() and len(piece) > 3:
             latex += f"\\mathrm{{{piece}}}"
         else:
             latex += "".join(map(_symbol, piece))
     return latex
+
+
+def _opening_function(text: str) -> str:
+    """Return the function at the beginning, such as `max` of `maxf`, if two letters or another function follow."""
+    for end in range(len(text), 1, -1):
+        if text[:end] in _FUNCTIONS and (len(text) - end <= 2 or _opening_function(text[end:])):
+            return text[:end]
+    return ""
 
 
 def _symbol(character: str) -> str:
@@ -266,6 +299,7 @@ def _scripts(atoms: list[_Atom], depth: int) -> str:
 
 _RELATIONS = frozenset("=≤≥≈≡≠∼≃≅∝→∈⊂⊆∑∏∫√")
 _STRONG = frozenset("∑∏∫√")
+_BRACKETS = frozenset("()[]{}|∥⎛⎜⎝⎞⎟⎠⎡⎢⎣⎤⎥⎦⎧⎨⎩⎫⎬⎭⎪")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 #: Distance of a formula from the left side of its column, and of its parts from each other, in font sizes.
 _INDENT, _REACH, _BESIDE = 1.5, 2.2, 4.0
@@ -293,8 +327,15 @@ def find_formulas(content: PageContent, regions: Sequence[Region]) -> list[Regio
     seeds = [index for index, line in enumerate(lines) if index not in taken and _is_seed(line) and _is_fragment(line)]
     if not seeds or any(line.confidence < 1 for line in lines):
         return []
-    free = [index for index, line in enumerate(lines) if index not in taken and _is_fragment(line)]
-    prose = [line.box for index, line in enumerate(lines) if index not in taken and _is_prose(line)]
+    braces = [line.box for line in lines if line.text.endswith("{") and _is_fragment(line)]
+    free = [
+        index
+        for index, line in enumerate(lines)
+        if index not in taken and (_is_fragment(line) or any(_is_case(line, brace) for brace in braces))
+    ]
+    wordy = [line for index, line in enumerate(lines) if index not in taken and _is_prose(line)]
+    largest = 1.25 * median([line.size for line in wordy] or [0.0])
+    prose = [line.box for line in wordy if line.size <= largest]  # without titles, which may be wider than a column
     found = []
     for group in _groups(lines, free, seeds):
         region = _region(content, group, prose)
@@ -309,18 +350,32 @@ def find_formulas(content: PageContent, regions: Sequence[Region]) -> list[Regio
 def _plain_words(text: str) -> list[str]:
     words = _WORD.findall("".join(character if character < "\U0001d400" else " " for character in text))
     return [
-        word for word in words if word.lower() not in _FUNCTIONS and not all("Ͱ" <= letter <= "Ͽ" for letter in word)
+        word
+        for word in words
+        if not _opening_function(word.lower()) and not all("Ͱ" <= letter <= "Ͽ" for letter in word)
     ]
 
 
 def _is_fragment(line: Line) -> bool:
     """Return whether the line may be part of a formula: short, horizontal, without words of a sentence."""
-    if line.mono or len(line.text) > _LONGEST or line.box.height > 2.5 * line.size or not line.words:
+    if (
+        line.mono
+        or len(line.text) > _LONGEST
+        or line.text == "\ufffd"
+        or line.box.height > 2.5 * line.size
+        or not line.words
+    ):
         return False
     words = _plain_words(line.text)
     if words == [line.text] and line.text.isascii() and not line.words[0].italic:
         return False  # a word of the text, such as `the`
-    return not any(len(word) > 3 for word in words) and len(words) < 3
+    return not any(len(word) > 3 for word in words) and sum(len(word) > 2 for word in words) < 3
+
+
+def _is_case(line: Line, brace: Box) -> bool:
+    """Return whether the line is beside a brace at the end of a row, as in a definition by cases."""
+    near = abs(_middle(line.box) - _middle(brace)) < 2 * line.size and line.box.x0 > brace.x1 - line.size
+    return near and len(line.text) < 40 and line.box.x0 - brace.x1 < 15 * line.size
 
 
 def _is_prose(line: Line) -> bool:
@@ -331,6 +386,8 @@ def _is_seed(line: Line) -> bool:
     signs = _RELATIONS.intersection(line.text)
     if not signs:
         return False
+    if not any(map(str.isalnum, line.text)):
+        return bool(_BRACKETS & set(line.text))  # the row of a matrix or binomial
     special = any("α" <= c <= "ω" or c >= "\U0001d400" or c in _NAMES for c in line.text)
     return bool(line.scripts or line.parts or special or _STRONG & signs or any(word.italic for word in line.words))
 
@@ -338,6 +395,32 @@ def _is_seed(line: Line) -> bool:
 def _groups(lines: Sequence[Line], free: Sequence[int], seeds: Sequence[int]) -> list[_Group]:
     """Return the formulas: seeds of one row, each with the fragments that are nearest to it."""
     groups: list[_Group] = []
+    largest = max(lines[index].size for index in seeds)
+    small = [index for index in seeds if lines[index].size < _SCRIPT_SIZE * largest]
+    for later in ([index for index in seeds if index not in small], small):
+        _grow(groups, lines, free, later)
+    return _merged(groups)
+
+
+def _merged(groups: Sequence[_Group]) -> list[_Group]:
+    """Join groups that share a row."""
+    merged: list[_Group] = []
+    for group in sorted(groups, key=lambda one: one.seed.x0):
+        for other in merged:
+            level = min(group.seed.y1, other.seed.y1) - max(group.seed.y0, other.seed.y0)
+            if level > 0.5 * min(group.size, other.size) and group.seed.x0 - other.seed.x1 < _BESIDE * other.size:
+                other.lines += group.lines
+                other.seed = _wider(other.seed, group.seed)
+                other.size = max(other.size, group.size)
+                break
+        else:
+            merged.append(group)
+    return merged
+
+
+def _grow(groups: list[_Group], lines: Sequence[Line], free: Sequence[int], seeds: Sequence[int]) -> None:
+    """Add the groups of seeds that are in none yet, and then the fragments that are nearest to a group."""
+    seeds = [index for index in seeds if not any(index in group.lines for group in groups)]
     for index in sorted(seeds, key=lambda seed: (_is_operator(lines[seed]), -lines[seed].size, lines[seed].box.x0)):
         line = lines[index]
         near = [group for group in groups if _is_near(group, line.box, "")]
@@ -358,13 +441,13 @@ def _groups(lines: Sequence[Line], free: Sequence[int], seeds: Sequence[int]) ->
             if near:
                 nearest = min(near, key=lambda group: abs(_middle(group.seed) - _middle(lines[index].box)))
                 nearest.lines.append(index)
-                nearest.seed = _wider(nearest.seed, lines[index].box)
+                if not _NUMBER.fullmatch(lines[index].text):
+                    nearest.seed = _wider(nearest.seed, lines[index].box)
             else:
                 left.append(index)
         if len(left) == len(rest):
             break
         rest = left
-    return groups
 
 
 def _is_operator(line: Line) -> bool:
@@ -391,13 +474,6 @@ def _region(content: PageContent, group: _Group, prose: Sequence[Box]) -> Region
     box = reduce(Box.union, (line.box for line in numbers), body)
     over = [one for one in prose if min(one.x1, body.x1) > max(one.x0, body.x0)]
     column = sorted(over, key=lambda one: abs(_middle(one) - _middle(body)))[:_NEIGHBORS]
-    if not column or body.x0 - min(one.x0 for one in column) < _INDENT * size:
-        return None
-    left, right = min(one.x0 for one in column), max(one.x1 for one in column)
-    if body.x0 < left or any(
-        min(one.y1, body.y1) - max(one.y0, body.y0) > 0.3 * size and one.x1 > left and one.x0 < right for one in prose
-    ):
-        return None
     rules = [
         path.box
         for path in content.paths
@@ -406,10 +482,19 @@ def _region(content: PageContent, group: _Group, prose: Sequence[Box]) -> Region
         and path.box.x1 < body.x1 + 0.5 * size
         and body.y0 - 0.5 * size < path.box.y0 < body.y1 + 0.5 * size
     ]
+    tall = body.height > 2 * size and (bool(rules) or any(_STRONG.intersection(line.text) for line in lines))
+    if not column or body.x0 - min(one.x0 for one in column) < _INDENT * size * (not tall):
+        return None
+    left, right = min(one.x0 for one in column), max(one.x1 for one in column)
+    if body.x0 < left or any(
+        min(one.y1, body.y1) - max(one.y0, body.y0) > 0.3 * size and one.x1 > left and one.x0 < right for one in prose
+    ):
+        return None
     words = [word for line in lines for word in (line.parts or line.words)]
     latex = latex_of(words, rules)
-    stacked = len(lines) - len(numbers) > 1 and (bool(rules) or any(_STRONG.intersection(line.text) for line in lines))
-    if not latex and not stacked:
+    if not latex and len(lines) - len(numbers) < 2:
         return None
     box = reduce(Box.union, rules, box)
+    if not latex:  # brackets are higher than their lines
+        box = Box(box.x0, box.y0 - 0.4 * size, box.x1, box.y1 + 0.4 * size)
     return Region(FORMULA, box, frozenset(group.lines), latex, FORMULA)

@@ -109,7 +109,11 @@ def join(first: str, second: str, words: frozenset[str] = frozenset()) -> str:
     if last == SOFT_HYPHEN:
         return first.rstrip(SOFT_HYPHEN) + second
     if last in _HYPHENS and len(first) > 1 and first[-2].isalnum():
-        if (begin.islower() or _is_capital_word(first, second, words)) and not _ADDRESS.search(first) and not _hyphen_stays(first, second, words):
+        if (
+            (begin.islower() or _is_capital_word(first, second, words))
+            and not _ADDRESS.search(first)
+            and not _hyphen_stays(first, second, words)
+        ):
             return first[:-1] + second
         return first + second
     if last in "—–" and len(first) > 1 and not first[-2].isspace() and begin.isalnum():
