@@ -145,3 +145,44 @@ def test_an_uncertain_formula_is_a_figure_with_its_text():
 )
 def test_other_lines_are_no_formulas(drawn):
     assert {block.kind for block in blocks_of(drawn)} <= {BlockKind.TEXT, BlockKind.HEADING, BlockKind.CODE}
+
+
+# A document of pdfTeX: Type 1 fonts with their own encodings, large symbols below the baseline, accents as glyphs.
+
+
+@pytest.fixture(scope="module")
+def tex_blocks(repository) -> tuple[Block, ...]:
+    with contextlib.closing(pypdfium2.PdfDocument(repository / "tests/fixtures/tex/formulas.pdf")) as pdf:
+        return laid_out(page_content(pdf[0]))
+
+
+@pytest.fixture(scope="module")
+def tex_markdown(tex_blocks) -> str:
+    return blocks_to_markdown(tex_blocks)
+
+
+@pytest.mark.parametrize(
+    "latex",
+    [
+        r"L(\theta )=-\frac{1}{N}\sum_{i=1}^{N}\log p_{\theta}(y_{i}|x_{i}). \tag{1}",
+        r"\int_{0}^{\infty}e^{-x^{2}}dx=\frac{\sqrt{\pi }}{2} \tag{2}",
+        r"s_{j}=\frac{e^{z_{j}}}{\sum_{k=1}^{K}e^{z_{k}}}\text{ for }j\le K.",
+        r"\lim_{n\to \infty}(1+\frac{1}{n})^{n}\ge \prod_{k=1}^{m}g_{k}(x)",
+    ],
+)
+def test_formulas_of_tex_are_latex_with_limits_and_their_numbers(tex_markdown, latex):
+    assert f"$$\n{latex}\n$$" in tex_markdown
+
+
+def test_a_matrix_of_tex_is_a_figure_and_no_lines_of_text(tex_blocks):
+    (matrix,) = [block for block in tex_blocks if block.kind is BlockKind.FIGURE]
+    assert (matrix.label, sorted(matrix.text.split())) == ("formula", ["(", ")", "=", "A", "a", "b", "c", "d"])
+
+
+def test_accents_of_tex_are_part_of_their_letters(tex_markdown):
+    assert "Café naïve Über façade." in tex_markdown
+
+
+def test_a_narrow_gutter_beside_formulas_parts_the_columns(tex_markdown):
+    left, right = tex_markdown.index("stays a picture"), tex_markdown.index("The second column begins")
+    assert left < right and "which was to be shown. More words follow, because the left column is long." in tex_markdown

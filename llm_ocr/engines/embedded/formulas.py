@@ -299,6 +299,8 @@ def _scripts(atoms: list[_Atom], depth: int) -> str:
 
 _RELATIONS = frozenset("=≤≥≈≡≠∼≃≅∝→∈⊂⊆∑∏∫√")
 _STRONG = frozenset("∑∏∫√")
+#: Parts of large brackets, and operators at which formulas of several rows are divided.
+_PARTS, _CONTINUED = frozenset("⎛⎜⎝⎞⎟⎠⎡⎢⎣⎤⎥⎦⎧⎨⎩⎫⎬⎭⎪"), frozenset("+−×±")
 _BRACKETS = frozenset("()[]{}|∥⎛⎜⎝⎞⎟⎠⎡⎢⎣⎤⎥⎦⎧⎨⎩⎫⎬⎭⎪")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 #: Distance of a formula from the left side of its column, and of its parts from each other, in font sizes.
@@ -366,7 +368,8 @@ def _is_fragment(line: Line) -> bool:
         or not line.words
     ):
         return False
-    words = _plain_words(line.text)
+    main = [word.text for word in line.parts or line.words if _size(word) > _SCRIPT_SIZE * line.size]
+    words = _plain_words(" ".join(main))
     if words == [line.text] and line.text.isascii() and not line.words[0].italic:
         return False  # a word of the text, such as `the`
     return not any(len(word) > 3 for word in words) and sum(len(word) > 2 for word in words) < 3
@@ -383,8 +386,10 @@ def _is_prose(line: Line) -> bool:
 
 
 def _is_seed(line: Line) -> bool:
+    if _PARTS.intersection(line.text):
+        return True
     signs = _RELATIONS.intersection(line.text)
-    if not signs:
+    if not signs and line.text[0] not in _CONTINUED:
         return False
     if not any(map(str.isalnum, line.text)):
         return bool(_BRACKETS & set(line.text))  # the row of a matrix or binomial
@@ -399,16 +404,18 @@ def _groups(lines: Sequence[Line], free: Sequence[int], seeds: Sequence[int]) ->
     small = [index for index in seeds if lines[index].size < _SCRIPT_SIZE * largest]
     for later in ([index for index in seeds if index not in small], small):
         _grow(groups, lines, free, later)
-    return _merged(groups)
+    return _merged(groups, lines)
 
 
-def _merged(groups: Sequence[_Group]) -> list[_Group]:
-    """Join groups that share a row."""
+def _merged(groups: Sequence[_Group], lines: Sequence[Line]) -> list[_Group]:
+    """Join groups that share a row, or whose boxes overlap."""
     merged: list[_Group] = []
     for group in sorted(groups, key=lambda one: one.seed.x0):
         for other in merged:
             level = min(group.seed.y1, other.seed.y1) - max(group.seed.y0, other.seed.y0)
-            if level > 0.5 * min(group.size, other.size) and group.seed.x0 - other.seed.x1 < _BESIDE * other.size:
+            near = group.seed.x0 - other.seed.x1 < _BESIDE * other.size
+            overlap = _around(group.lines, lines).intersection(_around(other.lines, lines))
+            if (near and level > 0.5 * min(group.size, other.size)) or overlap > 0:
                 other.lines += group.lines
                 other.seed = _wider(other.seed, group.seed)
                 other.size = max(other.size, group.size)
@@ -416,6 +423,11 @@ def _merged(groups: Sequence[_Group]) -> list[_Group]:
         else:
             merged.append(group)
     return merged
+
+
+def _around(members: Sequence[int], lines: Sequence[Line]) -> Box:
+    boxes = [lines[index].box for index in members if not _NUMBER.fullmatch(lines[index].text)]
+    return reduce(Box.union, boxes or [lines[members[0]].box])
 
 
 def _grow(groups: list[_Group], lines: Sequence[Line], free: Sequence[int], seeds: Sequence[int]) -> None:
@@ -455,6 +467,11 @@ def _is_operator(line: Line) -> bool:
     return not (_RELATIONS - _STRONG).intersection(line.text)
 
 
+def _level(box: Box, row: Box) -> float:
+    """Return the height that a box shares with a row that it touches."""
+    return min(box.y1, row.y1) - max(box.y0, row.y0) if box.x1 > row.x0 and box.x0 < row.x1 else 0.0
+
+
 def _wider(row: Box, box: Box) -> Box:
     return Box(min(row.x0, box.x0), row.y0, max(row.x1, box.x1), row.y1)
 
@@ -491,8 +508,20 @@ def _region(content: PageContent, group: _Group, prose: Sequence[Box]) -> Region
     ):
         return None
     words = [word for line in lines for word in (line.parts or line.words)]
-    latex = latex_of(words, rules)
-    if not latex and len(lines) - len(numbers) < 2:
+    row = Box(body.x0 - _BESIDE * size, group.seed.y0, body.x1 + _BESIDE * size, group.seed.y1)
+    beside = [
+        index
+        for index, line in enumerate(content.lines)
+        if index not in group.lines
+        and left + 0.5 * size < line.box.x0
+        and line.box.x1 <= right
+        and _level(line.box, row) > 0.3 * size
+    ]
+    latex = "" if beside else latex_of(words, rules)
+    if beside and len(beside) < 4:
+        group.lines += beside
+        box = reduce(Box.union, (content.lines[index].box for index in beside), box)
+    if not latex and len(lines) + len(beside) - len(numbers) < 2:
         return None
     box = reduce(Box.union, rules, box)
     if not latex:  # brackets are higher than their lines

@@ -55,6 +55,13 @@ def test_an_image_with_a_caption_below_is_a_figure_with_that_caption():
     assert figure.box.iou(Box(100, 200, 400, 400)) > 0.95
 
 
+def test_names_of_parts_above_a_caption_do_not_part_the_figure_from_it():
+    parts = [line("(a) Before the flood had reached the bridge at night", 100, 405)]
+    caption = [line("Figure 3: A fox that jumps,", 60, 425), line("and a dog.", 60, 437)]
+    figure = only(page([*prose(60, 60, 8), *parts, *caption, *prose(60, 470, 20)], [curve(100, 200, 400, 400)] * 20))
+    assert figure.caption == {9, 10} and 8 in figure.lines
+
+
 def test_an_abstract_wider_than_the_columns_does_not_part_a_figure_from_its_caption():
     abstract = prose(90, 100, 6, 15)
     columns = [*prose(60, 200, 40, 8), *prose(310, 200, 5, 8), *prose(310, 480, 16, 8)]

@@ -182,6 +182,25 @@ def test_page_numbers_and_running_headers_are_furniture():
     assert {kind for kind, _ in found[2:-1]} == {"text"}
 
 
+def test_a_page_number_below_a_wide_margin_is_furniture():
+    text = list(paragraph(prose(3, 200), 100, 200, 400))
+    found = kinds(page_blocks(page([*text, line("7", 296, 700)]), []))
+    assert found[-1] == ("page_number", "7")
+
+
+def test_numbers_of_lines_in_a_margin_are_furniture():
+    text = list(paragraph(prose(3, 200), 100, 200, 400))
+    numbers = [replace(line(str(41 + at), 70, one.box.y0 + 3), size=6.0) for at, one in enumerate(text)]
+    found = kinds(page_blocks(page([*text, *numbers]), []))
+    assert [text for kind, text in found if kind != "page_number"] == [prose(3, 200)]
+
+
+def test_a_numbered_bold_heading_smaller_than_the_text_is_no_list_item():
+    head = [replace(line("A. Second level", 220, 160), size=9.0, bold=True)]
+    found = kinds(page_blocks(page([*head, *paragraph(prose(3, 200), 100, 200, 400)]), []))
+    assert found[0] == ("heading", "A. Second level")
+
+
 def test_what_recurs_on_other_pages_is_furniture():
     content = page([line("Some words", 50, 30, recurs=True), *body(100)])
     assert kinds(page_blocks(content, []))[0] == ("header", "Some words")
@@ -415,6 +434,9 @@ def test_lines_are_joined_as_they_are_read(first: str, second: str, joined: str)
 def test_the_page_itself_decides_about_a_hyphen():
     words = vocabulary(["the built-in test and the nonlinear case"])
     assert join("a built-", "in test", words) == "a built-in test"
+    assert join("from end-", "to-end", frozenset()) == "from end-to-end"
+    assert join("of DISCOV-", "ERYWORLD, the", vocabulary(["DISCOVERYWORLD: a world"])) == "of DISCOVERYWORLD, the"
+    assert join("the GTX-", "TITAN", frozenset()) == "the GTX-TITAN"
     assert join("a non-", "linear one", words) == "a nonlinear one"
     assert join("an in-memory-", "test", words) == "an in-memory-test"
     words = vocabulary(["the experts of one domain", "Over the sea they come"])

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 from llm_ocr.engines.embedded.layout.groups import numbering
 from llm_ocr.engines.embedded.layout.rows import Measures, Row, is_vertical, make_row
@@ -17,6 +18,8 @@ _PAGE_OF_TEXT = 12
 #: Number of lines from which a page surely has running text, so that an isolated row at its edge needs no pattern.
 _FULL_PAGE = 35
 
+#: Fewest numbers of lines in a margin, and their largest size relative to the text.
+_LEAST_NUMBERS, _SMALL_NUMBER = 6, 0.85
 #: Number of characters above which a line is running text.
 _LEAST_REST = 25
 
@@ -181,12 +184,32 @@ def find_furniture(lines: Sequence[Line], measures: Measures, count: int) -> lis
     upright = [line for line in lines if not is_vertical(line)]
     notes = [line for line in lines if is_vertical(line) and _is_side_note(line, measures)]
     found = [(BlockKind.HEADER, make_row([line])) for line in notes]
-    taken: set[int] = set()
+    numbers = _line_numbers(upright, measures)
+    found += [(BlockKind.PAGE_NUMBER, make_row([line])) for line in numbers]
+    taken = {id(line) for line in numbers}
     for top in (True, False):
         for row in _edge([line for line in upright if id(line) not in taken], measures, top, count):
             taken.update(id(line) for line in row.lines)
             found += _split(row, BlockKind.HEADER if top else BlockKind.FOOTER, measures)
     return found
+
+
+def _line_numbers(lines: Sequence[Line], measures: Measures) -> list[Line]:
+    """Return the numbers of lines in a margin, as in manuscripts: small, in steps of 1 or 5, beside all text."""
+    small = [line for line in lines if line.text.isdecimal() and line.size < _SMALL_NUMBER * measures.body]
+    text = [line.box for line in lines if len(line.text) > _LEAST_REST]
+    if len(small) < _LEAST_NUMBERS or not text:
+        return []
+    left, right = min(box.x0 for box in text), max(box.x1 for box in text)
+    for side in (
+        [line for line in small if line.box.x1 < left - 0.3 * measures.body],
+        [line for line in small if line.box.x0 > right + 0.3 * measures.body],
+    ):
+        ordered = sorted(side, key=lambda line: line.box.y0)
+        steps = [int(second.text) - int(first.text) for first, second in pairwise(ordered)]
+        if len(ordered) >= _LEAST_NUMBERS and max(steps.count(1), steps.count(5)) > 0.8 * len(steps):
+            return side
+    return []
 
 
 def _is_side_note(line: Line, measures: Measures) -> bool:

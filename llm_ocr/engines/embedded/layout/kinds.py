@@ -24,6 +24,8 @@ _LARGE, _LARGE_NOISY = 1.14, 1.3
 _TITLE, _TITLE_NOISY = 1.35, 1.42
 #: Size ratio from which a short row of a scan is a heading, with space above and text below.
 _RAISED = 1.08
+#: Minimum size ratio of a bold or slanted heading with a number: some journals set headings smaller than the text.
+_LEAST_NUMBERED = 0.85
 #: Maximum number of characters of a large, a bold, and a plain heading.
 _LONGEST, _LONGEST_BOLD, _LONGEST_PLAIN = 220, 130, 70
 #: Share of the page's height that contains titles.
@@ -92,8 +94,13 @@ def _is_apart(group: Group, measures: Measures) -> bool:
     return group.gap > usual + 0.3 * measures.body
 
 
+def _is_numbered(group: Group) -> bool:
+    return numbering(_text(group)) > 0 and is_sure_heading(group.first)
+
+
 def _is_bold(group: Group, following: Group | None, measures: Measures) -> bool:
-    if measures.bold or not group.bold or group.size < 0.93 * measures.body or following is None:
+    least = _LEAST_NUMBERED if _is_numbered(group) else 0.93
+    if measures.bold or not group.bold or group.size < least * measures.body or following is None:
         return False
     if group.length > _LONGEST_BOLD or len(group.rows) > 3 or any(row.cells > 1 for row in group.rows):
         return False
@@ -112,7 +119,8 @@ def _is_plain(group: Group, following: Group | None, measures: Measures) -> bool
         return False
     if is_keyword(text):
         return group.size > 0.75 * measures.body
-    if group.size < 0.92 * measures.body:
+    slanted = group.first.italic and _is_numbered(group) and _is_apart(group, measures)
+    if group.size < (_LEAST_NUMBERED if slanted else 0.92) * measures.body:
         return False
     if following.length < 1.5 * len(text) or following.first.cells > 1:
         return False
