@@ -26,8 +26,10 @@ Bools = npt.NDArray[np.bool_]
 #: Limit of characters read from one page. A broadsheet has 30,000; a larger number is an attack.
 MAX_CHARS = 200_000
 
-_BOLD = re.compile(r"bold|black|heavy|semibd|demi|medi(?!um)|cmbx|sfbx|[-,]bd|extb", re.IGNORECASE)
-_ITALIC = re.compile(r"ital|obliq|slant|cmti|cmsl|cmmi|sfti|[-,](it|bi)(mt)?$", re.IGNORECASE)
+_BOLD = re.compile(
+    r"bold|black|heavy|semibd|demi|medi(?!um)|(cm|sf|ec|tc|la)(ss)?bx|ecsx|cmssdc|[-,]bd|extb", re.IGNORECASE
+)
+_ITALIC = re.compile(r"ital|obliq|slant|(cm|ec|sf)(bx)?(ti|sl)\d|cmssi|cmmi|cmu\d|[-,](it|bi)(mt)?$", re.IGNORECASE)
 #: TeX's fonts for formulas, whose nominal size is right. Their boxes have room for large symbols.
 _FORMULA_FONTS = re.compile(r"((cm|lm|eu|sf|tx|px)(ex|sy|bsy|mi|mib)\d*|ms[ab]m\d*|lmmath\w*)", re.IGNORECASE)
 #: TeX's font of large symbols. Its characters hang below the baseline, and most of its glyph names have no code point.
@@ -40,7 +42,7 @@ _OMX = (
 )
 #: Height of the middle of large symbols and fractions above the baseline in font sizes (TeX: axis height of cmsy10).
 AXIS = 0.25
-_MONO = re.compile(r"courier|mono|consol|menlo|typewriter|cmtt|sftt|nimbusmonl|lettergothic", re.IGNORECASE)
+_MONO = re.compile(r"courier|mono|consol|menlo|typewriter|(cm|sf|ec)(sl|i)?tt|nimbusmonl|lettergothic", re.IGNORECASE)
 #: Height of letters such as `d` and `p` in font sizes, and fewest glyphs from which it is known.
 _TALL, _TELLING_GLYPHS = 0.7, 8
 #: Width in font sizes that is less than that of any letter (`l` has 0.22), and the width of most letters.

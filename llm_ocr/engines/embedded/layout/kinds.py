@@ -292,10 +292,18 @@ def _footnotes_of(column: Sequence[Entry], rules: Sequence[Box], measures: Measu
             found += pending
             pending = []
         elif group.size > small and not marked:
+            below = pending[:-1]
+            if below and not ruled and _is_cut(group) and all(one.group.size <= small for one in below if one.group):
+                found += below  # a note without a mark between the halves of a sentence
             break
         if ruled:
             break
     return found
+
+
+def _is_cut(group: Group) -> bool:
+    """Return whether a paragraph ends within a sentence, which the next column continues."""
+    return group.length > 60 and not _text(group).rstrip("\"'”’)]").endswith((".", "!", "?", ":", ";"))
 
 
 def _is_note(group: Group, small: float) -> bool:
