@@ -42,7 +42,7 @@ from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.execute import execute
 from llm_ocr.stages.loop import run_blocking
 from llm_ocr.stages.servers import EMBEDDED, PAGES_PER_UNIT, SERVER, VLLM
-from llm_ocr.types import Counts, DocumentPart, PageRecord, Status, Unit
+from llm_ocr.types import Counts, DocumentPart, PageRecord, Status, Unit, plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import read_units
 from llm_ocr.workspace.status import RunStatus, run_status
@@ -505,14 +505,14 @@ def _measured(pages: _Pages) -> Tokens | None:
         return None
     done = status.pages.ok + status.pages.degraded + status.pages.failed
     each = pages.count / max(done, 1)
-    message = f"tokens, from {done:,} pages of this workspace"
+    message = f"tokens, from {plural(done, 'page')} of this workspace"
     return Tokens(Span.of(extract.tokens_in * each), Span.of(extract.tokens_out * each), message)
 
 
 def _pages(settings: EstimateSettings, progress: Progress) -> _Pages:
     status = _status(settings)
     if settings.page_count:
-        return _Pages(settings.page_count, f"{settings.page_count:,} pages, as given", status)
+        return _Pages(settings.page_count, f"{plural(settings.page_count, 'page')}, as given", status)
     if settings.sources or settings.dataset:
         return replace(_counted(settings, progress), status=status)
     if status is None or not status.documents:
@@ -520,7 +520,7 @@ def _pages(settings: EstimateSettings, progress: Progress) -> _Pages:
     sample = _sample_of_plan(settings) if settings.calibrate else ()
     left = status.pages.expected - status.pages.ok - status.pages.degraded - status.pages.failed
     if settings.stage != "extract" or left <= 0:
-        message = f"all {status.pages.expected:,} pages of the workspace's plan"
+        message = f"all {plural(status.pages.expected, 'page')} of the workspace's plan"
         return _Pages(status.pages.expected, message, status, sample)
     message = f"{left:,} of {status.pages.expected:,} pages of the workspace's plan are not read yet"
     return _Pages(left, message, status, sample)
@@ -555,7 +555,9 @@ def _counted(settings: EstimateSettings, progress: Progress) -> _Pages:
             with Workspace.open(folder) as workspace:
                 sample = _sampled(workspace, settings)
     about = "about " if status.estimated else ""
-    message = f"{about}{status.pages.expected:,} pages in {status.documents:,} documents, counted like Plan"
+    message = (
+        f"{about}{plural(status.pages.expected, 'page')} in {plural(status.documents, 'document')}, counted like Plan"
+    )
     return _Pages(status.pages.expected, message, sample=sample, seconds=seconds)
 
 

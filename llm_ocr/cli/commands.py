@@ -17,6 +17,7 @@ class Command:
     usage: str
     examples: tuple[tuple[str, str], ...]  # command line, effect
     remembers: bool = True  # whether stored settings of the workspace fill settings that are not given
+    common: tuple[str, ...] = ()  # settings that --help shows; empty: all of them
 
 
 _PIPELINE = "pipeline:run_stage"
@@ -34,6 +35,20 @@ COMMANDS: tuple[Command, ...] = (
             ("llm-ocr run scans/ -w out --text-layer never", "Read every page of a folder with OCR"),
             ("llm-ocr run paper.pdf --pages 1-5,9 --stdout", "Print the Markdown of six pages"),
         ),
+        common=(
+            "sources",
+            "workspace",
+            "pages",
+            "stdout",
+            "engine",
+            "model",
+            "server_url",
+            "server_key_file",
+            "text_layer",
+            "dataset",
+            "max_hours",
+            "quiet",
+        ),
     ),
     Command(
         "plan",
@@ -46,6 +61,19 @@ COMMANDS: tuple[Command, ...] = (
             ("llm-ocr plan scans/ -w trial --sample 200", "Plan a random sample of 200 documents"),
             ("llm-ocr plan scans/ -w out --filter-language en --dry-run", "Show what the filter excludes, and why"),
             ("llm-ocr plan list.jsonl -w out --max-samples 100", "Plan the first 100 documents of a manifest"),
+        ),
+        common=(
+            "sources",
+            "workspace",
+            "pages",
+            "max_samples",
+            "sample",
+            "filter_language",
+            "dry_run",
+            "engine",
+            "model",
+            "dataset",
+            "password_file",
         ),
     ),
     Command(
@@ -62,6 +90,19 @@ COMMANDS: tuple[Command, ...] = (
                 "Read a quarter of the units",
             ),
         ),
+        common=(
+            "sources",
+            "workspace",
+            "pages",
+            "engine",
+            "model",
+            "server_url",
+            "server_key_file",
+            "preset",
+            "shard_index",
+            "shard_count",
+            "max_hours",
+        ),
     ),
     Command(
         "describe",
@@ -72,6 +113,17 @@ COMMANDS: tuple[Command, ...] = (
         (
             ("llm-ocr describe -w out", "Describe the figures that extract found"),
             ("llm-ocr describe -w out --describe-mode classify", "Classify them instead"),
+        ),
+        common=(
+            "workspace",
+            "follow",
+            "describe_mode",
+            "describe_prompt",
+            "describe_model",
+            "server_url",
+            "server_key_file",
+            "shard_index",
+            "shard_count",
         ),
     ),
     Command(
@@ -84,6 +136,7 @@ COMMANDS: tuple[Command, ...] = (
             ("llm-ocr assemble -w out", "Write out/documents and out/dataset"),
             ("llm-ocr assemble -w out --no-page-markers --dataset-images figures", "Omit page markers and page images"),
         ),
+        common=("workspace", "follow", "page_markers", "dataset_images", "describe_key", "input"),
     ),
     Command(
         "status",
@@ -118,6 +171,22 @@ COMMANDS: tuple[Command, ...] = (
                 "Price tokens at a provider",
             ),
         ),
+        common=(
+            "sources",
+            "workspace",
+            "page_count",
+            "engine",
+            "hardware",
+            "shards",
+            "calibrate",
+            "server_url",
+            "tokens_in",
+            "tokens_out",
+            "price_in",
+            "price_out",
+            "all_options",
+            "json_output",
+        ),
     ),
     Command(
         "retry-failed",
@@ -130,6 +199,7 @@ COMMANDS: tuple[Command, ...] = (
             ("llm-ocr retry-failed -w out --below-quality 0.5", "Also add pages of low quality"),
             ("llm-ocr run -w out --password-file secrets.txt", "Then read them; passwords are not stored"),
         ),
+        common=("workspace", "below_quality", "password_file", "engine", "render_timeout", "quiet"),
     ),
     Command(
         "export",
@@ -145,6 +215,16 @@ COMMANDS: tuple[Command, ...] = (
                 "Write training documents",
             ),
             ("llm-ocr export -w out --format chunks --output chunks/ --chunk-size 1500", "Write retrieval passages"),
+        ),
+        common=(
+            "workspace",
+            "format",
+            "output",
+            "public",
+            "shard_size",
+            "drop_over_error_rate",
+            "chunk_size",
+            "tokenizer",
         ),
     ),
     Command(
@@ -184,6 +264,19 @@ COMMANDS: tuple[Command, ...] = (
             ("llm-ocr launch local extract scans/ -w out --shards 2", "Start two jobs on this machine"),
         ),
         remembers=False,
+        common=(
+            "platform",
+            "stage",
+            "sources",
+            "workspace",
+            "hardware",
+            "shards",
+            "model",
+            "secret",
+            "max_cost",
+            "wait",
+            "dry_run",
+        ),
     ),
     Command(
         "jobs",
@@ -209,6 +302,7 @@ COMMANDS: tuple[Command, ...] = (
             ("llm-ocr models dots.mocr", "Show one model, with its exact vllm serve command"),
             ("llm-ocr models --recommend --gpu-memory 24 --licence open --language de", "Rank models, with reasons"),
         ),
+        common=("name", "recommend", "gpu_memory", "licence", "language", "json_output"),
     ),
     Command(
         "clean",
@@ -255,6 +349,7 @@ COMMANDS: tuple[Command, ...] = (
             ("llm-ocr debug page scan.png --output blocks.png --overwrite", "Read an image; write blocks.png"),
             ("llm-ocr debug page report.pdf --text-layer never --json", "Use OCR; print JSON for programs"),
         ),
+        common=("subject", "file", "page", "output", "overwrite", "text_layer", "password_file", "json_output"),
     ),
     Command(
         "init",
@@ -265,6 +360,18 @@ COMMANDS: tuple[Command, ...] = (
         (
             ("llm-ocr init", "Write ./llm-ocr.toml"),
             ("llm-ocr run scans/ --config llm-ocr.toml", "Use it"),
+        ),
+    ),
+    Command(
+        "completion",
+        "Print a script that completes commands and flags in bash, zsh, or fish",
+        "CompletionSettings",
+        "completion:run_completion",
+        "completion [bash|zsh|fish]",
+        (
+            ("llm-ocr completion bash", "Add the output to ~/.bashrc"),
+            ("llm-ocr completion zsh", "Save the output as _llm-ocr in a folder of $fpath"),
+            ("llm-ocr completion fish", "Save the output as ~/.config/fish/completions/llm-ocr.fish"),
         ),
     ),
 )
@@ -302,7 +409,8 @@ Commands:
 {commands}
 
 Global options:
-  -h, --help       Print the settings of a command, with defaults and examples
+  -h, --help       Print the most used settings of a command, with defaults and examples
+  --help-all       Print all settings of a command
   --config FILE    TOML or YAML file of settings
   --show-settings  Print each setting and its origin, and exit
   --version        Print the version (without a command)

@@ -2,7 +2,7 @@
 
 import argparse
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -51,30 +51,53 @@ def parse_flags(command: Command, model: type[BaseModel], arguments: Sequence[st
     return Flags(values, written, config and Path(config), values.pop("show_settings", False))
 
 
-def build_parser(command: Command, model: type[BaseModel], *, for_help: bool = False) -> argparse.ArgumentParser:
+def build_parser(
+    command: Command, model: type[BaseModel], *, for_help: bool = False, shown: Collection[str] = ()
+) -> argparse.ArgumentParser:
     """Return the parser of a command: one group of flags per group of settings, with defaults and choices in the help.
 
-    Positional arguments are in the help only: argparse does not accept them mixed with flags, but `parse_flags` does.
+    Args:
+        command: Source of the usage line and the examples.
+        model: Settings of the command.
+        for_help: Include the positional arguments. argparse does not accept them mixed with flags, but `parse_flags`
+            does.
+        shown: Settings in the help. Empty means all of them, in groups.
+
+    Returns:
+        The parser.
     """
     parser = _Parser(
         prog="llm-ocr",
         usage=f"llm-ocr {command.usage}",
         description=f"{command.summary}.",
-        epilog=_epilog(command),
+        epilog=_epilog(command, model, complete=not shown),
         formatter_class=_Format,
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
         add_help=False,
     )
-    for title, members in groups_of(model):
+    groups = list(groups_of(model))
+    if shown:
+        everything = {setting.name: setting for _, members in groups for setting in members}
+        groups = [("Most used settings", [everything[name] for name in shown])]
+    for title, members in groups:
         section = parser.add_argument_group(title)
         for setting in members:
             if not setting.positional:
                 _add(section, setting)
             elif for_help:
                 section.add_argument(setting.name, metavar=setting.metavar, nargs="*", help=_help(setting))
+            if setting.name == "workspace" and "output" not in model.model_fields:
+                # Other programs name the folder of the results so.
+                section.add_argument("-o", "--output", dest="workspace", action=_Record, help=argparse.SUPPRESS)
     more = parser.add_argument_group("Global options")
     more.add_argument("-h", "--help", action=_Help, command=command, model=model, nargs=0, help="Print this help")
+    if command.common:
+        more.add_argument(
+            "--help-all", action=_Help, command=command, model=model, nargs=0, help="Print the help of all settings"
+        )
+    else:
+        more.add_argument("--help-all", action=_Help, command=command, model=model, nargs=0, help=argparse.SUPPRESS)
     more.add_argument("--config", metavar="FILE", help="TOML or YAML file of settings (llm-ocr init writes one)")
     more.add_argument("--show-settings", action="store_true", help="Print each setting and its origin, and exit")
     return parser
@@ -122,8 +145,9 @@ class _Help(argparse.Action):
         super().__init__(**options)
         self.command, self.model = command, model
 
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        build_parser(self.command, self.model, for_help=True).print_help()
+    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, *rest: Any) -> None:
+        shown = () if rest[0] == "--help-all" else self.command.common
+        build_parser(self.command, self.model, for_help=True, shown=shown).print_help()
         parser.exit()
 
 
@@ -183,12 +207,13 @@ def _title(model: type[BaseModel], group: type[BaseModel]) -> str:
     return (group.__doc__ or "").splitlines()[0].rstrip(".")
 
 
-def _epilog(command: Command) -> str:
+def _epilog(command: Command, model: type[BaseModel], *, complete: bool) -> str:
     width = max(len(typed) for typed, _ in command.examples)
     lines = "\n".join(f"  {typed:<{width}}  {meaning}" for typed, meaning in command.examples)
-    note = (
-        "Each flag has an environment variable: --log-level is LLM_OCR_LOG_LEVEL. There, lists have one item per line."
-    )
+    if complete:
+        note = "Each flag has an environment variable: --log-level is LLM_OCR_LOG_LEVEL. Lists have one item per line."
+    else:
+        note = f"All {len(settings_of(model))} settings: llm-ocr {command.name} --help-all"
     return f"Examples:\n{lines}\n\n{note}"
 
 
@@ -222,7 +247,12 @@ def _sources_elsewhere(word: str) -> str:
 
 def _unknown_flag(model: type[BaseModel], token: str) -> UsageError:
     flag = token.split("=", 1)[0]
-    known = {setting.flag for setting in settings_of(model).values()} | {"--config", "--show-settings", "--help"}
+    known = {setting.flag for setting in settings_of(model).values()} | {
+        "--config",
+        "--show-settings",
+        "--help",
+        "--help-all",
+    }
     others = _commands_with(flag)
     if others:
         return UsageError(f"unknown flag {flag}", hint=f"These commands have this flag: {', '.join(others)}")

@@ -62,6 +62,7 @@ def one_model(settings: ModelsSettings) -> dict[str, Any]:
     command = serve_command(profile, options, settings.vllm_port or _PORT, version=numbers(version) or _NEW)
     return {
         **_short(profile),
+        "asked": settings.name,
         "aliases": list(profile.aliases),
         "revision": profile.revision,
         "notice": profile.notice,
@@ -175,6 +176,12 @@ Details of one model: llm-ocr models NAME. Models for this machine: llm-ocr mode
 _ORDER = "Order: models that return boxes of figures first, then by published olmOCR-bench score, then by size."
 
 
+_WHY_DEFAULT = f"""\
+The default is {DEFAULT}, not the first of this list: it returns boxes of figures and also describes figures, so
+one model serves Extract and Describe. A fixed default gives the same text on every machine; scores measure text only.
+Choose another one with --model NAME."""
+
+
 def run_models(command: str, settings: ModelsSettings) -> int:
     """Print the requested models; return 0.
 
@@ -201,7 +208,15 @@ def table_text(models: Sequence[Mapping[str, Any]]) -> str:
     """Return the table of all models."""
     head = ("model", "size", "license", "figures", "describes", "GPU", "olmOCR-bench", "OmniDocBench", "languages")
     rows = [head, *(tuple(_cells(model)) for model in models)]
-    return "\n".join([*_columns(rows), "", _NOTES])
+    return "\n".join([*_columns(rows), "", _NOTES, f"Short names: {', '.join(_short_names())}"])
+
+
+def _short_names() -> Iterator[str]:
+    """Yield the short names that several models share, each with the model that it means."""
+    for profile in PROFILES:
+        shared = (alias for alias in profile.aliases if sum(one.name.startswith(alias) for one in PROFILES) > 1)
+        if alias := next(shared, None):
+            yield f"{alias} means {profile.name}"
 
 
 def one_text(model: Mapping[str, Any]) -> str:
@@ -213,6 +228,8 @@ def recommended_text(found: Mapping[str, Any]) -> str:
     """Return the ranking with its reasons, and the excluded models."""
     rows = [(f"{place}.", one["name"], "; ".join(one["reasons"])) for place, one in enumerate(found["ranked"], 1)]
     lines = [_conditions(found), _ORDER, "", *(_columns(rows) if rows else ["No model matches."])]
+    if any(one["name"] == DEFAULT for one in found["ranked"][1:]):
+        lines += ["", _WHY_DEFAULT]
     if found["left_out"]:
         out = [("-", one["name"], "; ".join(one["reasons"])) for one in found["left_out"]]
         lines += ["", "Excluded:", *_columns(out)]
@@ -234,7 +251,10 @@ def _cells(model: Mapping[str, Any]) -> Iterator[str]:
 
 def _facts(model: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the known facts about a model, as text."""
-    yield "model", f"{model['name']}" + (" (the default)" if model["default"] else "")
+    notes = ["the default"] if model["default"] else []
+    if model["asked"] in model["aliases"]:
+        notes.append(f"{model['asked']} means this model")
+    yield "model", model["name"] + (f" ({'; '.join(notes)})" if notes else "")
     yield "weights", model["model"] + (f" at {model['revision']}" if model["revision"] else "")
     if model["aliases"]:
         yield "also called", ", ".join(model["aliases"])

@@ -72,14 +72,21 @@ def exit_code(counts: Counts, max_failed_rate: float) -> int:
     return 3 if counts.expected and counts.failed / counts.expected > max_failed_rate else 0
 
 
-def last_line(status: "RunStatus", workspace: str) -> str:
-    """Return `412 ok, 3 degraded, 1 failed (encrypted: a.pdf). Retry: llm-ocr retry-failed -w out`."""
+def last_line(status: "RunStatus", workspace: str | None) -> str:
+    """Return `412 ok, 3 degraded, 1 failed (encrypted: a.pdf). Retry: llm-ocr retry-failed -w out`.
+
+    Args:
+        status: Counts of pages, and reasons of failures.
+        workspace: Workspace to retry in, or None if it was temporary.
+    """
     pages = status.pages
     text = outcome(pages)
     reasons = failures_text(status)
     text += f" ({reasons})" if reasons else ""
     text += _waiting(pages, estimated=status.estimated)
-    return one_line(f"{text}. Retry: llm-ocr retry-failed -w {quoted(workspace)}" if pages.failed else text)
+    if pages.failed and workspace:
+        text += f". Retry: llm-ocr retry-failed -w {quoted(workspace)}"
+    return one_line(text)
 
 
 def figures_line(status: "RunStatus") -> str:

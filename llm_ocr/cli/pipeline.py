@@ -1,8 +1,12 @@
 """Commands that work on a workspace: run, plan, extract, describe, assemble, retry-failed, clean."""
 
+import posixpath
 import sys
+import tempfile
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TextIO
+from urllib.parse import quote
 
 from llm_ocr.cli import outcome
 from llm_ocr.cli.output import write, write_line
@@ -17,6 +21,7 @@ from llm_ocr.config.models import (
     RetrySettings,
     RunSettings,
 )
+from llm_ocr.types import plural
 
 if TYPE_CHECKING:
     from llm_ocr.runs import Run
@@ -31,6 +36,14 @@ def run_stage(command: str, settings: PipelineCommand) -> int:
     """Run a command and print its outcome; return the exit code."""
     if isinstance(settings, PlanOnlySettings) and settings.dry_run:
         return _preview(settings)
+    if isinstance(settings, RunSettings) and settings.without_folder:
+        with tempfile.TemporaryDirectory(prefix="llm-ocr-") as folder:
+            return _execute(command, settings.model_copy(update={"workspace": folder}), kept=False)
+    return _execute(command, settings)
+
+
+def _execute(command: str, settings: PipelineCommand, *, kept: bool = True) -> int:
+    """Run a command in a workspace that is `kept` afterwards or not, and print its outcome; return the exit code."""
     from llm_ocr.stages.execute import execute
 
     progress = Removals(quiet=settings.quiet) if command == "clean" else progress_for(settings)
@@ -44,8 +57,10 @@ def run_stage(command: str, settings: PipelineCommand) -> int:
     to_stdout = False
     if isinstance(settings, RunSettings) and settings.stdout:
         to_stdout = True
-        _print_documents(run, settings.sources if settings.dataset is None else ())
-    return finish(command, settings, run, sys.stderr if to_stdout else sys.stdout)
+        figures = _print_documents(run, settings, kept=kept)
+        if figures and not kept and not settings.quiet:
+            write_line(f"{plural(figures, 'figure')} left out: add -w FOLDER to keep them", sys.stderr)
+    return finish(command, settings, run, sys.stderr if to_stdout else sys.stdout, kept=kept)
 
 
 def _preview(settings: PlanOnlySettings) -> int:
@@ -62,21 +77,21 @@ def _preview(settings: PlanOnlySettings) -> int:
     return 0
 
 
-def finish(command: str, settings: PipelineCommand, run: "Run", out: TextIO) -> int:
-    """Write the closing lines of a command; return its exit code."""
+def finish(command: str, settings: PipelineCommand, run: "Run", out: TextIO, *, kept: bool = True) -> int:
+    """Write the closing lines of a command; return its exit code. Only a `kept` workspace is named in them."""
     status = run.status
     if not isinstance(settings, OutcomeSettings):  # plan and retry-failed
         text = outcome.plan_line(status) if command == "plan" else outcome.retry_line(status)
         done = status.stages["extract"].finished
         write_line(text if done else f"{text}. {_next(command, settings)}", out)
         return 0
-    if not settings.quiet:
+    if not settings.quiet and kept:
         for line in _results(command, settings, status):
             write_line(line, out)
     if command == "describe":
         write_line(outcome.figures_line(status), out)
         return outcome.exit_code(status.figures, settings.max_failed_rate)
-    write_line(outcome.last_line(status, settings.workspace), out)
+    write_line(outcome.last_line(status, settings.workspace if kept else None), out)
     return outcome.exit_code(status.pages, settings.max_failed_rate)
 
 
@@ -118,12 +133,30 @@ def _next(command: str, settings: PipelineCommand) -> str:
     return f"Next: llm-ocr {_NEXT[command]} -w {outcome.quoted(settings.workspace)}{named}"
 
 
-def _print_documents(run: "Run", sources: Sequence[str]) -> None:
-    """Print the documents of the sources; without sources, all documents of the workspace."""
+def _print_documents(run: "Run", settings: RunSettings, *, kept: bool) -> int:
+    """Print the documents of the sources, or all documents of a dataset; return the number of their figures.
+
+    Links to figures lead from the working directory to a kept workspace. Otherwise the figure's name replaces them.
+    """
     from llm_ocr.documents.remote.urls import shown
     from llm_ocr.documents.sources import find_documents
+    from llm_ocr.results.markdown import IMAGE, map_prose
 
+    sources: Sequence[str] = () if settings.dataset is not None else settings.sources
     named = {shown(document.source) for document in find_documents(sources).documents} if sources else None
-    texts = [one.markdown for one in run.documents() if named is None or one.source in named]
-    for number, text in enumerate(texts):
+    figures = 0
+    for number, document in enumerate(one for one in run.documents() if named is None or one.source in named):
+        folder = _folder_of(settings.workspace, document.path)
+        replaced = rf"![\g<alt>]({folder}/\g<target>)" if kept else r"[\g<alt>]"
+        figures += len(IMAGE.findall(document.markdown))
+        text = map_prose(document.markdown, partial(IMAGE.sub, replaced))
         write(("\n" if number else "") + (text if text.endswith("\n") else text + "\n"))
+    return figures
+
+
+def _folder_of(workspace: str, key: str) -> str:
+    """Return the folder of a document's Markdown as the beginning of a link."""
+    folder = posixpath.dirname(key)
+    if not outcome.is_folder(workspace):
+        return f"{workspace.rstrip('/')}/{quote(folder)}"
+    return quote(posixpath.relpath(posixpath.join(workspace, folder)))

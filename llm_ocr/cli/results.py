@@ -139,6 +139,9 @@ def run_report(command: str, settings: ReportSettings) -> int:
 # llm-ocr estimate: duration and costs of a run.
 
 
+_BEST = 5  # options in the table without --all
+
+
 def run_estimate(command: str, settings: EstimateSettings) -> int:
     """Print the table, or JSON; return 0."""
     from llm_ocr.estimating import compared
@@ -159,7 +162,7 @@ def _text(found: "Comparison", settings: EstimateSettings) -> str:
     from llm_ocr.costs.comparison import money_text
 
     if found.stage or len(found.options) != 1 or found.options[0].cost is None:
-        return str(found)
+        return str(found if settings.all_options else found.best(_BEST))
     money = money_text(found.options[0].cost.likely)
     ins = f"{settings.tokens_in or 0:,} tokens in at ${settings.price_in or 0:g}"
     outs = f"{settings.tokens_out or 0:,} out at ${settings.price_out or 0:g}"

@@ -19,6 +19,7 @@ from llm_ocr.config import models
 from llm_ocr.config.environment import environment
 from llm_ocr.config.groups import FollowSettings, LogSettings, WorkspaceSettings
 from llm_ocr.config.loading import Loaded, load, shown_values
+from llm_ocr.config.models import RunSettings
 
 Handler = Callable[[str, Any], int]
 
@@ -65,6 +66,8 @@ def _stored(command: Command, settings: LogSettings) -> Mapping[str, Any]:
     if not (isinstance(settings, WorkspaceSettings) and command.remembers):
         return {}
     if not settings.workspace:  # an estimate does not need a workspace
+        return {}
+    if isinstance(settings, RunSettings) and settings.without_folder:
         return {}
     from llm_ocr.workspace.stored import stored_settings
 

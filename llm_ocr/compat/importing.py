@@ -52,6 +52,7 @@ from llm_ocr.types import (
     Unit,
     figure_id,
     page_id,
+    plural,
 )
 from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.generations import generations, read_units
@@ -522,7 +523,7 @@ async def _planned(
         if not await asyncio.to_thread(generations, workspace):
             await asyncio.to_thread(planner.finish)
     known = f"{survey.described} of {survey.figures} figures described" if survey.figures else "no figures"
-    progress.say(f"Input: {survey.rows} pages, {known}")
+    progress.say(f"Input: {plural(survey.rows, 'page')}, {known}")
     return imported
 
 

@@ -23,6 +23,7 @@ from llm_ocr.scheduling.scanner import PlannedUnits
 from llm_ocr.stages.loop import stepwise
 from llm_ocr.stages.runtime import Job
 from llm_ocr.storage.hf import parse
+from llm_ocr.types import plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import generations
 from llm_ocr.workspace.items import Item, items
@@ -121,7 +122,9 @@ async def show_pages(job: Job[Group], command: str) -> None:
         await to_thread(files.add, _rows(workspace, extract, described, item))
     await to_thread(files.end)
     if files.rows:
-        progress.say(f"Preview of {files.rows} pages before Assemble: {workspace.url}/{_PREVIEW}, named in {CARD}")
+        progress.say(
+            f"Preview of {plural(files.rows, 'page')} before Assemble: {workspace.url}/{_PREVIEW}, named in {CARD}"
+        )
 
 
 def _wanted(job: Job[Group]) -> tuple[str, str, str] | None:

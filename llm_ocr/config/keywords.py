@@ -604,7 +604,7 @@ class RunKeywords(
     """Settings of `llm_ocr.run`."""
 
     stdout: bool
-    """Print the Markdown of the documents to standard output at the end"""
+    """Print the Markdown of the documents to standard output. Without --workspace, no file remains"""
 
 
 class PlanKeywords(
@@ -877,6 +877,8 @@ class EstimateKeywords(
     """Query current prices from platforms that publish them (HF Jobs)"""
     platform_endpoint: Name | None
     """API server of the platform (default: the platform's own)"""
+    all_options: bool
+    """Show all machines and providers, not the five cheapest"""
     json_output: bool
     """Print JSON"""
 

@@ -72,7 +72,7 @@ class ExportSettings(WorkspaceSettings):
     )
     output: NAME = Field(
         description="Folder, s3:// or gs:// prefix, or hf://datasets/NS/NAME (private unless --public)",
-        json_schema_extra={"metavar": "URL"},
+        json_schema_extra={"short": "o", "metavar": "URL"},
     )
     output_profile: NAME | None = Field(
         None, description="Credentials for the output: an AWS profile or a Google credentials file"
@@ -101,7 +101,7 @@ class ViewSettings(WorkspaceSettings):
     """llm-ocr view: build a static website of the results."""
 
     output: FILE = Field(
-        description="Folder for the site; open its index.html", json_schema_extra={"metavar": "FOLDER"}
+        description="Folder for the site; open its index.html", json_schema_extra={"short": "o", "metavar": "FOLDER"}
     )
     compare: NAME | None = Field(
         None,
@@ -114,7 +114,7 @@ class ReportSettings(WorkspaceSettings):
     """llm-ocr report: write an HTML report of a run."""
 
     output: FILE = Field(
-        Path("llm-ocr-report.html"), description="File to write", json_schema_extra={"metavar": "FILE"}
+        Path("llm-ocr-report.html"), description="File to write", json_schema_extra={"short": "o", "metavar": "FILE"}
     )
 
 
@@ -197,7 +197,15 @@ class RunSettings(
         description="Folder or s3://, gs://, or hf:// URL for the plan and all results",
         json_schema_extra={"short": "w", "metavar": "URL"},
     )
-    stdout: bool = Field(False, description="Print the Markdown of the documents to standard output at the end")
+    stdout: bool = Field(
+        False,
+        description="Print the Markdown of the documents to standard output. Without --workspace, no file remains",
+    )
+
+    @property
+    def without_folder(self) -> bool:
+        """Return whether the Markdown on standard output is the only result."""
+        return self.stdout and "workspace" not in self.model_fields_set
 
 
 class LaunchSettings(
@@ -325,6 +333,9 @@ class EstimateSettings(
         description="API server of the platform (default: the platform's own)",
         json_schema_extra={"metavar": "URL"},
     )
+    all_options: bool = Field(
+        False, description="Show all machines and providers, not the five cheapest", json_schema_extra={"flag": "all"}
+    )
     json_output: bool = Field(False, description="Print JSON", json_schema_extra={"flag": "json"})
 
 
@@ -413,6 +424,7 @@ class DebugSettings(RenderSettings, EmbeddedSettings, LogSettings):
         description=(
             "Image of the page with its blocks, .png or .jpg (default: FILE's name with -p0001.png, in this folder)"
         ),
+        json_schema_extra={"short": "o", "metavar": "FILE"},
     )
     overwrite: bool = Field(False, description="Replace an existing image")
     password: SECRETS = Field((), description="Password for encrypted PDFs (repeatable; safer: --password-file)")
@@ -429,6 +441,14 @@ class InitSettings(LogSettings):
         json_schema_extra={"positional": True, "metavar": "PATH"},
     )
     force: bool = Field(False, description="Replace an existing file")
+
+
+class CompletionSettings(LogSettings):
+    """llm-ocr completion: print a script that completes commands, flags, and values in a shell."""
+
+    shell: Literal["bash", "zsh", "fish"] = Field(
+        "bash", description="bash, zsh, or fish", json_schema_extra={"positional": True, "metavar": "SHELL"}
+    )
 
 
 #: Commands that use an engine: a model's servers, or the embedded engine.

@@ -23,6 +23,7 @@ from llm_ocr.costs.throughput import (
 )
 from llm_ocr.errors import UsageError
 from llm_ocr.models.registry import DEFAULT, find_profile
+from llm_ocr.types import plural
 
 # Compare machines and providers for the same pages.
 
@@ -137,6 +138,7 @@ class Comparison:
     notes: tuple[str, ...] = ()
     stored: Stored | None = None
     tokens: tuple[Span, Span] | None = None  # of prompts and of answers, if measured
+    left_out: int = 0  # options that `best` removed
 
     @property
     def title(self) -> str:
@@ -144,7 +146,7 @@ class Comparison:
         if not self.stage:
             return "tokens at providers, the cheapest first"
         here = "measured here, then " if any(one.estimate and one.estimate.measured for one in self.options) else ""
-        return f"{self.stage} of {self.pages:,} pages with {self.model}, {here}the cheapest first"
+        return f"{self.stage} of {plural(self.pages, 'page')} with {self.model}, {here}the cheapest first"
 
     @property
     def assumptions(self) -> list[str]:
@@ -153,6 +155,10 @@ class Comparison:
         rates = [_RATES] if lines else []
         stored = [str(self.stored)] if self.stored else []
         return list(dict.fromkeys([*self.notes, *stored, *rates, *lines, *(one.source for one in self.options)]))
+
+    def best(self, count: int) -> "Comparison":
+        """Return the comparison with its first `count` options, and the number of the others."""
+        return replace(self, options=self.options[:count], left_out=max(0, len(self.options) - count))
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -169,7 +175,8 @@ class Comparison:
 
     def __str__(self) -> str:
         """Return the table and its assumptions, for a terminal."""
-        return "\n".join([self.title, "", text_table(_HEAD, list(self._rows())), "", *self.assumptions])
+        more = [f"{plural(self.left_out, 'more option')}: add `all_options`"] if self.left_out else []
+        return "\n".join([self.title, "", text_table(_HEAD, list(self._rows())), *more, "", *self.assumptions])
 
     def _repr_markdown_(self) -> str:
         lines = "\n".join(f"- {line}" for line in self.assumptions)

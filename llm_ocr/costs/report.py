@@ -18,6 +18,7 @@ from llm_ocr.costs.comparison import (
     text_table,
 )
 from llm_ocr.errors import ObjectNotFound, WorkspaceError
+from llm_ocr.types import plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.metrics import hours_cost
 from llm_ocr.workspace.status import RunStatus
@@ -235,7 +236,7 @@ class CostReport:
     @property
     def title(self) -> str:
         """Return `1,024 pages; $0.61 for jobs; $0.60 per 1,000 pages`."""
-        parts = [f"{self.pages:,} pages"]
+        parts = [plural(self.pages, "page")]
         parts += [f"{money_text(value, currency)} for jobs" for currency, value in self.jobs.items()]
         parts += [f"{money_text(self.tokens)} for tokens"] if self.tokens is not None else []
         parts += [f"{money_text(self.hours)} for machine hours"] if self.hours is not None else []

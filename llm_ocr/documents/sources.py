@@ -29,7 +29,7 @@ from llm_ocr.documents.manifests import (
 )
 from llm_ocr.documents.remote.urls import hidden, is_remote, matcher, suffix_of
 from llm_ocr.errors import UsageError
-from llm_ocr.types import Reason
+from llm_ocr.types import Reason, plural
 
 if TYPE_CHECKING:
     from llm_ocr.documents.remote.listing import RemoteListing
@@ -483,7 +483,7 @@ def _nothing(
         named = ", ".join(sources[:5]) or "no source"
         shown = [f"{named}: no document" + (f" named {', '.join(only)}" if only else "")]
     if skipped and not only:
-        shown[-1] += f" ({sum(skipped.values())} files of other types)"
+        shown[-1] += f" ({plural(sum(skipped.values()), 'file')} of other types)"
     return UsageError(
         "; ".join(shown), hint=f"Accepted are {ACCEPTED}; a folder, a glob, a .txt list or a .jsonl manifest."
     )

@@ -33,7 +33,7 @@ from llm_ocr.stages.plan import RESULT_VERSIONS, find, need_plan, plan
 from llm_ocr.stages.recording import Recorded
 from llm_ocr.stages.runtime import Job, Remote, Stage, log_folder, passwords, render_options, worker_name
 from llm_ocr.stages.servers import PAGES_PER_UNIT, Engines, choose_engine
-from llm_ocr.types import DocumentPart
+from llm_ocr.types import DocumentPart, plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, need_same_version, required_key
 from llm_ocr.workspace.planned import PlannedDocument, wanted_pages
@@ -213,7 +213,7 @@ async def retry_failed(job: Job[RetrySettings]) -> None:
         low = "" if settings.below_quality is None else f", none has a quality below {settings.below_quality:g}"
         progress.say(f"Nothing to retry: no page is failed{low}, or its document still cannot be opened.")
     else:
-        progress.say(f"Generation {generation.number}: {generation.expected} pages to be read again")
+        progress.say(f"Generation {generation.number}: {plural(generation.expected, 'page')} to be read again")
 
 
 def _source(part: DocumentPart) -> SourceDocument:
@@ -226,7 +226,7 @@ async def _clean(job: Job[CleanSettings]) -> None:
     verb = "would remove" if cleaned.dry_run else "removed"
     for leftover in cleaned.objects:
         progress.say(f"{verb} {leftover.key} ({leftover.size} bytes)")
-    progress.say(f"{verb} {len(cleaned.objects)} files, {cleaned.size} bytes")
+    progress.say(f"{verb} {plural(len(cleaned.objects), 'file')}, {plural(cleaned.size, 'byte')}")
 
 
 #: The stages of each command, after planning.

@@ -361,10 +361,11 @@ def _profile(name: str, *, own_prompt: bool, parser: str | None) -> tuple[Profil
     try:
         return find_profile(name), {}
     except UsageError as error:
-        if not (on_store(name) or "/" in name or Path(name).is_dir()):
-            raise
         if not own_prompt:
             raise UsageError(error.args[0], hint=_without_profile(name, error.hint)) from None
+        if not (on_store(name) or "/" in name or Path(name).is_dir()):
+            place = "With `prompt`, a model is OWNER/NAME on the Hub, a folder, or an s3:// or gs:// URL."
+            raise UsageError(error.args[0], hint=f"{place} {error.hint}") from None
     return generic(name, parser=parser or "plain"), {"generic": True}
 
 
@@ -374,7 +375,7 @@ def _without_profile(name: str, hint: str) -> str:
     like = [one for one in PROFILES if tail in (one.name, one.model.rpartition("/")[2].casefold(), *one.aliases)]
     if like:
         return f"If it is that model: `model={like[0].name}` and `weights={name}`"
-    return f"{hint} Any other model needs its `prompt`, and the `parser` of its answers."
+    return f"A model without a profile needs its `prompt`, and the `parser` of its answers. {hint}"
 
 
 def _read(path: str) -> Mapping[str, Any]:

@@ -18,7 +18,7 @@ from llm_ocr.scheduling.shards import WHOLE, Shard, Sharded, claim, detected_sha
 from llm_ocr.stages.loop import run_blocking
 from llm_ocr.stages.runtime import Job, Share, worker_name
 from llm_ocr.storage.local import LocalStore
-from llm_ocr.types import Unit
+from llm_ocr.types import Unit, plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import generations, has_generation, totals_of
 from llm_ocr.workspace.keys import EXTRACT, Claim, newest_key, required_key
@@ -231,7 +231,7 @@ def shows_all(job: Job[LeaseSettings], split: Split, stage: str) -> bool:
     units = len(PlannedUnits(job.workspace))
     if split.alone or units <= SMALL:
         return True
-    job.progress.say(f"{stage}: {units} units are shared with other workers; this worker counts its own")
+    job.progress.say(f"{stage}: {plural(units, 'unit')} shared with other workers; this worker counts its own")
     return False
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from llm_ocr.errors import ObjectNotFound, StageMissing, WorkspaceError
-from llm_ocr.types import DocumentPart, Repeated, Unit
+from llm_ocr.types import DocumentPart, Repeated, Unit, plural
 from llm_ocr.workspace import Workspace, codec, library_version
 from llm_ocr.workspace.marker import attempt_id, remove_lost, settle, slept_since
 
@@ -230,8 +230,8 @@ def need_file_quota(url: str, most: int, *, units: int, documents: int) -> None:
     needed = files_of(units, documents)
     if needed > most:
         raise WorkspaceError(
-            f"{documents:,} documents in {units:,} units need at least {needed:,} files; the limit of {url} is "
-            f"{most:,}",
+            f"{plural(documents, 'document')} in {plural(units, 'unit')} need at least {needed:,} files; the limit of "
+            f"{url} is {most:,}",
             hint="Use a bucket (hf://buckets/NS/NAME/PREFIX, s3://…, or gs://…), fewer documents, or larger units "
             "(`pages_per_unit`).",
         )

@@ -123,6 +123,14 @@ def test_this_machine_is_left_out_where_a_model_is_asked_for(llm_ocr, asked):
     assert not any(one["name"].startswith("here") for one in found["options"])
 
 
+def test_the_table_shows_the_five_cheapest_and_all_on_request(llm_ocr):
+    short = llm_ocr("estimate", "--page-count", "10000").stdout
+    whole = llm_ocr("estimate", "--page-count", "10000", "--all").stdout
+    lines = [text.split("\n\n")[1].splitlines() for text in (short, whole)]
+    assert len(lines[0]) == 7 and lines[0][-1] == f"{len(lines[1]) - 6} more options: add --all"
+    assert [line.split()[0] for line in lines[1][:6]] == [line.split()[0] for line in lines[0][:6]]
+
+
 def test_more_cores_read_more_pages_in_a_wider_range():
     two, eight = on_own_cores("extract", 1000, 2), on_own_cores("extract", 1000, 8)
     assert eight.estimate.rate.likely == 4 * two.estimate.rate.likely

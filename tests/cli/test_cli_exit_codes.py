@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import subprocess
+from urllib.parse import unquote
 
 import pytest
 
@@ -76,6 +78,19 @@ def test_markdown_alone_goes_to_standard_output_when_asked(llm_ocr):
     done = llm_ocr("run", "--stdout", stub=stub)
     assert done.stdout == "# A\n\n# Bé\n"
     assert done.stderr.splitlines()[-1] == "10 ok"
+
+
+@pytest.mark.parametrize("kept", [(), ("-w", "my out")])
+def test_markdown_on_standard_output_leaves_no_folder_and_no_broken_link(llm_ocr, tmp_path, repository, kept):
+    done = llm_ocr("run", str(repository / "examples/paper.pdf"), "--stdout", "--pages", "1", *kept)
+    assert done.returncode == 0, done.stderr
+    targets = [unquote(one) for one in re.findall(r"!\[[^]]*\]\(([^)]*)\)", done.stdout)]
+    if kept:
+        assert targets and all((tmp_path / target).is_file() for target in targets)
+    else:
+        assert targets == [] and "[Figure 1]\n" in done.stdout
+        assert "1 figure left out: add -w FOLDER to keep them" in done.stderr
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_what_standard_output_cannot_hold_is_escaped(llm_ocr):

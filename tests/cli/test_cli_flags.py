@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from llm_ocr.cli import main
 from llm_ocr.cli.commands import BY_NAME, COMMANDS, find_command
 from llm_ocr.cli.flags import Flags, build_parser, parse_flags, with_flags
 from llm_ocr.config import models
@@ -144,3 +145,24 @@ def test_the_examples_in_the_help_are_right(command):
         program, name, *arguments = typed.split()
         assert program == "llm-ocr"
         parsed(name, *arguments)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_help_is_short_and_names_the_help_of_all_settings(command, capsys):
+    assert main([command.name, "--help"]) == 0
+    short = capsys.readouterr().out
+    assert main([command.name, "--help-all"]) == 0
+    whole = capsys.readouterr().out
+    model = getattr(models, command.model)
+    assert len(short.splitlines()) <= 60
+    if command.common:
+        assert f"All {len(settings_of(model))} settings: llm-ocr {command.name} --help-all" in short
+        assert len(whole.splitlines()) > len(short.splitlines())
+    else:
+        assert len(settings_of(model)) < 15 and short == whole
+
+
+def test_output_is_understood_as_the_workspace_where_no_setting_has_this_name():
+    assert parsed("run", "a.pdf", "-o", "out").values["workspace"] == "out"
+    assert parsed("extract", "a.pdf", "--output", "out").values["workspace"] == "out"
+    assert parsed("view", "-w", "out", "-o", "site").values["output"] == "site"

@@ -5,9 +5,11 @@ import shlex
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from llm_ocr.engines.vllm.command import ServeOptions, serve_command
-from llm_ocr.models.registry import PROFILES, find_profile
+from llm_ocr.models.choosing import describes, gives_boxes
+from llm_ocr.models.registry import DEFAULT, PROFILES, find_profile
 
 
 def program(folder: Path, name: str, text: str) -> None:
@@ -113,3 +115,30 @@ def test_memory_licence_and_language_can_be_given(llm_ocr):
 def test_a_name_and_a_ranking_are_not_asked_for_together(llm_ocr):
     run = llm_ocr("models", "dots.mocr", "--recommend")
     assert (run.returncode, "--recommend does not accept a model" in run.stderr) == (2, True)
+
+
+def test_the_ranking_explains_the_default(llm_ocr):
+    text = llm_ocr("models", "--recommend").stdout
+    assert "The default is deepseek-ocr, not the first of this list" in text
+    default = next(one for one in PROFILES if one.name == DEFAULT)
+    assert gives_boxes(default) and describes(default) == "yes"  # the reasons in the text
+
+
+def test_the_short_name_of_a_family_says_which_member_it_means(llm_ocr):
+    assert "lightonocr-3-0.8b (lightonocr-3 means this model)" in llm_ocr("models", "lightonocr-3").stdout
+    assert "lightonocr-3 means lightonocr-3-0.8b" in llm_ocr("models").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--model", "nobody/new-ocr"), "A model without a profile needs its --prompt"),
+        (("--model", "new-ocr"), "A model without a profile needs its --prompt"),
+        (("--model", "new-ocr", "--prompt", "Read."), "With --prompt, a model is OWNER/NAME on the Hub"),
+    ],
+)
+def test_an_unknown_model_is_first_answered_with_the_missing_prompt(llm_ocr, tmp_path, arguments, said):
+    Image.new("RGB", (40, 40), "white").save(tmp_path / "a.png")
+    done = llm_ocr("run", "a.png", "-w", "out", "--server-url", "http://127.0.0.1:9", *arguments)
+    assert done.returncode == 2
+    assert done.stderr.index(said) < done.stderr.index("Known models")

@@ -7,6 +7,7 @@ from enum import Enum, auto
 
 from llm_ocr.engines import ServerFacts
 from llm_ocr.engines.client.probing import Gauges
+from llm_ocr.types import plural
 
 #: First window for vLLM if the size of the KV cache is unknown.
 UNKNOWN_VLLM = 64
@@ -41,7 +42,7 @@ def first_size(facts: ServerFacts, page_tokens: int, cap: int | None) -> FirstSi
     else:
         pages = max(1, kv_tokens // max(1, page_tokens))
         at_once = min(pages, facts.max_num_seqs or USUAL_SEQUENCES)
-        reason = f"KV for {pages:,} pages of {page_tokens:,} tokens"
+        reason = f"KV for {plural(pages, 'page')} of {page_tokens:,} tokens"
     queue = max(4, at_once // 8)
     return _capped(at_once + queue, f"{reason}, {at_once:,} sequences at once + {queue} waiting", cap)
 
