@@ -106,6 +106,12 @@ pins: .venv-tools/.installed
 	{ grep '^#' constraints.txt; cat .venv-tools/pins.txt; } > .venv-tools/constraints.txt
 	mv .venv-tools/constraints.txt constraints.txt
 
+# The documentation site in site/. A broken link, an unknown anchor, or a page without a place in the menu fails.
+.PHONY: docs
+docs: .venv/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "Open file://$(CURDIR)/site/index.html"
+
 examples: .venv/.dev
 	$(BIN)/python examples/make_examples.py
 
@@ -113,7 +119,7 @@ bench: .venv/.dev
 	$(BIN)/python benchmarks/embedded.py examples --peers none
 
 clean:
-	rm -rf .venv .venv-vllm .venv-tools build dist llm-ocr-demo .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-vllm .venv-tools build dist site llm-ocr-demo .pytest_cache .mypy_cache .ruff_cache
 
 .venv/bin/python:
 	@test -n "$(PYTHON)" && $(PYTHON) -c '$(FITS)' || { \

@@ -163,7 +163,7 @@ class DatasetWriter:
 
     def __init__(self, where: Path | BinaryIO, images: Images = Images.ALL) -> None:
         self._images = images
-        self._writer = open_writer(where, _schema())
+        self._writer = open_writer(where, dataset_schema())
         self._rows: list[dict[str, object]] = []
         self._bytes = 0
 
@@ -188,12 +188,13 @@ class DatasetWriter:
         import pyarrow as pa
 
         if self._rows:
-            self._writer.write_table(pa.Table.from_pylist(self._rows, schema=_schema()))
+            self._writer.write_table(pa.Table.from_pylist(self._rows, schema=dataset_schema()))
         self._rows, self._bytes = [], 0
 
 
 @cache
-def _schema() -> "pa.Schema":
+def dataset_schema() -> "pa.Schema":
+    """Return the columns of the dataset, with the features of Hugging Face's `datasets` as metadata."""
     import pyarrow as pa
 
     fields = [(name, _arrow(feature)) for name, feature in FEATURES.items()]

@@ -65,7 +65,7 @@ def test_the_readme_of_the_project_can_be_followed_too(platform, monkeypatch, re
     with_gpu_image(platform, monkeypatch, repository)
     monkeypatch.setenv("IMAGE", f"vllm/vllm-openai@sha256:{'0' * 64}")
     platform.api.create_bucket("tester/ocr", private=True)
-    part = (repository / "README.md").read_text().partition("\n## Rented GPUs\n")[2].partition("\n## ")[0]
+    part = (repository / "docs/guides/rented-gpus.md").read_text()
     block = part.partition("```\n")[2].partition("```")[0].replace("/me/", "/tester/")
     lines = [line.partition("  # ")[0] for line in block.splitlines()]
     assert [line.split()[1] for line in lines] == ["estimate", "launch", "launch", "jobs"]
