@@ -8,19 +8,67 @@ The keywords are settings with the names of the command line's flags. `llm_ocr.c
 descriptions. Everything is imported at its first use.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+import importlib as _importlib
+import typing as _typing
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
+    from llm_ocr import display
     from llm_ocr.api import assemble, describe, export, extract, plan, read_page, retry_failed, run, transform, view
+    from llm_ocr.errors import (
+        Interrupted,
+        LaunchError,
+        LimitReached,
+        LlmOcrError,
+        MissingExtra,
+        PageFailure,
+        ServerError,
+        StageMissing,
+        StorageError,
+        UsageError,
+        WorkspaceError,
+    )
     from llm_ocr.estimating import estimate
     from llm_ocr.launch.calls import submit
     from llm_ocr.runs import Run, open
+    from llm_ocr.session import Session
+    from llm_ocr.types import Block, Box, Figure, PageRecord, Status
+
+#: Places of the public names that are not in `llm_ocr.api`.
+_PLACES = {
+    "llm_ocr.errors": (
+        *("Interrupted", "LaunchError", "LimitReached", "LlmOcrError", "MissingExtra", "PageFailure", "ServerError"),
+        *("StageMissing", "StorageError", "UsageError", "WorkspaceError"),
+    ),
+    "llm_ocr.estimating": ("estimate",),
+    "llm_ocr.launch.calls": ("submit",),
+    "llm_ocr.runs": ("Run", "open"),
+    "llm_ocr.session": ("Session",),
+    "llm_ocr.types": ("Block", "Box", "Figure", "PageRecord", "Status"),
+}
+_PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
 
 __all__ = [
+    "Block",
+    "Box",
+    "Figure",
+    "Interrupted",
+    "LaunchError",
+    "LimitReached",
+    "LlmOcrError",
+    "MissingExtra",
+    "PageFailure",
+    "PageRecord",
     "Run",
+    "ServerError",
+    "Session",
+    "StageMissing",
+    "Status",
+    "StorageError",
+    "UsageError",
+    "WorkspaceError",
     "assemble",
     "describe",
+    "display",
     "estimate",
     "export",
     "extract",
@@ -34,23 +82,16 @@ __all__ = [
     "view",
 ]
 
-
 __version__ = "0.1.0"
-
-
-_ELSEWHERE = {
-    "Run": "llm_ocr.runs",
-    "estimate": "llm_ocr.estimating",
-    "open": "llm_ocr.runs",
-    "submit": "llm_ocr.launch.calls",
-}
 
 
 def __dir__() -> list[str]:
     return [*__all__]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module 'llm_ocr' has no attribute {name!r}")
-    return getattr(import_module(_ELSEWHERE.get(name, "llm_ocr.api")), name)
+    if name == "display":
+        return _importlib.import_module("llm_ocr.display")
+    return getattr(_importlib.import_module(_PLACE_OF.get(name, "llm_ocr.api")), name)

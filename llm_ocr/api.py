@@ -1,10 +1,11 @@
 """The Python API: commands as functions with their settings as keywords."""
 
 import asyncio
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Never, Unpack
 
 from llm_ocr.config import models
 from llm_ocr.config.loading import settings_from
@@ -18,13 +19,14 @@ from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.execute import execute
 from llm_ocr.stages.sharing import await_workspace
 from llm_ocr.stages.transform import transform_pages
-from llm_ocr.types import DocumentPart, PageRecord
+from llm_ocr.types import Counts, DocumentPart, PageRecord, Status
 from llm_ocr.viewer import Viewed
 from llm_ocr.viewer import view as view_results
 from llm_ocr.workspace.stored import stored_settings
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+    from tqdm import tqdm
 
     from llm_ocr.config.keywords import (
         AssembleKeywords,
@@ -43,8 +45,43 @@ if TYPE_CHECKING:
 Sources = str | Path | Iterable[str | Path]
 
 
+class Bars(Silent):
+    """Progress as a bar per stage, in notebooks and terminals; elsewhere nothing is shown."""
+
+    def __init__(self) -> None:
+        self._bar: "tqdm[Never] | None" = None
+
+    def begin(self, stage: str, expected: int, done: Counts, estimated: bool = False) -> None:
+        from tqdm.auto import tqdm
+
+        self.end()
+        earlier = done.ok + done.degraded + done.failed
+        hidden = False if "ipykernel" in sys.modules else None  # None: hidden unless standard error is a terminal
+        self._bar = tqdm(desc=stage, total=expected, initial=earlier, disable=hidden)
+
+    def correct(self, change: int, *, exact: bool) -> None:
+        if self._bar is not None and self._bar.total is not None:
+            self._bar.total += change
+
+    def count(self, status: Status) -> None:
+        if self._bar is not None:
+            self._bar.update()
+
+    def end(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+        self._bar = None
+
+
+BARS = Bars()
+
+
 def run(
-    sources: Sources = (), *, workspace: str | Path, progress: Progress | None = None, **settings: "Unpack[RunKeywords]"
+    sources: Sources = (),
+    *,
+    workspace: str | Path,
+    progress: Progress | None = BARS,
+    **settings: "Unpack[RunKeywords]",
 ) -> Run:
     """Read documents: run all three stages on this machine.
 
@@ -53,7 +90,7 @@ def run(
     Args:
         sources: Files, folders, globs, URLs, lists of paths, or manifests: one or several.
         workspace: The folder, or the s3://, gs://, or hf:// URL.
-        progress: Receives the progress. By default none is shown.
+        progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
         **settings: The keywords of `llm_ocr.config.keywords.RunKeywords`, which describes them by group.
 
     Returns:
@@ -70,7 +107,7 @@ def plan(
     sources: Sources = (),
     *,
     workspace: str | Path,
-    progress: Progress | None = None,
+    progress: Progress | None = BARS,
     **settings: "Unpack[PlanKeywords]",
 ) -> Run:
     """List documents, count their pages, and divide them into units of work.
@@ -78,7 +115,7 @@ def plan(
     Args:
         sources: Files, folders, globs, URLs, lists of paths, or manifests: one or several.
         workspace: The folder, or the s3://, gs://, or hf:// URL.
-        progress: Receives the progress. By default none is shown.
+        progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
         **settings: The keywords of `llm_ocr.config.keywords.PlanKeywords`, which describes them by group.
 
     Returns:
@@ -95,7 +132,7 @@ def extract(
     sources: Sources = (),
     *,
     workspace: str | Path,
-    progress: Progress | None = None,
+    progress: Progress | None = BARS,
     **settings: "Unpack[ExtractKeywords]",
 ) -> Run:
     """Read pages: stage 1 writes Markdown, figures, and layout.
@@ -105,7 +142,7 @@ def extract(
     Args:
         sources: Files, folders, globs, URLs, lists of paths, or manifests: one or several.
         workspace: The folder, or the s3://, gs://, or hf:// URL.
-        progress: Receives the progress. By default none is shown.
+        progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
         **settings: The keywords of `llm_ocr.config.keywords.ExtractKeywords`, which describes them by group.
 
     Returns:
@@ -118,12 +155,12 @@ def extract(
     return _call("extract", models.ExtractSettings, sources, workspace, progress, settings)
 
 
-def describe(*, workspace: str | Path, progress: Progress | None = None, **settings: "Unpack[DescribeKeywords]") -> Run:
+def describe(*, workspace: str | Path, progress: Progress | None = BARS, **settings: "Unpack[DescribeKeywords]") -> Run:
     """Describe each figure: stage 2.
 
     Args:
         workspace: The folder, or the s3://, gs://, or hf:// URL.
-        progress: Receives the progress. By default none is shown.
+        progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
         **settings: The keywords of `llm_ocr.config.keywords.DescribeKeywords`, which describes them by group.
 
     Returns:
@@ -137,12 +174,12 @@ def describe(*, workspace: str | Path, progress: Progress | None = None, **setti
     return _call("describe", models.DescribeSettings, (), workspace, progress, settings)
 
 
-def assemble(*, workspace: str | Path, progress: Progress | None = None, **settings: "Unpack[AssembleKeywords]") -> Run:
+def assemble(*, workspace: str | Path, progress: Progress | None = BARS, **settings: "Unpack[AssembleKeywords]") -> Run:
     """Write documents and dataset: stage 3 puts the descriptions into the Markdown.
 
     Args:
         workspace: The folder, or the s3://, gs://, or hf:// URL.
-        progress: Receives the progress. By default none is shown.
+        progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
         **settings: The keywords of `llm_ocr.config.keywords.AssembleKeywords`, which describes them by group.
 
     Returns:
@@ -157,13 +194,13 @@ def assemble(*, workspace: str | Path, progress: Progress | None = None, **setti
 
 
 def retry_failed(
-    *, workspace: str | Path, progress: Progress | None = None, **settings: "Unpack[RetryKeywords]"
+    *, workspace: str | Path, progress: Progress | None = BARS, **settings: "Unpack[RetryKeywords]"
 ) -> Run:
     """Plan the failed pages again. `extract` then reads them.
 
     Args:
         workspace: The folder, or the s3://, gs://, or hf:// URL.
-        progress: Receives the progress. By default none is shown.
+        progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
         **settings: The keywords of `llm_ocr.config.keywords.RetryKeywords`, which describes them by group.
 
     Returns:
@@ -182,7 +219,7 @@ def transform(
     workspace: str | Path,
     stage: str,
     version: str = "1",
-    progress: Progress | None = None,
+    progress: Progress | None = BARS,
     **settings: "Unpack[TransformKeywords]",
 ) -> Run:
     """Run a stage of your own after Extract.
@@ -196,7 +233,7 @@ def transform(
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         stage: The name of the stage.
         version: Changes with the function, so that the pages are processed again.
-        progress: Receives the progress. By default none is shown.
+        progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
         **settings: The settings of `llm_ocr.config.keywords.TransformKeywords`.
 
     Returns:
@@ -211,7 +248,11 @@ def transform(
 
 
 def export(
-    *, workspace: str | Path, output: str | Path, progress: Progress | None = None, **settings: "Unpack[ExportKeywords]"
+    *,
+    workspace: str | Path,
+    output: str | Path,
+    progress: Progress | None = BARS,
+    **settings: "Unpack[ExportKeywords]",
 ) -> Exported:
     """Export the assembled results to a folder, a bucket, or a dataset repository of the Hub.
 
@@ -220,7 +261,7 @@ def export(
     Args:
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         output: The folder, the s3:// or gs:// prefix, or hf://datasets/NS/NAME.
-        progress: Receives the progress. By default none is shown.
+        progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
         **settings: The keywords of `llm_ocr.config.keywords.ExportKeywords`, which describes them by group.
 
     Returns:
@@ -235,14 +276,14 @@ def export(
 
 
 def view(
-    *, workspace: str | Path, output: str | Path, progress: Progress | None = None, **settings: "Unpack[ViewKeywords]"
+    *, workspace: str | Path, output: str | Path, progress: Progress | None = BARS, **settings: "Unpack[ViewKeywords]"
 ) -> Viewed:
     """Write a static site of the results.
 
     Args:
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         output: The folder of the site.
-        progress: Receives the progress. By default none is shown.
+        progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
         **settings: The keywords of `llm_ocr.config.keywords.ViewKeywords`, which describes them by group.
 
     Returns:

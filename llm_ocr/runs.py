@@ -46,6 +46,9 @@ class Run:
     def __repr__(self) -> str:
         return f"Run({self.url!r})"
 
+    def _repr_html_(self) -> str:
+        return self.status._repr_html_()
+
     @property
     def url(self) -> str:
         """The URL of the workspace."""

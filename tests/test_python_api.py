@@ -1,13 +1,19 @@
 """The Python API as people use it: from a plain script, inside a running loop, without side effects on import."""
 
 import asyncio
+import contextlib
 import io
 import json
 import logging
+import os
+import pty
 import shutil
 import subprocess
 import sys
+import termios
+from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from PIL import Image
@@ -25,8 +31,10 @@ from llm_ocr.errors import (
 from llm_ocr.types import Reason, Status
 
 NAMES = [
-    *("Run", "assemble", "describe", "estimate", "export", "extract", "open", "plan", "read_page", "retry_failed"),
-    *("run", "submit", "transform", "view"),
+    *("Block", "Box", "Figure", "Interrupted", "LaunchError", "LimitReached", "LlmOcrError", "MissingExtra"),
+    *("PageFailure", "PageRecord", "Run", "ServerError", "Session", "StageMissing", "Status", "StorageError"),
+    *("UsageError", "WorkspaceError", "assemble", "describe", "display", "estimate", "export", "extract", "open"),
+    *("plan", "read_page", "retry_failed", "run", "submit", "transform", "view"),
 ]
 HEAVY = {
     *("numpy", "pyarrow", "pandas", "datasets", "PIL", "onnxruntime", "cv2", "pypdfium2", "boto3", "torch", "rich"),
@@ -53,6 +61,21 @@ def made(page: Path, tmp_path_factory) -> llm_ocr.Run:
     return llm_ocr.run(page, workspace=tmp_path_factory.mktemp("made") / "out", **ONE_EACH)
 
 
+def on_terminal(command: list[str], folder: Path) -> str:
+    """Run a command whose output is a terminal of 80 columns, and return the output."""
+    leader, follower = pty.openpty()
+    termios.tcsetwinsize(follower, (24, 80))
+    with subprocess.Popen(command, cwd=folder, stdout=follower, stderr=follower) as process:
+        os.close(follower)
+        output = b""
+        with contextlib.suppress(OSError):  # Linux ends the reading of a closed terminal with an error
+            while part := os.read(leader, 65536):
+                output += part
+        os.close(leader)
+    assert process.returncode == 0, output
+    return output.decode()
+
+
 def python(code: str, folder: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """Run a script in a file, as people do."""
     (folder / "script.py").write_text(code)
@@ -62,7 +85,30 @@ def python(code: str, folder: Path, *arguments: str | Path) -> subprocess.Comple
 
 def test_the_names_of_the_api_are_these():
     assert llm_ocr.__all__ == dir(llm_ocr) == NAMES
-    assert all(callable(getattr(llm_ocr, name)) for name in NAMES)
+    assert all(callable(getattr(llm_ocr, name)) for name in NAMES if name != "display")
+    others = {name for name, value in vars(llm_ocr).items() if not isinstance(value, ModuleType)} - {*NAMES}
+    assert [name for name in others if not name.startswith("_")] == []  # what editors offer beside `dir`
+    assert callable(llm_ocr.display.display_page)
+
+
+def test_a_run_is_shown_as_a_table_in_notebooks_and_its_names_are_escaped(made):
+    shown = made._repr_html_()
+    assert "<th>pages</th><td>1</td><td>1</td><td>0</td><td>0</td>" in shown
+    status = replace(made.status, url="s3://<script>", reasons={"<b>": 1})
+    assert "<script>" not in status._repr_html_() and "&lt;b&gt;: 1" in status._repr_html_()
+
+
+def test_a_bar_per_stage_is_shown_on_a_terminal_and_none_elsewhere(page, tmp_path):
+    code = f"import llm_ocr; llm_ocr.run({str(page)!r}, workspace='out', engine='embedded', **{{keywords}})"
+    shown = {}
+    for keywords in ("{}", "{'progress': None}"):
+        folder = tmp_path / str(len(shown))
+        folder.mkdir()
+        (folder / "script.py").write_text(code.replace("{keywords}", keywords))
+        shown[keywords] = on_terminal([sys.executable, "script.py"], folder)
+    assert all(f"{stage}: 100%" in shown["{}"] for stage in ("extract", "describe", "assemble"))
+    assert "100%" not in shown["{'progress': None}"]
+    assert "100%" not in python(code.replace("{keywords}", "{}"), tmp_path).stderr
 
 
 def test_another_name_is_an_attribute_error():

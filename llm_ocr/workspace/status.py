@@ -1,5 +1,6 @@
 """Progress of a run, computed from markers only. No row is read."""
 
+import html
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -73,6 +74,20 @@ class RunStatus:
     filtered_examples: tuple[Mapping[str, str], ...] = ()  # source, reason, detail
     quality: tuple[int, ...] = ()  # pages by score, in 20 bins from 0 to 1; () if no page has a score
     worst: tuple[WeakPage, ...] = ()  # worst first; at most the 20 worst pages of a unit
+
+    def _repr_html_(self) -> str:
+        """Return the state as tables, for notebooks."""
+        counts = (("pages", self.pages), ("figures", self.figures))
+        head = "<tr><th></th><th>expected</th><th>ok</th><th>degraded</th><th>failed</th></tr>"
+        rows = "".join(
+            f"<tr><th>{name}</th><td>{one.expected:,}</td><td>{one.ok:,}</td><td>{one.degraded:,}</td>"
+            f"<td>{one.failed:,}</td></tr>"
+            for name, one in counts
+        )
+        stages = ", ".join(f"{name}: {stage.done:,} of {stage.total:,} units" for name, stage in self.stages.items())
+        reasons = ", ".join(f"{html.escape(reason)}: {count:,}" for reason, count in self.reasons.items())
+        lines = [f"<b>{html.escape(self.url)}</b>", stages, *([f"Not ok: {reasons}"] if reasons else [])]
+        return f"<p>{'<br>'.join(lines)}</p><table>{head}{rows}</table>"
 
     @property
     def tokens_in(self) -> int:

@@ -345,7 +345,8 @@ def find_formulas(content: PageContent, regions: Sequence[Region]) -> list[Regio
             found.append(region)
             if tracing():
                 where = relative(region.box, content.width, content.height)
-                note("formula", region.text or "uncertain: cropped as a figure", box=where)
+                found_as = "written as LaTeX" if region.text else "uncertain: cropped as a figure"
+                note("formula", found_as, latex=region.text, box=where)
     return found
 
 
