@@ -112,6 +112,18 @@ docs: .venv/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "Open file://$(CURDIR)/site/index.html"
 
+# What a release must pass: both distributions are complete, and the wheel runs the demo in an environment of its own.
+RELEASE := build/release
+.PHONY: release-check
+release-check: .venv/.dev
+	rm -rf dist $(RELEASE)
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m venv $(RELEASE)/venv
+	$(RELEASE)/venv/bin/python -m pip install --quiet --constraint constraints.txt twine
+	$(RELEASE)/venv/bin/twine check --strict dist/*
+	$(RELEASE)/venv/bin/python -m pip install --quiet --constraint constraints.txt "$$(ls dist/*.whl)[embedded,datasets]"
+	cd $(RELEASE) && venv/bin/llm-ocr demo && venv/bin/llm-ocr --version
+
 examples: .venv/.dev
 	$(BIN)/python examples/make_examples.py
 

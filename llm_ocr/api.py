@@ -49,7 +49,7 @@ class Bars(Silent):
     """Progress as a bar per stage, in notebooks and terminals; elsewhere nothing is shown."""
 
     def __init__(self) -> None:
-        self._bar: "tqdm[Never] | None" = None
+        self._bar: tqdm[Never] | None = None
 
     def begin(self, stage: str, expected: int, done: Counts, estimated: bool = False) -> None:
         from tqdm.auto import tqdm

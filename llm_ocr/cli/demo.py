@@ -10,7 +10,8 @@ from llm_ocr.cli.outcome import quoted
 from llm_ocr.cli.output import write_line
 from llm_ocr.cli.pipeline import finish
 from llm_ocr.cli.progress import progress_for
-from llm_ocr.config.models import DemoSettings, RunSettings
+from llm_ocr.config.loading import settings_from
+from llm_ocr.config.models import DemoSettings, RunSettings, ViewSettings
 from llm_ocr.errors import LlmOcrError, WorkspaceMismatch
 from llm_ocr.types import plural
 
@@ -30,8 +31,9 @@ def run_demo(command: str, settings: DemoSettings) -> int:
     run_settings = RunSettings(sources=sources, engine="embedded", **dict(settings))
     progress = progress_for(settings)
     progress.say(
-        f"Running all three stages on {plural(len(sources), 'document')} in {documents[0].parent}, on the CPU, without "
-        "a model download"
+        f"This demo reads {plural(len(sources), 'document')} in {documents[0].parent} with the CPU of this machine: "
+        "Extract (pages to Markdown), Describe (figures), and Assemble (documents and dataset). It takes less than a minute. "
+        "Nothing is downloaded, and nothing leaves this machine."
     )
     try:
         run = execute("run", run_settings, progress)
@@ -42,7 +44,20 @@ def run_demo(command: str, settings: DemoSettings) -> int:
         progress.close()
     if not settings.quiet:
         write_line(where_to_look(run.documents(), settings.workspace))
-    return finish("run", run_settings, run, sys.stdout)
+    code = finish("run", run_settings, run, sys.stdout)
+    if not settings.quiet and (index := _site(settings.workspace)):
+        write_line(f"Look at the pages beside their text: {index.absolute().as_uri()}")
+    return code
+
+
+def _site(workspace: str) -> Path | None:
+    """Write a website of the results into the workspace's folder, and return the page to open."""
+    from llm_ocr.viewer import view
+
+    if not (Path(workspace) / "dataset").is_dir():
+        return None
+    site = str(Path(workspace) / "site")
+    return view(settings_from(ViewSettings, "view", {"workspace": workspace, "output": site})).index
 
 
 def example_documents() -> list[Path]:
@@ -69,7 +84,7 @@ def where_to_look(documents: "Iterable[Document]", workspace: str) -> str:
         ("llm-ocr run your.pdf -w out", "Read your own documents"),
         (f"llm-ocr status -w {quoted(workspace)}", "Show progress, failures, and their reasons"),
         ("llm-ocr doctor", "Check what works on this machine"),
-        ("llm-ocr run --help", "Show every setting"),
+        ("llm-ocr run --help", "Show the most used settings"),
     )
     width = max(len(typed) for typed, _ in following)
     return "\n".join(
@@ -78,8 +93,8 @@ def where_to_look(documents: "Iterable[Document]", workspace: str) -> str:
             f"  {workspace}/dataset  (one row per page: image, Markdown, figures, page with its boxes drawn)",
             f'    python -c "from datasets import load_dataset; print(load_dataset({workspace + "/dataset"!r}))"',
             "",
-            "Limits of the CPU engine: it keeps formulas as plain text (no LaTeX), describes a figure only by",
-            "sentences inside it, and cannot read handwriting.",
+            "Limits of the CPU engine: only certain formulas become LaTeX, a figure is described only by sentences",
+            "inside it, and handwriting is not read.",
             "",
             "Next:",
             *(f"  {typed:<{width}}  {meaning}" for typed, meaning in following),
