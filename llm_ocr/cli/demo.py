@@ -32,7 +32,8 @@ def run_demo(command: str, settings: DemoSettings) -> int:
     progress = progress_for(settings)
     progress.say(
         f"This demo reads {plural(len(sources), 'document')} in {documents[0].parent} with the CPU of this machine: "
-        "Extract (pages to Markdown), Describe (figures), and Assemble (documents and dataset). It takes less than a minute. "
+        "Extract (pages to Markdown), Describe (figures), and Assemble (documents and dataset). "
+        "It takes less than a minute. "
         "Nothing is downloaded, and nothing leaves this machine."
     )
     try:
