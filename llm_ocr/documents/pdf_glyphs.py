@@ -3,7 +3,7 @@
 import ctypes
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -14,6 +14,7 @@ import pypdfium2
 import pypdfium2.raw as pdfium
 
 from llm_ocr.documents.pdf_objects import Frame
+from llm_ocr.documents.tex_fonts import AXIS, LARGE, LETTERS, ROOT, family_of, is_extension, symbol
 
 # Characters of a PDF page from pdfium in arrays: codes, boxes, and text objects. The functions run thousands of times
 # per page. So they are bound without the argument checks of the generated bindings, and write into arrays by address.
@@ -29,6 +30,8 @@ MAX_CHARS = 200_000
 _BOLD = re.compile(r"bold|black|heavy|semibd|demi|medi(?!um)|cmbx|sfbx|[-,]bd|extb", re.IGNORECASE)
 _ITALIC = re.compile(r"ital|obliq|slant|cmti|cmsl|cmmi|sfti|[-,](it|bi)(mt)?$", re.IGNORECASE)
 _MONO = re.compile(r"courier|mono|consol|menlo|typewriter|cmtt|sftt|nimbusmonl|lettergothic", re.IGNORECASE)
+#: Code of an invisible soft hyphen, which is no glyph and no space.
+_REMOVED = 0xAD
 #: Height of letters such as `d` and `p` in font sizes, and fewest glyphs from which it is known.
 _TALL, _TELLING_GLYPHS = 0.7, 8
 #: Width in font sizes that is less than that of any letter (`l` has 0.22), and the width of most letters.
@@ -53,7 +56,9 @@ class Chars:
 
     Shapes: `codes` (n,) code points; `boxes` (n, 4) as shown: x0, y0, x1, y1; `objects` (n,) index of the text object;
     `style` (n,) index into `styles`, -1: none; `origins` (n, 2) a point on the baseline of each character's text
-    object; `unnamed` (n,) whether the font has no Unicode mapping for the glyph, so that its code is a guess.
+    object; `unnamed` (n,) whether the font has no Unicode mapping for the glyph, so that its code is a guess; `large`
+    (n,) whether the glyph is a large operator or delimiter of TeX, whose origin is that of its formula's row; `letters`
+    (n,) whether the glyph is of a font for variables.
     `unread` is the number of further characters on the page.
     """
 
@@ -64,6 +69,8 @@ class Chars:
     origins: Floats
     styles: tuple[Style, ...]
     unnamed: Bools
+    large: Bools
+    letters: Bools
     unread: int = 0
 
 
@@ -134,16 +141,72 @@ def _assembled(handle: int, frame: Frame, codes: Ints, boxes: Floats, objects: I
     count = len(codes)
     if not objects.any():
         style, unnamed = np.full(count, -1, dtype=np.int64), np.zeros(count, dtype=bool)
-        return Chars(codes, boxes, objects, style, np.zeros((count, 2)), (), unnamed)
+        return Chars(codes, boxes, objects, style, np.zeros((count, 2)), (), unnamed, unnamed, unnamed)
     starts = np.nonzero(np.diff(objects, prepend=-1))[0]  # starts of stretches; an object may have several
     lengths = np.diff(starts, append=count)
-    looks, origins, fonts = _looks(handle, frame, starts, objects[starts], boxes)
+    looks, origins, fonts, families = _looks(handle, frame, starts, objects[starts], boxes)
     unique, which = np.unique(looks, axis=0, return_inverse=True)
     styles = tuple(Style(size / 100, int(angle), bool(b), bool(i), bool(m)) for size, angle, b, i, m in unique.tolist())
     style = np.where(objects[starts] == 0, -1, which.reshape(-1))
     unnamed = _unnamed(handle, codes, np.repeat(fonts, lengths))
-    origins = np.repeat(origins, lengths, axis=0)
-    return Chars(codes, boxes, objects, np.repeat(style, lengths), origins, styles, unnamed)
+    chars = Chars(
+        codes,
+        boxes,
+        objects,
+        np.repeat(style, lengths),
+        np.repeat(origins, lengths, axis=0),
+        styles,
+        unnamed,
+        np.zeros(count, dtype=bool),
+        np.zeros(count, dtype=bool),
+    )
+    if families:
+        _read_symbols(handle, frame, chars, np.repeat(fonts, lengths), families)
+    return chars
+
+
+def _read_symbols(handle: int, frame: Frame, chars: Chars, fonts: Ints, families: Mapping[int, str]) -> None:
+    """Replace codes, boxes, and origins of glyphs of TeX's mathematical fonts in place.
+
+    The row of a large symbol is known from the middle of its outline. The pieces of a tall delimiter are one glyph.
+    """
+    ink, sides = np.zeros((1, 4), dtype=np.float64), np.zeros(4)
+    left, right, bottom, top = (sides.ctypes.data + 8 * side for side in range(4))
+    last = -1
+    for at in np.nonzero(np.isin(fonts, list(families)))[0].tolist():
+        family, code = families[int(fonts[at])], int(chars.codes[at])
+        if code == 32 and not chars.unnamed[at]:
+            continue  # a space that pdfium adds
+        chars.codes[at] = symbol(family, code, named=not chars.unnamed[at])
+        chars.unnamed[at] &= chars.codes[at] == 0xFFFD or (family != LARGE and chars.codes[at] == code)
+        chars.letters[at] = family == LETTERS
+        large = family == LARGE or chars.codes[at] == ROOT
+        if not large or _ink_box(handle, at, left, right, bottom, top) != 1:
+            continue
+        ink[0] = sides[0], sides[3], sides[1], sides[2]
+        x0, y0, x1, y1 = _shown(ink, frame)[0].tolist()
+        chars.large[at] = True
+        style = chars.styles[chars.style[at]]
+        if last >= 0 and _is_next_piece(chars, last, at, (x0, y0, x1, y1), style):
+            y0, y1 = min(y0, float(chars.boxes[last, 1])), max(y1, float(chars.boxes[last, 3]))
+            if is_extension(int(chars.codes[at])):
+                chars.codes[at] = chars.codes[last]
+            chars.codes[last] = _REMOVED
+        if style.angle % 180 == 0:
+            chars.boxes[at, 1::2] = y0, y1
+        down = np.array([-np.sin(np.radians(style.angle)), np.cos(np.radians(style.angle))])
+        chars.origins[at] = np.array([(x0 + x1) / 2, (y0 + y1) / 2]) + AXIS * style.size * down
+        last = at
+
+
+def _is_next_piece(chars: Chars, last: int, at: int, ink: tuple[float, float, float, float], style: Style) -> bool:
+    """Return whether the glyph continues the tall delimiter before it."""
+    one, other = int(chars.codes[last]), int(chars.codes[at])
+    if style.angle or not (one == other or is_extension(one) or (is_extension(other) and chr(one) in "{}")):
+        return False
+    room = 0.15 * style.size
+    touching = ink[1] <= chars.boxes[last, 3] + room and ink[3] >= chars.boxes[last, 1] - room
+    return bool(touching and abs(chars.boxes[at, 0] - chars.boxes[last, 0]) < room)
 
 
 def _unnamed(handle: int, codes: Ints, fonts: Ints) -> Bools:
@@ -167,13 +230,21 @@ def _is_visible(handle: int, index: int) -> bool:
     return found and bool(sides[1] - sides[0] > 0.1 and sides[3] - sides[2] > 0.1)
 
 
-def _looks(handle: int, frame: Frame, starts: Ints, objects: Ints, boxes: Floats) -> tuple[Ints, Floats, Ints]:
-    """Return size in 1/100 point, angle, bold, italic, and mono of stretches, points on their baselines, and fonts."""
+def _looks(
+    handle: int, frame: Frame, starts: Ints, objects: Ints, boxes: Floats
+) -> tuple[Ints, Floats, Ints, dict[int, str]]:
+    """Return the looks of stretches of characters.
+
+    Returns:
+        Size in 1/100 point, angle, bold, italic, and mono; points on their baselines; their fonts; and the encodings of
+        those fonts that are TeX's mathematical fonts.
+    """
     count = len(starts)
     matrices, origins = np.zeros((count, 6), dtype=np.float32), np.zeros((count, 2))
     sizes, faces = np.zeros(count), np.zeros((count, 3), dtype=np.int64)
     at, point = matrices.ctypes.data, origins.ctypes.data
     fonts: dict[int, tuple[bool, bool, bool]] = {}
+    families: dict[int, str] = {}
     used = np.zeros(count, dtype=np.int64)
     for row, (start, text_object) in enumerate(zip(starts.tolist(), objects.tolist(), strict=True)):
         if not text_object:
@@ -183,7 +254,9 @@ def _looks(handle: int, frame: Frame, starts: Ints, objects: Ints, boxes: Floats
         sizes[row] = _font_size(handle, start)
         font = _font(text_object) or 0
         if font not in fonts:
-            fonts[font] = _font_style(font)
+            name, fonts[font] = _font_style(font)
+            if family_of(name):
+                families[font] = family_of(name)
         used[row] = font
         bold, italic, mono = fonts[font]
         # A font without a bold face is often thickened by its outline.
@@ -197,6 +270,8 @@ def _looks(handle: int, frame: Frame, starts: Ints, objects: Ints, boxes: Floats
     loose = np.where(angles % 180 == 90, boxes[starts, 2] - boxes[starts, 0], boxes[starts, 3] - boxes[starts, 1])
     # A font with its own matrix (Type 3) has an arbitrary nominal size; slanted boxes do not determine the height.
     strange = ((em < 0.6 * loose) | (em > 1.5 * loose)) & (loose > 0) & (angles % 90 == 0)
+    if families:  # their nominal sizes are right, and their boxes as high as the symbols
+        strange &= ~np.isin(used, list(families))
     size = np.where(strange, loose, em)
     widest = np.maximum.reduceat(np.min(boxes[:, 2:] - boxes[:, :2], axis=1), starts)
     narrow = (widest < _NARROW * size) & (widest > 0) & (angles % 90 == 0)
@@ -205,7 +280,7 @@ def _looks(handle: int, frame: Frame, starts: Ints, objects: Ints, boxes: Floats
         _even_out(size, em, np.unique(kinds[strange | narrow], axis=0), kinds, starts, boxes)
     looks = np.column_stack((np.round(size * 100).astype(np.int64), angles, faces))
     x, y = origins.T
-    return looks, np.column_stack((a * x + c * y + e, b * x + d * y + f)), used
+    return looks, np.column_stack((a * x + c * y + e, b * x + d * y + f)), used, families
 
 
 def _even_out(size: Floats, em: Floats, doubtful: Floats, kinds: Floats, starts: Ints, boxes: Floats) -> None:
@@ -240,12 +315,14 @@ def _even_out(size: Floats, em: Floats, doubtful: Floats, kinds: Floats, starts:
             size[members] = tall / _TALL
 
 
-def _font_style(font: int) -> tuple[bool, bool, bool]:
+def _font_style(font: int) -> tuple[str, tuple[bool, bool, bool]]:
+    """Return the name of a font, and whether it is bold, italic, and mono."""
     if not font:
-        return False, False, False
+        return "", (False, False, False)
     buffer = ctypes.create_string_buffer(256)
     _font_name(font, ctypes.addressof(buffer), len(buffer))
-    return _style_of(buffer.value.decode("utf-8", "replace"), _font_flags(font))
+    name = buffer.value.decode("utf-8", "replace")
+    return name, _style_of(name, _font_flags(font))
 
 
 @lru_cache(maxsize=1024)
@@ -278,6 +355,14 @@ _SPACES = (9, 10, 13, 32, 0x85, 0xA0, *range(0x2000, 0x200C), 0x2028, 0x2029, 0x
 _BULLETS = {0xF0B7: "•", 0xF0A7: "▪", 0xF0A8: "▫", 0xF06E: "■", 0xF071: "❑", 0xF0D8: "➢", 0xF0FC: "✓", 0xF02D: "-"}
 #: Ligatures and Arabic presentation forms: compatibility characters that readers of Markdown do not search for.
 _FORMS = ((0xFB00, 0xFB18), (0xFB1D, 0xFDFF), (0xFE70, 0xFEFD))
+#: Accents that fonts of seven bits have as glyphs of their own, and the combining characters; letters without a dot.
+_SLASH = 0x338
+_ACCENTS = {
+    **{0x60: "\u0300", 0xB4: "\u0301", 0x2C6: "\u0302", 0x2DC: "\u0303", 0xAF: "\u0304", 0x2C9: "\u0304"},
+    **{0x2D8: "\u0306", 0x2D9: "\u0307", 0xA8: "\u0308", 0x2DA: "\u030a", 0x2DD: "\u030b", 0x2C7: "\u030c"},
+    **{0xB8: "\u0327", 0x2DB: "\u0328", 0x20D7: "\u20d7", _SLASH: "\u0338"},
+}
+_DOTLESS = {"ı": "i", "ȷ": "j"}
 _RTL_MARKS = ((0x591, 0x5BD), (0x610, 0x61A), (0x64B, 0x65F), (0x670, 0x670), (0x6D6, 0x6DC))
 _RTL = ((0x590, 0x8FF), (0xFB1D, 0xFDFF), (0xFE70, 0xFEFD), (0x10800, 0x10FFF), (0x1E800, 0x1EFFF))
 
@@ -299,6 +384,8 @@ class Glyphs:
     thick: Bools  # printed more than once, as a substitute for bold
     objects: Ints
     styles: tuple[Style, ...]
+    large: Bools  # a large operator or delimiter, which is a word
+    letters: Bools  # of a font for variables of formulas
     doubtful: Bools  # without a Unicode mapping, or with one without a meaning
     unmapped: int
 
@@ -324,12 +411,13 @@ def glyphs_of(chars: Chars, width: float, height: float) -> Glyphs:
     kept = ~space & (chars.style >= 0) & (x >= 0) & (y >= 0) & (x <= width) & (y <= height)
     sizes = np.array([style.size for style in chars.styles] or [0.0])
     size = sizes[np.maximum(chars.style, 0)]
-    kept &= (size > 0) & (codes != 0xAD)  # an invisible soft hyphen divides no word
+    kept &= (size > 0) & (codes != _REMOVED)  # an invisible soft hyphen divides no word
     again, thick = _overprints(chars, codes, size, kept)
     kept &= ~again
     index = np.nonzero(kept)[0]
     gaps = np.cumsum(space)
     texts = _texts(codes, unmapped)
+    index = _with_accents(index, codes, boxes, size, texts)
     index = _ligatures_in_order(index, codes, boxes)
     spaced = np.diff(gaps[index], prepend=-1) > 0
     index, spaced = _marks_after_letters(index, spaced, codes, boxes, size)
@@ -348,9 +436,43 @@ def glyphs_of(chars: Chars, width: float, height: float) -> Glyphs:
         thick[index],
         chars.objects[index],
         chars.styles,
+        chars.large[index],
+        chars.letters[index],
         doubtful[index],
         int(unmapped.sum()),
     )
+
+
+def _with_accents(index: Ints, codes: Ints, boxes: Floats, size: Floats, texts: list[str]) -> Ints:
+    """Join accents that are glyphs of their own with the letter below or above, in `texts`; return the other glyphs."""
+    accents = np.nonzero(np.isin(codes[index], list(_ACCENTS)))[0].tolist()
+    if not accents:
+        return index
+    left = np.ones(len(index), dtype=bool)
+    for at in accents:
+        accent = int(index[at])
+        width = boxes[accent, 2] - boxes[accent, 0]
+        middle = (boxes[accent, 0] + boxes[accent, 2]) / 2
+        for place in (at + 1, at - 1):
+            letter = int(index[place]) if 0 <= place < len(index) else accent
+            plain = _DOTLESS.get(texts[letter], texts[letter])
+            overlap = min(boxes[accent, 2], boxes[letter, 2]) - max(boxes[accent, 0], boxes[letter, 0])
+            over = overlap > 0.5 * min(width, boxes[letter, 2] - boxes[letter, 0]) or (
+                width <= 0.05 * size[accent] and boxes[letter, 0] - 0.1 * size[letter] < middle < boxes[letter, 2]
+            )
+            level = min(boxes[accent, 3], boxes[letter, 3]) - max(boxes[accent, 1], boxes[letter, 1])
+            if (
+                letter != accent
+                and over
+                and level > 0
+                and left[place]
+                and abs(size[accent] - size[letter]) < 0.1 * size[letter]
+                and (plain[:1].isalpha() or (codes[accent] == _SLASH and not plain.isspace()))
+            ):
+                texts[letter] = unicodedata.normalize("NFC", plain + _ACCENTS[int(codes[accent])])
+                left[at] = False
+                break
+    return index[left]
 
 
 def _with_pairs_joined(codes: Ints) -> Ints:

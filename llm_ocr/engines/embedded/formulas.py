@@ -3,8 +3,9 @@
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import groupby, pairwise
 
 from llm_ocr.engines.embedded.regions import FORMULA, Region
 from llm_ocr.engines.embedded.trace import note, relative, tracing
@@ -20,6 +21,11 @@ _SCRIPT_SIZE, _SCRIPT_SHIFT = 0.88, 0.06
 #: Greatest distance of baselines of a row in font sizes.
 _LEVEL = 0.12
 _DEEPEST = 4
+#: Number of letters up to which upright letters may be a product of variables.
+_LONGEST_PRODUCT = 3
+#: Least distance of columns of a matrix, and of its rows; least distance of the rows of a binomial. All in font sizes:
+#: TeX has 1, 1.2, and 1.36.
+_COLUMN, _ROWS, _BINOMIAL = 0.7, (1.0, 2.2), 1.3
 
 _LIST = re.compile(r"[A-Za-z]+")
 _FUNCTIONS = frozenset(
@@ -27,7 +33,18 @@ _FUNCTIONS = frozenset(
         "arccos arcsin arctan arg cos cosh cot deg det dim exp gcd inf ker lim ln log max min sin sinh sup tan"
     )
 )
-_BIG = {"∑": r"\sum", "∏": r"\prod", "∫": r"\int", "∮": r"\oint", "⋃": r"\bigcup", "⋂": r"\bigcap"}
+_LIMITED = frozenset(_LIST.findall("det gcd inf lim max min sup"))
+_BIG = {
+    "⋀": r"\bigwedge",
+    "⋁": r"\bigvee",
+    "∐": r"\coprod",
+    "∑": r"\sum",
+    "∏": r"\prod",
+    "∫": r"\int",
+    "∮": r"\oint",
+    "⋃": r"\bigcup",
+    "⋂": r"\bigcap",
+}
 _NAMES = {
     **{
         "≤": "le",
@@ -44,8 +61,25 @@ _NAMES = {
     **{"⊗": "otimes", "→": "to", "←": "leftarrow", "⇒": "Rightarrow", "⇔": "Leftrightarrow", "↦": "mapsto"},
     **{"∈": "in", "∉": "notin", "⊂": "subset", "⊆": "subseteq", "∪": "cup", "∩": "cap", "∅": "emptyset", "∧": "wedge"},
     **{"∨": "vee", "¬": "neg", "∀": "forall", "∃": "exists", "∞": "infty", "∂": "partial", "∇": "nabla", "ℓ": "ell"},
-    **{"…": "ldots", "⋯": "cdots", "′": "prime", "‖": "|", "∥": "parallel", "∣": "mid", "⟨": "langle", "⟩": "rangle"},
-    **{"{": "{", "}": "}", "%": "%", "#": "#", "&": "&", "ϵ": "epsilon", "ϕ": "phi", "ϑ": "vartheta", "ℏ": "hbar"},
+    **{"…": "ldots", "⋯": "cdots", "′": "prime", "‖": "|", "∥": "|", "∣": "mid", "⟨": "langle", "⟩": "rangle"},
+    **{
+        "{": "{",
+        "}": "}",
+        "⌊": "lfloor",
+        "⌋": "rfloor",
+        "⌈": "lceil",
+        "⌉": "rceil",
+        "∃": "exists",
+        "≪": "ll",
+        "≫": "gg",
+        "%": "%",
+        "#": "#",
+        "&": "&",
+        "ϵ": "epsilon",
+        "ϕ": "phi",
+        "ϑ": "vartheta",
+        "ℏ": "hbar",
+    },
 }
 _GREEK = _LIST.findall(  # from U+03B1
     "alpha beta gamma delta varepsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho varsigma sigma tau "
@@ -57,6 +91,19 @@ _LATEX = {
     **{chr(0x3B1 + at): f"\\{name} " for at, name in enumerate(_GREEK) if name != "omicron"},
     **{letter: f"\\{name} " for letter, name in zip("ΓΔΘΛΞΠΣΥΦΨΩ", _CAPITALS, strict=True)},
     **{"−": "-", "–": "-", "µ": r"\mu ", "<": r"\lt ", ">": r"\gt ", "*": r"\ast "},  # no Markdown, no HTML
+}
+_ACCENTS = {
+    **{"\u0300": "grave", "\u0301": "acute", "\u0302": "hat", "\u0303": "tilde", "\u0304": "bar", "\u0306": "breve"},
+    **{"\u0307": "dot", "\u0308": "ddot", "\u030a": "mathring", "\u030c": "check", "\u20d7": "vec"},
+}
+_ALPHABETS = {
+    **{"DOUBLE-STRUCK": "mathbb", "MATHEMATICAL SCRIPT": "mathcal", "SCRIPT CAPITAL": "mathcal"},
+    **{"MATHEMATICAL FRAKTUR": "mathfrak", "BLACK-LETTER": "mathfrak"},
+}
+_CLOSING = {"(": ")", "[": "]", "{": "}", "|": "|", "‖": "‖"}
+_GRIDS = {
+    **{("(", ")"): "pmatrix", ("[", "]"): "bmatrix", ("|", "|"): "vmatrix", ("‖", "‖"): "Vmatrix"},
+    **{("{", "}"): "Bmatrix", ("{", ""): "cases"},
 }
 _PLAIN = re.compile(r"[A-Za-z0-9+\-=()\[\]|/,.;:!']")
 _NUMBER = re.compile(r"\([A-Z]?\.?\d{1,3}(?:\.\d{1,3})*[a-z]?\)")
@@ -91,11 +138,23 @@ def latex_of(words: Sequence[Word], rules: Sequence[Box]) -> str:
         rules: Horizontal rules within the formula.
     """
     try:
-        body, tag = _without_number(words)
+        body, tag = _without_number(_with_faces(words))
         latex = _parsed(body, rules, 0)
         return "" if _OPEN_END.search(latex) else latex + tag
     except _Uncertain:
         return ""
+
+
+def _with_faces(words: Sequence[Word]) -> Sequence[Word]:
+    """Return the words as italic if no font marks variables by italics: short words may then be variables.
+
+    A formula in a bold heading has no vectors.
+    """
+    if all(word.bold for word in words):
+        words = [replace(word, bold=False) for word in words]
+    if any(word.italic for word in words):
+        return words
+    return [replace(word, italic=len(word.text) <= _LONGEST_PRODUCT) for word in words]
 
 
 def _without_number(words: Sequence[Word]) -> tuple[list[Word], str]:
@@ -116,7 +175,7 @@ def _parsed(words: Sequence[Word], rules: Sequence[Box], depth: int) -> str:
     if not words or depth > _DEEPEST:
         raise _Uncertain
     left, used = list(words), list[Box]()
-    built: list[_Atom] = []
+    built = _grids(left, rules, depth)
     for rule in sorted(rules, key=lambda one: -one.width):
         if any(_contains(other, rule) for other in used):
             continue  # of an inner fraction or root
@@ -125,10 +184,12 @@ def _parsed(words: Sequence[Word], rules: Sequence[Box], depth: int) -> str:
         inner = [one for one in rules if one is not rule and _contains(rule, one)]
         sign = _root_sign(left, rule)
         if sign is not None and under and not over:
-            latex = f"\\sqrt{{{_parsed(under, inner, depth + 1)}}}"
+            index = [word for word in left if word is not sign and _is_index(word, sign, rule)]
+            power = f"[{_parsed(index, [], depth + 1)}]" if index else ""
+            latex = f"\\sqrt{power}{{{_parsed(under, inner, depth + 1)}}}"
             size = max(map(_size, under))
             base = next(_base(word) for word in under if _size(word) == size)
-            left = [word for word in left if word is not sign]
+            left = [word for word in left if word is not sign and word not in index]
             if sign.text != "√":
                 left.append(Word(sign.text[:-1], Box(sign.box.x0, sign.box.y0, rule.x0, sign.box.y1)))
             x0 = sign.box.x0 if sign.text == "√" else rule.x0
@@ -137,12 +198,106 @@ def _parsed(words: Sequence[Word], rules: Sequence[Box], depth: int) -> str:
             latex = f"\\frac{{{above}}}{{{_parsed(under, [one for one in inner if one.y0 > rule.y0], depth + 1)}}}"
             size = max(map(_size, (*under, *over)))
             x0, base = rule.x0, rule.y0 + 0.25 * size
+        elif under and not over and _is_overline(rule, under):
+            latex = f"\\overline{{{_parsed(under, inner, depth + 1)}}}"
+            size, x0 = max(map(_size, under)), rule.x0
+            base = next(_base(word) for word in under if _size(word) == size)
         else:
             raise _Uncertain
         used.append(rule)
         left = [word for word in left if word not in under and word not in over]
         built.append(_Atom(latex, x0, rule.x1, base, size, built=True))
     return _row([*map(_atom, left), *built], depth)
+
+
+def _is_index(word: Word, sign: Word, rule: Box) -> bool:
+    """Return whether the word is the index of a root, in the angle of its sign."""
+    small = _size(word) < 0.75 * _size(sign) and _base(word) < _base(sign)
+    return small and word.text.isalnum() and sign.box.x0 < _across(word.box) and word.box.x1 < rule.x0
+
+
+def _is_overline(rule: Box, under: Sequence[Word]) -> bool:
+    """Return whether the rule is directly above the words, and as wide as they are."""
+    size = max(map(_size, under))
+    high = max(_base(word) for word in under) - rule.y0
+    left, right = min(word.box.x0 for word in under) - rule.x0, rule.x1 - max(word.box.x1 for word in under)
+    return 0.4 * size < high < 1.3 * size and max(abs(left), abs(right)) < 0.25 * size
+
+
+def _grids(left: list[Word], rules: Sequence[Box], depth: int) -> list[_Atom]:
+    """Return the matrices, binomials, and cases among the words, and remove their words from `left`."""
+    built: list[_Atom] = []
+    for opened, closed in _pairs(left):
+        end = closed.box.x0 if closed else max(word.box.x1 for word in left)
+        inside = [word for word in left if opened.box.x1 - 1 < _across(word.box) < end and word is not opened]
+        size, base = _size(opened), _base(opened)
+        usual = [word for word in inside if _size(word) > _SCRIPT_SIZE * size]
+        levels: list[float] = []
+        for level in sorted(map(_base, usual)):
+            if not levels or level - levels[-1] > _LEVEL * size:
+                levels.append(level)
+        apart = [(below - above) / size for above, below in pairwise(levels)]
+        centered = bool(levels) and abs((levels[0] + levels[-1]) / 2 - base) < 0.25 * size
+        stacked = bool(apart) and centered and all(_ROWS[0] <= step <= _ROWS[1] for step in apart)
+        if not stacked or any(opened.box.x0 < _across(rule) < end for rule in rules):
+            continue
+        latex = _grid(inside, levels, size, (opened.text, closed.text if closed else ""), depth)
+        gone = [*inside, opened, closed]
+        left[:] = [word for word in left if all(word is not one for one in gone)]
+        built.append(_Atom(latex, opened.box.x0, closed.box.x1 if closed else end, base, size, built=True))
+    return built
+
+
+def _pairs(words: Sequence[Word]) -> list[tuple[Word, Word | None]]:
+    """Return the pairs of delimiters that are words, inner ones first, and a brace that is not closed."""
+    found: list[tuple[Word, Word | None]] = []
+    opened: list[Word] = []
+    for word in sorted(words, key=lambda one: one.box.x0):
+        if opened and _CLOSING.get(opened[-1].text) == word.text:
+            found.append((opened.pop(), word))
+        elif word.text in _CLOSING:
+            opened.append(word)
+    if len(opened) == 1 and opened[0].text == "{":
+        found.append((opened[0], None))
+    return found
+
+
+def _grid(words: Sequence[Word], levels: Sequence[float], size: float, signs: tuple[str, str], depth: int) -> str:
+    """Return the LaTeX of words in rows and columns between delimiters."""
+    if signs not in _GRIDS:
+        raise _Uncertain
+    rows: list[list[Word]] = [[] for _ in levels]
+    for word in words:
+        nearest = min(range(len(levels)), key=lambda at: abs(levels[at] - _base(word)))
+        if abs(levels[nearest] - _base(word)) > 0.6 * size:
+            raise _Uncertain
+        rows[nearest].append(word)
+    table: list[list[list[Word]]] = []
+    for row in rows:
+        cells: list[list[Word]] = []
+        right = 0.0
+        for word in sorted(row, key=lambda one: one.box.x0):
+            if not cells or word.box.x0 - right > _COLUMN * size:
+                cells.append([])
+            cells[-1].append(word)
+            right = max(right, word.box.x1) if len(cells[-1]) > 1 else word.box.x1
+        table.append(cells)
+    columns = len(table[0])
+    if any(len(cells) != columns for cells in table) or (signs[1] == "" and columns > 2):
+        raise _Uncertain
+    for at in range(columns - 1):
+        ends = max(word.box.x1 for cells in table for word in cells[at])
+        if ends >= min(word.box.x0 for cells in table for word in cells[at + 1]):
+            raise _Uncertain
+    latex = [[_parsed(cell, [], depth + 1).strip() for cell in cells] for cells in table]
+    if signs == ("(", ")") and columns == 1 and len(levels) == 2 and levels[1] - levels[0] > _BINOMIAL * size:
+        return f"\\binom{{{latex[0][0]}}}{{{latex[1][0]}}}"
+    name = _GRIDS[signs]
+    return f"\\begin{{{name}}}" + r" \\ ".join(" & ".join(cells) for cells in latex) + f"\\end{{{name}}}"
+
+
+def _across(box: Box) -> float:
+    return (box.x0 + box.x1) / 2
 
 
 def _contains(rule: Box, box: Box) -> bool:
@@ -165,30 +320,42 @@ def _base(word: Word) -> float:
 def _root_sign(words: Sequence[Word], rule: Box) -> Word | None:
     """Return the word that ends with a root sign at the left end of the rule."""
     near = [word for word in words if word.text.endswith("√") and abs(word.box.x1 - rule.x0) < 0.3 * word.box.height]
-    return next((word for word in near if word.box.y0 - 0.3 * word.box.height < rule.y0 < word.box.y1), None)
+    return next((word for word in near if word.box.y0 - 3 * word.box.height < rule.y0 < word.box.y1), None)
 
 
 def _atom(word: Word) -> _Atom:
     if word.doubtful:
         raise _Uncertain
     big = word.text in _BIG
-    return _Atom(_symbols(word.text), word.box.x0, word.box.x1, _base(word), _size(word), big)
+    latex = _symbols(word.text, word.italic)
+    if word.bold and word.text.isalnum():
+        latex = f"\\mathbf{{{word.text}}}" if word.text.isascii() else f"\\boldsymbol{{{latex.strip()}}}"
+    return _Atom(latex, word.box.x0, word.box.x1, _base(word), _size(word), big)
 
 
-def _symbols(text: str) -> str:
+def _symbols(text: str, italic: bool) -> str:
     latex = ""
-    for piece in re.findall(r"[A-Za-z]+|.", text):
+    pieces = re.findall(
+        r"[A-Za-z](?![\u0300-\u0338\u20d7])+|.[\u0300-\u0338\u20d7]+|.", unicodedata.normalize("NFD", text)
+    )
+    for letters, group in groupby(pieces, key=lambda one: len(one) == 1 and one.isascii() and one.isalpha()):
+        piece = "".join(group) if letters else ""
         if piece in _FUNCTIONS:
             latex += f"\\{piece} "
-        elif piece.isascii() and piece.isalpha() and len(piece) > 3:
+        elif len(piece) > 1 and not italic:
             latex += f"\\mathrm{{{piece}}}"
         else:
-            latex += "".join(map(_symbol, piece))
+            latex += "".join(map(_symbol, [*piece] if letters else group))
     return latex
 
 
 def _symbol(character: str) -> str:
-    plain = unicodedata.normalize("NFKC", character) if character > "\U0001d3ff" else character
+    if len(character) > 1:
+        return _accented(character)
+    alphabet = _alphabet(character)
+    plain = unicodedata.normalize("NFKC", character) if character > "\U0001d3ff" or alphabet else character
+    if alphabet:
+        return f"\\{alphabet}{{{plain}}}"
     if plain in _BIG:
         return _BIG[plain]
     if plain in _LATEX:
@@ -196,6 +363,26 @@ def _symbol(character: str) -> str:
     if len(plain) == 1 and _PLAIN.match(plain):
         return plain
     raise _Uncertain
+
+
+def _accented(text: str) -> str:
+    """Return the LaTeX of a letter and its combining accents."""
+    if text.endswith("\u0338"):
+        return _symbol(unicodedata.normalize("NFC", text))
+    latex = _symbol(text[0]).strip()
+    for accent in text[1:]:
+        if accent not in _ACCENTS:
+            raise _Uncertain
+        latex = f"\\{_ACCENTS[accent]}{{{latex}}}"
+    return latex
+
+
+def _alphabet(character: str) -> str:
+    """Return the command for a double-struck, script, or Fraktur letter; "" for another character."""
+    if character < "ℂ":
+        return ""
+    name = unicodedata.name(character, "")
+    return next((command for style, command in _ALPHABETS.items() if style in name), "")
 
 
 def _row(atoms: list[_Atom], depth: int) -> str:
@@ -227,7 +414,9 @@ def _row(atoms: list[_Atom], depth: int) -> str:
                 latex = f"{latex.rstrip()}{mark}{{{_scripts(scripts, depth)}}}"
         if latex[-1].isalpha() and host.big:
             latex += " "
-    return latex
+        if host.latex.startswith(r"\mathrm{") and place + 1 < len(hosts):
+            latex += r"\ " if hosts[place + 1].x0 - host.x1 > 0.2 * size else ""
+    return re.sub(r"\\int \\int(?![a-z])", r"\\iint", latex)
 
 
 def _stands(atom: _Atom, base: float, size: float) -> bool:
@@ -240,9 +429,13 @@ def _stands(atom: _Atom, base: float, size: float) -> bool:
 def _host(atom: _Atom, hosts: Sequence[_Atom], size: float) -> int:
     """Return the index of the atom that a script or limit belongs to: the operator above or below, or that before."""
     middle = (atom.x0 + atom.x1) / 2
+    owners: list[tuple[float, int]] = []
     for place, host in enumerate(hosts):
-        if host.big and host.x0 - 0.6 * size < middle < host.x1 + 0.6 * size:
-            return place
+        limited = host.latex.strip("\\ ") in _LIMITED and atom.base > host.base
+        if (host.big or limited) and host.x0 - 0.6 * size < middle < host.x1 + 0.6 * size:
+            owners.append((abs((host.x0 + host.x1) / 2 - middle), place))
+    if owners:
+        return min(owners)[1]
     before = [place for place, host in enumerate(hosts) if host.x1 - 0.25 * size <= atom.x0]
     if not before or atom.size > _SCRIPT_SIZE * size:
         raise _Uncertain
@@ -264,8 +457,8 @@ def _scripts(atoms: list[_Atom], depth: int) -> str:
 # Display formulas on a page: lines without words, with a relation or a large operator, set apart from the text.
 
 
-_RELATIONS = frozenset("=≤≥≈≡≠∼≃≅∝→∈⊂⊆∑∏∫√")
-_STRONG = frozenset("∑∏∫√")
+_RELATIONS = frozenset("=<>≤≥≈≡≠∼≃≅∝→⇒⇔↦∈∉⊂⊆∪∩∑∏∫∮⋃⋂√")
+_STRONG = frozenset("∑∏∫∮⋃⋂√")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 #: Distance of a formula from the left side of its column, and of its parts from each other, in font sizes.
 _INDENT, _REACH, _BESIDE = 1.5, 2.2, 4.0
@@ -306,6 +499,11 @@ def find_formulas(content: PageContent, regions: Sequence[Region]) -> list[Regio
     return found
 
 
+def _text_of(line: Line) -> str:
+    """Return the text with spaces between letters of different fonts, such as `max f` for a line with `maxf`."""
+    return " ".join(word.text for word in line.parts) if line.parts else line.text
+
+
 def _plain_words(text: str) -> list[str]:
     words = _WORD.findall("".join(character if character < "\U0001d400" else " " for character in text))
     return [
@@ -317,7 +515,7 @@ def _is_fragment(line: Line) -> bool:
     """Return whether the line may be part of a formula: short, horizontal, without words of a sentence."""
     if line.mono or len(line.text) > _LONGEST or line.box.height > 2.5 * line.size or not line.words:
         return False
-    words = _plain_words(line.text)
+    words = _plain_words(_text_of(line))
     if words == [line.text] and line.text.isascii() and not line.words[0].italic:
         return False  # a word of the text, such as `the`
     return not any(len(word) > 3 for word in words) and len(words) < 3
@@ -332,7 +530,10 @@ def _is_seed(line: Line) -> bool:
     if not signs:
         return False
     special = any("α" <= c <= "ω" or c >= "\U0001d400" or c in _NAMES for c in line.text)
-    return bool(line.scripts or line.parts or special or _STRONG & signs or any(word.italic for word in line.words))
+    bare = not any(character.isalpha() for character in line.text)  # between fractions
+    return bool(
+        bare or line.scripts or line.parts or special or _STRONG & signs or any(word.italic for word in line.words)
+    )
 
 
 def _groups(lines: Sequence[Line], free: Sequence[int], seeds: Sequence[int]) -> list[_Group]:
@@ -364,7 +565,45 @@ def _groups(lines: Sequence[Line], free: Sequence[int], seeds: Sequence[int]) ->
         if len(left) == len(rest):
             break
         rest = left
-    return groups
+    return _whole(lines, groups)
+
+
+def _whole(lines: Sequence[Line], groups: list[_Group]) -> list[_Group]:
+    """Return the groups with all lines at the height of theirs, such as words in the cases of a definition."""
+    whole: list[_Group] = []
+    for group in groups:
+        for other in [other for other in whole if _overlap(lines, group, other)]:
+            whole.remove(other)
+            larger, smaller = (group, other) if group.size >= other.size else (other, group)
+            larger.lines += smaller.lines
+            larger.seed = _wider(larger.seed, smaller.seed)
+            group = larger
+        whole.append(group)
+    taken = {index for group in whole for index in group.lines}
+    for group in whole:
+        found = True
+        while found:
+            found = False
+            for index, line in enumerate(lines):
+                if index not in taken and not _is_prose(line) and _overlap(lines, group, _Group([index], line.box, 0)):
+                    taken.add(index)
+                    group.lines.append(index)
+                    found = True
+    return whole
+
+
+def _overlap(lines: Sequence[Line], one: _Group, other: _Group) -> bool:
+    """Return whether lines of both groups are at one height, and near each other."""
+    reach = max(one.size, other.size)
+    wide = [reduce(Box.union, (lines[index].box for index in group.lines)) for group in (one, other)]
+    if max(box.x0 for box in wide) - min(box.x1 for box in wide) > reach:
+        return False
+    for a in (lines[index].box for index in one.lines):
+        for b in (lines[index].box for index in other.lines):
+            level = min(a.y1, b.y1) - max(a.y0, b.y0)
+            if level > 0.1 * min(a.height, b.height):
+                return True
+    return False
 
 
 def _is_operator(line: Line) -> bool:
@@ -407,9 +646,9 @@ def _region(content: PageContent, group: _Group, prose: Sequence[Box]) -> Region
         and body.y0 - 0.5 * size < path.box.y0 < body.y1 + 0.5 * size
     ]
     words = [word for line in lines for word in (line.parts or line.words)]
-    latex = latex_of(words, rules)
-    stacked = len(lines) - len(numbers) > 1 and (bool(rules) or any(_STRONG.intersection(line.text) for line in lines))
-    if not latex and not stacked:
+    named = 200 * content.unmapped < sum(len(line.text) for line in content.lines)
+    latex = latex_of(words, rules) if named else ""  # fonts without names: other signs may be wrong, too
+    if not latex and len(lines) - len(numbers) == 1:
         return None
     box = reduce(Box.union, rules, box)
     return Region(FORMULA, box, frozenset(group.lines), latex, FORMULA)
