@@ -14,7 +14,7 @@ import pypdfium2
 import pypdfium2.raw as pdfium
 
 from llm_ocr.documents.pdf_objects import Frame
-from llm_ocr.documents.tex_fonts import AXIS, LARGE, LETTERS, ROOT, family_of, is_extension, symbol
+from llm_ocr.documents.tex_fonts import AXIS, LARGE, LETTERS, ROOT, TEXT, family_of, is_extension, symbol
 
 # Characters of a PDF page from pdfium in arrays: codes, boxes, and text objects. The functions run thousands of times
 # per page. So they are bound without the argument checks of the generated bindings, and write into arrays by address.
@@ -149,6 +149,7 @@ def _assembled(handle: int, frame: Frame, codes: Ints, boxes: Floats, objects: I
     styles = tuple(Style(size / 100, int(angle), bool(b), bool(i), bool(m)) for size, angle, b, i, m in unique.tolist())
     style = np.where(objects[starts] == 0, -1, which.reshape(-1))
     unnamed = _unnamed(handle, codes, np.repeat(fonts, lengths))
+    families |= _old_text_fonts(codes, boxes, unnamed, np.repeat(fonts, lengths))
     chars = Chars(
         codes,
         boxes,
@@ -165,6 +166,31 @@ def _assembled(handle: int, frame: Frame, codes: Ints, boxes: Floats, objects: I
     return chars
 
 
+def _old_text_fonts(codes: Ints, boxes: Floats, unnamed: Bools, fonts: Ints) -> dict[int, str]:
+    """Return the fonts of TeX's oldest encoding that name no glyph, such as bitmap fonts.
+
+    Their letters have the codes of ASCII, and codes between letters that are control codes in ASCII are ligatures.
+    """
+    if unnamed.sum() <= _FEW_UNNAMED * len(codes):
+        return {}
+    lower = (codes >= 97) & (codes <= 122)
+    beside = (fonts[1:] == fonts[:-1]) & lower[1:] & lower[:-1]
+    ligature = unnamed & (codes >= 11) & (codes <= 15)
+    between = ligature[1:] & (fonts[1:] == fonts[:-1]) & lower[:-1]
+    if not between.any():
+        return {}
+    found = {}
+    for font in np.unique(fonts[unnamed]).tolist():
+        own = fonts == font
+        pairs, letters = int((beside & own[1:]).sum()), int((lower & own).sum())
+        narrow, wide = np.percentile(boxes[own & lower, 2] - boxes[own & lower, 0], (5, 95)) if letters else (0, 0)
+        if narrow > 0.8 * wide:
+            continue  # a fixed pitch: programs, with the characters of ASCII
+        if unnamed[own & lower].all() and letters >= _TELLING_GLYPHS and 2 * pairs > letters:
+            found[font] = TEXT
+    return found
+
+
 def _read_symbols(handle: int, frame: Frame, chars: Chars, fonts: Ints, families: Mapping[int, str]) -> None:
     """Replace codes, boxes, and origins of glyphs of TeX's mathematical fonts in place.
 
@@ -173,15 +199,20 @@ def _read_symbols(handle: int, frame: Frame, chars: Chars, fonts: Ints, families
     ink, sides = np.zeros((1, 4), dtype=np.float64), np.zeros(4)
     left, right, bottom, top = (sides.ctypes.data + 8 * side for side in range(4))
     last = -1
-    for at in np.nonzero(np.isin(fonts, list(families)))[0].tolist():
-        family, code = families[int(fonts[at])], int(chars.codes[at])
-        if code == 32 and not chars.unnamed[at]:
-            continue  # a space that pdfium adds
-        chars.codes[at] = symbol(family, code, named=not chars.unnamed[at])
-        chars.unnamed[at] &= chars.codes[at] == 0xFFFD or (family != LARGE and chars.codes[at] == code)
-        chars.letters[at] = family == LETTERS
-        large = family == LARGE or chars.codes[at] == ROOT
-        if not large or _ink_box(handle, at, left, right, bottom, top) != 1:
+    new_codes, new_unnamed = chars.codes.copy(), chars.unnamed.copy()
+    large = np.zeros(len(fonts), dtype=bool)
+    for font, family in families.items():
+        own = (fonts == font) & ((chars.codes != 32) | chars.unnamed)  # without spaces that pdfium adds
+        chars.letters[own] = family == LETTERS
+        for code, unnamed in {*zip(chars.codes[own].tolist(), chars.unnamed[own].tolist(), strict=True)}:
+            same = own & (chars.codes == code) & (chars.unnamed == unnamed)
+            found = symbol(family, code, named=not unnamed)
+            known = (family == LARGE or found != code) and found != 0xFFFD
+            new_codes[same], new_unnamed[same] = found, unnamed and not known
+        large |= own & ((family == LARGE) | (new_codes == ROOT))
+    chars.codes[:], chars.unnamed[:] = new_codes, new_unnamed
+    for at in np.nonzero(large)[0].tolist():
+        if _ink_box(handle, at, left, right, bottom, top) != 1:
             continue
         ink[0] = sides[0], sides[3], sides[1], sides[2]
         x0, y0, x1, y1 = _shown(ink, frame)[0].tolist()
@@ -360,8 +391,10 @@ _SLASH = 0x338
 _ACCENTS = {
     **{0x60: "\u0300", 0xB4: "\u0301", 0x2C6: "\u0302", 0x2DC: "\u0303", 0xAF: "\u0304", 0x2C9: "\u0304"},
     **{0x2D8: "\u0306", 0x2D9: "\u0307", 0xA8: "\u0308", 0x2DA: "\u030a", 0x2DD: "\u030b", 0x2C7: "\u030c"},
-    **{0xB8: "\u0327", 0x2DB: "\u0328", 0x20D7: "\u20d7", _SLASH: "\u0338"},
+    **{0xB8: "\u0327", 0x2DB: "\u0328", 0x20D7: "\u20d7", _SLASH: "\u0338", 0x20DD: "\u20dd", 0x21A6: "\u21a6"},
 }
+_OVER_SIGNS = frozenset((_SLASH, 0x21A6))
+_JOINED = {"c\u20dd": "©", "R\u20dd": "®", "→\u21a6": "↦"}
 _DOTLESS = {"ı": "i", "ȷ": "j"}
 _RTL_MARKS = ((0x591, 0x5BD), (0x610, 0x61A), (0x64B, 0x65F), (0x670, 0x670), (0x6D6, 0x6DC))
 _RTL = ((0x590, 0x8FF), (0xFB1D, 0xFDFF), (0xFE70, 0xFEFD), (0x10800, 0x10FFF), (0x1E800, 0x1EFFF))
@@ -449,30 +482,44 @@ def _with_accents(index: Ints, codes: Ints, boxes: Floats, size: Floats, texts: 
     if not accents:
         return index
     left = np.ones(len(index), dtype=bool)
+    placed, sizes = boxes[index], size[index]
     for at in accents:
-        accent = int(index[at])
-        width = boxes[accent, 2] - boxes[accent, 0]
-        middle = (boxes[accent, 0] + boxes[accent, 2]) / 2
-        for place in (at + 1, at - 1):
-            letter = int(index[place]) if 0 <= place < len(index) else accent
-            plain = _DOTLESS.get(texts[letter], texts[letter])
-            overlap = min(boxes[accent, 2], boxes[letter, 2]) - max(boxes[accent, 0], boxes[letter, 0])
-            over = overlap > 0.5 * min(width, boxes[letter, 2] - boxes[letter, 0]) or (
-                width <= 0.05 * size[accent] and boxes[letter, 0] - 0.1 * size[letter] < middle < boxes[letter, 2]
-            )
-            level = min(boxes[accent, 3], boxes[letter, 3]) - max(boxes[accent, 1], boxes[letter, 1])
-            if (
-                letter != accent
-                and over
-                and level > 0
-                and left[place]
-                and abs(size[accent] - size[letter]) < 0.1 * size[letter]
-                and (plain[:1].isalpha() or (codes[accent] == _SLASH and not plain.isspace()))
-            ):
-                texts[letter] = unicodedata.normalize("NFC", plain + _ACCENTS[int(codes[accent])])
-                left[at] = False
-                break
+        near = [place for place in (at + 1, at - 1) if 0 <= place < len(index)]
+        place = next((place for place in near if _is_under(placed, sizes, at, place)), -1)
+        if place < 0:
+            far = _letter_at(placed, at)
+            place = far if far != at and _is_under(placed, sizes, at, far) else -1
+        if place < 0 or not left[place]:
+            continue
+        letter, accent = int(index[place]), int(codes[index[at]])
+        plain = _DOTLESS.get(texts[letter], texts[letter])
+        if plain[:1].isalpha() or accent in _OVER_SIGNS:
+            joined = plain + _ACCENTS[accent]
+            texts[letter] = _JOINED.get(joined) or unicodedata.normalize("NFC", joined)
+            left[at] = False
     return index[left]
+
+
+def _is_under(boxes: Floats, sizes: Floats, at: int, place: int) -> bool:
+    """Return whether the glyph at `place` is below or above the accent at `at`, and of its size."""
+    (x0, y0, x1, y1), (left, top, right, bottom) = boxes[at].tolist(), boxes[place].tolist()
+    if min(y1, bottom) <= max(y0, top) or abs(sizes[at] - sizes[place]) >= 0.1 * sizes[place]:
+        return False
+    if x1 - x0 > 1.2 * max(right - left, 0.8 * sizes[at]):
+        return False  # an accent of several letters
+    if x1 - x0 <= 0.05 * sizes[at]:  # an accent without a width
+        return bool(left - 0.1 * sizes[place] < (x0 + x1) / 2 < right)
+    return bool(min(x1, right) - max(x0, left) > 0.5 * min(x1 - x0, right - left))
+
+
+def _letter_at(boxes: Floats, at: int) -> int:
+    """Return the index of the nearest glyph on the line; accents of capitals may be far from them in the PDF."""
+    accent = boxes[at]
+    level = np.minimum(boxes[:, 3], accent[3]) - np.maximum(boxes[:, 1], accent[1])
+    far = np.abs(boxes[:, 0] + boxes[:, 2] - accent[0] - accent[2])
+    far[level < 0.5 * (accent[3] - accent[1])] = np.inf
+    far[at] = np.inf
+    return int(np.argmin(far))
 
 
 def _with_pairs_joined(codes: Ints) -> Ints:

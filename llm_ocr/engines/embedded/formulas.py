@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import groupby, pairwise
+from itertools import pairwise
 
 from llm_ocr.engines.embedded.regions import FORMULA, Region
 from llm_ocr.engines.embedded.trace import note, relative, tracing
@@ -30,10 +30,11 @@ _COLUMN, _ROWS, _BINOMIAL = 0.7, (1.0, 2.2), 1.3
 _LIST = re.compile(r"[A-Za-z]+")
 _FUNCTIONS = frozenset(
     _LIST.findall(
-        "arccos arcsin arctan arg cos cosh cot deg det dim exp gcd inf ker lim ln log max min sin sinh sup tan"
+        "arccos arcsin arctan arg cos cosh cot coth csc deg det dim exp gcd hom inf ker lim liminf limsup ln log max "
+        "min Pr sec sin sinh sup tan tanh"
     )
 )
-_LIMITED = frozenset(_LIST.findall("det gcd inf lim max min sup"))
+_LIMITED = frozenset(_LIST.findall("det gcd inf lim liminf limsup max min Pr sup"))
 _BIG = {
     "⋀": r"\bigwedge",
     "⋁": r"\bigvee",
@@ -45,6 +46,7 @@ _BIG = {
     "⋃": r"\bigcup",
     "⋂": r"\bigcap",
 }
+_INTEGRALS = frozenset((r"\int", r"\oint"))
 _NAMES = {
     **{
         "≤": "le",
@@ -75,6 +77,7 @@ _NAMES = {
         "%": "%",
         "#": "#",
         "&": "&",
+        "∆": "Delta",
         "ϵ": "epsilon",
         "ϕ": "phi",
         "ϑ": "vartheta",
@@ -105,6 +108,15 @@ _GRIDS = {
     **{("(", ")"): "pmatrix", ("[", "]"): "bmatrix", ("|", "|"): "vmatrix", ("‖", "‖"): "Vmatrix"},
     **{("{", "}"): "Bmatrix", ("{", ""): "cases"},
 }
+_MARKS = "\u0300-\u0338\u20d7"
+#: Letters with accents, runs of letters, or single characters.
+_PIECES = re.compile(rf".[{_MARKS}]+|[A-Za-z]+(?![{_MARKS}])|.")
+#: Signs that TeX composes of others.
+_SIGNS = (
+    (re.compile(r"\\int \\int(?![a-z])"), r"\\iint"),
+    (re.compile(r"(\\cdot ){3}"), r"\\cdots "),
+    (re.compile(r"\.{3}"), r"\\ldots "),
+)
 _PLAIN = re.compile(r"[A-Za-z0-9+\-=()\[\]|/,.;:!']")
 _NUMBER = re.compile(r"\([A-Z]?\.?\d{1,3}(?:\.\d{1,3})*[a-z]?\)")
 
@@ -188,7 +200,7 @@ def _parsed(words: Sequence[Word], rules: Sequence[Box], depth: int) -> str:
             power = f"[{_parsed(index, [], depth + 1)}]" if index else ""
             latex = f"\\sqrt{power}{{{_parsed(under, inner, depth + 1)}}}"
             size = max(map(_size, under))
-            base = next(_base(word) for word in under if _size(word) == size)
+            base = _base(sign) if inner else next(_base(word) for word in under if _size(word) == size)
             left = [word for word in left if word is not sign and word not in index]
             if sign.text != "√":
                 left.append(Word(sign.text[:-1], Box(sign.box.x0, sign.box.y0, rule.x0, sign.box.y1)))
@@ -272,16 +284,7 @@ def _grid(words: Sequence[Word], levels: Sequence[float], size: float, signs: tu
         if abs(levels[nearest] - _base(word)) > 0.6 * size:
             raise _Uncertain
         rows[nearest].append(word)
-    table: list[list[list[Word]]] = []
-    for row in rows:
-        cells: list[list[Word]] = []
-        right = 0.0
-        for word in sorted(row, key=lambda one: one.box.x0):
-            if not cells or word.box.x0 - right > _COLUMN * size:
-                cells.append([])
-            cells[-1].append(word)
-            right = max(right, word.box.x1) if len(cells[-1]) > 1 else word.box.x1
-        table.append(cells)
+    table = [_cells(row, size) for row in rows]
     columns = len(table[0])
     if any(len(cells) != columns for cells in table) or (signs[1] == "" and columns > 2):
         raise _Uncertain
@@ -294,6 +297,18 @@ def _grid(words: Sequence[Word], levels: Sequence[float], size: float, signs: tu
         return f"\\binom{{{latex[0][0]}}}{{{latex[1][0]}}}"
     name = _GRIDS[signs]
     return f"\\begin{{{name}}}" + r" \\ ".join(" & ".join(cells) for cells in latex) + f"\\end{{{name}}}"
+
+
+def _cells(row: Sequence[Word], size: float) -> list[list[Word]]:
+    """Divide a row of a matrix at wide gaps."""
+    cells: list[list[Word]] = []
+    right = 0.0
+    for word in sorted(row, key=lambda one: one.box.x0):
+        if not cells or word.box.x0 - right > _COLUMN * size:
+            cells.append([])
+        cells[-1].append(word)
+        right = max(right, word.box.x1)
+    return cells
 
 
 def _across(box: Box) -> float:
@@ -334,18 +349,17 @@ def _atom(word: Word) -> _Atom:
 
 
 def _symbols(text: str, italic: bool) -> str:
+    """Return the LaTeX of a word: functions and upright words by name, other characters one by one."""
     latex = ""
-    pieces = re.findall(
-        r"[A-Za-z](?![\u0300-\u0338\u20d7])+|.[\u0300-\u0338\u20d7]+|.", unicodedata.normalize("NFD", text)
-    )
-    for letters, group in groupby(pieces, key=lambda one: len(one) == 1 and one.isascii() and one.isalpha()):
-        piece = "".join(group) if letters else ""
+    for piece in _PIECES.findall(unicodedata.normalize("NFD", text)):
         if piece in _FUNCTIONS:
             latex += f"\\{piece} "
-        elif len(piece) > 1 and not italic:
-            latex += f"\\mathrm{{{piece}}}"
+        elif len(piece) == 1 or not piece.isascii():
+            latex += _symbol(piece)
+        elif italic:
+            latex += "".join(map(_symbol, piece))
         else:
-            latex += "".join(map(_symbol, [*piece] if letters else group))
+            latex += f"\\mathrm{{{piece}}}"
     return latex
 
 
@@ -395,6 +409,7 @@ def _row(atoms: list[_Atom], depth: int) -> str:
     if any(abs(atom.base - base) > _LEVEL * size for atom in main):
         raise _Uncertain
     hosts = [atom for atom in ordered if atom in main or _stands(atom, base, size)]
+    _check_apart(hosts)
     above: dict[int, list[_Atom]] = {}
     below: dict[int, list[_Atom]] = {}
     for atom in ordered:
@@ -412,11 +427,23 @@ def _row(atoms: list[_Atom], depth: int) -> str:
         for mark, scripts in (("_", below.get(place)), ("^", above.get(place))):
             if scripts:
                 latex = f"{latex.rstrip()}{mark}{{{_scripts(scripts, depth)}}}"
-        if latex[-1].isalpha() and host.big:
-            latex += " "
-        if host.latex.startswith(r"\mathrm{") and place + 1 < len(hosts):
-            latex += r"\ " if hosts[place + 1].x0 - host.x1 > 0.2 * size else ""
-    return re.sub(r"\\int \\int(?![a-z])", r"\\iint", latex)
+        latex += _space(host, hosts[place + 1 : place + 2], latex, size)
+    for pattern, sign in _SIGNS:
+        latex = pattern.sub(sign, latex)
+    return latex
+
+
+def _check_apart(hosts: Sequence[_Atom]) -> None:
+    """Raise `_Uncertain` if an atom is over another, as in a sign that is composed of two."""
+    if any(one.x1 - other.x0 > 0.5 * min(one.x1 - one.x0, other.x1 - other.x0) for one, other in pairwise(hosts)):
+        raise _Uncertain
+
+
+def _space(host: _Atom, following: Sequence[_Atom], latex: str, size: float) -> str:
+    """Return the space behind an atom: one that ends a command, or one behind a word."""
+    if host.latex.startswith(r"\mathrm{") and following and following[0].x0 - host.x1 > 0.2 * size:
+        return r"\ "
+    return " " if host.big and latex[-1].isalpha() else ""
 
 
 def _stands(atom: _Atom, base: float, size: float) -> bool:
@@ -433,9 +460,11 @@ def _host(atom: _Atom, hosts: Sequence[_Atom], size: float) -> int:
     for place, host in enumerate(hosts):
         limited = host.latex.strip("\\ ") in _LIMITED and atom.base > host.base
         if (host.big or limited) and host.x0 - 0.6 * size < middle < host.x1 + 0.6 * size:
-            owners.append((abs((host.x0 + host.x1) / 2 - middle), place))
+            center = (host.x0 + host.x1) / 2
+            if host.latex not in _INTEGRALS or center <= atom.x0:  # limits of integrals are at their right side
+                owners.append((abs(center - middle), place))
     if owners:
-        return min(owners)[1]
+        return max(place for _, place in owners) if hosts[owners[-1][1]].latex in _INTEGRALS else min(owners)[1]
     before = [place for place, host in enumerate(hosts) if host.x1 - 0.25 * size <= atom.x0]
     if not before or atom.size > _SCRIPT_SIZE * size:
         raise _Uncertain
@@ -463,6 +492,8 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 #: Distance of a formula from the left side of its column, and of its parts from each other, in font sizes.
 _INDENT, _REACH, _BESIDE = 1.5, 2.2, 4.0
 _LONGEST = 160
+#: Greatest distance of the columns of a definition by cases in font sizes.
+_COLUMNS = 3.0
 #: Number of lines of text above and below a formula that show its column.
 _NEIGHBORS = 4
 
@@ -507,7 +538,7 @@ def _text_of(line: Line) -> str:
 def _plain_words(text: str) -> list[str]:
     words = _WORD.findall("".join(character if character < "\U0001d400" else " " for character in text))
     return [
-        word for word in words if word.lower() not in _FUNCTIONS and not all("Ͱ" <= letter <= "Ͽ" for letter in word)
+        word for word in words if word.lower() not in _FUNCTIONS and not any("Ͱ" <= letter <= "Ͽ" for letter in word)
     ]
 
 
@@ -579,17 +610,52 @@ def _whole(lines: Sequence[Line], groups: list[_Group]) -> list[_Group]:
             larger.seed = _wider(larger.seed, smaller.seed)
             group = larger
         whole.append(group)
+    whole = _with_cases(lines, whole)
     taken = {index for group in whole for index in group.lines}
     for group in whole:
         found = True
         while found:
             found = False
-            for index, line in enumerate(lines):
-                if index not in taken and not _is_prose(line) and _overlap(lines, group, _Group([index], line.box, 0)):
+            for index in range(len(lines)):
+                if index not in taken and _belongs(lines, group, index):
                     taken.add(index)
                     group.lines.append(index)
                     found = True
     return whole
+
+
+def _belongs(lines: Sequence[Line], group: _Group, index: int) -> bool:
+    """Return whether a line without a sentence is at the height of the group, and near, or its number."""
+    line = lines[index]
+    if _NUMBER.fullmatch(line.text):
+        level = min(line.box.y1, group.seed.y1) - max(line.box.y0, group.seed.y0)
+        return level > 0.5 * line.box.height and line.box.x0 > group.seed.x1
+    return not _is_prose(line) and _overlap(lines, group, _Group([index], line.box, 0))
+
+
+def _with_cases(lines: Sequence[Line], groups: list[_Group]) -> list[_Group]:
+    """Return the groups with all rows behind a brace that is not closed, which may be formulas of their own."""
+    left = list(groups)
+    for group in groups:
+        words = [word for index in group.lines for word in (lines[index].parts or lines[index].words)]
+        braces = [word.box for word in words if word.text == "{"]
+        if len(braces) != 1 or any(word.text == "}" for word in words) or group not in left:
+            continue
+        found = True
+        while found:
+            found = False
+            height = reduce(Box.union, (lines[index].box for index in group.lines))
+            for other in left:
+                box = reduce(Box.union, (lines[index].box for index in other.lines))
+                gap = max(box.y0 - height.y1, height.y0 - box.y1)
+                near = box.x0 - height.x1 < _COLUMNS * group.size and gap < 0.6 * group.size
+                if other is not group and box.x0 > braces[0].x0 and near:
+                    group.lines += other.lines
+                    group.seed = _wider(group.seed, other.seed)
+                    left.remove(other)
+                    found = True
+                    break
+    return left
 
 
 def _overlap(lines: Sequence[Line], one: _Group, other: _Group) -> bool:
