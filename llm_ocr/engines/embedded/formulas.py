@@ -616,7 +616,9 @@ def _whole(lines: Sequence[Line], groups: list[_Group]) -> list[_Group]:
         found = True
         while found:
             found = False
-            for index in range(len(lines)):
+            whole_box = reduce(Box.union, (lines[index].box for index in group.lines))
+            near = [at for at, line in enumerate(lines) if line.box.y0 < whole_box.y1 and line.box.y1 > whole_box.y0]
+            for index in near:
                 if index not in taken and _belongs(lines, group, index):
                     taken.add(index)
                     group.lines.append(index)
@@ -630,7 +632,7 @@ def _belongs(lines: Sequence[Line], group: _Group, index: int) -> bool:
     if _NUMBER.fullmatch(line.text):
         level = min(line.box.y1, group.seed.y1) - max(line.box.y0, group.seed.y0)
         return level > 0.5 * line.box.height and line.box.x0 > group.seed.x1
-    return not _is_prose(line) and _overlap(lines, group, _Group([index], line.box, 0))
+    return _overlap(lines, group, _Group([index], line.box, 0)) and not _is_prose(line)
 
 
 def _with_cases(lines: Sequence[Line], groups: list[_Group]) -> list[_Group]:
