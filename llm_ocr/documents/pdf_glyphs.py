@@ -3,7 +3,7 @@
 import ctypes
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -14,6 +14,7 @@ import pypdfium2
 import pypdfium2.raw as pdfium
 
 from llm_ocr.documents.pdf_objects import Frame
+from llm_ocr.documents.tex_fonts import AXIS, LARGE, LETTERS, ROOT, TEXT, family_of, is_extension, symbol
 
 # Characters of a PDF page from pdfium in arrays: codes, boxes, and text objects. The functions run thousands of times
 # per page. So they are bound without the argument checks of the generated bindings, and write into arrays by address.
@@ -30,19 +31,9 @@ _BOLD = re.compile(
     r"bold|black|heavy|semibd|demi|medi(?!um)|(cm|sf|ec|tc|la)(ss)?bx|ecsx|cmssdc|[-,]bd|extb", re.IGNORECASE
 )
 _ITALIC = re.compile(r"ital|obliq|slant|(cm|ec|sf)(bx)?(ti|sl)\d|cmssi|cmmi|cmu\d|[-,](it|bi)(mt)?$", re.IGNORECASE)
-#: TeX's fonts for formulas, whose nominal size is right. Their boxes have room for large symbols.
-_FORMULA_FONTS = re.compile(r"((cm|lm|eu|sf|tx|px)(ex|sy|bsy|mi|mib)\d*|ms[ab]m\d*|lmmath\w*)", re.IGNORECASE)
-#: TeX's font of large symbols. Its characters hang below the baseline, and most of its glyph names have no code point.
-_LARGE_SYMBOLS = re.compile(r"(cm|lm|eu|sf|tx|px)ex\d*|lmmathextension", re.IGNORECASE)
-#: Code points of the encoding OMX (The TeXbook, appendix F), codes 0 to 0x74. Accents and parts of braces are left out.
-_OMX = (
-    *"()[]⌊⌋⌈⌉{}⟨⟩|‖/\\()()[]⌊⌋⌈⌉{}⟨⟩/\\()[]⌊⌋⌈⌉{}⟨⟩/\\/\\⎛⎞⎡⎤⎣⎦⎢⎥⎧⎫⎩⎭⎨⎬⎪⏐⎝⎠⎜⎟⟨⟩⨆⨆∮∮⨀⨀⨁⨁⨂⨂∑∏∫⋃⋂⨄⋀⋁∑∏∫⋃⋂⨄⋀⋁∐∐",
-    *("\ufffd",) * 6,
-    *"[]⌊⌋⌈⌉{}√√√√√",
-)
-#: Height of the middle of large symbols and fractions above the baseline in font sizes (TeX: axis height of cmsy10).
-AXIS = 0.25
 _MONO = re.compile(r"courier|mono|consol|menlo|typewriter|(cm|sf|ec)(sl|i)?tt|nimbusmonl|lettergothic", re.IGNORECASE)
+#: Code of an invisible soft hyphen, which is no glyph and no space.
+_REMOVED = 0xAD
 #: Height of letters such as `d` and `p` in font sizes, and fewest glyphs from which it is known.
 _TALL, _TELLING_GLYPHS = 0.7, 8
 #: Width in font sizes that is less than that of any letter (`l` has 0.22), and the width of most letters.
@@ -67,7 +58,9 @@ class Chars:
 
     Shapes: `codes` (n,) code points; `boxes` (n, 4) as shown: x0, y0, x1, y1; `objects` (n,) index of the text object;
     `style` (n,) index into `styles`, -1: none; `origins` (n, 2) a point on the baseline of each character's text
-    object; `unnamed` (n,) whether the font has no Unicode mapping for the glyph, so that its code is a guess.
+    object; `unnamed` (n,) whether the font has no Unicode mapping for the glyph, so that its code is a guess; `large`
+    (n,) whether the glyph is a large operator or delimiter of TeX, whose origin is that of its formula's row; `letters`
+    (n,) whether the glyph is of a font for variables.
     `unread` is the number of further characters on the page.
     """
 
@@ -78,6 +71,8 @@ class Chars:
     origins: Floats
     styles: tuple[Style, ...]
     unnamed: Bools
+    large: Bools
+    letters: Bools
     unread: int = 0
 
 
@@ -148,46 +143,103 @@ def _assembled(handle: int, frame: Frame, codes: Ints, boxes: Floats, objects: I
     count = len(codes)
     if not objects.any():
         style, unnamed = np.full(count, -1, dtype=np.int64), np.zeros(count, dtype=bool)
-        return Chars(codes, boxes, objects, style, np.zeros((count, 2)), (), unnamed)
+        return Chars(codes, boxes, objects, style, np.zeros((count, 2)), (), unnamed, unnamed, unnamed)
     starts = np.nonzero(np.diff(objects, prepend=-1))[0]  # starts of stretches; an object may have several
     lengths = np.diff(starts, append=count)
-    looks, origins, fonts = _looks(handle, frame, starts, objects[starts], boxes)
+    looks, origins, fonts, families = _looks(handle, frame, starts, objects[starts], boxes)
     unique, which = np.unique(looks, axis=0, return_inverse=True)
     styles = tuple(Style(size / 100, int(angle), bool(b), bool(i), bool(m)) for size, angle, b, i, m in unique.tolist())
     style = np.where(objects[starts] == 0, -1, which.reshape(-1))
     unnamed = _unnamed(handle, codes, np.repeat(fonts, lengths))
-    origins = np.repeat(origins, lengths, axis=0)
-    for font in np.unique(fonts).tolist():
-        if font and _LARGE_SYMBOLS.match(_font_name_of(font)):
-            large = np.nonzero((np.repeat(fonts, lengths) == font) & (codes >= 0) & (codes != 32))[0]
-            size = looks[np.repeat(np.arange(len(starts)), lengths)[large], 0] / 100
-            _place_large(handle, frame, large, size, (codes, boxes, origins, unnamed))
-    return Chars(codes, boxes, objects, np.repeat(style, lengths), origins, styles, unnamed)
+    families |= _old_text_fonts(codes, boxes, unnamed, np.repeat(fonts, lengths))
+    chars = Chars(
+        codes,
+        boxes,
+        objects,
+        np.repeat(style, lengths),
+        np.repeat(origins, lengths, axis=0),
+        styles,
+        unnamed,
+        np.zeros(count, dtype=bool),
+        np.zeros(count, dtype=bool),
+    )
+    if families:
+        _read_symbols(handle, frame, chars, np.repeat(fonts, lengths), families)
+    return chars
 
 
-def _place_large(
-    handle: int, frame: Frame, large: Ints, size: Floats, chars: tuple[Ints, Floats, Floats, Bools]
-) -> None:
-    """Give large symbols their code points, the boxes of their ink, and baselines at which their middle is the axis.
+def _old_text_fonts(codes: Ints, boxes: Floats, unnamed: Bools, fonts: Ints) -> dict[int, str]:
+    """Return the fonts of TeX's oldest encoding that name no glyph, such as bitmap fonts.
 
-    Args:
-        handle: Text page.
-        frame: Frame of the page.
-        large: Indices of the symbols.
-        size: Their font sizes in points.
-        chars: Codes, boxes, origins, and the flags of missing code points of all characters, changed in place.
+    Their letters have the codes of ASCII, and codes between letters that are control codes in ASCII are ligatures.
     """
-    codes, boxes, origins, unnamed = chars
-    bounds, sides = np.zeros((len(large), 4)), np.zeros(4)
+    if unnamed.sum() <= _FEW_UNNAMED * len(codes):
+        return {}
+    lower = (codes >= 97) & (codes <= 122)
+    beside = (fonts[1:] == fonts[:-1]) & lower[1:] & lower[:-1]
+    ligature = unnamed & (codes >= 11) & (codes <= 15)
+    between = ligature[1:] & (fonts[1:] == fonts[:-1]) & lower[:-1]
+    if not between.any():
+        return {}
+    found = {}
+    for font in np.unique(fonts[unnamed]).tolist():
+        own = fonts == font
+        pairs, letters = int((beside & own[1:]).sum()), int((lower & own).sum())
+        narrow, wide = np.percentile(boxes[own & lower, 2] - boxes[own & lower, 0], (5, 95)) if letters else (0, 0)
+        if narrow > 0.8 * wide:
+            continue  # a fixed pitch: programs, with the characters of ASCII
+        if unnamed[own & lower].all() and letters >= _TELLING_GLYPHS and 2 * pairs > letters:
+            found[font] = TEXT
+    return found
+
+
+def _read_symbols(handle: int, frame: Frame, chars: Chars, fonts: Ints, families: Mapping[int, str]) -> None:
+    """Replace codes, boxes, and origins of glyphs of TeX's mathematical fonts in place.
+
+    The row of a large symbol is known from the middle of its outline. The pieces of a tall delimiter are one glyph.
+    """
+    ink, sides = np.zeros((1, 4), dtype=np.float64), np.zeros(4)
     left, right, bottom, top = (sides.ctypes.data + 8 * side for side in range(4))
-    for row, at in enumerate(large.tolist()):
-        _ink_box(handle, at, left, right, bottom, top)
-        bounds[row] = sides[[0, 3, 1, 2]]
-        code = int(codes[at])
-        if unnamed[at] and code < len(_OMX) and _OMX[code] != "\ufffd":
-            codes[at], unnamed[at] = ord(_OMX[code]), False
-    boxes[large] = _shown(bounds, frame)
-    origins[large, 1] = (boxes[large, 1] + boxes[large, 3]) / 2 + AXIS * size
+    last = -1
+    new_codes, new_unnamed = chars.codes.copy(), chars.unnamed.copy()
+    large = np.zeros(len(fonts), dtype=bool)
+    for font, family in families.items():
+        own = (fonts == font) & ((chars.codes != 32) | chars.unnamed)  # without spaces that pdfium adds
+        chars.letters[own] = family == LETTERS
+        for code, unnamed in {*zip(chars.codes[own].tolist(), chars.unnamed[own].tolist(), strict=True)}:
+            same = own & (chars.codes == code) & (chars.unnamed == unnamed)
+            found = symbol(family, code, named=not unnamed)
+            known = (family == LARGE or found != code) and found != 0xFFFD
+            new_codes[same], new_unnamed[same] = found, unnamed and not known
+        large |= own & ((family == LARGE) | (new_codes == ROOT))
+    chars.codes[:], chars.unnamed[:] = new_codes, new_unnamed
+    for at in np.nonzero(large)[0].tolist():
+        if _ink_box(handle, at, left, right, bottom, top) != 1:
+            continue
+        ink[0] = sides[0], sides[3], sides[1], sides[2]
+        x0, y0, x1, y1 = _shown(ink, frame)[0].tolist()
+        chars.large[at] = True
+        style = chars.styles[chars.style[at]]
+        if last >= 0 and _is_next_piece(chars, last, at, (x0, y0, x1, y1), style):
+            y0, y1 = min(y0, float(chars.boxes[last, 1])), max(y1, float(chars.boxes[last, 3]))
+            if is_extension(int(chars.codes[at])):
+                chars.codes[at] = chars.codes[last]
+            chars.codes[last] = _REMOVED
+        if style.angle % 180 == 0:
+            chars.boxes[at, 1::2] = y0, y1
+        down = np.array([-np.sin(np.radians(style.angle)), np.cos(np.radians(style.angle))])
+        chars.origins[at] = np.array([(x0 + x1) / 2, (y0 + y1) / 2]) + AXIS * style.size * down
+        last = at
+
+
+def _is_next_piece(chars: Chars, last: int, at: int, ink: tuple[float, float, float, float], style: Style) -> bool:
+    """Return whether the glyph continues the tall delimiter before it."""
+    one, other = int(chars.codes[last]), int(chars.codes[at])
+    if style.angle or not (one == other or is_extension(one) or (is_extension(other) and chr(one) in "{}")):
+        return False
+    room = 0.15 * style.size
+    touching = ink[1] <= chars.boxes[last, 3] + room and ink[3] >= chars.boxes[last, 1] - room
+    return bool(touching and abs(chars.boxes[at, 0] - chars.boxes[last, 0]) < room)
 
 
 def _unnamed(handle: int, codes: Ints, fonts: Ints) -> Bools:
@@ -211,13 +263,21 @@ def _is_visible(handle: int, index: int) -> bool:
     return found and bool(sides[1] - sides[0] > 0.1 and sides[3] - sides[2] > 0.1)
 
 
-def _looks(handle: int, frame: Frame, starts: Ints, objects: Ints, boxes: Floats) -> tuple[Ints, Floats, Ints]:
-    """Return size in 1/100 point, angle, bold, italic, and mono of stretches, points on their baselines, and fonts."""
+def _looks(
+    handle: int, frame: Frame, starts: Ints, objects: Ints, boxes: Floats
+) -> tuple[Ints, Floats, Ints, dict[int, str]]:
+    """Return the looks of stretches of characters.
+
+    Returns:
+        Size in 1/100 point, angle, bold, italic, and mono; points on their baselines; their fonts; and the encodings of
+        those fonts that are TeX's mathematical fonts.
+    """
     count = len(starts)
     matrices, origins = np.zeros((count, 6), dtype=np.float32), np.zeros((count, 2))
     sizes, faces = np.zeros(count), np.zeros((count, 3), dtype=np.int64)
     at, point = matrices.ctypes.data, origins.ctypes.data
     fonts: dict[int, tuple[bool, bool, bool]] = {}
+    families: dict[int, str] = {}
     used = np.zeros(count, dtype=np.int64)
     for row, (start, text_object) in enumerate(zip(starts.tolist(), objects.tolist(), strict=True)):
         if not text_object:
@@ -227,7 +287,9 @@ def _looks(handle: int, frame: Frame, starts: Ints, objects: Ints, boxes: Floats
         sizes[row] = _font_size(handle, start)
         font = _font(text_object) or 0
         if font not in fonts:
-            fonts[font] = _font_style(font)
+            name, fonts[font] = _font_style(font)
+            if family_of(name):
+                families[font] = family_of(name)
         used[row] = font
         bold, italic, mono = fonts[font]
         # A font without a bold face is often thickened by its outline.
@@ -240,17 +302,18 @@ def _looks(handle: int, frame: Frame, starts: Ints, objects: Ints, boxes: Floats
     em = sizes * np.hypot(up_x, up_y)
     loose = np.where(angles % 180 == 90, boxes[starts, 2] - boxes[starts, 0], boxes[starts, 3] - boxes[starts, 1])
     # A font with its own matrix (Type 3) has an arbitrary nominal size; slanted boxes do not determine the height.
-    formula = np.isin(used, [font for font in fonts if font and _FORMULA_FONTS.match(_font_name_of(font))])
-    strange = ((em < 0.6 * loose) | (em > 1.5 * loose)) & (loose > 0) & (angles % 90 == 0) & ~formula
+    strange = ((em < 0.6 * loose) | (em > 1.5 * loose)) & (loose > 0) & (angles % 90 == 0)
+    if families:  # their nominal sizes are right, and their boxes as high as the symbols
+        strange &= ~np.isin(used, list(families))
     size = np.where(strange, loose, em)
     widest = np.maximum.reduceat(np.min(boxes[:, 2:] - boxes[:, :2], axis=1), starts)
-    narrow = (widest < _NARROW * size) & (widest > 0) & (angles % 90 == 0) & ~formula
+    narrow = (widest < _NARROW * size) & (widest > 0) & (angles % 90 == 0)
     if strange.any() or narrow.any():
         kinds: Floats = np.column_stack((used, np.round(10 * em), angles)).astype(np.float64)
         _even_out(size, em, np.unique(kinds[strange | narrow], axis=0), kinds, starts, boxes)
     looks = np.column_stack((np.round(size * 100).astype(np.int64), angles, faces))
     x, y = origins.T
-    return looks, np.column_stack((a * x + c * y + e, b * x + d * y + f)), used
+    return looks, np.column_stack((a * x + c * y + e, b * x + d * y + f)), used, families
 
 
 def _even_out(size: Floats, em: Floats, doubtful: Floats, kinds: Floats, starts: Ints, boxes: Floats) -> None:
@@ -285,18 +348,14 @@ def _even_out(size: Floats, em: Floats, doubtful: Floats, kinds: Floats, starts:
             size[members] = tall / _TALL
 
 
-def _font_style(font: int) -> tuple[bool, bool, bool]:
+def _font_style(font: int) -> tuple[str, tuple[bool, bool, bool]]:
+    """Return the name of a font, and whether it is bold, italic, and mono."""
     if not font:
-        return False, False, False
-    return _style_of(_font_name_of(font), _font_flags(font))
-
-
-def _font_name_of(font: int) -> str:
-    """Return the name of a font without the mark of a subset."""
+        return "", (False, False, False)
     buffer = ctypes.create_string_buffer(256)
     _font_name(font, ctypes.addressof(buffer), len(buffer))
     name = buffer.value.decode("utf-8", "replace")
-    return name.partition("+")[2] or name
+    return name, _style_of(name, _font_flags(font))
 
 
 @lru_cache(maxsize=1024)
@@ -305,6 +364,7 @@ def _style_of(name: str, flags: int) -> tuple[bool, bool, bool]:
 
     Its weight is ignored: pdfium guesses it from the stem, often wrongly.
     """
+    name = name.partition("+")[2] or name
     flags = max(flags, 0)
     return (
         bool(_BOLD.search(name)) or bool(flags & _FORCE_BOLD),
@@ -324,37 +384,19 @@ ASCENT, DESCENT = 0.8, 0.22
 _FEW_UNNAMED = 0.05
 
 _SPACES = (9, 10, 13, 32, 0x85, 0xA0, *range(0x2000, 0x200C), 0x2028, 0x2029, 0x202F, 0x205F, 0x2060, 0x3000, 0xFEFF)
-#: Private code points of the fonts Symbol and Wingdings for bullets.
-_PRIVATE = {0xF0B7: "•", 0xF0A7: "▪", 0xF0A8: "▫", 0xF06E: "■", 0xF071: "❑", 0xF0D8: "➢", 0xF0FC: "✓", 0xF02D: "-"}
-#: Parts of large brackets, from Adobe's glyph list to Unicode.
-_PRIVATE |= {0xF8EB + at: part for at, part in enumerate("⎛⎜⎝⎡⎢⎣⎧⎨⎩⎪")} | {
-    0xF8F6 + at: part for at, part in enumerate("⎞⎟⎠⎤⎥⎦⎫⎬⎭")
-}
+#: Bullets of the fonts Symbol and Wingdings, which have no code points of their own.
+_BULLETS = {0xF0B7: "•", 0xF0A7: "▪", 0xF0A8: "▫", 0xF06E: "■", 0xF071: "❑", 0xF0D8: "➢", 0xF0FC: "✓", 0xF02D: "-"}
 #: Ligatures and Arabic presentation forms: compatibility characters that readers of Markdown do not search for.
 _FORMS = ((0xFB00, 0xFB18), (0xFB1D, 0xFDFF), (0xFE70, 0xFEFD))
-#: Accents without a letter, and those that combine with one.
+#: Accents that fonts of seven bits have as glyphs of their own, and the combining characters; letters without a dot.
+_SLASH = 0x338
 _ACCENTS = {
-    **{
-        0x60: "\u0300",
-        0xB4: "\u0301",
-        0x2C6: "\u0302",
-        0x2DC: "\u0303",
-        0xAF: "\u0304",
-        0x2C9: "\u0304",
-        0x2D8: "\u0306",
-    },
-    **{
-        0x2D9: "\u0307",
-        0xA8: "\u0308",
-        0x2DA: "\u030a",
-        0x2DD: "\u030b",
-        0x2C7: "\u030c",
-        0xB8: "\u0327",
-        0x2DB: "\u0328",
-    },
-    0x20D7: "\u20d7",
+    **{0x60: "\u0300", 0xB4: "\u0301", 0x2C6: "\u0302", 0x2DC: "\u0303", 0xAF: "\u0304", 0x2C9: "\u0304"},
+    **{0x2D8: "\u0306", 0x2D9: "\u0307", 0xA8: "\u0308", 0x2DA: "\u030a", 0x2DD: "\u030b", 0x2C7: "\u030c"},
+    **{0xB8: "\u0327", 0x2DB: "\u0328", 0x20D7: "\u20d7", _SLASH: "\u0338", 0x20DD: "\u20dd", 0x21A6: "\u21a6"},
 }
-_MOST_ACCENTS = 2000  # of a page
+_OVER_SIGNS = frozenset((_SLASH, 0x21A6))
+_JOINED = {"c\u20dd": "©", "R\u20dd": "®", "→\u21a6": "↦"}
 _DOTLESS = {"ı": "i", "ȷ": "j"}
 _RTL_MARKS = ((0x591, 0x5BD), (0x610, 0x61A), (0x64B, 0x65F), (0x670, 0x670), (0x6D6, 0x6DC))
 _RTL = ((0x590, 0x8FF), (0xFB1D, 0xFDFF), (0xFE70, 0xFEFD), (0x10800, 0x10FFF), (0x1E800, 0x1EFFF))
@@ -377,6 +419,8 @@ class Glyphs:
     thick: Bools  # printed more than once, as a substitute for bold
     objects: Ints
     styles: tuple[Style, ...]
+    large: Bools  # a large operator or delimiter, which is a word
+    letters: Bools  # of a font for variables of formulas
     doubtful: Bools  # without a Unicode mapping, or with one without a meaning
     unmapped: int
 
@@ -402,15 +446,15 @@ def glyphs_of(chars: Chars, width: float, height: float) -> Glyphs:
     kept = ~space & (chars.style >= 0) & (x >= 0) & (y >= 0) & (x <= width) & (y <= height)
     sizes = np.array([style.size for style in chars.styles] or [0.0])
     size = sizes[np.maximum(chars.style, 0)]
-    kept &= (size > 0) & (codes != 0xAD)  # an invisible soft hyphen divides no word
+    kept &= (size > 0) & (codes != _REMOVED)  # an invisible soft hyphen divides no word
     again, thick = _overprints(chars, codes, size, kept)
     kept &= ~again
     index = np.nonzero(kept)[0]
     gaps = np.cumsum(space)
     texts = _texts(codes, unmapped)
+    index = _with_accents(index, codes, boxes, size, texts)
     index = _ligatures_in_order(index, codes, boxes)
     spaced = np.diff(gaps[index], prepend=-1) > 0
-    index, spaced = _with_accents(index, spaced, codes, texts, boxes, size)
     index, spaced = _marks_after_letters(index, spaced, codes, boxes, size)
     turn, u0, u1, base = _framed(chars, boxes, size, index)
     return Glyphs(
@@ -427,41 +471,57 @@ def glyphs_of(chars: Chars, width: float, height: float) -> Glyphs:
         thick[index],
         chars.objects[index],
         chars.styles,
+        chars.large[index],
+        chars.letters[index],
         doubtful[index],
         int(unmapped.sum()),
     )
 
 
-def _with_accents(
-    index: Ints, spaced: Bools, codes: Ints, texts: list[str], boxes: Floats, size: Floats
-) -> tuple[Ints, Bools]:
-    """Join accents that are glyphs of their own, as in TeX's 7-bit fonts, with the letters below or above them.
+def _with_accents(index: Ints, codes: Ints, boxes: Floats, size: Floats, texts: list[str]) -> Ints:
+    """Join accents that are glyphs of their own with the letter below or above, in `texts`; return the other glyphs."""
+    accents = np.nonzero(np.isin(codes[index], list(_ACCENTS)))[0].tolist()
+    if not accents:
+        return index
+    left = np.ones(len(index), dtype=bool)
+    placed, sizes = boxes[index], size[index]
+    for at in accents:
+        near = [place for place in (at + 1, at - 1) if 0 <= place < len(index)]
+        place = next((place for place in near if _is_under(placed, sizes, at, place)), -1)
+        if place < 0:
+            far = _letter_at(placed, at)
+            place = far if far != at and _is_under(placed, sizes, at, far) else -1
+        if place < 0 or not left[place]:
+            continue
+        letter, accent = int(index[place]), int(codes[index[at]])
+        plain = _DOTLESS.get(texts[letter], texts[letter])
+        if plain[:1].isalpha() or accent in _OVER_SIGNS:
+            joined = plain + _ACCENTS[accent]
+            texts[letter] = _JOINED.get(joined) or unicodedata.normalize("NFC", joined)
+            left[at] = False
+    return index[left]
 
-    The letter follows or precedes the accent. pdfium moves the accents of capitals, which are higher, to other places.
-    """
-    accents = np.nonzero(np.isin(codes[index], list(_ACCENTS)))[0]
-    if not len(accents) or len(accents) > _MOST_ACCENTS:
-        return index, spaced
-    spaced = spaced.copy()
-    kept = np.ones(len(index), dtype=bool)
-    x0, y0, x1, y1 = boxes[index].T
-    for at in accents.tolist():
-        accent = index[at]
-        middle = (x0[at] + x1[at]) / 2
-        level = np.minimum(y1, y1[at]) - np.maximum(y0, y0[at])
-        over = (x0 <= middle) & (middle <= x1) & (level > 0.3 * (y1 - y0))
-        over &= kept & (np.abs(size[index] - size[accent]) < 0.1 * size[accent])
-        over[accents] = False
-        letters = [place for place in np.nonzero(over)[0].tolist() if texts[index[place]].isalpha()]
-        if letters:
-            near = min(letters, key=lambda place: abs(place - at))
-            letter = index[near]
-            base = _DOTLESS.get(texts[letter], texts[letter])
-            texts[letter] = unicodedata.normalize("NFC", base + _ACCENTS[int(codes[accent])])
-            kept[at] = False
-            if near == at + 1:
-                spaced[near] = spaced[at]
-    return index[kept], spaced[kept]
+
+def _is_under(boxes: Floats, sizes: Floats, at: int, place: int) -> bool:
+    """Return whether the glyph at `place` is below or above the accent at `at`, and of its size."""
+    (x0, y0, x1, y1), (left, top, right, bottom) = boxes[at].tolist(), boxes[place].tolist()
+    if min(y1, bottom) <= max(y0, top) or abs(sizes[at] - sizes[place]) >= 0.1 * sizes[place]:
+        return False
+    if x1 - x0 > 1.2 * max(right - left, 0.8 * sizes[at]):
+        return False  # an accent of several letters
+    if x1 - x0 <= 0.05 * sizes[at]:  # an accent without a width
+        return bool(left - 0.1 * sizes[place] < (x0 + x1) / 2 < right)
+    return bool(min(x1, right) - max(x0, left) > 0.5 * min(x1 - x0, right - left))
+
+
+def _letter_at(boxes: Floats, at: int) -> int:
+    """Return the index of the nearest glyph on the line; accents of capitals may be far from them in the PDF."""
+    accent = boxes[at]
+    level = np.minimum(boxes[:, 3], accent[3]) - np.maximum(boxes[:, 1], accent[1])
+    far = np.abs(boxes[:, 0] + boxes[:, 2] - accent[0] - accent[2])
+    far[level < 0.5 * (accent[3] - accent[1])] = np.inf
+    far[at] = np.inf
+    return int(np.argmin(far))
 
 
 def _with_pairs_joined(codes: Ints) -> Ints:
@@ -486,7 +546,7 @@ def _with_pairs_joined(codes: Ints) -> Ints:
 def _unmapped(codes: Ints) -> Bools:
     control = ((codes >= 0) & (codes < 32) & (codes != 10) & (codes != 13)) | ((codes > 0x7E) & (codes < 0xA0))
     private = ((codes >= 0xD800) & (codes < 0xF900)) | (codes >= 0xF0000)
-    known = np.isin(codes, list(_PRIVATE)) | (codes == 0x85)
+    known = np.isin(codes, list(_BULLETS)) | (codes == 0x85)
     nothing = (
         (codes == 0xFFFD) | ((codes >= 0xFDD0) & (codes < 0xFDF0)) | (codes >= 0x110000) | (codes & 0xFFFE == 0xFFFE)
     )
@@ -500,8 +560,8 @@ def _texts(codes: Ints, unmapped: Bools) -> list[str]:
         texts[at] = "\ufffd"
     for at in np.nonzero(_within(codes, _FORMS))[0].tolist():
         texts[at] = unicodedata.normalize("NFKC", texts[at]).strip()
-    for at in np.nonzero(np.isin(codes, list(_PRIVATE)))[0].tolist():
-        texts[at] = _PRIVATE[int(codes[at])]
+    for at in np.nonzero(np.isin(codes, list(_BULLETS)))[0].tolist():
+        texts[at] = _BULLETS[int(codes[at])]
     return texts
 
 

@@ -88,6 +88,10 @@ def words_of(glyphs: Glyphs) -> Words:
     if _ROOT in glyphs.texts:  # a rule begins behind the sign
         root = np.array([text == _ROOT for text in glyphs.texts])
         cut |= root[1:] | root[:-1]
+    cut |= glyphs.large[1:] | glyphs.large[:-1]
+    if glyphs.letters.any():  # variables of a formula beside its functions
+        kinds = _kinds(glyphs)
+        cut |= kinds[1:] != kinds[:-1]
     first = np.concatenate(([0], np.nonzero(cut)[0] + 1)).astype(np.int64)
     end = np.append(first[1:], len(size))
     low, high = np.minimum.reduceat(glyphs.u0, first), np.maximum.reduceat(glyphs.u1, first)
@@ -96,6 +100,15 @@ def words_of(glyphs: Glyphs) -> Words:
     texts = ["".join(glyphs.texts[a:b]) for a, b in zip(first.tolist(), end.tolist(), strict=True)]
     boxes = _as_shown(glyphs, first, turn, low, high, level, em)
     return Words(texts, boxes, turn, low, high, level, em, first, end, spaced[first], rtl[first])
+
+
+def _kinds(glyphs: Glyphs) -> Ints:
+    """Return a number for the kind of each glyph: large symbols, and on pages with TeX's formulas italic and bold."""
+    kinds = glyphs.large.astype(np.int64)
+    if glyphs.letters.any():
+        faces = np.array([2 * style.italic + 4 * style.bold for style in glyphs.styles], dtype=np.int64)
+        kinds = kinds + np.where(glyphs.letters, 2, faces[glyphs.style])
+    return kinds
 
 
 def _as_shown(glyphs: Glyphs, first: Ints, turn: Ints, low: Floats, high: Floats, base: Floats, size: Floats) -> Floats:
@@ -524,6 +537,7 @@ class _Composer:
         self._glyphs = glyphs
         self._first: list[int] = words.first.tolist()
         self._doubtful: list[bool] = np.logical_or.reduceat(glyphs.doubtful, words.first).tolist()
+        self._kinds: list[int] = _kinds(glyphs)[words.first].tolist()
         self._faces: list[list[int]] = _face_counts(glyphs, words).tolist()
 
     def line(self, segment: Segment) -> Line:
@@ -546,6 +560,7 @@ class _Composer:
         return any(
             abs(self._base[index] - self._base[members[0]]) > 0.05 * self._size[index]
             or abs(self._size[index] - self._size[members[0]]) > 0.05 * self._size[index]
+            or self._kinds[index] != self._kinds[members[0]]
             or _ROOT in (self._texts[index], self._texts[members[0]])
             for members in joined
             for index in members[1:]

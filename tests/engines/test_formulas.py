@@ -152,7 +152,7 @@ def test_other_lines_are_no_formulas(drawn):
 
 @pytest.fixture(scope="module")
 def tex_blocks(repository) -> tuple[Block, ...]:
-    with contextlib.closing(pypdfium2.PdfDocument(repository / "tests/fixtures/tex/formulas.pdf")) as pdf:
+    with contextlib.closing(pypdfium2.PdfDocument(repository / "tests/fixtures/tex/columns.pdf")) as pdf:
         return laid_out(page_content(pdf[0]))
 
 
@@ -166,7 +166,7 @@ def tex_markdown(tex_blocks) -> str:
     [
         r"L(\theta )=-\frac{1}{N}\sum_{i=1}^{N}\log p_{\theta}(y_{i}|x_{i}). \tag{1}",
         r"\int_{0}^{\infty}e^{-x^{2}}dx=\frac{\sqrt{\pi }}{2} \tag{2}",
-        r"s_{j}=\frac{e^{z_{j}}}{\sum_{k=1}^{K}e^{z_{k}}}\text{ for }j\le K.",
+        r"s_{j}=\frac{e^{z_{j}}}{\sum_{k=1}^{K}e^{z_{k}}}\mathrm{for}\ j\le K.",
         r"\lim_{n\to \infty}(1+\frac{1}{n})^{n}\ge \prod_{k=1}^{m}g_{k}(x)",
     ],
 )

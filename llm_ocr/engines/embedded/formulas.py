@@ -5,6 +5,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import pairwise
 from statistics import median
 
 from llm_ocr.engines.embedded.regions import FORMULA, Region
@@ -21,16 +22,33 @@ _SCRIPT_SIZE, _SCRIPT_SHIFT = 0.88, 0.06
 #: Greatest distance of baselines of a row in font sizes.
 _LEVEL = 0.12
 _DEEPEST = 4
+#: Number of letters up to which upright letters may be a product of variables.
+_LONGEST_PRODUCT = 3
+#: Least distance of columns of a matrix, and of its rows; least distance of the rows of a binomial. All in font sizes:
+#: TeX has 1, 1.2, and 1.36.
+_COLUMN, _ROWS, _BINOMIAL = 0.7, (1.0, 2.2), 1.3
 
 _LIST = re.compile(r"[A-Za-z]+")
 _FUNCTIONS = frozenset(
     _LIST.findall(
-        "arccos arcsin arctan arg cos cosh cot deg det dim exp gcd inf ker lim ln log max min sin sinh sup tan"
+        "arccos arcsin arctan arg cos cosh cot coth csc deg det dim exp gcd hom inf ker lim liminf limsup ln log max "
+        "min Pr sec sin sinh sup tan tanh"
     )
 )
-_TEXT = frozenset(_LIST.findall("all and any as else for if in is on or otherwise such that then to when where with"))
-_LIMITED = ("lim", "max", "min", "sup", "inf", "det", "gcd", "arg")  # functions with limits below
-_BIG = {"∑": r"\sum", "∏": r"\prod", "∫": r"\int", "∮": r"\oint", "⋃": r"\bigcup", "⋂": r"\bigcap"}
+_TEXT = frozenset(_LIST.findall("all and any as for if in is on or to"))  # words between formulas
+_LIMITED = frozenset(_LIST.findall("det gcd inf lim liminf limsup max min Pr sup"))
+_BIG = {
+    "⋀": r"\bigwedge",
+    "⋁": r"\bigvee",
+    "∐": r"\coprod",
+    "∑": r"\sum",
+    "∏": r"\prod",
+    "∫": r"\int",
+    "∮": r"\oint",
+    "⋃": r"\bigcup",
+    "⋂": r"\bigcap",
+}
+_INTEGRALS = frozenset((r"\int", r"\oint"))
 _NAMES = {
     **{
         "≤": "le",
@@ -48,7 +66,25 @@ _NAMES = {
     **{"∈": "in", "∉": "notin", "⊂": "subset", "⊆": "subseteq", "∪": "cup", "∩": "cap", "∅": "emptyset", "∧": "wedge"},
     **{"∨": "vee", "¬": "neg", "∀": "forall", "∃": "exists", "∞": "infty", "∂": "partial", "∇": "nabla", "ℓ": "ell"},
     **{"…": "ldots", "⋯": "cdots", "′": "prime", "‖": "|", "∥": "|", "∣": "mid", "⟨": "langle", "⟩": "rangle"},
-    **{"{": "{", "}": "}", "%": "%", "#": "#", "&": "&", "ϵ": "epsilon", "ϕ": "phi", "ϑ": "vartheta", "ℏ": "hbar"},
+    **{
+        "{": "{",
+        "}": "}",
+        "⌊": "lfloor",
+        "⌋": "rfloor",
+        "⌈": "lceil",
+        "⌉": "rceil",
+        "∃": "exists",
+        "≪": "ll",
+        "≫": "gg",
+        "%": "%",
+        "#": "#",
+        "&": "&",
+        "∆": "Delta",
+        "ϵ": "epsilon",
+        "ϕ": "phi",
+        "ϑ": "vartheta",
+        "ℏ": "hbar",
+    },
 }
 _GREEK = _LIST.findall(  # from U+03B1
     "alpha beta gamma delta varepsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho varsigma sigma tau "
@@ -61,17 +97,28 @@ _LATEX = {
     **{letter: f"\\{name} " for letter, name in zip("ΓΔΘΛΞΠΣΥΦΨΩ", _CAPITALS, strict=True)},
     **{"−": "-", "–": "-", "µ": r"\mu ", "<": r"\lt ", ">": r"\gt ", "*": r"\ast "},  # no Markdown, no HTML
 }
-#: Accents above letters, as combining characters.
-_OVER = {
-    "\u0302": "hat",
-    "\u0303": "tilde",
-    "\u0304": "bar",
-    "\u0307": "dot",
-    "\u0308": "ddot",
-    "\u030c": "check",
-    "\u20d7": "vec",
+_ACCENTS = {
+    **{"\u0300": "grave", "\u0301": "acute", "\u0302": "hat", "\u0303": "tilde", "\u0304": "bar", "\u0306": "breve"},
+    **{"\u0307": "dot", "\u0308": "ddot", "\u030a": "mathring", "\u030c": "check", "\u20d7": "vec"},
 }
-_PIECES = re.compile(rf".[{''.join(_OVER)}]|[A-Za-z]+(?![{''.join(_OVER)}])|.")
+_ALPHABETS = {
+    **{"DOUBLE-STRUCK": "mathbb", "MATHEMATICAL SCRIPT": "mathcal", "SCRIPT CAPITAL": "mathcal"},
+    **{"MATHEMATICAL FRAKTUR": "mathfrak", "BLACK-LETTER": "mathfrak"},
+}
+_CLOSING = {"(": ")", "[": "]", "{": "}", "|": "|", "‖": "‖"}
+_GRIDS = {
+    **{("(", ")"): "pmatrix", ("[", "]"): "bmatrix", ("|", "|"): "vmatrix", ("‖", "‖"): "Vmatrix"},
+    **{("{", "}"): "Bmatrix", ("{", ""): "cases"},
+}
+_MARKS = "\u0300-\u0338\u20d7"
+#: Letters with accents, runs of letters, or single characters.
+_PIECES = re.compile(rf".[{_MARKS}]+|[A-Za-z]+(?![{_MARKS}])|.")
+#: Signs that TeX composes of others.
+_SIGNS = (
+    (re.compile(r"\\int \\int(?![a-z])"), r"\\iint"),
+    (re.compile(r"(\\cdot ){3}"), r"\\cdots "),
+    (re.compile(r"\.{3}"), r"\\ldots "),
+)
 _PLAIN = re.compile(r"[A-Za-z0-9+\-=()\[\]|/,.;:!']")
 _NUMBER = re.compile(r"\([A-Z]?\.?\d{1,3}(?:\.\d{1,3})*[a-z]?\)")
 
@@ -105,11 +152,23 @@ def latex_of(words: Sequence[Word], rules: Sequence[Box]) -> str:
         rules: Horizontal rules within the formula.
     """
     try:
-        body, tag = _without_number(words)
+        body, tag = _without_number(_with_faces(words))
         latex = _parsed(body, rules, 0)
         return "" if _OPEN_END.search(latex) else latex + tag
     except _Uncertain:
         return ""
+
+
+def _with_faces(words: Sequence[Word]) -> Sequence[Word]:
+    """Return the words as italic if no font marks variables by italics: short words may then be variables.
+
+    A formula in a bold heading has no vectors.
+    """
+    if all(word.bold for word in words):
+        words = [replace(word, bold=False) for word in words]
+    if any(word.italic for word in words):
+        return words
+    return [replace(word, italic=len(word.text) <= _LONGEST_PRODUCT) for word in words]
 
 
 def _without_number(words: Sequence[Word]) -> tuple[list[Word], str]:
@@ -130,7 +189,7 @@ def _parsed(words: Sequence[Word], rules: Sequence[Box], depth: int) -> str:
     if not words or depth > _DEEPEST:
         raise _Uncertain
     left, used = list(words), list[Box]()
-    built: list[_Atom] = []
+    built = _grids(left, rules, depth)
     for rule in sorted(rules, key=lambda one: -one.width):
         if any(_contains(other, rule) for other in used):
             continue  # of an inner fraction or root
@@ -139,10 +198,12 @@ def _parsed(words: Sequence[Word], rules: Sequence[Box], depth: int) -> str:
         inner = [one for one in rules if one is not rule and _contains(rule, one)]
         sign = _root_sign(left, rule)
         if sign is not None and under and not over:
-            latex = f"\\sqrt{{{_parsed(under, inner, depth + 1)}}}"
+            index = [word for word in left if word is not sign and _is_index(word, sign, rule)]
+            power = f"[{_parsed(index, [], depth + 1)}]" if index else ""
+            latex = f"\\sqrt{power}{{{_parsed(under, inner, depth + 1)}}}"
             size = max(map(_size, under))
-            base = next(_base(word) for word in under if _size(word) == size)
-            left = [word for word in left if word is not sign]
+            base = _base(sign) if inner else next(_base(word) for word in under if _size(word) == size)
+            left = [word for word in left if word is not sign and word not in index]
             if sign.text != "√":
                 left.append(Word(sign.text[:-1], Box(sign.box.x0, sign.box.y0, rule.x0, sign.box.y1)))
             x0 = sign.box.x0 if sign.text == "√" else rule.x0
@@ -151,12 +212,109 @@ def _parsed(words: Sequence[Word], rules: Sequence[Box], depth: int) -> str:
             latex = f"\\frac{{{above}}}{{{_parsed(under, [one for one in inner if one.y0 > rule.y0], depth + 1)}}}"
             size = max(map(_size, (*under, *over)))
             x0, base = rule.x0, rule.y0 + 0.25 * size
+        elif under and not over and _is_overline(rule, under):
+            latex = f"\\overline{{{_parsed(under, inner, depth + 1)}}}"
+            size, x0 = max(map(_size, under)), rule.x0
+            base = next(_base(word) for word in under if _size(word) == size)
         else:
             raise _Uncertain
         used.append(rule)
         left = [word for word in left if word not in under and word not in over]
         built.append(_Atom(latex, x0, rule.x1, base, size, built=True))
-    return _row([*(atom for word in left for atom in _atoms(word)), *built], depth)
+    return _row([*map(_atom, left), *built], depth)
+
+
+def _is_index(word: Word, sign: Word, rule: Box) -> bool:
+    """Return whether the word is the index of a root, in the angle of its sign."""
+    small = _size(word) < 0.75 * _size(sign) and _base(word) < _base(sign)
+    return small and word.text.isalnum() and sign.box.x0 < _across(word.box) and word.box.x1 < rule.x0
+
+
+def _is_overline(rule: Box, under: Sequence[Word]) -> bool:
+    """Return whether the rule is directly above the words, and as wide as they are."""
+    size = max(map(_size, under))
+    high = max(_base(word) for word in under) - rule.y0
+    left, right = min(word.box.x0 for word in under) - rule.x0, rule.x1 - max(word.box.x1 for word in under)
+    return 0.4 * size < high < 1.3 * size and max(abs(left), abs(right)) < 0.25 * size
+
+
+def _grids(left: list[Word], rules: Sequence[Box], depth: int) -> list[_Atom]:
+    """Return the matrices, binomials, and cases among the words, and remove their words from `left`."""
+    built: list[_Atom] = []
+    for opened, closed in _pairs(left):
+        end = closed.box.x0 if closed else max(word.box.x1 for word in left)
+        inside = [word for word in left if opened.box.x1 - 1 < _across(word.box) < end and word is not opened]
+        size, base = _size(opened), _base(opened)
+        usual = [word for word in inside if _size(word) > _SCRIPT_SIZE * size]
+        levels: list[float] = []
+        for level in sorted(map(_base, usual)):
+            if not levels or level - levels[-1] > _LEVEL * size:
+                levels.append(level)
+        apart = [(below - above) / size for above, below in pairwise(levels)]
+        centered = bool(levels) and abs((levels[0] + levels[-1]) / 2 - base) < 0.25 * size
+        stacked = bool(apart) and centered and all(_ROWS[0] <= step <= _ROWS[1] for step in apart)
+        if not stacked or any(opened.box.x0 < _across(rule) < end for rule in rules):
+            continue
+        latex = _grid(inside, levels, size, (opened.text, closed.text if closed else ""), depth)
+        gone = [*inside, opened, closed]
+        left[:] = [word for word in left if all(word is not one for one in gone)]
+        built.append(_Atom(latex, opened.box.x0, closed.box.x1 if closed else end, base, size, built=True))
+    return built
+
+
+def _pairs(words: Sequence[Word]) -> list[tuple[Word, Word | None]]:
+    """Return the pairs of delimiters that are words, inner ones first, and a brace that is not closed."""
+    found: list[tuple[Word, Word | None]] = []
+    opened: list[Word] = []
+    for word in sorted(words, key=lambda one: one.box.x0):
+        if opened and _CLOSING.get(opened[-1].text) == word.text:
+            found.append((opened.pop(), word))
+        elif word.text in _CLOSING:
+            opened.append(word)
+    if len(opened) == 1 and opened[0].text == "{":
+        found.append((opened[0], None))
+    return found
+
+
+def _grid(words: Sequence[Word], levels: Sequence[float], size: float, signs: tuple[str, str], depth: int) -> str:
+    """Return the LaTeX of words in rows and columns between delimiters."""
+    if signs not in _GRIDS:
+        raise _Uncertain
+    rows: list[list[Word]] = [[] for _ in levels]
+    for word in words:
+        nearest = min(range(len(levels)), key=lambda at: abs(levels[at] - _base(word)))
+        if abs(levels[nearest] - _base(word)) > 0.6 * size:
+            raise _Uncertain
+        rows[nearest].append(word)
+    table = [_cells(row, size) for row in rows]
+    columns = len(table[0])
+    if any(len(cells) != columns for cells in table) or (signs[1] == "" and columns > 2):
+        raise _Uncertain
+    for at in range(columns - 1):
+        ends = max(word.box.x1 for cells in table for word in cells[at])
+        if ends >= min(word.box.x0 for cells in table for word in cells[at + 1]):
+            raise _Uncertain
+    latex = [[_parsed(cell, [], depth + 1).strip() for cell in cells] for cells in table]
+    if signs == ("(", ")") and columns == 1 and len(levels) == 2 and levels[1] - levels[0] > _BINOMIAL * size:
+        return f"\\binom{{{latex[0][0]}}}{{{latex[1][0]}}}"
+    name = _GRIDS[signs]
+    return f"\\begin{{{name}}}" + r" \\ ".join(" & ".join(cells) for cells in latex) + f"\\end{{{name}}}"
+
+
+def _cells(row: Sequence[Word], size: float) -> list[list[Word]]:
+    """Divide a row of a matrix at wide gaps."""
+    cells: list[list[Word]] = []
+    right = 0.0
+    for word in sorted(row, key=lambda one: one.box.x0):
+        if not cells or word.box.x0 - right > _COLUMN * size:
+            cells.append([])
+        cells[-1].append(word)
+        right = max(right, word.box.x1)
+    return cells
+
+
+def _across(box: Box) -> float:
+    return (box.x0 + box.x1) / 2
 
 
 def _contains(rule: Box, box: Box) -> bool:
@@ -179,49 +337,41 @@ def _base(word: Word) -> float:
 def _root_sign(words: Sequence[Word], rule: Box) -> Word | None:
     """Return the word that ends with a root sign at the left end of the rule."""
     near = [word for word in words if word.text.endswith("√") and abs(word.box.x1 - rule.x0) < 0.3 * word.box.height]
-    return next((word for word in near if word.box.y0 - 0.3 * word.box.height < rule.y0 < word.box.y1), None)
+    return next((word for word in near if word.box.y0 - 3 * word.box.height < rule.y0 < word.box.y1), None)
 
 
-def _atoms(word: Word) -> list[_Atom]:
-    """Return the word as an atom; a function with limits and the letters after it are two."""
+def _atom(word: Word) -> _Atom:
     if word.doubtful:
         raise _Uncertain
-    text, box = word.text, word.box
-    function = next((name for name in _LIMITED if text.startswith(name) and _opening_function(text) == name), "")
-    if function and text != function:
-        middle = box.x0 + box.width * len(function) / len(text)
-        first, second = replace(box, x1=middle), replace(box, x0=middle)
-        return [*_atoms(Word(function, first)), *_atoms(Word(text[len(function) :], second))]
-    big = text in _BIG or text in _LIMITED
-    latex = f"\\text{{ {text} }}" if text in _TEXT and not word.italic else _symbols(text)
-    return [_Atom(latex, box.x0, box.x1, _base(word), _size(word), big)]
+    big = word.text in _BIG
+    latex = _symbols(word.text, word.italic)
+    if word.bold and word.text.isalnum():
+        latex = f"\\mathbf{{{word.text}}}" if word.text.isascii() else f"\\boldsymbol{{{latex.strip()}}}"
+    return _Atom(latex, word.box.x0, word.box.x1, _base(word), _size(word), big)
 
 
-def _symbols(text: str) -> str:
+def _symbols(text: str, italic: bool) -> str:
+    """Return the LaTeX of a word: functions and upright words by name, other characters one by one."""
     latex = ""
-    for piece in _PIECES.findall(text if text.isascii() else unicodedata.normalize("NFD", text)):
-        function = _opening_function(piece)
-        if function:
-            latex += f"\\{function} {_symbols(piece[len(function) :])}"
-        elif piece[-1] in _OVER:
-            latex += f"\\{_OVER[piece[-1]]}{{{_symbol(piece[0])}}}"
-        elif piece.isascii() and piece.isalpha() and len(piece) > 3:
-            latex += f"\\mathrm{{{piece}}}"
-        else:
+    for piece in _PIECES.findall(unicodedata.normalize("NFD", text)):
+        if piece in _FUNCTIONS:
+            latex += f"\\{piece} "
+        elif len(piece) == 1 or not piece.isascii():
+            latex += _symbol(piece)
+        elif piece not in _TEXT and (italic or len(piece) <= _LONGEST_PRODUCT):
             latex += "".join(map(_symbol, piece))
+        else:
+            latex += f"\\mathrm{{{piece}}}"
     return latex
 
 
-def _opening_function(text: str) -> str:
-    """Return the function at the beginning, such as `max` of `maxf`, if two letters or another function follow."""
-    for end in range(len(text), 1, -1):
-        if text[:end] in _FUNCTIONS and (len(text) - end <= 2 or _opening_function(text[end:])):
-            return text[:end]
-    return ""
-
-
 def _symbol(character: str) -> str:
-    plain = unicodedata.normalize("NFKC", character) if character > "\U0001d3ff" else character
+    if len(character) > 1:
+        return _accented(character)
+    alphabet = _alphabet(character)
+    plain = unicodedata.normalize("NFKC", character) if character > "\U0001d3ff" or alphabet else character
+    if alphabet:
+        return f"\\{alphabet}{{{plain}}}"
     if plain in _BIG:
         return _BIG[plain]
     if plain in _LATEX:
@@ -229,6 +379,26 @@ def _symbol(character: str) -> str:
     if len(plain) == 1 and _PLAIN.match(plain):
         return plain
     raise _Uncertain
+
+
+def _accented(text: str) -> str:
+    """Return the LaTeX of a letter and its combining accents."""
+    if text.endswith("\u0338"):
+        return _symbol(unicodedata.normalize("NFC", text))
+    latex = _symbol(text[0]).strip()
+    for accent in text[1:]:
+        if accent not in _ACCENTS:
+            raise _Uncertain
+        latex = f"\\{_ACCENTS[accent]}{{{latex}}}"
+    return latex
+
+
+def _alphabet(character: str) -> str:
+    """Return the command for a double-struck, script, or Fraktur letter; "" for another character."""
+    if character < "ℂ":
+        return ""
+    name = unicodedata.name(character, "")
+    return next((command for style, command in _ALPHABETS.items() if style in name), "")
 
 
 def _row(atoms: list[_Atom], depth: int) -> str:
@@ -241,6 +411,7 @@ def _row(atoms: list[_Atom], depth: int) -> str:
     if any(abs(atom.base - base) > _LEVEL * size for atom in main):
         raise _Uncertain
     hosts = [atom for atom in ordered if atom in main or _stands(atom, base, size)]
+    _check_apart(hosts)
     above: dict[int, list[_Atom]] = {}
     below: dict[int, list[_Atom]] = {}
     for atom in ordered:
@@ -258,9 +429,23 @@ def _row(atoms: list[_Atom], depth: int) -> str:
         for mark, scripts in (("_", below.get(place)), ("^", above.get(place))):
             if scripts:
                 latex = f"{latex.rstrip()}{mark}{{{_scripts(scripts, depth)}}}"
-        if latex[-1].isalpha() and host.big:
-            latex += " "
+        latex += _space(host, hosts[place + 1 : place + 2], latex, size)
+    for pattern, sign in _SIGNS:
+        latex = pattern.sub(sign, latex)
     return latex
+
+
+def _check_apart(hosts: Sequence[_Atom]) -> None:
+    """Raise `_Uncertain` if an atom is over another, as in a sign that is composed of two."""
+    if any(one.x1 - other.x0 > 0.5 * min(one.x1 - one.x0, other.x1 - other.x0) for one, other in pairwise(hosts)):
+        raise _Uncertain
+
+
+def _space(host: _Atom, following: Sequence[_Atom], latex: str, size: float) -> str:
+    """Return the space behind an atom: one that ends a command, or one behind a word."""
+    if host.latex.startswith(r"\mathrm{") and following and following[0].x0 - host.x1 > 0.2 * size:
+        return r"\ "
+    return " " if host.big and latex[-1].isalpha() else ""
 
 
 def _stands(atom: _Atom, base: float, size: float) -> bool:
@@ -273,9 +458,15 @@ def _stands(atom: _Atom, base: float, size: float) -> bool:
 def _host(atom: _Atom, hosts: Sequence[_Atom], size: float) -> int:
     """Return the index of the atom that a script or limit belongs to: the operator above or below, or that before."""
     middle = (atom.x0 + atom.x1) / 2
+    owners: list[tuple[float, int]] = []
     for place, host in enumerate(hosts):
-        if host.big and host.x0 - 0.6 * size < middle < host.x1 + 0.6 * size:
-            return place
+        limited = host.latex.strip("\\ ") in _LIMITED and atom.base > host.base
+        if (host.big or limited) and host.x0 - 0.6 * size < middle < host.x1 + 0.6 * size:
+            center = (host.x0 + host.x1) / 2
+            if host.latex not in _INTEGRALS or center <= atom.x0:  # limits of integrals are at their right side
+                owners.append((abs(center - middle), place))
+    if owners:
+        return max(place for _, place in owners) if hosts[owners[-1][1]].latex in _INTEGRALS else min(owners)[1]
     before = [place for place, host in enumerate(hosts) if host.x1 - 0.25 * size <= atom.x0]
     if not before or atom.size > _SCRIPT_SIZE * size:
         raise _Uncertain
@@ -297,15 +488,14 @@ def _scripts(atoms: list[_Atom], depth: int) -> str:
 # Display formulas on a page: lines without words, with a relation or a large operator, set apart from the text.
 
 
-_RELATIONS = frozenset("=≤≥≈≡≠∼≃≅∝→∈⊂⊆∑∏∫√")
-_STRONG = frozenset("∑∏∫√")
-#: Parts of large brackets, and operators at which formulas of several rows are divided.
-_PARTS, _CONTINUED = frozenset("⎛⎜⎝⎞⎟⎠⎡⎢⎣⎤⎥⎦⎧⎨⎩⎫⎬⎭⎪"), frozenset("+−×±")
-_BRACKETS = frozenset("()[]{}|∥⎛⎜⎝⎞⎟⎠⎡⎢⎣⎤⎥⎦⎧⎨⎩⎫⎬⎭⎪")
+_RELATIONS = frozenset("=<>≤≥≈≡≠∼≃≅∝→⇒⇔↦∈∉⊂⊆∪∩∑∏∫∮⋃⋂√")
+_STRONG = frozenset("∑∏∫∮⋃⋂√")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 #: Distance of a formula from the left side of its column, and of its parts from each other, in font sizes.
 _INDENT, _REACH, _BESIDE = 1.5, 2.2, 4.0
 _LONGEST = 160
+#: Greatest distance of the columns of a definition by cases in font sizes.
+_COLUMNS = 3.0
 #: Number of lines of text above and below a formula that show its column.
 _NEIGHBORS = 4
 
@@ -329,12 +519,7 @@ def find_formulas(content: PageContent, regions: Sequence[Region]) -> list[Regio
     seeds = [index for index, line in enumerate(lines) if index not in taken and _is_seed(line) and _is_fragment(line)]
     if not seeds or any(line.confidence < 1 for line in lines):
         return []
-    braces = [line.box for line in lines if line.text.endswith("{") and _is_fragment(line)]
-    free = [
-        index
-        for index, line in enumerate(lines)
-        if index not in taken and (_is_fragment(line) or any(_is_case(line, brace) for brace in braces))
-    ]
+    free = [index for index, line in enumerate(lines) if index not in taken and _is_fragment(line)]
     wordy = [line for index, line in enumerate(lines) if index not in taken and _is_prose(line)]
     largest = 1.25 * median([line.size for line in wordy] or [0.0])
     prose = [line.box for line in wordy if line.size <= largest]  # without titles, which may be wider than a column
@@ -353,9 +538,7 @@ def find_formulas(content: PageContent, regions: Sequence[Region]) -> list[Regio
 def _plain_words(text: str) -> list[str]:
     words = _WORD.findall("".join(character if character < "\U0001d400" else " " for character in text))
     return [
-        word
-        for word in words
-        if not _opening_function(word.lower()) and not all("Ͱ" <= letter <= "Ͽ" for letter in word)
+        word for word in words if word.lower() not in _FUNCTIONS and not any("Ͱ" <= letter <= "Ͽ" for letter in word)
     ]
 
 
@@ -376,64 +559,24 @@ def _is_fragment(line: Line) -> bool:
     return not any(len(word) > 3 for word in words) and sum(len(word) > 2 for word in words) < 3
 
 
-def _is_case(line: Line, brace: Box) -> bool:
-    """Return whether the line is beside a brace at the end of a row, as in a definition by cases."""
-    near = abs(_middle(line.box) - _middle(brace)) < 2 * line.size and line.box.x0 > brace.x1 - line.size
-    return near and len(line.text) < 40 and line.box.x0 - brace.x1 < 15 * line.size
-
-
 def _is_prose(line: Line) -> bool:
     return sum(len(word) > 2 for word in _plain_words(line.text)) >= 3
 
 
 def _is_seed(line: Line) -> bool:
-    if _PARTS.intersection(line.text):
-        return True
     signs = _RELATIONS.intersection(line.text)
-    if not signs and line.text[0] not in _CONTINUED:
+    if not signs:
         return False
-    if not any(map(str.isalnum, line.text)):
-        return bool(_BRACKETS & set(line.text))  # the row of a matrix or binomial
     special = any("α" <= c <= "ω" or c >= "\U0001d400" or c in _NAMES for c in line.text)
-    return bool(line.scripts or line.parts or special or _STRONG & signs or any(word.italic for word in line.words))
+    bare = not any(character.isalpha() for character in line.text)  # between fractions
+    return bool(
+        bare or line.scripts or line.parts or special or _STRONG & signs or any(word.italic for word in line.words)
+    )
 
 
 def _groups(lines: Sequence[Line], free: Sequence[int], seeds: Sequence[int]) -> list[_Group]:
     """Return the formulas: seeds of one row, each with the fragments that are nearest to it."""
     groups: list[_Group] = []
-    largest = max(lines[index].size for index in seeds)
-    small = [index for index in seeds if lines[index].size < _SCRIPT_SIZE * largest]
-    for later in ([index for index in seeds if index not in small], small):
-        _grow(groups, lines, free, later)
-    return _merged(groups, lines)
-
-
-def _merged(groups: Sequence[_Group], lines: Sequence[Line]) -> list[_Group]:
-    """Join groups that share a row, or whose boxes overlap."""
-    merged: list[_Group] = []
-    for group in sorted(groups, key=lambda one: one.seed.x0):
-        for other in merged:
-            level = min(group.seed.y1, other.seed.y1) - max(group.seed.y0, other.seed.y0)
-            near = group.seed.x0 - other.seed.x1 < _BESIDE * other.size
-            overlap = _around(group.lines, lines).intersection(_around(other.lines, lines))
-            if (near and level > 0.5 * min(group.size, other.size)) or overlap > 0:
-                other.lines += group.lines
-                other.seed = _wider(other.seed, group.seed)
-                other.size = max(other.size, group.size)
-                break
-        else:
-            merged.append(group)
-    return merged
-
-
-def _around(members: Sequence[int], lines: Sequence[Line]) -> Box:
-    boxes = [lines[index].box for index in members if not _NUMBER.fullmatch(lines[index].text)]
-    return reduce(Box.union, boxes or [lines[members[0]].box])
-
-
-def _grow(groups: list[_Group], lines: Sequence[Line], free: Sequence[int], seeds: Sequence[int]) -> None:
-    """Add the groups of seeds that are in none yet, and then the fragments that are nearest to a group."""
-    seeds = [index for index in seeds if not any(index in group.lines for group in groups)]
     for index in sorted(seeds, key=lambda seed: (_is_operator(lines[seed]), -lines[seed].size, lines[seed].box.x0)):
         line = lines[index]
         near = [group for group in groups if _is_near(group, line.box, "")]
@@ -461,16 +604,93 @@ def _grow(groups: list[_Group], lines: Sequence[Line], free: Sequence[int], seed
         if len(left) == len(rest):
             break
         rest = left
+    return _whole(lines, groups)
+
+
+def _whole(lines: Sequence[Line], groups: list[_Group]) -> list[_Group]:
+    """Return the groups with all lines at the height of theirs, such as words in the cases of a definition."""
+    whole: list[_Group] = []
+    for group in groups:
+        for other in [other for other in whole if _overlap(lines, group, other)]:
+            whole.remove(other)
+            larger, smaller = (group, other) if group.size >= other.size else (other, group)
+            larger.lines += smaller.lines
+            larger.seed = _wider(larger.seed, smaller.seed)
+            group = larger
+        whole.append(group)
+    whole = _with_cases(lines, whole)
+    taken = {index for group in whole for index in group.lines}
+    for group in whole:
+        found = True
+        while found:
+            found = False
+            whole_box = reduce(Box.union, (lines[index].box for index in group.lines))
+            near = [at for at, line in enumerate(lines) if line.box.y0 < whole_box.y1 and line.box.y1 > whole_box.y0]
+            for index in near:
+                if index not in taken and _belongs(lines, group, index):
+                    taken.add(index)
+                    group.lines.append(index)
+                    found = True
+    return whole
+
+
+def _belongs(lines: Sequence[Line], group: _Group, index: int) -> bool:
+    """Return whether a line without a sentence is at the height of the group, and near, or its number."""
+    line = lines[index]
+    if _NUMBER.fullmatch(line.text):
+        level = min(line.box.y1, group.seed.y1) - max(line.box.y0, group.seed.y0)
+        return level > 0.5 * line.box.height and line.box.x0 > group.seed.x1
+    return _overlap(lines, group, _Group([index], line.box, 0)) and not _is_prose(line)
+
+
+def _with_cases(lines: Sequence[Line], groups: list[_Group]) -> list[_Group]:
+    """Return the groups with all rows behind a brace that is not closed, which may be formulas of their own."""
+    left = list(groups)
+    for group in groups:
+        words = [word for index in group.lines for word in (lines[index].parts or lines[index].words)]
+        braces = [word.box for word in words if word.text == "{"]
+        if len(braces) != 1 or any(word.text == "}" for word in words) or group not in left:
+            continue
+        found = True
+        while found:
+            found = False
+            height = reduce(Box.union, (lines[index].box for index in group.lines))
+            for other in left:
+                box = reduce(Box.union, (lines[index].box for index in other.lines))
+                gap = max(box.y0 - height.y1, height.y0 - box.y1)
+                near = box.x0 - height.x1 < _COLUMNS * group.size and gap < 0.6 * group.size
+                if other is not group and box.x0 > braces[0].x0 and near:
+                    group.lines += other.lines
+                    group.seed = _wider(group.seed, other.seed)
+                    left.remove(other)
+                    found = True
+                    break
+    return left
+
+
+def _around(members: Sequence[int], lines: Sequence[Line]) -> Box:
+    """Return the box around lines without the formula's number, which is at the edge of the column."""
+    boxes = [lines[index].box for index in members if not _NUMBER.fullmatch(lines[index].text)]
+    return reduce(Box.union, boxes or [lines[members[0]].box])
+
+
+def _overlap(lines: Sequence[Line], one: _Group, other: _Group) -> bool:
+    """Return whether lines of both groups are at one height, and near each other."""
+    reach = 1.5 * max(one.size, other.size)
+    wide = [_around(group.lines, lines) for group in (one, other)]
+    if max(box.x0 for box in wide) - min(box.x1 for box in wide) > reach:
+        return False
+    for a in (lines[index].box for index in one.lines):
+        for b in (lines[index].box for index in other.lines):
+            level = min(a.y1, b.y1) - max(a.y0, b.y0)
+            if level > 0.1 * min(a.height, b.height):
+                return True
+    return False
 
 
 def _is_operator(line: Line) -> bool:
     """Return whether the line is a large operator, whose baseline in TeX's fonts is not that of the formula."""
     return not (_RELATIONS - _STRONG).intersection(line.text)
-
-
-def _level(box: Box, row: Box) -> float:
-    """Return the height that a box shares with a row that it touches."""
-    return min(box.y1, row.y1) - max(box.y0, row.y0) if box.x1 > row.x0 and box.x0 < row.x1 else 0.0
 
 
 def _wider(row: Box, box: Box) -> Box:
@@ -509,20 +729,9 @@ def _region(content: PageContent, group: _Group, prose: Sequence[Box]) -> Region
     ):
         return None
     words = [word for line in lines for word in (line.parts or line.words)]
-    row = Box(body.x0 - _BESIDE * size, group.seed.y0, body.x1 + _BESIDE * size, group.seed.y1)
-    beside = [
-        index
-        for index, line in enumerate(content.lines)
-        if index not in group.lines
-        and left + 0.5 * size < line.box.x0
-        and line.box.x1 <= right
-        and _level(line.box, row) > 0.3 * size
-    ]
-    latex = "" if beside else latex_of(words, rules)
-    if beside and len(beside) < 4:
-        group.lines += beside
-        box = reduce(Box.union, (content.lines[index].box for index in beside), box)
-    if not latex and len(lines) + len(beside) - len(numbers) < 2:
+    named = 200 * content.unmapped < sum(len(line.text) for line in content.lines)
+    latex = latex_of(words, rules) if named else ""  # fonts without names: other signs may be wrong, too
+    if not latex and len(lines) - len(numbers) == 1:
         return None
     box = reduce(Box.union, rules, box)
     if not latex:  # brackets are higher than their lines
