@@ -184,6 +184,10 @@ def _old_text_fonts(codes: Ints, boxes: Floats, unnamed: Bools, fonts: Ints) -> 
     found = {}
     for font in np.unique(fonts[unnamed]).tolist():
         own = fonts == font
+        widths = boxes[:, 2] - boxes[:, 0]
+        usual = widths[own & (codes == ord("n"))]
+        if len(usual) and (widths[own & ligature] < 0.95 * usual[0]).any():
+            return {}  # an encoding of its own: a ligature is at least as wide as an `n`
         pairs, letters = int((beside & own[1:]).sum()), int((lower & own).sum())
         narrow, wide = np.percentile(boxes[own & lower, 2] - boxes[own & lower, 0], (5, 95)) if letters else (0, 0)
         if narrow > 0.8 * wide:
