@@ -151,14 +151,9 @@ def test_other_lines_are_no_formulas(drawn):
 
 
 @pytest.fixture(scope="module")
-def tex_blocks(repository) -> tuple[Block, ...]:
+def tex_markdown(repository) -> str:
     with contextlib.closing(pypdfium2.PdfDocument(repository / "tests/fixtures/tex/columns.pdf")) as pdf:
-        return laid_out(page_content(pdf[0]))
-
-
-@pytest.fixture(scope="module")
-def tex_markdown(tex_blocks) -> str:
-    return blocks_to_markdown(tex_blocks)
+        return blocks_to_markdown(laid_out(page_content(pdf[0])))
 
 
 @pytest.mark.parametrize(
@@ -168,15 +163,11 @@ def tex_markdown(tex_blocks) -> str:
         r"\int_{0}^{\infty}e^{-x^{2}}dx=\frac{\sqrt{\pi }}{2} \tag{2}",
         r"s_{j}=\frac{e^{z_{j}}}{\sum_{k=1}^{K}e^{z_{k}}}\mathrm{for}\ j\le K.",
         r"\lim_{n\to \infty}(1+\frac{1}{n})^{n}\ge \prod_{k=1}^{m}g_{k}(x)",
+        r"A=\begin{pmatrix}a & b \\ c & d\end{pmatrix}",
     ],
 )
 def test_formulas_of_tex_are_latex_with_limits_and_their_numbers(tex_markdown, latex):
     assert f"$$\n{latex}\n$$" in tex_markdown
-
-
-def test_a_matrix_of_tex_is_a_figure_and_no_lines_of_text(tex_blocks):
-    (matrix,) = [block for block in tex_blocks if block.kind is BlockKind.FIGURE]
-    assert (matrix.label, sorted(matrix.text.split())) == ("formula", ["(", ")", "=", "A", "a", "b", "c", "d"])
 
 
 def test_accents_of_tex_are_part_of_their_letters(tex_markdown):
