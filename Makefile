@@ -109,7 +109,7 @@ pins: .venv-tools/.installed
 # The documentation site in site/. A broken link, an unknown anchor, or a page without a place in the menu fails.
 .PHONY: docs
 docs: .venv/.dev
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "Open file://$(CURDIR)/site/index.html"
 
 # What a release must pass: both distributions are complete, and the wheel runs the demo in an environment of its own.

@@ -12,7 +12,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from llm_ocr.cli.commands import COMMANDS
+from llm_ocr.cli.commands import BY_NAME, COMMANDS
 from llm_ocr.cli.flags import groups_of
 from llm_ocr.config import models
 from llm_ocr.config.fields import Setting, command_models, settings_of
@@ -96,7 +96,7 @@ def settings_page() -> str:
             ("Keyword", f"`{name}`" + (" (list)" if setting.many else "")),
             ("Value", setting.allowed),
             *([] if setting.default in (None, ()) else [("Default", f"`{setting.default}`")]),
-            ("Commands", ", ".join(f"[{one}](commands.md#{one})" for one in commands)),
+            ("Commands", ", ".join(f"[{one}](commands.md#{one})" if one in BY_NAME else one for one in commands)),
         ]
         table = "\n".join(f"| {title} | {_cell(value)} |" for title, value in rows)
         parts += [f"## {name}", f"{setting.description}.", f"| | |\n|---|---|\n{table}"]
