@@ -112,6 +112,11 @@ docs: .venv/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "Open file://$(CURDIR)/site/index.html"
 
+# The pictures of README and documentation, made from the current product; needs Chromium.
+.PHONY: pictures
+pictures: .venv/.dev
+	$(BIN)/python docs/pictures.py
+
 # What a release must pass: both distributions are complete, and the wheel runs the demo in an environment of its own.
 RELEASE := build/release
 .PHONY: release-check

@@ -1,0 +1,78 @@
+"""Make the pictures of the documentation from the current product: `make pictures`.
+
+The examples are read by the CPU engine. Headless Chromium photographs the viewer and the report.
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from PIL import Image
+
+import llm_ocr
+from llm_ocr.types import page_id
+
+ROOT = Path(__file__).resolve().parent.parent
+SIZE = (1400, 900)
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+def main() -> None:
+    """Write the pictures."""
+    browser = next(filter(None, map(shutil.which, _BROWSERS)), None)
+    if browser is None:
+        sys.exit("pictures need Chromium: install the package chromium")
+    with tempfile.TemporaryDirectory(prefix="llm-ocr-pictures-") as folder:
+        made = Path(folder)
+        first, second = made / "examples", made / "with-ocr"
+        documents = sorted(path for path in (ROOT / "examples").iterdir() if path.suffix in (".pdf", ".png", ".tiff"))
+        llm_ocr.run(documents, workspace=first, engine="embedded")
+        llm_ocr.run(ROOT / "examples/paper.pdf", workspace=second, engine="embedded", text_layer="never")
+        for address, picture, flags in _views(made, first, second):
+            _photograph(browser, address, ROOT / "docs" / picture, made, flags)
+
+
+def _views(made: Path, first: Path, second: Path) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Yield the address, the file, and the browser's flags of each picture."""
+    index = llm_ocr.view(workspace=first, output=made / "site").index.as_uri()
+    both = llm_ocr.view(workspace=first, output=made / "both", compare=str(second)).index.as_uri()
+    page = next(one for one in llm_ocr.open(first).pages(images=False) if one.source.endswith("paper.pdf"))
+    yield f"{index}#page={page_id(page.document_id, page.page_number)}", "viewer/page.png", ()
+    yield f"{index}#page={page_id(page.document_id, page.page_number)}", "viewer/dark.png", ("--force-dark-mode",)
+    yield index, "viewer/list.png", ()
+    yield f"{both}#page={page_id(page.document_id, page.page_number)}", "viewer/compare.png", ()
+    yield llm_ocr.open(first).report(made / "report.html").as_uri(), "report/report.png", ()
+
+
+def _photograph(browser: str, address: str, picture: Path, folder: Path, flags: tuple[str, ...]) -> None:
+    width, height = SIZE
+    subprocess.run(
+        [
+            *(
+                browser,
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--hide-scrollbars",
+                "--virtual-time-budget=8000",
+            ),
+            *(
+                "--disable-background-networking",
+                f"--user-data-dir={folder / 'profile'}",
+                f"--window-size={width},{height}",
+            ),
+            *(*flags, f"--screenshot={picture}", address),
+        ],
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+    with Image.open(picture) as image:
+        image.convert("RGB").quantize(256).save(picture, optimize=True)
+
+
+if __name__ == "__main__":
+    main()
