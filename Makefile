@@ -113,9 +113,11 @@ docs: .venv/.dev
 	@echo "Open file://$(CURDIR)/site/index.html"
 
 # The pictures of README and documentation, made from the current product; needs Chromium.
-.PHONY: pictures
+.PHONY: pictures gallery
 pictures: .venv/.dev
 	$(BIN)/python docs/pictures.py
+gallery: .venv/.dev
+	$(BIN)/python docs/gallery/make.py
 
 # What a release must pass: both distributions are complete, and the wheel runs the demo in an environment of its own.
 RELEASE := build/release

@@ -369,7 +369,8 @@ def _symbol(character: str) -> str:
     if len(character) > 1:
         return _accented(character)
     alphabet = _alphabet(character)
-    plain = unicodedata.normalize("NFKC", character) if character > "\U0001d3ff" or alphabet else character
+    letterlike = "ℂ" <= character <= "⅏" and character not in _LATEX  # such as ℎ, the italic h of formulas
+    plain = unicodedata.normalize("NFKC", character) if character > "\U0001d3ff" or letterlike else character
     if alphabet:
         return f"\\{alphabet}{{{plain}}}"
     if plain in _BIG:
@@ -711,6 +712,7 @@ def _region(content: PageContent, group: _Group, prose: Sequence[Box]) -> Region
     body = reduce(Box.union, (line.box for line in lines if line not in numbers))
     box = reduce(Box.union, (line.box for line in numbers), body)
     over = [one for one in prose if min(one.x1, body.x1) > max(one.x0, body.x0)]
+    over = over or [one for one in prose if one.x1 <= body.x0]  # all lines of the text are short
     column = sorted(over, key=lambda one: abs(_middle(one) - _middle(body)))[:_NEIGHBORS]
     rules = [
         path.box
