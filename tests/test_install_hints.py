@@ -19,7 +19,8 @@ ELSEWHERE = re.compile(r"CHANGELOG\.md|tests/")
 FROM_AN_INDEX = re.compile(
     r"""(?x) \b llm[-_]ocr \[ [a-z][\w, -]* \] (?! \s@\s)
     | \b llm[-_]ocr \s* [=~<>]= \s* (?: [0-9] | VERSION)
-    | (?: pip3?\s+install | pipx\s+(?:install|run) | uv\s+(?:add|sync) | uv\s+(?:pip|tool)\s+install | uvx | --with)
+    | (?: pip3?\s+install | pipx\s+(?:install|run) | uv\s+(?:add|sync) | uv\s+(?:pip|tool)\s+install | --with
+      | uvx (?! \s+--from\s+"[^"]*\s@\s) )
       (?= [\s=] ) (?: [^\n`|;&]* [\s"'=\\] )? llm[-_]ocr (?= ["'\s`\\),.;:] | $ ) (?! ["'\\]* \s@\s )"""
 )
 
@@ -67,6 +68,7 @@ def test_a_suggestion_is_recognized(line):
         'pip install -e ".[embedded]"',
         'pip install "llm-ocr[embedded] @ git+https://example.org/llm-ocr@main"',
         'hf jobs uv run --with "llm-ocr @ git+https://example.org/llm-ocr" script.py',
+        'uvx --from "llm-ocr[embedded] @ git+https://example.org/llm-ocr" llm-ocr run report.pdf',
         "pip install /mnt/llm_ocr-0.1.0-py3-none-any.whl",
         "llm-ocr launch hf-jobs extract",
         'pip install "boto3>=1.36"',

@@ -168,7 +168,8 @@ def test_options_that_come_back_give_the_first_result_again(copy, tmp_path):
 def test_the_markdown_goes_to_standard_output_and_everything_else_to_standard_error(copy, tmp_path):
     run = cli("run", PAPER, "-w", copy, "--stdout", *FRUGAL, cwd=tmp_path)
     assert run.returncode == 0, said(run)
-    assert run.stdout == (copy / "documents" / "paper.pdf.md").read_text()
+    text = (copy / "documents" / "paper.pdf.md").read_text()
+    assert run.stdout == text.replace("](paper.pdf.figures/", "](out/documents/paper.pdf.figures/")
     assert run.stderr.splitlines()[-1] == "3 ok"
 
 

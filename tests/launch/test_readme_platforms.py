@@ -1,4 +1,4 @@
-"""The lines of the README's table of platforms: each is a command that plans."""
+"""The lines of the guide's table of platforms: each is a command that plans."""
 
 import json
 import re
@@ -9,9 +9,9 @@ from running import REPOSITORY, cli, said
 
 from llm_ocr.launch.platforms import PLATFORMS
 
-TABLE = (REPOSITORY / "README.md").read_text().partition("\n## Rented GPUs\n")[2].partition("\n## ")[0]
+TABLE = (REPOSITORY / "docs/guides/rented-gpus.md").read_text()
 LINES = re.findall(r"`llm-ocr (launch [^`]+)`", TABLE)
-FOLDERS = re.findall(r"\]\(([a-z-]+)/README\.md\)", TABLE)
+FOLDERS = re.findall(r"\]\(\.\./\.\./([a-z-]+)/README\.md\)", TABLE)
 
 
 def test_every_platform_has_its_row_and_its_folder():
