@@ -82,7 +82,9 @@ def test_the_command_for_an_extra_names_its_packages_and_their_bounds(repository
     extras = tomllib.loads((repository / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for extra in extras.keys() - {"dev"}:
         named = {Requirement(text) for text in re.findall(r'"(.*?)"', install_command(extra))}
-        assert named == {Requirement(text) for text in extras[extra]}, extra
+        needed = {one for one in map(Requirement, extras[extra]) if one.marker is None or one.marker.evaluate()}
+        if needed:  # not every system has packages of every extra
+            assert {str(one) for one in named} == {str(one).partition(";")[0] for one in needed}, extra
 
 
 def test_the_command_for_a_needed_package_names_its_bounds():
