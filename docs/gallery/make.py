@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
@@ -126,18 +127,21 @@ def _status(page: PageRecord) -> str:
 
 def _found(name: str, page: PageRecord) -> str:
     """Return the share of the page's own words, or of the phrases expected of an example, that the result has."""
-    read = Counter(_words(page.markdown))
+    read = _words(page.markdown)
     source = HERE / "pages" / f"{re.sub('-scan-.*|-[0-9]+$', '', name)}.html"
     if source.is_file():
         text = re.sub(r"<(style|math)\b.*?</\1>|<[^>]*>", " ", source.read_text(encoding="utf-8"), flags=re.DOTALL)
-        wanted = Counter(_words(html.unescape(text)))
-        return f"{100 * (wanted & read).total() / wanted.total():.0f} % of {wanted.total():,} words"
+        wanted = _words(html.unescape(text))
+        found = (Counter(wanted) & Counter(read)).total() / len(wanted)
+        alike = SequenceMatcher(None, wanted, read, autojunk=False).get_matching_blocks()
+        order = sum(block.size for block in alike) / len(wanted)
+        return f"{100 * found:.0f} % of {len(wanted):,} words, {100 * order:.0f} % in order"
     files = json.loads((ROOT / "examples/expected.json").read_text(encoding="utf-8"))["files"]
     pages = files.get(Path(page.source).name, {"pages": []})["pages"]
     phrases = [phrase for one in pages if one["number"] == page.page_number for phrase in _phrases(one)]
     if not phrases:
         return "not counted"
-    flat = " ".join(_words(page.markdown))
+    flat = " ".join(read)
     return f"{sum(' '.join(_words(phrase)) in flat for phrase in phrases)} of {len(phrases)} phrases"
 
 
