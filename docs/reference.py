@@ -265,7 +265,7 @@ COLUMNS: Mapping[str, str] = {
     "extracted_figures": "Crops of the page, in reading order.",
     "extracted_figures_metadata": "One JSON text per crop: id, label, box in pixels, caption, and description.",
     "document_final_markdown": "Markdown of the page with the descriptions of its figures.",
-    "document_id": "Id of the document, derived from its name.",
+    "document_id": "Id in the manifest, or a hash of the document's name and content.",
     "source": "Path or URL of the document.",
     "page_number": "Number of the page, from 1. Null if the document could not be opened.",
     "status": "`ok`, `degraded`, or `failed`.",
