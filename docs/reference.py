@@ -31,6 +31,10 @@ PAGES = {
     **{f"{name}/README.md": f"platforms/{name}.md" for name in PLATFORMS},
     "ARCHITECTURE.md": "explanation/architecture.md",
     "SECURITY.md": "explanation/security.md",
+    "benchmarks/README.md": "explanation/repeat-benchmarks.md",
+    "notebooks/README.md": "guides/notebooks.md",
+    "examples/README.md": "explanation/examples.md",
+    "CONTRIBUTING.md": "explanation/contributing.md",
 }
 #: Place of the table in the page about the quality score.
 QUALITY = "<!-- table of benchmarks/results/quality.json -->"
