@@ -20,6 +20,7 @@ from llm_ocr.config import models
 from llm_ocr.config.fields import all_names
 from llm_ocr.config.loading import load
 from llm_ocr.models.profile_file import profile_from
+from llm_ocr.results import quality
 from llm_ocr.results.dataset import FEATURES
 from llm_ocr.types import Reason
 
@@ -155,6 +156,12 @@ def test_messages_in_the_troubleshooting_exist():
 def test_every_reason_of_a_page_is_explained():
     text = (ROOT / "docs/guides/failures.md").read_text(encoding="utf-8")
     assert [reason.value for reason in Reason if f"`{reason.value}`" not in text] == []
+
+
+def test_the_explanation_of_quality_has_its_parts_and_limits():
+    text = (ROOT / "docs/explanation/quality.md").read_text(encoding="utf-8")
+    assert [part for part in quality._SCALES if f"`{part}`" not in text] == []
+    assert f"below {quality.LOW}" in text and f"below {quality.LOW_OF_MODEL}" in text
 
 
 def test_every_exit_code_is_explained():
