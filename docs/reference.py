@@ -3,20 +3,25 @@
 MkDocs calls `on_files` once and `on_page_markdown` for each page, see its documentation of hooks.
 """
 
+import json
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+import llm_ocr
 from llm_ocr.cli.commands import BY_NAME, COMMANDS
 from llm_ocr.cli.flags import groups_of
+from llm_ocr.cli.models import all_models
 from llm_ocr.config import models
 from llm_ocr.config.fields import Setting, command_models, settings_of
-from llm_ocr.models.registry import DEFAULT, PROFILES
+from llm_ocr.errors import LlmOcrError
+from llm_ocr.models.registry import PROFILES
 from llm_ocr.results.dataset import dataset_schema
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,7 +31,13 @@ PAGES = {
     **{f"{name}/README.md": f"platforms/{name}.md" for name in PLATFORMS},
     "ARCHITECTURE.md": "explanation/architecture.md",
     "SECURITY.md": "explanation/security.md",
+    "benchmarks/README.md": "explanation/repeat-benchmarks.md",
+    "notebooks/README.md": "guides/notebooks.md",
+    "examples/README.md": "explanation/examples.md",
+    "CONTRIBUTING.md": "explanation/contributing.md",
 }
+#: Place of the table in the page about the quality score.
+QUALITY = "<!-- table of benchmarks/results/quality.json -->"
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -36,6 +47,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "reference/commands.md": commands_page(),
         "reference/settings.md": settings_page(),
         "reference/columns.md": columns_page(),
+        "reference/json.md": json_page(),
         "reference/models.md": models_page(),
         "reference/python.md": python_page(),
         **{page: (ROOT / source).read_text(encoding="utf-8") for source, page in PAGES.items()},
@@ -48,6 +60,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Lead links between files of the repository to pages of the site; other files are named without a link."""
     here = page.file.src_uri
+    markdown = markdown.replace(QUALITY, quality_table())
     of = next((source for source, made in PAGES.items() if made == here), f"docs/{here}")
 
     def replaced(match: re.Match[str]) -> str:
@@ -65,15 +78,13 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def commands_page() -> str:
     """Return every command with its usage, examples, and settings by group."""
-    parts = ["# Commands", "Each flag has a keyword of the Python API and a variable, see [Settings](settings.md)."]
+    parts = ["# Commands", _COMMANDS]
     for command in COMMANDS:
         parts += [f"## {command.name}", f"{command.summary}.", f"```\nllm-ocr {command.usage}\n```"]
         parts.append("\n".join(f"- `{typed}`: {meaning}" for typed, meaning in command.examples))
         for title, members in groups_of(vars(models)[command.model]):
             names = ", ".join(f"[`{_typed(setting)}`](settings.md#{setting.name})" for setting in members)
             parts.append(f"**{title}:** {names}")
-    parts += ["## Exit codes", (ROOT / "docs/guides/failures.md").read_text(encoding="utf-8").partition("| exit")[2]]
-    parts[-1] = "| exit" + parts[-1].partition("\n\n")[0]
     return "\n\n".join(parts) + "\n"
 
 
@@ -104,39 +115,112 @@ def settings_page() -> str:
 
 
 def columns_page() -> str:
-    """Return the columns of the dataset, with their types."""
-    schema = dataset_schema()
-    rows = "\n".join(f"| `{field.name}` | `{_cell(str(field.type))}` |" for field in schema)
-    text = (
-        "One row is one page; failed pages are rows, too. [Results](../guides/results.md) describes the columns. "
-        "The fields of `export --format json` are in `llm_ocr/exports/document.schema.json`."
+    """Return the columns of the dataset, with their types and meanings."""
+    rows = "\n".join(
+        f"| `{field.name}` | {_cell(COLUMNS[field.name])} | `{_type(field.type)}` |" for field in dataset_schema()
     )
-    return f"# Columns of the dataset\n\n{text}\n\n| Column | Type |\n|---|---|\n{rows}\n"
+    return f"# Columns of the dataset\n\n{_DATASET}\n\n| Column | Meaning | Type |\n|---|---|---|\n{rows}\n"
+
+
+def _type(kind: Any) -> str:
+    """Return an Arrow type; the fields of a struct are named by the column's meaning."""
+    text = re.sub(r"struct<bytes: binary, path: string>", "image", str(kind))
+    return re.sub(r"<(?:item|element): ", "<", re.sub(r"struct<.*(?=>$)", "struct<…", text))
+
+
+def json_page() -> str:
+    """Return the schema of `export --format json` as one table per object, and the schema itself."""
+    text = (ROOT / "llm_ocr/exports/document.schema.json").read_text(encoding="utf-8")
+    schema = json.loads(text)
+    parts = ["# JSON of a document", _JSON]
+    for name, one in {"document file": schema, **schema["$defs"]}.items():
+        about = f"{one['description']}\n\n" if "description" in one else ""
+        rows = "\n".join(_fields(one))
+        parts.append(f"## {name.capitalize()}\n\n{about}| Field | Type | Meaning |\n|---|---|---|\n{rows}")
+    code = "\n".join(f"    {line}" for line in ("```json", *text.strip().splitlines(), "```"))
+    parts.append(f'## Schema\n\n??? note "document.schema.json"\n\n{code}')
+    return "\n\n".join(parts) + "\n"
+
+
+def _fields(schema: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    for name, one in schema["properties"].items():
+        optional = "" if name in schema.get("required", ()) else "Optional. "
+        meaning = one.get("description") or FIELDS.get(f"{prefix}{name}") or FIELDS.get(name, "")
+        yield f"| `{prefix}{name}` | {_cell(_kind(one))} | {_cell(optional + meaning)} |"
+        inner = next((part for part in (one, *one.get("oneOf", ())) if "properties" in part), None)
+        if inner:
+            yield from _fields(inner, f"{prefix}{name}.")
+
+
+def _kind(schema: Mapping[str, Any]) -> str:
+    """Return the type of a JSON value in words."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name})"
+    if "const" in schema:
+        return json.dumps(schema["const"])
+    if "enum" in schema:
+        return ", ".join("null" if one is None else f"`{one}`" for one in schema["enum"])
+    if "oneOf" in schema:
+        return " or ".join(map(_kind, schema["oneOf"]))
+    if schema.get("type") == "array":
+        return f"list of {_kind(schema['items'])}"
+    kind = schema.get("type", "any")
+    return kind if isinstance(kind, str) else " or ".join(kind)
+
+
+def quality_table() -> str:
+    """Return the share of injected faults that the quality score finds, from the results of `benchmarks/quality.py`."""
+    results = json.loads((ROOT / "benchmarks/results/quality.json").read_text(encoding="utf-8"))
+    settings = results["settings"]
+    rows = [
+        f"| {fault} | " + " | ".join(f"{100 * one['found'][fault]:.0f} %" for one in settings.values()) + " |"
+        for fault in next(iter(settings.values()))["found"]
+    ]
+    head = f"| Fault | {' | '.join(settings)} |\n|---{'|---' * len(settings)}|"
+    return "\n".join((head, *rows))
 
 
 def models_page() -> str:
-    """Return the known models."""
-    head = "| Model | Weights | License | Parameters (billions) |\n|---|---|---|---|"
-    rows = "\n".join(
-        f"| `{one.name}`{' (default)' if one.name == DEFAULT else ''} | `{one.model}` "
-        f"| {_cell(one.licence or 'not stated')} | {one.parameters or '-'} |"
-        for one in PROFILES
-    )
-    text = "`llm-ocr models NAME` shows prompts, scores, sources, and the `vllm serve` command."
-    return f"# Models\n\n{text}\n\n{head}\n{rows}\n"
+    """Return the known models with their published scores and the sources of these."""
+    head = f"| Model | Weights | License | Size | GPU | Figures | Describes | Languages |\n{'|---' * 8}|"
+    rows, scores = [], []
+    for one, profile in zip(all_models(), PROFILES, strict=True):
+        default = " (default)" if one["default"] else " (experimental)" if one["experimental"] else ""
+        size = f"{one['parameters']} B" if one["parameters"] else "-"
+        cells = (one["licence"] or "not stated", size, one["smallest_gpu"] or "-", one["figures"], one["describes"])
+        told = " | ".join(_cell(str(cell)) for cell in (*cells, one["languages"] or "-"))
+        rows.append(f"| `{one['name']}`{default} | `{one['model']}` | {told} |")
+        scores += [
+            f"| `{one['name']}` | {score.benchmark} | {score.value:g} | {_cell(score.source)} |"
+            for score in profile.scores
+        ]
+    table = "\n".join(("| Model | Benchmark | Score | Source |", "|---|---|---|---|", *scores))
+    return f"# Models\n\n{_MODELS}\n\n{head}\n{chr(10).join(rows)}\n\n## Scores\n\n{_SCORES}\n\n{table}\n"
 
 
 def python_page() -> str:
     """Return the public Python API, described by mkdocstrings."""
-    return "# Python API\n\n" + "\n\n".join(f"::: {place}" for place in _public()) + "\n"
+    parts = ["# Python API", _PYTHON]
+    for title, names in public_names().items():
+        parts.append(f"## {title}")
+        parts += [f"::: {_place(name)}" for name in names]
+    return "\n\n".join(parts) + "\n"
 
 
-def _public() -> Iterator[str]:
-    for name in ("run", "plan", "extract", "describe", "assemble", "retry_failed", "transform", "export", "view"):
-        yield f"llm_ocr.api.{name}"
-    yield from ("llm_ocr.api.read_page", "llm_ocr.estimating.estimate", "llm_ocr.launch.calls.submit")
-    yield from ("llm_ocr.runs.open", "llm_ocr.runs.Run", "llm_ocr.types.PageRecord", "llm_ocr.display")
-    yield "llm_ocr.errors"
+def public_names() -> dict[str, list[str]]:
+    """Return the names in `llm_ocr.__all__` by group."""
+    groups: dict[str, list[str]] = {"Functions": [], "Results": [], "Errors": []}
+    for name in llm_ocr.__all__:
+        value = getattr(llm_ocr, name)
+        failed = isinstance(value, type) and issubclass(value, LlmOcrError)
+        groups["Errors" if failed else "Functions" if name.islower() and name != "display" else "Results"].append(name)
+    return groups
+
+
+def _place(name: str) -> str:
+    value = getattr(llm_ocr, name)
+    return value.__name__ if name == "display" else f"{value.__module__}.{name}"
 
 
 def _typed(setting: Setting) -> str:
@@ -147,3 +231,120 @@ def _typed(setting: Setting) -> str:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
+
+
+_COMMANDS = (
+    "Each flag has a keyword of the Python API and a variable, see [Settings](settings.md). "
+    "Each command ends with an [exit code](exit-codes.md)."
+)
+_DATASET = (
+    "One row is one page. Failed pages are rows, too. `load_dataset` opens the folder `dataset/` of a workspace. "
+    "The same columns are in `export --format dataset`. For whole documents, see [JSON](json.md)."
+)
+_JSON = (
+    "`llm-ocr export -w out --format json --output json/` writes one file per document. This page is generated from "
+    "the schema that the tests check each export against. Later versions may add fields."
+)
+_MODELS = (
+    "`llm-ocr models NAME` shows prompts, sampling, retries, and the `vllm serve` command. "
+    "[Choose a model](../guides/choose-a-model.md) explains the columns. "
+    "Figures: `boxes` come from the model, `page` from the page itself, and `detector` from a layout detector."
+)
+_SCORES = (
+    "All scores are as published. None was measured with this library. Scores of different versions of OmniDocBench "
+    "are not comparable."
+)
+_PYTHON = (
+    "`import llm_ocr` exports all names on this page. Functions accept [settings](settings.md) as keywords: the flag "
+    "`--max-hours` is `max_hours`. Type checkers reject unknown keywords and wrong values. "
+    "[Python](../guides/python.md) shows typical programs."
+)
+#: Meaning of each column of the dataset.
+COLUMNS: Mapping[str, str] = {
+    "sample_id": "Id of the page, the same in every run: `<document_id>-p00012`.",
+    "dataset_index": "Position in the plan. With estimated page counts, the numbers have gaps.",
+    "source_image": "Page image as the engine read it.",
+    "document_with_boxes_image": "Page image with the blocks drawn on it.",
+    "document_markdown": "Markdown of the page before descriptions, with `figure:ID` links.",
+    "extracted_figures": "Crops of the page, in reading order.",
+    "extracted_figures_metadata": "One JSON text per crop: id, label, box in pixels, caption, and description.",
+    "document_final_markdown": "Markdown of the page with the descriptions of its figures.",
+    "document_id": "Id in the manifest, or a hash of the document's name and content.",
+    "source": "Path or URL of the document.",
+    "page_number": "Number of the page, from 1. Null if the document could not be opened.",
+    "status": "`ok`, `degraded`, or `failed`.",
+    "reason": "[Reason](../guides/failures.md#reasons) for a status other than `ok`.",
+    "engine": "`embedded`, or the name of the model that gave the text.",
+    "blocks": "Layout in reading order: `kind`, `label`, `text`, `level`, `box` (0 to 1 of the page), `continued` "
+    "(boxes of the rest of the text), `figure_id`, `caption`, `inside`, `described`.",
+    "tokens_in": "Tokens of all requests for the page.",
+    "tokens_out": "Tokens of all answers for the page.",
+    "attempts": "One JSON text per attempt: status, reason, tokens, and seconds.",
+    "primary_language": "Language as stated by the model. Null for models that do not state it.",
+    "is_rotation_valid": "Whether the model found the page upright. Null if it does not say.",
+    "rotation_correction": "Degrees clockwise that the model suggests.",
+    "rotation": "Degrees clockwise by which the page was turned.",
+    "is_table": "Whether the page is mostly a table.",
+    "is_diagram": "Whether the page is mostly a diagram.",
+    "is_fallback": "Whether the text layer or OCR replaced the model's answer.",
+    "quality": "[Quality score](../explanation/quality.md), 0 to 1. Null for failed pages.",
+}
+#: Meaning of the fields of a document's JSON for which its schema has no description, by path or name.
+FIELDS: Mapping[str, str] = {
+    "format": "Number of this format.",
+    "document": "The document as a whole.",
+    "document.id": "Id of the document.",
+    "document.source": "Path or URL.",
+    "document.names": "Names of its files in the Markdown tree, without `documents/` and `.md`. Copies have several.",
+    "document.page_total": "Pages of the file. 0 if it could not be opened.",
+    "document.counts": "Selected pages by status.",
+    "document.counts.pages": "Selected pages.",
+    "document.counts.ok": "Pages without a defect.",
+    "document.counts.degraded": "Pages with a doubtful or incomplete text.",
+    "document.counts.failed": "Pages without a text.",
+    "pages": "Pages in order.",
+    "provenance.workspace": "URL of the workspace.",
+    "provenance.version": "Version of llm-ocr that exported.",
+    "provenance.extract": "Engine and key of Extract.",
+    "provenance.describe": "Engine and key of Describe.",
+    "provenance.assemble": "Key of Assemble.",
+    "provenance.transform": "Stage of your own between Extract and Describe.",
+    "key": "Key of the settings that change results.",
+    "stage": "Name of the stage.",
+    "engine": "`embedded`, or the name of the model.",
+    "model": "Weights of the model.",
+    "revision": "Commit of the weights.",
+    "mode": "Mode of Describe: describe, parse, classify, or your own.",
+    "x0": "Left edge.",
+    "y0": "Top edge.",
+    "x1": "Right edge.",
+    "y1": "Bottom edge.",
+    "kind": "Kind of the block.",
+    "label": "Label by the model or engine.",
+    "level": "Headings: 1 is the highest. List items: depth from 0.",
+    "box": "Place on the page.",
+    "continued": "Places of the rest of the text, in another column or after a figure.",
+    "figure_id": "Figures: id of the crop.",
+    "caption": "Figures: caption in the document.",
+    "inside": "Figures: text read inside the figure.",
+    "described": "Figures: description in the answer for the page.",
+    "id": "Id, the same in every run.",
+    "width": "Width in pixels.",
+    "height": "Height in pixels.",
+    "media_type": "Type of the image, such as `image/png`.",
+    "description": "Description by Describe.",
+    "class": "Class of the figure in mode classify.",
+    "file": "Image in the Markdown tree, with `documents/`.",
+    "status": "Outcome.",
+    "reason": "[Reason](../guides/failures.md#reasons) for a status other than `ok`.",
+    "detail": "Details of the reason.",
+    "number": "Number of the page, from 1.",
+    "blank": "Whether the page is blank.",
+    "text_source": "`text-layer`, `ocr`, or `model`.",
+    "seconds": "Seconds of work for the page.",
+    "markdown": "Final Markdown of the page.",
+    "blocks": "Layout in reading order.",
+    "figures": "Crops of the page.",
+    **{f"notes.{name}": COLUMNS[name] for name in COLUMNS if name.startswith(("primary", "is_", "rotation_"))},
+    **{name: COLUMNS[name] for name in ("dataset_index", "is_fallback", "tokens_in", "tokens_out")},
+}
