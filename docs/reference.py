@@ -145,8 +145,7 @@ def json_page() -> str:
 def _fields(schema: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     for name, one in schema["properties"].items():
         optional = "" if name in schema.get("required", ()) else "Optional. "
-        meaning = one.get("description") or FIELDS.get(f"{prefix}{name}") or FIELDS.get(name, "")
-        yield f"| `{prefix}{name}` | {_cell(_kind(one))} | {_cell(optional + meaning)} |"
+        yield f"| `{prefix}{name}` | {_cell(_kind(one))} | {_cell(optional + one['description'])} |"
         inner = next((part for part in (one, *one.get("oneOf", ())) if "properties" in part), None)
         if inner:
             yield from _fields(inner, f"{prefix}{name}.")
@@ -288,63 +287,4 @@ COLUMNS: Mapping[str, str] = {
     "is_diagram": "Whether the page is mostly a diagram.",
     "is_fallback": "Whether the text layer or OCR replaced the model's answer.",
     "quality": "[Quality score](../explanation/quality.md), 0 to 1. Null for failed pages.",
-}
-#: Meaning of the fields of a document's JSON for which its schema has no description, by path or name.
-FIELDS: Mapping[str, str] = {
-    "format": "Number of this format.",
-    "document": "The document as a whole.",
-    "document.id": "Id of the document.",
-    "document.source": "Path or URL.",
-    "document.names": "Names of its files in the Markdown tree, without `documents/` and `.md`. Copies have several.",
-    "document.page_total": "Pages of the file. 0 if it could not be opened.",
-    "document.counts": "Selected pages by status.",
-    "document.counts.pages": "Selected pages.",
-    "document.counts.ok": "Pages without a defect.",
-    "document.counts.degraded": "Pages with a doubtful or incomplete text.",
-    "document.counts.failed": "Pages without a text.",
-    "pages": "Pages in order.",
-    "provenance.workspace": "URL of the workspace.",
-    "provenance.version": "Version of llm-ocr that exported.",
-    "provenance.extract": "Engine and key of Extract.",
-    "provenance.describe": "Engine and key of Describe.",
-    "provenance.assemble": "Key of Assemble.",
-    "provenance.transform": "Stage of your own between Extract and Describe.",
-    "key": "Key of the settings that change results.",
-    "stage": "Name of the stage.",
-    "engine": "`embedded`, or the name of the model.",
-    "model": "Weights of the model.",
-    "revision": "Commit of the weights.",
-    "mode": "Mode of Describe: describe, parse, classify, or your own.",
-    "x0": "Left edge.",
-    "y0": "Top edge.",
-    "x1": "Right edge.",
-    "y1": "Bottom edge.",
-    "kind": "Kind of the block.",
-    "label": "Label by the model or engine.",
-    "level": "Headings: 1 is the highest. List items: depth from 0.",
-    "box": "Place on the page.",
-    "continued": "Places of the rest of the text, in another column or after a figure.",
-    "figure_id": "Figures: id of the crop.",
-    "caption": "Figures: caption in the document.",
-    "inside": "Figures: text read inside the figure.",
-    "described": "Figures: description in the answer for the page.",
-    "id": "Id, the same in every run.",
-    "width": "Width in pixels.",
-    "height": "Height in pixels.",
-    "media_type": "Type of the image, such as `image/png`.",
-    "description": "Description by Describe.",
-    "class": "Class of the figure in mode classify.",
-    "file": "Image in the Markdown tree, with `documents/`.",
-    "status": "Outcome.",
-    "reason": "[Reason](../guides/failures.md#reasons) for a status other than `ok`.",
-    "detail": "Details of the reason.",
-    "number": "Number of the page, from 1.",
-    "blank": "Whether the page is blank.",
-    "text_source": "`text-layer`, `ocr`, or `model`.",
-    "seconds": "Seconds of work for the page.",
-    "markdown": "Final Markdown of the page.",
-    "blocks": "Layout in reading order.",
-    "figures": "Crops of the page.",
-    **{f"notes.{name}": COLUMNS[name] for name in COLUMNS if name.startswith(("primary", "is_", "rotation_"))},
-    **{name: COLUMNS[name] for name in ("dataset_index", "is_fallback", "tokens_in", "tokens_out")},
 }

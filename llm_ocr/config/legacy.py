@@ -117,9 +117,9 @@ def _on(root: str, text: str) -> str:
     return place if "://" in place else root + place
 
 
-_WINDOW = "how much is in flight follows the engine"
+_WINDOW = "the number of open requests follows the server"
 _UNUSED = "the predecessor read it and never used it"
-_SHIPPED = "launchers ship the library as a wheel, known by its hash, or as an image"
+_SHIPPED = "launchers send the library as a wheel with a hash, or use an image"
 _NONE = {
     "EXTRACT_BATCH_SIZE": f"there are no batches: {_WINDOW}",
     "DESCRIBE_BATCH_SIZE": f"there are no batches: {_WINDOW}",
@@ -129,19 +129,19 @@ _NONE = {
     "DESCRIBE_MAX_RETRIES": _UNUSED,
     "EXTRACT_RETRY_BACKOFF": _UNUSED,
     "DESCRIBE_RETRY_BACKOFF": _UNUSED,
-    "HEALTH_URL": "whether a server is ready is asked at its own URL",
-    "DESCRIBE_REQUEST_TIMEOUT": "one `--request-timeout` for both stages, counted without progress",
-    "DATALOADER_WORKERS": "no torch here; renderer processes: `--render-workers`",
-    "DATALOADER_PREFETCH": "no torch here; the queue of rendered pages is bounded in bytes",
+    "HEALTH_URL": "a server's own URL tells whether it is ready",
+    "DESCRIBE_REQUEST_TIMEOUT": "`--request-timeout` is for both stages, in seconds without progress",
+    "DATALOADER_WORKERS": "`--render-workers` sets the renderer processes",
+    "DATALOADER_PREFETCH": "the queue of rendered pages is limited in bytes",
     "HF_PATH_IN_REPO": _UNUSED,
-    "MODEL_NAME": "documented by the predecessor, configured nothing",
-    "STREAM_DATASET": "rows are always read as they are needed",
-    "HF_COMMIT_MESSAGE": "commits say what they hold",
+    "MODEL_NAME": "documented by the predecessor, without effect",
+    "STREAM_DATASET": "rows are always read when they are needed",
+    "HF_COMMIT_MESSAGE": "the program writes its own commit messages",
     "JOB_CODE_REPO": _SHIPPED,
     "JOB_CODE_REPO_TYPE": _SHIPPED,
     "JOB_CODE_REVISION": _SHIPPED,
     "JOB_CODE_LOCAL_DIR": _SHIPPED,
-    "NUM_SAMPLES": "documented by the predecessor, configured nothing; `MAX_SAMPLES` does",
+    "NUM_SAMPLES": "documented by the predecessor, without effect; use `MAX_SAMPLES`",
 }
 
 #: Variables that many machines set for other programs. A warning at each start would be noise.
@@ -149,34 +149,34 @@ _IGNORED = {
     "HOST": "our server listens on loopback",
     "PORT": "our server takes a free port, or `--vllm-port`",
     "HF_TOKEN": "read by huggingface_hub itself where it is needed",
-    "FORCE_COLOR": "honoured by rich, which draws the progress",
+    "FORCE_COLOR": "used by rich, which draws the progress",
     "SM_MODEL_DIR": "set by SageMaker",
 }
 
 _PLACE = "the workspace: all stages share one; only one such variable may be set"
-_INPUT = "what to begin with; in the workspace: the workspace itself (see below)"
+_INPUT = "the dataset to begin with, or the workspace itself (see below)"
 _READ = (
-    Bare("PIPELINE_STAGE", Effect.READ, "`llm-ocr` and `main()` without a command run this stage; no default"),
-    Bare("LOG_LEVEL", Effect.READ, "any case; the default is `warning`, no longer `INFO`", "log_level", _log_level),
+    Bare("PIPELINE_STAGE", Effect.READ, "the stage that `llm-ocr` and `main()` run without a command; no default"),
+    Bare("LOG_LEVEL", Effect.READ, "any case; default `warning`, before `INFO`", "log_level", _log_level),
     Bare("MAX_SAMPLES", Effect.READ, "`0`: no limit; `1k` is an error now", "max_samples", _zero_is_no_limit),
-    Bare("DATASET_NAME", Effect.READ, "no default: there it was a dataset of the author's", "dataset"),
+    Bare("DATASET_NAME", Effect.READ, "no default; the predecessor's was a dataset of its author", "dataset"),
     Bare("DATASET_CONFIG", Effect.READ, "no default", "dataset_config"),
     Bare("DATASET_SPLIT", Effect.READ, "", "dataset_split"),
     Bare("S3_OUTPUT_URI", Effect.READ, _PLACE, "workspace", _in_s3),
     Bare("GCS_OUTPUT_URI", Effect.READ, _PLACE, "workspace", _in_gcs),
-    Bare("HF_REPO_ID", Effect.READ, f"{_PLACE}; private when it is made", "workspace", _repository),
+    Bare("HF_REPO_ID", Effect.READ, f"{_PLACE}; a new one is private", "workspace", _repository),
     Bare("HF_REPO", Effect.READ, "as `HF_REPO_ID`", "workspace", _repository),
-    Bare("HF_BRANCH", Effect.READ, "with `HF_REPO_ID`: its branch, which must be there; for reading, too"),
+    Bare("HF_BRANCH", Effect.READ, "with `HF_REPO_ID`: its branch, which must exist; also for reading"),
     Bare(
         "OUTPUT_DIR",
         Effect.READ,
-        "the workspace, where none of the above is set: there it was for scratch",
+        "the workspace, if none of the above is set; before, a folder for temporary files",
         "workspace",
         weak=True,
     ),
     Bare("S3_INPUT_URI", Effect.READ, _INPUT, "input", _in_s3),
     Bare("GCS_INPUT_URI", Effect.READ, _INPUT, "input", _in_gcs),
-    Bare("SOURCE_REPO_ID", Effect.READ, f"{_INPUT}; no longer falls back to `HF_REPO_ID`", "input", _repository),
+    Bare("SOURCE_REPO_ID", Effect.READ, f"{_INPUT}; without it, `HF_REPO_ID` is not used", "input", _repository),
     Bare(
         "SKIP_SERVER_LAUNCH",
         Effect.READ,
@@ -187,17 +187,17 @@ _READ = (
     Bare(
         "BASE_URL",
         Effect.READ,
-        "a running server, with or without `/v1`; no server is started then. One that starts at the same time as the "
-        "job needs `VLLM_STARTUP_TIMEOUT` or `LLM_OCR_SERVER_WAIT`: else an address without a server is an error after "
-        "5 seconds",
+        "a running server, with or without `/v1`; no server is started. For a server that starts at the same time "
+        "as the job, set `VLLM_STARTUP_TIMEOUT` or `LLM_OCR_SERVER_WAIT`. Otherwise, an address without a server is an "
+        "error after 5 seconds",
         "server_url",
         _server,
     ),
     Bare("SERVED_MODEL_NAME", Effect.READ, "the name to ask a running server for", "server_model"),
-    Bare("VLLM_STARTUP_TIMEOUT", Effect.READ, "seconds; the default is 1800, no longer 600", "server_timeout"),
+    Bare("VLLM_STARTUP_TIMEOUT", Effect.READ, "seconds; default 1800, before 600", "server_timeout"),
     Bare("MODEL_ID", Effect.READ, "", "model"),
     Bare("TENSOR_PARALLEL_SIZE", Effect.READ, "", "tensor_parallel_size"),
-    Bare("MAX_MODEL_LEN", Effect.READ, "the default is the model's profile, no longer 4096", "max_model_len"),
+    Bare("MAX_MODEL_LEN", Effect.READ, "default from the model's profile, before 4096", "max_model_len"),
     Bare("GPU_MEMORY_UTILIZATION", Effect.READ, "the default is vLLM's", "gpu_memory_utilization"),
     Bare(
         "MM_PROCESSOR_CACHE_GB",
@@ -211,7 +211,7 @@ _READ = (
     ),
     Bare("EXTRA_VLLM_ARGS", Effect.READ, "split at spaces", "vllm_arg", _words),
     Bare("DOC_PROMPT", Effect.READ, "without `<image>`, which vLLM adds", "prompt", _without_image),
-    Bare("DOC_MAX_TOKENS", Effect.READ, "the default is the model's profile, no longer 2048", "max_tokens"),
+    Bare("DOC_MAX_TOKENS", Effect.READ, "default from the model's profile, before 2048", "max_tokens"),
     Bare("DOC_TEMPERATURE", Effect.READ, "of the first try; retries climb a ladder", "temperature"),
     Bare("FIGURE_PROMPT", Effect.READ, "without `<image>`, which vLLM adds", "describe_prompt", _without_image),
     Bare("FIGURE_MAX_TOKENS", Effect.READ, "", "describe_max_tokens"),
