@@ -94,6 +94,28 @@ def test_rows_without_rules_have_the_columns_of_the_ruled_rows():
     assert [cell for cell in rows(table.text)[1] if cell] == ["Research and development", "1,423"]
 
 
+def test_rules_above_the_values_only_leave_the_labels_in_the_table():
+    """Accounts draw rules below headings and above sums, as wide as the columns of values."""
+    cells = [["", "2024", "2023"], ["Net sales", "3,423", "3,056"], ["Cost of sales", "(1,902)", "(1,745)"],
+             ["Gross profit", "1,521", "1,311"], ["Taxes", "(162)", "(101)"], ["Net income", "485", "303"]]  # fmt: skip
+    words = [line(row[0], 100, 100 + 16 * number) for number, row in enumerate(cells) if row[0]]
+    for number, row in enumerate(cells):
+        values = [line(text, x, 100 + 16 * number) for text, x in zip(row[1:], (300, 400), strict=True)]
+        words += [line(value.text, 2 * value.box.x0 - value.box.x1, value.box.y0) for value in values]  # right-aligned
+    rules = [rule(265, y, 402, y) for y in (114, 146, 178, 196)]
+    assert rows(only(page(words, rules)).text) == cells
+
+
+def test_a_bold_heading_above_the_first_of_the_rules_below_rows_belongs_to_the_table():
+    xs = (103, 150, 303, 403)
+    lines = [line(text, x, 103, bold=True) for text, x in zip(("No.", "Item", "Quantity", "Total"), xs, strict=True)]
+    lines += cell_lines([["1", "Hammer", "2", "28.00"], ["3", "Delivery", "1", "6.50"]], xs, (120, 170))
+    lines += cell_lines([["", "Saw blades"], ["2", "", "1", "39.90"], ["", "for wood"]], xs, (139, 145, 151))
+    table = only(page(lines, [rule(100, y, 440, y) for y in (118, 138, 168, 188)]))
+    assert rows(table.text)[0] == ["No.", "Item", "Quantity", "Total"]
+    assert rows(table.text)[2] == ["2", "Saw blades for wood", "1", "39.90"]
+
+
 SENTENCE = "the river was high in that year and every farmer near the old bridge had to move his sheep to the upper"
 
 

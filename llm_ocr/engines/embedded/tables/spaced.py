@@ -50,8 +50,8 @@ class Area:
     short: tuple[Rule, ...]
 
 
-def with_rows_around(finder: "Finder", area: Area) -> Area:
-    """Extend the area of colored rows to the rows without color above and below: the headings and the last row."""
+def with_rows_around(finder: "Finder", area: Area, *, below: bool = True) -> Area:
+    """Extend the area of colored or ruled rows to the rows above and, if `below`, below: headings and the last row."""
     rows = rows_of(finder.pieces(finder.inside(area.box)))
     bounds = column_bounds(area, rows)
     if len(bounds) < 2 or len(rows) < 2:
@@ -63,10 +63,11 @@ def with_rows_around(finder: "Finder", area: Area) -> Area:
     others = [row for row in rows_of(pieces) if not area.box.y0 <= row.y <= area.box.y1]
     top, bottom = rows[0], rows[-1]
     for row in reversed([row for row in others if row.y < area.box.y0]):
-        if top.y - row.y > step or not _fits_columns(finder, row, area, bounds):
+        named = below or all(piece.bold for piece in row.pieces)  # rows of a form's fields are also above rules
+        if top.y - row.y > step or not named or not _fits_columns(finder, row, area, bounds):
             break
         top = row
-    for row in (row for row in others if row.y > area.box.y1):
+    for row in (row for row in others if below and row.y > area.box.y1):
         goes_on = bottom is not rows[-1] and row.y - bottom.y < 1.5 * size and len(row.segments) == 1
         if row.y - bottom.y > step or not (_fits_columns(finder, row, area, bounds) or goes_on):
             break
@@ -398,15 +399,17 @@ def _row_distance(body: Sequence[Record]) -> float:
 
 
 def _is_banded(area: Area, body: Sequence[Record]) -> bool:
-    """Return whether each stretch between two full rules is one row: at most one key, and cells of words."""
+    """Return whether each stretch between two full rules is one row: at most one key, and no stacked values."""
     bands: dict[int, list[Record]] = {}
     for record in body:
         bands.setdefault(record.band, []).append(record)
     if len(bands) < 3 or all(len(records) == 1 for records in bands.values()):
         return False
     keys = [sum(record.at(0) is not None for record in records) for records in bands.values()]
-    values = [e.segment.text for r in body for e in r.entries if e.first > 0]
-    return max(keys) <= 1 and sum(map(is_number, values)) * 2 <= len(values)
+    values = [(r.band, e.first, is_number(e.segment.text)) for r in body for e in r.entries if e.first > 0]
+    numbers = [place for *place, is_value in values if is_value]
+    apart = len({tuple(place) for place in numbers}) == len(numbers)
+    return max(keys) <= 1 and (apart or len(numbers) * 2 <= len(values))
 
 
 def _goes_on(above: Record, record: Record, columns: int) -> bool:
