@@ -152,6 +152,44 @@ def test_initials_and_years_at_line_starts_are_no_list_items():
     assert BlockKind.LIST_ITEM not in {block.kind for block in page_blocks(content, [])}
 
 
+def test_entries_of_a_table_of_contents_are_lines_with_short_leaders():
+    entries = ["Preface", "1.1 A long title of a section", "Risks"]
+    lines = [line(f"{text} {'. ' * (50 - len(text))}{n}", 50 + 15 * n, 300 + 12 * n) for n, text in enumerate(entries)]
+    block = next(block for block in page_blocks(page([*body(80), *lines]), []) if "Preface" in block.text)
+    assert (block.kind, block.text) == (
+        BlockKind.TEXT,
+        "Preface ... 0  \n1.1 A long title of a section ... 1  \nRisks ... 2",
+    )
+
+
+def test_a_justified_row_with_wide_gaps_is_part_of_its_paragraph():
+    text = list(paragraph(prose(2, 40), 50, 100, 200))
+    y = text[3].box.y0
+    wide = [line("which", 50, y), line("the", 140, y), line("animals", 215, y)]
+    lines = [*text[:3], *wide, *(replace(one, text=f"a{one.text}") for one in text[4:])]
+    (found,) = page_blocks(page(lines), [])
+    assert "which the animals a" in found.text
+    assert "\n" not in found.text
+
+
+def test_consecutive_fields_keep_their_lines():
+    lines = [
+        line("Diet: bark, leaves, and water plants", 50, 300, width=395),
+        line("Life span: 10 to 15 years", 50, 312),
+    ]
+    texts = [block.text for block in page_blocks(page([*body(80, 3), *lines]), [])]
+    assert "Diet: bark, leaves, and water plants  \nLife span: 10 to 15 years" in texts
+
+
+def test_roman_numerals_are_a_list_and_a_sum_is_no_heading():
+    lines = [line("(i) of all transactions;", 60, 400), line("(ii) of all assets.", 60, 430)]
+    lines += [line("Total due $88.54", 50, 480, size=14.0, bold=True)]
+    found = kinds(page_blocks(page([*body(80), *lines, *body(520, 3)]), []))
+    assert ("list_item", "- (i) of all transactions;") in found
+    assert ("list_item", "- (ii) of all assets.") in found
+    assert "Total due" not in " ".join(text for kind, text in found if kind in ("heading", "title"))
+
+
 def test_code_keeps_its_lines_and_indentation():
     content = page(
         [

@@ -44,6 +44,8 @@ _FOOTNOTE = re.compile(
     r"(?:\d{1,2}|[*†‡¶]{1,3}|[¹²³⁴-⁹⁰]{1,3}|\(\d{1,2}\)|\[\d{1,2}\]|\d{1,2}\))\s*(?=[^\W\d_]|[\"“‘(])"
     r"|(?:[a-z])\s+(?=[A-Z])"
 )
+_ENTRY = re.compile(r"(?:[.․…·]\s?){4,}\s*[\w.–-]{1,8}$")
+_FIELD = re.compile(r"[^\W\d_a-z][\w .’'/-]{1,24}:\s+\S")
 _REFERENCE = re.compile(r"\[[\w+.\-]{1,12}\]\s+\S")
 
 
@@ -138,6 +140,11 @@ def is_footnote(text: str) -> bool:
 def is_reference(text: str) -> bool:
     """Return whether the text begins like an entry of a bibliography: `[12] Name`."""
     return _REFERENCE.match(text) is not None
+
+
+def is_contents_entry(text: str) -> bool:
+    """Return whether the text ends like an entry of a table of contents: leader dots and a page number."""
+    return _ENTRY.search(text) is not None
 
 
 # Margins of a stretch of rows, and the meaning of rows that do not reach them.
@@ -366,6 +373,8 @@ def _looks_apart(before: Row, row: Row, step: float, measures: Measures) -> bool
     tolerance = 1.6 if large else 1.32 if measures.noisy else 1.27
     if distance > tolerance * step and white > step - 1.0 + 0.12:
         return True
+    if is_contents_entry(before.text) and is_contents_entry(row.text):
+        return False
     full = goes_on(before.text, row.text)
     if (
         measures.noisy
@@ -456,6 +465,8 @@ _LABELLED = 0.7
 
 def _own_line(group: Group, before: Row, row: Row, margins: Margins, short: bool) -> bool:
     """Return whether a row of the group begins on a new line, as in addresses, verses, and cells."""
+    if is_contents_entry(before.text) or (_FIELD.match(before.text) and _FIELD.match(row.text)):
+        return True
     if row.cells > 1 or before.cells > 1:
         # A stretched line of a justified paragraph, and a label beside its first line, have wide gaps, too.
         one = min(row.cells, before.cells) == 1 and not short
@@ -471,6 +482,8 @@ def _is_labelled_prose(row: Row) -> bool:
 
 
 def _starts_new(group: Group, before: Row, row: Row, margins: Margins, short: bool) -> bool:
+    if is_contents_entry(before.text) and is_contents_entry(row.text):
+        return False
     if _starts_own(row, before, margins) or (len(group.rows) == 1 and margins.stands_over(before, row, short)):
         return not goes_on(before.text, row.text) or is_caption(row.text)
     if len(group.rows) == 1 and is_sure_heading(before) and short and not goes_on(before.text, row.text):
