@@ -17,6 +17,7 @@ from llm_ocr.documents.page_wire import content_from_wire, content_to_wire
 from llm_ocr.documents.pdf_text import page_content
 from llm_ocr.engines.embedded.joining import join, vocabulary
 from llm_ocr.engines.embedded.layout import escape, page_blocks, unescape
+from llm_ocr.engines.embedded.layout.rows import make_row
 from llm_ocr.engines.embedded.regions import Region
 from llm_ocr.results.sanitizing import inert_markdown
 from llm_ocr.types import Block, BlockKind, Box, Line, PageContent, Path, Script, Word
@@ -188,6 +189,27 @@ def test_roman_numerals_are_a_list_and_a_sum_is_no_heading():
     assert ("list_item", "- (i) of all transactions;") in found
     assert ("list_item", "- (ii) of all assets.") in found
     assert "Total due" not in " ".join(text for kind, text in found if kind in ("heading", "title"))
+
+
+def test_an_address_in_typewriter_face_is_part_of_its_entry():
+    entry = [line("[5] M. Fulda. What can you do with a rock? In IJCAI, 2017. URL https:", 50, 300, width=400)]
+    entry += [line("//api.example.org/CorpusID:1", 50, 312, mono=True)]
+    other = [line("[6] L. Fan. Agents with knowledge of the internet. In Benchmarks, 2022.", 50, 330, width=400)]
+    other += [line("URL https://api.example.org/", 50, 342, mono=True), line("CorpusID:49552345.", 50, 354, mono=True)]
+    found = kinds(page_blocks(page([*body(50), *entry, *other]), []))
+    assert [kind for kind, _ in found] == ["text"] * len(found)
+    assert found[-2][1].endswith("2017. URL https://api.example.org/CorpusID:1")
+    assert found[-1][1].endswith("2022. URL https://api.example.org/CorpusID:49552345.")
+
+
+def test_a_caption_needs_no_stop_after_its_number():
+    found = kinds(page_blocks(page([*body(20), line("Table 2 Results of the", 50, 330), *body(360, 3)]), []))
+    assert ("caption", "Table 2 Results of the") in found
+
+
+def test_small_lines_beside_a_large_one_are_read_downward():
+    small = [line(text, 450 - 9 * n, 500 + 10 * n, size=8.0) for n, text in enumerate(("Vol. 12", "May 2024", "No. 4"))]
+    assert make_row([*small[::-1], line("GAZETTE", 50, 500, size=30.0)]).text == "GAZETTE\tVol. 12 May 2024 No. 4"
 
 
 def test_code_keeps_its_lines_and_indentation():

@@ -40,6 +40,9 @@ _CAPTION = re.compile(
     r"\.?\s*(?:[A-Z]?\d+(?:[.\-]\d+)*[a-z]?|[IVXL]+|[A-Z](?=[.:]))\s*(?:[.:|–—]|\s[-–]\s|$)",
     re.IGNORECASE,
 )
+_BARE_CAPTION = re.compile(
+    r"(?:Figure|Fig\.|FIGURE|Table|TABLE|Algorithm|Listing|Scheme)\s+\d+(?:\.\d+)*\s+[A-Z][\w-]*\s+[a-z]"
+)
 _FOOTNOTE = re.compile(
     r"(?:\d{1,2}|[*†‡¶]{1,3}|[¹²³⁴-⁹⁰]{1,3}|\(\d{1,2}\)|\[\d{1,2}\]|\d{1,2}\))\s*(?=[^\W\d_]|[\"“‘(])"
     r"|(?:[a-z])\s+(?=[A-Z])"
@@ -128,8 +131,8 @@ def is_keyword(text: str) -> bool:
 
 
 def is_caption(text: str) -> bool:
-    """Return whether the text begins like a caption, such as `Figure 3:` or `Table 2.`."""
-    return _CAPTION.match(text) is not None
+    """Return whether the text begins like a caption, such as `Figure 3:`, `Table 2.`, or `Table 2 Results of`."""
+    return _CAPTION.match(text) is not None or _BARE_CAPTION.match(text) is not None
 
 
 def is_footnote(text: str) -> bool:
@@ -250,6 +253,8 @@ def column_edge(rows: Sequence[Row], measures: Measures) -> float:
 def _right(rows: Sequence[Row], starts: Sequence[float], ends: Sequence[float], edge: float) -> float:
     """Return the right margin: that of the rows, or of the column for rows that look like an address."""
     right, left = max(ends), min(starts)
+    if len(rows) <= _LONGEST_ADDRESS and not any(row.text[:1].islower() for row in rows) and not rows[0].bold:
+        return max(right, edge)
     if right > left + 0.65 * (edge - left) or len(rows) > _LONGEST_ADDRESS:
         return right
     running = sum(row.text[:1].islower() for row in rows[1:])
@@ -302,6 +307,8 @@ def _is_hanging(rows: Sequence[Row], starts: Sequence[float], margins: Margins) 
 
 _SENTENCE_END = tuple('.!?。！？…:;"”’»)]؟۔')
 _OPEN_ADDRESS = re.compile(r"(?:https?://|www\.)\S*$")
+_ADDRESS = re.compile(r"https?:|^//\w|\bwww\.|\w@\w|\bdoi\b")
+_ADDRESS_END = re.compile(r"[\w./:?=&%-]{4,}")
 _CONTINUES = tuple("-,\u00ad\u2010–")
 
 
@@ -340,6 +347,8 @@ def ends_sentence(text: str) -> bool:
 def goes_on(before: str, after: str) -> bool:
     """Return whether the words show that `after` continues the sentence of `before`."""
     if after[:1].islower() and (not ends_sentence(before) or _OPEN_ADDRESS.search(before)):
+        return True
+    if before.endswith("/") and _OPEN_ADDRESS.search(before) and _ADDRESS_END.fullmatch(after):
         return True
     return before.endswith(_CONTINUES)
 
@@ -389,8 +398,15 @@ def _looks_apart(before: Row, row: Row, step: float, measures: Measures) -> bool
     return not full and _face_changes(before, row, measures)
 
 
+def _is_address(before: Row, row: Row) -> bool:
+    """Return whether the monospaced one of two rows is an address in a text, or its end on the next line."""
+    if _ADDRESS.search(row.text if row.mono else before.text):
+        return True
+    return row.mono and _ADDRESS_END.fullmatch(row.text) is not None and not ends_sentence(before.text)
+
+
 def _face_changes(before: Row, row: Row, measures: Measures) -> bool:
-    if before.mono != row.mono and not measures.typewriter:
+    if before.mono != row.mono and not measures.typewriter and not _is_address(before, row):
         return True
     shorter, longer = sorted((before.x1 - before.x0, row.x1 - row.x0))
     if before.bold != row.bold:  # OCR takes a heavy text line for bold: a heading is shorter than the text
@@ -527,7 +543,8 @@ def group_rows(rows: Sequence[Row], measures: Measures) -> list[Group]:
     groups: list[Group] = []
     edge = column_edge(rows, measures)
     for stretch in _stretches(rows, measures):
-        if stretch[0].mono and not measures.typewriter and all(row.mono for row in stretch):
+        code = stretch[0].mono and not measures.typewriter and all(row.mono for row in stretch)
+        if code and 2 * sum(_ADDRESS.search(row.text) is not None for row in stretch) < len(stretch):
             groups.append(Group(stretch, [True] * len(stretch), code=True))
         else:
             groups += _with_footnote_starts(_in_stretch(stretch, measures, edge), measures)

@@ -370,7 +370,7 @@ def make_row(lines: Sequence[Line], rtl: bool = False) -> Row:
         marked = clean_end(marked_text(line)) if is_marked(line) else text
         faces = line.bold, line.italic, line.mono
         return Row((line,), text, box.x0, box.y0, box.x1, box.y1, line.size, *faces, 1, marked)
-    ordered = sorted(lines, key=lambda line: -line.box.x1 if rtl else line.box.x0)
+    ordered = _across(sorted(lines, key=lambda line: -line.box.x1 if rtl else line.box.x0))
     text, cells = clean_end(ordered[0].text), 1
     marked = clean_end(marked_text(ordered[0]))
     for before, line in pairwise(ordered):
@@ -395,6 +395,20 @@ def make_row(lines: Sequence[Line], rtl: bool = False) -> Row:
         cells,
         marked,
     )
+
+
+def _across(ordered: list[Line]) -> list[Line]:
+    """Return the lines of a row, with lines below each other, such as small print beside a large line, downward."""
+    stacks: list[list[Line]] = []
+    for line in ordered:
+        last = stacks[-1][-1].box if stacks else line.box
+        shared = min(last.x1, line.box.x1) - max(last.x0, line.box.x0)
+        level = min(last.y1, line.box.y1) - max(last.y0, line.box.y0) > 0.3 * min(last.height, line.box.height)
+        if stacks and shared > 0.5 * min(last.width, line.box.width) and not level:
+            stacks[-1].append(line)
+        else:
+            stacks.append([line])
+    return [line for stack in stacks for line in sorted(stack, key=lambda line: line.box.y0)]
 
 
 def _main_size(lines: Sequence[Line], total: int) -> float:
