@@ -202,6 +202,22 @@ def test_an_address_in_typewriter_face_is_part_of_its_entry():
     assert found[-1][1].endswith("2022. URL https://api.example.org/CorpusID:49552345.")
 
 
+def test_a_slide_has_a_footer_and_an_agenda_has_no_headings():
+    lines = [line("Agenda", 40, 60, size=24.0)]
+    times = [line(f"6:0{n} - 6:1{n} Report of the committee {n}", 40, 120 + 36 * n, bold=n == 0) for n in range(5)]
+    lines += [replace(one, size=18.0) for one in times]
+    lines += [line("General Meeting, February 6", 40, 770, size=8.0), line("2", 550, 770, size=8.0)]
+    found = kinds(page_blocks(page(lines), []))
+    assert found[-2:] == [("page_number", "2"), ("footer", "General Meeting, February 6")]
+    assert not [text for kind, text in found if kind == "heading" and ":" in text]
+
+
+def test_a_label_before_a_question_at_the_top_is_no_page_number():
+    lines = [line("A6", 50, 40, bold=True), line("Provide the following details", 75, 40, bold=True)]
+    found = kinds(page_blocks(page([*lines, *body(100), *body(450, 3)]), []))
+    assert not {kind for kind, _ in found} & {"header", "page_number"}
+
+
 def test_a_caption_needs_no_stop_after_its_number():
     found = kinds(page_blocks(page([*body(20), line("Table 2 Results of the", 50, 330), *body(360, 3)]), []))
     assert ("caption", "Table 2 Results of the") in found

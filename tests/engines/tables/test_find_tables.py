@@ -51,6 +51,13 @@ def test_scripts_in_cells_are_tags_and_values_stay_values(spanning):
     assert all(cell in shown for cell in ("a<b CO<sub>2</sub>", "cm<sup>2</sup> 1", "10<sup>4</sup>", "beta"))
 
 
+def test_bullets_of_a_symbol_font_are_lines_of_their_cell():
+    xs, ys = [100, 200, 400], [100, 120, 160]
+    lines = cell_lines([["Column", "Meaning"], ["usage", "One of two:"]], xs, ys)
+    lines += [line("\ufffd allowed", 203, 134), line("\ufffd denied", 203, 146)]
+    assert rows(only(page(lines, grid(xs, ys))).text)[1] == ["usage", "One of two:<br>• allowed<br>• denied"]
+
+
 def test_rules_drawn_in_pieces_and_doubled_are_still_one_grid():
     xs, ys = [100, 200, 300], [100, 120, 140]
     pieces = [rule(x, y, x + 9, y) for y in ys for x in range(100, 300, 10)]

@@ -48,7 +48,8 @@ _FOOTNOTE = re.compile(
     r"|(?:[a-z])\s+(?=[A-Z])"
 )
 _ENTRY = re.compile(r"(?:[.․…·]\s?){4,}\s*[\w.–-]{1,8}$")
-_FIELD = re.compile(r"[^\W\d_a-z][\w .’'/-]{1,24}:\s+\S")
+_FIELD = re.compile(r"[^\W\d_a-z][\w .’'/-]{1,24}:\s+\S|\d{1,2}[:.]\d\d\s")
+_TIME = re.compile(r"\d{1,2}[:.]\d\d\s*(?:[-–]|[ap]\.?m)")
 _REFERENCE = re.compile(r"\[[\w+.\-]{1,12}\]\s+\S")
 
 
@@ -143,6 +144,11 @@ def is_footnote(text: str) -> bool:
 def is_reference(text: str) -> bool:
     """Return whether the text begins like an entry of a bibliography: `[12] Name`."""
     return _REFERENCE.match(text) is not None
+
+
+def is_time(text: str) -> bool:
+    """Return whether the text begins with a time, as in an agenda: `9:30 - 10:00`, `10.15 am`."""
+    return _TIME.match(text) is not None
 
 
 def is_contents_entry(text: str) -> bool:
