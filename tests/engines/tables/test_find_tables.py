@@ -58,6 +58,22 @@ def test_bullets_of_a_symbol_font_are_lines_of_their_cell():
     assert rows(only(page(lines, grid(xs, ys))).text)[1] == ["usage", "One of two:<br>• allowed<br>• denied"]
 
 
+def test_fills_of_cells_part_columns_with_narrow_gaps():
+    xs, ys, words = [100, 160, 200, 226, 250], [100, 120, 140, 160, 180], []
+    cells = [["Stop", "Mon", "Sat", "Sun"], ["Station", "06:10", "–", "–"], ["School", "06:20", "–", "–"],
+             ["Hospital", "06:30", "7:28", "9:28"]]  # fmt: skip
+    for y, row in zip(ys, cells, strict=False):
+        one = line(" ".join(row), 103, y + 4)
+        boxes = [
+            replace(word, box=Box(x0 + 3, y + 4, x1 - 2, y + 14))
+            for (x0, x1), word in zip(pairwise(xs), one.words, strict=True)
+        ]
+        words += [replace(one, text=word.text, box=word.box, words=(word,)) for word in boxes[:2]]
+        words += [replace(one, text=" ".join(row[2:]), box=boxes[2].box.union(boxes[3].box), words=tuple(boxes[2:]))]
+    fills = [Path(Box(x0, y, x1, y + 20), None, (230, 230, 230), 5) for y in (100, 140) for x0, x1 in pairwise(xs)]
+    assert rows(only(page(words, fills)).text) == cells
+
+
 def test_rules_drawn_in_pieces_and_doubled_are_still_one_grid():
     xs, ys = [100, 200, 300], [100, 120, 140]
     pieces = [rule(x, y, x + 9, y) for y in ys for x in range(100, 300, 10)]

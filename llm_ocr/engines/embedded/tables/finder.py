@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -32,7 +33,7 @@ from llm_ocr.engines.embedded.tables.ruled import (
     page_shapes,
     ruled_table,
 )
-from llm_ocr.engines.embedded.tables.spaced import Area, rule_chains, spaced_table, with_rows_around
+from llm_ocr.engines.embedded.tables.spaced import Area, fill_cuts, rule_chains, spaced_table, with_rows_around
 from llm_ocr.engines.embedded.trace import note, relative, tracing
 from llm_ocr.types import Box, Line, PageContent
 
@@ -238,6 +239,7 @@ class Finder:
                     if table is not None:
                         self._take(table, lattice.box, members, "filled")
         for area in rule_chains(self, rules.horizontal):
+            area = replace(area, cuts=fill_cuts(rules.vertical, area.box))
             self._take_spaced(with_rows_around(self, area), "filled")
 
     def _plain(self, rules: Rules) -> None:
