@@ -467,6 +467,8 @@ def with_drop_capitals(words: Words, segments: list[Segment]) -> list[Segment]:
 _SPACE = 0.17
 #: The same for consecutive glyphs: pdfium has already reported their spaces, so that only a wide gap is a space.
 _MISSED_SPACE = 0.5
+#: Largest gap in font sizes of glyphs that touch.
+_TOUCHING = 0.03
 #: Share of the words of a line with spaced capitals that have at most two letters; widest gap of letters in font sizes.
 _LETTER_WORDS, _LETTER_GAP = 0.75, 0.5
 #: Size of a script, relative to its line: TeX has 0.7 (0.5 in a script), Word and OpenType fonts 0.58 to 0.7, InDesign
@@ -692,6 +694,8 @@ class _Composer:
             return is_apart_capital(self._texts[one], self._texts[other], self._texts) and gap > _SPACE
         if first == "⁄" or (gap < _SPACE and first in ",.;:!?)]"):
             return False  # pdfium reports a space after a raised numerator or footnote mark
+        if first in "-\u2010" and gap < _TOUCHING:
+            return False  # and before a hyphen at the end of a line
         if other != one + 1 or self._rtl[one] != self._rtl[other]:
             return gap > _SPACE
         return self._spaced[other] or gap > _MISSED_SPACE

@@ -157,6 +157,12 @@ def test_a_drop_capital_joins_its_word(capital, rest, read):
     assert texts(*drawn, *more)[0] == read
 
 
+def test_a_hyphen_that_touches_its_word_has_no_space_before_it():
+    """Pdfium reports spaces before hyphens that a program adds at line ends."""
+    assert texts(text("mag "), text("-", x=72 + 1.945 * 12)) == ["mag-"]
+    assert texts(text("mag "), text("- and", x=72 + 2.223 * 12)) == ["mag - and"]
+
+
 def test_invisible_text_is_read():
     assert texts(b"BT 3 Tr /F 12 Tf 72 700 Td (from an older OCR) Tj ET") == ["from an older OCR"]
 
