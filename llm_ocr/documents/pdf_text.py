@@ -3,7 +3,7 @@
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
@@ -313,6 +313,9 @@ _WIDE, _WIDEST = 1.4, 2.5
 _COLUMN_LINES = 12
 #: Limit of drop capitals per page.
 _MOST_CAPITALS = 20
+#: Least size of a drop capital in sizes of the text.
+_DROP_CAPITAL = 1.8
+_VOWEL = re.compile("[aeiouyà-ü]")
 _MARKER = re.compile(r"[•▪▫●○■□◦‣⁃–—*·➢✓❑-]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)]|\(?[ivxIVX]{1,5}[.)]|\[\d{1,3}\]")
 _SECTION = re.compile(r"\d{1,2}(\.\d{1,2}){1,3}\.?")
 
@@ -426,10 +429,21 @@ def _merged(members: list[Segment]) -> Segment:
     return Segment(words, main.turn, members[0].u0, max(m.u1 for m in members), main.base, main.size)
 
 
+def is_apart_capital(capital: str, rest: str, words: Container[str]) -> bool:
+    """Return whether a drop capital is a word before the rest of its line, as in `A river`, not a part as in `In`."""
+    if capital not in "AIO" or not _VOWEL.search(rest):
+        return False
+    return rest in words or (capital + rest not in words and capital.lower() + rest not in words)
+
+
 def with_drop_capitals(words: Words, segments: list[Segment]) -> list[Segment]:
     """Join a large first letter to the line with the same top."""
     usual = median([segment.size for segment in segments])
-    letters = [s for s in segments if s.size >= 1.8 * usual and len(s.words) == 1 and len(words.texts[s.words[0]]) == 1]
+    letters = [
+        s
+        for s in segments
+        if s.size >= _DROP_CAPITAL * usual and len(s.words) == 1 and len(words.texts[s.words[0]]) == 1
+    ]
     taken: set[int] = set()
     for capital in letters[:_MOST_CAPITALS]:
         if not words.texts[capital.words[0]].isalpha():
@@ -437,7 +451,7 @@ def with_drop_capitals(words: Words, segments: list[Segment]) -> list[Segment]:
         top = capital.base - 0.7 * capital.size
         for line in segments:
             beside = -0.3 <= (line.u0 - capital.u1) / line.size <= 1
-            larger = line is not capital and capital.size >= 1.8 * line.size
+            larger = line is not capital and capital.size >= _DROP_CAPITAL * line.size
             if larger and beside and abs(line.base - 0.7 * line.size - top) <= 0.6 * line.size:
                 line.words.insert(0, capital.words[0])
                 line.u0 = capital.u0
@@ -453,6 +467,10 @@ def with_drop_capitals(words: Words, segments: list[Segment]) -> list[Segment]:
 _SPACE = 0.17
 #: The same for consecutive glyphs: pdfium has already reported their spaces, so that only a wide gap is a space.
 _MISSED_SPACE = 0.5
+#: Largest gap in font sizes of glyphs that touch.
+_TOUCHING = 0.03
+#: Share of the words of a line with spaced capitals that have at most two letters; widest gap of letters in font sizes.
+_LETTER_WORDS, _LETTER_GAP = 0.75, 0.5
 #: Size of a script, relative to its line: TeX has 0.7 (0.5 in a script), Word and OpenType fonts 0.58 to 0.7, InDesign
 #: and LibreOffice 0.58, browsers 0.83. Small capitals have these sizes too, but the line's baseline.
 _SCRIPT_SIZE = (0.4, 0.88)
@@ -643,9 +661,12 @@ class _Composer:
     def _joined(self, order: list[int], scripts: Mapping[int, bool]) -> list[list[int]]:
         """Join the pieces of one word, split by a change of size or by the PDF's order, not by a space."""
         groups: list[list[int]] = []
+        letter_gap = self._letter_gap(order)
         for index in order:
             before = groups[-1][-1] if groups else index
-            if index in scripts and scripts.get(before) != scripts[index]:
+            if letter_gap:
+                near = self._u0[index] - self._u1[before] <= letter_gap
+            elif index in scripts and scripts.get(before) != scripts[index]:
                 near = self._u0[index] - self._u1[before] <= _SPACE * max(self._size[before], self._size[index])
             else:
                 near = not self._space_between(before, index)
@@ -655,12 +676,26 @@ class _Composer:
                 groups.append([index])
         return groups
 
+    def _letter_gap(self, order: list[int]) -> float:
+        """Return the largest gap between letters of a word in a line of spaced capitals; 0 for other lines."""
+        short = [index for index in order if self._counts[index] <= 2 and self._texts[index].isupper()]
+        if len(short) < max(4, _LETTER_WORDS * len(order)):
+            return 0.0
+        gaps = [self._u0[index] - self._u1[before] for before, index in pairwise(order)]
+        usual, size = median(gaps), self._size[order[0]]
+        spaced = 0 < usual < _SPACE * size or (usual < _LETTER_GAP * size and max(gaps) > 2 * usual)
+        return 1.5 * usual if spaced else 0.0
+
     def _space_between(self, one: int, other: int) -> bool:
         left, right = (one, other) if self._u0[one] <= self._u0[other] else (other, one)
         gap = (self._u0[right] - self._u1[left]) / min(self._size[one], self._size[other])
         first = self._texts[other][:1]
+        if first.islower() and self._size[one] >= _DROP_CAPITAL * self._size[other] and self._counts[one] == 1:
+            return is_apart_capital(self._texts[one], self._texts[other], self._texts) and gap > _SPACE
         if first == "⁄" or (gap < _SPACE and first in ",.;:!?)]"):
             return False  # pdfium reports a space after a raised numerator or footnote mark
+        if first in "-\u2010" and gap < _TOUCHING:
+            return False  # and before a hyphen at the end of a line
         if other != one + 1 or self._rtl[one] != self._rtl[other]:
             return gap > _SPACE
         return self._spaced[other] or gap > _MISSED_SPACE

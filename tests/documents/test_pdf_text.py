@@ -123,6 +123,46 @@ def test_overprinted_text_is_read_once_and_is_bold():
     assert texts(text("full"), text("full")) == ["full"]
 
 
+def spaced(words, gap):
+    """Capitals placed one by one, with `gap` points between the letters of 10 points."""
+    drawn, x = b"", 72.0
+    for word in words:
+        for letter in word:
+            drawn += text(letter, x=x, size=10)
+            x += 10 * WIDTHS[letter] + gap
+        x += 4
+    return drawn
+
+
+WIDTHS = {"C": 0.722, "O": 0.778, "M": 0.833, "E": 0.667, "S": 0.667, "N": 0.722, "X": 0.667, "T": 0.611}  # Helvetica
+
+
+def test_spaced_capitals_are_words_and_single_letters_are_not():
+    assert texts(spaced(["COMES", "NEXT"], 1.6)) == ["COMES NEXT"]
+    assert texts(spaced("COMENX", 1)) == ["C O M E N X"]
+
+
+@pytest.mark.parametrize(
+    ("capital", "rest", "read"),
+    [
+        ("I", "n May the river rises", "In May the river rises"),
+        ("T", "he river rises", "The river rises"),
+        ("A", "river rises", "A river rises"),
+    ],
+)
+def test_a_drop_capital_joins_its_word(capital, rest, read):
+    beside = 86 if capital == "I" else 100
+    drawn = [text(capital, x=72, y=676, size=36), text(rest, x=beside, y=691, size=10)]
+    more = [text("another line of text and more of it", x=72, y=660 - 12 * row, size=10) for row in range(6)]
+    assert texts(*drawn, *more)[0] == read
+
+
+def test_a_hyphen_that_touches_its_word_has_no_space_before_it():
+    """Pdfium reports spaces before hyphens that a program adds at line ends."""
+    assert texts(text("mag "), text("-", x=72 + 1.945 * 12)) == ["mag-"]
+    assert texts(text("mag "), text("- and", x=72 + 2.223 * 12)) == ["mag - and"]
+
+
 def test_invisible_text_is_read():
     assert texts(b"BT 3 Tr /F 12 Tf 72 700 Td (from an older OCR) Tj ET") == ["from an older OCR"]
 

@@ -17,6 +17,7 @@ from llm_ocr.documents.page_wire import content_from_wire, content_to_wire
 from llm_ocr.documents.pdf_text import page_content
 from llm_ocr.engines.embedded.joining import join, vocabulary
 from llm_ocr.engines.embedded.layout import escape, page_blocks, unescape
+from llm_ocr.engines.embedded.layout.rows import make_row
 from llm_ocr.engines.embedded.regions import Region
 from llm_ocr.results.sanitizing import inert_markdown
 from llm_ocr.types import Block, BlockKind, Box, Line, PageContent, Path, Script, Word
@@ -150,6 +151,81 @@ def test_bullets_and_numbers_become_list_items_with_their_depth():
 def test_initials_and_years_at_line_starts_are_no_list_items():
     content = page([*body(80), line("A. Smith wrote to the council about the quay.", 50, 400), *body(500, 3)])
     assert BlockKind.LIST_ITEM not in {block.kind for block in page_blocks(content, [])}
+
+
+def test_entries_of_a_table_of_contents_are_lines_with_short_leaders():
+    entries = ["Preface", "1.1 A long title of a section", "Risks"]
+    lines = [line(f"{text} {'. ' * (50 - len(text))}{n}", 50 + 15 * n, 300 + 12 * n) for n, text in enumerate(entries)]
+    block = next(block for block in page_blocks(page([*body(80), *lines]), []) if "Preface" in block.text)
+    assert (block.kind, block.text) == (
+        BlockKind.TEXT,
+        "Preface ... 0  \n1.1 A long title of a section ... 1  \nRisks ... 2",
+    )
+
+
+def test_a_justified_row_with_wide_gaps_is_part_of_its_paragraph():
+    text = list(paragraph(prose(2, 40), 50, 100, 200))
+    y = text[3].box.y0
+    wide = [line("which", 50, y), line("the", 140, y), line("animals", 215, y)]
+    lines = [*text[:3], *wide, *(replace(one, text=f"a{one.text}") for one in text[4:])]
+    (found,) = page_blocks(page(lines), [])
+    assert "which the animals a" in found.text
+    assert "\n" not in found.text
+
+
+def test_consecutive_fields_keep_their_lines():
+    lines = [
+        line("Diet: bark, leaves, and water plants", 50, 300, width=395),
+        line("Life span: 10 to 15 years", 50, 312),
+    ]
+    texts = [block.text for block in page_blocks(page([*body(80, 3), *lines]), [])]
+    assert "Diet: bark, leaves, and water plants  \nLife span: 10 to 15 years" in texts
+
+
+def test_roman_numerals_are_a_list_and_a_sum_is_no_heading():
+    lines = [line("(i) of all transactions;", 60, 400), line("(ii) of all assets.", 60, 430)]
+    lines += [line("Total due $88.54", 50, 480, size=14.0, bold=True)]
+    found = kinds(page_blocks(page([*body(80), *lines, *body(520, 3)]), []))
+    assert ("list_item", "- (i) of all transactions;") in found
+    assert ("list_item", "- (ii) of all assets.") in found
+    assert "Total due" not in " ".join(text for kind, text in found if kind in ("heading", "title"))
+
+
+def test_an_address_in_typewriter_face_is_part_of_its_entry():
+    entry = [line("[5] M. Fulda. What can you do with a rock? In IJCAI, 2017. URL https:", 50, 300, width=400)]
+    entry += [line("//api.example.org/CorpusID:1", 50, 312, mono=True)]
+    other = [line("[6] L. Fan. Agents with knowledge of the internet. In Benchmarks, 2022.", 50, 330, width=400)]
+    other += [line("URL https://api.example.org/", 50, 342, mono=True), line("CorpusID:49552345.", 50, 354, mono=True)]
+    found = kinds(page_blocks(page([*body(50), *entry, *other]), []))
+    assert [kind for kind, _ in found] == ["text"] * len(found)
+    assert found[-2][1].endswith("2017. URL https://api.example.org/CorpusID:1")
+    assert found[-1][1].endswith("2022. URL https://api.example.org/CorpusID:49552345.")
+
+
+def test_a_slide_has_a_footer_and_an_agenda_has_no_headings():
+    lines = [line("Agenda", 40, 60, size=24.0)]
+    times = [line(f"6:0{n} - 6:1{n} Report of the committee {n}", 40, 120 + 36 * n, bold=n == 0) for n in range(5)]
+    lines += [replace(one, size=18.0) for one in times]
+    lines += [line("General Meeting, February 6", 40, 770, size=8.0), line("2", 550, 770, size=8.0)]
+    found = kinds(page_blocks(page(lines), []))
+    assert found[-2:] == [("page_number", "2"), ("footer", "General Meeting, February 6")]
+    assert not [text for kind, text in found if kind == "heading" and ":" in text]
+
+
+def test_a_label_before_a_question_at_the_top_is_no_page_number():
+    lines = [line("A6", 50, 40, bold=True), line("Provide the following details", 75, 40, bold=True)]
+    found = kinds(page_blocks(page([*lines, *body(100), *body(450, 3)]), []))
+    assert not {kind for kind, _ in found} & {"header", "page_number"}
+
+
+def test_a_caption_needs_no_stop_after_its_number():
+    found = kinds(page_blocks(page([*body(20), line("Table 2 Results of the", 50, 330), *body(360, 3)]), []))
+    assert ("caption", "Table 2 Results of the") in found
+
+
+def test_small_lines_beside_a_large_one_are_read_downward():
+    small = [line(text, 450 - 9 * n, 500 + 10 * n, size=8.0) for n, text in enumerate(("Vol. 12", "May 2024", "No. 4"))]
+    assert make_row([*small[::-1], line("GAZETTE", 50, 500, size=30.0)]).text == "GAZETTE\tVol. 12 May 2024 No. 4"
 
 
 def test_code_keeps_its_lines_and_indentation():

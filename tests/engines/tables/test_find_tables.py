@@ -51,6 +51,29 @@ def test_scripts_in_cells_are_tags_and_values_stay_values(spanning):
     assert all(cell in shown for cell in ("a<b CO<sub>2</sub>", "cm<sup>2</sup> 1", "10<sup>4</sup>", "beta"))
 
 
+def test_bullets_of_a_symbol_font_are_lines_of_their_cell():
+    xs, ys = [100, 200, 400], [100, 120, 160]
+    lines = cell_lines([["Column", "Meaning"], ["usage", "One of two:"]], xs, ys)
+    lines += [line("\ufffd allowed", 203, 134), line("\ufffd denied", 203, 146)]
+    assert rows(only(page(lines, grid(xs, ys))).text)[1] == ["usage", "One of two:<br>• allowed<br>• denied"]
+
+
+def test_fills_of_cells_part_columns_with_narrow_gaps():
+    xs, ys, words = [100, 160, 200, 226, 250], [100, 120, 140, 160, 180], []
+    cells = [["Stop", "Mon", "Sat", "Sun"], ["Station", "06:10", "–", "–"], ["School", "06:20", "–", "–"],
+             ["Hospital", "06:30", "7:28", "9:28"]]  # fmt: skip
+    for y, row in zip(ys, cells, strict=False):
+        one = line(" ".join(row), 103, y + 4)
+        boxes = [
+            replace(word, box=Box(x0 + 3, y + 4, x1 - 2, y + 14))
+            for (x0, x1), word in zip(pairwise(xs), one.words, strict=True)
+        ]
+        words += [replace(one, text=word.text, box=word.box, words=(word,)) for word in boxes[:2]]
+        words += [replace(one, text=" ".join(row[2:]), box=boxes[2].box.union(boxes[3].box), words=tuple(boxes[2:]))]
+    fills = [Path(Box(x0, y, x1, y + 20), None, (230, 230, 230), 5) for y in (100, 140) for x0, x1 in pairwise(xs)]
+    assert rows(only(page(words, fills)).text) == cells
+
+
 def test_rules_drawn_in_pieces_and_doubled_are_still_one_grid():
     xs, ys = [100, 200, 300], [100, 120, 140]
     pieces = [rule(x, y, x + 9, y) for y in ys for x in range(100, 300, 10)]
@@ -92,6 +115,28 @@ def test_rows_without_rules_have_the_columns_of_the_ruled_rows():
         paths += grid(xs, [y, y + 20]) if number % 2 == 0 else [rule(100, y, 100, y + 20), rule(400, y, 400, y + 20)]
     table = only(page(words, paths))
     assert [cell for cell in rows(table.text)[1] if cell] == ["Research and development", "1,423"]
+
+
+def test_rules_above_the_values_only_leave_the_labels_in_the_table():
+    """Accounts draw rules below headings and above sums, as wide as the columns of values."""
+    cells = [["", "2024", "2023"], ["Net sales", "3,423", "3,056"], ["Cost of sales", "(1,902)", "(1,745)"],
+             ["Gross profit", "1,521", "1,311"], ["Taxes", "(162)", "(101)"], ["Net income", "485", "303"]]  # fmt: skip
+    words = [line(row[0], 100, 100 + 16 * number) for number, row in enumerate(cells) if row[0]]
+    for number, row in enumerate(cells):
+        values = [line(text, x, 100 + 16 * number) for text, x in zip(row[1:], (300, 400), strict=True)]
+        words += [line(value.text, 2 * value.box.x0 - value.box.x1, value.box.y0) for value in values]  # right-aligned
+    rules = [rule(265, y, 402, y) for y in (114, 146, 178, 196)]
+    assert rows(only(page(words, rules)).text) == cells
+
+
+def test_a_bold_heading_above_the_first_of_the_rules_below_rows_belongs_to_the_table():
+    xs = (103, 150, 303, 403)
+    lines = [line(text, x, 103, bold=True) for text, x in zip(("No.", "Item", "Quantity", "Total"), xs, strict=True)]
+    lines += cell_lines([["1", "Hammer", "2", "28.00"], ["3", "Delivery", "1", "6.50"]], xs, (120, 170))
+    lines += cell_lines([["", "Saw blades"], ["2", "", "1", "39.90"], ["", "for wood"]], xs, (139, 145, 151))
+    table = only(page(lines, [rule(100, y, 440, y) for y in (118, 138, 168, 188)]))
+    assert rows(table.text)[0] == ["No.", "Item", "Quantity", "Total"]
+    assert rows(table.text)[2] == ["2", "Saw blades for wood", "1", "39.90"]
 
 
 SENTENCE = "the river was high in that year and every farmer near the old bridge had to move his sheep to the upper"

@@ -11,6 +11,7 @@ from llm_ocr.engines.embedded.layout.furniture import find_furniture
 from llm_ocr.engines.embedded.layout.groups import Group
 from llm_ocr.engines.embedded.layout.kinds import Entry
 from llm_ocr.engines.embedded.layout.rows import (
+    FACE_MARK,
     Measures,
     Row,
     emphasized,
@@ -102,6 +103,8 @@ def unescape(text: str) -> str:
 _BREAK = "  \n"
 #: Wide gap between pieces of a row, as in forms. Several spaces keep the pieces apart in the file; renderers show one.
 _GAP = "   "
+#: Leader dots, as in a table of contents, each perhaps with a mark of its face.
+_LEADERS = re.compile(rf"\s*{FACE_MARK}?(?:{FACE_MARK}?[.․…·]\s?){{5,}}\s*")
 
 
 def _texts(group: Group) -> list[str]:
@@ -123,8 +126,8 @@ def _lines(group: Group, words: frozenset[str]) -> list[str]:
 
 
 def _flat(text: str) -> str:
-    """Return the text without soft hyphens and with spaces for each wide gap of a row."""
-    return clean(text).replace("\t", _GAP)
+    """Return the text without soft hyphens, with spaces for each wide gap of a row, and with short leaders."""
+    return _LEADERS.sub(" ... ", clean(text)).replace("\t", _GAP).rstrip()
 
 
 def heading_text(group: Group, words: frozenset[str]) -> str:

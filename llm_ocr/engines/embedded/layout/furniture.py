@@ -22,6 +22,10 @@ _FULL_PAGE = 35
 _LEAST_NUMBERS, _SMALL_NUMBER = 6, 0.85
 #: Number of characters above which a line is running text.
 _LEAST_REST = 25
+#: Gap in font sizes up to which letters with a digit, such as `A6`, number the text on their right, not the page.
+_LABEL_GAP = 4
+#: Size relative to the text of a footer with a page number on a page of few lines.
+_SMALL_FOOTER = 0.8
 
 _NUMBER = re.compile(
     r"[\[(<{|~—–\-\s.•·]*(?:(?:page|seite|pagina|página|p\.?|pg\.?|s\.)\s*)?"
@@ -85,8 +89,11 @@ def _recurs(row: Row) -> bool:
 
 def _has_number(row: Row) -> bool:
     """Return whether a separate page number is at one end of the row."""
-    texts = [line.text for line in row.lines]
-    return len(texts) > 1 and (is_page_number(texts[0]) or is_page_number(texts[-1]))
+    if len(row.lines) < 2:
+        return False
+    first, second, last = row.lines[0], row.lines[1], row.lines[-1]
+    label = not first.text.isalnum() or first.text.isdecimal() or second.box.x0 - first.box.x1 > _LABEL_GAP * first.size
+    return (is_page_number(first.text) and label) or is_page_number(last.text)
 
 
 def _has_note_mark(row: Row) -> bool:
@@ -125,7 +132,8 @@ def _is_furniture(row: Row, gap: float, after: str, outer: bool, measures: Measu
         return False
     if _PAGE_WORD.search(text) and len(text) < 120:
         return gap > 0.4 * body
-    if _has_number(row) and many:
+    sparse = outer and row.size < _SMALL_FOOTER * body
+    if _has_number(row) and (many or sparse):
         return gap > (0.7 if outer else 1.2) * body
     if not outer:
         return False

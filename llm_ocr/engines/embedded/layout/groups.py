@@ -40,10 +40,16 @@ _CAPTION = re.compile(
     r"\.?\s*(?:[A-Z]?\d+(?:[.\-]\d+)*[a-z]?|[IVXL]+|[A-Z](?=[.:]))\s*(?:[.:|–—]|\s[-–]\s|$)",
     re.IGNORECASE,
 )
+_BARE_CAPTION = re.compile(
+    r"(?:Figure|Fig\.|FIGURE|Table|TABLE|Algorithm|Listing|Scheme)\s+\d+(?:\.\d+)*\s+[A-Z][\w-]*\s+[a-z]"
+)
 _FOOTNOTE = re.compile(
     r"(?:\d{1,2}|[*†‡¶]{1,3}|[¹²³⁴-⁹⁰]{1,3}|\(\d{1,2}\)|\[\d{1,2}\]|\d{1,2}\))\s*(?=[^\W\d_]|[\"“‘(])"
     r"|(?:[a-z])\s+(?=[A-Z])"
 )
+_ENTRY = re.compile(r"(?:[.․…·]\s?){4,}\s*[\w.–-]{1,8}$")
+_FIELD = re.compile(r"[^\W\d_a-z][\w .’'/-]{1,24}:\s+\S|\d{1,2}[:.]\d\d\s")
+_TIME = re.compile(r"\d{1,2}[:.]\d\d\s*(?:[-–]|[ap]\.?m)")
 _REFERENCE = re.compile(r"\[[\w+.\-]{1,12}\]\s+\S")
 
 
@@ -126,8 +132,8 @@ def is_keyword(text: str) -> bool:
 
 
 def is_caption(text: str) -> bool:
-    """Return whether the text begins like a caption, such as `Figure 3:` or `Table 2.`."""
-    return _CAPTION.match(text) is not None
+    """Return whether the text begins like a caption, such as `Figure 3:`, `Table 2.`, or `Table 2 Results of`."""
+    return _CAPTION.match(text) is not None or _BARE_CAPTION.match(text) is not None
 
 
 def is_footnote(text: str) -> bool:
@@ -138,6 +144,16 @@ def is_footnote(text: str) -> bool:
 def is_reference(text: str) -> bool:
     """Return whether the text begins like an entry of a bibliography: `[12] Name`."""
     return _REFERENCE.match(text) is not None
+
+
+def is_time(text: str) -> bool:
+    """Return whether the text begins with a time, as in an agenda: `9:30 - 10:00`, `10.15 am`."""
+    return _TIME.match(text) is not None
+
+
+def is_contents_entry(text: str) -> bool:
+    """Return whether the text ends like an entry of a table of contents: leader dots and a page number."""
+    return _ENTRY.search(text) is not None
 
 
 # Margins of a stretch of rows, and the meaning of rows that do not reach them.
@@ -243,6 +259,8 @@ def column_edge(rows: Sequence[Row], measures: Measures) -> float:
 def _right(rows: Sequence[Row], starts: Sequence[float], ends: Sequence[float], edge: float) -> float:
     """Return the right margin: that of the rows, or of the column for rows that look like an address."""
     right, left = max(ends), min(starts)
+    if len(rows) <= _LONGEST_ADDRESS and not any(row.text[:1].islower() for row in rows) and not rows[0].bold:
+        return max(right, edge)
     if right > left + 0.65 * (edge - left) or len(rows) > _LONGEST_ADDRESS:
         return right
     running = sum(row.text[:1].islower() for row in rows[1:])
@@ -295,6 +313,8 @@ def _is_hanging(rows: Sequence[Row], starts: Sequence[float], margins: Margins) 
 
 _SENTENCE_END = tuple('.!?。！？…:;"”’»)]؟۔')
 _OPEN_ADDRESS = re.compile(r"(?:https?://|www\.)\S*$")
+_ADDRESS = re.compile(r"https?:|^//\w|\bwww\.|\w@\w|\bdoi\b")
+_ADDRESS_END = re.compile(r"[\w./:?=&%-]{4,}")
 _CONTINUES = tuple("-,\u00ad\u2010–")
 
 
@@ -334,6 +354,8 @@ def goes_on(before: str, after: str) -> bool:
     """Return whether the words show that `after` continues the sentence of `before`."""
     if after[:1].islower() and (not ends_sentence(before) or _OPEN_ADDRESS.search(before)):
         return True
+    if before.endswith("/") and _OPEN_ADDRESS.search(before) and _ADDRESS_END.fullmatch(after):
+        return True
     return before.endswith(_CONTINUES)
 
 
@@ -366,6 +388,8 @@ def _looks_apart(before: Row, row: Row, step: float, measures: Measures) -> bool
     tolerance = 1.6 if large else 1.32 if measures.noisy else 1.27
     if distance > tolerance * step and white > step - 1.0 + 0.12:
         return True
+    if is_contents_entry(before.text) and is_contents_entry(row.text):
+        return False
     full = goes_on(before.text, row.text)
     if (
         measures.noisy
@@ -380,8 +404,15 @@ def _looks_apart(before: Row, row: Row, step: float, measures: Measures) -> bool
     return not full and _face_changes(before, row, measures)
 
 
+def _is_address(before: Row, row: Row) -> bool:
+    """Return whether the monospaced one of two rows is an address in a text, or its end on the next line."""
+    if _ADDRESS.search(row.text if row.mono else before.text):
+        return True
+    return row.mono and _ADDRESS_END.fullmatch(row.text) is not None and not ends_sentence(before.text)
+
+
 def _face_changes(before: Row, row: Row, measures: Measures) -> bool:
-    if before.mono != row.mono and not measures.typewriter:
+    if before.mono != row.mono and not measures.typewriter and not _is_address(before, row):
         return True
     shorter, longer = sorted((before.x1 - before.x0, row.x1 - row.x0))
     if before.bold != row.bold:  # OCR takes a heavy text line for bold: a heading is shorter than the text
@@ -456,6 +487,8 @@ _LABELLED = 0.7
 
 def _own_line(group: Group, before: Row, row: Row, margins: Margins, short: bool) -> bool:
     """Return whether a row of the group begins on a new line, as in addresses, verses, and cells."""
+    if is_contents_entry(before.text) or (_FIELD.match(before.text) and _FIELD.match(row.text)):
+        return True
     if row.cells > 1 or before.cells > 1:
         # A stretched line of a justified paragraph, and a label beside its first line, have wide gaps, too.
         one = min(row.cells, before.cells) == 1 and not short
@@ -471,6 +504,8 @@ def _is_labelled_prose(row: Row) -> bool:
 
 
 def _starts_new(group: Group, before: Row, row: Row, margins: Margins, short: bool) -> bool:
+    if is_contents_entry(before.text) and is_contents_entry(row.text):
+        return False
     if _starts_own(row, before, margins) or (len(group.rows) == 1 and margins.stands_over(before, row, short)):
         return not goes_on(before.text, row.text) or is_caption(row.text)
     if len(group.rows) == 1 and is_sure_heading(before) and short and not goes_on(before.text, row.text):
@@ -514,7 +549,8 @@ def group_rows(rows: Sequence[Row], measures: Measures) -> list[Group]:
     groups: list[Group] = []
     edge = column_edge(rows, measures)
     for stretch in _stretches(rows, measures):
-        if stretch[0].mono and not measures.typewriter and all(row.mono for row in stretch):
+        code = stretch[0].mono and not measures.typewriter and all(row.mono for row in stretch)
+        if code and 2 * sum(_ADDRESS.search(row.text) is not None for row in stretch) < len(stretch):
             groups.append(Group(stretch, [True] * len(stretch), code=True))
         else:
             groups += _with_footnote_starts(_in_stretch(stretch, measures, edge), measures)

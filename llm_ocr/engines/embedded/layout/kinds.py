@@ -8,10 +8,13 @@ from llm_ocr.engines.embedded.layout.groups import (
     Group,
     Marker,
     is_caption,
+    is_contents_entry,
     is_footnote,
     is_keyword,
     is_sure_heading,
+    is_time,
     numbering,
+    roman,
 )
 from llm_ocr.engines.embedded.layout.rows import Measures
 from llm_ocr.engines.embedded.regions import Region
@@ -33,6 +36,9 @@ _TITLE_DEPTH = 0.6
 _DEEPEST = 4
 #: Names with marks of their institutions, and addresses, as found below titles.
 _PERSONS = re.compile(r"\S@\S|[a-zé][1-9*†‡](,[1-9*†‡])*(,| and |$)|\b(University|Universität|Institute)\b.*,")
+
+#: Amount at the end of a line, as in a sum below a table.
+_AMOUNT = re.compile(r"(?:[$€£¥]\s?[\d.,]+|\d[.,]\d\d(?:\s?[$€£¥])?)$")
 
 _OPERATOR = re.compile(r"[=≈≠≤≥<>+−·×√∑∏∫∈→]")
 
@@ -57,6 +63,8 @@ def _can_be(group: Group, measures: Measures) -> bool:
     if group.code or letters < 2 or letters < 0.4 * len(text.replace(" ", "")) or len(text) > _LONGEST:
         return False
     if (group.marker and group.marker.certain) or is_caption(text) or _is_scrawl(group, text):
+        return False
+    if is_contents_entry(text) or is_time(text) or _AMOUNT.search(text):
         return False
     if text.endswith((",", ";", "-", "\u00ad")) or (
         text.endswith(".") and len(text.split()) > 2 and not is_keyword(text)
@@ -373,6 +381,12 @@ def _is_item(entries: Sequence[Entry], index: int, marker: Marker) -> bool:
         return True
     for other in entries[max(0, index - _NEAR) : index + _NEAR + 1]:
         found = other.group.marker if other.group is not None else None
-        if found and found.style == marker.style and found.value is not None and abs(found.value - marker.value) == 1:
+        if found and found.style == marker.style and _follow(found, marker):
             return True
     return False
+
+
+def _follow(one: Marker, other: Marker) -> bool:
+    """Return whether two markers are consecutive; `i` is a letter or a Roman numeral."""
+    first, second = ([marker.value, roman(marker.mark.strip("- ().")) or None] for marker in (one, other))
+    return any(a is not None and b is not None and abs(a - b) == 1 for a in first for b in second)

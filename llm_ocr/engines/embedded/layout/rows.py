@@ -149,7 +149,8 @@ _BOLD, _ITALIC, _BOTH, _REGULAR = "\ufdd4", "\ufdd5", "\ufdd6", "\ufdd7"
 _FACES = {(True, False): _BOLD, (False, True): _ITALIC, (True, True): _BOTH}
 _STARS = {_BOLD: "**", _ITALIC: "*", _BOTH: "***"}
 _MARKS = re.compile(f"[{_SUPERSCRIPT[0]}-{_REGULAR}]")
-_FACE = re.compile(f"[{_BOLD}-{_REGULAR}]")
+FACE_MARK = f"[{_BOLD}-{_REGULAR}]"  # pattern of the mark before a bold or italic word
+_FACE = re.compile(FACE_MARK)
 _LINK, _DIGITS = "\ufdd8", "".join(chr(0xFDE0 + digit) for digit in range(10))
 _PREFIX = re.compile(f"[{_BOLD}-{_LINK}{_DIGITS}]")
 _PREFIXES = re.compile(f"^{_PREFIX.pattern}+")
@@ -369,7 +370,7 @@ def make_row(lines: Sequence[Line], rtl: bool = False) -> Row:
         marked = clean_end(marked_text(line)) if is_marked(line) else text
         faces = line.bold, line.italic, line.mono
         return Row((line,), text, box.x0, box.y0, box.x1, box.y1, line.size, *faces, 1, marked)
-    ordered = sorted(lines, key=lambda line: -line.box.x1 if rtl else line.box.x0)
+    ordered = _across(sorted(lines, key=lambda line: -line.box.x1 if rtl else line.box.x0))
     text, cells = clean_end(ordered[0].text), 1
     marked = clean_end(marked_text(ordered[0]))
     for before, line in pairwise(ordered):
@@ -394,6 +395,20 @@ def make_row(lines: Sequence[Line], rtl: bool = False) -> Row:
         cells,
         marked,
     )
+
+
+def _across(ordered: list[Line]) -> list[Line]:
+    """Return the lines of a row, with lines below each other, such as small print beside a large line, downward."""
+    stacks: list[list[Line]] = []
+    for line in ordered:
+        last = stacks[-1][-1].box if stacks else line.box
+        shared = min(last.x1, line.box.x1) - max(last.x0, line.box.x0)
+        level = min(last.y1, line.box.y1) - max(last.y0, line.box.y0) > 0.3 * min(last.height, line.box.height)
+        if stacks and shared > 0.5 * min(last.width, line.box.width) and not level:
+            stacks[-1].append(line)
+        else:
+            stacks.append([line])
+    return [line for stack in stacks for line in sorted(stack, key=lambda line: line.box.y0)]
 
 
 def _main_size(lines: Sequence[Line], total: int) -> float:
@@ -516,7 +531,28 @@ def make_rows(lines: Sequence[Line], measures: Measures) -> list[Row]:
             groups.append([line])
             top, bottom = box.y0, box.y1
     starts = {id(first): capital for capital, first in pairs}
-    return [_row(group, starts, measures.rtl) for group in groups]
+    rows = [_row(group, starts, measures.rtl) for group in groups]
+    return [_unstretched(rows, number) if row.cells > 1 else row for number, row in enumerate(rows)]
+
+
+#: Number of rows above and below in which a stretched row has a full row of its column.
+_NEAR_ROWS = 6
+
+
+def _unstretched(rows: Sequence[Row], number: int) -> Row:
+    """Return the row, without cells if it is a justified row: equal gaps, and the extent of a full row nearby."""
+    row = rows[number]
+    gaps = [after.box.x0 - before.box.x1 for before, after in pairwise(row.lines)]
+    worded = all(line.text[:1].isalpha() and len(line.text.split()) < 4 for line in row.lines)
+    goes_on = number + 1 < len(rows) and rows[number + 1].text[:1].islower()
+    if not worded or max(gaps) > 1.3 * min(gaps) or (len(gaps) == 1 and not goes_on):
+        return row
+    slack = 0.3 * row.size
+    for other in rows[max(0, number - _NEAR_ROWS) : number + _NEAR_ROWS + 1]:
+        full = other.cells == 1 and len(other.text.split()) > 2 and abs(other.x1 - row.x1) < slack
+        if full and abs(other.x0 - row.x0) < slack:
+            return replace(row, text=row.text.replace("\t", " "), marked=row.marked.replace("\t", " "), cells=1)
+    return row
 
 
 def _row(group: list[Line], starts: dict[int, Line], rtl: bool) -> Row:

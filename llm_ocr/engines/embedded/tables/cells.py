@@ -211,7 +211,7 @@ def _inner(found: list[tuple[float, float]], rows: Sequence[Row]) -> list[tuple[
 # Cells with their text, and the table as Markdown or HTML.
 
 
-_BULLET = re.compile(r"^\s*[•‣◦▪●○■□◆►▸✓✔–-]\s+\S")
+_BULLET = re.compile(r"^\s*[•‣◦▪●○■□◆►▸✓✔\ufffd–-]\s+\S")
 
 
 @dataclass(slots=True)
@@ -242,6 +242,7 @@ def cell_text(pieces: Sequence[Piece]) -> str:
     if len(upward) * 2 > len(pieces):
         return " ".join(piece.text for piece in sorted(pieces, key=lambda item: item.box.x0))
     lines = [reading_order(list(row.pieces)) for row in rows_of(pieces)]
+    lines = [line.replace("\ufffd", "•", 1) if _BULLET.match(line) else line for line in lines]  # symbol font
     text = ""
     for line in lines:
         text = f"{text}\n{line}" if text and _BULLET.match(line) else join(text, line)

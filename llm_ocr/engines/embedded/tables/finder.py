@@ -3,11 +3,21 @@
 import math
 import re
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from llm_ocr.engines.embedded.regions import FIGURE_CAPTION, TABLE_CAPTION, Region
-from llm_ocr.engines.embedded.tables.cells import Piece, Table, is_code, is_upright, line_pieces, markup
+from llm_ocr.engines.embedded.tables.cells import (
+    Piece,
+    Table,
+    is_code,
+    is_number,
+    is_upright,
+    line_pieces,
+    markup,
+    rows_of,
+)
 from llm_ocr.engines.embedded.tables.plain import aligned_tables, plain_areas
 from llm_ocr.engines.embedded.tables.ruled import (
     Floats,
@@ -23,7 +33,7 @@ from llm_ocr.engines.embedded.tables.ruled import (
     page_shapes,
     ruled_table,
 )
-from llm_ocr.engines.embedded.tables.spaced import Area, rule_chains, spaced_table, with_rows_around
+from llm_ocr.engines.embedded.tables.spaced import Area, fill_cuts, rule_chains, spaced_table, with_rows_around
 from llm_ocr.engines.embedded.trace import note, relative, tracing
 from llm_ocr.types import Box, Line, PageContent
 
@@ -214,7 +224,9 @@ class Finder:
 
     def _between_rules(self, horizontal: Floats) -> None:
         for area in rule_chains(self, horizontal):
-            self._take_spaced(area, "booktabs")
+            # A rule below each row, or a colored heading, leaves the headings above the first rule.
+            wide = with_rows_around(self, area, below=False) if len(area.bands) > 2 else area
+            self._take_spaced(wide, "booktabs")
 
     def _filled(self, rules: Rules) -> None:
         for horizontal, vertical in components(rules):
@@ -227,6 +239,7 @@ class Finder:
                     if table is not None:
                         self._take(table, lattice.box, members, "filled")
         for area in rule_chains(self, rules.horizontal):
+            area = replace(area, cuts=fill_cuts(rules.vertical, area.box))
             self._take_spaced(with_rows_around(self, area), "filled")
 
     def _plain(self, rules: Rules) -> None:
@@ -249,9 +262,20 @@ class Finder:
             return False
         if label == "captioned" and not is_filled_table(table):
             return False
-        if self._is_captioned_figure(area.box, members):
+        if self._is_captioned_figure(area.box, members) or self._lacks_labels(area.box, members):
             return False
         return self._take(table, area.box, members, label)
+
+    def _lacks_labels(self, box: Box, members: Sequence[int]) -> bool:
+        """Return whether most rows begin with a value and have words on the left: accounts rule only their values."""
+        rows = rows_of(self.pieces(members))
+        lines = self.content.lines
+        free = [lines[index] for index in np.nonzero(self.free)[0] if lines[index].box.x1 < box.x0]
+        labels = 0
+        for row in rows:
+            beside = any(line.box.y0 < row.y < line.box.y1 and any(map(str.isalpha, line.text)) for line in free)
+            labels += beside and is_number(row.segments[0].text.lstrip("$€£¥( "))
+        return labels > 0.6 * len(rows)
 
     def _take(self, table: Table, box: Box, members: Sequence[int], label: str) -> bool:
         for index in members:

@@ -43,15 +43,19 @@ _MOST_PARTED = 12  # columns above one rule: the time grows exponentially with t
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """Search area of a table: its box, its full rules (y, from top to bottom), and the shorter rules inside."""
+    """Search area of a table: its box, its full rules (y, from top to bottom), and the shorter rules inside.
+
+    `cuts` are the places (x) where the fills of several rows meet.
+    """
 
     box: Box
     bands: tuple[float, ...]
     short: tuple[Rule, ...]
+    cuts: tuple[float, ...] = ()
 
 
-def with_rows_around(finder: "Finder", area: Area) -> Area:
-    """Extend the area of colored rows to the rows without color above and below: the headings and the last row."""
+def with_rows_around(finder: "Finder", area: Area, *, below: bool = True) -> Area:
+    """Extend the area of colored or ruled rows to the rows above and, if `below`, below: headings and the last row."""
     rows = rows_of(finder.pieces(finder.inside(area.box)))
     bounds = column_bounds(area, rows)
     if len(bounds) < 2 or len(rows) < 2:
@@ -63,10 +67,11 @@ def with_rows_around(finder: "Finder", area: Area) -> Area:
     others = [row for row in rows_of(pieces) if not area.box.y0 <= row.y <= area.box.y1]
     top, bottom = rows[0], rows[-1]
     for row in reversed([row for row in others if row.y < area.box.y0]):
-        if top.y - row.y > step or not _fits_columns(finder, row, area, bounds):
+        named = below or all(piece.bold for piece in row.pieces)  # rows of a form's fields are also above rules
+        if top.y - row.y > step or not named or not _fits_columns(finder, row, area, bounds):
             break
         top = row
-    for row in (row for row in others if row.y > area.box.y1):
+    for row in (row for row in others if below and row.y > area.box.y1):
         goes_on = bottom is not rows[-1] and row.y - bottom.y < 1.5 * size and len(row.segments) == 1
         if row.y - bottom.y > step or not (_fits_columns(finder, row, area, bounds) or goes_on):
             break
@@ -76,7 +81,7 @@ def with_rows_around(finder: "Finder", area: Area) -> Area:
         bands = (min(piece.box.y0 for piece in top.pieces) - 0.2 * size, *bands)
     if bottom is not rows[-1]:
         bands = (*bands, max(piece.box.y1 for piece in bottom.pieces) + 0.2 * size)
-    return Area(Box(area.box.x0, bands[0], area.box.x1, bands[-1]), bands, area.short)
+    return Area(Box(area.box.x0, bands[0], area.box.x1, bands[-1]), bands, area.short, area.cuts)
 
 
 def _fits_columns(finder: "Finder", row: Row, area: Area, bounds: Sequence[tuple[float, float]]) -> bool:
@@ -114,7 +119,7 @@ class Record:
 
 def spaced_table(area: Area, pieces: Sequence[Piece]) -> Table | None:
     """Return the table in an area; None without columns, or for columns of running text."""
-    rows = [_with_signs(row) for row in rows_of(pieces)]
+    rows = [_with_signs(_cut(row, area.cuts)) for row in rows_of(pieces)]
     bounds = column_bounds(area, rows)
     if len(bounds) < 2 or len(rows) < 2:
         return None
@@ -126,6 +131,31 @@ def spaced_table(area: Area, pieces: Sequence[Piece]) -> Table | None:
     head = _joined_headings(records[:headings])
     body = _joined(area, records[headings:], len(bounds))
     return _table([*head, *body], len(bounds), len(head))
+
+
+def _cut(row: Row, cuts: Sequence[float]) -> Row:
+    """Split the segments of a row where two of their words are on both sides of a cut."""
+    if not cuts:
+        return row
+    runs: list[list[Piece]] = []
+    for segment in row.segments:
+        runs.append([segment.pieces[0]])
+        for before, after in pairwise(segment.pieces):
+            if any(before.box.x1 <= cut <= after.box.x0 for cut in cuts):
+                runs.append([after])
+            else:
+                runs[-1].append(after)
+    return Row(row.y, row.size, tuple(row_segment(run) for run in runs))
+
+
+def fill_cuts(vertical: Floats, box: Box) -> tuple[float, ...]:
+    """Return the places inside an area where edges of fills are as high together as a third of it."""
+    heights: dict[int, float] = {}
+    for x, y0, y1 in vertical.tolist():
+        inside = min(y1, box.y1) - max(y0, box.y0)
+        if inside > 0 and box.x0 + 1 < x < box.x1 - 1:
+            heights[round(x)] = heights.get(round(x), 0.0) + inside
+    return tuple(float(x) for x, height in sorted(heights.items()) if height > box.height / 3)
 
 
 def _with_signs(row: Row) -> Row:
@@ -398,15 +428,17 @@ def _row_distance(body: Sequence[Record]) -> float:
 
 
 def _is_banded(area: Area, body: Sequence[Record]) -> bool:
-    """Return whether each stretch between two full rules is one row: at most one key, and cells of words."""
+    """Return whether each stretch between two full rules is one row: at most one key, and no stacked values."""
     bands: dict[int, list[Record]] = {}
     for record in body:
         bands.setdefault(record.band, []).append(record)
     if len(bands) < 3 or all(len(records) == 1 for records in bands.values()):
         return False
     keys = [sum(record.at(0) is not None for record in records) for records in bands.values()]
-    values = [e.segment.text for r in body for e in r.entries if e.first > 0]
-    return max(keys) <= 1 and sum(map(is_number, values)) * 2 <= len(values)
+    values = [(r.band, e.first, is_number(e.segment.text)) for r in body for e in r.entries if e.first > 0]
+    numbers = [place for *place, is_value in values if is_value]
+    apart = len({tuple(place) for place in numbers}) == len(numbers)
+    return max(keys) <= 1 and (apart or len(numbers) * 2 <= len(values))
 
 
 def _goes_on(above: Record, record: Record, columns: int) -> bool:
