@@ -33,6 +33,7 @@ from llm_ocr.results.quality.text_layer import (
     Chunk,
     Said,
     agreement,
+    chunks_of,
     in_order,
     is_true,
     layer_order,
@@ -148,17 +149,21 @@ _ORDINARY = frozenset("\n\t\r\u00a0")
 _MIXED = 0.03
 
 
-def answer_parts(attempt: Attempt, text: str, chunks: Sequence[Chunk]) -> dict[str, float]:
+def answer_parts(attempt: Attempt, text: str, chunks: Sequence[Chunk], layer: str = "") -> dict[str, float]:
     """Return the parts measured in the answer alone.
 
     Args:
         attempt: the answer.
         text: text of all blocks without markup.
         chunks: the same text in chunks.
+        layer: the true text layer, whose own repetitions are no defects of the answer.
     """
     parts = {READABLE: 1 - _unreadable(text)}
-    if (unrepeated := _unrepeated(text, chunks)) is not None:
-        parts[UNREPEATED] = unrepeated
+    # Only models loop: repetitions that the embedded engine reads are on the page.
+    if attempt.source == "model" and (unrepeated := _unrepeated(text, chunks)) is not None:
+        printed = _unrepeated(layer, chunks_of(layer)) if unrepeated < 1 else None
+        looped = (1 - unrepeated) * len(text) - (0.0 if printed is None else (1 - printed) * len(layer))
+        parts[UNREPEATED] = min(1.0, 1 - looped / len(text))
     if attempt.reason in _CUTS and attempt.source == "model":
         parts[WHOLE] = _CUT
     if attempt.confidence is not None:
@@ -245,8 +250,9 @@ def score(page: Page, attempt: Attempt) -> Quality:
     evidence = page.evidence or Evidence(None)
     said = said_by(attempt.blocks)
     chunks = [chunk for one in said for chunk in one.chunks]
-    parts = answer_parts(attempt, "\n".join(one.text for one in said), chunks)
     layer = is_true(evidence, attempt)
+    printed = "\n".join(text for text, _ in evidence.lines) if layer else ""
+    parts = answer_parts(attempt, "\n".join(one.text for one in said), chunks, printed)
     parts |= table_parts(said)
     if layer:
         parts |= agreement(evidence, attempt, said)
