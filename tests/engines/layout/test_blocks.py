@@ -196,6 +196,21 @@ def test_guide_words_of_a_dictionary_are_a_running_header(number):
     assert "header" not in {kind for kind, _ in kinds(page_blocks(short, []))}
 
 
+def test_entries_of_a_scanned_dictionary_are_paragraphs_of_their_own():
+    entries = [
+        f"{word}, n. {prose(n, 14)}" for n, word in enumerate(("Abbey", "Abbot", "Abet", "Able", "Abode", "Abyss"))
+    ]
+    lines, y = [], 60.0
+    for entry in entries:
+        rows = list(paragraph(entry, 50, y, 200))
+        for at, row in enumerate(rows):  # all rows are full: only the narrow outdent shows where an entry begins
+            x0 = 50 if at == 0 else 57
+            box = Box(x0, row.box.y0, 250, row.box.y1)
+            lines.append(replace(row, box=box, confidence=0.99))
+        y = rows[-1].box.y0 + 12
+    assert [text for kind, text in kinds(page_blocks(page(lines), [])) if kind == "text"] == entries
+
+
 def test_headings_of_a_scan_that_differ_only_in_their_number_are_headings():
     lines = []
     for n in range(4):
