@@ -55,6 +55,8 @@ _LOWEST, _HIGHEST = 3, 40
 _FLAT = 0.5
 #: Share of the image's sides that is ignored at each edge, because scans have shadows there.
 _EDGE = 0.015
+#: Share of the page's width from which unbroken ink is a bar.
+_BAR = 0.15
 #: Growth of boxes, relative to the page: boxes of letters are tight.
 _ROOM = 0.008
 #: Cells across and down of the grid of boxes.
@@ -98,6 +100,7 @@ def strokes_of(ink: InkMap, rotation: int = 0) -> Strokes:
     black = np.rot90(np.unpackbits(packed, axis=1)[:, : ink.width], -rotation // 90)
     ink_height, ink_width = black.shape
     across, down = int(_EDGE * ink_width), int(_EDGE * ink_height)
+    black = _without_bars(black)
     wide = black.copy()
     for step in range(1, _WIDER + 1):
         wide[:, step:] |= black[:, :-step]
@@ -116,6 +119,27 @@ def strokes_of(ink: InkMap, rotation: int = 0) -> Strokes:
     return Strokes(
         (x[fit] + 0.5) / ink_width, (top[fit] + height[fit] / 2) / ink_height, height[fit].astype(np.float64)
     )
+
+
+def _without_bars(black: "npt.NDArray[np.uint8]") -> "npt.NDArray[np.uint8]":
+    """Return the ink without unbroken bars across the page, such as borders: text has gaps between its letters."""
+    import numpy as np
+
+    length = int(_BAR * black.shape[1])
+    starts, reached = black.astype(np.bool_), 1
+    while reached < length:  # of unbroken ink of `reached` pixels
+        step = min(reached, length - reached)
+        starts, reached = starts[:, step:] & starts[:, :-step], reached + step
+    if not length or not starts.any():
+        return black
+    inside = np.zeros(black.shape, np.bool_)
+    inside[:, : starts.shape[1]] = starts
+    reached = 1
+    while reached < length:
+        step = min(reached, length - reached)
+        inside[:, step:] |= inside[:, :-step]
+        reached += step
+    return np.where(inside, np.uint8(0), black)
 
 
 def _usual(heights: "npt.NDArray[np.int64]") -> float:

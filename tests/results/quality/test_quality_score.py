@@ -15,7 +15,7 @@ from llm_ocr.engines.embedded.page import laid_out
 from llm_ocr.results.quality import LOW_OF_MODEL, by_layer, what_is_wrong
 from llm_ocr.results.quality.scoring import rated, score
 from llm_ocr.results.quality.text_layer import in_order
-from llm_ocr.types import Attempt, Block, BlockKind, Box, Evidence, Page, Reason, Status
+from llm_ocr.types import Attempt, Block, BlockKind, Box, Evidence, InkMap, Page, Reason, Status
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 WHOLE_PAGE = Box(0, 0, 1, 1)
@@ -162,6 +162,16 @@ def test_decoded_glyphs_and_right_to_left_words_agree_with_their_layer(name):
     quality = score(page, Attempt("embedded", "text-layer", Status.OK, laid_out(page.content)))
     assert quality.parts["found"] == quality.parts["backed"] == 1.0
     assert quality.score > 0.9
+
+
+def test_borders_and_bars_across_the_page_are_no_missing_text(paper, read):
+    black = np.zeros((800, 600), np.uint8)
+    black[100:112, 100:400:3] = 1
+    black[760:785, 12:588] = 1
+    ink = InkMap(600, 800, zlib.compress(np.packbits(black, axis=1).tobytes()))
+    line = Block(BlockKind.TEXT, Box(0.16, 0.12, 0.68, 0.145), "Results of two winters at the upper river")
+    parts = score(replace(paper, evidence=Evidence(ink)), replace(read, blocks=(line,))).parts
+    assert parts["covered"] == 1.0
 
 
 def test_swapped_columns_are_out_of_order(paper, read):
