@@ -405,8 +405,9 @@ def _judged(readings: Sequence[Reading], setting: str) -> Iterator[Judged]:
         yield Judged(one.document, one.how, "", _score(one, one.attempt.blocks, setting))
         for name, damage in DAMAGES.items():
             bad = damage(one.attempt.blocks, rng, rng.choice(others))
+            looping = replace(one, attempt=replace(one.attempt, source="model")) if damage is loop else one
             if bad is not None:
-                yield Judged(one.document, one.how, name, _score(one, bad, setting))
+                yield Judged(one.document, one.how, name, _score(looping, bad, setting))
 
 
 def text_of(blocks: Blocks) -> str:

@@ -2,6 +2,7 @@
 
 import ctypes
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 _MOST_CHARACTERS = 25_000
 #: pdfium's mark for a hyphen in a broken word (U+FFFE, or U+0002 in older releases), which is not text of the page.
 _BROKEN = str.maketrans("", "", "\ufffe\u0002")
+#: Glyphs without a mapping, and right-to-left letters: pdfium's text of these has wrong letters, or the wrong order.
+_UNSURE = re.compile(r"[\x00-\x01\x03-\x08\x0b\x0c\x0e-\x1f\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +42,22 @@ class Layer:
 def layer_of(page: pypdfium2.PdfPage, frame: Frame, objects: Objects, *, whole: bool) -> Layer:
     """Return the lines of a page and its share of images; takes 2 ms for most pages.
 
+    On pages with right-to-left letters or undecoded glyphs, these are the lines of `page_content`.
+
     `whole` is False if form fields contain text outside the layer; the lines are then left out.
     """
     area = max(frame.width * frame.height, 1e-6)
     pictured = min(1.0, sum(raster.box.area for raster in objects.rasters) / area)
-    return Layer(_layer_lines(page, frame) if whole else (), pictured)
+    lines = _layer_lines(page, frame) if whole else ()
+    if any(_UNSURE.search(text) for text, _ in lines):
+        # The import requires numpy, which a worker that only renders does not load.
+        from llm_ocr.documents.pdf_text import page_content
+
+        width, height = 1 / max(frame.width, 1e-6), 1 / max(frame.height, 1e-6)
+        lines = tuple(
+            (line.text, line.box.scaled(width, height).clipped()) for line in page_content(page, objects).lines
+        )
+    return Layer(lines, pictured)
 
 
 def _layer_lines(page: pypdfium2.PdfPage, frame: Frame) -> tuple[tuple[str, Box], ...]:

@@ -146,7 +146,7 @@ def _assembled(handle: int, frame: Frame, codes: Ints, boxes: Floats, objects: I
         return Chars(codes, boxes, objects, style, np.zeros((count, 2)), (), unnamed, unnamed, unnamed)
     starts = np.nonzero(np.diff(objects, prepend=-1))[0]  # starts of stretches; an object may have several
     lengths = np.diff(starts, append=count)
-    looks, origins, fonts, families = _looks(handle, frame, starts, objects[starts], boxes)
+    looks, origins, fonts, families = _looks(handle, frame, codes, starts, objects[starts], boxes)
     unique, which = np.unique(looks, axis=0, return_inverse=True)
     styles = tuple(Style(size / 100, int(angle), bool(b), bool(i), bool(m)) for size, angle, b, i, m in unique.tolist())
     style = np.where(objects[starts] == 0, -1, which.reshape(-1))
@@ -268,7 +268,7 @@ def _is_visible(handle: int, index: int) -> bool:
 
 
 def _looks(
-    handle: int, frame: Frame, starts: Ints, objects: Ints, boxes: Floats
+    handle: int, frame: Frame, codes: Ints, starts: Ints, objects: Ints, boxes: Floats
 ) -> tuple[Ints, Floats, Ints, dict[int, str]]:
     """Return the looks of stretches of characters.
 
@@ -314,13 +314,17 @@ def _looks(
     narrow = (widest < _NARROW * size) & (widest > 0) & (angles % 90 == 0)
     if strange.any() or narrow.any():
         kinds: Floats = np.column_stack((used, np.round(10 * em), angles)).astype(np.float64)
-        _even_out(size, em, np.unique(kinds[strange | narrow], axis=0), kinds, starts, boxes)
+        _even_out(
+            size, em, np.unique(kinds[strange | narrow], axis=0), kinds, starts, boxes, _within(codes[starts], _RTL)
+        )
     looks = np.column_stack((np.round(size * 100).astype(np.int64), angles, faces))
     x, y = origins.T
     return looks, np.column_stack((a * x + c * y + e, b * x + d * y + f)), used, families
 
 
-def _even_out(size: Floats, em: Floats, doubtful: Floats, kinds: Floats, starts: Ints, boxes: Floats) -> None:
+def _even_out(
+    size: Floats, em: Floats, doubtful: Floats, kinds: Floats, starts: Ints, boxes: Floats, rtl: Bools
+) -> None:
     """Set one size for the stretches of a font whose boxes are those of its glyphs, or are too high.
 
     The former are usual in Type 3 fonts, the latter in fonts for formulas, which have room for roots and fractions.
@@ -332,6 +336,7 @@ def _even_out(size: Floats, em: Floats, doubtful: Floats, kinds: Floats, starts:
         kinds: The same of all stretches.
         starts: First characters of the stretches.
         boxes: Boxes of all characters.
+        rtl: Whether the stretches are of right-to-left letters.
     """
     ends = np.append(starts[1:], len(boxes))
     for kind in doubtful:
@@ -342,9 +347,12 @@ def _even_out(size: Floats, em: Floats, doubtful: Floats, kinds: Floats, starts:
         if kind[2] % 90 or not len(wide):
             continue
         low, tall, middle = (float(part) for part in (*np.percentile(high, (20, 85)), np.median(wide)))
-        if middle < _NARROW * low:
-            nominal = float(em[members[0]])
-            if 0.5 * _WIDE < middle / max(nominal, 1e-6) < 2 * _WIDE:
+        nominal = float(em[members[0]])
+        plausible = 0.5 * _WIDE < middle / max(nominal, 1e-6) < 2 * _WIDE
+        if plausible and rtl[members].mean() > 0.5:
+            size[members] = nominal  # Arabic letters are high, or have boxes of their own
+        elif middle < _NARROW * low:
+            if plausible:
                 size[members] = nominal
             elif len(wide) >= _TELLING_GLYPHS:
                 size[members] = middle / _WIDE
@@ -403,6 +411,11 @@ _OVER_SIGNS = frozenset((_SLASH, 0x21A6))
 _JOINED = {"c\u20dd": "©", "R\u20dd": "®", "→\u21a6": "↦"}
 _DOTLESS = {"ı": "i", "ȷ": "j"}
 _RTL_MARKS = ((0x591, 0x5BD), (0x610, 0x61A), (0x64B, 0x65F), (0x670, 0x670), (0x6D6, 0x6DC))
+#: Least gap in font sizes of a space between right-to-left letters; pdfium also reports spaces inside their words.
+RTL_SPACE = 0.12
+#: Limit of letters and marks of one right-to-left word; bounds the work on extreme pages.
+_LONGEST = 100
+_RTL_DIGITS = ((0x660, 0x669), (0x6F0, 0x6F9))
 _RTL = ((0x590, 0x8FF), (0xFB1D, 0xFDFF), (0xFE70, 0xFEFD), (0x10800, 0x10FFF), (0x1E800, 0x1EFFF))
 
 
@@ -457,10 +470,13 @@ def glyphs_of(chars: Chars, width: float, height: float) -> Glyphs:
     gaps = np.cumsum(space)
     texts = _texts(codes, unmapped)
     index = _with_accents(index, codes, boxes, size, texts)
-    index = _ligatures_in_order(index, codes, boxes)
     spaced = np.diff(gaps[index], prepend=-1) > 0
-    index, spaced = _marks_after_letters(index, spaced, codes, boxes, size)
     turn, u0, u1, base = _framed(chars, boxes, size, index)
+    if _within(codes[index], _RTL).any():
+        placed = _Placed(chars.objects[index], turn, u0, u1, base, size[index], spaced)
+        order = _right_to_left(codes[index], boxes[index], placed)
+        index, turn, spaced = index[order], turn[order], spaced[order]
+        u0, u1, base = u0[order], u1[order], base[order]
     return Glyphs(
         [texts[i] for i in index.tolist()],
         boxes[index],
@@ -471,7 +487,7 @@ def glyphs_of(chars: Chars, width: float, height: float) -> Glyphs:
         size[index],
         chars.style[index],
         spaced,
-        _within(codes[index], _RTL),
+        _within(codes[index], _RTL) & ~_within(codes[index], _RTL_DIGITS),
         thick[index],
         chars.objects[index],
         chars.styles,
@@ -599,41 +615,71 @@ def _overprints(chars: Chars, codes: Ints, size: Floats, kept: Bools) -> tuple[B
     return again, repeated
 
 
-def _ligatures_in_order(index: Ints, codes: Ints, boxes: Floats) -> Ints:
-    """Restore the order of letters of a ligature (one box): pdfium reverses right-to-left text glyph by glyph."""
-    rtl = _within(codes[index], _RTL)
-    if not rtl.any():
-        return index
-    index = index.copy()
-    same = np.all(boxes[index[1:]] == boxes[index[:-1]], axis=1) & rtl[1:] & rtl[:-1] & (np.diff(index) == 1)
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """Glyphs in their frames. The arrays except `objects` and `turn` are corrected in place."""
+
+    objects: Ints
+    turn: Ints
+    u0: Floats
+    u1: Floats
+    base: Floats
+    size: Floats
+    spaced: Bools
+
+
+def _right_to_left(codes: Ints, boxes: Floats, glyphs: _Placed) -> Ints:
+    """Return the order of the glyphs in which the letters of right-to-left words are in reading order.
+
+    pdfium returns some of these words from left to right, for example those that a browser printed glyph by glyph. All
+    letters of a word get the baseline of its last letter, because letters of Nastaliq descend to it.
+    """
+    order = np.arange(len(codes))
+    rtl, marks = _within(codes, _RTL) & ~_within(codes, _RTL_DIGITS), _within(codes, _RTL_MARKS)
+    u0, u1, base, size, spaced = glyphs.u0, glyphs.u1, glyphs.base, glyphs.size, glyphs.spaced
+    marked = np.append(marks[1:] & (np.diff(glyphs.objects) == 0), False)
+    low_box = np.where(glyphs.turn % 180 == 0, boxes[:, 3] - boxes[:, 1], size) < 0.3 * size
+    lost = rtl & ~marks & marked & low_box  # these letters have the box of their vowel mark
+    u0[lost], u1[lost] = u0[lost] - 0.25 * size[lost], u0[lost] + 0.25 * size[lost]
     at = 0
-    while at < len(same):
-        end = at
-        while end < len(same) and same[end]:
+    while at < len(codes):
+        if not rtl[at]:
+            at += 1
+            continue
+        end, low, high = at + 1, u0[at], u1[at]
+        while end < min(len(codes), at + _LONGEST) and rtl[end] and glyphs.turn[end] == glyphs.turn[at]:
+            if abs(base[end] - base[end - 1]) >= size[at]:
+                break
+            near = max(u0[end] - high, low - u1[end])
+            if not marks[end] and near > (RTL_SPACE if spaced[end] else 0.25) * size[end]:
+                break
+            low, high = min(low, u0[end]), max(high, u1[end])
             end += 1
-        if end > at:
-            index[at : end + 1] = index[at : end + 1][::-1]
-        at = end + 1
-    return index
+        word = order[at:end].copy()
+        order[at:end] = word = word[_reading_order(marks[word], glyphs.objects[word], u0[word], u1[word])]
+        base[word] = next((base[letter] for letter in word[::-1] if not marks[letter] and not lost[letter]), base[at])
+        spaced[word[0]], spaced[word[1:]] = spaced[at], False
+        at = end
+    return order
 
 
-def _marks_after_letters(index: Ints, spaced: Bools, codes: Ints, boxes: Floats, size: Floats) -> tuple[Ints, Bools]:
-    """Move right-to-left vowel marks back after their letter, without the spaces that pdfium adds there."""
-    marks = _within(codes[index], _RTL_MARKS)
-    if not marks.any():
-        return index, spaced
-    index, spaced = index.copy(), spaced.copy()
-    for at in np.nonzero(marks[:-1])[0].tolist():
-        mark, letter = boxes[index[at]], boxes[index[at + 1]]
-        middle = (mark[0] + mark[2]) / 2
-        before = boxes[index[at - 1]] if at else None
-        if letter[0] <= middle <= letter[2] and not (before is not None and before[0] <= middle <= before[2]):
-            index[at], index[at + 1] = index[at + 1], index[at]
-            far = before is None or before[0] - letter[2] > 0.15 * size[index[at]]
-            spaced[at], spaced[at + 1] = spaced[at] and far, False
-        else:
-            spaced[at] = False
-    return index, spaced
+def _reading_order(marks: Bools, objects: Ints, u0: Floats, u1: Floats) -> Ints:
+    """Return the order of the glyphs of one right-to-left word: letters from the right, each followed by its marks."""
+    middle, width = (u0 + u1) / 2, u1 - u0
+    letters = np.nonzero(~marks)[0]
+    if not len(letters):
+        return np.arange(len(marks))
+    steps = np.diff(middle[letters])
+    if (steps > 0).sum() <= (steps < 0).sum():  # pdfium has reversed the word, with the letters of its ligatures
+        letters = letters[::-1]
+    letters = letters[np.argsort(-middle[letters], kind="stable")]
+    owned: dict[int, list[int]] = {}
+    for mark in np.nonzero(marks)[0].tolist():
+        beyond = np.maximum(np.maximum(u0[letters] - middle[mark], middle[mark] - u1[letters]), 0)
+        # pdfium divides the box of a letter with marks into parts of the same width.
+        parts = (objects[letters] == objects[mark]) & (np.abs(width[letters] - width[mark]) < 0.01)
+        owned.setdefault(int(letters[np.argmin(np.where(parts, beyond - 1000, beyond))]), []).append(mark)
+    return np.array([at for letter in letters.tolist() for at in (letter, *owned.get(letter, ()))], dtype=np.int64)
 
 
 def _framed(chars: Chars, boxes: Floats, size: Floats, index: Ints) -> tuple[Ints, Floats, Floats, Floats]:

@@ -5,13 +5,13 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 from statistics import median
 
 import numpy as np
 import pypdfium2
 
-from llm_ocr.documents.pdf_glyphs import ASCENT, DESCENT, Bools, Floats, Glyphs, Ints, glyphs_of, read_chars
+from llm_ocr.documents.pdf_glyphs import ASCENT, DESCENT, RTL_SPACE, Bools, Floats, Glyphs, Ints, glyphs_of, read_chars
 from llm_ocr.documents.pdf_objects import Objects, page_frame, page_links, page_objects
 from llm_ocr.types import SCAN, Box, Line, PageContent, Script, Word
 
@@ -85,6 +85,9 @@ def words_of(glyphs: Glyphs) -> Words:
     cut |= _distance(u0, u1) > 0.25 * smaller
     backwards = np.where(rtl[1:], u1[1:] - u1[:-1], u0[:-1] - u0[1:])
     cut |= backwards > 0.3 * smaller
+    if rtl.any():  # signs have a place of their own beside words of either direction
+        signs = np.array([not text.isalpha() and (not text.isdigit() or text > "9") for text in glyphs.texts]) & ~rtl
+        cut |= signs[1:] | signs[:-1]
     if _ROOT in glyphs.texts:  # a rule begins behind the sign
         root = np.array([text == _ROOT for text in glyphs.texts])
         cut |= root[1:] | root[:-1]
@@ -485,6 +488,12 @@ _SCRIPT_GAP = 0.35
 _NO_SCRIPT = frozenset("'’‘\"“”′″°ªº¹²³⁰⁴⁵⁶⁷⁸⁹™®©.,;:…·⁄")
 
 
+#: Parts of a word to which a sign on a page with right-to-left text may be next.
+_MOST_PARTS = 20
+_OPENING = "([{«‹"
+_MIRRORED = dict(zip("([{«‹)]}»›", ")]}»›([{«‹", strict=True))
+
+
 def page_content(page: pypdfium2.PdfPage, objects: Objects | None = None) -> PageContent:
     """Return the content of the page besides its pixels. Invisible text is included: it is the OCR of a scan.
 
@@ -551,6 +560,7 @@ class _Composer:
         self._base: list[float] = words.base.tolist()
         self._spaced: list[bool] = words.spaced.tolist()
         self._rtl: list[bool] = words.rtl.tolist()
+        self._some_rtl = any(self._rtl)
         self._counts: list[int] = (words.end - words.first).tolist()
         self._glyphs = glyphs
         self._first: list[int] = words.first.tolist()
@@ -646,17 +656,70 @@ class _Composer:
         letters = Counter[bool]()
         for index in visual:
             letters[rtl[index]] += sum(character.isalpha() for character in self._texts[index])
-        base = letters[True] >= letters[False]
+        return self._from_right(visual) if letters[True] >= letters[False] else self._from_left(visual)
+
+    def _from_left(self, visual: list[int]) -> list[int]:
+        """Return the words of a line from left to right in reading order."""
         result: list[int] = []
-        stretch: list[int] = []  # of words in the opposite direction
-        for index in visual[::-1] if base else visual:
-            if rtl[index] == base or not any(character.isalnum() for character in self._texts[index]):
-                result += stretch[::-1]
-                stretch = []
-                result.append(index)
+        at = 0
+        while at < len(visual):
+            end = at + 1
+            if self._rtl[visual[at]]:
+                latin = (after for after in range(end, len(visual)) if self._is_latin(visual[after]))
+                limit = next(latin, len(visual))
+                end = max(after for after in range(at, limit) if self._rtl[visual[after]]) + 1
+            result += self._from_right(visual[at:end])
+            at = end
+        return result
+
+    def _from_right(self, visual: list[int]) -> list[int]:
+        """Return the words of a line from right to left in reading order."""
+        result: list[int] = []
+        arabic = any("\u0600" <= self._texts[index][0] < "\u0900" for index in visual)
+        for rtl, words in groupby(visual[::-1], key=self._rtl.__getitem__):
+            stretch = list(words)
+            result += stretch if rtl else self._embedded(stretch[::-1], arabic)
+        self._face_brackets(result)
+        return result
+
+    def _face_brackets(self, order: list[int]) -> None:
+        """Exchange the brackets among right-to-left words if most of them do not face their words.
+
+        A font has the glyph of a closing bracket for an opening one of such text.
+        """
+        latin = [False, *map(self._is_latin, order), False]
+        inside = [latin[at] and latin[at + 2] for at in range(len(order))]
+        places = [at for at, index in enumerate(order) if self._texts[index] in _MIRRORED and not inside[at]]
+        votes = 0
+        for at in places:
+            opening = at + 1 < len(order) and not self._space_between(order[at], order[at + 1])
+            closing = at > 0 and not self._space_between(order[at - 1], order[at])
+            votes += (opening - closing) * (1 if self._texts[order[at]] in _OPENING else -1)
+        for at in places if votes < 0 else ():
+            self._texts[order[at]] = _MIRRORED[self._texts[order[at]]]
+
+    def _embedded(self, visual: list[int], arabic: bool) -> list[int]:
+        """Return words between right-to-left words in reading order: Latin words as one part, each number as one.
+
+        By Unicode's rules, some signs between digits belong to a number, and next to Hebrew also those beside it.
+        """
+        words = {at for at, index in enumerate(visual) if any(c.isalnum() for c in self._texts[index])}
+        if any(self._is_latin(index) for index in visual):
+            first, last = min(words), max(words) + 1
+            return visual[last:][::-1] + visual[first:last] + visual[:first][::-1]
+        parts: list[list[int]] = []
+        inside = False
+        for at, index in enumerate(visual):
+            between = at - 1 in words and at + 1 in words and self._texts[index] in (".,:/" if arabic else ".,:/+-")
+            before, inside = inside, at in words or between or (not arabic and self._texts[index] in "%$€£#°")
+            if before and inside and not self._space_between(visual[at - 1], index):
+                parts[-1].append(index)
             else:
-                stretch.append(index)
-        return result + stretch[::-1]
+                parts.append([index])
+        return [index for part in parts[::-1] for index in part]
+
+    def _is_latin(self, index: int) -> bool:
+        return not self._rtl[index] and any(character.isalpha() for character in self._texts[index])
 
     def _joined(self, order: list[int], scripts: Mapping[int, bool]) -> list[list[int]]:
         """Join the pieces of one word, split by a change of size or by the PDF's order, not by a space."""
@@ -664,6 +727,8 @@ class _Composer:
         letter_gap = self._letter_gap(order)
         for index in order:
             before = groups[-1][-1] if groups else index
+            if self._some_rtl and groups:  # a sign on the left of a number follows its last digit
+                before = min(groups[-1][-_MOST_PARTS:], key=lambda at: self._distance(at, index))
             if letter_gap:
                 near = self._u0[index] - self._u1[before] <= letter_gap
             elif index in scripts and scripts.get(before) != scripts[index]:
@@ -686,6 +751,9 @@ class _Composer:
         spaced = 0 < usual < _SPACE * size or (usual < _LETTER_GAP * size and max(gaps) > 2 * usual)
         return 1.5 * usual if spaced else 0.0
 
+    def _distance(self, one: int, other: int) -> float:
+        return max(self._u0[one] - self._u1[other], self._u0[other] - self._u1[one])
+
     def _space_between(self, one: int, other: int) -> bool:
         left, right = (one, other) if self._u0[one] <= self._u0[other] else (other, one)
         gap = (self._u0[right] - self._u1[left]) / min(self._size[one], self._size[other])
@@ -696,6 +764,9 @@ class _Composer:
             return False  # pdfium reports a space after a raised numerator or footnote mark
         if first in "-\u2010" and gap < _TOUCHING:
             return False  # and before a hyphen at the end of a line
+        if self._some_rtl and abs(one - other) == 1:  # pdfium reports spaces between adjacent letters, too
+            letters = self._texts[one][-1].isalnum() and first.isalnum()
+            return gap > (RTL_SPACE if letters and self._spaced[max(one, other)] else _SPACE)
         if other != one + 1 or self._rtl[one] != self._rtl[other]:
             return gap > _SPACE
         return self._spaced[other] or gap > _MISSED_SPACE

@@ -1,7 +1,11 @@
 """The text layer comes as lines and words in page units of the page as shown."""
 
 import contextlib
+import html
+import re
+import unicodedata
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pypdfium2
@@ -16,6 +20,9 @@ from llm_ocr.documents.page_wire import content_from_wire, content_to_wire, evid
 from llm_ocr.documents.pdf_glyphs import _with_pairs_joined
 from llm_ocr.documents.pdf_text import page_content
 from llm_ocr.types import InkMap, Script
+
+#: The same page as Chromium and LibreOffice write it, with DejaVu Sans.
+RIGHT_TO_LEFT = Path(__file__).parents[1] / "fixtures" / "right_to_left"
 
 
 def content(data, number=1):
@@ -281,6 +288,14 @@ def test_thousands_of_paths_are_capped():
 def test_right_to_left_text_is_in_reading_order(shared_pdfs):
     found = content(str(shared_pdfs / "right_to_left_01.pdf"))
     assert found.lines[0].text.startswith("تحسين الإنتاجية وحل المشكلات")
+
+
+@pytest.mark.parametrize("producer", ["browser", "office"])
+def test_arabic_and_hebrew_with_numbers_latin_words_and_brackets_read_as_written(producer):
+    source = (RIGHT_TO_LEFT / "page.html").read_text(encoding="utf-8")
+    written = [html.unescape(words) for words in re.findall(r"<p[^>]*>(.*)</p>", source)]
+    found = " ".join(line.text for line in content(str(RIGHT_TO_LEFT / f"{producer}.pdf")).lines)
+    assert unicodedata.normalize("NFC", found) == unicodedata.normalize("NFC", " ".join(written))
 
 
 def test_soft_hyphens_end_their_line_as_hyphens(shared_pdfs):

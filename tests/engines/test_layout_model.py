@@ -63,6 +63,19 @@ def test_without_the_model_nothing_changes(monkeypatch):
     assert layout_model.with_hints(np.zeros((100, 100, 3), np.uint8), lines) == lines
 
 
+def test_first_lines_of_a_receipt_are_no_running_headers(monkeypatch):
+    class Model:
+        def find(self, image):
+            return [layout_model.Area("header", 0.9, Box(0, 0, 1, 0.3))]
+
+    monkeypatch.setattr(layout_model, "_model", Model)
+    texts = ["MILL SHOP", *(f"{item} 2.80" for item in ("Bread", "Butter", "Eggs", "Milk")), "TOTAL 11.20", "Thank you"]
+    prose = "The water at the bridge rose in the night, and the keeper wrote it into his book"
+    for shown, recurs in ((texts, False), (["Journal of rivers", *[prose] * 9], True)):
+        lines = [Line(text, Box(10, 10 + 20 * at, 300, 22 + 20 * at), 12) for at, text in enumerate(shown)]
+        assert layout_model.with_hints(np.zeros((300, 400, 3), np.uint8), lines)[0].recurs is recurs
+
+
 @pytest.fixture
 def damaged(tmp_path, monkeypatch):
     """An installed wheel with another file."""

@@ -152,6 +152,15 @@ def test_a_rule_and_a_grey_picture_are_no_text():
     assert recogniser().read(image).lines == ()
 
 
+def test_text_of_the_other_side_that_shows_through_is_not_read_and_faint_print_is():
+    through, faint = "Every evening at half past nine", "the lamp was lit again."
+    front = pixels(page(*prose()[:4])).astype(np.float64)
+    back = 255.0 - pixels(page((through, 40, 120, 12, "Helvetica")))[:, ::-1]
+    own = 255.0 - pixels(page((faint, 40, 60, 12, "Helvetica")))
+    image = (front - 0.22 * (back + own)).clip(0, 255).astype(np.uint8)
+    assert downwards(recogniser().read(image).lines) == [*PROSE[:4], faint]
+
+
 def test_pale_print_is_read_completely():
     pale = (205 + pixels(page(*prose(), ("7", 360, 20, 12, "Helvetica"))) * (50 / 255)).astype("uint8")
     assert downwards(recogniser().read(pale).lines) == [*PROSE, "7"]

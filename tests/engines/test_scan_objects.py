@@ -83,6 +83,22 @@ def test_ruled_grids_dark_or_light_become_tables_like_those_of_a_pdf(grey):
     assert len(table.text.split("\n")) == 5
 
 
+def test_a_rule_that_leans_by_four_pixels_parts_its_cells():
+    image = paper()
+    lines = [
+        write(image, f"cell {row}{column}", 130 + 250 * column, 515 + 60 * row)
+        for row in range(2)
+        for column in range(3)
+    ]
+    for row in range(3):
+        cv2.line(image, (100, 500 + 60 * row), (850, 500 + 60 * row), (20, 20, 20), 2)
+    for column in range(4):
+        lean = 4 if column == 1 else 0
+        cv2.line(image, (100 + 250 * column, 500), (100 + 250 * column + lean, 620), (20, 20, 20), 2)
+    (table,) = find_tables(page_of(image, lines))
+    assert table.text.split("\n")[0] == "| cell 00 | cell 01 | cell 02 |"
+
+
 def headed_table(image, *, parted):
     """Three columns with light headings on a dark bar; `parted`: light rules part the bar's cells."""
     lines = []

@@ -29,6 +29,8 @@ _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _STRIDES = (8, 16, 32, 64)
 #: Minimum confidence for headings and text, and for running headers, which leave the text.
 _SURE, _SURE_RUNNING = 0.5, 0.6
+#: Number of characters from which a line is running text, and fewest such lines of a page with running headers.
+_RUNNING_TEXT, _FEWEST_RUNNING = 25, 8
 #: Ratio to the page's usual line height from which a line is no running header.
 _LARGE = 1.15
 
@@ -97,10 +99,18 @@ def with_hints(image: "Pixels", lines: Sequence[Line]) -> tuple[Line, ...]:
         return tuple(lines)
     height, width = image.shape[:2]
     areas = model.find(image)
+    if not _is_prose(lines):
+        areas = [area for area in areas if area.label not in ("header", "footer")]
     body = median(line.size for line in lines)
     hinted = [_hinted(line, line.box.scaled(1 / width, 1 / height).centre, areas, body) for line in lines]
     kept = [line.box for line in hinted if not line.recurs]
     return tuple(replace(line, recurs=line.recurs and not _beside(line.box, kept)) for line in hinted)
+
+
+def _is_prose(lines: Sequence[Line]) -> bool:
+    """Return whether the page has running text, unlike receipts, forms, and slides, whose first lines are titles."""
+    running = sum(len(line.text) > _RUNNING_TEXT for line in lines)
+    return running >= _FEWEST_RUNNING and 4 * running >= len(lines)
 
 
 def _beside(box: Box, others: Sequence[Box]) -> bool:

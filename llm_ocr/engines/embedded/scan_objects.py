@@ -257,7 +257,7 @@ def _rules(dark: Pixels, *, upright: bool) -> list[Box]:
     for x, y, w, h, _ in _components(opened):
         if (
             w >= length
-            and h <= thick + 0.012 * w
+            and h <= thick + 1 + 0.012 * w
             and h <= 3 * thick
             and w > 6 * h
             and _is_thin(mask, x, y, w, h, thick)

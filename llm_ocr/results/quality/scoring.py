@@ -33,6 +33,7 @@ from llm_ocr.results.quality.text_layer import (
     Chunk,
     Said,
     agreement,
+    chunks_of,
     in_order,
     is_true,
     layer_order,
@@ -54,6 +55,8 @@ _LOWEST, _HIGHEST = 3, 40
 _FLAT = 0.5
 #: Share of the image's sides that is ignored at each edge, because scans have shadows there.
 _EDGE = 0.015
+#: Share of the page's width from which unbroken ink is a bar.
+_BAR = 0.15
 #: Growth of boxes, relative to the page: boxes of letters are tight.
 _ROOM = 0.008
 #: Cells across and down of the grid of boxes.
@@ -97,6 +100,7 @@ def strokes_of(ink: InkMap, rotation: int = 0) -> Strokes:
     black = np.rot90(np.unpackbits(packed, axis=1)[:, : ink.width], -rotation // 90)
     ink_height, ink_width = black.shape
     across, down = int(_EDGE * ink_width), int(_EDGE * ink_height)
+    black = _without_bars(black)
     wide = black.copy()
     for step in range(1, _WIDER + 1):
         wide[:, step:] |= black[:, :-step]
@@ -115,6 +119,27 @@ def strokes_of(ink: InkMap, rotation: int = 0) -> Strokes:
     return Strokes(
         (x[fit] + 0.5) / ink_width, (top[fit] + height[fit] / 2) / ink_height, height[fit].astype(np.float64)
     )
+
+
+def _without_bars(black: "npt.NDArray[np.uint8]") -> "npt.NDArray[np.uint8]":
+    """Return the ink without unbroken bars across the page, such as borders: text has gaps between its letters."""
+    import numpy as np
+
+    length = int(_BAR * black.shape[1])
+    starts, reached = black.astype(np.bool_), 1
+    while reached < length:  # of unbroken ink of `reached` pixels
+        step = min(reached, length - reached)
+        starts, reached = starts[:, step:] & starts[:, :-step], reached + step
+    if not length or not starts.any():
+        return black
+    inside = np.zeros(black.shape, np.bool_)
+    inside[:, : starts.shape[1]] = starts
+    reached = 1
+    while reached < length:
+        step = min(reached, length - reached)
+        inside[:, step:] |= inside[:, :-step]
+        reached += step
+    return np.where(inside, np.uint8(0), black)
 
 
 def _usual(heights: "npt.NDArray[np.int64]") -> float:
@@ -148,17 +173,21 @@ _ORDINARY = frozenset("\n\t\r\u00a0")
 _MIXED = 0.03
 
 
-def answer_parts(attempt: Attempt, text: str, chunks: Sequence[Chunk]) -> dict[str, float]:
+def answer_parts(attempt: Attempt, text: str, chunks: Sequence[Chunk], layer: str = "") -> dict[str, float]:
     """Return the parts measured in the answer alone.
 
     Args:
         attempt: the answer.
         text: text of all blocks without markup.
         chunks: the same text in chunks.
+        layer: the true text layer, whose own repetitions are no defects of the answer.
     """
     parts = {READABLE: 1 - _unreadable(text)}
-    if (unrepeated := _unrepeated(text, chunks)) is not None:
-        parts[UNREPEATED] = unrepeated
+    # Only models loop: repetitions that the embedded engine reads are on the page.
+    if attempt.source == "model" and (unrepeated := _unrepeated(text, chunks)) is not None:
+        printed = _unrepeated(layer, chunks_of(layer)) if unrepeated < 1 else None
+        looped = (1 - unrepeated) * len(text) - (0.0 if printed is None else (1 - printed) * len(layer))
+        parts[UNREPEATED] = min(1.0, 1 - looped / len(text))
     if attempt.reason in _CUTS and attempt.source == "model":
         parts[WHOLE] = _CUT
     if attempt.confidence is not None:
@@ -245,8 +274,9 @@ def score(page: Page, attempt: Attempt) -> Quality:
     evidence = page.evidence or Evidence(None)
     said = said_by(attempt.blocks)
     chunks = [chunk for one in said for chunk in one.chunks]
-    parts = answer_parts(attempt, "\n".join(one.text for one in said), chunks)
     layer = is_true(evidence, attempt)
+    printed = "\n".join(text for text, _ in evidence.lines) if layer else ""
+    parts = answer_parts(attempt, "\n".join(one.text for one in said), chunks, printed)
     parts |= table_parts(said)
     if layer:
         parts |= agreement(evidence, attempt, said)

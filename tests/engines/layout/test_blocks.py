@@ -258,6 +258,45 @@ def test_page_numbers_and_running_headers_are_furniture():
     assert {kind for kind, _ in found[2:-1]} == {"text"}
 
 
+@pytest.mark.parametrize("number", [None, "12"])
+def test_guide_words_of_a_dictionary_are_a_running_header(number):
+    head = [line("ABANDON", 50, 30, size=13), line("ADDER", 510, 30, size=13)]
+    middle = [line(number, 294, 30, size=13)] if number else []
+    columns = [
+        item for x in (50, 230, 410) for n in range(3) for item in paragraph(prose(n), x, 50 + 180 * n, 150, size=9)
+    ]
+    found = kinds(page_blocks(page([*head, *middle, *columns]), []))
+    assert ("header", "ABANDON\tADDER") in [(kind, text.replace("   ", "\t")) for kind, text in found]
+    assert (("page_number", "12") in found) == (number is not None)
+    short = page([*(replace(one, text=one.text.title()) for one in head), *columns])  # words without capitals or number
+    assert "header" not in {kind for kind, _ in kinds(page_blocks(short, []))}
+
+
+def test_entries_of_a_scanned_dictionary_are_paragraphs_of_their_own():
+    entries = [
+        f"{word}, n. {prose(n, 14)}" for n, word in enumerate(("Abbey", "Abbot", "Abet", "Able", "Abode", "Abyss"))
+    ]
+    lines, y = [], 60.0
+    for entry in entries:
+        rows = list(paragraph(entry, 50, y, 200))
+        for at, row in enumerate(rows):  # all rows are full: only the narrow outdent shows where an entry begins
+            x0 = 50 if at == 0 else 57
+            box = Box(x0, row.box.y0, 250, row.box.y1)
+            lines.append(replace(row, box=box, confidence=0.99))
+        y = rows[-1].box.y0 + 12
+    assert [text for kind, text in kinds(page_blocks(page(lines), [])) if kind == "text"] == entries
+
+
+def test_headings_of_a_scan_that_differ_only_in_their_number_are_headings():
+    lines = []
+    for n in range(4):
+        y = 40 + 150 * n
+        lines.append(replace(line(f"Report {n + 1}", 50, y, size=10.5), bold=n < 2, confidence=0.99))
+        lines += [replace(one, confidence=0.99) for one in paragraph(prose(n), 50, y + 26, 400)]
+    found = kinds(page_blocks(page(lines), []))
+    assert [text for kind, text in found if kind == "heading"] == [f"Report {n + 1}" for n in range(4)]
+
+
 def test_a_page_number_below_a_wide_margin_is_furniture():
     text = list(paragraph(prose(3, 200), 100, 200, 400))
     found = kinds(page_blocks(page([*text, line("7", 296, 700)]), []))

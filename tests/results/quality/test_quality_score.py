@@ -3,6 +3,7 @@
 import asyncio
 import zlib
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +15,9 @@ from llm_ocr.engines.embedded.page import laid_out
 from llm_ocr.results.quality import LOW_OF_MODEL, by_layer, what_is_wrong
 from llm_ocr.results.quality.scoring import rated, score
 from llm_ocr.results.quality.text_layer import in_order
-from llm_ocr.types import Attempt, Block, BlockKind, Box, Evidence, Page, Reason, Status
+from llm_ocr.types import Attempt, Block, BlockKind, Box, Evidence, InkMap, Page, Reason, Status
 
+FIXTURES = Path(__file__).parents[2] / "fixtures"
 WHOLE_PAGE = Box(0, 0, 1, 1)
 
 
@@ -135,6 +137,41 @@ def test_a_loop_in_the_middle_is_seen(paper, read):
         quality = score(page, replace(read, blocks=blocks))
         assert quality.parts["unrepeated"] < 0.95
         assert quality.score < 0.8
+
+
+def test_text_that_the_page_itself_repeats_is_no_loop(paper, read):
+    line = "The river rose again in the second week of March and covered the quay."
+    lines = tuple((line, Box(0.1, 0.1 + 0.03 * at, 0.9, 0.12 + 0.03 * at)) for at in range(20))
+    page = replace(paper, evidence=Evidence(None, lines))
+    blocks = (Block(BlockKind.TEXT, Box(0.1, 0.1, 0.9, 0.7), " ".join([line] * 20)),)
+    assert score(page, replace(read, blocks=blocks)).score > 0.9
+    looped = (replace(blocks[0], text=f"{blocks[0].text} {'The mean is not the median. ' * 60}"),)
+    assert score(page, replace(read, blocks=looped)).score < 0.8
+    by_ocr = replace(read, blocks=blocks, source="ocr")  # OCR reads what is printed; only models loop
+    assert score(replace(page, evidence=None), by_ocr).score > 0.9
+
+
+@pytest.mark.parametrize("name", ["tex/bitmaps", "right_to_left/browser"])
+def test_decoded_glyphs_and_right_to_left_words_agree_with_their_layer(name):
+    async def render() -> Page:
+        async with Renderer(RenderOptions(image_size=1000, workers=1)) as renderer:
+            return await renderer.page(str(FIXTURES / f"{name}.pdf"), "", 1, page_id="d-p00001", document_id="d")
+
+    page = asyncio.run(render())
+    assert page.content is not None
+    quality = score(page, Attempt("embedded", "text-layer", Status.OK, laid_out(page.content)))
+    assert quality.parts["found"] == quality.parts["backed"] == 1.0
+    assert quality.score > 0.9
+
+
+def test_borders_and_bars_across_the_page_are_no_missing_text(paper, read):
+    black = np.zeros((800, 600), np.uint8)
+    black[100:112, 100:400:3] = 1
+    black[760:785, 12:588] = 1
+    ink = InkMap(600, 800, zlib.compress(np.packbits(black, axis=1).tobytes()))
+    line = Block(BlockKind.TEXT, Box(0.16, 0.12, 0.68, 0.145), "Results of two winters at the upper river")
+    parts = score(replace(paper, evidence=Evidence(ink)), replace(read, blocks=(line,))).parts
+    assert parts["covered"] == 1.0
 
 
 def test_swapped_columns_are_out_of_order(paper, read):

@@ -26,6 +26,8 @@ _LEAST_REST = 25
 _LABEL_GAP = 4
 #: Size relative to the text of a footer with a page number on a page of few lines.
 _SMALL_FOOTER = 0.8
+#: Largest size of a dictionary's guide words, relative to its small print.
+_LARGEST_GUIDE = 1.6
 
 _NUMBER = re.compile(
     r"[\[(<{|~—–\-\s.•·]*(?:(?:page|seite|pagina|página|p\.?|pg\.?|s\.)\s*)?"
@@ -96,6 +98,18 @@ def _has_number(row: Row) -> bool:
     return (is_page_number(first.text) and label) or is_page_number(last.text)
 
 
+def _is_guide(row: Row, measures: Measures) -> bool:
+    """Return whether the row has guide words of a dictionary: at both edges, short, in capitals or numbered."""
+    parts = sorted(row.lines, key=lambda line: line.box.x0)
+    if not 2 <= len(parts) <= 4 or row.size > _LARGEST_GUIDE * measures.body:
+        return False
+    wide = parts[0].box.x0 < 0.25 * measures.width and parts[-1].box.x1 > 0.75 * measures.width
+    apart = all(two.box.x0 - one.box.x1 > 4 * measures.body for one, two in pairwise(parts))
+    short = all(len(line.text) < _LEAST_REST for line in parts)
+    numbered = any(is_page_number(line.text) for line in parts)
+    return wide and apart and short and (numbered or row.text.isupper() or row.bold)
+
+
 def _has_note_mark(row: Row) -> bool:
     """Return whether the row begins with the mark of a footnote: raised, or before an address."""
     first = row.lines[0]
@@ -126,6 +140,8 @@ def _is_furniture(row: Row, gap: float, after: str, outer: bool, measures: Measu
     body = measures.body
     if is_page_number(text):
         return len(row.lines) == 1 and gap > 0.45 * body
+    if outer and lines >= _FULL_PAGE and after and _is_guide(row, measures):
+        return gap > 0.2 * body
     if row.size > 1.12 * body * (1.15 if measures.noisy else 1.0) or len(row.lines) > 6 or len(text) > 160:
         return False
     if _has_note_mark(row):

@@ -162,6 +162,8 @@ def is_contents_entry(text: str) -> bool:
 #: Minimum difference of two margins in font heights.
 _INDENT = 0.6
 _INDENT_NOISY = 0.9
+#: Narrowest indent of a scan in font sizes, and the range of the rows' starts at one margin, if both are steady.
+_NARROWEST, _STEADY = 0.5, 0.25
 _DEEPEST_INDENT = 6.0
 #: Number of rows that determine a column's width, and maximum rows of an address.
 _TELLING, _LONGEST_ADDRESS = 5, 8
@@ -274,6 +276,8 @@ def find_margins(rows: Sequence[Row], measures: Measures, edge: float = -inf) ->
     rtl = measures.rtl
     starts = [-row.x1 if rtl else row.x0 for row in rows]
     ends = [-row.x0 if rtl else row.x1 for row in rows]
+    if measures.noisy:
+        indent = min(indent, _narrow_indent(starts, size))
     large = size > 1.14 * measures.body or (not measures.bold and all(row.bold for row in rows))
     heading = len(rows) < 6 and large
     if _is_centred(rows, indent):
@@ -282,6 +286,20 @@ def find_margins(rows: Sequence[Row], measures: Measures, edge: float = -inf) ->
     right = _right(rows, starts, ends, edge)
     margins = Margins(left, right, False, False, indent, rtl, heading)
     return replace(margins, hanging=_is_hanging(rows, starts, margins))
+
+
+def _narrow_indent(starts: Sequence[float], size: float) -> float:
+    """Return half the distance of two margins if the rows of a scan keep to them exactly; infinity otherwise.
+
+    Small print such as dictionaries has indents below the limit that unsteady margins of scans need.
+    """
+    low, high = min(starts), max(starts)
+    if len(starts) < _TELLING or not _NARROWEST * size < high - low <= 2 * _INDENT_NOISY * size:
+        return inf
+    middle = (low + high) / 2
+    sides = [start for start in starts if start < middle], [start for start in starts if start >= middle]
+    steady = all(max(side) - min(side) < _STEADY * size for side in sides)
+    return (high - low) / 2 if steady and 5 * min(map(len, sides)) >= len(starts) else inf
 
 
 def _is_hanging(rows: Sequence[Row], starts: Sequence[float], margins: Margins) -> bool:

@@ -40,6 +40,7 @@ _PERSONS = re.compile(r"\S@\S|[a-zé][1-9*†‡](,[1-9*†‡])*(,| and |$)|\b(
 #: Amount at the end of a line, as in a sum below a table.
 _AMOUNT = re.compile(r"(?:[$€£¥]\s?[\d.,]+|\d[.,]\d\d(?:\s?[$€£¥])?)$")
 
+_DIGITS = re.compile(r"\d+")
 _OPERATOR = re.compile(r"[=≈≠≤≥<>+−·×√∑∏∫∈→]")
 
 
@@ -168,6 +169,8 @@ def find_headings(
             _is_large(group, measures) or _is_bold(group, below, measures) or _is_plain(group, below, measures)
         ):
             found.append(index)
+    if measures.noisy:
+        found = sorted({*found, *_siblings(groups, found, measures)})
     title = _title(groups, found, measures)
     if title is not None:
         found = [index for index in found if not _is_byline(groups, index, title, measures)]
@@ -176,6 +179,20 @@ def find_headings(
     if title is not None:
         kinds[title] = (BlockKind.TITLE, 1)
     return kinds
+
+
+def _siblings(groups: Sequence[Group], found: Sequence[int], measures: Measures) -> list[int]:
+    """Return the rows that differ from a heading of the scan only in their number, such as `Article 7`."""
+    patterns = {_DIGITS.sub("#", _text(groups[index])) for index in found}
+    patterns = {pattern for pattern in patterns if "#" in pattern and sum(map(str.isalpha, pattern)) > 2}
+    return [
+        index
+        for index, group in enumerate(groups if patterns else ())
+        if len(group.rows) == 1
+        and _DIGITS.sub("#", _text(group)) in patterns
+        and _can_be(group, measures)
+        and _is_apart(group, measures)
+    ]
 
 
 def _is_byline(groups: Sequence[Group], index: int, title: int, measures: Measures) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from statistics import median
 
 import cv2
+import numpy as np
 
 from llm_ocr.engines.embedded.ocr import OcrPage
 from llm_ocr.engines.embedded.ocr.detect import Detector, Pixels, Quad, parted_at_gutters
@@ -37,6 +38,18 @@ _DENSE_SIDE = 3200
 _ROOM = 1.1
 #: Minimum range of pixel values on a page with text.
 _CONTRAST = 24
+
+
+#: Ratio to the usual ink of a page's lines below which a line may be bleed-through, and the least gain in confidence
+#: by mirroring. On 23 scans, most of them generated, all 31 lines below are bleed-through, and gain at least 0.06.
+_FAINT, _MIRRORED = 0.6, 0.05
+
+
+def _ink_of(crop: Pixels) -> float:
+    """Return the difference in brightness between the paper and the darkest ink of a line."""
+    grey = crop.mean(axis=2) if crop.ndim == 3 else crop
+    dark, bright = np.percentile(grey, (1, 90))
+    return float(bright - dark)
 
 
 class PageReading:
@@ -90,10 +103,14 @@ class PageReading:
         lying: list[Piece] = []
         standing: list[Line] = []
         unread = 0
-        for found in quads:
-            quad = found if found.tall else replace(found, height=_ROOM * found.height)
+        roomy = [quad if quad.tall else replace(quad, height=_ROOM * quad.height) for quad in quads]
+        inks = [_ink_of(cut_out(image, quad)) for quad in roomy]
+        faint = _FAINT * median(inks) if inks else 0.0
+        for quad, ink in zip(roomy, inks, strict=True):
             crop = cut_out(image, quad)
             reading = self._read_standing(crop) if quad.tall else self.reader.read(crop)
+            if ink < faint and not quad.tall and self._is_bleed_through(crop, reading):
+                continue
             if not is_text(reading):
                 unread += 1
             elif quad.tall:
@@ -101,6 +118,11 @@ class PageReading:
             else:
                 lying += pieces(reading, measure(crop, reading), quad, crop.shape[1])
         return parted_at_gutters(compared(lying)) + standing, unread
+
+    def _is_bleed_through(self, crop: Pixels, reading: Reading) -> bool:
+        """Return whether the crop shows the text of the sheet's other side, which is better read in a mirror."""
+        mirrored = self.reader.read(np.ascontiguousarray(crop[:, ::-1]))
+        return bool(mirrored.text.strip()) and mirrored.confidence > reading.confidence + _MIRRORED
 
     def _read_standing(self, crop: Pixels) -> Reading:
         upwards = self.reader.read(turn(crop, 90))
