@@ -1,6 +1,7 @@
 """The keywords of the Python API as type checkers see them: current, and really checked."""
 
 import inspect
+import pydoc
 import re
 import subprocess
 import sys
@@ -49,6 +50,15 @@ def test_a_call_takes_every_setting_of_its_command(name):
     )
     assert f"Unpack[{name}]" in str(inspect.signature(getattr(llm_ocr, function)))
     assert f"{keywords.__name__}.{name}" in getattr(llm_ocr, function).__doc__
+
+
+@pytest.mark.parametrize("name", make_keywords.CALLS)
+def test_the_help_of_a_call_names_every_setting_with_its_meaning(name):
+    function = make_keywords.CALLS[name][2]
+    lines = pydoc.plain(pydoc.render_doc(getattr(llm_ocr, function))).partition("Settings:\n")[2].splitlines()
+    told = dict(line.strip().split(": ", 1) for line in lines if re.match(r" {12}\w+: ", line))
+    assert set(getattr(keywords, name).__annotations__) - {"config"} == set(told)
+    assert all(told.values()) and "--server" not in "".join(lines)
 
 
 def test_paths_and_single_values_are_accepted_where_the_types_say_so(tmp_path):
