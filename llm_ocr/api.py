@@ -3,6 +3,7 @@
 import asyncio
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Never, Unpack
@@ -56,7 +57,9 @@ class Bars(Silent):
         return "BARS"
 
     def begin(self, stage: str, expected: int, done: Counts, estimated: bool = False) -> None:
-        from tqdm.auto import tqdm
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a notebook without ipywidgets has a bar of text, without a warning
+            from tqdm.auto import tqdm
 
         self.end()
         earlier = done.ok + done.degraded + done.failed
@@ -96,7 +99,7 @@ def run(
         sources: Files, folders, globs, URLs, lists of paths, or manifests: one or several.
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
-        **settings: The settings below, or a file of them as `config`. Types: `llm_ocr.config.keywords.RunKeywords`.
+        **settings: The settings below, or `config`, a file of them. Types: `llm_ocr.config.keywords.RunKeywords`.
 
     Returns:
         The run: status, pages, documents, and dataset.
@@ -122,7 +125,7 @@ def plan(
         sources: Files, folders, globs, URLs, lists of paths, or manifests: one or several.
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
-        **settings: The settings below, or a file of them as `config`. Types: `llm_ocr.config.keywords.PlanKeywords`.
+        **settings: The settings below, or `config`, a file of them. Types: `llm_ocr.config.keywords.PlanKeywords`.
 
     Returns:
         The run: status, pages, documents, and dataset.
@@ -150,7 +153,7 @@ def extract(
         sources: Files, folders, globs, URLs, lists of paths, or manifests: one or several.
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
-        **settings: The settings below, or a file of them as `config`. Types: `llm_ocr.config.keywords.ExtractKeywords`.
+        **settings: The settings below, or `config`, a file of them. Types: `llm_ocr.config.keywords.ExtractKeywords`.
 
     Returns:
         The run: status, pages, documents, and dataset.
@@ -169,7 +172,7 @@ def describe(*, workspace: str | Path, progress: Progress | None = BARS, **setti
     Args:
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
-        **settings: The settings below, or a file of them as `config`. Types: `llm_ocr.config.keywords.DescribeKeywords`.
+        **settings: The settings below, or `config`, a file of them. Types: `llm_ocr.config.keywords.DescribeKeywords`.
 
     Returns:
         The run: status, pages, documents, and dataset.
@@ -189,7 +192,7 @@ def assemble(*, workspace: str | Path, progress: Progress | None = BARS, **setti
     Args:
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
-        **settings: The settings below, or a file of them as `config`. Types: `llm_ocr.config.keywords.AssembleKeywords`.
+        **settings: The settings below, or `config`, a file of them. Types: `llm_ocr.config.keywords.AssembleKeywords`.
 
     Returns:
         The run: status, pages, documents, and dataset.
@@ -211,7 +214,7 @@ def retry_failed(
     Args:
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
-        **settings: The settings below, or a file of them as `config`. Types: `llm_ocr.config.keywords.RetryKeywords`.
+        **settings: The settings below, or `config`, a file of them. Types: `llm_ocr.config.keywords.RetryKeywords`.
 
     Returns:
         The run: status, pages, documents, and dataset.
@@ -245,7 +248,7 @@ def transform(
         stage: The name of the stage.
         version: Changes with the function, so that the pages are processed again.
         progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
-        **settings: The settings below, or a file of them as `config`. Types: `llm_ocr.config.keywords.TransformKeywords`.
+        **settings: The settings below, or `config`, a file of them. Types: `llm_ocr.config.keywords.TransformKeywords`.
 
     Returns:
         The run: status, pages, documents, and dataset.
@@ -274,7 +277,7 @@ def export(
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         output: The folder, the s3:// or gs:// prefix, or hf://datasets/NS/NAME.
         progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
-        **settings: The settings below, or a file of them as `config`. Types: `llm_ocr.config.keywords.ExportKeywords`.
+        **settings: The settings below, or `config`, a file of them. Types: `llm_ocr.config.keywords.ExportKeywords`.
 
     Returns:
         The location of the export, the numbers of files and rows, and a line that loads it.
@@ -297,7 +300,7 @@ def view(
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         output: The folder of the site.
         progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
-        **settings: The settings below, or a file of them as `config`. Types: `llm_ocr.config.keywords.ViewKeywords`.
+        **settings: The settings below, or `config`, a file of them. Types: `llm_ocr.config.keywords.ViewKeywords`.
 
     Returns:
         The site. Open its `index`.
@@ -315,7 +318,7 @@ async def read_page(image: "str | Path | bytes | Image", **settings: "Unpack[Rea
 
     Args:
         image: A file, its bytes, or a Pillow image.
-        **settings: The settings below, or a file of them as `config`. Types: `llm_ocr.config.keywords.ReadPageKeywords`.
+        **settings: The settings below, or `config`, a file of them. Types: `llm_ocr.config.keywords.ReadPageKeywords`.
 
     Returns:
         The row of the page. The status of a page that cannot be read is `failed`, with a reason.

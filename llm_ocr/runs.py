@@ -8,6 +8,7 @@ from llm_ocr.costs.report import Spent, spent
 from llm_ocr.documents.remote.urls import shown
 from llm_ocr.errors import MissingExtra, ObjectNotFound, StageMissing
 from llm_ocr.results.documents import DocumentNames, markdown_file
+from llm_ocr.results.sanitizing import safe_markdown
 from llm_ocr.results.schema import Images
 from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.local import LocalStore
@@ -35,6 +36,10 @@ class Document(NamedTuple):
     source: str
     path: str
     markdown: str
+
+    def _repr_markdown_(self) -> str:
+        """Return the text of the document without anything that a notebook would run or load."""
+        return safe_markdown(self.markdown)
 
 
 class Run:
