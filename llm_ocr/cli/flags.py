@@ -234,8 +234,10 @@ def _unknown_flag(model: type[BaseModel], token: str) -> UsageError:
     others = _commands_with(flag)
     if others:
         return UsageError(f"unknown flag {flag}", hint=f"These commands have this flag: {', '.join(others)}")
+    if near := did_you_mean(flag, frozenset(known)):
+        return UsageError(f"unknown flag {flag}{near}")
     return UsageError(
-        f"unknown flag {flag}{did_you_mean(flag, frozenset(known))}",
+        f"unknown flag {flag}",
         hint="A file name that begins with a dash goes after --, for example: llm-ocr run -- -name.pdf",
     )
 
