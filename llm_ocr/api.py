@@ -99,7 +99,7 @@ def run(
         sources: Files, folders, globs, URLs, lists of paths, or manifests: one or several.
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
-        **settings: The settings below, or `config`, a file of them. Types: `llm_ocr.config.keywords.RunKeywords`.
+        **settings: `help()` lists them; `config` is a file of them. Types: `llm_ocr.config.keywords.RunKeywords`.
 
     Returns:
         The run: status, pages, documents, and dataset.
@@ -125,7 +125,7 @@ def plan(
         sources: Files, folders, globs, URLs, lists of paths, or manifests: one or several.
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
-        **settings: The settings below, or `config`, a file of them. Types: `llm_ocr.config.keywords.PlanKeywords`.
+        **settings: `help()` lists them; `config` is a file of them. Types: `llm_ocr.config.keywords.PlanKeywords`.
 
     Returns:
         The run: status, pages, documents, and dataset.
@@ -153,7 +153,7 @@ def extract(
         sources: Files, folders, globs, URLs, lists of paths, or manifests: one or several.
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
-        **settings: The settings below, or `config`, a file of them. Types: `llm_ocr.config.keywords.ExtractKeywords`.
+        **settings: `help()` lists them; `config` is a file of them. Types: `llm_ocr.config.keywords.ExtractKeywords`.
 
     Returns:
         The run: status, pages, documents, and dataset.
@@ -172,7 +172,7 @@ def describe(*, workspace: str | Path, progress: Progress | None = BARS, **setti
     Args:
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
-        **settings: The settings below, or `config`, a file of them. Types: `llm_ocr.config.keywords.DescribeKeywords`.
+        **settings: `help()` lists them; `config` is a file of them. Types: `llm_ocr.config.keywords.DescribeKeywords`.
 
     Returns:
         The run: status, pages, documents, and dataset.
@@ -192,7 +192,7 @@ def assemble(*, workspace: str | Path, progress: Progress | None = BARS, **setti
     Args:
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
-        **settings: The settings below, or `config`, a file of them. Types: `llm_ocr.config.keywords.AssembleKeywords`.
+        **settings: `help()` lists them; `config` is a file of them. Types: `llm_ocr.config.keywords.AssembleKeywords`.
 
     Returns:
         The run: status, pages, documents, and dataset.
@@ -214,7 +214,7 @@ def retry_failed(
     Args:
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
-        **settings: The settings below, or `config`, a file of them. Types: `llm_ocr.config.keywords.RetryKeywords`.
+        **settings: `help()` lists them; `config` is a file of them. Types: `llm_ocr.config.keywords.RetryKeywords`.
 
     Returns:
         The run: status, pages, documents, and dataset.
@@ -248,7 +248,7 @@ def transform(
         stage: The name of the stage.
         version: Changes with the function, so that the pages are processed again.
         progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
-        **settings: The settings below, or `config`, a file of them. Types: `llm_ocr.config.keywords.TransformKeywords`.
+        **settings: `help()` lists them; `config` is a file of them. Types: `llm_ocr.config.keywords.TransformKeywords`.
 
     Returns:
         The run: status, pages, documents, and dataset.
@@ -277,7 +277,7 @@ def export(
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         output: The folder, the s3:// or gs:// prefix, or hf://datasets/NS/NAME.
         progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
-        **settings: The settings below, or `config`, a file of them. Types: `llm_ocr.config.keywords.ExportKeywords`.
+        **settings: `help()` lists them; `config` is a file of them. Types: `llm_ocr.config.keywords.ExportKeywords`.
 
     Returns:
         The location of the export, the numbers of files and rows, and a line that loads it.
@@ -300,7 +300,7 @@ def view(
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         output: The folder of the site.
         progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
-        **settings: The settings below, or `config`, a file of them. Types: `llm_ocr.config.keywords.ViewKeywords`.
+        **settings: `help()` lists them; `config` is a file of them. Types: `llm_ocr.config.keywords.ViewKeywords`.
 
     Returns:
         The site. Open its `index`.
@@ -318,7 +318,7 @@ async def read_page(image: "str | Path | bytes | Image", **settings: "Unpack[Rea
 
     Args:
         image: A file, its bytes, or a Pillow image.
-        **settings: The settings below, or `config`, a file of them. Types: `llm_ocr.config.keywords.ReadPageKeywords`.
+        **settings: `help()` lists them; `config` is a file of them. Types: `llm_ocr.config.keywords.ReadPageKeywords`.
 
     Returns:
         The row of the page. The status of a page that cannot be read is `failed`, with a reason.

@@ -348,7 +348,7 @@ def estimate(
         sources: Files, folders, globs, URLs, lists of paths, or manifests: one or several.
         workspace: The workspace whose plan counts, if no sources are given.
         progress: Receives the progress. By default none is shown.
-        **settings: The settings below, or `config`, a file of them. Types: `llm_ocr.config.keywords.EstimateKeywords`.
+        **settings: `help()` lists them; `config` is a file of them. Types: `llm_ocr.config.keywords.EstimateKeywords`.
 
     Returns:
         The options, the cheapest first.

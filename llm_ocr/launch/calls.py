@@ -38,7 +38,7 @@ def submit(
         sources: Files, folders, globs, URLs, lists of paths, or manifests: one or several.
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         say: Receives messages.
-        **settings: The settings below, or `config`, a file of them. Types: `llm_ocr.config.keywords.SubmitKeywords`.
+        **settings: `help()` lists them; `config` is a file of them. Types: `llm_ocr.config.keywords.SubmitKeywords`.
 
     Returns:
         The launch. Its `wait()` returns when the stage is done.
