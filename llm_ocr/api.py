@@ -3,11 +3,13 @@
 import asyncio
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Never, Unpack
 
 from llm_ocr.config import models
+from llm_ocr.config.keyword_help import lists_settings
 from llm_ocr.config.loading import settings_from
 from llm_ocr.config.models import PipelineCommand
 from llm_ocr.errors import UsageError
@@ -51,8 +53,13 @@ class Bars(Silent):
     def __init__(self) -> None:
         self._bar: tqdm[Never] | None = None
 
+    def __repr__(self) -> str:
+        return "BARS"
+
     def begin(self, stage: str, expected: int, done: Counts, estimated: bool = False) -> None:
-        from tqdm.auto import tqdm
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a notebook without ipywidgets has a bar of text, without a warning
+            from tqdm.auto import tqdm
 
         self.end()
         earlier = done.ok + done.degraded + done.failed
@@ -76,6 +83,7 @@ class Bars(Silent):
 BARS = Bars()
 
 
+@lists_settings(models.RunSettings)
 def run(
     sources: Sources = (),
     *,
@@ -91,7 +99,7 @@ def run(
         sources: Files, folders, globs, URLs, lists of paths, or manifests: one or several.
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
-        **settings: The keywords of `llm_ocr.config.keywords.RunKeywords`, which describes them by group.
+        **settings: `help()` lists them; `config` is a file of them. Types: `llm_ocr.config.keywords.RunKeywords`.
 
     Returns:
         The run: status, pages, documents, and dataset.
@@ -103,6 +111,7 @@ def run(
     return _call("run", models.RunSettings, sources, workspace, progress, settings)
 
 
+@lists_settings(models.PlanSettings)
 def plan(
     sources: Sources = (),
     *,
@@ -116,7 +125,7 @@ def plan(
         sources: Files, folders, globs, URLs, lists of paths, or manifests: one or several.
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
-        **settings: The keywords of `llm_ocr.config.keywords.PlanKeywords`, which describes them by group.
+        **settings: `help()` lists them; `config` is a file of them. Types: `llm_ocr.config.keywords.PlanKeywords`.
 
     Returns:
         The run: status, pages, documents, and dataset.
@@ -128,6 +137,7 @@ def plan(
     return _call("plan", models.PlanSettings, sources, workspace, progress, settings)
 
 
+@lists_settings(models.ExtractSettings)
 def extract(
     sources: Sources = (),
     *,
@@ -143,7 +153,7 @@ def extract(
         sources: Files, folders, globs, URLs, lists of paths, or manifests: one or several.
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
-        **settings: The keywords of `llm_ocr.config.keywords.ExtractKeywords`, which describes them by group.
+        **settings: `help()` lists them; `config` is a file of them. Types: `llm_ocr.config.keywords.ExtractKeywords`.
 
     Returns:
         The run: status, pages, documents, and dataset.
@@ -155,13 +165,14 @@ def extract(
     return _call("extract", models.ExtractSettings, sources, workspace, progress, settings)
 
 
+@lists_settings(models.DescribeSettings)
 def describe(*, workspace: str | Path, progress: Progress | None = BARS, **settings: "Unpack[DescribeKeywords]") -> Run:
     """Describe each figure: stage 2.
 
     Args:
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
-        **settings: The keywords of `llm_ocr.config.keywords.DescribeKeywords`, which describes them by group.
+        **settings: `help()` lists them; `config` is a file of them. Types: `llm_ocr.config.keywords.DescribeKeywords`.
 
     Returns:
         The run: status, pages, documents, and dataset.
@@ -174,13 +185,14 @@ def describe(*, workspace: str | Path, progress: Progress | None = BARS, **setti
     return _call("describe", models.DescribeSettings, (), workspace, progress, settings)
 
 
+@lists_settings(models.AssembleSettings)
 def assemble(*, workspace: str | Path, progress: Progress | None = BARS, **settings: "Unpack[AssembleKeywords]") -> Run:
     """Write documents and dataset: stage 3 puts the descriptions into the Markdown.
 
     Args:
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
-        **settings: The keywords of `llm_ocr.config.keywords.AssembleKeywords`, which describes them by group.
+        **settings: `help()` lists them; `config` is a file of them. Types: `llm_ocr.config.keywords.AssembleKeywords`.
 
     Returns:
         The run: status, pages, documents, and dataset.
@@ -193,6 +205,7 @@ def assemble(*, workspace: str | Path, progress: Progress | None = BARS, **setti
     return _call("assemble", models.AssembleSettings, (), workspace, progress, settings)
 
 
+@lists_settings(models.RetrySettings)
 def retry_failed(
     *, workspace: str | Path, progress: Progress | None = BARS, **settings: "Unpack[RetryKeywords]"
 ) -> Run:
@@ -201,7 +214,7 @@ def retry_failed(
     Args:
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
-        **settings: The keywords of `llm_ocr.config.keywords.RetryKeywords`, which describes them by group.
+        **settings: `help()` lists them; `config` is a file of them. Types: `llm_ocr.config.keywords.RetryKeywords`.
 
     Returns:
         The run: status, pages, documents, and dataset.
@@ -213,6 +226,7 @@ def retry_failed(
     return _call("retry-failed", models.RetrySettings, (), workspace, progress, settings)
 
 
+@lists_settings(models.TransformSettings)
 def transform(
     function: Callable[[PageRecord], PageRecord],
     *,
@@ -234,7 +248,7 @@ def transform(
         stage: The name of the stage.
         version: Changes with the function, so that the pages are processed again.
         progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
-        **settings: The settings of `llm_ocr.config.keywords.TransformKeywords`.
+        **settings: `help()` lists them; `config` is a file of them. Types: `llm_ocr.config.keywords.TransformKeywords`.
 
     Returns:
         The run: status, pages, documents, and dataset.
@@ -247,6 +261,7 @@ def transform(
     return transform_pages(chosen, function, stage, version, progress or Silent())
 
 
+@lists_settings(models.ExportSettings)
 def export(
     *,
     workspace: str | Path,
@@ -262,7 +277,7 @@ def export(
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         output: The folder, the s3:// or gs:// prefix, or hf://datasets/NS/NAME.
         progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
-        **settings: The keywords of `llm_ocr.config.keywords.ExportKeywords`, which describes them by group.
+        **settings: `help()` lists them; `config` is a file of them. Types: `llm_ocr.config.keywords.ExportKeywords`.
 
     Returns:
         The location of the export, the numbers of files and rows, and a line that loads it.
@@ -275,6 +290,7 @@ def export(
     return export_results(settings_from(models.ExportSettings, "export", flags), progress)
 
 
+@lists_settings(models.ViewSettings)
 def view(
     *, workspace: str | Path, output: str | Path, progress: Progress | None = BARS, **settings: "Unpack[ViewKeywords]"
 ) -> Viewed:
@@ -284,7 +300,7 @@ def view(
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         output: The folder of the site.
         progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
-        **settings: The keywords of `llm_ocr.config.keywords.ViewKeywords`, which describes them by group.
+        **settings: `help()` lists them; `config` is a file of them. Types: `llm_ocr.config.keywords.ViewKeywords`.
 
     Returns:
         The site. Open its `index`.
@@ -296,12 +312,13 @@ def view(
     return view_results(settings_from(models.ViewSettings, "view", flags), progress)
 
 
+@lists_settings(models.ExtractSettings, without=("sources", "workspace", "max_hours", "max_cost"))
 async def read_page(image: "str | Path | bytes | Image", **settings: "Unpack[ReadPageKeywords]") -> PageRecord:
     """Read one page image without a workspace.
 
     Args:
         image: A file, its bytes, or a Pillow image.
-        **settings: The keywords of `llm_ocr.config.keywords.ReadPageKeywords`, which describes them by group.
+        **settings: `help()` lists them; `config` is a file of them. Types: `llm_ocr.config.keywords.ReadPageKeywords`.
 
     Returns:
         The row of the page. The status of a page that cannot be read is `failed`, with a reason.

@@ -26,7 +26,14 @@ _FIGURES_A_SAMPLE = 2
 
 
 def display_markdown(page: str | Mapping[str, Any] | PageRecord) -> str | None:
-    """Show Markdown, or the Markdown of a row with its figures; return the Markdown outside of a notebook."""
+    """Show Markdown, or the Markdown of a row with its figures.
+
+    Args:
+        page: Markdown, a row of the dataset, or a page record.
+
+    Returns:
+        The Markdown outside of a notebook, otherwise None.
+    """
     return _show(safe_markdown(page) if isinstance(page, str) else render_sample_markdown(page))
 
 
@@ -68,7 +75,13 @@ def display_samples(dataset: Iterable[Mapping[str, Any]], n: int = 2, *, num_sam
 
 
 def display_page(page: Mapping[str, Any] | PageRecord) -> str | None:
-    """Show the page's image with its blocks; return the Markdown outside of a notebook.
+    """Show the page's image with its blocks.
+
+    Args:
+        page: A row of the dataset, or a page record with its image.
+
+    Returns:
+        The Markdown outside of a notebook, otherwise None.
 
     Raises:
         UsageError: The row has no page image.
@@ -83,10 +96,14 @@ def display_page(page: Mapping[str, Any] | PageRecord) -> str | None:
 
 
 def display_failures(pages: Iterable[PageRecord], n: int = 20) -> str | None:
-    """Show the first `n` failed pages with their reasons; accepts `Run.failures()`.
+    """Show the first `n` failed pages with their reasons.
+
+    Args:
+        pages: Failed pages, such as `Run.failures()`.
+        n: Number of pages.
 
     Returns:
-        The Markdown outside of a notebook.
+        The Markdown outside of a notebook, otherwise None.
     """
     failed = iter(pages)
     lines = [_failure(page) for page in islice(failed, max(0, n))]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from urllib.parse import urlsplit
 
 from llm_ocr.config.environment import cores
+from llm_ocr.config.keyword_help import lists_settings
 from llm_ocr.config.loading import settings_from
 from llm_ocr.config.models import EstimateSettings, ExtractSettings, PlanSettings
 from llm_ocr.costs.comparison import (
@@ -331,6 +332,7 @@ class _Pages:
     seconds: float = 0.0  # that counting took
 
 
+@lists_settings(EstimateSettings)
 def estimate(
     sources: Sources = (),
     *,
@@ -346,7 +348,7 @@ def estimate(
         sources: Files, folders, globs, URLs, lists of paths, or manifests: one or several.
         workspace: The workspace whose plan counts, if no sources are given.
         progress: Receives the progress. By default none is shown.
-        **settings: The keywords of `llm_ocr.config.keywords.EstimateKeywords`, which describes them by group.
+        **settings: `help()` lists them; `config` is a file of them. Types: `llm_ocr.config.keywords.EstimateKeywords`.
 
     Returns:
         The options, the cheapest first.

@@ -8,6 +8,7 @@ from llm_ocr.costs.report import Spent, spent
 from llm_ocr.documents.remote.urls import shown
 from llm_ocr.errors import MissingExtra, ObjectNotFound, StageMissing
 from llm_ocr.results.documents import DocumentNames, markdown_file
+from llm_ocr.results.sanitizing import safe_markdown
 from llm_ocr.results.schema import Images
 from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.local import LocalStore
@@ -35,6 +36,10 @@ class Document(NamedTuple):
     source: str
     path: str
     markdown: str
+
+    def _repr_markdown_(self) -> str:
+        """Return the text of the document without anything that a notebook would run or load."""
+        return safe_markdown(self.markdown)
 
 
 class Run:
@@ -66,6 +71,9 @@ class Run:
 
         Args:
             count: The number of pages.
+
+        Returns:
+            Each page with its score, document, page number, and defects.
         """
         return run_status(self._workspace, worst=count).worst
 
@@ -104,13 +112,26 @@ class Run:
 
         Args:
             images: Whether the rows contain images.
+
+        Yields:
+            One row per page, failed pages included.
+
+        Raises:
+            StageMissing: Extract has not started.
         """
         key = required_key(self._workspace, EXTRACT)
         for item in items(self._workspace):
             yield from extracted_pages(self._workspace, key, item, Images.ALL if images else Images.NONE)
 
     def failures(self) -> Iterator[PageRecord]:
-        """Yield the failed pages, without images."""
+        """Yield the failed pages, without images.
+
+        Returns:
+            An iterator of rows, each with `reason` and `detail`.
+
+        Raises:
+            StageMissing: Extract has not started.
+        """
         return (page for page in self.pages(images=False) if page.status is Status.FAILED)
 
     def documents(self) -> Iterator[Document]:
@@ -133,6 +154,9 @@ class Run:
 
     def to_dataset(self) -> "Dataset":
         """Return the assembled dataset, opened with `datasets`.
+
+        Returns:
+            The dataset, one row per page. The guide "Results and exports" explains its columns.
 
         Raises:
             StageMissing: Assemble has not run.

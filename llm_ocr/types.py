@@ -1,5 +1,7 @@
 """Immutable values shared by all parts of the library. No I/O."""
 
+import base64
+import html
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -33,6 +35,7 @@ __all__ = [
     "Status",
     "Unit",
     "Word",
+    "facts_html",
     "figure_id",
     "page_id",
     "plural",
@@ -178,6 +181,10 @@ FURNITURE = frozenset({BlockKind.HEADER, BlockKind.FOOTER, BlockKind.PAGE_NUMBER
 # Input of readers: page image and contents of a PDF page.
 
 
+_SHOWN_TYPES = frozenset({"image/png", "image/jpeg", "image/webp"})
+_MOST_SHOWN = 4_000_000  # maximum bytes of an image in a notebook
+
+
 @dataclass(frozen=True, slots=True)
 class EncodedImage:
     """Image as stored and sent: encoded once, never decoded in between. Sizes in pixels."""
@@ -186,6 +193,14 @@ class EncodedImage:
     media_type: str  # image/png, image/jpeg, image/webp
     width: int
     height: int
+
+    def _repr_html_(self) -> str:
+        """Return the image for notebooks, without its pixels if it is large."""
+        size = f"{self.width:,} x {self.height:,} pixels"
+        if not 0 < len(self.data) <= _MOST_SHOWN or self.media_type not in _SHOWN_TYPES:
+            return f"<p>image of {size}</p>"
+        url = f"data:{self.media_type};base64,{base64.b64encode(self.data).decode()}"
+        return f'<img src="{url}" alt="{size}" style="max-width: 100%; max-height: 40em">'
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,6 +387,11 @@ class Figure:
     inside: str = ""
     described: str = ""  # as in `Block`
 
+    def _repr_html_(self) -> str:
+        """Return the figure as a table and an image, for notebooks."""
+        facts = {"figure": self.id, "label": self.label, "caption": self.caption, "description": self.described}
+        return facts_html({**facts, "text inside": self.inside}) + self.image._repr_html_()
+
 
 @dataclass(frozen=True, slots=True)
 class PageRecord:
@@ -408,6 +428,21 @@ class PageRecord:
     def is_fallback(self) -> bool:
         """Whether a fallback reader read the page instead of the requested model."""
         return self.text_source in ("text-layer", "ocr") and any("server" in attempt for attempt in self.attempts)
+
+    def _repr_html_(self) -> str:
+        """Return the page as a table, an image, and its Markdown source, for notebooks."""
+        facts = {
+            "document": self.source,
+            "page": self.page_number or "all",
+            "status": self.status,
+            "reason": f"{self.reason or ''}{': ' if self.reason and self.detail else ''}{self.detail}",
+            "read by": f"{self.engine} {self.text_source}".strip(),
+            "quality": "" if self.quality is None else f"{self.quality:.2f}",
+            "figures": len(self.figures) or "",
+        }
+        image = self.image._repr_html_() if self.image else ""
+        text = f'<pre style="white-space: pre-wrap">{html.escape(self.markdown)}</pre>' if self.markdown else ""
+        return facts_html(facts) + image + text
 
 
 @dataclass(frozen=True, slots=True)
@@ -578,6 +613,13 @@ def page_id(document_id: str, number: int | None) -> str:
 def figure_id(page: str, index: int) -> str:
     """Return `<page_id>-f02`; figures count from 1 in reading order."""
     return f"{page}-f{index:02d}"
+
+
+def facts_html(facts: Mapping[str, object]) -> str:
+    """Return names and values as an HTML table with escaped texts; empty values are omitted."""
+    rows = ((name, str(value)) for name, value in facts.items())
+    cells = "".join(f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>" for name, text in rows if text)
+    return f"<table>{cells}</table>"
 
 
 def plural(count: int, noun: str) -> str:

@@ -16,6 +16,7 @@ from llm_ocr import display, document
 from llm_ocr.errors import UsageError
 from llm_ocr.results.dataset import DatasetRow, DatasetWriter, dataset_file
 from llm_ocr.results.schema import Images
+from llm_ocr.runs import Document
 from llm_ocr.types import Block, BlockKind, Box, EncodedImage, Figure, FigureRecord, PageRecord, Reason, Status
 
 FIGURE = "0123456789abcdef-p00001-f01"
@@ -193,3 +194,20 @@ def test_failures_are_shown_with_their_reasons():
         "| /in/b\\|c.pdf | 2 | encrypted: &lt;b&gt;no&lt;/b&gt; | 2 |",
     ]
     assert shown[-1] == "2 more"
+
+
+def test_pages_figures_and_documents_are_shown_in_notebooks_without_running_their_text():
+    bad = "<script>alert(1)</script>"
+    figure = replace(record().figures[0], caption=bad, described=bad, inside=bad)
+    page = record(source=bad, detail=bad, reason=Reason.LOOP, markdown=bad, figures=(figure,), quality=0.5)
+    text = Document("d", bad, "d.md", f"# Title\n\n{bad}")
+    for shown in (page._repr_html_(), figure._repr_html_(), text._repr_markdown_()):
+        assert "<script>" not in shown and "alert(1)" in shown
+    assert sizes(page._repr_html_()) == [(300, 400)] and sizes(figure._repr_html_()) == [(60, 40)]
+    assert "<th>quality</th><td>0.50</td>" in page._repr_html_()
+    assert "<th>reason</th><td>encrypted</td>" in FAILED._repr_html_()
+
+
+def test_an_image_of_another_type_is_named_and_not_shown():
+    image = replace(picture(60, 40), media_type='text/html" onload="alert(1)')
+    assert image._repr_html_() == "<p>image of 60 x 40 pixels</p>"

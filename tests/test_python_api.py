@@ -15,6 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
+import nbclient
+import nbformat
 import pytest
 from PIL import Image
 
@@ -109,6 +111,24 @@ def test_a_bar_per_stage_is_shown_on_a_terminal_and_none_elsewhere(page, tmp_pat
     assert all(f"{stage}: 100%" in shown["{}"] for stage in ("extract", "describe", "assemble"))
     assert "100%" not in shown["{'progress': None}"]
     assert "100%" not in python(code.replace("{keywords}", "{}"), tmp_path).stderr
+
+
+@pytest.mark.slow
+def test_a_notebook_shows_bars_runs_and_pages(page, tmp_path):
+    read = f"llm_ocr.run({str(page)!r}, workspace={{}}, engine='embedded', render_workers=1, ocr_workers=1"
+    cells = [
+        "import llm_ocr\nrun = " + read.format("'a'") + ")",
+        "run",
+        "next(run.pages())",
+        "silent = " + read.format("'b'") + ", progress=None)",
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    bars, shown_run, shown_page, silent = [cell.outputs for cell in notebook.cells]
+    text = "".join(output.text for output in bars)
+    assert all(f"{stage}: 100%" in text for stage in ("extract", "describe", "assemble")) and "Warning" not in text
+    assert "<th>pages</th>" in shown_run[0].data["text/html"] and "<img src=" in shown_page[0].data["text/html"]
+    assert silent == []
 
 
 def test_another_name_is_an_attribute_error():

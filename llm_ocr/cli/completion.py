@@ -11,6 +11,7 @@ from llm_ocr.config import models
 from llm_ocr.config.fields import settings_of
 from llm_ocr.config.groups import LogSettings
 from llm_ocr.config.models import CompletionSettings
+from llm_ocr.launch.platforms import PLATFORMS
 from llm_ocr.models.registry import PROFILES
 
 _FILES = ("FILE", "PATH", "SOURCE", "URL", "FOLDER", "IMAGE")
@@ -35,8 +36,12 @@ def _complete_parser() -> argparse.ArgumentParser:
             setting = settings.get(action.dest)
             if setting is None or setting.kind is bool:
                 continue
+            if setting.positional and not setting.many:
+                action.nargs = None
             if setting.choices:
                 action.choices = setting.choices
+            elif command.name == "launch" and setting.name == "platform":
+                action.choices = list(PLATFORMS)
             elif setting.name in _MODELS or (command.name == "models" and setting.name == "name"):
                 action.choices = sorted(profile.name for profile in PROFILES)
             elif setting.metavar in _FILES:

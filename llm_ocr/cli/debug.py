@@ -42,11 +42,13 @@ def run_debug(command: str, settings: DebugSettings) -> int:
     """Read one page, print the decisions, and write the image; returns 0.
 
     Raises:
-        UsageError: The document has no such page, or the image already exists.
+        UsageError: There is no such file or page, or the image already exists.
         PageFailure: The document cannot be opened, or the page cannot be read.
     """
     from llm_ocr.results.images import boxes_image
 
+    if not settings.file.exists():
+        raise UsageError(f"{settings.file} does not exist", hint="Name a PDF or an image: llm-ocr debug page FILE")
     output = settings.output or Path(f"{settings.file.stem}-p{settings.page:04d}.png")
     media_type = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg"}.get(output.suffix.lower())
     if media_type is None:

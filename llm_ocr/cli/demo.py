@@ -32,10 +32,9 @@ def run_demo(command: str, settings: DemoSettings) -> int:
     progress = progress_for(settings)
     progress.say(
         f"This demo reads {plural(len(sources), 'document')} in {documents[0].parent} with the CPU of this machine: "
-        "Extract (pages to Markdown), Describe (figures), and Assemble (documents and dataset). "
-        "It takes less than a minute. "
-        "Nothing is downloaded, and nothing leaves this machine."
+        "Extract (pages to Markdown), Describe (figures), and Assemble (documents and dataset)."
     )
+    progress.say("It takes less than a minute. Nothing is downloaded, and nothing leaves this machine.")
     try:
         run = execute("run", run_settings, progress)
     except WorkspaceMismatch as error:
@@ -47,7 +46,7 @@ def run_demo(command: str, settings: DemoSettings) -> int:
         write_line(where_to_look(run.documents(), settings.workspace))
     code = finish("run", run_settings, run, sys.stdout)
     if not settings.quiet and (index := _site(settings.workspace)):
-        write_line(f"Look at the pages beside their text: {index.absolute().as_uri()}")
+        write_line(f"Open the pages and their text in a browser: {index.absolute().as_uri()}")
     return code
 
 

@@ -2,7 +2,7 @@
 
 import argparse
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,8 +11,7 @@ from typing import Any, NoReturn
 from pydantic import BaseModel
 
 from llm_ocr.cli.commands import Command
-from llm_ocr.config.fields import Setting, command_models, models_with, settings_of
-from llm_ocr.config.groups import LogSettings
+from llm_ocr.config.fields import Setting, command_models, groups_of, models_with, settings_of
 from llm_ocr.config.loading import did_you_mean
 from llm_ocr.errors import UsageError
 
@@ -103,21 +102,6 @@ def build_parser(
     return parser
 
 
-def groups_of(model: type[BaseModel]) -> Iterator[tuple[str, list[Setting]]]:
-    """Yield titles and settings in the order of help: positional arguments, the workspace, others, logging."""
-    members: dict[type[BaseModel], list[Setting]] = {}
-    for setting in settings_of(model).values():
-        members.setdefault(setting.group, []).append(setting)
-
-    def rank(group: type[BaseModel]) -> tuple[bool, bool, bool]:
-        positional = any(setting.positional for setting in members[group])
-        workspace = any(setting.name == "workspace" for setting in members[group])
-        return group is LogSettings, not positional, not (workspace or group is model)
-
-    for group in sorted(members, key=rank):
-        yield _title(model, group), members[group]
-
-
 _WRITTEN = "flags as written"  # no field can have this name
 
 
@@ -201,12 +185,6 @@ def _number(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _title(model: type[BaseModel], group: type[BaseModel]) -> str:
-    if group is model:
-        return "Options"
-    return (group.__doc__ or "").splitlines()[0].rstrip(".")
-
-
 def _epilog(command: Command, model: type[BaseModel], *, complete: bool) -> str:
     width = max(len(typed) for typed, _ in command.examples)
     lines = "\n".join(f"  {typed:<{width}}  {meaning}" for typed, meaning in command.examples)
@@ -256,8 +234,10 @@ def _unknown_flag(model: type[BaseModel], token: str) -> UsageError:
     others = _commands_with(flag)
     if others:
         return UsageError(f"unknown flag {flag}", hint=f"These commands have this flag: {', '.join(others)}")
+    if near := did_you_mean(flag, frozenset(known)):
+        return UsageError(f"unknown flag {flag}{near}")
     return UsageError(
-        f"unknown flag {flag}{did_you_mean(flag, frozenset(known))}",
+        f"unknown flag {flag}",
         hint="A file name that begins with a dash goes after --, for example: llm-ocr run -- -name.pdf",
     )
 

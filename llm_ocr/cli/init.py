@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from llm_ocr.cli.flags import groups_of
 from llm_ocr.cli.output import write_line
-from llm_ocr.config.fields import Setting
+from llm_ocr.config.fields import Setting, groups_of
 from llm_ocr.config.models import InitSettings, RunSettings
 from llm_ocr.errors import LlmOcrError, UsageError
 

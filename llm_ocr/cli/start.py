@@ -12,11 +12,12 @@ from types import FrameType
 from typing import Any
 
 from llm_ocr.cli.commands import Command
-from llm_ocr.cli.flags import groups_of, parse_flags
+from llm_ocr.cli.flags import parse_flags
 from llm_ocr.cli.logs import logging_to
 from llm_ocr.cli.output import one_line, write, write_line
 from llm_ocr.config import models
 from llm_ocr.config.environment import environment
+from llm_ocr.config.fields import groups_of
 from llm_ocr.config.groups import FollowSettings, LogSettings, WorkspaceSettings
 from llm_ocr.config.loading import Loaded, load, shown_values
 from llm_ocr.config.models import RunSettings

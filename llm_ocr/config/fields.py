@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from llm_ocr.config import models
-from llm_ocr.config.groups import ALL, Group
+from llm_ocr.config.groups import ALL, Group, LogSettings
 
 #: Prefix of every environment variable of llm_ocr.
 PREFIX = "LLM_OCR_"
@@ -91,6 +91,27 @@ def all_names() -> frozenset[str]:
 def models_with(name: str) -> list[type[BaseModel]]:
     """Return the models of the commands that have a setting of this name."""
     return [model for model in command_models() if name in model.model_fields]
+
+
+def groups_of(model: type[BaseModel]) -> Iterator[tuple[str, list[Setting]]]:
+    """Yield titles and settings in the order of help: positional arguments, the workspace, others, logging."""
+    members: dict[type[BaseModel], list[Setting]] = {}
+    for setting in settings_of(model).values():
+        members.setdefault(setting.group, []).append(setting)
+
+    def rank(group: type[BaseModel]) -> tuple[bool, bool, bool]:
+        positional = any(setting.positional for setting in members[group])
+        workspace = any(setting.name == "workspace" for setting in members[group])
+        return group is LogSettings, not positional, not (workspace or group is model)
+
+    for group in sorted(members, key=rank):
+        yield _title(model, group), members[group]
+
+
+def _title(model: type[BaseModel], group: type[BaseModel]) -> str:
+    if group is model:
+        return "Options"
+    return (group.__doc__ or "").splitlines()[0].rstrip(".")
 
 
 def _setting(model: type[BaseModel], name: str, field: FieldInfo) -> Setting:

@@ -48,13 +48,13 @@ class SourceKeywords(TypedDict, total=False):
     pages: str | None
     """Pages to read of each document, for example 1-5,9 or 12-"""
     only: Name | Iterable[Name]
-    """Read only documents with this file name or pattern (repeatable)"""
+    """Read only documents with this file name or pattern (one or several)"""
     max_pages_per_document: int | None
     """Read at most the first N pages of each document"""
     max_samples: int | None
     """Read at most N documents"""
     password: Secret | Iterable[Secret]
-    """Password for encrypted PDFs (repeatable; safer: --password-file)"""
+    """Password for encrypted PDFs (one or several; safer: password_file)"""
     password_file: str | Path | None
     """File with passwords to try, one per line"""
     pages_per_unit: int | None
@@ -91,7 +91,9 @@ class FilterKeywords(TypedDict, total=False):
     """Document filters and samples."""
 
     filter_language: Name | Iterable[Name]
-    """Keep only documents in this language, by code such as en or de (repeatable); documents without text are kept"""
+    """Keep only documents in this language, by code such as en or de (one or several); documents without text are
+    kept
+    """
     filter_forms: bool
     """Skip PDFs that are forms to fill in"""
     filter_spam: bool
@@ -140,7 +142,7 @@ class EngineKeywords(TypedDict, total=False):
     """Engine."""
 
     engine: Literal["auto", "vllm", "server", "embedded"]
-    """vllm: start a vLLM server on the GPUs of this machine; server: use the server at --server-url; embedded: PDF
+    """vllm: start a vLLM server on the GPUs of this machine; server: use the server at server_url; embedded: PDF
     text layer and OCR on the CPU; auto: the best one available
     """
     batch_id: Name | None
@@ -185,11 +187,11 @@ class ModelKeywords(TypedDict, total=False):
 
 
 class WhichModelKeywords(TypedDict, total=False):
-    """Model (--engine vllm and server)."""
+    """Model (engine vllm and server)."""
 
     model: Name
     """Model to use: deepseek-ocr, lightonocr-3, dots.mocr, olmocr-2 ... (llm-ocr models lists all); a profile's
-    .toml or .yaml file; or, with --prompt, any model by Hugging Face ID, folder, or s3:// or gs:// URL
+    .toml or .yaml file; or, with prompt, any model by Hugging Face ID, folder, or s3:// or gs:// URL
     """
     weights: Name | None
     """Other weights for this model: a Hugging Face ID, folder, or s3:// or gs:// URL"""
@@ -213,7 +215,7 @@ class LayoutKeywords(TypedDict, total=False):
     """
     region_task: Name | Iterable[Name]
     """Task for regions with this label: text, table, formula, chart, skip (keep as a figure), or abandon (leave
-    out), for example footer=text (repeatable)
+    out), for example footer=text (one or several)
     """
     detector: Name | None
     """Layout detector: a Hugging Face ID, a folder, or `embedded` (default:
@@ -232,7 +234,7 @@ class LayoutKeywords(TypedDict, total=False):
 
 
 class EmbeddedKeywords(TypedDict, total=False):
-    """Embedded engine (--engine embedded)."""
+    """Embedded engine (engine embedded)."""
 
     text_layer: Literal["auto", "never"]
     """auto: use a PDF's text layer if it is correct; never: always use OCR"""
@@ -259,18 +261,18 @@ class ConfinementKeywords(TypedDict, total=False):
 
 
 class ServerKeywords(TypedDict, total=False):
-    """Running servers and providers (--engine server)."""
+    """Running servers and providers (engine server)."""
 
     server_url: Name | Iterable[Name]
-    """OpenAI-compatible server, with or without /v1 (repeatable)"""
+    """OpenAI-compatible server, with or without /v1 (one or several)"""
     server_key: Secret | None
-    """API key (safer: --server-key-file)"""
+    """API key (safer: server_key_file)"""
     server_key_file: str | Path | None
     """File with the API key"""
     server_model: Name | None
     """Model name on the server (default: the one it serves)"""
     server_wait: float | None
-    """Seconds to wait for a server that does not respond yet (default: 5; --server-timeout in launched jobs, or if
+    """Seconds to wait for a server that does not respond yet (default: 5; server_timeout in launched jobs, or if
     that is set)
     """
     price_in: float | None
@@ -280,12 +282,12 @@ class ServerKeywords(TypedDict, total=False):
 
 
 class VllmKeywords(TypedDict, total=False):
-    """vLLM server started by this run (--engine vllm)."""
+    """vLLM server started by this run (engine vllm)."""
 
     vllm_command: Name
     """Command that starts vLLM: a program, or a full command such as 'docker run ... image'"""
     vllm_arg: Name | Iterable[Name]
-    """Argument for `vllm serve`, for example --vllm-arg=--max-num-seqs=64 (repeatable)"""
+    """Argument for `vllm serve`, for example vllm_arg=--max-num-seqs=64 (one or several)"""
     preset: Literal["l4", "a40", "l40s", "a100", "h100"] | None
     """Server arguments tuned for a GPU (docs/tuning.md); they override the model's, and your flags override them"""
     vllm_port: int | None
@@ -344,11 +346,11 @@ class DescribeGroupKeywords(TypedDict, total=False):
     describe_prompt: str | None
     """Custom prompt for figures"""
     describe_mode: Name
-    """describe, parse (data as JSON), classify, or a name for --describe-prompt"""
+    """describe, parse (data as JSON), classify, or a name for describe_prompt"""
     describe_model: Name | None
     """Model that describes figures (default: the model that read the pages)"""
     describe_classes: Name | Iterable[Name]
-    """Classes for --describe-mode classify"""
+    """Classes for describe_mode classify"""
     describe_known: Literal["ask", "keep"]
     """Figures that the model described while it read the page. ask: describe them again; keep: keep that
     description (not with a custom prompt or mode)
@@ -367,7 +369,7 @@ class RayKeywords(TypedDict, total=False):
     ray_workers: int | None
     """Workers on the cluster (default: one per GPU; without GPUs, one per node)"""
     ray_gpus: float
-    """GPUs per worker (default: what one server needs with --engine vllm, otherwise 0)"""
+    """GPUs per worker (default: what one server needs with engine vllm, otherwise 0)"""
 
 
 class AssembleGroupKeywords(TypedDict, total=False):
@@ -399,7 +401,7 @@ class LimitKeywords(TypedDict, total=False):
     max_cost: float | None
     """Stop when the workspace has cost this much (exit code 5)"""
     price_per_hour: float | None
-    """Hourly price of this machine in dollars, for --max-cost and cost reports"""
+    """Hourly price of this machine in dollars, for max_cost and cost reports"""
 
 
 class OutcomeKeywords(TypedDict, total=False):
@@ -451,10 +453,10 @@ class LaunchGroupKeywords(TypedDict, total=False):
     image: Name | None
     """Container image (default: a stock image with vLLM)"""
     cpu_image: Name | None
-    """Container image for Assemble (default: a stock image with Python, otherwise --image)"""
+    """Container image for Assemble (default: a stock image with Python, otherwise image)"""
     secret: Name | Iterable[Name]
-    """Environment variable to pass to jobs as a secret: NAME, or NAME=WHERE with its place on the platform
-    (repeatable)
+    """Environment variable to pass to jobs as a secret: NAME, or NAME=WHERE with its place on the platform (one or
+    several)
     """
     time_limit: int | str | None
     """Time limit of each job, such as 90m or 3h (default: from the estimate)"""
@@ -478,7 +480,7 @@ class PlatformGroupKeywords(TypedDict, total=False):
     platform_endpoint: Name | None
     """API server of the platform (default: the platform's own)"""
     price_per_hour: float | None
-    """Hourly price per machine, for cost reports and --max-cost (default: the platform's list price)"""
+    """Hourly price per machine, for cost reports and max_cost (default: the platform's list price)"""
 
 
 class LibraryGroupKeywords(TypedDict, total=False):
@@ -489,7 +491,7 @@ class LibraryGroupKeywords(TypedDict, total=False):
     version)
     """
     extra: Name | Iterable[Name]
-    """Additional extra of llm-ocr for jobs to install (repeatable)"""
+    """Additional extra of llm-ocr for jobs to install (one or several)"""
 
 
 class HfJobsGroupKeywords(TypedDict, total=False):
@@ -509,9 +511,9 @@ class SageMakerGroupKeywords(TypedDict, total=False):
     volume_size: int
     """Disk size per machine in GB"""
     subnet: Name | Iterable[Name]
-    """VPC subnet (repeatable)"""
+    """VPC subnet (one or several)"""
     security_group: Name | Iterable[Name]
-    """VPC security group (repeatable)"""
+    """VPC security group (one or several)"""
     kms_key: Name | None
     """KMS key that encrypts the machines' disks"""
     training_output: Name | None
@@ -555,9 +557,9 @@ class SlurmGroupKeywords(TypedDict, total=False):
     partition: Name | None
     """Slurm partition"""
     slurm_arg: Name | Iterable[Name]
-    """Argument for sbatch, for example --slurm-arg=--account=lab (repeatable)"""
+    """Argument for sbatch, for example slurm_arg=--account=lab (one or several)"""
     slurm_setup: Name | Iterable[Name]
-    """Shell line to run first, such as 'module load cuda' or 'source venv/bin/activate' (repeatable)"""
+    """Shell line to run first, such as 'module load cuda' or 'source venv/bin/activate' (one or several)"""
 
 
 class BeakerGroupKeywords(TypedDict, total=False):
@@ -568,7 +570,7 @@ class BeakerGroupKeywords(TypedDict, total=False):
     beaker_budget: Name | None
     """Budget that pays (default: the workspace's)"""
     cluster: Name | Iterable[Name]
-    """Beaker cluster (repeatable)"""
+    """Beaker cluster (one or several)"""
     priority: Literal["low", "normal", "high", "urgent"]
     """Job priority"""
 
@@ -604,7 +606,7 @@ class RunKeywords(
     """Settings of `llm_ocr.run`."""
 
     stdout: bool
-    """Print the Markdown of the documents to standard output. Without --workspace, no file remains"""
+    """Print the Markdown of the documents to standard output. Without workspace, no file remains"""
 
 
 class PlanKeywords(
@@ -689,7 +691,7 @@ class ReadPageKeywords(
     """Settings of `llm_ocr.read_page`."""
 
     price_per_hour: float | None
-    """Hourly price of this machine in dollars, for --max-cost and cost reports"""
+    """Hourly price of this machine in dollars, for max_cost and cost reports"""
 
 
 class DescribeKeywords(
@@ -746,7 +748,7 @@ class RetryKeywords(
     """Settings of `llm_ocr.retry_failed`."""
 
     password: Secret | Iterable[Secret]
-    """Password for encrypted PDFs (repeatable; safer: --password-file)"""
+    """Password for encrypted PDFs (one or several; safer: password_file)"""
     password_file: str | Path | None
     """File with passwords to try, one per line"""
     below_quality: float | None
@@ -778,9 +780,9 @@ class ExportKeywords(CallKeywords, WorkspaceKeywords, LogKeywords, total=False):
     max_page_error_rate: float
     """Allowed share of failed and fallback pages in a document"""
     drop_over_error_rate: bool
-    """Leave out documents above --max-page-error-rate, and list them in dropped-documents.jsonl"""
+    """Leave out documents above max_page_error_rate, and list them in dropped-documents.jsonl"""
     chunk_size: int
-    """chunks: maximum size of a passage in characters, or in tokens with --tokenizer"""
+    """chunks: maximum size of a passage in characters, or in tokens with tokenizer"""
     chunk_overlap: int
     """chunks: overlap of consecutive passages, in the same unit"""
     tokenizer: Name | None
@@ -818,15 +820,15 @@ class EstimateKeywords(
     """Settings of `llm_ocr.estimate`."""
 
     server_url: Name | Iterable[Name]
-    """OpenAI-compatible server, with or without /v1 (repeatable)"""
+    """OpenAI-compatible server, with or without /v1 (one or several)"""
     server_key: Secret | None
-    """API key (safer: --server-key-file)"""
+    """API key (safer: server_key_file)"""
     server_key_file: str | Path | None
     """File with the API key"""
     server_model: Name | None
     """Model name on the server (default: the one it serves)"""
     server_wait: float | None
-    """Seconds to wait for a server that does not respond yet (default: 5; --server-timeout in launched jobs, or if
+    """Seconds to wait for a server that does not respond yet (default: 5; server_timeout in launched jobs, or if
     that is set)
     """
     price_in: float | None
@@ -852,7 +854,9 @@ class EstimateKeywords(
     GPU here, the CPU engine of this machine first
     """
     hardware: Name | Iterable[Name]
-    """Machine to compare, such as hf-jobs:a100-large or modal:L40S (repeatable; default: all with a known price)"""
+    """Machine to compare, such as hf-jobs:a100-large or modal:L40S (one or several; default: all with a known
+    price)
+    """
     shards: int
     """Number of machines that share the pages"""
     page_count: int | None
@@ -862,10 +866,10 @@ class EstimateKeywords(
     tokens_out: int | None
     """Total answer tokens (default: estimated)"""
     price_per_hour: float | None
-    """Hourly price of the --hardware machine in dollars, or of the machine that --calibrate measures"""
+    """Hourly price of the hardware machine in dollars, or of the machine that calibrate measures"""
     calibrate: bool
-    """Read a random sample of the pages first (with --server-url, vLLM here, or --engine embedded), and estimate
-    from its speed
+    """Read a random sample of the pages first (with server_url, vLLM here, or engine embedded), and estimate from
+    its speed
     """
     calibrate_seconds: float
     """Seconds until calibration starts no more pages"""
@@ -925,8 +929,8 @@ class SubmitKeywords(
     kube_context: Name | None
     """Context of the kubeconfig (default: the current one)"""
     node_selector: Name | Iterable[Name]
-    """Node label for Extract and Describe (repeatable)"""
+    """Node label for Extract and Describe (one or several)"""
     toleration: Name | Iterable[Name]
-    """Taint that pods tolerate, in addition to nvidia.com/gpu (repeatable)"""
+    """Taint that pods tolerate, in addition to nvidia.com/gpu (one or several)"""
     image_pull_secret: Name | None
     """Secret for pulling the images"""

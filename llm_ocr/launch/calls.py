@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
+from llm_ocr.config.keyword_help import lists_settings
 from llm_ocr.config.loading import settings_from
 from llm_ocr.config.models import LaunchSettings
 from llm_ocr.launch.launching import Launch, StagePlan, begin, plans
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 Sources = str | Path | Iterable[str | Path]
 
 
+@lists_settings(LaunchSettings)
 def submit(
     platform: str,
     stage: str,
@@ -36,8 +38,7 @@ def submit(
         sources: Files, folders, globs, URLs, lists of paths, or manifests: one or several.
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         say: Receives messages.
-        **settings: The settings of `llm_ocr.config.keywords.SubmitKeywords`, by group. `llm-ocr launch --help`
-            explains them with their defaults.
+        **settings: `help()` lists them; `config` is a file of them. Types: `llm_ocr.config.keywords.SubmitKeywords`.
 
     Returns:
         The launch. Its `wait()` returns when the stage is done.

@@ -78,6 +78,9 @@ ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
         "qwen3-vl-235b-a22b": _QWEN_3_MOE,
         "internvl3.5-8b": Architecture(("InternVLChatModel",)),
         "unlimited-ocr": Architecture(("UnlimitedOCRForCausalLM",)),
+        "ovisocr2": _QWEN_3_5,
+        "infinity-parser2-flash": _QWEN_3_5,
+        "nuextract-3": _QWEN_3_5,
         "qianfan-ocr": Architecture(("QianfanOCRForConditionalGeneration",), "qianfan_ocr"),
     }
 )

@@ -13,12 +13,16 @@ from llm_ocr.models.profiles import (
     glm_ocr,
     granite_docling,
     hunyuanocr,
+    infinity_parser,
     internvl,
     lightonocr,
     mineru,
+    minicpm_ocr,
     nanonets_ocr,
     nemotron_parse,
+    nuextract,
     olmocr,
+    ovis_ocr,
     paddleocr_vl,
     qianfan_ocr,
     qwen3_vl,
@@ -48,6 +52,10 @@ PROFILES: tuple[Profile, ...] = (
     *granite_docling.PROFILES,
     *unlimited_ocr.PROFILES,
     *qianfan_ocr.PROFILES,
+    *ovis_ocr.PROFILES,
+    *infinity_parser.PROFILES,
+    *nuextract.PROFILES,
+    *minicpm_ocr.PROFILES,
 )
 DEFAULT = PROFILES[0].name
 

@@ -18,6 +18,8 @@ _TYPED = [
     (("run", "--model", "deepseek-ocr-"), "deepseek-ocr-2"),
     (("export", "--format", "dol"), "dolma"),
     (("run", "sca"), "scans"),
+    (("launch", "slu"), "slurm"),
+    (("launch", "slurm", "desc"), "describe"),
     (("run", "-w", "out", "--std"), "--stdout"),
 ]
 

@@ -154,7 +154,7 @@ def test_what_cannot_be_read_is_an_error_that_names_it(debug, sign, tmp_path):
         ("sign.png", "--page", "0"): (2, "--page 0: must be a whole number, 1 or more"),
         ("sign.png", "--output", "sign.gif"): (2, "--output sign.gif: must end in .png or .jpg"),
         ("sign.png", "--output", "no/folder.png"): (2, "--output no/folder.png cannot be written: No such file"),
-        ("none.pdf",): (1, "not found: none.pdf, page 1: none.pdf does not exist"),
+        ("none.pdf",): (2, "none.pdf does not exist"),
         ("notes.txt",): (1, "unknown type: notes.txt, page 1: neither a PDF nor an image"),
         ("locked.pdf",): (1, "encrypted: locked.pdf, page 1"),
     }

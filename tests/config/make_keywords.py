@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 from llm_ocr.config import groups, models
 from llm_ocr.config.fields import Setting, settings_of
 from llm_ocr.config.groups import Group, duration, name_text
+from llm_ocr.config.keyword_help import as_keywords
 
 FILE = Path(groups.__file__).with_name("keywords.py")
 
@@ -68,7 +69,9 @@ def source() -> str:
     for name, (model, parameters, function) in CALLS.items():
         bases, inline = _parts(model, _PARAMETERS | parameters)
         for group in bases:
-            made.setdefault(group, _class(_name(group), ["TypedDict"], group.__doc__ or "", group, _own(group)))
+            made.setdefault(
+                group, _class(_name(group), ["TypedDict"], as_keywords(group.__doc__ or ""), group, _own(group))
+            )
         calls.append(
             _class(name, ["CallKeywords", *map(_name, bases)], f"Settings of `llm_ocr.{function}`.", model, inline)
         )
@@ -109,7 +112,7 @@ def _class(name: str, bases: list[str], doc: str, model: type[Group], fields: li
 def _doc(setting: Setting) -> list[str]:
     if not setting.description:
         return []
-    wrapped = textwrap.wrap(setting.description.replace("\\", "\\\\"), 108, break_on_hyphens=False)
+    wrapped = textwrap.wrap(as_keywords(setting.description).replace("\\", "\\\\"), 108, break_on_hyphens=False)
     if len(wrapped) == 1:
         return [f'    """{wrapped[0]}"""']
     return [f'    """{wrapped[0]}', *(f"    {line}" for line in wrapped[1:]), '    """']

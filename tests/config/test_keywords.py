@@ -1,6 +1,8 @@
 """The keywords of the Python API as type checkers see them: current, and really checked."""
 
 import inspect
+import pydoc
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +25,7 @@ llm_ocr.export(workspace="w", output=Path("o"), format="markdown")
 llm_ocr.estimate(page_count=10, stage="extract", hardware="hf-jobs:l4x1")
 llm_ocr.submit("slurm", "extract", "a.pdf", workspace="w", time_limit="90m", detach=True)
 """
+ERROR_LINE = re.compile(r"script\.py:(\d+):.*error:")
 WRONG = (
     'llm_ocr.run("a.pdf", workspace="w", pagse="1-3")',
     'llm_ocr.plan("a.pdf", workspace="w", server_url="http://a")',
@@ -49,6 +52,15 @@ def test_a_call_takes_every_setting_of_its_command(name):
     assert f"{keywords.__name__}.{name}" in getattr(llm_ocr, function).__doc__
 
 
+@pytest.mark.parametrize("name", make_keywords.CALLS)
+def test_the_help_of_a_call_names_every_setting_with_its_meaning(name):
+    function = make_keywords.CALLS[name][2]
+    lines = pydoc.plain(pydoc.render_doc(getattr(llm_ocr, function))).partition("Settings:\n")[2].splitlines()
+    told = dict(line.strip().split(": ", 1) for line in lines if re.match(r" {12}\w+: ", line))
+    assert set(getattr(keywords, name).__annotations__) - {"config"} == set(told)
+    assert all(told.values()) and "--server" not in "".join(lines)
+
+
 def test_paths_and_single_values_are_accepted_where_the_types_say_so(tmp_path):
     chosen = settings_from(
         models.RunSettings,
@@ -59,13 +71,23 @@ def test_paths_and_single_values_are_accepted_where_the_types_say_so(tmp_path):
     assert (len(chosen.password), chosen.crop) == (1, ("image", "table"))
 
 
+def test_pyright_accepts_what_is_right_and_refuses_each_wrong_keyword(tmp_path):
+    (tmp_path / "pyrightconfig.json").write_text('{"typeCheckingMode": "standard"}')  # pyright's own default
+    assert wrong_lines(tmp_path, ["basedpyright", f"--project={tmp_path}", f"--pythonpath={sys.executable}"]) == WRONG
+
+
 @pytest.mark.slow
 def test_mypy_accepts_what_is_right_and_refuses_each_wrong_keyword(tmp_path):
-    script = tmp_path / "script.py"
+    options = ["--strict", "--config-file=", f"--cache-dir={tmp_path / 'cache'}", "--follow-imports=silent"]
+    assert wrong_lines(tmp_path, ["mypy", *options, "--ignore-missing-imports", str(tmp_path / "script.py")]) == WRONG
+
+
+def wrong_lines(folder: Path, checker: list[str]) -> tuple[str, ...]:
+    """Return the lines of a script of right and wrong calls in which a type checker finds errors."""
+    script = folder / "script.py"
     script.write_text(RIGHT + "\n".join(WRONG) + "\n")
-    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={tmp_path / 'cache'}"]
-    checked = [*command, "--follow-imports=silent", "--ignore-missing-imports", str(script)]
-    found = subprocess.run(checked, cwd=Path(llm_ocr.__file__).parent.parent, capture_output=True, text=True)
-    first = RIGHT.count("\n") + 1
-    errors = {int(line.split(":")[1]) for line in found.stdout.splitlines() if ": error:" in line}
-    assert errors == {first + number for number in range(len(WRONG))}, found.stdout + found.stderr
+    command = [sys.executable, "-m", *checker]
+    found = subprocess.run(command, cwd=Path(llm_ocr.__file__).parent.parent, capture_output=True, text=True)
+    assert not found.stderr, found.stderr
+    lines = script.read_text().splitlines()
+    return tuple(lines[int(number) - 1] for number in sorted({*ERROR_LINE.findall(found.stdout)}, key=int))

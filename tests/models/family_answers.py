@@ -17,6 +17,13 @@ _LIGHTON_3 = (
     "![page_number](480,960,510,980) 7"
 )
 _LIGHTON_2 = f"# {TITLE}\n\n{SENTENCE}\n\n![image](image_0.png)80,220,900,600\n\n{_TABLE}"
+_OVIS = f'# {TITLE}\n\n{SENTENCE}\n\n<img src="images/bbox_80_220_900_600.jpg" />\n\n{_TABLE}'
+_INFINITY = (
+    '```json\n[{"bbox":[80,60,900,100],"category":"title","text":"# Harbour Log"},'
+    '{"bbox":[80,120,900,200],"category":"text","text":"The tide rose by two metres."},'
+    '{"bbox":[80,220,900,600],"category":"figure","text":""},'
+    f'{{"bbox":[80,620,900,800],"category":"table","text":"{_TABLE}"}}]\n```'
+)
 _DOTS = (
     '[{"bbox":[20,20,220,40],"category":"Title","text":"# Harbour Log"},'
     '{"bbox":[20,50,220,70],"category":"Text","text":"The tide rose by two metres."},'
@@ -54,6 +61,8 @@ _ANSWERS = {
     "deepseek": _GROUNDING,
     "lightonocr-3": _LIGHTON_3,
     "lightonocr-2-1b-bbox": _LIGHTON_2,
+    "ovisocr2": _OVIS,
+    "infinity": _INFINITY,
     "dots": _DOTS,
     "chandra": _HTML,
     "surya": _HTML,

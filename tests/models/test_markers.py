@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_ocr.models.parsers.markdown import parse_lighton2, parse_qwen_markdown
+from llm_ocr.models.parsers.markdown import parse_lighton2, parse_ovis, parse_qwen_markdown
 from llm_ocr.models.parsers.markers import (
     mineru_regions,
     parse_lighton3,
@@ -413,11 +413,38 @@ def test_broken_corners_lose_the_place_and_not_the_text():
     assert [numbers(block)[1] for block in parse_nemotron(no_class, CANVAS).blocks] == [0.1, 0.3]
 
 
+# OvisOCR2
+
+OVIS = """# Tides
+
+The gauge rose.
+
+<img src="images/bbox_105_233_480_560.jpg" />
+
+Figure 1: The quay
+
+<table><tr><td>North</td></tr></table>"""
+
+
+def test_image_tags_of_ovis_become_figures_with_boxes():
+    blocks = parse_ovis(OVIS).blocks
+    assert [block.kind.value for block in blocks] == ["title", "text", "figure", "text", "table"]
+    assert blocks[2].box == Box(0.105, 0.233, 0.48, 0.56)
+
+
+@pytest.mark.parametrize("numbers", ["1_2_3", "5_5_5_5", "", "1_2_3_4_5", "---_"])
+def test_an_image_tag_of_ovis_without_a_box_is_lost_and_said(numbers: str):
+    parsed = parse_ovis(f'Before <img src="images/bbox_{numbers}.jpg" /> after')
+    assert blocks_to_markdown(parsed.blocks).split() == ["Before", "after"]
+    assert parsed.lost == ("image: a box that cannot be read",)
+
+
 # All of them
 
 PARSERS: dict[str, Callable[[str, Frame], Parsed]] = {
     "lighton3": parse_lighton3,
     "lighton2": parse_lighton2,
+    "ovis": parse_ovis,
     "qwen": parse_qwen_markdown,
     "unlimited": parse_unlimited,
     "mineru": parse_mineru_layout,
@@ -426,11 +453,12 @@ PARSERS: dict[str, Callable[[str, Frame], Parsed]] = {
 ANSWERS = [
     ("lighton3", LIGHTON3),
     ("lighton2", LIGHTON2),
+    ("ovis", OVIS),
     ("qwen", QWEN),
     ("unlimited", UNLIMITED),
     ("nemotron", NEMOTRON),
 ]
-MARKS = ("<|", "|>", "![", "<!", "<x_", "<y_", "<class", "det|", "](", "box_")
+MARKS = ("<|", "|>", "![", "<!", "<x_", "<y_", "<class", "det|", "](", "box_", "<im")
 
 
 @pytest.mark.parametrize(("name", "answer"), ANSWERS)
@@ -465,6 +493,7 @@ def test_no_word_of_a_sound_text_is_lost(texts: list[str]):
         "nemotron": "".join(f"<x_0.1><y_0.1>{text}<x_0.9><y_0.2><class_Text>" for text in texts),
         "qwen": "\n\n<!-- Image (1, 2, 30, 40) -->\n\n".join(texts),
         "lighton2": "\n\n![image](i.png)1,2,30,40\n\n".join(texts),
+        "ovis": '\n\n<img src="images/bbox_1_2_30_40.jpg" />\n\n'.join(texts),
     }
     for name, answer in answers.items():
         assert blocks_to_markdown(PARSERS[name](answer, CANVAS).blocks).split() == expected

@@ -193,6 +193,7 @@ TAGS = [
 ]
 MARKS = [
     *("![", "![text+](1,2,30,40) a-", "![table+](1,2,3,4)<table><tr><td>a</td></tr></table>", "![a[b]", "](a.png)"),
+    *('<img src="images/bbox_', "<img src='images/bbox_1_2_3_4.jpg'>\n", "<im"),
     *("![image](1,2,3,4)x\n![caption](1,2,3,4)y\n", "![image](i.png)1,2,3,4", "<!-- Table (1,2,3,4) -->\n", "<!-- a("),
     *("\\begin{tabular}", "\\begin{tabular}{c}a&b\\\\\\end{tabular}\n", "\\end{tabular}\\begin{table}", "\\$x"),
     *(
@@ -207,7 +208,7 @@ TABULAR = ["{", "$", "\\(", "a&", "\\\\", "\\multirow{2}{*}{a", "\\textbf{a}", "
 HEADS = ["![", "](a.png)", "![a[b]", "![x](page_1_2_3_4.png)\n", "is_table: true\n", "---\n", "]]("]
 PLAIN = ["<img>", "</img>", "<img>a</img>", "<img>a\n", "a b c ", "same words, "]
 HEAD = "---\nprimary_language: en\nis_rotation_valid: True\nrotation_correction: 0\n---\n"
-MARKED = ("lighton", "lighton-2", "qwen-markdown", "unlimited", "mineru-layout", "nemotron")
+MARKED = ("lighton", "lighton-2", "ovis", "qwen-markdown", "unlimited", "mineru-layout", "nemotron")
 #: The parsers that read answers of each notation, and what such an answer begins with.
 NOTATIONS: list[tuple[tuple[str, ...], tuple[str, ...], list[str]]] = [
     (("dots", "surya-layout"), ("", f'[{{"text":"{DIV}<text>'), JSON),

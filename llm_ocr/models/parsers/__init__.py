@@ -16,6 +16,7 @@ from llm_ocr.models.parsers.markdown import (
     parse_hunyuan,
     parse_lighton2,
     parse_nanonets,
+    parse_ovis,
     parse_qwen_markdown,
 )
 from llm_ocr.models.parsers.markers import parse_lighton3, parse_mineru_layout, parse_nemotron, parse_unlimited
@@ -50,6 +51,7 @@ PARSERS: Mapping[str, NamedParser] = MappingProxyType(
         "spotting": NamedParser(parse_spotting, "DeepSeek-OCR's tags with a line of text in each"),
         "lighton": NamedParser(parse_lighton3, "LightOnOCR-3's ![label](box) text", tells=True),
         "lighton-2": NamedParser(parse_lighton2, "Markdown with LightOnOCR-2's boxes of figures"),
+        "ovis": NamedParser(parse_ovis, "Markdown with OvisOCR2's image tags that hold boxes"),
         "qwen-markdown": NamedParser(parse_qwen_markdown, "Markdown with Qwen-VL's comments that hold boxes"),
         "unlimited": NamedParser(parse_unlimited, "Unlimited-OCR's tags with boxes"),
         "nemotron": NamedParser(parse_nemotron, "Nemotron Parse's text between corners, with classes"),

@@ -20,9 +20,10 @@ from llm_ocr.models.parsers.repetition import LONGEST_PERIOD, whole_run
 from llm_ocr.models.profile import NO_FRAME, Frame, Parsed
 from llm_ocr.types import Block, BlockKind
 
-# Markdown with places of figures to blocks: LightOnOCR-2 and Qwen-VL. LightOnOCR-2 writes
-# `![image](image_3.png)118,240,860,512` (weights without boxes omit the numbers). Qwen-VL writes `<!-- Image (x1, y1,
-# x2, y2) -->`, and `<!-- Table (x1, y1, x2, y2) -->` before a table. Both count 0 to 1000 over each side.
+# Markdown with places of figures to blocks: LightOnOCR-2, OvisOCR2, and Qwen-VL. LightOnOCR-2 writes
+# `![image](image_3.png)118,240,860,512` (weights without boxes omit the numbers). OvisOCR2 writes
+# `<img src="images/bbox_118_240_860_512.jpg" />`. Qwen-VL writes `<!-- Image (x1, y1, x2, y2) -->`, and
+# `<!-- Table (x1, y1, x2, y2) -->` before a table. All count 0 to 1000 over each side.
 
 
 _INTEGERS = r"\d{1,6}(?:[ \t]{0,4},[ \t]{0,4}\d{1,6}){3}(?![ \t]{0,4},?\d)"
@@ -30,6 +31,8 @@ _LINK_END = re.compile(
     rf"\]\((?P<name>[^()\s]{{0,200}})\)(?:\s{{0,4}}(?P<box>{_INTEGERS})|(?P<bad>\d{{1,9}}(?:(?:,\d{{0,9}}){{1,8}}|\Z)))?"
 )
 _LINK_CUT = re.compile(r"!\[[^\[\]\n]{0,80}(?:\](?:\([^()\s]{0,200})?)?\Z")
+_BOX_TAG = re.compile(r"<img\s{1,4}src=[\"']images/bbox_(?P<box>[-\d_]{0,60})\.jpg[\"']\s{0,4}/?>", re.IGNORECASE)
+_BOX_TAG_CUT = re.compile(r"<im?(?:g[^<>\n]{0,100})?\Z", re.IGNORECASE)
 _COMMENT = re.compile(
     r"<!--\s{0,4}(?P<label>[A-Za-z][\w -]{0,40}?)\s{0,4}\(\s{0,4}(?P<box>[-\d.,\s]{0,120})\)\s{0,4}-->"
 )
@@ -61,6 +64,24 @@ def _of_link(link: ImageLink, lost: list[str]) -> Insert | None:
     if not (ours or target["box"] or target["bad"]):
         return None
     return Insert(link.start, target.end(), without_position(label, words), words)
+
+
+def parse_ovis(text: str, frame: Frame = NO_FRAME) -> Parsed:
+    """Return the blocks of an OvisOCR2 answer. Never raises; linear in the length."""
+    lost: list[str] = []
+    body, cut = without_cut(plain_body(text), _BOX_TAG_CUT)
+    if cut:
+        lost.append("the answer ends within a figure")
+    inserts = [_of_box_tag(tag, lost) for tag in _BOX_TAG.finditer(body)]
+    return Parsed(tuple(with_inserts(body, inserts)), tuple(lost))
+
+
+def _of_box_tag(tag: re.Match[str], lost: list[str]) -> Insert:
+    box = read_box(tag["box"].replace("_", " "), from_1000)
+    if box is None:
+        lost.append(unreadable("image"))
+        return Insert(tag.start(), tag.end())
+    return Insert(tag.start(), tag.end(), Block(BlockKind.FIGURE, box, label="image"))
 
 
 def parse_qwen_markdown(text: str, frame: Frame = NO_FRAME) -> Parsed:
