@@ -16,10 +16,9 @@ from mkdocs.structure.pages import Page
 
 import llm_ocr
 from llm_ocr.cli.commands import BY_NAME, COMMANDS
-from llm_ocr.cli.flags import groups_of
 from llm_ocr.cli.models import all_models
 from llm_ocr.config import models
-from llm_ocr.config.fields import Setting, command_models, settings_of
+from llm_ocr.config.fields import Setting, command_models, groups_of, settings_of
 from llm_ocr.errors import LlmOcrError
 from llm_ocr.models.registry import PROFILES
 from llm_ocr.results.dataset import dataset_schema
