@@ -100,6 +100,7 @@ def test_a_run_is_shown_as_a_table_in_notebooks_and_its_names_are_escaped(made):
     assert "<script>" not in status._repr_html_() and "&lt;b&gt;: 1" in status._repr_html_()
 
 
+@pytest.mark.slow
 def test_a_bar_per_stage_is_shown_on_a_terminal_and_none_elsewhere(page, tmp_path):
     code = f"import llm_ocr; llm_ocr.run({str(page)!r}, workspace='out', engine='embedded', **{{keywords}})"
     shown = {}
