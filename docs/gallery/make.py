@@ -32,7 +32,7 @@ HEIGHT = 760  # pixels of a picture
 LINES, WIDTH, CHARACTERS = 40, 300, 1800
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 #: Pages that are photographed, turned, or damaged after printing.
-_SCANS = ("newspaper", "receipt", "form", "handwriting")
+_SCANS = ("newspaper", "receipt", "form", "handwriting", "worksheet", "hebrew")
 
 
 def main() -> None:
@@ -189,6 +189,8 @@ PAGES: Mapping[str, Mapping[str, tuple[str, str]]] = {
             "Tests the order of dense columns. Look where a column ends.",
         ),
         "arabic-1": ("Arabic", "Tests text from right to left, whose PDF stores joined letters out of order."),
+        "worksheet-scan-1": ("Scanned worksheet", "Tests formulas without a text layer, which need a model."),
+        "hebrew-scan-1": ("Scanned Hebrew", "Tests a script for which no OCR model exists here."),
     },
 }
 _HEAD = """# Gallery
