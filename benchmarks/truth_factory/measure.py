@@ -134,9 +134,11 @@ def _misses(tags: Sequence[str], scores: truth_score.Score) -> str:
 
 def answer(record: PageRecord) -> truth_score.Answer:
     figures, tables = (
-        [_edges(one) for one in record.blocks if one.kind is kind] for kind in (BlockKind.FIGURE, BlockKind.TABLE)
+        [one for one in record.blocks if one.kind is kind] for kind in (BlockKind.FIGURE, BlockKind.TABLE)
     )
-    return truth_score.Answer(record.markdown, figures, tables)
+    formulas = [_edges(one) for one in figures if one.label == "formula"]
+    pictures = [_edges(one) for one in figures if one.label != "formula"]
+    return truth_score.Answer(record.markdown, pictures, list(map(_edges, tables)), formulas)
 
 
 def _edges(block: Block) -> list[float]:

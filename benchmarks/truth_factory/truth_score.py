@@ -43,6 +43,7 @@ class Answer:
     markdown: str
     figures: Sequence[Sequence[float]] = ()
     tables: Sequence[Sequence[float]] = ()
+    formulas: Sequence[Sequence[float]] = ()  # cropped, without LaTeX
 
 
 def score(truth: Mapping[str, Any], answer: Answer) -> Score:
@@ -56,6 +57,8 @@ def score(truth: Mapping[str, Any], answer: Answer) -> Score:
         **_boxes("figures", [block for block in blocks if block["kind"] == "figure"], answer.figures),
         **_formulas(blocks, answer.markdown),
     }
+    drawn = _boxes("formulas cropped", [block for block in blocks if block["kind"] == "formula"], answer.formulas)
+    found["formulas cropped true"] = drawn["formulas cropped true"]
     furniture = [block["text"] for block in truth["blocks"] if block["kind"] in FURNITURE]
     gone = sum(scoring.absent(text, answer.markdown, tolerance=tolerance) for text in furniture)
     found["furniture absent"] = (gone, len(furniture))

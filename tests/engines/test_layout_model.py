@@ -15,9 +15,10 @@ from reportlab.pdfgen.canvas import Canvas
 from llm_ocr.cli import doctor
 from llm_ocr.documents.pdf_text import page_content
 from llm_ocr.engines.embedded import layout_model
-from llm_ocr.engines.embedded.ocr import models
+from llm_ocr.engines.embedded.ocr import Recogniser, models
+from llm_ocr.engines.embedded.page import read_page
 from llm_ocr.engines.embedded.reader import EmbeddedOptions, EmbeddedReader
-from llm_ocr.types import Box, EncodedImage, Line, Page
+from llm_ocr.types import BlockKind, Box, EncodedImage, Line, Page
 
 OWN_WORKERS = True  # a worker loads the layout model once
 
@@ -51,7 +52,7 @@ def sheet():
 def test_headings_are_marked_as_bold_and_running_headers_as_recurring():
     image, lines = sheet()
     with ThreadPoolExecutor(1) as thread:  # onnxruntime changes how its thread treats small numbers
-        found = thread.submit(layout_model.with_hints, image, lines).result()
+        found = thread.submit(layout_model.with_hints, image, lines).result().lines
     assert [line.text for line in found] == [line.text for line in lines]
     assert [line.text[:9] for line in found if line.bold] == ["1 Gauges ", "2 Floods ", "3 Bridges"]
     assert [line.text for line in found if line.recurs] == ["Journal of rivers and lakes"]
@@ -60,7 +61,7 @@ def test_headings_are_marked_as_bold_and_running_headers_as_recurring():
 def test_without_the_model_nothing_changes(monkeypatch):
     monkeypatch.setattr(layout_model, "_model", lambda: None)
     lines = (Line("Some words", Box(10, 10, 60, 20), 10),)
-    assert layout_model.with_hints(np.zeros((100, 100, 3), np.uint8), lines) == lines
+    assert layout_model.with_hints(np.zeros((100, 100, 3), np.uint8), lines) == layout_model.Hints(lines)
 
 
 def test_first_lines_of_a_receipt_are_no_running_headers(monkeypatch):
@@ -73,7 +74,23 @@ def test_first_lines_of_a_receipt_are_no_running_headers(monkeypatch):
     prose = "The water at the bridge rose in the night, and the keeper wrote it into his book"
     for shown, recurs in ((texts, False), (["Journal of rivers", *[prose] * 9], True)):
         lines = [Line(text, Box(10, 10 + 20 * at, 300, 22 + 20 * at), 12) for at, text in enumerate(shown)]
-        assert layout_model.with_hints(np.zeros((300, 400, 3), np.uint8), lines)[0].recurs is recurs
+        assert layout_model.with_hints(np.zeros((300, 400, 3), np.uint8), lines).lines[0].recurs is recurs
+
+
+@installed
+@needs_ocr
+def test_formulas_of_a_scan_are_figures_with_their_text():
+    document = pypdfium2.PdfDocument(Path(__file__).parents[1] / "fixtures/tex/formulas.pdf")
+    image = document[0].render(scale=2).to_pil()
+    out = io.BytesIO()
+    image.convert("RGB").save(out, "PNG")
+    page = Page("d-p00001", "d", 1, EncodedImage(out.getvalue(), "image/png", *image.size), None)
+    with ThreadPoolExecutor(1) as thread:
+        blocks = thread.submit(read_page, page, Recogniser, text_layer=True).result().blocks
+    formulas = [block for block in blocks if block.kind is BlockKind.FIGURE]
+    assert [block.label for block in formulas] == ["formula"] * 3
+    assert "max" in formulas[-1].inside
+    assert sum("The mean of all values" in block.text for block in blocks) == 4
 
 
 @pytest.fixture

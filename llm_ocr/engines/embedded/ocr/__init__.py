@@ -11,6 +11,7 @@ from llm_ocr.engines.embedded.ocr.models import RecogniserModel, available, requ
 from llm_ocr.types import Line, PageContent
 
 if TYPE_CHECKING:
+    from llm_ocr.engines.embedded.layout_model import Hints
     from llm_ocr.engines.embedded.ocr.detect import Pixels
     from llm_ocr.engines.embedded.ocr.leveling import Bend
 
@@ -78,8 +79,8 @@ class Recogniser:
 
         return disagreement(image, content, self._pages.reader, scan=scan)
 
-    def with_hints(self, image: "Pixels", lines: tuple[Line, ...]) -> tuple[Line, ...]:
-        """Return the lines of an upright scan with marks of the layout model, if it is installed."""
+    def with_hints(self, image: "Pixels", lines: tuple[Line, ...]) -> "Hints":
+        """Return the lines of an upright scan with marks of the layout model, and its formulas, if it is installed."""
         from llm_ocr.engines.embedded.layout_model import with_hints
 
         return with_hints(image, lines)
