@@ -1,8 +1,6 @@
 """The Python API: commands as functions with their settings as keywords."""
 
-import asyncio
 import sys
-import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -21,7 +19,7 @@ from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.execute import execute
 from llm_ocr.stages.sharing import await_workspace
 from llm_ocr.stages.transform import transform_pages
-from llm_ocr.types import Counts, DocumentPart, PageRecord, Status
+from llm_ocr.types import Counts, PageRecord, Status
 from llm_ocr.viewer import Viewed
 from llm_ocr.viewer import view as view_results
 from llm_ocr.workspace.stored import stored_settings
@@ -330,31 +328,9 @@ async def read_page(image: "str | Path | bytes | Image", **settings: "Unpack[Rea
         named = " and ".join(f"`{name}`" for name in sorted(limits))
         raise UsageError(f"read_page reads one page and does not support {named}")
     chosen = settings_from(models.ExtractSettings, "read_page", {"workspace": "-", **settings})
-    pages: list[PageRecord] = []
-
-    async def keep(position: int, page: PageRecord) -> None:
-        pages.append(page)
-
-    with tempfile.TemporaryDirectory(prefix="llm-ocr-") as folder:
-        file = await asyncio.to_thread(_as_file, image, Path(folder))
-        unlimited = chosen.model_copy(update={"max_hours": None, "max_cost": None})  # limits of runs in the environment
-        session = Session(unlimited, command="run")
-        try:
-            await session.read(DocumentPart("page", str(file), file.name, "", (1,), 1, 0), keep)
-        finally:
-            await session.close()
-    return pages[0]
-
-
-def _as_file(image: "str | Path | bytes | Image", folder: Path) -> Path:
-    if isinstance(image, str | Path):
-        return Path(image)
-    file = folder / "image"
-    if isinstance(image, bytes):
-        file.write_bytes(image)
-    else:
-        image.save(file, "PNG", compress_level=1)
-    return file
+    unlimited = chosen.model_copy(update={"max_hours": None, "max_cost": None})  # limits of runs in the environment
+    async with Session.from_settings(unlimited, command="run") as session:
+        return await session.read_page(image)
 
 
 def _call(

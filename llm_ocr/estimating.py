@@ -228,7 +228,7 @@ class _Calibrating:
         self._chosen = chosen
         self._progress = progress
         self._numbers = _Numbers(progress)
-        self._session = Session(chosen, self._numbers)
+        self._session = Session.from_settings(chosen, self._numbers)
         self._draw = random.Random(settings.seed)
         self._began = time.monotonic()
         self._clock: float | None = None

@@ -6,8 +6,11 @@ import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Self, Unpack
 
-from llm_ocr.config.models import ReadingCommand
+from llm_ocr.config.keyword_help import lists_settings
+from llm_ocr.config.loading import settings_from
+from llm_ocr.config.models import ExtractSettings, ReadingCommand
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.engines import PageReader
 from llm_ocr.engines.regions.detection import tasks_with
@@ -17,7 +20,7 @@ from llm_ocr.errors import LimitReached, UsageError
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.extract import Extract, PageTask
 from llm_ocr.stages.flow import Ticket
-from llm_ocr.stages.limits import Allowance
+from llm_ocr.stages.limits import Allowance, check_limits
 from llm_ocr.stages.loop import first_error
 from llm_ocr.stages.runtime import (
     EMBEDDED,
@@ -34,6 +37,11 @@ from llm_ocr.stages.runtime import (
 )
 from llm_ocr.stages.servers import Engines, choose_engine
 from llm_ocr.types import DocumentPart, PageRecord, Unit
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from llm_ocr.config.keywords import ExtractKeywords
 
 #: Receives the position in `part.pages` and the row of each finished page.
 Finished = Callable[[int, PageRecord], Awaitable[None]]
@@ -62,26 +70,67 @@ class _Parts:
     model: Model | None
 
 
+@lists_settings(ExtractSettings, without=("sources", "workspace"))
 class Session:
-    """Reads pages of local files with the settings of Extract. Belongs to one event loop.
+    """Read pages without a workspace. The engine stays open between pages.
 
-    Resources are opened on first use. A model's servers start at the first page and run until `close`. Documents that
-    are read concurrently take turns page by page. Limits of hours and money apply from the construction of the session.
+    The first page opens the engine and starts the servers of a model. `close` or the end of `async with` stops them.
+    Several pages can be read at the same time, in one event loop. Limits of hours and money apply from the construction
+    of the session.
+
+        async with llm_ocr.Session(engine="embedded") as session:
+            pages = [await session.read_page(file) for file in ("a.png", "b.png")]
 
     Args:
-        settings: The settings of Extract.
         progress: Receives messages and the status of each page. By default none is shown.
-        command: Chooses the default engine: `run` falls back to the embedded engine, `extract` requires a choice.
+        **settings: `help()` lists them; `config` is a file of them. Types: `llm_ocr.config.keywords.ExtractKeywords`.
+
+    Raises:
+        UsageError: A setting is unknown or invalid, or settings contradict each other.
+        LlmOcrError: No engine is available.
     """
 
-    def __init__(self, settings: ReadingCommand, progress: Progress | None = None, *, command: str = "extract") -> None:
+    def __init__(self, *, progress: Progress | None = None, **settings: "Unpack[ExtractKeywords]") -> None:
+        chosen = settings_from(ExtractSettings, "Session", {"workspace": "-", **settings})
+        check_limits(chosen)
+        self._begin(chosen, progress, "run")
+
+    @classmethod
+    def from_settings(
+        cls, settings: ReadingCommand, progress: Progress | None = None, *, command: str = "extract"
+    ) -> Self:
+        """Return a session with the settings of a command.
+
+        Args:
+            settings: The settings of Extract.
+            progress: Receives messages and the status of each page. By default none is shown.
+            command: Chooses the default engine: `run` falls back to the embedded engine, `extract` requires a choice.
+
+        Returns:
+            The session.
+
+        Raises:
+            UsageError: Settings contradict each other.
+            LlmOcrError: No engine is available.
+        """
+        session = cls.__new__(cls)
+        session._begin(settings, progress, command)
+        return session
+
+    def _begin(self, settings: ReadingCommand, progress: Progress | None, command: str) -> None:
         self._settings = settings
-        self._command = command
+        self._engine = choose_engine(settings, command=command)
         self._progress = progress or Silent()
         self._open: asyncio.Task[_Parts] | None = None
         self._held = contextlib.AsyncExitStack()
         self._entering = asyncio.Lock()
         self._allowance = Allowance(settings)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
 
     async def model(self) -> Model | None:
         """Return the model that reads pages, at its commit; None with the embedded engine."""
@@ -94,6 +143,30 @@ class Session:
     async def total(self, part: DocumentPart) -> int:
         """Return the number of pages of a planned document. Raises `PageFailure` if it cannot be opened."""
         return await (await self._parts()).pages.count(part)
+
+    async def read_page(self, image: "str | Path | bytes | Image", page_number: int = 1) -> PageRecord:
+        """Read one page.
+
+        Args:
+            image: A file, its bytes, or a Pillow image.
+            page_number: The page of a PDF or TIFF file, from 1.
+
+        Returns:
+            The row of the page. The status of a page that cannot be read is `failed`, with a reason.
+
+        Raises:
+            ServerError: No server can be started or reached.
+            LimitReached: A limit is reached.
+        """
+        rows: list[PageRecord] = []
+
+        async def keep(position: int, record: PageRecord) -> None:
+            rows.append(record)
+
+        with tempfile.TemporaryDirectory(prefix="llm-ocr-") as folder:
+            file = await asyncio.to_thread(_as_file, image, Path(folder))
+            await self.read(DocumentPart("page", str(file), file.name, "", (page_number,), page_number, 0), keep)
+        return rows[0]
 
     async def read(self, part: DocumentPart, finished: Finished, way: DocumentOptions = DocumentOptions()) -> None:
         """Read the pages of a part.
@@ -166,10 +239,9 @@ class Session:
 
     async def _opened(self) -> _Parts:
         settings, progress = self._settings, self._progress
-        engine = choose_engine(settings, command=self._command)
         async with contextlib.AsyncExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="llm-ocr-session-"))
-            engines = Engines(engine, settings, Path(folder), progress.say)
+            engines = Engines(self._engine, settings, Path(folder), progress.say)
             stack.push_async_callback(engines.close)
             remote = Remote(settings)
             stack.push_async_callback(remote.close)
@@ -196,6 +268,17 @@ class Session:
         return LayoutReader(
             reader.requests.engine, reader.profile, reader.detector, reader.tools, tasks, reader.whole, reader.options
         )
+
+
+def _as_file(image: "str | Path | bytes | Image", folder: Path) -> Path:
+    if isinstance(image, str | Path):
+        return Path(image)
+    file = folder / "image"
+    if isinstance(image, bytes):
+        file.write_bytes(image)
+    else:
+        image.save(file, "PNG", compress_level=1)
+    return file
 
 
 async def _discard(unit: Unit, pages: Sequence[PageRecord]) -> None:

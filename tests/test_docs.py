@@ -14,7 +14,7 @@ import pytest
 
 import llm_ocr
 from llm_ocr import errors
-from llm_ocr.cli.commands import COMMANDS, find_command
+from llm_ocr.cli.commands import BY_NAME, COMMANDS, find_command
 from llm_ocr.cli.flags import parse_flags
 from llm_ocr.config import models
 from llm_ocr.config.fields import all_names
@@ -26,10 +26,11 @@ from llm_ocr.types import Reason
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted((ROOT / "docs").glob("**/*.md"))
-READMES = [ROOT / "README.md", *sorted(ROOT.glob("[a-z]*/README.md"))]
-SHELL = ("sh", "bash", "shell", "console", "")
+#: The changelog also names flags that no longer exist.
+OTHERS = sorted({*ROOT.glob("*.md"), *ROOT.glob("[a-z]*/README.md")} - {ROOT / "CHANGELOG.md"})
+SHELL = ("sh", "bash", "shell", "console", "text", "")
 #: Words of examples that only a shell or a user can replace.
-_STANDS_FOR = re.compile(r"\$|\b[A-Z][A-Z_]{2,}\b|…|\.\.\.")
+_STANDS_FOR = re.compile(r"^N$|\$|\b[A-Z][A-Z_]{2,}\b|…|\.\.\.")
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -61,22 +62,36 @@ def checked(model: type[Any], flags: dict[str, Any], *, lenient: bool = False) -
     load(model, flags, config=None, environ={}, dotenv=Path("no file"), lenient=lenient)
 
 
-SHELL_PAGES = [page for page in (*READMES, *PAGES) if any(commands(b) for lang in SHELL for b in blocks(page, lang))]
+def documented(page: Path) -> Iterator[tuple[list[str], bool]]:
+    """Yield the words of each command of a page, and whether the command is complete: code spans may lack settings."""
+    for language in SHELL:
+        yield from ((words, True) for block in blocks(page, language) for words in commands(block))
+    prose = re.sub(r"^( *)```.*?^\1```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    yield from ((words, False) for span in re.findall(r"`(llm-ocr [^`]+)`", prose) for words in commands(span))
+
+
+SHELL_PAGES = [page for page in (*OTHERS, *PAGES) if any(documented(page))]
 
 
 @pytest.mark.parametrize("page", SHELL_PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_each_command_in_shell_blocks_has_flags_and_values_that_exist(page):
-    for block in (block for language in SHELL for block in blocks(page, language)):
-        for name, *arguments in commands(block):
-            if name.startswith("-") or _STANDS_FOR.search(name):
-                continue
-            command = find_command(name)
-            if not {"--help", "--help-all"}.isdisjoint(arguments):
-                continue
-            model = getattr(models, command.model)
-            flags = parse_flags(command, model, arguments)
-            given = {key: value for key, value in flags.values.items() if not _STANDS_FOR.search(str(value))}
+def test_each_command_has_flags_and_values_that_exist(page):
+    for (name, *arguments), complete in documented(page):
+        if name.startswith("-") or _STANDS_FOR.search(name):
+            continue
+        command = find_command(name)
+        if not {"--help", "--help-all"}.isdisjoint(arguments):
+            continue
+        model = getattr(models, command.model)
+        flags = parse_flags(command, model, arguments)
+        given = {key: value for key, value in flags.values.items() if not _STANDS_FOR.search(str(value))}
+        if complete:
             checked(model, given, lenient=given != flags.values)
+
+
+def test_the_readme_shows_every_command():
+    shown = {words[0] for words, _ in documented(ROOT / "README.md")}
+    assert BY_NAME.keys() - shown == {"demo"}
+    assert "make demo" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_a_wrong_flag_or_value_in_a_shell_block_is_found():

@@ -273,6 +273,34 @@ def test_read_page_takes_a_file_and_what_is_none_ends_as_a_failed_page(page, tmp
     assert (bad.status, bad.reason) == (Status.FAILED, Reason.UNREADABLE)
 
 
+def test_a_session_reads_pages_of_files_and_bytes_with_one_engine(page, tmp_path):
+    (tmp_path / "garbage.png").write_bytes(b"no image")
+
+    async def read() -> list[llm_ocr.PageRecord]:
+        async with llm_ocr.Session(**ONE_EACH) as session:
+            given = (page, page.read_bytes(), tmp_path / "garbage.png")
+            return [*await asyncio.gather(*map(session.read_page, given)), await session.read_page(page, 2)]
+
+    first, same, bad, beyond = asyncio.run(read())
+    assert (first.status, first.text_source, first.page_number) == (Status.OK, "text-layer", 1)
+    assert same.markdown == first.markdown
+    assert (bad.status, bad.reason) == (Status.FAILED, Reason.UNREADABLE)
+    assert (beyond.status, beyond.reason, beyond.page_number) == (Status.FAILED, Reason.NO_SUCH_PAGE, 2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"engin": "embedded"}, "Session has no setting engin; did you mean engine"),
+        ({"engine": "embedded", "server_url": "http://a"}, "`server_url` has no effect with `engine=embedded`"),
+        ({"engine": "embedded", "max_cost": 1.0}, "`max_cost`: no price is known"),
+    ],
+)
+def test_a_session_checks_its_settings_before_the_first_page(settings, message):
+    with pytest.raises(UsageError, match=message):
+        llm_ocr.Session(**settings)
+
+
 def test_page_text_is_neither_logged_nor_written_to_the_terminal(page, tmp_path, caplog, capfd):
     with caplog.at_level(logging.DEBUG):
         run = llm_ocr.run([page, tmp_path / "gone.pdf"], workspace=tmp_path / "out", **ONE_EACH)

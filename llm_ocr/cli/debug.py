@@ -139,7 +139,7 @@ class _Clock:
 
 
 def _as_text(traced: _Traced, file: Path) -> Iterator[str]:
-    from llm_ocr.results.quality import on_scale, what_is_wrong
+    from llm_ocr.results.quality import on_scale, shown_score, what_is_wrong
 
     page, attempt, quality = traced.page, traced.attempt, traced.quality
     ending = ": ".join(filter(None, (attempt.status.value, attempt.reason and attempt.reason.value, attempt.detail)))
@@ -157,7 +157,7 @@ def _as_text(traced: _Traced, file: Path) -> Iterator[str]:
     parts = ", ".join(
         f"{name} {value:.3f} (score {on_scale(name, value):.2f})" for name, value in quality.parts.items()
     )
-    yield _row("quality", f"{quality.score:.2f}; {parts or 'no parts'}")
+    yield _row("quality", f"{shown_score(quality.score)}; {parts or 'no parts'}")
     yield _row("problems", what_is_wrong(quality.parts) or "none found")
     yield _row("time in ms", ", ".join(f"{name} {spent:,.1f}" for name, spent in traced.times))
 

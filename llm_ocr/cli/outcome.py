@@ -40,10 +40,12 @@ def quality_text(status: "RunStatus") -> str:
 
 def worst_text(pages: Sequence["WeakPage"], wanted: int) -> str:
     """Return a table of score, document, page, and problem, the worst page first."""
+    from llm_ocr.results.quality import shown_score
+
     if not pages:
         return "worst: no problems found on any page"
     rows = [
-        (f"{one.score:.2f}", one_line(_shortened(one.source)), str(one.page or "-"), one_line(one.wrong))
+        (shown_score(one.score), one_line(_shortened(one.source)), str(one.page or "-"), one_line(one.wrong))
         for one in pages
     ]
     head = ("score", "document", "page", "problem")

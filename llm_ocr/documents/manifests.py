@@ -101,26 +101,26 @@ class PageRanges:
 
 
 def parse_pages(text: str) -> PageRanges:
-    """Parse `1-5,9,12-` (`-5` is `1-5`). Raises `UsageError` that names the wrong part."""
+    """Parse `1-5,9,12-` (`-5` is `1-5`). Raises `UsageError` that names the wrong part, but not the setting."""
     parts = [part.strip() for part in text.split(",")]
     if not any(parts):
-        raise UsageError(f"pages {text!r}: names no page", hint=_RANGES_HINT)
-    return PageRanges(tuple(_range(part, text) for part in parts))
+        raise UsageError("names no page", hint=_RANGES_HINT)
+    return PageRanges(tuple(_range(part) for part in parts))
 
 
 _RANGES_HINT = "Write numbers from 1 and ranges, for example 1-5,9,12-"
 
 
-def _range(part: str, text: str) -> tuple[int, int | None]:
+def _range(part: str) -> tuple[int, int | None]:
     match = _PART.fullmatch(part)
     if match is None or not (match[1] or match[3]):
-        raise UsageError(f"pages {text!r}: {part!r} is not a page or a range", hint=_RANGES_HINT)
+        raise UsageError(f"{part!r} is not a page or a range", hint=_RANGES_HINT)
     first = int(match[1] or 1)
     last = int(match[3]) if match[3] else (None if match[2] else first)
     if first < 1 or last == 0:
-        raise UsageError(f"pages {text!r}: {part!r} begins before page 1", hint=_RANGES_HINT)
+        raise UsageError(f"{part!r} begins before page 1", hint=_RANGES_HINT)
     if last is not None and last < first:
-        raise UsageError(f"pages {text!r}: {part!r} ends before it begins", hint=_RANGES_HINT)
+        raise UsageError(f"{part!r} ends before it begins", hint=_RANGES_HINT)
     return first, last
 
 
@@ -230,7 +230,7 @@ def _from_ranges(text: str, place: str) -> tuple[int, ...]:
     try:
         ranges = parse_pages(text)
     except UsageError as error:
-        raise UsageError(f"{place}: {error}") from error
+        raise UsageError(f"{place}: pages {text!r}: {error.args[0]}", hint=error.hint) from error
     last = max((end or 0 for _, end in ranges.ranges), default=0)
     if any(end is None for _, end in ranges.ranges):
         raise UsageError(

@@ -32,7 +32,7 @@ _BOLD = re.compile(
 )
 _ITALIC = re.compile(r"ital|obliq|slant|(cm|ec|sf)(bx)?(ti|sl)\d|cmssi|cmmi|cmu\d|[-,](it|bi)(mt)?$", re.IGNORECASE)
 _MONO = re.compile(r"courier|mono|consol|menlo|typewriter|(cm|sf|ec)(sl|i)?tt|nimbusmonl|lettergothic", re.IGNORECASE)
-#: Code of an invisible soft hyphen, which is no glyph and no space.
+#: Code of a removed character: an invisible soft hyphen, or a piece of a tall delimiter.
 _REMOVED = 0xAD
 #: Height of letters such as `d` and `p` in font sizes, and fewest glyphs from which it is known.
 _TALL, _TELLING_GLYPHS = 0.7, 8
@@ -171,7 +171,7 @@ def _assembled(handle: int, frame: Frame, codes: Ints, boxes: Floats, objects: I
 def _old_text_fonts(codes: Ints, boxes: Floats, unnamed: Bools, fonts: Ints) -> dict[int, str]:
     """Return the fonts of TeX's oldest encoding that name no glyph, such as bitmap fonts.
 
-    Their letters have the codes of ASCII, and codes between letters that are control codes in ASCII are ligatures.
+    In these fonts, letters have their ASCII codes. Ligatures have the codes of control characters.
     """
     if unnamed.sum() <= _FEW_UNNAMED * len(codes):
         return {}
@@ -200,7 +200,7 @@ def _old_text_fonts(codes: Ints, boxes: Floats, unnamed: Bools, fonts: Ints) -> 
 def _read_symbols(handle: int, frame: Frame, chars: Chars, fonts: Ints, families: Mapping[int, str]) -> None:
     """Replace codes, boxes, and origins of glyphs of TeX's mathematical fonts in place.
 
-    The row of a large symbol is known from the middle of its outline. The pieces of a tall delimiter are one glyph.
+    The middle of a large symbol's outline gives its row. The pieces of a tall delimiter become one glyph.
     """
     ink, sides = np.zeros((1, 4), dtype=np.float64), np.zeros(4)
     left, right, bottom, top = (sides.ctypes.data + 8 * side for side in range(4))
@@ -400,14 +400,16 @@ _SPACES = (9, 10, 13, 32, 0x85, 0xA0, *range(0x2000, 0x200C), 0x2028, 0x2029, 0x
 _BULLETS = {0xF0B7: "•", 0xF0A7: "▪", 0xF0A8: "▫", 0xF06E: "■", 0xF071: "❑", 0xF0D8: "➢", 0xF0FC: "✓", 0xF02D: "-"}
 #: Ligatures and Arabic presentation forms: compatibility characters that readers of Markdown do not search for.
 _FORMS = ((0xFB00, 0xFB18), (0xFB1D, 0xFDFF), (0xFE70, 0xFEFD))
-#: Accents that fonts of seven bits have as glyphs of their own, and the combining characters; letters without a dot.
 _SLASH = 0x338
+#: Combining characters by the accents that fonts of seven bits have as glyphs of their own.
 _ACCENTS = {
     **{0x60: "\u0300", 0xB4: "\u0301", 0x2C6: "\u0302", 0x2DC: "\u0303", 0xAF: "\u0304", 0x2C9: "\u0304"},
     **{0x2D8: "\u0306", 0x2D9: "\u0307", 0xA8: "\u0308", 0x2DA: "\u030a", 0x2DD: "\u030b", 0x2C7: "\u030c"},
     **{0xB8: "\u0327", 0x2DB: "\u0328", 0x20D7: "\u20d7", _SLASH: "\u0338", 0x20DD: "\u20dd", 0x21A6: "\u21a6"},
 }
+#: Accents that join signs, not only letters.
 _OVER_SIGNS = frozenset((_SLASH, 0x21A6))
+#: Characters that Unicode does not compose of a letter or sign and an accent.
 _JOINED = {"c\u20dd": "©", "R\u20dd": "®", "→\u21a6": "↦"}
 _DOTLESS = {"ı": "i", "ȷ": "j"}
 _RTL_MARKS = ((0x591, 0x5BD), (0x610, 0x61A), (0x64B, 0x65F), (0x670, 0x670), (0x6D6, 0x6DC))
@@ -507,10 +509,10 @@ def _with_accents(index: Ints, codes: Ints, boxes: Floats, size: Floats, texts: 
     placed, sizes = boxes[index], size[index]
     for at in accents:
         near = [place for place in (at + 1, at - 1) if 0 <= place < len(index)]
-        place = next((place for place in near if _is_under(placed, sizes, at, place)), -1)
+        place = next((place for place in near if _has_accent(placed, sizes, at, place)), -1)
         if place < 0:
-            far = _letter_at(placed, at)
-            place = far if far != at and _is_under(placed, sizes, at, far) else -1
+            far = _nearest_on_line(placed, at)
+            place = far if far != at and _has_accent(placed, sizes, at, far) else -1
         if place < 0 or not left[place]:
             continue
         letter, accent = int(index[place]), int(codes[index[at]])
@@ -522,8 +524,8 @@ def _with_accents(index: Ints, codes: Ints, boxes: Floats, size: Floats, texts: 
     return index[left]
 
 
-def _is_under(boxes: Floats, sizes: Floats, at: int, place: int) -> bool:
-    """Return whether the glyph at `place` is below or above the accent at `at`, and of its size."""
+def _has_accent(boxes: Floats, sizes: Floats, at: int, place: int) -> bool:
+    """Return whether the accent at `at` covers the glyph at `place` across, and both have one size."""
     (x0, y0, x1, y1), (left, top, right, bottom) = boxes[at].tolist(), boxes[place].tolist()
     if min(y1, bottom) <= max(y0, top) or abs(sizes[at] - sizes[place]) >= 0.1 * sizes[place]:
         return False
@@ -534,8 +536,8 @@ def _is_under(boxes: Floats, sizes: Floats, at: int, place: int) -> bool:
     return bool(min(x1, right) - max(x0, left) > 0.5 * min(x1 - x0, right - left))
 
 
-def _letter_at(boxes: Floats, at: int) -> int:
-    """Return the index of the nearest glyph on the line; accents of capitals may be far from them in the PDF."""
+def _nearest_on_line(boxes: Floats, at: int) -> int:
+    """Return the index of the glyph nearest to the accent on its line; a PDF may write them far from each other."""
     accent = boxes[at]
     level = np.minimum(boxes[:, 3], accent[3]) - np.maximum(boxes[:, 1], accent[1])
     far = np.abs(boxes[:, 0] + boxes[:, 2] - accent[0] - accent[2])
@@ -617,7 +619,7 @@ def _overprints(chars: Chars, codes: Ints, size: Floats, kept: Bools) -> tuple[B
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """Glyphs in their frames. The arrays except `objects` and `turn` are corrected in place."""
+    """Glyphs in their frames. `_right_to_left` corrects `u0`, `u1`, `base`, and `spaced` in place."""
 
     objects: Ints
     turn: Ints

@@ -1,4 +1,4 @@
-"""Read the glyphs of TeX's mathematical fonts, which have no names in Unicode and hang below their baseline."""
+"""Map the glyphs of TeX's fonts to Unicode. Large symbols hang below their baseline in these fonts."""
 
 import re
 import unicodedata
@@ -17,10 +17,10 @@ _FAMILIES = {
 }
 #: Height of the mathematical axis above the baseline in font sizes (cmsy10: 0.25). Large symbols are centered on it.
 AXIS = 0.25
-#: A font of text in TeX's oldest encoding (OT1), known from its use, and not from its name.
+#: A text font in TeX's oldest encoding (OT1). `pdf_glyphs` detects such fonts by their letters, not by their names.
 TEXT = "text"
 ROOT = ord("√")
-#: Character of a piece of a tall brace that belongs to either side, and to no other sign.
+#: Middle piece of a tall brace. Opening and closing braces share this piece; no other sign has it.
 _EXTENSION = "\u23aa"
 #: Encoding OMX from code 0 (The TeXbook, appendix F). A tall sign consists of several pieces of one character.
 _OMX = (
@@ -33,7 +33,8 @@ _OMX = (
     "∐∐ˆˆˆ˜˜˜[]⌊⌋⌈⌉{}"
     "√√√√√√√‖↑↓\ufffd\ufffd\ufffd\ufffd⇑⇓"
 )
-#: Encodings OMS and OML from code 0, for fonts that do not name their glyphs. Old digits are digits.
+#: Encodings OMS and OML from code 0 (The TeXbook, appendix F), for fonts that do not name their glyphs. Old-style
+#: digits become usual digits.
 _OMS = (
     "−·×∗÷⋄±∓⊕⊖⊗⊘⊙\u20dd∘•≍≡⊆⊇≤≥≼≽∼≈⊂⊃≪≫≺≻←→↑↓↔↗↘≃⇐⇒⇑⇓⇔↖↙∝′∞∈∋△▽\u0338↦∀∃¬∅ℜℑ⊤⊥"
     "ℵABCDEFGHIJKLMNOPQRSTUVWXYZ∪∩⊎∧∨⊢⊣⌊⌋⌈⌉{}⟨⟩|‖↕⇕\\≀√∐∇∫⊔⊓⊑⊒§†‡¶♣♢♡♠"
@@ -42,6 +43,7 @@ _OML = (
     "ΓΔΘΛΞΠΣΥΦΨΩαβγδϵζηθικλμνξπρστυϕχψωεϑϖϱςφ↼↽⇀⇁\ufffd\ufffd▷◁0123456789.,</>⋆"
     "∂ABCDEFGHIJKLMNOPQRSTUVWXYZ♭♮♯⌣⌢ℓabcdefghijklmnopqrstuvwxyzıȷ℘\u20d7\ufffd"
 )
+#: Encoding OT1 where it differs from ASCII (The TeXbook, appendix F).
 _OT1 = {
     **dict(enumerate("ΓΔΘΛΞΠΣΥΦΨΩ")),
     **dict(enumerate("ﬀﬁﬂﬃﬄıȷ\u0060´ˇ˘¯˚¸ßæœøÆŒØ", 11)),
@@ -52,7 +54,7 @@ _OT1 = {
 _PIECES = f"((([[[{{{{{{{_EXTENSION}\ufffd)))]]]}}}}}}"
 _TABLES = {SYMBOLS: _OMS, LETTERS: _OML}
 _STYLES = {SYMBOLS: "SCRIPT", DOUBLE: "DOUBLE-STRUCK", FRAKTUR: "FRAKTUR"}
-#: Letters that Unicode has outside of the block of mathematical letters.
+#: Style in the names of letters outside of the block of mathematical letters, such as `DOUBLE-STRUCK CAPITAL R`.
 _OTHER_BLOCK = {"DOUBLE-STRUCK": "DOUBLE-STRUCK", "SCRIPT": "SCRIPT", "FRAKTUR": "BLACK-LETTER"}
 
 
@@ -68,9 +70,12 @@ def symbol(family: str, code: int, *, named: bool) -> int:
     """Return the code point of a glyph.
 
     Args:
-        family: Result of `family_of`.
+        family: Result of `family_of`, or `TEXT`.
         code: Code point from pdfium, which is the code in the font for a glyph without a known name.
         named: Whether the font names the glyph.
+
+    Returns:
+        The code point: `code` if the tables lack the glyph, U+FFFD for a glyph without a character.
     """
     if family == LARGE:
         if 0xF8EB <= code < 0xF8EB + len(_PIECES):

@@ -149,8 +149,8 @@ class ExportJob:
 class Exported:
     """Content of the output after an export: `files` of `size` bytes with `rows` in all, `written` of them new.
 
-    `load` is a line of Python or of a shell that opens it. `unit` is the name of a row, `pages` or `documents`.
-    `dropped` documents were excluded for their bad pages.
+    `load` is a line of Python or of a shell that opens it, or names the files. `unit` is the name of a row, `pages` or
+    `documents`. `dropped` documents were excluded for their bad pages.
     """
 
     url: str

@@ -78,7 +78,7 @@ def find_profile(name: str) -> Profile:
     close = get_close_matches(wanted, known, n=3, cutoff=0.5)
     names = list(dict.fromkeys(known[one].name for one in close))
     hint = f"Did you mean {' or '.join(names)}? " if names else ""
-    raise UsageError(f"no profile for model {name!r}", hint=f"{hint}Known models: {', '.join(profile_names())}.")
+    raise UsageError(f"no profile for model {name!r}", hint=f"{hint}All models with a profile: llm-ocr models")
 
 
 def _names(profile: Profile) -> Iterator[str]:

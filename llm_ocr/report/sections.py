@@ -20,6 +20,7 @@ from llm_ocr.report.charts import (
     short,
     span,
 )
+from llm_ocr.results.quality import shown_score
 from llm_ocr.types import Counts, Reason
 from llm_ocr.workspace.metrics import Sample, Series, Timeline, levels, rates, timeline
 from llm_ocr.workspace.plan import PageCounts
@@ -178,7 +179,7 @@ def quality_section(status: RunStatus) -> Section | None:
 
 def _weak(one: WeakPage) -> str:
     where = one.source if one.page is None else f"{one.source}, page {one.page}"
-    return f"{one.score:.2f}: {where}" + (f" ({one.wrong})" if one.wrong else "")
+    return f"{shown_score(one.score)}: {where}" + (f" ({one.wrong})" if one.wrong else "")
 
 
 def document_section(found: PageCounts) -> Section | None:

@@ -168,7 +168,7 @@ class Worker:
     @contextlib.asynccontextmanager
     async def _reading(self) -> AsyncIterator[Session]:
         """Yield the session; a session without servers is closed, so that the next request starts a new one."""
-        session = self._session = self._session or Session(self._settings, _Told())
+        session = self._session = self._session or Session.from_settings(self._settings, _Told())
         try:
             yield session
         except ServerError:

@@ -12,6 +12,7 @@ from llm_ocr.config.models import (
     InputCommand,
     PipelineCommand,
     PlanSettings,
+    ReadingCommand,
     RetrySettings,
     ServingCommand,
 )
@@ -31,8 +32,8 @@ from llm_ocr.stages.limits import Limits, check_limits
 from llm_ocr.stages.loop import run_blocking
 from llm_ocr.stages.plan import RESULT_VERSIONS, find, need_plan, plan
 from llm_ocr.stages.recording import Recorded
-from llm_ocr.stages.runtime import Job, Remote, Stage, log_folder, passwords, render_options, worker_name
-from llm_ocr.stages.servers import PAGES_PER_UNIT, Engines, choose_engine
+from llm_ocr.stages.runtime import Job, Remote, Stage, log_folder, model_choice, passwords, render_options, worker_name
+from llm_ocr.stages.servers import PAGES_PER_UNIT, SERVER, VLLM, Engines, choose_engine
 from llm_ocr.types import DocumentPart, plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, need_same_version, required_key
@@ -71,6 +72,8 @@ def execute(command: str, settings: PipelineCommand, progress: Progress | None =
     check_limits(settings)
     # Errors of the settings are raised before anything is written.
     engine = choose_engine(settings, command=command) if isinstance(settings, PlanSettings | DescribeSettings) else ""
+    if isinstance(settings, ReadingCommand) and engine in (VLLM, SERVER) and settings.ray is None:
+        model_choice(settings)
     return run_blocking(lambda: _execute(command, settings, engine, progress or Silent()))
 
 
@@ -78,11 +81,11 @@ async def _execute(command: str, settings: PipelineCommand, engine: str, progres
     serving = settings if isinstance(settings, ServingCommand) else None
     # The workers of a cluster run the engines and record their costs.
     on_ray = serving is not None and serving.ray is not None
-    if command == "run":
-        progress.say(f"Engine: {_about(engine, on_ray)}")
     planning = settings if isinstance(settings, PlanSettings) else None  # only these commands may create a workspace
     found = await find(planning, command) if planning else None  # before the workspace is created
     dataset = await asyncio.to_thread(_input_of, settings)
+    if command == "run":  # after errors of the settings and the sources
+        progress.say(f"Engine: {_about(engine, on_ray)}")
     create = found is not None or dataset is not None
     options = workspace_options(settings)
     with await asyncio.to_thread(Workspace.open, settings.workspace, create, options=options) as workspace:

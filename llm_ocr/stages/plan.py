@@ -56,7 +56,10 @@ async def find(settings: PlanSettings, command: str) -> Found | None:
         MissingExtra: A filter needs a package that is not installed.
     """
     if settings.pages:
-        parse_pages(settings.pages)
+        try:
+            parse_pages(settings.pages)
+        except UsageError as error:
+            raise UsageError(f"`pages={settings.pages}`: {error.args[0]}", hint=error.hint) from None
     if settings.sources or settings.dataset is not None:
         await check_filters(settings)
         return await asyncio.to_thread(_found, settings)

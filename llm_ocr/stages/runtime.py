@@ -362,7 +362,9 @@ def _profile(name: str, *, own_prompt: bool, parser: str | None) -> tuple[Profil
         return find_profile(name), {}
     except UsageError as error:
         if not own_prompt:
-            raise UsageError(error.args[0], hint=_without_profile(name, error.hint)) from None
+            raise UsageError(
+                f"{error.args[0]}, and `prompt` is missing", hint=_without_profile(name, error.hint)
+            ) from None
         if not (on_store(name) or "/" in name or Path(name).is_dir()):
             place = "With `prompt`, a model is OWNER/NAME on the Hub, a folder, or an s3:// or gs:// URL."
             raise UsageError(error.args[0], hint=f"{place} {error.hint}") from None
@@ -375,7 +377,7 @@ def _without_profile(name: str, hint: str) -> str:
     like = [one for one in PROFILES if tail in (one.name, one.model.rpartition("/")[2].casefold(), *one.aliases)]
     if like:
         return f"If it is that model: `model={like[0].name}` and `weights={name}`"
-    return f"A model without a profile needs its `prompt`, and the `parser` of its answers. {hint}"
+    return f"A model without a profile needs `prompt`, and `parser` for answers that are not Markdown. {hint}"
 
 
 def _read(path: str) -> Mapping[str, Any]:

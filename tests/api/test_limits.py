@@ -12,10 +12,7 @@ import pytest
 from running import cli, environment, program, said, status_of, unfinished
 
 import llm_ocr
-from llm_ocr.config.loading import settings_from
-from llm_ocr.config.models import ExtractSettings
 from llm_ocr.errors import LimitReached, UsageError
-from llm_ocr.session import Session
 from llm_ocr.simulator import running
 from llm_ocr.types import DocumentPart
 
@@ -197,19 +194,13 @@ def test_a_session_begins_no_page_beyond_its_limit(documents):
 
     async def both() -> None:
         files = sorted(documents.iterdir())
-        settings = settings_from(
-            ExtractSettings, "test", {"workspace": "-", "engine": "embedded", "max_cost": 1e-9, "price_per_hour": 1.0}
-        )
-        session = Session(settings)
 
         async def finished(position: int, record: object) -> None:
             read.append(position)
 
-        try:
+        async with llm_ocr.Session(engine="embedded", max_cost=1e-9, price_per_hour=1.0) as session:
             with pytest.raises(LimitReached, match="stopped by `max_cost`"):
                 await session.read(DocumentPart("d", str(files[0]), files[0].name, "", (1,), 1, 0), finished)
-        finally:
-            await session.close()
 
     asyncio.run(both())
     assert read == []

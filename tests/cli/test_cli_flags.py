@@ -56,6 +56,16 @@ def test_any_name_without_a_leading_dash_arrives_unchanged(names):
         }
 
 
+@pytest.mark.parametrize("sources", [("a.png", "--pages", "abc"), ("gone.pdf",)])
+def test_an_error_of_a_setting_or_a_source_is_the_only_output(llm_ocr, tmp_path, sources):
+    (tmp_path / "a.png").touch()
+    done = llm_ocr("run", *sources, "-w", "out", "--engine", "embedded")
+    assert (done.returncode, done.stdout) == (2, "")
+    named = "--pages abc: 'abc' is not a page or a range" if "--pages" in sources else f"{tmp_path}/gone.pdf: not found"
+    assert done.stderr.startswith(f"llm-ocr: {named}")
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_switch_can_be_turned_both_ways():
     assert parsed("run", "--page-markers").values == {"page_markers": True}
     assert parsed("run", "--quiet", "--no-quiet").values == {"quiet": False}

@@ -132,8 +132,8 @@ def test_the_short_name_of_a_family_says_which_member_it_means(llm_ocr):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--model", "nobody/new-ocr"), "A model without a profile needs its --prompt"),
-        (("--model", "new-ocr"), "A model without a profile needs its --prompt"),
+        (("--model", "nobody/new-ocr"), "no profile for model 'nobody/new-ocr', and --prompt is missing\n"),
+        (("--model", "deepsek-ocr"), "no profile for model 'deepsek-ocr', and --prompt is missing\n"),
         (("--model", "new-ocr", "--prompt", "Read."), "With --prompt, a model is OWNER/NAME on the Hub"),
     ],
 )
@@ -141,4 +141,5 @@ def test_an_unknown_model_is_first_answered_with_the_missing_prompt(llm_ocr, tmp
     Image.new("RGB", (40, 40), "white").save(tmp_path / "a.png")
     done = llm_ocr("run", "a.png", "-w", "out", "--server-url", "http://127.0.0.1:9", *arguments)
     assert done.returncode == 2
-    assert done.stderr.index(said) < done.stderr.index("Known models")
+    assert done.stderr.index(said) < done.stderr.index("All models with a profile: llm-ocr models")
+    assert "Engine:" not in done.stderr and not (tmp_path / "out").exists()

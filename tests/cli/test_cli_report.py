@@ -11,6 +11,7 @@ from llm_ocr.config.models import StatusSettings
 from llm_ocr.types import Counts
 from llm_ocr.workspace.publish import Example
 from llm_ocr.workspace.status import RunStatus, StageStatus
+from llm_ocr.workspace.superseding import WeakPage
 
 STATUS = RunStatus(
     url="/w",
@@ -110,3 +111,9 @@ def test_a_run_that_loops_little_or_on_no_model_is_told_nothing(changes):
     status = replace(LOOPING, **changes)
     assert "advice" not in outcome.status_text(status)
     assert json.loads(status_as_text(status, StatusSettings(workspace="/w", json_output=True)))["advice"] is None
+
+
+def test_a_score_that_counts_as_low_is_shown_below_the_limit():
+    pages = [WeakPage(score, "id", "a.pdf", 1, "text is missing") for score in (0.29, 0.7974, 0.79999, 0.8)]
+    lines = outcome.worst_text(pages, len(pages)).splitlines()[2:]
+    assert [line.split()[0] for line in lines] == ["0.29", "0.79", "0.79", "0.80"]

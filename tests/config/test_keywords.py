@@ -24,6 +24,7 @@ llm_ocr.extract(["a.pdf", Path("b.pdf")], workspace="w", password="secret", max_
 llm_ocr.export(workspace="w", output=Path("o"), format="markdown")
 llm_ocr.estimate(page_count=10, stage="extract", hardware="hf-jobs:l4x1")
 llm_ocr.submit("slurm", "extract", "a.pdf", workspace="w", time_limit="90m", detach=True)
+llm_ocr.Session(progress=None, engine="embedded", max_hours=2, image_size=800)
 """
 ERROR_LINE = re.compile(r"script\.py:(\d+):.*error:")
 WRONG = (
@@ -33,6 +34,8 @@ WRONG = (
     'llm_ocr.describe(workspace="w", follow="yes")',
     'llm_ocr.submit("slurm", "extract", workspace="w", shards="two")',
     'llm_ocr.open("w", reigon="eu")',
+    'llm_ocr.Session(engin="embedded")',
+    'llm_ocr.Session(engine="cpu")',
 )
 
 

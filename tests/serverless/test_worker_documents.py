@@ -146,7 +146,8 @@ def test_progress_is_told_and_never_after_the_last_page(small_examples, monkeypa
 
 def test_requests_at_the_same_time_and_later_ones_share_one_engine(small_examples, monkeypatch):
     made = []
-    monkeypatch.setattr("llm_ocr.serverless.worker.Session", lambda *given: made.append(Session(*given)) or made[-1])
+    open_session = Session.from_settings
+    monkeypatch.setattr(Session, "from_settings", lambda *given: made.append(open_session(*given)) or made[-1])
     paper = b64(small_examples / "paper.pdf")
     given = [{"pdf_base64": paper, "end_page": 1}, {"pdf_base64": paper, "start_page": 2}]
 

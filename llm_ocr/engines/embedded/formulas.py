@@ -21,6 +21,7 @@ _DESCENT, _HEIGHT = 0.22, 1.02
 _SCRIPT_SIZE, _SCRIPT_SHIFT = 0.88, 0.06
 #: Greatest distance of baselines of a row in font sizes.
 _LEVEL = 0.12
+#: Greatest depth of fractions, roots, matrices, and scripts within each other.
 _DEEPEST = 4
 #: Number of letters up to which upright letters may be a product of variables.
 _LONGEST_PRODUCT = 3
@@ -73,7 +74,6 @@ _NAMES = {
         "⌋": "rfloor",
         "⌈": "lceil",
         "⌉": "rceil",
-        "∃": "exists",
         "≪": "ll",
         "≫": "gg",
         "%": "%",
@@ -186,6 +186,7 @@ def _without_number(words: Sequence[Word]) -> tuple[list[Word], str]:
 
 
 def _parsed(words: Sequence[Word], rules: Sequence[Box], depth: int) -> str:
+    """Return the LaTeX of words, and of the rules that make fractions, roots, and overlines of them."""
     if not words or depth > _DEEPEST:
         raise _Uncertain
     left, used = list(words), list[Box]()
@@ -193,35 +194,42 @@ def _parsed(words: Sequence[Word], rules: Sequence[Box], depth: int) -> str:
     for rule in sorted(rules, key=lambda one: -one.width):
         if any(_contains(other, rule) for other in used):
             continue  # of an inner fraction or root
-        under = [word for word in left if _contains(rule, word.box) and _middle(word.box) > rule.y0]
-        over = [word for word in left if _contains(rule, word.box) and _middle(word.box) < rule.y0]
-        inner = [one for one in rules if one is not rule and _contains(rule, one)]
-        sign = _root_sign(left, rule)
-        if sign is not None and under and not over:
-            index = [word for word in left if word is not sign and _is_index(word, sign, rule)]
-            power = f"[{_parsed(index, [], depth + 1)}]" if index else ""
-            latex = f"\\sqrt{power}{{{_parsed(under, inner, depth + 1)}}}"
-            size = max(map(_size, under))
-            base = _base(sign) if inner else next(_base(word) for word in under if _size(word) == size)
-            left = [word for word in left if word is not sign and word not in index]
-            if sign.text != "√":
-                left.append(Word(sign.text[:-1], Box(sign.box.x0, sign.box.y0, rule.x0, sign.box.y1)))
-            x0 = sign.box.x0 if sign.text == "√" else rule.x0
-        elif under and over:
-            above = _parsed(over, [one for one in inner if one.y0 < rule.y0], depth + 1)
-            latex = f"\\frac{{{above}}}{{{_parsed(under, [one for one in inner if one.y0 > rule.y0], depth + 1)}}}"
-            size = max(map(_size, (*under, *over)))
-            x0, base = rule.x0, rule.y0 + 0.25 * size
-        elif under and not over and _is_overline(rule, under):
-            latex = f"\\overline{{{_parsed(under, inner, depth + 1)}}}"
-            size, x0 = max(map(_size, under)), rule.x0
-            base = next(_base(word) for word in under if _size(word) == size)
-        else:
-            raise _Uncertain
         used.append(rule)
-        left = [word for word in left if word not in under and word not in over]
-        built.append(_Atom(latex, x0, rule.x1, base, size, built=True))
+        inner = [one for one in rules if one is not rule and _contains(rule, one)]
+        built.append(_ruled(left, rule, inner, depth))
     return _row([*map(_atom, left), *built], depth)
+
+
+def _ruled(left: list[Word], rule: Box, inner: Sequence[Box], depth: int) -> _Atom:
+    """Return the fraction, root, or overline of a rule, and remove its words from `left`."""
+    under = [word for word in left if _contains(rule, word.box) and _middle(word.box) > rule.y0]
+    over = [word for word in left if _contains(rule, word.box) and _middle(word.box) < rule.y0]
+    sign = _root_sign(left, rule)
+    if not under:
+        raise _Uncertain
+    if over:
+        above = _parsed(over, [one for one in inner if one.y0 < rule.y0], depth + 1)
+        latex = f"\\frac{{{above}}}{{{_parsed(under, [one for one in inner if one.y0 > rule.y0], depth + 1)}}}"
+        size = max(map(_size, (*under, *over)))
+        x0, base = rule.x0, rule.y0 + 0.25 * size
+    elif sign is not None:
+        index = [word for word in left if word is not sign and _is_index(word, sign, rule)]
+        power = f"[{_parsed(index, [], depth + 1)}]" if index else ""
+        latex = f"\\sqrt{power}{{{_parsed(under, inner, depth + 1)}}}"
+        size = max(map(_size, under))
+        base = _base(sign) if inner else next(_base(word) for word in under if _size(word) == size)
+        left[:] = [word for word in left if word is not sign and word not in index]
+        if sign.text != "√":
+            left.append(Word(sign.text[:-1], Box(sign.box.x0, sign.box.y0, rule.x0, sign.box.y1)))
+        x0 = sign.box.x0 if sign.text == "√" else rule.x0
+    elif _is_overline(rule, under):
+        latex = f"\\overline{{{_parsed(under, inner, depth + 1)}}}"
+        size, x0 = max(map(_size, under)), rule.x0
+        base = next(_base(word) for word in under if _size(word) == size)
+    else:
+        raise _Uncertain
+    left[:] = [word for word in left if word not in under and word not in over]
+    return _Atom(latex, x0, rule.x1, base, size, built=True)
 
 
 def _is_index(word: Word, sign: Word, rule: Box) -> bool:
@@ -403,7 +411,7 @@ def _alphabet(character: str) -> str:
 
 
 def _row(atoms: list[_Atom], depth: int) -> str:
-    """Return the LaTeX of atoms beside each other: those of the main size on one baseline, with scripts and limits."""
+    """Return the LaTeX of a row: atoms of the main size on one baseline, with their scripts and limits."""
     ordered = sorted(atoms, key=lambda atom: (atom.x0, atom.x1))
     usual = [atom for atom in ordered if not atom.big and not atom.built] or ordered
     size = max(atom.size for atom in usual)
@@ -411,7 +419,7 @@ def _row(atoms: list[_Atom], depth: int) -> str:
     base = main[0].base
     if any(abs(atom.base - base) > _LEVEL * size for atom in main):
         raise _Uncertain
-    hosts = [atom for atom in ordered if atom in main or _stands(atom, base, size)]
+    hosts = [atom for atom in ordered if atom in main or _is_in_row(atom, base, size)]
     _check_apart(hosts)
     above: dict[int, list[_Atom]] = {}
     below: dict[int, list[_Atom]] = {}
@@ -424,8 +432,6 @@ def _row(atoms: list[_Atom], depth: int) -> str:
             (above if shift > 0 else below).setdefault(place, []).append(atom)
     latex = ""
     for place, host in enumerate(hosts):
-        if latex and host.latex[0].isdigit() and latex[-1] == "}" and not hosts[place - 1].latex:
-            raise _Uncertain
         latex += host.latex
         for mark, scripts in (("_", below.get(place)), ("^", above.get(place))):
             if scripts:
@@ -437,7 +443,7 @@ def _row(atoms: list[_Atom], depth: int) -> str:
 
 
 def _check_apart(hosts: Sequence[_Atom]) -> None:
-    """Raise `_Uncertain` if an atom is over another, as in a sign that is composed of two."""
+    """Raise `_Uncertain` if two atoms overlap, as in a sign that is composed of two."""
     if any(one.x1 - other.x0 > 0.5 * min(one.x1 - one.x0, other.x1 - other.x0) for one, other in pairwise(hosts)):
         raise _Uncertain
 
@@ -449,15 +455,18 @@ def _space(host: _Atom, following: Sequence[_Atom], latex: str, size: float) -> 
     return " " if host.big and latex[-1].isalpha() else ""
 
 
-def _stands(atom: _Atom, base: float, size: float) -> bool:
-    """Return whether a large operator, fraction, or root is in the row, and is no script."""
+def _is_in_row(atom: _Atom, base: float, size: float) -> bool:
+    """Return whether a large operator, fraction, or root is part of the row, and not a script."""
     if atom.big:
         return atom.size > _SCRIPT_SIZE * size
     return atom.built and atom.size > 0.6 * size and abs(atom.base - base) < 0.35 * size
 
 
 def _host(atom: _Atom, hosts: Sequence[_Atom], size: float) -> int:
-    """Return the index of the atom that a script or limit belongs to: the operator above or below, or that before."""
+    """Return the index of the atom to which a script or limit belongs.
+
+    A limit belongs to the operator above or below it, a script to the atom before it.
+    """
     middle = (atom.x0 + atom.x1) / 2
     owners: list[tuple[float, int]] = []
     for place, host in enumerate(hosts):
@@ -494,6 +503,7 @@ _STRONG = frozenset("∑∏∫∮⋃⋂√")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 #: Distance of a formula from the left side of its column, and of its parts from each other, in font sizes.
 _INDENT, _REACH, _BESIDE = 1.5, 2.2, 4.0
+#: Most characters of a line of a formula.
 _LONGEST = 160
 #: Greatest distance of the columns of a definition by cases in font sizes.
 _COLUMNS = 3.0
@@ -590,7 +600,7 @@ def _is_seed(line: Line) -> bool:
 
 
 def _groups(lines: Sequence[Line], free: Sequence[int], seeds: Sequence[int]) -> list[_Group]:
-    """Return the formulas: seeds of one row, each with the fragments that are nearest to it."""
+    """Group the seeds of one row, and add each fragment to the nearest group within reach."""
     groups: list[_Group] = []
     for index in sorted(seeds, key=lambda seed: (_is_operator(lines[seed]), -lines[seed].size, lines[seed].box.x0)):
         line = lines[index]
@@ -623,7 +633,7 @@ def _groups(lines: Sequence[Line], free: Sequence[int], seeds: Sequence[int]) ->
 
 
 def _whole(lines: Sequence[Line], groups: list[_Group]) -> list[_Group]:
-    """Return the groups with all lines at the height of theirs, such as words in the cases of a definition."""
+    """Merge groups at one height, and add the other lines at their height, such as words in a definition by cases."""
     whole: list[_Group] = []
     for group in groups:
         for other in [other for other in whole if _overlap(lines, group, other)]:
@@ -650,7 +660,7 @@ def _whole(lines: Sequence[Line], groups: list[_Group]) -> list[_Group]:
 
 
 def _belongs(lines: Sequence[Line], group: _Group, index: int) -> bool:
-    """Return whether a line without a sentence is at the height of the group, and near, or its number."""
+    """Return whether the line is the group's number, or is near the group at its height and no sentence."""
     line = lines[index]
     if _NUMBER.fullmatch(line.text):
         level = min(line.box.y1, group.seed.y1) - max(line.box.y0, group.seed.y0)
@@ -659,7 +669,7 @@ def _belongs(lines: Sequence[Line], group: _Group, index: int) -> bool:
 
 
 def _with_cases(lines: Sequence[Line], groups: list[_Group]) -> list[_Group]:
-    """Return the groups with all rows behind a brace that is not closed, which may be formulas of their own."""
+    """Merge each group that has an open brace with the groups of the other rows behind the brace."""
     left = list(groups)
     for group in groups:
         words = [word for index in group.lines for word in (lines[index].parts or lines[index].words)]
@@ -709,10 +719,12 @@ def _is_operator(line: Line) -> bool:
 
 
 def _wider(row: Box, box: Box) -> Box:
+    """Return the row, extended to the sides of the box."""
     return Box(min(row.x0, box.x0), row.y0, max(row.x1, box.x1), row.y1)
 
 
 def _is_near(group: _Group, box: Box, text: str) -> bool:
+    """Return whether a line is within reach of the group's row; an equation's number may be far on its right."""
     down = abs(_middle(group.seed) - _middle(box))
     if _NUMBER.fullmatch(text):
         return down < 1.2 * group.size and box.x0 > group.seed.x1
@@ -721,6 +733,7 @@ def _is_near(group: _Group, box: Box, text: str) -> bool:
 
 
 def _region(content: PageContent, group: _Group, prose: Sequence[Box]) -> Region | None:
+    """Return the region of a group; None if the group is part of the text, or an uncertain formula of one row."""
     lines, size = [content.lines[index] for index in group.lines], group.size
     numbers = [line for line in lines if _NUMBER.fullmatch(line.text)]
     body = reduce(Box.union, (line.box for line in lines if line not in numbers))

@@ -1,5 +1,6 @@
 """Estimate the quality of a page without a reference."""
 
+import math
 from collections.abc import Mapping
 
 # `scoring.score` compares an answer with independent data of the page: its text layer, if reliable, and the ink of its
@@ -57,6 +58,11 @@ def on_scale(name: str, value: float) -> float:
     """Return a part's share on the common scale, 0..1: below 0.8 there is a defect."""
     best, power = _SCALES.get(name, (1.0, 1.0))
     return float(min(1.0, max(0.0, value) / best) ** power)
+
+
+def shown_score(score: float) -> str:
+    """Return a score with two digits, rounded down: no score below 0.8 is shown as 0.80."""
+    return f"{math.floor(round(100 * score, 6)) / 100:.2f}"  # 100 * 0.29 is 28.999999999999996
 
 
 #: Parts that compare an answer with a true text layer.

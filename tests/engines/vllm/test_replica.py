@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from free_ports import free_port
 from supervised import PACE, alive, end, fetch, made_profile, scattered, wait_for
 
 from llm_ocr.engines.vllm import server
@@ -110,7 +111,9 @@ def test_stop_before_start_does_nothing(fake):
 
 
 def test_a_server_that_is_killed_is_noticed_and_brought_back_with_the_same_key(fake):
-    one = fake()
+    # Another test's server without a key can take a port of the kernel's choice before this one binds it. It would then
+    # answer in place of this server, whose process has ended.
+    one = fake(port=free_port())
 
     async def check():
         first, _ = await one.server.start()
