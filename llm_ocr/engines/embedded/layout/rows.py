@@ -148,6 +148,7 @@ _TAGS = str.maketrans(dict(zip((*_SUPERSCRIPT, *_SUBSCRIPT), ("<sup>", "</sup>",
 _BOLD, _ITALIC, _BOTH, _REGULAR = "\ufdd4", "\ufdd5", "\ufdd6", "\ufdd7"
 _FACES = {(True, False): _BOLD, (False, True): _ITALIC, (True, True): _BOTH}
 _STARS = {_BOLD: "**", _ITALIC: "*", _BOTH: "***"}
+_NOT_BOLD = {ord(_BOLD): None, ord(_BOTH): _ITALIC}
 _MARKS = re.compile(f"[{_SUPERSCRIPT[0]}-{_REGULAR}]")
 FACE_MARK = f"[{_BOLD}-{_REGULAR}]"  # pattern of the mark before a bold or italic word
 _FACE = re.compile(FACE_MARK)
@@ -259,6 +260,13 @@ def emphasized(lines: Sequence[str], measures: Measures) -> list[str]:
     else:
         shown = [_with_stars(line, measures) for line in lines]
     return [tagged(_with_links(line, measures.links) if _LINK in line else line) for line in shown]
+
+
+def emphasized_heading(text: str, measures: Measures) -> str:
+    """Return the escaped text of a heading with `*` around italic words; headings are bold or italic as a whole."""
+    text = text.translate(_NOT_BOLD)
+    faces = {found["face"] for found in _FACED.finditer(text)}
+    return tagged(_with_stars(text, measures) if len(faces) > 1 and not measures.rtl else text)
 
 
 def _with_links(line: str, links: Sequence[str]) -> str:
