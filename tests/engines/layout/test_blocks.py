@@ -631,6 +631,18 @@ def test_italic_words_of_a_heading_have_stars_and_headings_in_one_face_have_none
     assert found == ["The genus *Homo*", "All italic words"]
 
 
+def test_a_value_after_a_long_bold_label_is_no_heading():
+    label = replace(faced(("Subject:", "b"), ("Meeting", ""), y=300), bold=True)
+    heading = replace(faced(("Subject", "b"), ("matter", "b"), y=400), bold=True)
+    lines = [*(regular(100 + 12 * n) for n in range(8)), label, *(regular(320 + 12 * n) for n in range(4)), heading]
+    found = [
+        (block.kind, block.text)
+        for block in page_blocks(page([*lines, *(regular(430 + 12 * n) for n in range(4))]), [])
+    ]
+    assert (BlockKind.TEXT, "**Subject:** Meeting") in found
+    assert (BlockKind.HEADING, "Subject matter") in found
+
+
 @pytest.mark.parametrize(
     ("words", "markdown"),
     [

@@ -376,7 +376,7 @@ def make_row(lines: Sequence[Line], rtl: bool = False) -> Row:
         line, box = lines[0], lines[0].box
         text = clean_end(line.text)
         marked = clean_end(marked_text(line)) if is_marked(line) else text
-        faces = line.bold, line.italic, line.mono
+        faces = _is_bold(line), line.italic, line.mono
         return Row((line,), text, box.x0, box.y0, box.x1, box.y1, line.size, *faces, 1, marked)
     ordered = _across(sorted(lines, key=lambda line: -line.box.x1 if rtl else line.box.x0))
     text, cells = clean_end(ordered[0].text), 1
@@ -397,12 +397,19 @@ def make_row(lines: Sequence[Line], rtl: bool = False) -> Row:
         max(line.box.x1 for line in ordered),
         max(line.box.y1 for line in ordered),
         _main_size(ordered, total),
-        2 * sum(len(line.text) for line in ordered if line.bold) > total,
+        2 * sum(len(line.text) for line in ordered if _is_bold(line)) > total,
         2 * sum(len(line.text) for line in ordered if line.italic) > total,
         2 * sum(len(line.text) for line in ordered if line.mono) > total,
         cells,
         marked,
     )
+
+
+def _is_bold(line: Line) -> bool:
+    """Return whether a line is bold to its end: a value after a long bold label is not."""
+    if not line.bold or not any(word.bold for word in line.words):
+        return line.bold
+    return next((word.bold for word in reversed(line.words) if sum(map(str.isalnum, word.text)) > 1), True)
 
 
 def _across(ordered: list[Line]) -> list[Line]:
