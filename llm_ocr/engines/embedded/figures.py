@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,8 @@ _HEAD = 0.2
 MOST_PROSE = 0.4
 #: Letters of prose below which a text is labels and a legend.
 LEAST_PROSE = 300
+#: Words of a label beside a figure; the lines of a narrow column of text have more.
+_LONGEST_LABEL = 4
 
 
 def merged(clusters: Sequence[Cluster], texts: Texts) -> list[Cluster]:
@@ -131,6 +134,24 @@ def with_labels(box: Box, texts: Texts, keep_out: frozenset[int]) -> tuple[Box, 
     return grown, frozenset(own)
 
 
+def labels_beside(box: Box, caption: frozenset[int], texts: Texts, keep_out: frozenset[int]) -> frozenset[int]:
+    """Return the lines left and right of a figure within the width of its caption; none if text runs beside it."""
+    lines = texts.content.lines
+    if not caption:
+        return frozenset()
+    ends = [(lines[index].box.x0, lines[index].box.x1) for index in caption]
+    band = Box(min(x0 for x0, _ in ends), box.y0, max(x1 for _, x1 in ends), box.y1)
+    inside = {int(index) for index in texts.inside(band)} - keep_out
+    labels = all(
+        not texts.body[index]
+        and lines[index].size <= 1.05 * texts.body_size
+        and not lines[index].recurs
+        and len(lines[index].text.split()) <= _LONGEST_LABEL
+        for index in inside
+    )
+    return frozenset(inside) if labels else frozenset()
+
+
 def _is_label(index: int, texts: Texts, box: Box) -> bool:
     """Return whether a line is a label: short, at the edge, not larger than running text, mostly within the figure."""
     line = texts.content.lines[index]
@@ -189,9 +210,12 @@ def find_figures(content: PageContent, tables: Sequence[Region]) -> list[Region]
 def _regions(texts: Texts, chosen: Sequence[tuple[Cluster, frozenset[int]]], captions: frozenset[int]) -> list[Region]:
     regions: list[Region] = []
     taken = captions
+    content_lines = texts.content.lines
     prose = texts.running(np.array(sorted(set(range(len(texts.content.lines))) - captions), dtype=np.intp))
     for cluster, caption in sorted(chosen, key=lambda item: (item[0].box.y0, item[0].box.x0)):
-        box, lines = with_labels(cluster.box, texts, taken)
+        beside = labels_beside(cluster.box, caption, texts, taken)
+        around = reduce(Box.union, (content_lines[index].box for index in beside), cluster.box)
+        box, lines = with_labels(around, texts, taken)
         inside = texts.running(np.array(sorted(lines), dtype=np.intp))
         if inside > LEAST_PROSE and inside > (MOST_PROSE + 0.2 * bool(caption)) * prose:
             _note_figure("no figure", "holds too much of the page's prose", box, texts, cluster, caption)

@@ -55,6 +55,14 @@ def test_an_image_with_a_caption_below_is_a_figure_with_that_caption():
     assert figure.box.iou(Box(100, 200, 400, 400)) > 0.95
 
 
+@pytest.mark.parametrize("running", [False, True])
+def test_labels_left_of_a_figure_belong_to_it_within_the_width_of_its_caption(running):
+    caption = line("Figure 3: A fox that jumps over the dog and lives in a long caption beside its den.", 60, 420)
+    labels = prose(60, 220, 8, 6) if running else [line("Input", 62, 230), line("Output", 62, 350)]
+    figure = only(page([caption, *labels, *prose(60, 470, 20)], rasters=[Box(200, 200, 400, 400)]))
+    assert figure.lines == (frozenset() if running else {1, 2})
+
+
 def test_names_of_parts_above_a_caption_do_not_part_the_figure_from_it():
     parts = [line("(a) Before the flood had reached the bridge at night", 100, 405)]
     caption = [line("Figure 3: A fox that jumps,", 60, 425), line("and a dog.", 60, 437)]

@@ -242,6 +242,20 @@ def test_code_keeps_its_lines_and_indentation():
     assert code == "def level(h):\n    return 3 * h\n\nprint(level(2))"
 
 
+def test_a_monospaced_page_is_code_if_its_rows_are_a_program():
+    program = [
+        "import os",
+        "def walk(folder):",
+        "    for name in os.listdir(folder):",
+        "        walk(join(folder, name))",
+    ]
+    rows = [line(each.strip(), 60 + 5 * (len(each) - len(each.lstrip())), 100, mono=True) for each in program]
+    rows = [replace(row, box=Box(row.box.x0, 100 + 12 * n, row.box.x1, 110 + 12 * n)) for n, row in enumerate(rows)]
+    assert [block.text for block in page_blocks(page(rows), [])] == ["\n".join(program)]
+    letter = [replace(each, mono=True) for each in body(100)]
+    assert {block.kind for block in page_blocks(page(letter), [])} == {BlockKind.TEXT}
+
+
 def test_page_numbers_and_running_headers_are_furniture():
     content = page(
         [
@@ -607,6 +621,26 @@ def emphasis(text: str) -> tuple[str, str]:
         shown += content
         faces += " bix"[strong + 2 * em] * len(content)
     return shown, faces
+
+
+def test_italic_words_of_a_heading_have_stars_and_headings_in_one_face_have_none():
+    mixed = faced(("The", "b"), ("genus", "b"), ("Homo", "bi"))
+    whole = replace(faced(("All", "bi"), ("italic", "bi"), ("words", "bi")), box=Box(50, 400, 300, 420), size=20.0)
+    lines = [replace(mixed, box=Box(50, 300, 300, 320), size=20.0), whole, *(regular(500 + 12 * n) for n in range(8))]
+    found = [block.text for block in page_blocks(page(lines), []) if block.kind is not BlockKind.TEXT]
+    assert found == ["The genus *Homo*", "All italic words"]
+
+
+def test_a_value_after_a_long_bold_label_is_no_heading():
+    label = replace(faced(("Subject:", "b"), ("Meeting", ""), y=300), bold=True)
+    heading = replace(faced(("Subject", "b"), ("matter", "b"), y=400), bold=True)
+    lines = [*(regular(100 + 12 * n) for n in range(8)), label, *(regular(320 + 12 * n) for n in range(4)), heading]
+    found = [
+        (block.kind, block.text)
+        for block in page_blocks(page([*lines, *(regular(430 + 12 * n) for n in range(4))]), [])
+    ]
+    assert (BlockKind.TEXT, "**Subject:** Meeting") in found
+    assert (BlockKind.HEADING, "Subject matter") in found
 
 
 @pytest.mark.parametrize(

@@ -336,6 +336,29 @@ def test_columns_of_words_beside_columns_of_numbers_are_in_the_table():
     assert rows(only(page(lines)).text) == body
 
 
+def word_rows(table, xs, **look):
+    return [line(text, x, 100 + 16 * n, **look) for n, row in enumerate(table) for x, text in zip(xs, row, strict=True)]
+
+
+def test_words_below_bold_headings_are_a_table_and_below_plain_ones_are_not():
+    cells = [["Name", "Role", "Town"], ["Anna Keller", "Head of sales", "Basel"], ["Tom Weber", "Counsel", "Bern"]]
+    cells += [["Lea Frei", "Research", "Chur"]]
+    xs = (60, 123, 192)  # half a letter size behind the longest cells
+    assert find_tables(page(word_rows(cells, xs))) == []
+    bold = [replace(each, bold=True) if number < 3 else each for number, each in enumerate(word_rows(cells, xs))]
+    assert rows(only(page(bold)).text) == cells
+    assert find_tables(page([*bold[:3], line(" ".join(["running text"] * 8), 60, 116), *bold[9:]])) == []
+
+
+def test_labels_with_colons_and_values_at_one_place_are_a_table():
+    cells = [["Project:", "Harbor extension"], ["Client:", "City of Hamburg"], ["Start:", "Spring"]]
+    assert rows(only(page(word_rows(cells, (60, 140)))).text) == cells
+    ragged = [line(f"{label} {value}", 60, 100 + 16 * n) for n, (label, value) in enumerate(cells)]
+    assert find_tables(page(ragged)) == []
+    prose = [[label, "value in a sentence that goes on for more than ten words"] for label, _ in cells]
+    assert find_tables(page(word_rows(prose, (60, 140)))) == []
+
+
 def test_three_values_below_a_heading_are_a_table_and_without_headings_are_not():
     body = [["Name", "Height"], ["Mill one", "12.5"], ["Mill two", "3.0"], ["Mill six", "7.1"]]
     lines = [line(text, x, 100 + 16 * n) for n, row in enumerate(body) for x, text in zip((60, 200), row, strict=True)]

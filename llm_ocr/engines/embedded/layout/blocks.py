@@ -15,6 +15,7 @@ from llm_ocr.engines.embedded.layout.rows import (
     Measures,
     Row,
     emphasized,
+    emphasized_heading,
     is_vertical,
     join_marked,
     make_row,
@@ -130,10 +131,10 @@ def _flat(text: str) -> str:
     return _LEADERS.sub(" ... ", clean(text)).replace("\t", _GAP).rstrip()
 
 
-def heading_text(group: Group, words: frozenset[str]) -> str:
+def heading_text(group: Group, measures: Measures) -> str:
     """Return all rows as one line of Markdown, including a section number."""
-    text = reduce(lambda one, other: join_marked(one, other, words), (row.marked for row in group.rows))
-    return tagged(escape_inline(_flat(text)))
+    text = reduce(lambda one, other: join_marked(one, other, measures.words), (row.marked for row in group.rows))
+    return emphasized_heading(escape_inline(_flat(text)), measures)
 
 
 def code_text(group: Group) -> str:
@@ -285,11 +286,10 @@ class _Page:
         return Block(kind, self.box(line.box for line in row.lines), escape(_flat(row.text)))
 
     def text(self, kind: BlockKind, group: Group, level: int = 0) -> Block:
-        words = self.measures.words
         if kind is BlockKind.CODE:
             text = code_text(group)
         elif kind in (BlockKind.TITLE, BlockKind.HEADING):
-            text = heading_text(group, words)
+            text = heading_text(group, self.measures)
         else:
             text = markdown(group, self.measures, faces=kind in (BlockKind.TEXT, BlockKind.LIST_ITEM))
         first, *rest = (self.box(boxes) for boxes in _pieces(group))

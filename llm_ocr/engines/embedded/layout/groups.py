@@ -560,10 +560,26 @@ def _with_footnote_starts(groups: list[Group], measures: Measures) -> list[Group
     return result
 
 
+#: Rows of programs, and the least share of such rows: a program also has rows of words, such as comments.
+_STATEMENT = re.compile(
+    r"[{};]$|^[})\]]|\)\s*:$|\w\(.*\)[;,]?$|^\s*(?:#|//|/\*|--|<[/!?\w]|@\w)|\w\s*(?:[-+*/|]?=|==|!=|->|=>|:=|<-)\s*\S"
+    r"|^(?:import|from|return|def|class|if|for|while|else|elif|try|except|with|print|end|var|let|const)\b[^.!?]*[^.!?\s]$"
+)
+_PROGRAM = 0.6
+
+
+def is_program(rows: Sequence[Row]) -> bool:
+    """Return whether monospaced rows are a program: most of them have its signs."""
+    signs = sum(_STATEMENT.search(row.text) is not None for row in rows)
+    return len(rows) > 2 and all(row.mono for row in rows) and signs >= _PROGRAM * len(rows)
+
+
 def group_rows(rows: Sequence[Row], measures: Measures) -> list[Group]:
     """Return the groups of one column from top to bottom; every row is in exactly one."""
     if not rows:
         return []
+    if measures.typewriter and is_program(rows):
+        return [Group(list(rows), [True] * len(rows), code=True, gap=2 * median(row.size for row in rows))]
     groups: list[Group] = []
     edge = column_edge(rows, measures)
     for stretch in _stretches(rows, measures):

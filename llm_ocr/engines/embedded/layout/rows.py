@@ -148,6 +148,7 @@ _TAGS = str.maketrans(dict(zip((*_SUPERSCRIPT, *_SUBSCRIPT), ("<sup>", "</sup>",
 _BOLD, _ITALIC, _BOTH, _REGULAR = "\ufdd4", "\ufdd5", "\ufdd6", "\ufdd7"
 _FACES = {(True, False): _BOLD, (False, True): _ITALIC, (True, True): _BOTH}
 _STARS = {_BOLD: "**", _ITALIC: "*", _BOTH: "***"}
+_NOT_BOLD = {ord(_BOLD): None, ord(_BOTH): _ITALIC}
 _MARKS = re.compile(f"[{_SUPERSCRIPT[0]}-{_REGULAR}]")
 FACE_MARK = f"[{_BOLD}-{_REGULAR}]"  # pattern of the mark before a bold or italic word
 _FACE = re.compile(FACE_MARK)
@@ -261,6 +262,13 @@ def emphasized(lines: Sequence[str], measures: Measures) -> list[str]:
     return [tagged(_with_links(line, measures.links) if _LINK in line else line) for line in shown]
 
 
+def emphasized_heading(text: str, measures: Measures) -> str:
+    """Return the escaped text of a heading with `*` around italic words; headings are bold or italic as a whole."""
+    text = text.translate(_NOT_BOLD)
+    faces = {found["face"] for found in _FACED.finditer(text)}
+    return tagged(_with_stars(text, measures) if len(faces) > 1 and not measures.rtl else text)
+
+
 def _with_links(line: str, links: Sequence[str]) -> str:
     """Return the line with `[text](address)` for consecutive words of a link; an address as text stays plain."""
     runs: list[tuple[int, int, int]] = []
@@ -368,7 +376,7 @@ def make_row(lines: Sequence[Line], rtl: bool = False) -> Row:
         line, box = lines[0], lines[0].box
         text = clean_end(line.text)
         marked = clean_end(marked_text(line)) if is_marked(line) else text
-        faces = line.bold, line.italic, line.mono
+        faces = _is_bold(line), line.italic, line.mono
         return Row((line,), text, box.x0, box.y0, box.x1, box.y1, line.size, *faces, 1, marked)
     ordered = _across(sorted(lines, key=lambda line: -line.box.x1 if rtl else line.box.x0))
     text, cells = clean_end(ordered[0].text), 1
@@ -389,12 +397,19 @@ def make_row(lines: Sequence[Line], rtl: bool = False) -> Row:
         max(line.box.x1 for line in ordered),
         max(line.box.y1 for line in ordered),
         _main_size(ordered, total),
-        2 * sum(len(line.text) for line in ordered if line.bold) > total,
+        2 * sum(len(line.text) for line in ordered if _is_bold(line)) > total,
         2 * sum(len(line.text) for line in ordered if line.italic) > total,
         2 * sum(len(line.text) for line in ordered if line.mono) > total,
         cells,
         marked,
     )
+
+
+def _is_bold(line: Line) -> bool:
+    """Return whether a line is bold to its end: a value after a long bold label is not."""
+    if not line.bold or not any(word.bold for word in line.words):
+        return line.bold
+    return next((word.bold for word in reversed(line.words) if sum(map(str.isalnum, word.text)) > 1), True)
 
 
 def _across(ordered: list[Line]) -> list[Line]:

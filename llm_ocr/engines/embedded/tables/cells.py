@@ -100,7 +100,7 @@ def line_pieces(index: int, line: Line) -> list[Piece]:
         return [Piece(line.text, line.box, index, line.size, line.bold)]
     marked = marked_words(line) if line.scripts else [""] * len(line.words)
     pieces = [
-        Piece(word.text, word.box, index, line.size, line.bold, text)
+        Piece(word.text, word.box, index, line.size, line.bold or word.bold, text)
         for word, text in zip(line.words, marked, strict=True)
     ]
     dots = [piece.text for piece in pieces if not piece.text.strip(_DOTS)]

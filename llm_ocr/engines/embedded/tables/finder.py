@@ -18,7 +18,7 @@ from llm_ocr.engines.embedded.tables.cells import (
     markup,
     rows_of,
 )
-from llm_ocr.engines.embedded.tables.plain import aligned_tables, plain_areas
+from llm_ocr.engines.embedded.tables.plain import aligned_tables, plain_areas, word_areas
 from llm_ocr.engines.embedded.tables.ruled import (
     Floats,
     Lattice,
@@ -251,6 +251,8 @@ class Finder:
             other = code or self._is_other(box, members, pictures=0.08) or self._is_captioned_figure(box, members)
             if not other:
                 self._take(table, box, members, "aligned")
+        for area in word_areas(self):
+            self._take_spaced(area, "words")
 
     def _take_spaced(self, area: Area, label: str) -> bool:
         members = self.inside(area.box)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise, takewhile
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -427,3 +428,122 @@ def _has_values(block: Sequence[Row]) -> bool:
 
 def _has_digit(text: str) -> bool:
     return any(map(str.isdigit, text))
+
+
+# Tables of words: columns below a bold row of headings, and labels with values.
+
+
+#: Minimum white space between two columns of words in letter sizes: word spaces are 0.25 to 0.35.
+_WORDS_APART = 0.38
+#: Maximum distance of two rows in letter sizes.
+_ROWS_APART = 2.6
+#: Maximum distance of the beginnings of a column's cells in letter sizes; those of words in a paragraph differ more.
+_STEADY = 0.3
+_LEAST_PAIRS, _MOST_IN_LABEL, _MOST_IN_VALUE = 3, 5, 10
+#: The same number of rows without colons or bold labels.
+_LEAST_BARE = 4
+
+
+def word_areas(finder: "Finder") -> Iterator[Area]:
+    """Yield areas whose columns begin at the same places: below bold headings, or labels with values."""
+    free = [int(index) for index in np.nonzero(finder.free)[0]]
+    rows = rows_of(finder.pieces(free), _WORDS_APART)
+    at = 0
+    while at < len(rows):
+        taken, cuts = _below_headings(rows[at:])
+        if not taken:
+            taken, cuts = _pairs(rows[at:])
+        if taken:
+            box = reduce(Box.union, (piece.box for row in taken for piece in row.pieces))
+            yield Area(box, (), (), tuple(cuts), exact=True)
+        at += max(len(taken), 1)
+
+
+def _near_rows(rows: Sequence[Row]) -> Iterator[Row]:
+    """Yield the rows below the first one until a wide gap or another size."""
+    for before, row in pairwise(rows):
+        if row.y - before.y > _ROWS_APART * row.size or not 0.8 < row.size / max(before.size, 1e-6) < 1.25:
+            return
+        yield row
+
+
+def _below_headings(rows: Sequence[Row]) -> tuple[list[Row], list[float]]:
+    """Return the rows below a bold first row whose gaps go on below it, and the places of the gaps."""
+    head, size = rows[0], rows[0].size
+    taken = [head]
+    gaps = [(one.x1, other.x0) for one, other in pairwise(head.segments)]
+    if not gaps or not all(piece.bold for piece in head.pieces):
+        return [], []
+    for row in _near_rows(rows):
+        left = [_rest_of(gap, row) for gap in gaps]
+        if min(high - low for low, high in left) < _WORDS_APART * size or all(piece.bold for piece in row.pieces):
+            break
+        gaps = left
+        taken.append(row)
+    cuts = [(low + high) / 2 for low, high in gaps]
+    columns = [_in_column(taken, low, high) for low, high in pairwise([-inf, *cuts, inf])]
+    words = [len(text.split()) for row in taken[1:] for text in (segment.text for segment in row.segments)]
+    full = all(len(column) >= max(3, 0.6 * len(taken)) for column in columns)
+    if not full or not all(_is_steady(column, size) for column in columns) or max(words) > _MOST_IN_VALUE:
+        return [], []
+    return taken, cuts
+
+
+def _rest_of(gap: tuple[float, float], row: Row) -> tuple[float, float]:
+    """Return the widest part of a gap that the words of a row leave free."""
+    low, high = gap
+    inside = [(piece.box.x0, piece.box.x1) for piece in row.pieces if piece.box.x0 < high and piece.box.x1 > low]
+    edges = [low, *(x for span in sorted(inside) for x in span), high]
+    return max(zip(edges[::2], edges[1::2], strict=True), key=lambda part: part[1] - part[0])
+
+
+def _in_column(rows: Sequence[Row], low: float, high: float) -> list[tuple[float, float]]:
+    """Return the extent of each row's words between two places."""
+    spans = []
+    for row in rows:
+        own = [piece.box for piece in row.pieces if low < (piece.box.x0 + piece.box.x1) / 2 < high]
+        if own:
+            spans.append((min(box.x0 for box in own), max(box.x1 for box in own)))
+    return spans
+
+
+def _is_steady(column: Sequence[tuple[float, float]], size: float) -> bool:
+    """Return whether nearly all cells of a column have the same beginning, end, or middle."""
+    for places in ([x0 for x0, _ in column], [x1 for _, x1 in column], [(x0 + x1) / 2 for x0, x1 in column]):
+        middle = float(np.median(places))
+        if sum(abs(place - middle) < _STEADY * size for place in places) >= 0.75 * len(places):
+            return True
+    return False
+
+
+def _pairs(rows: Sequence[Row]) -> tuple[list[Row], list[float]]:
+    """Return rows of a short label and a value, each at its own margin, and the place between them."""
+    if len(rows[0].segments) != 2:
+        return [], []
+    (label, value), size = rows[0].segments, rows[0].size
+    taken = [rows[0]]
+    for row in _near_rows(rows):
+        starts = [segment.x0 for segment in row.segments]
+        pair = len(starts) == 2 and abs(starts[0] - label.x0) < _STEADY * size
+        if not (pair or len(starts) == 1) or abs(starts[-1] - value.x0) > _STEADY * size:
+            break
+        taken.append(row)
+    pairs = [row.segments for row in taken if len(row.segments) == 2]
+    labels, values = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    texts = [each.text for each in values]
+    if len(pairs) < _LEAST_PAIRS or len(taken) > 2 * len(pairs) or is_counting(texts):
+        return [], []
+    if not all(any(map(str.isalpha, each.text)) and len(each.text.split()) <= _MOST_IN_LABEL for each in labels):
+        return [], []
+    named = all(each.text.endswith(":") for each in labels)
+    bold = all(_is_bold(each) for each in labels) and not any(map(_is_bold, values))
+    digits = sum(map(_has_digit, texts))
+    valued = len(pairs) >= _LEAST_BARE and 3 * digits >= 2 * len(texts) and all(map(_is_short, texts))
+    long = any(len(text.split()) > _MOST_IN_VALUE for text in texts) or any(len(each.text) < 3 for each in labels)
+    if long or not (named or bold or valued):
+        return [], []
+    return taken, [(max(each.x1 for each in labels) + min(each.x0 for each in values)) / 2]
+
+
+def _is_bold(segment: Segment) -> bool:
+    return all(piece.bold for piece in segment.pieces)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise, takewhile
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,13 +46,14 @@ _MOST_PARTED = 12  # columns above one rule: the time grows exponentially with t
 class Area:
     """Search area of a table: its box, its full rules (y, from top to bottom), and the shorter rules inside.
 
-    `cuts` are the places (x) where the fills of several rows meet.
+    `cuts` are the places (x) where the fills of several rows meet. `exact`: the cuts are all gaps between columns.
     """
 
     box: Box
     bands: tuple[float, ...]
     short: tuple[Rule, ...]
     cuts: tuple[float, ...] = ()
+    exact: bool = False
 
 
 def with_rows_around(finder: "Finder", area: Area, *, below: bool = True) -> Area:
@@ -119,7 +121,7 @@ class Record:
 
 def spaced_table(area: Area, pieces: Sequence[Piece]) -> Table | None:
     """Return the table in an area; None without columns, or for columns of running text."""
-    rows = [_with_signs(_cut(row, area.cuts)) for row in rows_of(pieces)]
+    rows = [_with_signs(_cut(row, area.cuts)) for row in rows_of(pieces, inf if area.exact else 0.7)]
     bounds = column_bounds(area, rows)
     if len(bounds) < 2 or len(rows) < 2:
         return None
