@@ -265,7 +265,7 @@ def _rules(dark: Pixels, *, upright: bool) -> list[Box]:
     for x, y, w, h in _extents(opened):
         if (
             w >= length
-            and h <= thick + 1 + 0.012 * w
+            and h <= thick + _bend(mask, x, y, w, h, thick) + 0.012 * w
             and h <= 3 * thick
             and w > 6 * h
             and _is_thin(mask, x, y, w, h, thick)
@@ -274,6 +274,11 @@ def _rules(dark: Pixels, *, upright: bool) -> list[Box]:
             box = Box(x, middle - half, x + w, middle + half)
             found.append(Box(box.y0, box.x0, box.y1, box.x1) if upright else box)
     return found
+
+
+def _bend(mask: Pixels, x: int, y: int, w: int, h: int, thick: int) -> int:
+    """Return the additional height of a rule: 1 if each column has the ink of a rule, not of letters or dark areas."""
+    return int(mask[y : y + h, x : x + w].mean() * h <= 1.05 * thick)
 
 
 def _is_thin(mask: Pixels, x: int, y: int, w: int, h: int, thick: int) -> bool:
