@@ -85,7 +85,7 @@ def words_of(glyphs: Glyphs) -> Words:
     cut |= _distance(u0, u1) > 0.25 * smaller
     backwards = np.where(rtl[1:], u1[1:] - u1[:-1], u0[:-1] - u0[1:])
     cut |= backwards > 0.3 * smaller
-    if rtl.any():  # signs have a place of their own beside words of either direction
+    if rtl.any():  # signs are words of their own: the order of both directions places them
         signs = np.array([not text.isalpha() and (not text.isdigit() or text > "9") for text in glyphs.texts]) & ~rtl
         cut |= signs[1:] | signs[:-1]
     if _ROOT in glyphs.texts:  # a rule begins behind the sign
@@ -312,7 +312,7 @@ def gaps_within(words: Words, segment: Segment) -> list[float]:
 
 #: Gaps in font sizes: never joined beyond `_WIDEST`; joined up to `_WIDE` without other evidence.
 _WIDE, _WIDEST = 1.4, 2.5
-#: Lines that begin at one place, from which it is the left edge of a column. Words of justified lines begin anywhere.
+#: The left edge of a column has more line beginnings than this. Words of justified lines begin anywhere.
 _COLUMN_LINES = 12
 #: Limit of drop capitals per page.
 _MOST_CAPITALS = 20
@@ -384,7 +384,7 @@ class _Edges:
         return count
 
     def is_column(self, u: float, size: float) -> bool:
-        """Return whether so many lines of the page begin at `u` that it is the left edge of a column."""
+        """Return whether `u` is the left edge of a column: more than `_COLUMN_LINES` lines of the page begin there."""
         first = bisect_left(self._lefts, (u - 0.1 * size, -1e9))
         return bisect_left(self._lefts, (u + 0.1 * size, 1e9)) - first > _COLUMN_LINES
 
@@ -488,8 +488,9 @@ _SCRIPT_GAP = 0.35
 _NO_SCRIPT = frozenset("'’‘\"“”′″°ªº¹²³⁰⁴⁵⁶⁷⁸⁹™®©.,;:…·⁄")
 
 
-#: Parts of a word to which a sign on a page with right-to-left text may be next.
+#: Number of a word's last parts among which a sign may have its neighbor, on pages with right-to-left text.
 _MOST_PARTS = 20
+#: Opening brackets and quotes; both kinds with their counterparts.
 _OPENING = "([{«‹"
 _MIRRORED = dict(zip("([{«‹)]}»›", ")]}»›([{«‹", strict=True))
 
@@ -683,9 +684,9 @@ class _Composer:
         return result
 
     def _face_brackets(self, order: list[int]) -> None:
-        """Exchange the brackets among right-to-left words if most of them do not face their words.
+        """Exchange opening and closing brackets among right-to-left words if most of them face away from their words.
 
-        A font has the glyph of a closing bracket for an opening one of such text.
+        Such text shows an opening bracket with the glyph of a closing one, and some PDFs store the glyph's character.
         """
         latin = [False, *map(self._is_latin, order), False]
         inside = [latin[at] and latin[at + 2] for at in range(len(order))]
@@ -699,9 +700,10 @@ class _Composer:
             self._texts[order[at]] = _MIRRORED[self._texts[order[at]]]
 
     def _embedded(self, visual: list[int], arabic: bool) -> list[int]:
-        """Return words between right-to-left words in reading order: Latin words as one part, each number as one.
+        """Return the words between right-to-left words in reading order: Latin words as one part, each number as one.
 
-        By Unicode's rules, some signs between digits belong to a number, and next to Hebrew also those beside it.
+        By Unicode's bidirectional algorithm (UAX #9), separators between digits belong to the number. Next to Hebrew,
+        so do signs such as `%` before or after it.
         """
         words = {at for at, index in enumerate(visual) if any(c.isalnum() for c in self._texts[index])}
         if any(self._is_latin(index) for index in visual):

@@ -14,8 +14,8 @@ VERSION = 5
 #: Score below which a page is `degraded`: its text is wrong, missing, or misplaced. With a text layer, no good answer
 #: of `benchmarks/quality.py` is below.
 LOW = 0.3
-#: The same for the parts of a model's answer that compare it with a true text layer. `benchmarks/quality_of_models.py`:
-#: 0.4 % of 1,970 good answers are below, and 95 % of those without the last 30 % of the text.
+#: The same for the parts that compare a model's answer with a true text layer. In `benchmarks/quality_of_models.py`,
+#: 0.4 % of 1,970 good answers are below. Of the same answers without the last 30 % of their text, 95 % are below.
 LOW_OF_MODEL = 0.2
 
 

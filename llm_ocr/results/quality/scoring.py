@@ -55,7 +55,7 @@ _LOWEST, _HIGHEST = 3, 40
 _FLAT = 0.5
 #: Share of the image's sides that is ignored at each edge, because scans have shadows there.
 _EDGE = 0.015
-#: Share of the page's width from which unbroken ink is a bar.
+#: Least width of a bar of unbroken ink, as a share of the page's width.
 _BAR = 0.15
 #: Growth of boxes, relative to the page: boxes of letters are tight.
 _ROOM = 0.008
@@ -122,12 +122,12 @@ def strokes_of(ink: InkMap, rotation: int = 0) -> Strokes:
 
 
 def _without_bars(black: "npt.NDArray[np.uint8]") -> "npt.NDArray[np.uint8]":
-    """Return the ink without unbroken bars across the page, such as borders: text has gaps between its letters."""
+    """Return the ink without unbroken horizontal bars, such as borders. Text has gaps between its letters."""
     import numpy as np
 
     length = int(_BAR * black.shape[1])
     starts, reached = black.astype(np.bool_), 1
-    while reached < length:  # of unbroken ink of `reached` pixels
+    while reached < length:  # `starts`: pixels that begin unbroken ink of `reached` pixels
         step = min(reached, length - reached)
         starts, reached = starts[:, step:] & starts[:, :-step], reached + step
     if not length or not starts.any():
@@ -177,10 +177,10 @@ def answer_parts(attempt: Attempt, text: str, chunks: Sequence[Chunk], layer: st
     """Return the parts measured in the answer alone.
 
     Args:
-        attempt: the answer.
-        text: text of all blocks without markup.
-        chunks: the same text in chunks.
-        layer: the true text layer, whose own repetitions are no defects of the answer.
+        attempt: The answer.
+        text: Text of all blocks without markup.
+        chunks: The same text in chunks.
+        layer: The true text layer. Its own repetitions are not defects of the answer.
     """
     parts = {READABLE: 1 - _unreadable(text)}
     # Only models loop: repetitions that the embedded engine reads are on the page.
@@ -297,8 +297,8 @@ _OTHER_WAYS = {
 }
 
 
-#: Minimum characters of the text layer from which models are judged without a threshold of the user: the measured
-#: pages of `benchmarks/quality_of_models.py` have as many.
+#: Fewest characters of a text layer for which `LOW_OF_MODEL` applies. All measured pages of
+#: `benchmarks/quality_of_models.py` have at least as many.
 _ENOUGH_LAYER = 400
 
 
@@ -310,10 +310,10 @@ def rated(
     Args:
         page: The page, with its evidence.
         attempt: The answer.
-        min_quality: The user's threshold for models. None: `LOW_OF_MODEL`, for answers that a true text layer
-            contradicts. The threshold of the embedded engine is `LOW`.
-        transcribed: Whether a model was asked for the page's own text. A user's prompt may demand another text, and its
-            answers are not judged without a threshold.
+        min_quality: The user's threshold for models. None: `LOW_OF_MODEL`, for the parts that compare the answer with
+            a true text layer. The threshold of the embedded engine is always `LOW`.
+        transcribed: Whether a model was asked for the page's own text. A user's prompt may demand another text. Its
+            answers have no threshold but the user's.
     """
     quality = score(page, attempt)
     if attempt.source != "model":
