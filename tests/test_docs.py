@@ -153,7 +153,8 @@ def test_the_tutorial_prints_what_it_shows(checkout):
                 continue
             assert any(one.startswith(line.removesuffix(" ...")) for one in printed), (command, line, printed)
     (code,) = blocks(tutorial, "python")
-    assert run_python(code, checkout).strip() == blocks(tutorial, "text")[-1].strip()
+    printed, shown = run_python(code, checkout), blocks(tutorial, "text")[-1]
+    assert list(map(shape, printed.splitlines())) == list(map(shape, shown.splitlines()))
 
 
 def test_profile_files_in_the_documentation_are_valid():
