@@ -446,17 +446,38 @@ _LEAST_BARE = 4
 
 def word_areas(finder: "Finder") -> Iterator[Area]:
     """Yield areas whose columns begin at the same places: below bold headings, or labels with values."""
-    free = [int(index) for index in np.nonzero(finder.free)[0]]
-    rows = rows_of(finder.pieces(free), _WORDS_APART)
+    whole = line_rows(finder)
+    parted: dict[int, Row] = {}
     at = 0
-    while at < len(rows):
-        taken, cuts = _below_headings(rows[at:])
-        if not taken:
-            taken, cuts = _pairs(rows[at:])
+    while at < len(whole):
+        taken: list[Row] = []
+        cuts: list[float] = []
+        bold = all(piece.bold for piece in whole[at].pieces)
+        short = sum(piece.text.count(" ") for piece in whole[at].pieces) < _MOST_IN_LABEL + _MOST_IN_VALUE
+        if (bold or short) and len(_parted(finder, whole, at, parted).segments) > 1:
+            end = at + 1 + sum(1 for _ in _near_rows(whole[at:]))
+            near = [_parted(finder, whole, number, parted) for number in range(at, end)]
+            taken, cuts = _below_headings(near) if bold else ([], [])
+            if not taken:
+                taken, cuts = _pairs(near)
         if taken:
             box = reduce(Box.union, (piece.box for row in taken for piece in row.pieces))
             yield Area(box, (), (), tuple(cuts), exact=True)
         at += max(len(taken), 1)
+
+
+def _parted(finder: "Finder", rows: Sequence[Row], number: int, done: dict[int, Row]) -> Row:
+    """Return a row parted at the gaps between its words; `done` keeps it."""
+    if number not in done:
+        row = rows[number]
+        words = finder.content.lines[row.segments[0].pieces[0].line].words
+        gap = max((after.box.x0 - before.box.x1 for before, after in pairwise(words)), default=0.0)
+        if len(row.segments) == 1 and gap <= _WORDS_APART * row.size:
+            done[number] = row
+            return row
+        parted = rows_of(finder.pieces(sorted({piece.line for piece in row.pieces})), _WORDS_APART)
+        done[number] = parted[0] if len(parted) == 1 else row
+    return done[number]
 
 
 def _near_rows(rows: Sequence[Row]) -> Iterator[Row]:
