@@ -32,6 +32,9 @@ _HOLE = 4
 #: Share of a row covered by its pieces from which they are running text, not cells.
 _DENSE = 0.82
 _TRIES = 4
+#: Rows beside a gutter, and share of lines that continue the previous one, from which worn text is in columns. Poor OCR
+#: splits lines into words, which look like the short cells of a table.
+_MANY_ROWS, _RUNNING = 10, 0.35
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +141,21 @@ def find_gutter(sheet: Sheet, ids: Ints) -> Gutter | None:
         found = _search(sheet, ids, grid, height, _NARROW_WINDOW, _NARROW_LEAST_ROWS)
         if found is None and sheet.worn and len(lines) >= 2 * _NARROW_LINES:
             found = _search(sheet, ids, grid, height, _NARROW_WINDOW, _NARROW_LEAST_ROWS, _HOLE)
+        if found is None and sheet.worn:
+            found = _search(sheet, ids, grid, height, _NARROW_WINDOW, _NARROW_LEAST_ROWS, pieces=True)
     return found
 
 
 def _search(
-    sheet: Sheet, ids: Ints, grid: _Grid, height: float, window: int, least_rows: float, hole: int = 0
+    sheet: Sheet,
+    ids: Ints,
+    grid: _Grid,
+    height: float,
+    window: int,
+    least_rows: float,
+    hole: int = 0,
+    *,
+    pieces: bool = False,
 ) -> Gutter | None:
     if grid.ink.shape[1] <= window + 1:
         return None
@@ -158,6 +171,8 @@ def _search(
         first, last = _extent(white[:, middle], int(score[:, middle].argmax()))
         gutter = _cut(sheet, ids, grid, middle + window / 2, first, last, hole * grid.cell_y)
         if are_columns(sheet, gutter.left, gutter.right, height):
+            return gutter
+        if pieces and _are_running(sheet, gutter, height):
             return gutter
         margin = int(2 * height / grid.cell_x)
         best[max(0, low - margin) : high + margin + 1] = 0
@@ -242,6 +257,15 @@ def are_columns(sheet: Sheet, left: Ints, right: Ints, height: float) -> bool:
     full = min(texture.full for texture in textures)
     running = min(texture.running for texture in textures)
     return (chars >= 20 and full >= 0.5) or (chars >= 13 and running >= 0.3) or (chars >= 28 and running >= 0.15)
+
+
+def _are_running(sheet: Sheet, gutter: Gutter, height: float) -> bool:
+    """Return whether both sides of a long gutter are running text, even if OCR has split its lines into words."""
+    sides = [sheet.lines(side) for side in (gutter.left, gutter.right)]
+    if not all(len(side) for side in sides):
+        return False
+    textures = [_texture(sheet, side, height) for side in sides]
+    return all(texture.rows >= _MANY_ROWS and texture.running >= _RUNNING for texture in textures)
 
 
 # Reading order: a page is split at its gutters repeatedly until every part is read from top to bottom. A gutter ends at
