@@ -145,7 +145,7 @@ def test_a_bucket_gets_the_same_files(kind, form, standing, tmp_path):
         there = {info.key: store.get(info.key) for info in store.list()}
     export(standing, tmp_path / "o", form)
     assert there == files_of(tmp_path / "o")
-    assert f'"{url}/' in first.load
+    assert f"{url}/" in first.load
 
 
 def test_a_workspace_in_a_bucket_gives_the_same_files(bucket_workspace, tmp_path):
