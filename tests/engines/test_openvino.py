@@ -1,4 +1,4 @@
-"""OpenVINO reads scans as onnxruntime does, where the processor computes in bfloat16, and reports to nobody."""
+"""OpenVINO reads scans as onnxruntime does if the processor computes in bfloat16, and sends no telemetry."""
 
 import subprocess
 import sys
@@ -48,6 +48,16 @@ def test_both_runtimes_read_the_same(usable, monkeypatch):
 def test_the_telemetry_of_openvino_is_not_imported(usable):
     code = _FLAGS + "sys.exit(any('telemetry' in name for name in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@needs_ocr
+def test_a_network_that_openvino_cannot_load_runs_in_onnxruntime(monkeypatch):
+    class Core:
+        def read_model(self, model):
+            raise RuntimeError("unsupported operation")
+
+    monkeypatch.setattr(models, "_openvino", Core)
+    assert texts()[0] == "The river rose again in March"
 
 
 def test_a_damaged_installation_leaves_onnxruntime(tmp_path):

@@ -157,7 +157,12 @@ class Network(Protocol):
 def open_network(model: Path | bytes) -> Network:
     """Load a network on one thread: with OpenVINO if it is faster here, otherwise with onnxruntime."""
     core = _openvino()
-    return _OnnxNetwork(model) if core is None else _OpenVinoNetwork(core, model)
+    if core is not None:
+        try:
+            return _OpenVinoNetwork(core, model)
+        except RuntimeError as error:
+            note("ocr", "OpenVINO cannot load a network: onnxruntime runs it", error=str(error)[:200])
+    return _OnnxNetwork(model)
 
 
 class _OnnxNetwork:
@@ -235,7 +240,7 @@ def _openvino() -> "openvino.Core | None":
     """Return OpenVINO if it is installed and this processor computes in bfloat16; otherwise it saves nothing."""
     if importlib.util.find_spec("openvino") is None:
         return None
-    # The package's converter reports its import to its makers over the network. `None` prevents its import.
+    # The package's converter sends telemetry when it is imported. `None` prevents its import.
     sys.modules.setdefault("openvino.tools.ovc", None)  # type: ignore[arg-type]
     try:
         import openvino
