@@ -161,6 +161,16 @@ def test_text_of_the_other_side_that_shows_through_is_not_read_and_faint_print_i
     assert downwards(recogniser().read(image).lines) == [*PROSE[:4], faint]
 
 
+def test_text_that_shows_through_under_the_lines_of_the_page_is_not_read():
+    pale = ("the lamp was lit again.", 40, 40, 12, "Helvetica")
+    front = pixels(page(*prose())).astype(np.float64)
+    below = [(text, 40, 140 - 18 * place, 12, "Helvetica") for place, text in enumerate(PROSE[:4])]
+    back = 255.0 - pixels(page(*prose(), *below))[:, ::-1]
+    own = 255.0 - pixels(page(pale))
+    image = (front - 0.22 * (back + own)).clip(0, 255).astype(np.uint8)
+    assert downwards(recogniser().read(image).lines) == [*PROSE, pale[0]]
+
+
 def test_pale_print_is_read_completely():
     pale = (205 + pixels(page(*prose(), ("7", 360, 20, 12, "Helvetica"))) * (50 / 255)).astype("uint8")
     assert downwards(recogniser().read(pale).lines) == [*PROSE, "7"]

@@ -43,6 +43,13 @@ _CONTRAST = 24
 #: Ratio to the usual ink of a page's lines below which a line may be bleed-through, and the least gain in confidence
 #: by mirroring. On 23 scans, most of them generated, all 31 lines below are bleed-through, and gain at least 0.06.
 _FAINT, _MIRRORED = 0.6, 0.05
+#: Number of lines of bleed-through from which it also crosses the page's own lines, and the darkness to erase then, as
+#: a ratio to the darkest of these lines.
+_BLED, _ERASED = 3, 1.1
+#: Minimum number of characters of a pale line of the page itself on such a page; shorter ones are stray marks.
+_PALE_CHARACTERS = 3
+#: Reduction of the image in which the brightness of the paper is measured, and the width of its filter there.
+_PAPER_SHRUNK, _PAPER_FILTER = 8, 21
 
 
 def _ink_of(crop: Pixels) -> float:
@@ -50,6 +57,26 @@ def _ink_of(crop: Pixels) -> float:
     grey = crop.mean(axis=2) if crop.ndim == 3 else crop
     dark, bright = np.percentile(grey, (1, 90))
     return float(bright - dark)
+
+
+def _roomy(quad: Quad) -> Quad:
+    """Return the quad with room above and below a lying line."""
+    return quad if quad.tall else replace(quad, height=_ROOM * quad.height)
+
+
+def _without_pale_ink(image: Pixels, ink: float, kept: Sequence[Quad]) -> Pixels:
+    """Return the image without all pixels that are less than `ink` darker than the paper, outside of the quads."""
+    brightness = image.mean(axis=2, dtype=np.float32)
+    height, width = brightness.shape
+    small = cv2.resize(image, (width // _PAPER_SHRUNK + 1, height // _PAPER_SHRUNK + 1), interpolation=cv2.INTER_AREA)
+    paper = cv2.medianBlur(cv2.dilate(small, np.ones((5, 5), np.uint8)), _PAPER_FILTER)
+    paper = cv2.resize(paper, (width, height), interpolation=cv2.INTER_LINEAR)
+    pale = paper.mean(axis=2, dtype=np.float32) - brightness < ink
+    for quad in kept:
+        x0, x1 = int(quad.x - quad.width / 2), int(quad.x + quad.width / 2)
+        y0, y1 = int(quad.y - quad.height / 2), int(quad.y + quad.height / 2)
+        pale[max(0, y0) : y1, max(0, x0) : x1] = False
+    return np.where(pale[:, :, None], paper, image)
 
 
 class PageReading:
@@ -76,7 +103,7 @@ class PageReading:
         if bend is not None:
             image = flattened(image, bend)
             quads = self._find(image)
-        lines, unread = self._read_all(image, quads)
+        lines, unread = self._read_all(*self._without_bleed_through(image, quads))
         return OcrPage(tuple(lines), rotation, image, skew, unread, bend)
 
     def orientation(self, image: Pixels) -> int:
@@ -99,18 +126,33 @@ class PageReading:
                 return self._detector.find(image, side=_DENSE_SIDE, tile=_TILE)
         return quads
 
+    def _without_bleed_through(self, image: Pixels, quads: list[Quad]) -> tuple[Pixels, list[Quad]]:
+        """Return the image and its lines without the text of the sheet's other side."""
+        inks = [_ink_of(cut_out(image, quad)) for quad in quads]
+        faint = _FAINT * median(inks) if inks else 0.0
+        bled: dict[Quad, float] = {}
+        pale: list[Quad] = []
+        for quad, ink in zip(quads, inks, strict=True):
+            if ink >= faint or quad.tall:
+                continue
+            crop = cut_out(image, _roomy(quad))
+            reading = self.reader.read(crop)
+            if self._is_bleed_through(crop, reading):
+                bled[quad] = ink
+            elif len(reading.text) >= _PALE_CHARACTERS:
+                pale.append(quad)
+        if len(bled) < _BLED:
+            return image, [quad for quad in quads if quad not in bled]
+        clean = _without_pale_ink(image, _ERASED * max(bled.values()), pale)
+        return clean, self._find(clean)
+
     def _read_all(self, image: Pixels, quads: Sequence[Quad]) -> tuple[list[Line], int]:
         lying: list[Piece] = []
         standing: list[Line] = []
         unread = 0
-        roomy = [quad if quad.tall else replace(quad, height=_ROOM * quad.height) for quad in quads]
-        inks = [_ink_of(cut_out(image, quad)) for quad in roomy]
-        faint = _FAINT * median(inks) if inks else 0.0
-        for quad, ink in zip(roomy, inks, strict=True):
+        for quad in map(_roomy, quads):
             crop = cut_out(image, quad)
             reading = self._read_standing(crop) if quad.tall else self.reader.read(crop)
-            if ink < faint and not quad.tall and self._is_bleed_through(crop, reading):
-                continue
             if not is_text(reading):
                 unread += 1
             elif quad.tall:
