@@ -8,6 +8,26 @@ from llm_ocr.types import Box, Line, PageContent, Word
 ROWS, WIDTH, LEADING = 44, 150.0, 11.0
 
 
+def leaning_page(columns=4, shift=12.0, gutter=6.0):
+    """Return justified columns that move by twice the width of their gutter; OCR boxes have unequal sizes and ends."""
+    rng = Random(3)
+    lines = []
+    for column in range(columns):
+        for row in range(ROWS):
+            x, size = 20 + column * (WIDTH + gutter) + shift * row / ROWS + rng.uniform(-1, 1), rng.uniform(6, 11)
+            y = 25 + row * LEADING
+            box = Box(x, y - size / 2, x + WIDTH + rng.uniform(-1, 1), y + size / 2)
+            text = f"running{column}{row:02} text of the column"
+            lines.append(Line(text, box, size, (Word(text, box),)))
+    return PageContent(60 + columns * (WIDTH + gutter), 40 + ROWS * LEADING, tuple(lines))
+
+
+def test_columns_of_a_leaning_page_are_read_one_after_the_other():
+    text = text_of(leaning_page())
+    places = [text.index(f"running{column}{row:02}") for column in range(4) for row in range(ROWS)]
+    assert places == sorted(places)
+
+
 def worn_page(words, gutter=5.0):
     """Return two columns whose lines lost a word in the middle, with sizes as unsteady as those of poor OCR."""
     rng = Random(7)

@@ -27,8 +27,6 @@ _CELL_X, _CELL_Y, _MOST_X, _MOST_Y = 0.15, 0.4, 480, 320
 _WINDOW, _LEAST_ROWS = 3, 2.5
 #: Limits for newspapers and padded OCR boxes, which leave less space; only a long gutter between many lines counts.
 _NARROW_WINDOW, _NARROW_LEAST_ROWS, _NARROW_LINES = 2, 10.0, 40
-#: With unsteady sizes, OCR boxes overlap gutters: holes of this many cells in a long gutter are closed.
-_HOLE = 4
 #: Share of a row covered by its pieces from which they are running text, not cells.
 _DENSE = 0.82
 _TRIES = 4
@@ -46,7 +44,7 @@ class Sheet:
     chars: Ints
     lower: Bools  # begins in lower case: continues the previous line
     rtl: bool
-    worn: bool = False  # boxes are from poor OCR: some overlap gutters
+    worn: bool = False  # boxes are from poor OCR
 
     def lines(self, ids: Ints) -> Ints:
         """Return the elements among `ids` that are lines of text."""
@@ -94,29 +92,13 @@ def _grid(boxes: Floats, height: float) -> _Grid:
     return _Grid(ink, float(x0), float(y0), float(cell_x), float(cell_y))
 
 
-def _strips(ink: Ints, window: int, hole: int) -> tuple[Bools, Ints]:
+def _strips(ink: Ints, window: int) -> tuple[Bools, Ints]:
     """Return for each row and strip of `window` cells whether it is white, and the rows with text on both sides."""
     white = ink[:, window:] == ink[:, :-window]
-    if hole:
-        white = _closed(white, hole)
     both = white & (ink[:, :-window] > 0) & (ink[:, -1:] > ink[:, window:])
     total = both.cumsum(axis=0)
     before = np.maximum.accumulate(np.where(white, 0, total), axis=0)
     return white, total - before
-
-
-def _closed(white: Bools, hole: int) -> Bools:
-    """Close dark runs of at most `hole` cells between white runs that are three times as long."""
-    result = white.copy()
-    for column in range(white.shape[1]):
-        edges = np.flatnonzero(np.diff(white[:, column])) + 1
-        bounds = np.concatenate(([0], edges, [len(white)]))
-        lengths = np.diff(bounds)
-        for run in range(1, len(lengths) - 1):
-            if not white[bounds[run], column] and lengths[run] <= hole:
-                beside = lengths[run - 1] + lengths[run + 1]
-                result[bounds[run] : bounds[run + 1], column] = beside >= 3 * lengths[run]
-    return result
 
 
 def _extent(white: Bools, row: int) -> tuple[int, int]:
@@ -139,8 +121,6 @@ def find_gutter(sheet: Sheet, ids: Ints) -> Gutter | None:
     found = _search(sheet, ids, grid, height, _WINDOW, _LEAST_ROWS)
     if found is None and len(lines) >= _NARROW_LINES:
         found = _search(sheet, ids, grid, height, _NARROW_WINDOW, _NARROW_LEAST_ROWS)
-        if found is None and sheet.worn and len(lines) >= 2 * _NARROW_LINES:
-            found = _search(sheet, ids, grid, height, _NARROW_WINDOW, _NARROW_LEAST_ROWS, _HOLE)
         if found is None and sheet.worn:
             found = _search(sheet, ids, grid, height, _NARROW_WINDOW, _NARROW_LEAST_ROWS, pieces=True)
     return found
@@ -153,13 +133,12 @@ def _search(
     height: float,
     window: int,
     least_rows: float,
-    hole: int = 0,
     *,
     pieces: bool = False,
 ) -> Gutter | None:
     if grid.ink.shape[1] <= window + 1:
         return None
-    white, score = _strips(grid.ink, window, hole)
+    white, score = _strips(grid.ink, window)
     best = score.max(axis=0)
     least = least_rows * height / grid.cell_y * 0.5
     for _ in range(_TRIES):
@@ -169,7 +148,7 @@ def _search(
         low, high = _plateau(best, int(best.argmax()), top_score)
         middle = (low + high) // 2
         first, last = _extent(white[:, middle], int(score[:, middle].argmax()))
-        gutter = _cut(sheet, ids, grid, middle + window / 2, first, last, hole * grid.cell_y)
+        gutter = _cut(sheet, ids, grid, middle + window / 2, first, last)
         if are_columns(sheet, gutter.left, gutter.right, height):
             return gutter
         if pieces and _are_running(sheet, gutter, height):
@@ -190,13 +169,12 @@ def _plateau(best: Ints, peak: int, top_score: int) -> tuple[int, int]:
     return low, high
 
 
-def _cut(sheet: Sheet, ids: Ints, grid: _Grid, cell: float, first: int, last: int, bridge: float) -> Gutter:
+def _cut(sheet: Sheet, ids: Ints, grid: _Grid, cell: float, first: int, last: int) -> Gutter:
     boxes = sheet.boxes[ids]
     x = grid.x0 + cell * grid.cell_x
     top, bottom = grid.y0 + first * grid.cell_y, grid.y0 + (last + 1) * grid.cell_y
     middle = (boxes[:, 1] + boxes[:, 3]) / 2
-    low = boxes[:, 3] - boxes[:, 1] < bridge
-    inside = (middle >= top) & (middle <= bottom) & ((boxes[:, 2] <= x + 1e-6) | (boxes[:, 0] >= x - 1e-6) | low)
+    inside = (middle >= top) & (middle <= bottom) & ((boxes[:, 2] <= x + 1e-6) | (boxes[:, 0] >= x - 1e-6))
     on_left = (boxes[:, 0] + boxes[:, 2]) / 2 < x
     return Gutter(x, top, bottom, ids[inside & on_left], ids[inside & ~on_left])
 
@@ -277,6 +255,12 @@ def _are_running(sheet: Sheet, gutter: Gutter, height: float) -> bool:
 _MOST_CUTS = 150
 _RULE_HEIGHT = 4.0
 _MOST_RULES = 200
+#: Width to remove at both ends of a line of OCR, in font sizes: boxes are padded, and narrow gutters become visible.
+_PADDING = 0.35
+#: Maximum shift of a leaning column from the top of the page to the bottom, in page widths, and number of shifts tried.
+_LEANING, _LEANING_STEPS = 0.02, 17
+#: Distance of aligned edges in line heights, and the gain in aligned edges that proves that a page leans.
+_ALIGNED_WITHIN, _MORE_ALIGNED = 0.25, 1.1
 
 
 def make_sheet(lines: Sequence[Line], regions: Sequence[Box], rules: Sequence[Box], measures: Measures) -> Sheet:
@@ -286,14 +270,49 @@ def make_sheet(lines: Sequence[Line], regions: Sequence[Box], rules: Sequence[Bo
     size = [line.size for line in lines] + [measures.body] * (len(regions) + len(rules))
     chars = [_weight(line.text) for line in lines] + [-1] * len(regions) + [-2] * len(rules)
     lower = [line.text[:1].islower() for line in lines] + [False] * (len(regions) + len(rules))
+    edges = np.array(boxes, dtype=np.float64).reshape(-1, 4)
+    if measures.noisy and len(lines) >= 2 * _NARROW_LINES:
+        edges = _upright(edges, len(lines), measures.body)
+        texts = edges[: len(lines)]
+        margin = np.minimum(_PADDING * np.array(size[: len(lines)]), (texts[:, 2] - texts[:, 0]) / 4)
+        texts[:, 0] += margin
+        texts[:, 2] -= margin
     return Sheet(
-        np.array(boxes, dtype=np.float64).reshape(-1, 4),
+        edges,
         np.maximum(np.array(size, dtype=np.float64), 0.1),
         np.array(chars, dtype=np.int64),
         np.array(lower, dtype=np.bool_),
         measures.rtl,
         measures.noisy,
     )
+
+
+def _upright(boxes: Floats, lines: int, height: float) -> Floats:
+    """Return the boxes with the columns of a leaning or wedge-shaped page made vertical.
+
+    In a photograph of a newspaper, a column moves by twice the width of a gutter from top to bottom. The shift of an
+    edge is proportional to its height on the page, and varies with its place across the page. The shift that aligns the
+    most lines wins.
+    """
+    left, top, right, bottom = boxes[:, 0].min(), boxes[:, 1].min(), boxes[:, 2].max(), boxes[:, 3].max()
+    down = (((boxes[:, 1] + boxes[:, 3]) / 2 - top) / (bottom - top) - 0.5)[:, None]
+    edges = boxes[:, ::2]
+    across = (edges - left) / (right - left) - 0.5
+    steps = np.linspace(-_LEANING, _LEANING, _LEANING_STEPS) * (right - left)
+    shifts = [(lean, wedge) for lean in steps for wedge in 2 * steps]
+
+    def aligned(shift: tuple[float, float]) -> float:
+        moved = (edges - down * (shift[0] + shift[1] * across))[:lines]
+        places = ((moved - moved.min()) / (_ALIGNED_WITHIN * height)).astype(np.int64)
+        counts = [np.bincount(places[:, side]) for side in (0, 1)]
+        return float(sum((np.convolve(count, (1, 1)) ** 2).sum() for count in counts))
+
+    lean, wedge = max(shifts, key=aligned)
+    if aligned((lean, wedge)) < _MORE_ALIGNED * aligned((0.0, 0.0)):
+        return boxes
+    upright = boxes.copy()
+    upright[:, ::2] = edges - down * (lean + wedge * across)
+    return upright
 
 
 def _weight(text: str) -> int:

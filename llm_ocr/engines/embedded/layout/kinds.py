@@ -318,7 +318,8 @@ def _footnotes_of(column: Sequence[Entry], rules: Sequence[Box], measures: Measu
             pending = []
         elif group.size > small and not marked:
             below = pending[:-1]
-            if below and not ruled and _is_cut(group) and all(one.group.size <= small for one in below if one.group):
+            small_below = all(one.group.size <= small for one in below if one.group)
+            if not (ruled or measures.noisy) and small_below and _is_cut(group):
                 found += below  # a note without a mark between the halves of a sentence
             break
         if ruled:

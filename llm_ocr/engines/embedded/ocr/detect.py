@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
+from statistics import median
 
 import cv2
 import numpy as np
@@ -79,12 +80,15 @@ def _runs(busy: NDArray[np.bool_]) -> list[tuple[int, int]]:
 # cross it.
 
 
-#: Width of the narrowest gutter in font sizes; a space between words is 0.25 to 0.5.
-_NARROWEST = 0.8
+#: Width of the narrowest gutter in font sizes, also if `_MANY` lines show it; a space between words is 0.25 to 0.5.
+_NARROWEST, _NARROWEST_SURE = 0.8, 0.25
 #: Tolerance between an edge and another line's edge, in font sizes.
 _ALIGNED = 0.6
 #: Number of other lines that must end before the gap, and begin after it.
 _ENDING, _BEGINNING = 3, 4
+#: Lines that end, and lines that begin, at a gutter as narrow as a space, and the most others that cross it, as a share
+#: of those that begin. Headings in larger print cross gutters.
+_MANY, _CROSSING, _LARGER = 20, 0.15, 1.6
 #: Minimum words of a relevant line: shorter lines are labels or cells and do not indicate columns.
 _WORDS = 3
 
@@ -103,14 +107,20 @@ class _Edges:
         self._starts = sorted(line.box.x0 for line in telling)
         self._ends = sorted(line.box.x1 for line in telling)
         self._lines = telling
+        self._size = median(line.size for line in telling) if telling else 0.0
 
     def is_gutter(self, left: float, right: float, size: float) -> bool:
         """Return whether lines end at `left` and begin at `right`, and few cross the gap."""
+        wide = right - left >= _NARROWEST * size
+        if not wide and (right - left < _NARROWEST_SURE * size or size > _LARGER * self._size):
+            return False
         reach = _ALIGNED * size
         beginning = _between(self._starts, right - reach, right + reach)
-        if beginning < _BEGINNING or _between(self._ends, left - reach, left + reach) < _ENDING:
+        ending = _between(self._ends, left - reach, left + reach)
+        if beginning < (_BEGINNING if wide else _MANY) or ending < (_ENDING if wide else _MANY):
             return False
-        return 2 * sum(_runs_through(line, left, right) for line in self._lines) <= beginning
+        crossing = sum(_runs_through(line, left, right) for line in self._lines)
+        return crossing <= (0.5 if wide else _CROSSING) * beginning
 
 
 def _between(values: Sequence[float], low: float, high: float) -> int:
@@ -132,8 +142,7 @@ def _parts(line: Line, page: _Edges) -> list[Line]:
     cuts = [
         index
         for index in range(1, len(words))
-        if words[index].box.x0 - words[index - 1].box.x1 >= _NARROWEST * line.size
-        and page.is_gutter(words[index - 1].box.x1, words[index].box.x0, line.size)
+        if page.is_gutter(words[index - 1].box.x1, words[index].box.x0, line.size)
     ]
     if not cuts:
         return [line]
