@@ -113,6 +113,14 @@ def test_every_line_of_a_bent_sheet_is_read_and_straight(read_prose):
     assert read_prose.bend is None
 
 
+def test_numbers_close_above_each_other_are_lines_and_no_standing_text():
+    entries, numbers = ["The harbour", "The library", "The lamp", "The visitors"], ["2", "2", "5", "6"]
+    columns = ((40, entries), (300, numbers))
+    rows = [(text, x, 250 - 9 * row, 8, "Helvetica") for x, texts in columns for row, text in enumerate(texts)]
+    read = recogniser().read(pixels(page(*rows), longest=500))
+    assert downwards([line for line in read.lines if line.box.x0 > 300]) == numbers
+
+
 def test_light_text_on_a_dark_ground_is_read():
     read = recogniser().read(255 - pixels(page(*prose())))
     assert downwards(read.lines) == PROSE

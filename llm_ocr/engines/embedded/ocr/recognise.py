@@ -167,6 +167,9 @@ def cut_out(image: Pixels, quad: Quad) -> Pixels:
 
 #: Minimum range of pixel values (of 255) in a crop with letters.
 _CONTRAST = 24
+#: Rows of a tall rectangle in its widths: the least gap between two, and the maximum height. The letters of a standing
+#: line have smaller gaps, or none. Ratio of a row's height to its ink's.
+_ROW_GAP, _ROW_HEIGHT, _ROW_ROOM = 0.2, 2.0, 1.5
 #: Share of the contrast from which a pixel is ink; low, so that gray edges of small letters close no gap.
 _INK = 0.4
 #: Filled share of a row from which it is a rule or underline, not letters. Filled share and maximum width in pixels of
@@ -355,6 +358,29 @@ class _Glyph:
     sure: float
     space: bool  # preceded by a space
     gap: float  # pixels to the previous character; infinite across a rule
+
+
+def stacked(crop: Pixels, quad: Quad) -> list[Quad]:
+    """Return the rows of a tall rectangle: short lines above each other, or one character; empty for one long line."""
+    dark = _darkness(crop)
+    if dark is None:
+        return []
+    inked = (dark > _INK).any(axis=1).astype(np.int8)
+    rows: list[tuple[int, int]] = []
+    for top, bottom in np.flatnonzero(np.diff(np.concatenate(([0], inked, [0])))).reshape(-1, 2).tolist():
+        if rows and top - rows[-1][1] < _ROW_GAP * quad.width:
+            rows[-1] = (rows[-1][0], bottom)
+        else:
+            rows.append((top, bottom))
+    if any(bottom - top > _ROW_HEIGHT * quad.width for top, bottom in rows):
+        return []
+    first = quad.y - len(crop) / 2
+    found = []
+    for top, bottom in rows:
+        height = _ROW_ROOM * (bottom - top)
+        width = max(quad.width, height / 1.5)
+        found.append(Quad(quad.x, first + (top + bottom) / 2, width, height, quad.angle, bottom - top))
+    return found
 
 
 def is_text(reading: Reading) -> bool:
