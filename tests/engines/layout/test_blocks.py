@@ -117,6 +117,16 @@ def test_a_heading_of_two_lines_is_one_heading():
     ]
 
 
+def test_a_title_above_a_line_in_lower_case_is_a_title():
+    lines = [line("Services agreement", 200, 80, size=16, bold=True), line("between", 250, 104)]
+    assert page_blocks(page([*lines, *paragraph(prose(1), 50, 130, 500)]), [])[0].kind is BlockKind.TITLE
+
+
+def test_check_boxes_of_a_list_are_kept():
+    lines = [line("☐ Single", 50, 100), line("☒ Family", 50, 115)]
+    assert [block.text for block in page_blocks(page(lines), [])] == ["- ☐ Single", "- ☒ Family"]
+
+
 def test_a_bold_start_of_a_paragraph_and_a_bold_sentence_are_no_headings():
     first = list(paragraph("Summary. " + prose(1), 50, 100, 400))
     bold = line("Nothing of this may be copied without being asked for.", 50, 260, bold=True)

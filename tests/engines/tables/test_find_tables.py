@@ -525,3 +525,13 @@ def test_any_page_is_searched_without_an_error_and_no_line_is_in_two_tables(cont
         taken.extend([*table.lines, *table.caption])
     assert len(taken) == len(set(taken))
     assert set(taken) <= set(range(len(content.lines)))
+
+
+def test_lists_side_by_side_below_bold_headings_are_no_table():
+    heads = [line("SKILLS", 50, 100, bold=True), line("DUTIES", 300, 100, bold=True)]
+    items = [
+        line(f"• {text}", x, 115 + 13 * row)
+        for row, pair in enumerate([("Planning", "Reports"), ("Python", "Training"), ("Excel", "Routes")])
+        for x, text in zip((50, 300), pair, strict=True)
+    ]
+    assert not find_tables(page([*heads, *items]))

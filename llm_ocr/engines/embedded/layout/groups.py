@@ -12,7 +12,9 @@ from llm_ocr.engines.embedded.layout.rows import Measures, Row
 # Beginnings of rows: list markers, section numbers, caption words, footnote marks.
 
 
-_BULLETS = "•‣◦▪▫●○■□◆◇❖➢➤►▶▸✓✔✦★☐☑⁃∙·⦁\u2022\ufffd"
+_BULLETS = "•‣◦▪▫●○■□◆◇❖➢➤►▶▸✓✔✦★☐☑☒⁃∙·⦁\u2022\ufffd"
+#: Bullets with a meaning, which Markdown keeps.
+_CHECK_BOXES = ("☐", "☑", "☒")
 _BULLET = re.compile(rf"(?P<mark>[{_BULLETS}\ue000-\uf8ff])\s*(?=\S)|(?P<dash>[-–—*+o])\s+(?=\S)")
 _ORDERED = re.compile(
     r"(?P<open>[(\[]?)(?P<value>\d{1,3}|[A-Za-z]|[ivxIVX]{2,5})(?P<close>[.)\]])(?!\d)\s+(?=[^\s])|(?P<circled>[①-⑳])\s*(?=\S)"
@@ -92,10 +94,18 @@ def parse_marker(text: str) -> Marker | None:
     return _bullet(bullet, text) if bullet else _ordered(found, text[found.end() :])
 
 
+def has_bullet(text: str) -> bool:
+    """Return whether the text begins with a sign that only begins list items."""
+    marker = parse_marker(text)
+    return marker is not None and marker.certain
+
+
 def _bullet(found: re.Match[str], text: str) -> Marker | None:
     if found["dash"] == "o" and not text[found.end()].isupper():
         return None
-    return Marker("-", None, text[found.end() :], found["mark"] is not None, found[0].strip())
+    mark = found["mark"]
+    shown = f"- {mark}" if mark in _CHECK_BOXES else "-"
+    return Marker(shown, None, text[found.end() :], mark is not None, found[0].strip())
 
 
 def _ordered(found: re.Match[str], rest: str) -> Marker | None:

@@ -77,9 +77,11 @@ def _can_be(group: Group, measures: Measures) -> bool:
     return not first.islower() or (group.size > 1.3 * measures.body and not measures.noisy)
 
 
-def _continues_sentence(following: Group) -> bool:
-    """Return whether a group begins in lower case and is no formula such as `k = 2 + n`."""
+def _continues_sentence(group: Group, following: Group) -> bool:
+    """Return whether a near group of about the same size begins in lower case and is no formula such as `k = 2 + n`."""
     text = following.first.text
+    if following.gap > group.size or group.size > _LARGE_NOISY * following.size:
+        return False
     return text[:1].islower() and not (text[1:2].isspace() and _OPERATOR.search(text))
 
 
@@ -163,7 +165,7 @@ def find_headings(
     for index, group in enumerate(groups):
         following = groups[index + 1] if index + 1 < len(groups) else None
         below = None if index in last_of_column and not group.bold else following
-        if following is not None and following.gap < group.size and _continues_sentence(following):
+        if following is not None and _continues_sentence(group, following):
             continue
         if _can_be(group, measures) and (
             _is_large(group, measures) or _is_bold(group, below, measures) or _is_plain(group, below, measures)
@@ -273,13 +275,14 @@ _NEAR = 6
 
 @dataclass(slots=True)
 class Entry:
-    """Group or region at its place; `column` counts the parts of the page in reading order."""
+    """Group or region at its place in a `frame`; `column` counts the parts of the page in reading order."""
 
     column: int
     group: Group | None = None
     region: Region | None = None
     kind: BlockKind = BlockKind.TEXT
     level: int = 0
+    frame: Box | None = None
 
 
 def mark_kinds(entries: Sequence[Entry], footnote_rules: Sequence[Box], measures: Measures) -> None:

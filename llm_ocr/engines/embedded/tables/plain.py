@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from llm_ocr.engines.embedded.layout.groups import has_bullet
 from llm_ocr.engines.embedded.regions import TABLE_CAPTION
 from llm_ocr.engines.embedded.tables.cells import Cell, Piece, Row, Segment, Table, is_number, rows_of, with_text
 from llm_ocr.engines.embedded.tables.ruled import Rules, components
@@ -481,8 +482,10 @@ def _parted(finder: "Finder", rows: Sequence[Row], number: int, done: dict[int, 
 
 
 def _near_rows(rows: Sequence[Row]) -> Iterator[Row]:
-    """Yield the rows below the first one until a wide gap or another size."""
+    """Yield the rows below the first one until a wide gap, another size, or two list items side by side."""
     for before, row in pairwise(rows):
+        if sum(has_bullet(segment.text) for segment in row.segments) > 1:
+            return
         if row.y - before.y > _ROWS_APART * row.size or not 0.8 < row.size / max(before.size, 1e-6) < 1.25:
             return
         yield row
