@@ -65,6 +65,14 @@ def test_an_address_keeps_its_lines():
     assert blocks[0].text.split("  \n") == ["Mara Hollins", "The Mill House", "Hollow Bridge"]
 
 
+@pytest.mark.parametrize("end", [None, 550.0])
+def test_an_address_with_a_house_number_keeps_its_lines(end):
+    texts = ["Harper and Sons", "12 Mill Lane, Old Town, Oxford", "Reading RG1 7XY"]
+    starts = [50.0 if end is None else end - 5 * len(text) for text in texts]
+    lines = [line(text, x, 100 + 12 * row) for row, (text, x) in enumerate(zip(texts, starts, strict=True))]
+    assert page_blocks(page([*lines, *body()]), [])[0].text.split("  \n") == texts
+
+
 def test_a_paragraph_beside_a_label_is_one_paragraph_and_a_row_of_a_form_is_not():
     first = "Where the owner of the land has died, the name of the person who holds it now is"
     second = "Entered in its place, with the date on which the land passed to them."
@@ -78,9 +86,11 @@ def test_a_paragraph_beside_a_label_is_one_paragraph_and_a_row_of_a_form_is_not(
     assert not any("Part B A tenant" in block.text for block in blocks)
 
 
-def test_rules_of_dots_are_no_text():
+def test_rules_of_dots_or_underscores_are_no_text():
     lines = [line("S Chapman", 50, 100), line("." * 80, 50, 112), line(". . . . . . . .", 50, 130), *body()]
-    assert not any(".." in block.text or ". ." in block.text for block in page_blocks(page(lines), []))
+    lines.append(line("_" * 60, 50, 142))
+    texts = [block.text for block in page_blocks(page(lines), [])]
+    assert not any(".." in text or ". ." in text or "__" in text for text in texts)
 
 
 def test_title_headings_and_text_are_told_apart_by_size_and_numbers():

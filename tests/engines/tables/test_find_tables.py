@@ -603,3 +603,11 @@ def test_a_ruled_row_without_rules_between_its_words_has_the_cells_of_the_other_
     paths = [rule(xs[0], y, xs[-1], y) for y in ys] + [rule(x, ys[0], x, ys[-1]) for x in (xs[0], xs[-1])]
     paths += [rule(x, top, x, top + 15) for x in xs[1:-1] for top in (ys[1], ys[3])]
     assert rows(only(page(cell_lines(table, xs, ys), paths)).text) == table
+
+
+def test_words_of_a_spreadsheet_on_the_left_of_their_columns_are_headings_of_the_numbers_on_the_right():
+    lines = [line(text, x, 80) for text, x in (("Year", 55), ("North", 115), ("South", 175), ("West", 235))]
+    table = [[str(2016 + year), str(40 - 3 * year), str(85 - year), str(20 + 7 * year)] for year in range(5)]
+    for y, row in enumerate(table):
+        lines += [right_aligned(text, x, 95 + 15 * y) for text, x in zip(row, (113, 172, 232, 292), strict=True)]
+    assert rows(only(page(lines)).text) == [["Year", "North", "South", "West"], *table]

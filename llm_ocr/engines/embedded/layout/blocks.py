@@ -225,8 +225,8 @@ def _blocks(content: PageContent, regions: Sequence[Region]) -> tuple[Block, ...
     return tuple([*top, *body, *aside, *foot])
 
 
-#: Line of dots only: a rule in print, or a field of a form.
-_DOTS = re.compile(r"[\s.\u00b7\u2026]{6,}")
+#: Line of dots or underscores only: a rule in print, or a field of a form.
+_DOTS = re.compile(r"[\s._\u00b7\u2026]{6,}")
 #: Number of characters outside tables and figures from which they determine the page's measures.
 _ENOUGH = 150
 _NO_LINE = Line("", Box(0, 0, 1, 10), 10.0)

@@ -177,6 +177,8 @@ _NARROWEST, _STEADY = 0.5, 0.25
 _DEEPEST_INDENT = 6.0
 #: Number of rows that determine a column's width, and maximum rows of an address.
 _TELLING, _LONGEST_ADDRESS = 5, 8
+#: Largest width of an address relative to the column.
+_SHORT_ROWS = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +222,11 @@ class Margins:
         if shift > self.indent:
             return self.start(row) - self.left < _DEEPEST_INDENT * row.size or before is first
         return shift < -self.indent and before is not first
+
+    def is_flush_end(self, rows: Sequence[Row]) -> bool:
+        """Return whether rows of different widths end at one place, as a sender's address on the right does."""
+        starts, ends = [self.start(row) for row in rows], [self.end(row) for row in rows]
+        return max(ends) - min(ends) < 0.2 * rows[0].size and max(starts) - min(starts) > 3 * self.indent
 
     def stands_over(self, before: Row, row: Row, short: bool) -> bool:
         """Return whether `before` is a separate short line above a paragraph that fills the column."""
@@ -432,7 +439,7 @@ def _looks_apart(before: Row, row: Row, step: float, measures: Measures) -> bool
     return not full and _face_changes(before, row, measures)
 
 
-def _is_address(before: Row, row: Row) -> bool:
+def _is_web_address(before: Row, row: Row) -> bool:
     """Return whether the monospaced one of two rows is an address in a text, or its end on the next line."""
     if _ADDRESS.search(row.text if row.mono else before.text):
         return True
@@ -440,7 +447,7 @@ def _is_address(before: Row, row: Row) -> bool:
 
 
 def _face_changes(before: Row, row: Row, measures: Measures) -> bool:
-    if before.mono != row.mono and not measures.typewriter and not _is_address(before, row):
+    if before.mono != row.mono and not measures.typewriter and not _is_web_address(before, row):
         return True
     shorter, longer = sorted((before.x1 - before.x0, row.x1 - row.x0))
     if before.bold != row.bold:  # OCR takes a heavy text line for bold: a heading is shorter than the text
@@ -491,8 +498,18 @@ def _starts_own(row: Row, before: Row, margins: Margins) -> bool:
     return is_sure_heading(row) and margins.is_short(before, row) and (row.bold or not goes_on(before.text, row.text))
 
 
+def _is_address(rows: Sequence[Row], margins: Margins) -> bool:
+    """Return whether a few short rows have a house number: `5 Park View` is no section here."""
+    numbered = sum(re.match(r"\d{1,4}[a-z]? ", row.text) is not None for row in rows)
+    short = max(row.x1 - row.x0 for row in rows) < _SHORT_ROWS * (margins.right - margins.left)
+    plain = not any(row.bold or row.cells > 1 or parse_marker(row.text) for row in rows)
+    return 2 < len(rows) <= _LONGEST_ADDRESS and numbered == 1 and plain and (short or margins.is_flush_end(rows))
+
+
 def _in_stretch(rows: Sequence[Row], measures: Measures, edge: float) -> list[Group]:
     margins = find_margins(rows, measures, edge)
+    if _is_address(rows, margins):
+        return [Group(list(rows), [index > 0 for index in range(len(rows))])]
     groups: list[Group] = []
     for index, row in enumerate(rows):
         before = rows[index - 1] if index else None

@@ -412,14 +412,29 @@ def _follows(block: Sequence[Row], row: Row) -> bool:
         or abs(a.x0 + a.x1 - b.x0 - b.x1) < 0.8 * row.size
         for a, b in zip(last.segments, row.segments, strict=True)
     )
-    return aligned == len(row.segments)
+    return aligned == len(row.segments) or (len(block) == 1 and _are_headings(last, row))
+
+
+def _are_headings(head: Row, values: Row) -> bool:
+    """Return whether words are above numbers in the same order: spreadsheets align words left and numbers right."""
+    if any(_has_digit(segment.text) for segment in head.segments):
+        return False
+    if not all(is_number(segment.text) for segment in values.segments):
+        return False
+    ends = [-inf, *(segment.x1 for segment in values.segments)]
+    starts = [*(segment.x0 for segment in values.segments), inf]
+    return all(
+        end < segment.x0 and segment.x1 < start
+        for segment, end, start in zip(head.segments, ends[:-1], starts[1:], strict=True)
+    )
 
 
 def _has_apart_columns(block: Sequence[Row]) -> bool:
     size = float(np.median([row.size for row in block]))
+    rows = block[1:] if _are_headings(block[0], block[1]) else block
     for column in range(len(block[0].segments) - 1):
-        end = max(row.segments[column].x1 for row in block)
-        start = min(row.segments[column + 1].x0 for row in block)
+        end = max(row.segments[column].x1 for row in rows)
+        start = min(row.segments[column + 1].x0 for row in rows)
         if start - end < _APART * size:
             return False
     return True
