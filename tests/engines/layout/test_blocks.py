@@ -65,10 +65,16 @@ def test_an_address_keeps_its_lines():
     assert blocks[0].text.split("  \n") == ["Mara Hollins", "The Mill House", "Hollow Bridge"]
 
 
-@pytest.mark.parametrize("end", [None, 550.0])
-def test_an_address_with_a_house_number_keeps_its_lines(end):
-    texts = ["Harper and Sons", "12 Mill Lane, Old Town, Oxford", "Reading RG1 7XY"]
-    starts = [50.0 if end is None else end - 5 * len(text) for text in texts]
+@pytest.mark.parametrize(
+    ("texts", "left", "right"),
+    [
+        (["Harper and Sons", "12 Mill Lane, Old Town, Oxford", "Reading RG1 7XY"], 50.0, None),
+        (["Harper and Sons", "12 Mill Lane, Old Town, Oxford", "Reading RG1 7XY"], None, 450.0),
+        (["Mr Leo Client", "Association", "Delarue Street 25", "4321 Bridge Town"], 365.0, None),
+    ],
+)
+def test_an_address_with_a_number_keeps_its_lines(texts, left, right):
+    starts = [left if left is not None else right - 5 * len(text) for text in texts]
     lines = [line(text, x, 100 + 12 * row) for row, (text, x) in enumerate(zip(texts, starts, strict=True))]
     assert page_blocks(page([*lines, *body()]), [])[0].text.split("  \n") == texts
 
@@ -130,6 +136,31 @@ def test_a_heading_of_two_lines_is_one_heading():
 def test_a_title_above_a_line_in_lower_case_is_a_title():
     lines = [line("Services agreement", 200, 80, size=16, bold=True), line("between", 250, 104)]
     assert page_blocks(page([*lines, *paragraph(prose(1), 50, 130, 500)]), [])[0].kind is BlockKind.TITLE
+
+
+def test_numbered_names_of_sections_in_a_list_are_items():
+    names = ["Title Page", "Abstract", "Table of Contents", "List of Figures", "Text"]
+    lines = [line(f"{row + 1}. {name}", 60, 300 + 20 * row) for row, name in enumerate(names)]
+    kinds = [block.kind for block in page_blocks(page([*body(80), *lines]), [])]
+    assert kinds[-5:] == [BlockKind.LIST_ITEM] * 5
+
+
+def test_a_numbered_bold_row_at_the_end_of_a_page_is_a_heading():
+    content = page([*body(80), line("2. SUPPLY OF SERVICES", 50, 600, bold=True)])
+    assert page_blocks(content, [])[-1].kind is BlockKind.HEADING
+
+
+def test_a_smaller_item_with_a_dash_is_an_item_of_its_own():
+    lines = [
+        line("• Revenue up 12 % on the year before", 43, 134, size=32, width=616),
+        line("– Strong growth in the north and in the", 79, 178, size=28, width=545),
+        line("two new branches that opened in", 102, 213, size=28, width=469),
+        line("– Online shop: 31 % more orders", 79, 284, size=28, width=458),
+        line("• Fewer complaints", 43, 358, size=32, width=308),
+    ]
+    found = [(block.level, block.text) for block in page_blocks(page(lines, 720, 540), [])]
+    assert found[0] == (0, "- Revenue up 12 % on the year before")
+    assert found[1] == (1, "- Strong growth in the north and in the two new branches that opened in")
 
 
 def test_check_boxes_of_a_list_are_kept():

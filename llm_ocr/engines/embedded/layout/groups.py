@@ -49,6 +49,7 @@ _FOOTNOTE = re.compile(
     r"(?:\d{1,2}|[*†‡¶]{1,3}|[¹²³⁴-⁹⁰]{1,3}|\(\d{1,2}\)|\[\d{1,2}\]|\d{1,2}\))\s*(?=[^\W\d_]|[\"“‘(])"
     r"|(?:[a-z])\s+(?=[A-Z])"
 )
+_HOUSE_NUMBER = re.compile(r"\d{1,5}[a-z]?,? [^\W\d]")
 _ENTRY = re.compile(r"(?:[.․…·]\s?){4,}\s*[\w.–-]{1,8}$")
 _FIELD = re.compile(r"[^\W\d_a-z][\w .’'/-]{1,24}:\s+\S|\d{1,2}[:.]\d\d\s")
 _TIME = re.compile(r"\d{1,2}[:.]\d\d\s*(?:[-–]|[ap]\.?m)")
@@ -177,8 +178,8 @@ _NARROWEST, _STEADY = 0.5, 0.25
 _DEEPEST_INDENT = 6.0
 #: Number of rows that determine a column's width, and maximum rows of an address.
 _TELLING, _LONGEST_ADDRESS = 5, 8
-#: Largest width of an address relative to the column.
-_SHORT_ROWS = 0.6
+#: Largest width of an address relative to the column, and in letter sizes.
+_SHORT_ROWS, _NARROW_ADDRESS = 0.6, 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -476,6 +477,10 @@ def is_sure_heading(row: Row) -> bool:
     return numbering(text) > 0 and not text.endswith((".", ",", ";", ":")) and len(text.split()) > 1
 
 
+#: Largest ratio of the sizes of an item and the item above it on a slide.
+_SMALLER = 0.93
+
+
 def _starts_item(row: Row, before: Row | None, open_item: Group | None, short: bool) -> Marker | None:
     """Return the marker of a list item that begins here, unless the row is the middle of a sentence."""
     marker = parse_marker(row.text)
@@ -483,6 +488,8 @@ def _starts_item(row: Row, before: Row | None, open_item: Group | None, short: b
         return marker
     previous = open_item.marker if open_item else None
     if previous and marker.style == previous.style and marker.value in (None, (previous.value or 0) + 1):
+        return marker
+    if marker.value is None and previous and row.size < _SMALLER * before.size:
         return marker
     if marker.value is not None and marker.value > 1 and not (short and ends_sentence(before.text)):
         return None
@@ -499,11 +506,15 @@ def _starts_own(row: Row, before: Row, margins: Margins) -> bool:
 
 
 def _is_address(rows: Sequence[Row], margins: Margins) -> bool:
-    """Return whether a few short rows have a house number: `5 Park View` is no section here."""
-    numbered = sum(re.match(r"\d{1,4}[a-z]? ", row.text) is not None for row in rows)
-    short = max(row.x1 - row.x0 for row in rows) < _SHORT_ROWS * (margins.right - margins.left)
-    plain = not any(row.bold or row.cells > 1 or parse_marker(row.text) for row in rows)
-    return 2 < len(rows) <= _LONGEST_ADDRESS and numbered == 1 and plain and (short or margins.is_flush_end(rows))
+    """Return whether a few short rows have a house number or postal code: `5 Park View` is no section here."""
+    if not 2 < len(rows) <= _LONGEST_ADDRESS or any(row.bold or row.cells > 1 for row in rows):
+        return False
+    numbered = sum(_HOUSE_NUMBER.match(row.text) is not None for row in rows)
+    if not 0 < numbered <= 2 or any(parse_marker(row.text) for row in rows):
+        return False
+    width = max(row.x1 - row.x0 for row in rows)
+    narrow = width < _NARROW_ADDRESS * rows[0].size and not any(row.text[:1].islower() for row in rows)
+    return narrow or width < _SHORT_ROWS * (margins.right - margins.left) or margins.is_flush_end(rows)
 
 
 def _in_stretch(rows: Sequence[Row], measures: Measures, edge: float) -> list[Group]:

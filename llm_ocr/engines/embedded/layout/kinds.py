@@ -111,10 +111,12 @@ def _is_numbered(group: Group) -> bool:
 
 def _is_bold(group: Group, following: Group | None, measures: Measures) -> bool:
     least = _LEAST_NUMBERED if _is_numbered(group) else 0.93
-    if measures.bold or not group.bold or group.size < least * measures.body or following is None:
+    if measures.bold or not group.bold or group.size < least * measures.body:
         return False
     if group.length > _LONGEST_BOLD or len(group.rows) > 3 or any(row.cells > 1 for row in group.rows):
         return False
+    if following is None:  # the text begins on the next page
+        return _is_numbered(group)
     if sum(group.breaks) > 1 or _text(group).endswith(":"):
         return is_sure_heading(group.first)
     return not (following.bold and following.length > group.length and numbering(_text(group)) == 0)
@@ -168,7 +170,9 @@ def find_headings(
         if following is not None and _continues_sentence(group, following):
             continue
         if _can_be(group, measures) and (
-            _is_large(group, measures) or _is_bold(group, below, measures) or _is_plain(group, below, measures)
+            _is_large(group, measures)
+            or _is_bold(group, below, measures)
+            or (_is_plain(group, below, measures) and not _is_listed(groups, index))
         ):
             found.append(index)
     if measures.noisy:
@@ -181,6 +185,13 @@ def find_headings(
     if title is not None:
         kinds[title] = (BlockKind.TITLE, 1)
     return kinds
+
+
+def _is_listed(groups: Sequence[Group], index: int) -> bool:
+    """Return whether the group above or below has the number before or after the group's number: a list of names."""
+    marker = groups[index].marker
+    beside = [group.marker for group in groups[max(0, index - 1) : index + 2] if group.marker is not None]
+    return marker is not None and any(other.style == marker.style and _follow(marker, other) for other in beside)
 
 
 def _siblings(groups: Sequence[Group], found: Sequence[int], measures: Measures) -> list[int]:
