@@ -152,15 +152,21 @@ def test_a_numbered_bold_row_at_the_end_of_a_page_is_a_heading():
 
 def test_a_smaller_item_with_a_dash_is_an_item_of_its_own():
     lines = [
+        line("What went well", 190, 49, size=44, width=339),
         line("• Revenue up 12 % on the year before", 43, 134, size=32, width=616),
         line("– Strong growth in the north and in the", 79, 178, size=28, width=545),
         line("two new branches that opened in", 102, 213, size=28, width=469),
+        line("January", 102, 246, size=28, width=108),
         line("– Online shop: 31 % more orders", 79, 284, size=28, width=458),
+        line("• mostly returning customers", 115, 322, size=24, width=350),
         line("• Fewer complaints", 43, 358, size=32, width=308),
+        line("• New hires completed training", 43, 403, size=32, width=499),
     ]
     found = [(block.level, block.text) for block in page_blocks(page(lines, 720, 540), [])]
-    assert found[0] == (0, "- Revenue up 12 % on the year before")
-    assert found[1] == (1, "- Strong growth in the north and in the two new branches that opened in")
+    assert found[1:3] == [
+        (0, "- Revenue up 12 % on the year before"),
+        (1, "- Strong growth in the north and in the two new branches that opened in January"),
+    ]
 
 
 def test_check_boxes_of_a_list_are_kept():
