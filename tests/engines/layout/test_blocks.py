@@ -169,6 +169,13 @@ def test_a_smaller_item_with_a_dash_is_an_item_of_its_own():
     ]
 
 
+def test_a_large_name_above_an_address_is_no_heading():
+    lines = [line("Notes on rivers", 200, 60, size=20), line("Anna Miller", 230, 90, size=14)]
+    lines.append(line("anna@example.org", 230, 108))
+    kinds = [block.kind for block in page_blocks(page([*lines, *body(140)]), [])]
+    assert kinds[:2] == [BlockKind.TITLE, BlockKind.TEXT]
+
+
 def test_check_boxes_of_a_list_are_kept():
     lines = [line("☐ Single", 50, 100), line("☒ Family", 50, 115)]
     assert [block.text for block in page_blocks(page(lines), [])] == ["- ☐ Single", "- ☒ Family"]

@@ -78,9 +78,12 @@ def _can_be(group: Group, measures: Measures) -> bool:
 
 
 def _continues_sentence(group: Group, following: Group) -> bool:
-    """Return whether a near group of about the same size begins in lower case and is no formula such as `k = 2 + n`."""
+    """Return whether a near group of about the same size begins in lower case and is no formula such as `k = 2 + n`.
+
+    An address in any size continues a name.
+    """
     text = following.first.text
-    if following.gap > group.size or group.size > _LARGE_NOISY * following.size:
+    if following.gap > group.size or (group.size > _LARGE_NOISY * following.size and "@" not in text):
         return False
     return text[:1].islower() and not (text[1:2].isspace() and _OPERATOR.search(text))
 
