@@ -213,6 +213,8 @@ Ints = npt.NDArray[np.int64]
 
 #: Cells along the longer side of the grid for joining objects.
 _CELLS = 240
+#: Bars of different heights on one axis from which a drawing is a bar chart, and maximum number of rules to examine.
+_LEAST_BARS, _MOST_AXES = 3, 60
 #: Number of equal single letters from which they are symbols of a drawing.
 _MANY_SYMBOLS = 500
 
@@ -265,11 +267,27 @@ def page_objects(texts: Texts, tables: Floats) -> Objects:
     drawn = ~raster & ((segments > 6) | slanted)
     keep = ~_inside(boxes, tables) & (np.maximum(width, height) > 0.8 * unit) & ~(raster & thin)
     # Rules between the columns of a page would join everything that they touch.
-    keep &= ~(thin & ((width > 0.5 * content.width) | (height > 0.4 * content.height)))
+    wide = thin & ((width > 0.5 * content.width) | (height > 0.4 * content.height))
+    keep &= ~wide | _grid_lines(boxes, wide, ~raster & ~thin & filled, unit)
     keep &= ~_behind_text(texts, boxes, raster, segments)
     frame = ~raster & ~filled & ~thin & (segments <= 24) & (width * height > 0.02 * content.width * content.height)
     boxes[raster] = _in_frames(boxes[raster], boxes[frame & keep])
     return Objects(boxes[keep], raster[keep], drawn[keep], (thin & ~drawn & ~raster)[keep])
+
+
+def _grid_lines(
+    boxes: Floats, wide: npt.NDArray[np.bool_], shapes: npt.NDArray[np.bool_], unit: float
+) -> npt.NDArray[np.bool_]:
+    """Return the wide rules of bar charts: an axis below bars of several heights, the other axis, and the grid."""
+    lines = np.zeros(len(boxes), dtype=np.bool_)
+    for x0, _, x1, y1 in boxes[wide][:_MOST_AXES].tolist():
+        bars = boxes[shapes & (np.abs(boxes[:, 3] - y1) < unit) & (boxes[:, 0] >= x0) & (boxes[:, 2] <= x1)]
+        heights = bars[:, 3] - bars[:, 1]
+        if len(bars) >= _LEAST_BARS and len(np.unique(np.round(heights / unit))) >= _LEAST_BARS:
+            grid = (np.abs(boxes[:, 0] - x0) < unit) & (np.abs(boxes[:, 2] - x1) < unit)
+            axis = (boxes[:, 0] > x0 - unit) & (boxes[:, 2] < x1 + unit) & (np.abs(boxes[:, 3] - y1) < unit)
+            lines |= wide & (grid | axis)
+    return lines
 
 
 def symbols(lines: Sequence[Line]) -> Objects:

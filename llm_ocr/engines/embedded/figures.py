@@ -104,7 +104,8 @@ def _aspect(box: Box) -> float:
 
 
 def _is_drawing(cluster: Cluster, texts: Texts, members: npt.NDArray[np.intp]) -> bool:
-    numbers = sum(is_number(texts.content.lines[index].text) for index in members.tolist())
+    labels = {*members.tolist(), *with_labels(cluster.box, texts, frozenset())[1]}
+    numbers = sum(is_number(texts.content.lines[index].text) for index in labels)
     chart = cluster.shapes + cluster.rules + cluster.drawn >= 10 and numbers >= 6
     return cluster.drawn >= 25 or (chart and cluster.drawn + cluster.shapes >= 4)
 

@@ -234,6 +234,17 @@ def test_any_page_is_searched_without_an_error_and_no_line_is_in_two_regions(con
     assert len(taken) == len(set(taken))
 
 
+def test_grid_lines_over_most_of_the_page_join_the_bars_of_a_chart():
+    heights = (450 - 51 * step for step in range(7))
+    grid = [Path(Box(100, y, 637, y + 1.5), (135, 135, 135), None, 2) for y in heights]
+    axis = Path(Box(100, 140, 101.5, 451), (135, 135, 135), None, 2)
+    bars = [bar(130 + 130 * n, top, 170 + 130 * n, 450.5) for n, top in enumerate((234, 326, 275, 224))]
+    numbers = [line(str(n), 84, 443 - 51 * n, size=18) for n in range(7)]
+    figure = only(page(numbers, [*grid, axis, *bars], width=720, height=540))
+    assert figure.label == "chart"
+    assert figure.lines == set(range(7))
+
+
 def test_the_line_of_a_chart_does_not_cut_the_axes():
     axes = Path(Box(100, 200, 320, 350), (0, 0, 0), None, 3)
     values = curve(105, 230, 300, 310)

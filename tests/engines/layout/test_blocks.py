@@ -65,6 +65,20 @@ def test_an_address_keeps_its_lines():
     assert blocks[0].text.split("  \n") == ["Mara Hollins", "The Mill House", "Hollow Bridge"]
 
 
+@pytest.mark.parametrize(
+    ("texts", "left", "right"),
+    [
+        (["Harper and Sons", "12 Mill Lane, Old Town, Oxford", "Reading RG1 7XY"], 50.0, None),
+        (["Harper and Sons", "12 Mill Lane, Old Town, Oxford", "Reading RG1 7XY"], None, 450.0),
+        (["Mr Leo Client", "Association", "Delarue Street 25", "4321 Bridge Town"], 365.0, None),
+    ],
+)
+def test_an_address_with_a_number_keeps_its_lines(texts, left, right):
+    starts = [left if left is not None else right - 5 * len(text) for text in texts]
+    lines = [line(text, x, 100 + 12 * row) for row, (text, x) in enumerate(zip(texts, starts, strict=True))]
+    assert page_blocks(page([*lines, *body()]), [])[0].text.split("  \n") == texts
+
+
 def test_a_paragraph_beside_a_label_is_one_paragraph_and_a_row_of_a_form_is_not():
     first = "Where the owner of the land has died, the name of the person who holds it now is"
     second = "Entered in its place, with the date on which the land passed to them."
@@ -78,9 +92,11 @@ def test_a_paragraph_beside_a_label_is_one_paragraph_and_a_row_of_a_form_is_not(
     assert not any("Part B A tenant" in block.text for block in blocks)
 
 
-def test_rules_of_dots_are_no_text():
+def test_rules_of_dots_or_underscores_are_no_text():
     lines = [line("S Chapman", 50, 100), line("." * 80, 50, 112), line(". . . . . . . .", 50, 130), *body()]
-    assert not any(".." in block.text or ". ." in block.text for block in page_blocks(page(lines), []))
+    lines.append(line("_" * 60, 50, 142))
+    texts = [block.text for block in page_blocks(page(lines), [])]
+    assert not any(".." in text or ". ." in text or "__" in text for text in texts)
 
 
 def test_title_headings_and_text_are_told_apart_by_size_and_numbers():
@@ -115,6 +131,54 @@ def test_a_heading_of_two_lines_is_one_heading():
     assert (BlockKind.HEADING, "A long heading that is set in two lines") in [
         (b.kind, b.text) for b in page_blocks(content, [])
     ]
+
+
+def test_a_title_above_a_line_in_lower_case_is_a_title():
+    lines = [line("Services agreement", 200, 80, size=16, bold=True), line("between", 250, 104)]
+    assert page_blocks(page([*lines, *paragraph(prose(1), 50, 130, 500)]), [])[0].kind is BlockKind.TITLE
+
+
+def test_numbered_names_of_sections_in_a_list_are_items():
+    names = ["Title Page", "Abstract", "Table of Contents", "List of Figures", "Text"]
+    lines = [line(f"{row + 1}. {name}", 60, 300 + 20 * row) for row, name in enumerate(names)]
+    kinds = [block.kind for block in page_blocks(page([*body(80), *lines]), [])]
+    assert kinds[-5:] == [BlockKind.LIST_ITEM] * 5
+
+
+def test_a_numbered_bold_row_at_the_end_of_a_page_is_a_heading():
+    content = page([*body(80), line("2. SUPPLY OF SERVICES", 50, 600, bold=True)])
+    assert page_blocks(content, [])[-1].kind is BlockKind.HEADING
+
+
+def test_a_smaller_item_with_a_dash_is_an_item_of_its_own():
+    lines = [
+        line("What went well", 190, 49, size=44, width=339),
+        line("• Revenue up 12 % on the year before", 43, 134, size=32, width=616),
+        line("– Strong growth in the north and in the", 79, 178, size=28, width=545),
+        line("two new branches that opened in", 102, 213, size=28, width=469),
+        line("January", 102, 246, size=28, width=108),
+        line("– Online shop: 31 % more orders", 79, 284, size=28, width=458),
+        line("• mostly returning customers", 115, 322, size=24, width=350),
+        line("• Fewer complaints", 43, 358, size=32, width=308),
+        line("• New hires completed training", 43, 403, size=32, width=499),
+    ]
+    found = [(block.level, block.text) for block in page_blocks(page(lines, 720, 540), [])]
+    assert found[1:3] == [
+        (0, "- Revenue up 12 % on the year before"),
+        (1, "- Strong growth in the north and in the two new branches that opened in January"),
+    ]
+
+
+def test_a_large_name_above_an_address_is_no_heading():
+    lines = [line("Notes on rivers", 200, 60, size=20), line("Anna Miller", 230, 90, size=14)]
+    lines.append(line("anna@example.org", 230, 108))
+    kinds = [block.kind for block in page_blocks(page([*lines, *body(140)]), [])]
+    assert kinds[:2] == [BlockKind.TITLE, BlockKind.TEXT]
+
+
+def test_check_boxes_of_a_list_are_kept():
+    lines = [line("☐ Single", 50, 100), line("☒ Family", 50, 115)]
+    assert [block.text for block in page_blocks(page(lines), [])] == ["- ☐ Single", "- ☒ Family"]
 
 
 def test_a_bold_start_of_a_paragraph_and_a_bold_sentence_are_no_headings():

@@ -1,4 +1,5 @@
 import io
+from dataclasses import replace
 
 import pypdfium2
 import pytest
@@ -9,7 +10,7 @@ from llm_ocr.documents.pdf_text import page_content
 from llm_ocr.engines.embedded.layout import page_blocks
 from llm_ocr.engines.embedded.page import laid_out
 from llm_ocr.engines.embedded.regions import Region
-from llm_ocr.types import Block, BlockKind, Box, Line, PageContent
+from llm_ocr.types import Block, BlockKind, Box, Line, PageContent, Path
 
 
 def starts(blocks: tuple[Block, ...]) -> list[str]:
@@ -215,3 +216,29 @@ def test_two_rows_of_stretched_words_are_not_columns():
     block, *_ = page_blocks(page([first, *stretched, *paragraph(prose(3), 50, 148, 235)]), [])
     words = "determines every garden in 1859. The inspector accepts each several planet"
     assert words in " ".join(block.text.split())
+
+
+def test_a_painted_box_beside_a_text_is_read_as_a_whole():
+    above = [*paragraph(prose(1, 30), 50, 80, 500), line("End.", 50, 116)]
+    narrow = list(paragraph(prose(2, 60), 50, 140, 300))
+    facts = [
+        line(text, 380, 146 + 13 * index) for index, text in enumerate(["In brief", "The bus runs daily", "in the"])
+    ]
+    facts.append(line("valley.", 380, 185))
+    box = Path(Box(370, 138, 550, 205), None, (238, 238, 238), 5)
+    blocks = page_blocks(replace(page([*above, *narrow, *facts]), paths=(box,)), [])
+    assert [block.text.split()[-1] for block in blocks] == ["end1.", "End.", "end2.", "brief", "valley."]
+
+
+def test_lists_side_by_side_are_columns():
+    left = [line("• Loyal customers", 50, 100), line("• Staff", 50, 115), line("• Short times", 50, 130)]
+    right = [line("• Old software", 300, 100), line("• High rents in the", 300, 115), line("city", 310, 130)]
+    texts = [block.text for block in page_blocks(page([*left, *right]), [])]
+    assert texts == ["- Loyal customers", "- Staff", "- Short times", "- Old software", "- High rents in the city"]
+
+
+def test_small_notes_beside_a_text_are_a_column_of_their_own():
+    text = list(paragraph(prose(3, 150), 200, 100, 350))
+    notes = [line(text, 50, y, size=7) for y in (101, 161) for text, y in (("Deposit", y), ("see the annex", y + 10))]
+    blocks = page_blocks(page([*text, *notes]), [])
+    assert blocks[-1].text == " ".join(each.text for each in text)

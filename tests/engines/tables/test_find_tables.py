@@ -525,3 +525,89 @@ def test_any_page_is_searched_without_an_error_and_no_line_is_in_two_tables(cont
         taken.extend([*table.lines, *table.caption])
     assert len(taken) == len(set(taken))
     assert set(taken) <= set(range(len(content.lines)))
+
+
+def test_lists_side_by_side_below_bold_headings_are_no_table():
+    heads = [line("SKILLS", 50, 100, bold=True), line("DUTIES", 300, 100, bold=True)]
+    items = [
+        line(f"• {text}", x, 115 + 13 * row)
+        for row, pair in enumerate([("Planning", "Reports"), ("Python", "Training"), ("Excel", "Routes")])
+        for x, text in zip((50, 300), pair, strict=True)
+    ]
+    assert not find_tables(page([*heads, *items]))
+
+
+def right_aligned(text, x, y, **look):
+    """A line that ends at x."""
+    whole = line(text, 0, y, **look)
+    return line(text, x - whole.box.x1, y, **look)
+
+
+def accounts(y, rows, step=25):
+    """Lines of labels over one or more lines, a number of a note, and two amounts; without rules."""
+    lines = []
+    for labels, note, *amounts in rows:
+        lines += [line(label, 90, y + 14 * number) for number, label in enumerate(labels)]
+        lines += [line(note, 280, y)] * bool(note)
+        lines += [right_aligned(amount, x, y) for amount, x in zip(amounts, (400, 510), strict=False)]
+        y += step + 14 * (len(labels) - 1)
+    return lines
+
+
+def test_labels_of_accounts_on_several_lines_are_one_cell_and_a_running_header_is_none():
+    header = [line("Foundation", 90, 37), line("Annual accounts", 277, 37)]
+    head = [right_aligned(text, x, 75) for text, x in (("Note", 300), ("2023", 400), ("2022", 510))]
+    units = [right_aligned("EUR", x, 89) for x in (400, 510)]
+    rows_ = [
+        (["Land and buildings", "including plants", "on land of others"], "(1)", "6.645.754,61", "2.601.003,11"),
+        (["Machines"], "", "1.116.938,02", "6.738.579,70"),
+        (["Securities of the", "Fixed assets"], "(2)", "8.730.844,68", "6.044.906,35"),
+        (["Stocks"], "", "2.897.830,13", "4.391.925,27"),
+        (["Cash"], "(3)", "431.162,82", "4.367.340,34"),
+        (["Other"], "", "3.246.311,21", "5.199.419,37"),
+    ]
+    table = only(page([*header, *head, *units, *accounts(114, rows_)]))
+    found = rows(table.text)
+    assert found[0] == ["", "Note", "2023 EUR", "2022 EUR"]
+    labels = [" ".join(row[0]) for row in rows_]
+    assert [row[0] for row in found[1:]] == labels
+
+
+def test_rules_above_sums_do_not_end_the_headings():
+    def amounts(y, label, *values, bold=False):
+        cells = [right_aligned(text, x, y, bold=bold) for text, x in zip(values, (300, 345, 390), strict=True)]
+        return [line(label, 60, y, bold=bold)] * bool(label) + cells
+
+    lines = amounts(100, "", "Jan", "Feb", "Total", bold=True)
+    for top, name in ((115, "Housing"), (190, "Living")):
+        lines += [line(name, 55, top, bold=True)]
+        lines += amounts(top + 15, "First", "1,993.00", "239.00", "2,232.00")
+        lines += amounts(top + 30, "Second", "2,597.00", "0.00", "2,597.00")
+        lines += amounts(top + 45, f"Total {name}", "4,590.00", "239.00", "4,829.00", bold=True)
+    paths = [rule(53, y, 392, y) for y in (112, 158, 233)]
+    table = only(page(lines, paths))
+    found = rows(table.text)
+    assert found[0] == ["", "Jan", "Feb", "Total"]
+    assert found[-1] == ["Total Living", "4,590.00", "239.00", "4,829.00"]
+    assert len(found) == 9
+
+
+def test_a_ruled_row_without_rules_between_its_words_has_the_cells_of_the_other_rows():
+    xs, ys = [80, 190, 300, 410, 520], [180, 195, 210, 225, 240]
+    table = [
+        ["Feature", "Basic", "Standard", "Premium"],
+        ["Storage", "5 GB", "50 GB", "unlimited"],
+        ["Support", "none", "E-mail", "Phone and e-mail"],
+        ["Price", "free", "€ 4.99", "€ 12.99"],
+    ]
+    paths = [rule(xs[0], y, xs[-1], y) for y in ys] + [rule(x, ys[0], x, ys[-1]) for x in (xs[0], xs[-1])]
+    paths += [rule(x, top, x, top + 15) for x in xs[1:-1] for top in (ys[1], ys[3])]
+    assert rows(only(page(cell_lines(table, xs, ys), paths)).text) == table
+
+
+def test_words_of_a_spreadsheet_on_the_left_of_their_columns_are_headings_of_the_numbers_on_the_right():
+    lines = [line(text, x, 80) for text, x in (("Year", 55), ("North", 115), ("South", 175), ("West", 235))]
+    table = [[str(2016 + year), str(40 - 3 * year), str(85 - year), str(20 + 7 * year)] for year in range(5)]
+    for y, row in enumerate(table):
+        lines += [right_aligned(text, x, 95 + 15 * y) for text, x in zip(row, (113, 172, 232, 292), strict=True)]
+    assert rows(only(page(lines)).text) == [["Year", "North", "South", "West"], *table]

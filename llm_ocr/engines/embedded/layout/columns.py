@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from llm_ocr.engines.embedded.layout.groups import ends_sentence, group_rows, may_go_on
+from llm_ocr.engines.embedded.layout.groups import ends_sentence, group_rows, has_bullet, may_go_on
 from llm_ocr.engines.embedded.layout.kinds import Entry, mark_kinds
 from llm_ocr.engines.embedded.layout.rows import Measures, Row, make_rows
 from llm_ocr.engines.embedded.regions import FORMULA, Region
 from llm_ocr.engines.embedded.trace import note, tracing
-from llm_ocr.types import BlockKind, Box, Line, Path
+from llm_ocr.types import BlockKind, Box, Line, PageContent, Path
 
 # Gutters: white strips between texts on a coarse grid. The grid limits the cost by area, not by the number of lines. A
 # page with 20,000 words costs no more than others.
@@ -33,6 +33,8 @@ _TRIES = 4
 #: Rows beside a gutter, and share of lines that continue the previous one, from which worn text is in columns. Poor OCR
 #: splits lines into words, which look like the short cells of a table.
 _MANY_ROWS, _RUNNING = 10, 0.35
+#: Least ratio of the sizes of a text and the notes beside it.
+_NOTES = 1.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ class Sheet:
     size: Floats
     chars: Ints
     lower: Bools  # begins in lower case: continues the previous line
+    bullet: Bools  # begins with the sign of a list item
     rtl: bool
     worn: bool = False  # boxes are from poor OCR
 
@@ -223,13 +226,16 @@ def are_columns(sheet: Sheet, left: Ints, right: Ints, height: float) -> bool:
         return all(solid) and max(len(one), len(other)) > 1
     if min(len(one), len(other)) < 2:
         return False
+    if min(sheet.bullet[lines].sum() for lines in (one, other)) > 1:  # two lists
+        return True
     base = [np.sort(sheet.boxes[lines, 3]) for lines in (one, other)]
     fewer, more = sorted(base, key=len)
     textures = [_texture(sheet, lines, height) for lines in (one, other)]
     aligned = _aligned(fewer, more, 0.22 * height)
     chars = min(texture.chars for texture in textures)
     if aligned < 0.6:
-        return chars >= 9 and (aligned < 0.34 or chars >= 16)
+        sizes = sorted(float(np.median(sheet.size[lines])) for lines in (one, other))
+        return chars >= 9 and (aligned < 0.34 or chars >= 16 or sizes[1] > _NOTES * sizes[0])
     if min(texture.rows for texture in textures) < 3:  # two rows of stretched words also have a gap in common
         return False
     full = min(texture.full for texture in textures)
@@ -269,7 +275,6 @@ def make_sheet(lines: Sequence[Line], regions: Sequence[Box], rules: Sequence[Bo
     boxes += [(box.x0, box.y0, box.x1, box.y1) for box in (*regions, *rules)]
     size = [line.size for line in lines] + [measures.body] * (len(regions) + len(rules))
     chars = [_weight(line.text) for line in lines] + [-1] * len(regions) + [-2] * len(rules)
-    lower = [line.text[:1].islower() for line in lines] + [False] * (len(regions) + len(rules))
     edges = np.array(boxes, dtype=np.float64).reshape(-1, 4)
     if measures.noisy and len(lines) >= 2 * _NARROW_LINES:
         edges = _upright(edges, len(lines), measures.body)
@@ -277,11 +282,15 @@ def make_sheet(lines: Sequence[Line], regions: Sequence[Box], rules: Sequence[Bo
         margin = np.minimum(_PADDING * np.array(size[: len(lines)]), (texts[:, 2] - texts[:, 0]) / 4)
         texts[:, 0] += margin
         texts[:, 2] -= margin
+    others = [False] * (len(regions) + len(rules))
+    lower = [line.text[:1].islower() for line in lines] + others
+    bullet = [has_bullet(line.text) for line in lines] + others
     return Sheet(
         edges,
         np.maximum(np.array(size, dtype=np.float64), 0.1),
         np.array(chars, dtype=np.int64),
         np.array(lower, dtype=np.bool_),
+        np.array(bullet, dtype=np.bool_),
         measures.rtl,
         measures.noisy,
     )
@@ -371,7 +380,11 @@ def _without(gutter: Gutter, keep_left: Bools, keep_right: Bools, top: float, bo
 
 
 def _trimmed(sheet: Sheet, gutter: Gutter) -> Gutter:
-    """End the gutter above a heading over both columns that does not cross the gutter."""
+    """End the gutter above a heading over both columns that does not cross it; begin it at a figure beside a text."""
+    if not len(sheet.lines(gutter.left)) or not len(sheet.lines(gutter.right)):
+        top = max(float(sheet.boxes[side, 1].min()) for side in (gutter.left, gutter.right))
+        kept = [sheet.boxes[side, 3] > top for side in (gutter.left, gutter.right)]
+        return _without(gutter, kept[0], kept[1], top, gutter.bottom)
     left, right = sheet.boxes[gutter.left], sheet.boxes[gutter.right]
     if sheet.rtl:
         left, right = right, left
@@ -388,6 +401,47 @@ def _trimmed(sheet: Sheet, gutter: Gutter) -> Gutter:
             sides = [(sheet.boxes[side, 1] + sheet.boxes[side, 3]) / 2 < end for side in (gutter.left, gutter.right)]
             return _without(gutter, sides[0], sides[1], gutter.top, end)
     return gutter
+
+
+# Frames: painted boxes with text, such as a box of facts inside an article. The text of a frame is read as a whole.
+
+
+#: Largest number of drawing operators of a frame, and its largest share of the page.
+_FRAME_SEGMENTS, _LARGEST_FRAME = 16, 0.7
+_MOST_FRAMES = 40
+#: Share of lines with a neighbor on the same baseline from which a painted box is a part of a table.
+_SHARED = 0.5
+
+
+def find_frames(content: PageContent, lines: Sequence[Line], measures: Measures) -> list[Box]:
+    """Return the painted boxes that hold several rows of `lines` and have other text at their side."""
+    least = 2.5 * measures.body
+    largest = _LARGEST_FRAME * content.width * content.height
+    boxes = {
+        path.box
+        for path in content.paths
+        if path.segments <= _FRAME_SEGMENTS
+        and (path.stroke is not None or (path.fill is not None and path.fill != (255, 255, 255)))
+        and min(path.box.height, path.box.width / 2) > least
+        and path.box.area < largest
+    }
+    if not boxes or len(lines) < 2:
+        return []
+    places = np.array([(line.box.x0, line.box.y0, line.box.x1, line.box.y1) for line in lines])
+    ordered = sorted(boxes, key=lambda box: -box.area)[:_MOST_FRAMES]
+    return [box for box in ordered if _is_frame(box, places, measures.body)]
+
+
+def _is_frame(box: Box, lines: Floats, size: float) -> bool:
+    """Return whether a box cuts no line, and the lines inside do not continue as rows beside it."""
+    x0, y0, x1, y1 = lines.T
+    slack = 0.3 * size
+    high = ((y0 + y1) / 2 > box.y0) & ((y0 + y1) / 2 < box.y1)
+    inside = high & (x0 > box.x0 - slack) & (x1 < box.x1 + slack)
+    beside = high & ((x1 < box.x0 + slack) | (x0 > box.x1 - slack))
+    if not np.array_equal(inside | beside, high) or inside.sum() < 2 or beside.sum() < 2:
+        return False
+    return _aligned(y1[inside], np.sort(y1[beside]), 0.1 * size) < _SHARED
 
 
 # Groups of rows, tables, and figures in reading order, with paragraphs joined across columns.
@@ -508,4 +562,4 @@ def _continues(last: Entry, entry: Entry) -> bool:
     one, other = before.rows[-1], after.first
     ratio = max(before.size, after.size) / max(min(before.size, after.size), 0.1)
     alike = ratio < 1.15 and one.cells == other.cells == 1 and before.length > _SHORT
-    return alike and may_go_on(one.text, other.text) and not ends_sentence(one.text)
+    return alike and last.frame == entry.frame and may_go_on(one.text, other.text) and not ends_sentence(one.text)

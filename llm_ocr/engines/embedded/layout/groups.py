@@ -12,7 +12,9 @@ from llm_ocr.engines.embedded.layout.rows import Measures, Row
 # Beginnings of rows: list markers, section numbers, caption words, footnote marks.
 
 
-_BULLETS = "•‣◦▪▫●○■□◆◇❖➢➤►▶▸✓✔✦★☐☑⁃∙·⦁\u2022\ufffd"
+_BULLETS = "•‣◦▪▫●○■□◆◇❖➢➤►▶▸✓✔✦★☐☑☒⁃∙·⦁\u2022\ufffd"
+#: Bullets with a meaning, which Markdown keeps.
+_CHECK_BOXES = ("☐", "☑", "☒")
 _BULLET = re.compile(rf"(?P<mark>[{_BULLETS}\ue000-\uf8ff])\s*(?=\S)|(?P<dash>[-–—*+o])\s+(?=\S)")
 _ORDERED = re.compile(
     r"(?P<open>[(\[]?)(?P<value>\d{1,3}|[A-Za-z]|[ivxIVX]{2,5})(?P<close>[.)\]])(?!\d)\s+(?=[^\s])|(?P<circled>[①-⑳])\s*(?=\S)"
@@ -47,6 +49,7 @@ _FOOTNOTE = re.compile(
     r"(?:\d{1,2}|[*†‡¶]{1,3}|[¹²³⁴-⁹⁰]{1,3}|\(\d{1,2}\)|\[\d{1,2}\]|\d{1,2}\))\s*(?=[^\W\d_]|[\"“‘(])"
     r"|(?:[a-z])\s+(?=[A-Z])"
 )
+_HOUSE_NUMBER = re.compile(r"\d{1,5}[a-z]?,? [^\W\d]")
 _ENTRY = re.compile(r"(?:[.․…·]\s?){4,}\s*[\w.–-]{1,8}$")
 _FIELD = re.compile(r"[^\W\d_a-z][\w .’'/-]{1,24}:\s+\S|\d{1,2}[:.]\d\d\s")
 _TIME = re.compile(r"\d{1,2}[:.]\d\d\s*(?:[-–]|[ap]\.?m)")
@@ -92,10 +95,18 @@ def parse_marker(text: str) -> Marker | None:
     return _bullet(bullet, text) if bullet else _ordered(found, text[found.end() :])
 
 
+def has_bullet(text: str) -> bool:
+    """Return whether the text begins with a sign that only begins list items."""
+    marker = parse_marker(text)
+    return marker is not None and marker.certain
+
+
 def _bullet(found: re.Match[str], text: str) -> Marker | None:
     if found["dash"] == "o" and not text[found.end()].isupper():
         return None
-    return Marker("-", None, text[found.end() :], found["mark"] is not None, found[0].strip())
+    mark = found["mark"]
+    shown = f"- {mark}" if mark in _CHECK_BOXES else "-"
+    return Marker(shown, None, text[found.end() :], mark is not None, found[0].strip())
 
 
 def _ordered(found: re.Match[str], rest: str) -> Marker | None:
@@ -167,6 +178,8 @@ _NARROWEST, _STEADY = 0.5, 0.25
 _DEEPEST_INDENT = 6.0
 #: Number of rows that determine a column's width, and maximum rows of an address.
 _TELLING, _LONGEST_ADDRESS = 5, 8
+#: Largest width of an address relative to the column, and in letter sizes.
+_SHORT_ROWS, _NARROW_ADDRESS = 0.6, 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +223,11 @@ class Margins:
         if shift > self.indent:
             return self.start(row) - self.left < _DEEPEST_INDENT * row.size or before is first
         return shift < -self.indent and before is not first
+
+    def is_flush_end(self, rows: Sequence[Row]) -> bool:
+        """Return whether rows of different widths end at one place, as a sender's address on the right does."""
+        starts, ends = [self.start(row) for row in rows], [self.end(row) for row in rows]
+        return max(ends) - min(ends) < 0.2 * rows[0].size and max(starts) - min(starts) > 3 * self.indent
 
     def stands_over(self, before: Row, row: Row, short: bool) -> bool:
         """Return whether `before` is a separate short line above a paragraph that fills the column."""
@@ -422,7 +440,7 @@ def _looks_apart(before: Row, row: Row, step: float, measures: Measures) -> bool
     return not full and _face_changes(before, row, measures)
 
 
-def _is_address(before: Row, row: Row) -> bool:
+def _is_web_address(before: Row, row: Row) -> bool:
     """Return whether the monospaced one of two rows is an address in a text, or its end on the next line."""
     if _ADDRESS.search(row.text if row.mono else before.text):
         return True
@@ -430,7 +448,7 @@ def _is_address(before: Row, row: Row) -> bool:
 
 
 def _face_changes(before: Row, row: Row, measures: Measures) -> bool:
-    if before.mono != row.mono and not measures.typewriter and not _is_address(before, row):
+    if before.mono != row.mono and not measures.typewriter and not _is_web_address(before, row):
         return True
     shorter, longer = sorted((before.x1 - before.x0, row.x1 - row.x0))
     if before.bold != row.bold:  # OCR takes a heavy text line for bold: a heading is shorter than the text
@@ -459,6 +477,10 @@ def is_sure_heading(row: Row) -> bool:
     return numbering(text) > 0 and not text.endswith((".", ",", ";", ":")) and len(text.split()) > 1
 
 
+#: Largest ratio of the sizes of an item and the item above it on a slide.
+_SMALLER = 0.93
+
+
 def _starts_item(row: Row, before: Row | None, open_item: Group | None, short: bool) -> Marker | None:
     """Return the marker of a list item that begins here, unless the row is the middle of a sentence."""
     marker = parse_marker(row.text)
@@ -466,6 +488,8 @@ def _starts_item(row: Row, before: Row | None, open_item: Group | None, short: b
         return marker
     previous = open_item.marker if open_item else None
     if previous and marker.style == previous.style and marker.value in (None, (previous.value or 0) + 1):
+        return marker
+    if marker.value is None and previous and row.size < _SMALLER * before.size:
         return marker
     if marker.value is not None and marker.value > 1 and not (short and ends_sentence(before.text)):
         return None
@@ -481,8 +505,22 @@ def _starts_own(row: Row, before: Row, margins: Margins) -> bool:
     return is_sure_heading(row) and margins.is_short(before, row) and (row.bold or not goes_on(before.text, row.text))
 
 
+def _is_address(rows: Sequence[Row], margins: Margins) -> bool:
+    """Return whether a few short rows have a house number or postal code: `5 Park View` is no section here."""
+    if not 2 < len(rows) <= _LONGEST_ADDRESS or any(row.bold or row.cells > 1 for row in rows):
+        return False
+    numbered = sum(_HOUSE_NUMBER.match(row.text) is not None for row in rows)
+    if not 0 < numbered <= 2 or any(parse_marker(row.text) for row in rows):
+        return False
+    width = max(row.x1 - row.x0 for row in rows)
+    narrow = width < _NARROW_ADDRESS * rows[0].size and not any(row.text[:1].islower() for row in rows)
+    return narrow or width < _SHORT_ROWS * (margins.right - margins.left) or margins.is_flush_end(rows)
+
+
 def _in_stretch(rows: Sequence[Row], measures: Measures, edge: float) -> list[Group]:
     margins = find_margins(rows, measures, edge)
+    if _is_address(rows, margins):
+        return [Group(list(rows), [index > 0 for index in range(len(rows))])]
     groups: list[Group] = []
     for index, row in enumerate(rows):
         before = rows[index - 1] if index else None

@@ -77,9 +77,14 @@ def _can_be(group: Group, measures: Measures) -> bool:
     return not first.islower() or (group.size > 1.3 * measures.body and not measures.noisy)
 
 
-def _continues_sentence(following: Group) -> bool:
-    """Return whether a group begins in lower case and is no formula such as `k = 2 + n`."""
+def _continues_sentence(group: Group, following: Group) -> bool:
+    """Return whether a near group of about the same size begins in lower case and is no formula such as `k = 2 + n`.
+
+    An address in any size continues a name.
+    """
     text = following.first.text
+    if following.gap > group.size or (group.size > _LARGE_NOISY * following.size and "@" not in text):
+        return False
     return text[:1].islower() and not (text[1:2].isspace() and _OPERATOR.search(text))
 
 
@@ -109,10 +114,12 @@ def _is_numbered(group: Group) -> bool:
 
 def _is_bold(group: Group, following: Group | None, measures: Measures) -> bool:
     least = _LEAST_NUMBERED if _is_numbered(group) else 0.93
-    if measures.bold or not group.bold or group.size < least * measures.body or following is None:
+    if measures.bold or not group.bold or group.size < least * measures.body:
         return False
     if group.length > _LONGEST_BOLD or len(group.rows) > 3 or any(row.cells > 1 for row in group.rows):
         return False
+    if following is None:  # the text begins on the next page
+        return _is_numbered(group)
     if sum(group.breaks) > 1 or _text(group).endswith(":"):
         return is_sure_heading(group.first)
     return not (following.bold and following.length > group.length and numbering(_text(group)) == 0)
@@ -163,10 +170,12 @@ def find_headings(
     for index, group in enumerate(groups):
         following = groups[index + 1] if index + 1 < len(groups) else None
         below = None if index in last_of_column and not group.bold else following
-        if following is not None and following.gap < group.size and _continues_sentence(following):
+        if following is not None and _continues_sentence(group, following):
             continue
         if _can_be(group, measures) and (
-            _is_large(group, measures) or _is_bold(group, below, measures) or _is_plain(group, below, measures)
+            _is_large(group, measures)
+            or _is_bold(group, below, measures)
+            or (_is_plain(group, below, measures) and not _is_listed(groups, index))
         ):
             found.append(index)
     if measures.noisy:
@@ -179,6 +188,13 @@ def find_headings(
     if title is not None:
         kinds[title] = (BlockKind.TITLE, 1)
     return kinds
+
+
+def _is_listed(groups: Sequence[Group], index: int) -> bool:
+    """Return whether the group above or below has the number before or after the group's number: a list of names."""
+    marker = groups[index].marker
+    beside = [group.marker for group in groups[max(0, index - 1) : index + 2] if group.marker is not None]
+    return marker is not None and any(other.style == marker.style and _follow(marker, other) for other in beside)
 
 
 def _siblings(groups: Sequence[Group], found: Sequence[int], measures: Measures) -> list[int]:
@@ -273,13 +289,14 @@ _NEAR = 6
 
 @dataclass(slots=True)
 class Entry:
-    """Group or region at its place; `column` counts the parts of the page in reading order."""
+    """Group or region at its place in a `frame`; `column` counts the parts of the page in reading order."""
 
     column: int
     group: Group | None = None
     region: Region | None = None
     kind: BlockKind = BlockKind.TEXT
     level: int = 0
+    frame: Box | None = None
 
 
 def mark_kinds(entries: Sequence[Entry], footnote_rules: Sequence[Box], measures: Measures) -> None:

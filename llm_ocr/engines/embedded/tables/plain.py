@@ -1,5 +1,6 @@
 """Find tables without rules: by values next to labels, by a caption, and by alignment."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from llm_ocr.engines.embedded.layout.groups import has_bullet
 from llm_ocr.engines.embedded.regions import TABLE_CAPTION
 from llm_ocr.engines.embedded.tables.cells import Cell, Piece, Row, Segment, Table, is_number, rows_of, with_text
 from llm_ocr.engines.embedded.tables.ruled import Rules, components
@@ -23,10 +25,14 @@ if TYPE_CHECKING:
 
 
 _LEAST_KEYS = 4
+#: Distance of two rows of headings in letter sizes that is allowed even if the other rows are nearer.
+_HEADING_APART = 2.5
 #: Minimum values of a column, and those of a column below a heading.
 _LEAST_VALUES, _LEAST_HEADED = 5, 3
-#: Maximum white space between two columns in letter sizes.
-_FAR = 12
+#: Maximum white space between two columns, and maximum distance of two values of a column, in letter sizes.
+_FAR, _LONG_LABEL = 12, 9
+#: Number of a note between a label and its values, as in annual accounts.
+_NOTE = re.compile(r"\(?\d{1,2}\)?")
 
 
 def plain_areas(finder: "Finder", rules: Rules) -> Iterator[tuple[Area, str]]:
@@ -240,7 +246,7 @@ def _columns(values: Values, rows: Sequence[Row]) -> list[Values]:
         size = rows[number].size
         for column in columns:
             last, other = column[-1]
-            near = rows[number].y - rows[last].y <= 7 * size
+            near = rows[number].y - rows[last].y <= _LONG_LABEL * size
             if near and number != last and abs(other.x1 - segment.x1) < 0.8 * size:
                 column.append((number, segment))
                 break
@@ -286,8 +292,9 @@ def _is_headed(rows: Sequence[Row], headed: Box, box: Box, column: Values) -> bo
 
 
 def _label(row: Row, value: Segment) -> Segment:
-    """Return the text directly to the left of a value."""
-    return row.segments[row.segments.index(value) - 1]
+    """Return the text to the left of a value, and of the number of a note between both."""
+    place = row.segments.index(value) - 1
+    return row.segments[place - 1 if place > 0 and _NOTE.fullmatch(row.segments[place].text) else place]
 
 
 def _is_common(value: Segment, rights: Sequence[Sequence[Segment]], size: float) -> bool:
@@ -297,11 +304,13 @@ def _is_common(value: Segment, rights: Sequence[Sequence[Segment]], size: float)
 
 
 def _with_headings(rows: Sequence[Row], first: int, box: Box) -> Box:
-    """Extend the box by up to three rows above the values that also form columns."""
+    """Extend the box by up to three rows above the values that also form columns; a running header is farther."""
     last, count = rows[first], 0
+    own = [row.y for row in rows if box.y0 <= row.y <= box.y1]
+    farthest = max([_HEADING_APART * last.size, *(1.3 * (below - above) for above, below in pairwise(own))])
     for row in reversed(rows[:first]):
         inside = [segment for segment in row.segments if segment.x1 > box.x0 and segment.x0 < box.x1]
-        if last.y - row.y > 4 * last.size or count == MOST_HEADINGS - 1:
+        if last.y - row.y > min(farthest, 4 * last.size) or count == MOST_HEADINGS - 1:
             break
         if not inside:  # a row of another column of the page
             continue
@@ -403,14 +412,29 @@ def _follows(block: Sequence[Row], row: Row) -> bool:
         or abs(a.x0 + a.x1 - b.x0 - b.x1) < 0.8 * row.size
         for a, b in zip(last.segments, row.segments, strict=True)
     )
-    return aligned == len(row.segments)
+    return aligned == len(row.segments) or (len(block) == 1 and _are_headings(last, row))
+
+
+def _are_headings(head: Row, values: Row) -> bool:
+    """Return whether words are above numbers in the same order: spreadsheets align words left and numbers right."""
+    if any(_has_digit(segment.text) for segment in head.segments):
+        return False
+    if not all(is_number(segment.text) for segment in values.segments):
+        return False
+    ends = [-inf, *(segment.x1 for segment in values.segments)]
+    starts = [*(segment.x0 for segment in values.segments), inf]
+    return all(
+        end < segment.x0 and segment.x1 < start
+        for segment, end, start in zip(head.segments, ends[:-1], starts[1:], strict=True)
+    )
 
 
 def _has_apart_columns(block: Sequence[Row]) -> bool:
     size = float(np.median([row.size for row in block]))
+    rows = block[1:] if _are_headings(block[0], block[1]) else block
     for column in range(len(block[0].segments) - 1):
-        end = max(row.segments[column].x1 for row in block)
-        start = min(row.segments[column + 1].x0 for row in block)
+        end = max(row.segments[column].x1 for row in rows)
+        start = min(row.segments[column + 1].x0 for row in rows)
         if start - end < _APART * size:
             return False
     return True
@@ -481,8 +505,10 @@ def _parted(finder: "Finder", rows: Sequence[Row], number: int, done: dict[int, 
 
 
 def _near_rows(rows: Sequence[Row]) -> Iterator[Row]:
-    """Yield the rows below the first one until a wide gap or another size."""
+    """Yield the rows below the first one until a wide gap, another size, or two list items side by side."""
     for before, row in pairwise(rows):
+        if sum(has_bullet(segment.text) for segment in row.segments) > 1:
+            return
         if row.y - before.y > _ROWS_APART * row.size or not 0.8 < row.size / max(before.size, 1e-6) < 1.25:
             return
         yield row

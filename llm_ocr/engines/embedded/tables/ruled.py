@@ -463,8 +463,12 @@ def _cuts(lines: list[Row], texts: list[dict[int, str]], used: int) -> list[floa
     return [(upper + lower) / 2 for upper, lower in pairwise(full)]
 
 
+#: Maximum distance of the beginnings of two cells of a column in letter sizes.
+_SAME_START = 0.1
+
+
 def with_values_parted(lattice: Lattice, pieces: Sequence[Piece]) -> Lattice:
-    """Part cells over several columns at boundaries between a value and its label or another value.
+    """Part cells over several columns at boundaries between values, and before words that begin as other cells.
 
     Statements of accounts have rules or fills in every second row only. The other rows have the same columns.
     """
@@ -477,24 +481,31 @@ def with_values_parted(lattice: Lattice, pieces: Sequence[Piece]) -> Lattice:
         if place:
             inside.setdefault(place, []).append(piece)
     beside = lattice.beside.copy()
+    starts: dict[int, list[float]] = {}
+    for row, column, rowspan, colspan in lattice.spans():
+        own = inside.get((row, column), [])
+        if rowspan == colspan == 1 and own:
+            starts.setdefault(column, []).append(min(piece.box.x0 for piece in own))
     for row, column, rowspan, colspan in wide:
         places = [(r, c) for r in range(row, row + rowspan) for c in range(column, column + colspan)]
         lines = rows_of((piece for place in places for piece in inside.get(place, ())), _GAP)
         for boundary in range(column + 1, column + colspan):
-            if _parts_values(lines, float(lattice.xs[boundary])):
+            if _parts_cells(lines, float(lattice.xs[boundary]), starts.get(boundary, [])):
                 beside[row : row + rowspan, boundary - 1] = True
     return Lattice(lattice.xs, lattice.ys, beside, lattice.below)
 
 
-def _parts_values(lines: Sequence[Row], x: float) -> bool:
-    """Return whether no text crosses `x`, and a line has a value on one side and text on the other."""
+def _parts_cells(lines: Sequence[Row], x: float, starts: Sequence[float]) -> bool:
+    """Return whether no text crosses `x`, and a line has two cells beside it: a value, or text at one of `starts`."""
     parted = False
     for line in lines:
         left = [segment for segment in line.segments if segment.x1 <= x]
         right = [segment for segment in line.segments if segment.x0 >= x]
         if len(left) + len(right) < len(line.segments):
             return False
-        parted |= bool(left and right) and (is_number(left[-1].text) or is_number(right[0].text))
+        if left and right:
+            begins = any(abs(right[0].x0 - start) < _SAME_START * line.size for start in starts)
+            parted |= begins or is_number(left[-1].text) or is_number(right[0].text)
     return parted
 
 

@@ -1,5 +1,6 @@
 """Find tables whose columns are separated by white space or horizontal rules."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise, takewhile
@@ -37,8 +38,11 @@ Rule = tuple[float, float, float]  # y, x0, x1
 #: Signs that are part of the value on their right or left, whatever the gap: accounts align them on their own.
 _BEFORE_VALUES = frozenset({"$", "€", "£", "¥", "(", "$ (", "$(", "€ (", "£ (", "US$"})
 _AFTER_VALUES = frozenset({")", "%", ")%", ") %"})
+#: End of an amount: a number after it is another value.
+_AMOUNT = re.compile(r"\d[.,]\d\d$")
 MOST_HEADINGS = 5  # rows
 _ROW_JUMP = 1.2  # least ratio of the distance of rows to that of the lines in a cell
+_CLEAR_JUMP = 1.4  # the same ratio if only labels have several lines
 _MOST_PARTED = 12  # columns above one rule: the time grows exponentially with them
 
 
@@ -58,7 +62,7 @@ class Area:
 
 def with_rows_around(finder: "Finder", area: Area, *, below: bool = True) -> Area:
     """Extend the area of colored or ruled rows to the rows above and, if `below`, below: headings and the last row."""
-    rows = rows_of(finder.pieces(finder.inside(area.box)))
+    rows = [_cut(row, area.cuts) for row in rows_of(finder.pieces(finder.inside(area.box)))]
     bounds = column_bounds(area, rows)
     if len(bounds) < 2 or len(rows) < 2:
         return area
@@ -66,14 +70,17 @@ def with_rows_around(finder: "Finder", area: Area, *, below: bool = True) -> Are
     around = Box(area.box.x0, area.box.y0 - 12 * size, area.box.x1, area.box.y1 + 12 * size)
     pieces = finder.pieces(finder.inside(around))
     step = 1.2 * max(below.y - above.y for above, below in pairwise(rows))
-    others = [row for row in rows_of(pieces) if not area.box.y0 <= row.y <= area.box.y1]
+    others = [_cut(row, area.cuts) for row in rows_of(pieces) if not area.box.y0 <= row.y <= area.box.y1]
     top, bottom = rows[0], rows[-1]
     for row in reversed([row for row in others if row.y < area.box.y0]):
         named = below or all(piece.bold for piece in row.pieces)  # rows of a form's fields are also above rules
         if top.y - row.y > step or not named or not _fits_columns(finder, row, area, bounds):
             break
         top = row
-    for row in (row for row in others if below and row.y > area.box.y1):
+    for row in (row for row in others if row.y > area.box.y1):
+        total = top is not rows[0] and bottom is rows[-1] and all(piece.bold for piece in row.pieces)
+        if not below and not total:
+            break
         goes_on = bottom is not rows[-1] and row.y - bottom.y < 1.5 * size and len(row.segments) == 1
         if row.y - bottom.y > step or not (_fits_columns(finder, row, area, bounds) or goes_on):
             break
@@ -136,14 +143,13 @@ def spaced_table(area: Area, pieces: Sequence[Piece]) -> Table | None:
 
 
 def _cut(row: Row, cuts: Sequence[float]) -> Row:
-    """Split the segments of a row where two of their words are on both sides of a cut."""
-    if not cuts:
-        return row
+    """Split the segments of a row at cuts between their words, and between two amounts."""
     runs: list[list[Piece]] = []
     for segment in row.segments:
         runs.append([segment.pieces[0]])
         for before, after in pairwise(segment.pieces):
-            if any(before.box.x1 <= cut <= after.box.x0 for cut in cuts):
+            amounts = _AMOUNT.search(before.text) and is_number(after.text) and any(map(str.isdigit, after.text))
+            if amounts or any(before.box.x1 <= cut <= after.box.x0 for cut in cuts):
                 runs.append([after])
             else:
                 runs[-1].append(after)
@@ -249,11 +255,16 @@ def _columns_of(part: Segment, bounds: Sequence[tuple[float, float]], size: floa
 
 
 def _headings(area: Area, records: Sequence[Record]) -> int:
-    """Return the number of heading rows: those above the rule below them, or without rules, above values; or one."""
+    """Return the number of heading rows: those above the rule below them, or without rules, above values; or one.
+
+    A row of words without a label continues the headings.
+    """
     if not area.bands:
         worded = list(takewhile(lambda record: len(record.entries) > 1 and _is_worded(record), records[:4]))
         valued = sum(not _is_worded(record) for record in records)
-        return len(worded) if 0 < len(worded) < 4 and valued >= 0.6 * (len(records) - len(worded)) > 0 else 1
+        count = len(worded) if 0 < len(worded) < 4 and valued >= 0.6 * (len(records) - len(worded)) > 0 else 1
+        more = takewhile(lambda record: record.at(0) is None and _is_worded(record), records[count:MOST_HEADINGS])
+        return count + sum(1 for _ in more)
     ys = [record.y for record in records]
     rule = _heading_rule(area, ys, lambda number: [entry.segment.text for entry in records[number].entries])
     return 1 if rule is None else sum(record.y < rule for record in records)
@@ -275,7 +286,9 @@ def _heading_rule(area: Area, ys: Sequence[float], texts: Callable[[int], list[s
     """
     if len(area.bands) >= 3:
         band = sum(y < ys[0] for y in area.bands)
-        rules = list(area.bands[band : band + 1])
+        rules = [
+            y for y in area.bands[band : band + 1] if not _has_values([texts(i) for i, at in enumerate(ys) if at < y])
+        ]
     else:
         first = range(min(len(ys), MOST_HEADINGS + 1))
         wide = [y for y, x0, x1 in area.short if x1 - x0 >= 0.5 * area.box.width]
@@ -283,6 +296,11 @@ def _heading_rule(area: Area, ys: Sequence[float], texts: Callable[[int], list[s
         rules = [y for y in reversed(wide) if sum(row < y for row in ys) <= worded]
     fitting = (y for y in rules if 0 < sum(row < y for row in ys) <= min(MOST_HEADINGS, len(ys) - 1))
     return next(fitting, None)
+
+
+def _has_values(rows: Sequence[list[str]]) -> bool:
+    """Return whether most of several rows have values after a label: the rule below them is that of a sum."""
+    return len(rows) > 2 and sum(any(map(is_number, texts[1:])) for texts in rows) * 2 > len(rows)
 
 
 def _span_headings(area: Area, head: Sequence[Record], bounds: Sequence[tuple[float, float]]) -> None:
@@ -426,7 +444,8 @@ def _row_distance(body: Sequence[Record]) -> float:
     wrapped = sum(text[:1].islower() for text in texts)
     sentences = sum(len(entry.segment.text.split()) >= SENTENCE for record in body for entry in record.entries)
     certain = wrapped >= 0.5 * len(texts) and sentences * 3 >= len(body) and sum(map(is_number, texts)) * 5 < len(texts)
-    return distance if certain else 0.0
+    labels = all(len(record.entries) == 1 and record.at(0) for record in going) and not any(map(is_number, texts))
+    return distance if certain or (labels and jump >= _CLEAR_JUMP) else 0.0
 
 
 def _is_banded(area: Area, body: Sequence[Record]) -> bool:
