@@ -22,6 +22,8 @@ from llm_ocr.types import SCAN, Box, Line, PageContent, Script, Word
 #: justified spaces up to about 0.7; the narrowest gutters in print are 1.2.
 NEAR = 0.75
 _ROOT = "√"
+#: Share of a line's characters in a monospaced font above which the line is no sentence that names a command.
+_MONO = 0.8
 #: Share of a word that a link's rectangle covers: rectangles are lower than lines, or end before a comma.
 _LINKED = 0.6
 
@@ -575,7 +577,9 @@ class _Composer:
         joined = self._joined(order, lowered)
         made = [self._word(members) for members in joined]
         total = sum(self._counts[index] for index in order)
-        bold, italic, mono = (2 * sum(self._faces[index][face] for index in order) > total for face in range(3))
+        bold, italic = (2 * sum(self._faces[index][face] for index in order) > total for face in range(2))
+        own = order[self._texts[order[0]].isdecimal() :]  # without the number of a line of a program
+        mono = sum(self._faces[index][2] for index in own) > _MONO * sum(self._counts[index] for index in own)
         text = " ".join(word.text for word in made)
         scripts = self._marked(joined, lowered)
         size = round(segment.size, 2)

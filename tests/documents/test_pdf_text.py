@@ -231,6 +231,28 @@ def test_a_visible_glyph_with_the_code_of_white_space_belongs_to_its_word():
     assert [(word.text, word.doubtful) for word in line.words] == [("a", ()), ("generi\ufffd", (6,)), ("word", ())]
 
 
+def test_radicals_are_read_as_ideographs():
+    names = stream(b"1 begincodespacerange <00> <FF> endcodespacerange 2 beginbfchar <61> <2F2D> <62> <2ED3> endbfchar")
+    font = b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding/ToUnicode 4 0 R>>"
+    plain = b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>"
+    (line,) = content(pages(text("ab"), extra=(names,)).replace(plain, font)).lines
+    assert line.text == "山长"
+
+
+@pytest.mark.parametrize(
+    ("drawn", "mono"),
+    [(r"51 \newpage", True), (r"use the \begin and the \end", False), (r"\newlength \margin to", True)],
+)
+def test_a_line_of_a_program_is_monospaced_and_a_sentence_with_commands_is_not(drawn, mono):
+    courier = b"<</F 3 0 R/G<</Type/Font/Subtype/Type1/BaseFont/Courier>>>>"
+    faces, x = b"", 72.0
+    for word in drawn.split():
+        faces += text(word, x=x).replace(b"/F ", b"/G " if word.startswith("\\") else b"/F ")
+        x += 7.2 * len(word) + 4
+    (line,) = content(pages(faces).replace(b"<</F 3 0 R>>", courier)).lines
+    assert (line.text, line.mono) == (drawn, mono)
+
+
 def test_a_bitmap_font_has_one_size_for_high_and_low_letters():
     glyphs = {"a": (0, 430), "d": (0, 680), "p": (-220, 430), "n": (0, 430)}
     drawn = [

@@ -202,6 +202,29 @@ def test_an_address_in_typewriter_face_is_part_of_its_entry():
     assert found[-1][1].endswith("2022. URL https://api.example.org/CorpusID:49552345.")
 
 
+def test_a_program_keeps_its_line_numbers_and_empty_lines():
+    rows = ["\\RequirePackage{lastpage}", "", "\\def\\sheet@name{Sheet}", "}{", "\\newpage"]
+    lines = [line(str(n), 40, 400 + 12 * n, size=7.0) for n in range(8, 8 + len(rows))]
+    lines += [line(text, 55, 400 + 12 * n, mono=True) for n, text in enumerate(rows, 8) if text]
+    (code,) = [block for block in page_blocks(page([*body(80), *lines]), []) if block.kind is BlockKind.CODE]
+    assert [row.split() for row in code.text.split("\n")] == [
+        [str(n), text] if text else [str(n)] for n, text in enumerate(rows, 8)
+    ]
+
+
+def test_a_program_is_code_on_a_page_with_little_text():
+    rows = [line(f"\\newlength{{\\margin{n}}}", 50, 200 + 12 * n, mono=True) for n in range(30)]
+    found = kinds(page_blocks(page([line("The lengths are defined here.", 50, 180), *rows]), []))
+    assert [kind for kind, _ in found] == ["text", "code"]
+
+
+def test_monospaced_list_items_and_titles_are_no_code():
+    lines = [line("The thumb package", 50, 60, size=17.0, mono=True)]
+    lines += [line(f"– chapter{n}.tex", 70, 400 + 20 * n, mono=True) for n in range(3)]
+    found = kinds(page_blocks(page([*lines, *body(90)]), []))
+    assert [kind for kind, _ in found] == ["title", "text", "text", *["list_item"] * 3]
+
+
 def test_a_slide_has_a_footer_and_an_agenda_has_no_headings():
     lines = [line("Agenda", 40, 60, size=24.0)]
     times = [line(f"6:0{n} - 6:1{n} Report of the committee {n}", 40, 120 + 36 * n, bold=n == 0) for n in range(5)]
