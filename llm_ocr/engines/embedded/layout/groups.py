@@ -7,6 +7,7 @@ from itertools import pairwise
 from math import inf
 from statistics import median
 
+from llm_ocr.engines.embedded.joining import is_cjk
 from llm_ocr.engines.embedded.layout.rows import Measures, Row
 
 # Beginnings of rows: list markers, section numbers, caption words, footnote marks.
@@ -151,6 +152,11 @@ def is_time(text: str) -> bool:
     return _TIME.match(text) is not None
 
 
+def is_capitals(text: str) -> bool:
+    """Return whether the text is in capitals; a text in a script without capitals is not, even with a Latin letter."""
+    return text.isupper() and 2 * sum(map(str.isupper, text)) > sum(map(str.isalpha, text))
+
+
 def is_contents_entry(text: str) -> bool:
     """Return whether the text ends like an entry of a table of contents: leader dots and a page number."""
     return _ENTRY.search(text) is not None
@@ -192,7 +198,9 @@ class Margins:
     def is_short(self, before: Row, row: Row) -> bool:
         """Return whether the first word of `row` would have fit at the end of `before`: a deliberate line break."""
         words = row.lines[0].words
-        if words:
+        if is_cjk(row.text[:1]):  # lines break between any two characters
+            width = row.size
+        elif words:
             width = words[0].box.width
         else:
             text = row.lines[0].text
@@ -538,7 +546,7 @@ def _starts_new(group: Group, before: Row, row: Row, margins: Margins, short: bo
         return margins.leaves_item(group.first, before, row, len(group.rows) > 1, short)
     if margins.begins_paragraph(before, row, group.first):
         return not goes_on(before.text, row.text)
-    capitals = before.text.isupper() and not row.text.isupper() and row.text[:1].isupper()
+    capitals = is_capitals(before.text) and not row.text.isupper() and row.text[:1].isupper()
     if len(group.rows) == 1 and capitals and len(before.text) > (3 if short else 8):
         return True
     if margins.heading and not before.text.endswith("."):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from llm_ocr.engines.embedded.layout.groups import (
     Group,
     Marker,
+    is_capitals,
     is_caption,
     is_contents_entry,
     is_footnote,
@@ -149,7 +150,7 @@ def _is_plain(group: Group, following: Group | None, measures: Measures) -> bool
         return False
     if group.first.italic and not following.first.italic and len(text) < 60:
         return True
-    return text.isupper() and len(text) > 3 and _is_apart(group, measures)
+    return is_capitals(text) and len(text) > 3 and _is_apart(group, measures)
 
 
 def find_headings(
