@@ -221,8 +221,9 @@ def test_a_program_is_code_on_a_page_with_little_text():
 def test_monospaced_list_items_and_titles_are_no_code():
     lines = [line("The thumb package", 50, 60, size=17.0, mono=True)]
     lines += [line(f"– chapter{n}.tex", 70, 400 + 20 * n, mono=True) for n in range(3)]
+    lines += [line("1fee of the quay", 50, 700, size=8.0, mono=True, scripts=(Script(0, 1),))]
     found = kinds(page_blocks(page([*lines, *body(90)]), []))
-    assert [kind for kind, _ in found] == ["title", "text", "text", *["list_item"] * 3]
+    assert [kind for kind, _ in found] == ["title", "text", "text", *["list_item"] * 3, "footnote"]
 
 
 def test_a_slide_has_a_footer_and_an_agenda_has_no_headings():
@@ -284,6 +285,18 @@ def test_a_numbered_heading_in_chinese_is_no_header_and_ends_before_the_line():
     assert found[-2:] == ["A.3 学位论文评阅", "".join(rows)]
     top = page([line("A.3 学位论文评阅", 50, 58), *body(80)])
     assert page_blocks(top, [])[0].kind is not BlockKind.HEADER
+
+
+def test_names_and_dates_in_the_middle_below_a_title_are_no_headings():
+    title, version = line("River Gauges", 199, 60, size=17.0), line("version 2.1", 217, 78, size=12.0)
+    names = [line("Anna Smith", 220, 110, size=12.0), line("July 2022", 223, 135, size=12.0)]
+    found = kinds(page_blocks(page([title, version, *names, *body(160), *body(460, 3)]), []))
+    assert found[:4] == [
+        *(("title", "River Gauges"), ("text", "version 2.1"), ("text", "Anna Smith"), ("text", "July 2022"))
+    ]
+    left = [replace(one, box=Box(50, one.box.y0, 150, one.box.y1)) for one in (title, names[1])]
+    found = kinds(page_blocks(page([*left, *body(160), *body(460, 3)]), []))
+    assert [kind for kind, _ in found[:2]] == ["title", "heading"]
 
 
 def test_a_label_before_a_question_at_the_top_is_no_page_number():

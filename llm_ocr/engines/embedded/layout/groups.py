@@ -596,7 +596,7 @@ def is_program(rows: Sequence[Row]) -> bool:
 
 
 def _is_code(rows: Sequence[Row], program: bool, measures: Measures) -> bool:
-    """Return whether a stretch is code: monospaced, and no title, list item, or addresses.
+    """Return whether a stretch is code: monospaced, and no title, footnote, list item, or addresses.
 
     `program`: the monospaced rows of the column are a program, which matters on a monospaced page.
     """
@@ -604,7 +604,8 @@ def _is_code(rows: Sequence[Row], program: bool, measures: Measures) -> bool:
     if not worded or not all(row.mono for row in worded) or (measures.typewriter and not program):
         return False
     first = worded[0]
-    if first.size > _TITLE * measures.body:
+    noted = any(script.start == 0 for script in first.lines[0].scripts)
+    if noted or first.size > _TITLE * measures.body:
         return False
     marker = parse_marker(first.text)
     if marker is not None and (marker.certain or first.text[0] in _LONG_DASHES):

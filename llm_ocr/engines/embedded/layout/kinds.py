@@ -78,9 +78,11 @@ def _can_be(group: Group, measures: Measures) -> bool:
     return not first.islower() or (group.size > 1.3 * measures.body and not measures.noisy)
 
 
-def _continues_sentence(following: Group) -> bool:
-    """Return whether a group begins in lower case and is no formula such as `k = 2 + n`."""
+def _continues_sentence(group: Group, following: Group) -> bool:
+    """Return whether the group below begins in lower case, and is no formula such as `k = 2 + n` and no subtitle."""
     text = following.first.text
+    if following.gap >= group.size or group.size > _TITLE * following.size:
+        return False
     return text[:1].islower() and not (text[1:2].isspace() and _OPERATOR.search(text))
 
 
@@ -164,7 +166,7 @@ def find_headings(
     for index, group in enumerate(groups):
         following = groups[index + 1] if index + 1 < len(groups) else None
         below = None if index in last_of_column and not group.bold else following
-        if following is not None and following.gap < group.size and _continues_sentence(following):
+        if following is not None and _continues_sentence(group, following):
             continue
         if _can_be(group, measures) and (
             _is_large(group, measures) or _is_bold(group, below, measures) or _is_plain(group, below, measures)
@@ -199,11 +201,20 @@ def _siblings(groups: Sequence[Group], found: Sequence[int], measures: Measures)
 def _is_byline(groups: Sequence[Group], index: int, title: int, measures: Measures) -> bool:
     """Return whether the group is between a title and the text: names, institutions, dates."""
     group = groups[index]
-    if not title < index <= title + 4 or group.bold or group.size > _LARGE * measures.body:
+    if not title < index <= title + 4 or group.bold:
+        return False
+    if group.size > _LARGE * measures.body and not _is_centred_below(group, groups[title], measures):
         return False
     text = _text(group)
     running = any(other.length > 250 for other in groups[title:index])
     return not (running or numbering(text) or is_keyword(text))
+
+
+def _is_centred_below(group: Group, title: Group, measures: Measures) -> bool:
+    """Return whether the group is smaller than a title in the middle of the page, and has the same middle."""
+    middles = [(one.first.x0 + one.first.x1) / 2 for one in (group, title)]
+    flush = title.first.x0 < 0.15 * measures.width
+    return not flush and group.size < 0.9 * title.size and abs(middles[0] - middles[1]) < group.size
 
 
 def _title(groups: Sequence[Group], found: Sequence[int], measures: Measures) -> int | None:
