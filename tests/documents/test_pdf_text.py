@@ -109,6 +109,19 @@ def test_scripts_are_known_by_their_size_and_baseline(size, raised, marked):
     assert (found.scripts, found.text.replace(" ", "")) == (expected, "theword3,4andmoreofit")
 
 
+def test_the_letters_of_the_latex_logo_are_its_name_and_no_scripts():
+    logo = [
+        ("L", 110, 700, 12),
+        ("A", 114, 702.5, 8),
+        ("T", 117.5, 700, 12),
+        ("E", 123.5, 697, 12),
+        ("X", 129.5, 700, 12),
+    ]
+    drawn = [text(letter, x=x, y=y, size=size) for letter, x, y, size in logo]
+    (found,) = lines(text("with a"), *drawn, text("for the rest of a line", x=142))
+    assert (found.text, found.scripts) == ("with a LaTeX for the rest of a line", ())
+
+
 def test_lines_in_small_print_and_text_over_a_scan_have_no_scripts():
     drawn = text("word", size=10) + text("3", x=94, y=704, size=7)
     assert len(content(pages(drawn)).lines[0].scripts) == 1
