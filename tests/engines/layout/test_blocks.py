@@ -634,6 +634,7 @@ def test_a_paragraph_over_a_column_break_has_one_box_in_each_column():
         ("peer-to-", "peer", "peer-to-peer"),
         ("Anglo-", "Saxon", "Anglo-Saxon"),
         ("GPT-", "4", "GPT-4"),
+        ("the paper-", "template.tex file", "the paper-template.tex file"),
         ("x -", "y", "x - y"),
         ("pages 12–", "14", "pages 12–14"),
         ("see https://example.org/", "path", "see https://example.org/path"),

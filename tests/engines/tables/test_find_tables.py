@@ -263,6 +263,8 @@ def test_captions_above_and_below_are_given_with_the_table():
     below = [line("TABLE IV", 98, 170)]
     assert only(page([*words, *above], rules)).caption == {len(words), len(words) + 1}
     assert only(page([*words, *below], rules)).caption == {len(words)}
+    titled = [line("Table B1", 98, 58, bold=True), line("A Table of the Results of Both Models", 98, 82, italic=True)]
+    assert only(page([*words, *titled], rules)).caption == {len(words), len(words) + 1}
 
 
 def test_numbers_beside_labels_are_a_table_without_any_rule():
