@@ -31,7 +31,11 @@ _BOLD = re.compile(
     r"bold|black|heavy|semibd|demi|medi(?!um)|(cm|sf|ec|tc|la)(ss)?bx|ecsx|cmssdc|[-,]bd|extb", re.IGNORECASE
 )
 _ITALIC = re.compile(r"ital|obliq|slant|(cm|ec|sf)(bx)?(ti|sl)\d|cmssi|cmmi|cmu\d|[-,](it|bi)(mt)?$", re.IGNORECASE)
-_MONO = re.compile(r"courier|mono|consol|menlo|typewriter|(cm|sf|ec)(sl|i)?tt|nimbusmonl|lettergothic", re.IGNORECASE)
+_MONO = re.compile(
+    r"courier|mono|consol|menlo|typewriter|(cm|sf|ec|cs)(sl|i)?tt|\dx(b|sl)?tt$|txtt$"
+    r"|nimbusmonl|lettergothic|(source|fira|cascadia)code",
+    re.IGNORECASE,
+)
 #: Code of a removed character: an invisible soft hyphen, or a piece of a tall delimiter.
 _REMOVED = 0xAD
 #: Height of letters such as `d` and `p` in font sizes, and fewest glyphs from which it is known.
@@ -398,8 +402,13 @@ _FEW_UNNAMED = 0.05
 _SPACES = (9, 10, 13, 32, 0x85, 0xA0, *range(0x2000, 0x200C), 0x2028, 0x2029, 0x202F, 0x205F, 0x2060, 0x3000, 0xFEFF)
 #: Bullets of the fonts Symbol and Wingdings, which have no code points of their own.
 _BULLETS = {0xF0B7: "•", 0xF0A7: "▪", 0xF0A8: "▫", 0xF06E: "■", 0xF071: "❑", 0xF0D8: "➢", 0xF0FC: "✓", 0xF02D: "-"}
-#: Ligatures and Arabic presentation forms: compatibility characters that readers of Markdown do not search for.
-_FORMS = ((0xFB00, 0xFB18), (0xFB1D, 0xFDFF), (0xFE70, 0xFEFD))
+#: Radicals, ligatures, and Arabic presentation forms: characters that readers of Markdown do not search for.
+_FORMS = ((0x2E80, 0x2FD5), (0xFB00, 0xFB18), (0xFB1D, 0xFDFF), (0xFE70, 0xFEFD))
+#: Radicals that fonts have in place of ideographs, and that Unicode does not decompose.
+_RADICALS = str.maketrans(
+    "⺟⺠⻁⻄⻅⻆⻉⻋⻓⻔⻘⻙⻚⻛⻜⻢⻣⻤⻥⻦⻧⻨⻩⻬⻮⻰",
+    "母民虎西见角贝车长门青韦页风飞马骨鬼鱼鸟卤麦黄齐齿龙",
+)
 _SLASH = 0x338
 #: Combining characters by the accents that fonts of seven bits have as glyphs of their own.
 _ACCENTS = {
@@ -581,7 +590,7 @@ def _texts(codes: Ints, unmapped: Bools) -> list[str]:
     for at in np.nonzero(unmapped)[0].tolist():
         texts[at] = "\ufffd"
     for at in np.nonzero(_within(codes, _FORMS))[0].tolist():
-        texts[at] = unicodedata.normalize("NFKC", texts[at]).strip()
+        texts[at] = unicodedata.normalize("NFKC", texts[at]).translate(_RADICALS).strip()
     for at in np.nonzero(np.isin(codes, list(_BULLETS)))[0].tolist():
         texts[at] = _BULLETS[int(codes[at])]
     return texts

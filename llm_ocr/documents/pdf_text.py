@@ -22,6 +22,8 @@ from llm_ocr.types import SCAN, Box, Line, PageContent, Script, Word
 #: justified spaces up to about 0.7; the narrowest gutters in print are 1.2.
 NEAR = 0.75
 _ROOT = "√"
+#: Share of a line's characters in a monospaced font above which the line is no sentence that names a command.
+_MONO = 0.8
 #: Share of a word that a link's rectangle covers: rectangles are lower than lines, or end before a comma.
 _LINKED = 0.6
 
@@ -572,15 +574,37 @@ class _Composer:
     def line(self, segment: Segment) -> Line:
         order = self._logical(segment.words)
         lowered = self._script_words(segment) if self._scripts else {}
+        for index in self._logo_letters(order):
+            self._texts[index], self._spaced[index] = self._texts[index].lower(), False
+            lowered.pop(index, None)
         joined = self._joined(order, lowered)
         made = [self._word(members) for members in joined]
         total = sum(self._counts[index] for index in order)
-        bold, italic, mono = (2 * sum(self._faces[index][face] for index in order) > total for face in range(3))
+        bold, italic = (2 * sum(self._faces[index][face] for index in order) > total for face in range(2))
+        own = order[self._texts[order[0]].isdecimal() :]  # without the number of a line of a program
+        mono = sum(self._faces[index][2] for index in own) > _MONO * sum(self._counts[index] for index in own)
         text = " ".join(word.text for word in made)
         scripts = self._marked(joined, lowered)
         size = round(segment.size, 2)
         parts = tuple(self._word([index]) for index in segment.words) if self._is_mixed(joined) else ()
         return Line(text, self._around(order), size, tuple(made), bold, italic, mono, scripts=scripts, parts=parts)
+
+    def _logo_letters(self, order: list[int]) -> list[int]:
+        """Return the letters of the logos of TeX and LaTeX that are small in their names: the `a` and the `e`."""
+        found = []
+        for at in range(1, len(order) - 1):
+            t, e, x = order[at - 1 : at + 2]
+            if self._texts[e] != "E" or not (self._texts[t].endswith("T") and self._texts[x].startswith("X")):
+                continue
+            if self._base[e] - self._base[t] < 0.1 * self._size[t] or self._u0[e] > self._u1[t]:
+                continue
+            self._spaced[x] = False
+            found.append(e)
+            before, a = order[at - 3 : at - 1] if at > 2 else (t, t)
+            if self._texts[a] == "A" and self._texts[before].endswith("L") and self._size[a] < 0.9 * self._size[t]:
+                self._spaced[t] = False
+                found.append(a)
+        return found
 
     def _is_mixed(self, joined: list[list[int]]) -> bool:
         """Return whether a word has parts of several sizes or baselines, as in formulas."""

@@ -6,12 +6,14 @@ from functools import lru_cache
 
 #: Encodings of TeX's mathematical fonts: large symbols (OMX), symbols (OMS), italic, double-struck, Fraktur letters.
 LARGE, SYMBOLS, LETTERS, DOUBLE, FRAKTUR = "large", "symbols", "letters", "double", "fraktur"
+MORE = "more"  # the first of AMS's fonts of symbols, with the bullets of slides
 _FAMILIES = {
     LARGE: re.compile(r"(cmex|euex|lmex)\d+|lmmathextension\d+-", re.IGNORECASE),
     SYMBOLS: re.compile(r"(cmsy|cmbsy|eusm|eusb|rsfs|lmsy)\d+|lmmathsymbols\d+-", re.IGNORECASE),
     LETTERS: re.compile(
         r"(cmmi|cmmib|eurm|txmi|pxmi|newtxmi|newpxmi|lmmi)\d*(-|$)|(cmmib?|eurm)\d+|lmmathitalic\d+-", re.I
     ),
+    MORE: re.compile(r"msam\d+", re.IGNORECASE),
     DOUBLE: re.compile(r"(msbm|bbm)\d+", re.IGNORECASE),
     FRAKTUR: re.compile(r"(eufm|eufb)\d+", re.IGNORECASE),
 }
@@ -43,6 +45,13 @@ _OML = (
     "ΓΔΘΛΞΠΣΥΦΨΩαβγδϵζηθικλμνξπρστυϕχψωεϑϖϱςφ↼↽⇀⇁\ufffd\ufffd▷◁0123456789.,</>⋆"
     "∂ABCDEFGHIJKLMNOPQRSTUVWXYZ♭♮♯⌣⌢ℓabcdefghijklmnopqrstuvwxyzıȷ℘\u20d7\ufffd"
 )
+#: Encoding of msam from code 0 (amsfonts).
+_MSAM = (
+    "⊡⊞⊠□■·◊⧫↻↺⇌⇋⊟⊩⊪⊨↠↞⇇⇉⇈⇊↾⇂↿⇃↣↢⇆⇄↰↱"
+    "⇝↭↫↬≗≿≳⪆⊸∴∵≑≜≾≲⪅⪕⪖⋞⋟≼≦⩽≶‵\ufffd≓≒≽≧⩾≷"
+    "⊏⊐⊳⊲⊵⊴★≬▼▶◀\ufffd\ufffd△▲▽≖⋚⋛⪋⪌¥⇛⇚✓⊻⊼⩞∠∡∢∝"
+    "⌣⌢⋐⋑⋓⋒⋏⋎⋋⋌⫅⫆≏≎⋘⋙⌜⌝®Ⓢ⋔∔∽⋍⌞⌟✠∁⊺⊚⊛⊝"
+)
 #: Encoding OT1 where it differs from ASCII (The TeXbook, appendix F).
 _OT1 = {
     **dict(enumerate("ΓΔΘΛΞΠΣΥΦΨΩ")),
@@ -52,7 +61,7 @@ _OT1 = {
 }
 #: Code points for private use of pieces of tall delimiters from U+F8EB, by Adobe's glyph names such as `braceleftmid`.
 _PIECES = f"((([[[{{{{{{{_EXTENSION}\ufffd)))]]]}}}}}}"
-_TABLES = {SYMBOLS: _OMS, LETTERS: _OML}
+_TABLES = {SYMBOLS: _OMS, LETTERS: _OML, MORE: _MSAM}
 _STYLES = {SYMBOLS: "SCRIPT", DOUBLE: "DOUBLE-STRUCK", FRAKTUR: "FRAKTUR"}
 #: Style in the names of letters outside of the block of mathematical letters, such as `DOUBLE-STRUCK CAPITAL R`.
 _OTHER_BLOCK = {"DOUBLE-STRUCK": "DOUBLE-STRUCK", "SCRIPT": "SCRIPT", "FRAKTUR": "BLACK-LETTER"}
@@ -82,7 +91,7 @@ def symbol(family: str, code: int, *, named: bool) -> int:
             return ord(_PIECES[code - 0xF8EB])
         return ord(_OMX[code]) if code < len(_OMX) and (not named or code == 0) else code
     table = _TABLES.get(family, "")
-    if not named and code < len(table) and chr(code) not in "ABCDEFGHIJKLMNOPQRSTUVWXYZ":
+    if not named and code < len(table) and (family == MORE or not "A" <= chr(code) <= "Z"):
         return ord(table[code])
     if family == TEXT:
         return ord(_OT1.get(code, chr(code)))

@@ -109,6 +109,19 @@ def test_scripts_are_known_by_their_size_and_baseline(size, raised, marked):
     assert (found.scripts, found.text.replace(" ", "")) == (expected, "theword3,4andmoreofit")
 
 
+def test_the_letters_of_the_latex_logo_are_its_name_and_no_scripts():
+    logo = [
+        ("L", 110, 700, 12),
+        ("A", 114, 702.5, 8),
+        ("T", 117.5, 700, 12),
+        ("E", 123.5, 697, 12),
+        ("X", 129.5, 700, 12),
+    ]
+    drawn = [text(letter, x=x, y=y, size=size) for letter, x, y, size in logo]
+    (found,) = lines(text("with a"), *drawn, text("for the rest of a line", x=142))
+    assert (found.text, found.scripts) == ("with a LaTeX for the rest of a line", ())
+
+
 def test_lines_in_small_print_and_text_over_a_scan_have_no_scripts():
     drawn = text("word", size=10) + text("3", x=94, y=704, size=7)
     assert len(content(pages(drawn)).lines[0].scripts) == 1
@@ -229,6 +242,28 @@ def test_a_visible_glyph_with_the_code_of_white_space_belongs_to_its_word():
     plain = b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>"
     (line,) = content(data.replace(plain, font)).lines
     assert [(word.text, word.doubtful) for word in line.words] == [("a", ()), ("generi\ufffd", (6,)), ("word", ())]
+
+
+def test_radicals_are_read_as_ideographs():
+    names = stream(b"1 begincodespacerange <00> <FF> endcodespacerange 2 beginbfchar <61> <2F2D> <62> <2ED3> endbfchar")
+    font = b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding/ToUnicode 4 0 R>>"
+    plain = b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>"
+    (line,) = content(pages(text("ab"), extra=(names,)).replace(plain, font)).lines
+    assert line.text == "山长"
+
+
+@pytest.mark.parametrize(
+    ("drawn", "mono"),
+    [(r"51 \newpage", True), (r"use the \begin and the \end", False), (r"\newlength \margin to", True)],
+)
+def test_a_line_of_a_program_is_monospaced_and_a_sentence_with_commands_is_not(drawn, mono):
+    courier = b"<</F 3 0 R/G<</Type/Font/Subtype/Type1/BaseFont/Courier>>>>"
+    faces, x = b"", 72.0
+    for word in drawn.split():
+        faces += text(word, x=x).replace(b"/F ", b"/G " if word.startswith("\\") else b"/F ")
+        x += 7.2 * len(word) + 4
+    (line,) = content(pages(faces).replace(b"<</F 3 0 R>>", courier)).lines
+    assert (line.text, line.mono) == (drawn, mono)
 
 
 def test_a_bitmap_font_has_one_size_for_high_and_low_letters():

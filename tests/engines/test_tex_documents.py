@@ -48,6 +48,8 @@ def test_ligatures_quotes_and_dashes_of_bitmap_fonts_are_text():
         ("CMSY10", ord("L"), True, "ℒ"),
         ("CMSY10", 0x14, False, "≤"),
         ("MSBM10", ord("R"), True, "ℝ"),
+        ("MSAM10", ord("I"), False, "▶"),  # the bullet of slides
+        ("MSAM10", 0x03, False, "□"),
         ("CMMI7", 0x0B, False, "α"),
         ("CMMI7", ord("x"), True, "x"),
     ],

@@ -12,6 +12,7 @@ _CJK = re.compile(
 )
 _TOKEN = re.compile(r"[^\s\u2014\u2013/(\[]+$")
 _WORD = re.compile(r"[\w'’-]+")
+_FILE = re.compile(r"[\w-]+\.[a-z]\w")
 _ADDRESS = re.compile(r"(?:https?:|www\.|doi\.org|10\.\d{4})\S*$", re.IGNORECASE)
 
 # First parts of compounds that English writes with a hyphen more often than without.
@@ -78,7 +79,7 @@ def _hyphen_stays(first: str, second: str, words: frozenset[str]) -> bool:
     follow = _WORD.match(second.lower())
     rest = follow[0] if follow else ""
     joint, _, end = rest.partition("-")
-    if f"{stem}-{rest}" in words or (end and joint in _JOINTS):  # end-to-end
+    if f"{stem}-{rest}" in words or (end and joint in _JOINTS) or _FILE.match(second):  # end-to-end, part-one.pdf
         return True
     if stem + rest in words:
         return False

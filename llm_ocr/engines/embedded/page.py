@@ -191,11 +191,11 @@ def laid_out(content: PageContent, formulas: Sequence[Box] = ()) -> tuple[Block,
     degrees = turn_of(content)
     if degrees:
         note("orientation", f"laid out as turned clockwise by {degrees} degrees, so that the lines are upright")
-        return turned_back(_laid_out(upright(content, (), degrees)[0]), degrees)
+        return turned_back(_laid_out(upright(content, (), degrees)[0], on_side=degrees != 180), degrees)
     return _laid_out(content, formulas)
 
 
-def _laid_out(content: PageContent, areas: Sequence[Box] = ()) -> tuple[Block, ...]:
+def _laid_out(content: PageContent, areas: Sequence[Box] = (), *, on_side: bool = False) -> tuple[Block, ...]:
     with timed("tables"):
         tables = find_tables(content)
     with timed("figures"):
@@ -203,7 +203,7 @@ def _laid_out(content: PageContent, areas: Sequence[Box] = ()) -> tuple[Block, .
     with timed("formulas"):
         formulas = find_formulas(content, [*tables, *figures], areas)
     with timed("layout"):
-        return page_blocks(content, [*tables, *figures, *formulas])
+        return page_blocks(content, [*tables, *figures, *formulas], on_side=on_side)
 
 
 def _by_ocr(page: Page, pixels: Any, recogniser: "Recogniser", *, layout_model: bool) -> Attempt:

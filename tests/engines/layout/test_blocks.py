@@ -266,6 +266,30 @@ def test_an_address_in_typewriter_face_is_part_of_its_entry():
     assert found[-1][1].endswith("2022. URL https://api.example.org/CorpusID:49552345.")
 
 
+def test_a_program_keeps_its_line_numbers_and_empty_lines():
+    rows = ["\\RequirePackage{lastpage}", "", "\\def\\sheet@name{Sheet}", "}{", "\\newpage"]
+    lines = [line(str(n), 40, 400 + 12 * n, size=7.0) for n in range(8, 8 + len(rows))]
+    lines += [line(text, 55, 400 + 12 * n, mono=True) for n, text in enumerate(rows, 8) if text]
+    (code,) = [block for block in page_blocks(page([*body(80), *lines]), []) if block.kind is BlockKind.CODE]
+    assert [row.split() for row in code.text.split("\n")] == [
+        [str(n), text] if text else [str(n)] for n, text in enumerate(rows, 8)
+    ]
+
+
+def test_a_program_is_code_on_a_page_with_little_text():
+    rows = [line(f"\\newlength{{\\margin{n}}}", 50, 200 + 12 * n, mono=True) for n in range(30)]
+    found = kinds(page_blocks(page([line("The lengths are defined here.", 50, 180), *rows]), []))
+    assert [kind for kind, _ in found] == ["text", "code"]
+
+
+def test_monospaced_list_items_and_titles_are_no_code():
+    lines = [line("The thumb package", 50, 60, size=17.0, mono=True)]
+    lines += [line(f"– chapter{n}.tex", 70, 400 + 20 * n, mono=True) for n in range(3)]
+    lines += [line("1fee of the quay", 50, 700, size=8.0, mono=True, scripts=(Script(0, 1),))]
+    found = kinds(page_blocks(page([*lines, *body(90)]), []))
+    assert [kind for kind, _ in found] == ["title", "text", "text", *["list_item"] * 3, "footnote"]
+
+
 def test_a_slide_has_a_footer_and_an_agenda_has_no_headings():
     lines = [line("Agenda", 40, 60, size=24.0)]
     times = [line(f"6:0{n} - 6:1{n} Report of the committee {n}", 40, 120 + 36 * n, bold=n == 0) for n in range(5)]
@@ -274,6 +298,69 @@ def test_a_slide_has_a_footer_and_an_agenda_has_no_headings():
     found = kinds(page_blocks(page(lines), []))
     assert found[-2:] == [("page_number", "2"), ("footer", "General Meeting, February 6")]
     assert not [text for kind, text in found if kind == "heading" and ":" in text]
+
+
+def header_rule(y: float) -> Path:
+    return Path(Box(50, y, 450, y + 0.5), (0, 0, 0), None, 2)
+
+
+def test_a_rule_below_the_first_line_makes_it_a_header():
+    lines = [line("2.2 Lists", 50, 100), *body(140), *body(440, 3)]
+    assert page_blocks(replace(page(lines), paths=(header_rule(114),)), [])[0].kind is BlockKind.HEADER
+    caption = [line("Table 2. Lists of the quay", 50, 100), *lines[1:]]
+    assert page_blocks(replace(page(caption), paths=(header_rule(114),)), [])[0].kind is BlockKind.CAPTION
+
+
+def test_a_header_with_a_page_number_at_the_margin_of_a_small_page_is_furniture():
+    lines = [line("ADVICE TO AUTHORS", 180, 120, size=8.0), line("3", 446, 120, size=8.0), *body(150), *body(440, 3)]
+    assert [block.kind for block in page_blocks(page(lines), [])][:2] == [BlockKind.PAGE_NUMBER, BlockKind.HEADER]
+    numbered = replace(lines[1], text="111:3")
+    assert page_blocks(page([lines[0], numbered, *body(170), *body(440, 3)]), [])[0].kind is BlockKind.TEXT
+    top = [replace(one, box=Box(one.box.x0, 60, one.box.x1, 68)) for one in (lines[0], numbered)]
+    assert page_blocks(page([*top, *lines[2:]]), [])[0].kind is BlockKind.PAGE_NUMBER
+
+
+def test_a_year_at_the_bottom_of_a_title_page_and_the_text_of_the_last_heading_are_text():
+    year = kinds(page_blocks(page([line("A Thesis", 250, 200, size=20.0), line("2007", 290, 740)]), []))
+    assert year[-1] == ("text", "2007")
+    last = [line("2.3 License", 50, 712, size=12.0, bold=True), line("It is licensed under the same terms.", 50, 733)]
+    found = kinds(page_blocks(page([*body(80), *body(380, 3), *last, line("5", 440, 765)]), []))
+    assert found[-2:] == [("text", "It is licensed under the same terms."), ("page_number", "5")]
+
+
+def test_lines_below_a_page_number_are_a_footer():
+    notes = [line(f"This note {n} is about the copyright of all pages.", 150, 750 + 12 * n, size=8.0) for n in range(2)]
+    found = kinds(page_blocks(page([*body(80), *body(380, 3), line("4", 245, 730), *notes]), []))
+    assert [kind for kind, _ in found[-3:]] == ["footer", "footer", "page_number"]
+
+
+def test_headers_of_a_page_with_a_table_on_its_side_are_furniture():
+    text = [line(f"Row {n} of a long table with many words {n}", 0, 0) for n in range(20)]
+    sideways = [replace(one, box=Box(150 + 15 * n, 200, 160 + 15 * n, 600), words=()) for n, one in enumerate(text)]
+    found = kinds(page_blocks(page([*sideways, line("Thesis of the University", 240, 60), line("19", 295, 750)]), []))
+    assert {text for kind, text in found if kind in ("header", "page_number")} == {"Thesis of the University", "19"}
+
+
+def test_a_numbered_heading_in_chinese_is_no_header_and_ends_before_the_line():
+    rows = ["论文答辩通过后送校学位办公室图书馆和档案馆的论文需将学位论文评阅及", "答辩情况填入学位论文评阅表。"]
+    text = [line(one, 50, 400 + 12 * n, width=(400, 150)[n]) for n, one in enumerate(rows)]
+    heading = line("A.3 学位论文评阅", 50, 388, width=120)
+    found = [block.text for block in page_blocks(page([*body(60), heading, *text]), [])]
+    assert found[-2:] == ["A.3 学位论文评阅", "".join(rows)]
+    top = page([line("A.3 学位论文评阅", 50, 58), *body(80)])
+    assert page_blocks(top, [])[0].kind is not BlockKind.HEADER
+
+
+def test_names_and_dates_in_the_middle_below_a_title_are_no_headings():
+    title, version = line("River Gauges", 199, 60, size=17.0), line("version 2.1", 217, 78, size=12.0)
+    names = [line("Anna Smith", 220, 110, size=12.0), line("July 2022", 223, 135, size=12.0)]
+    found = kinds(page_blocks(page([title, version, *names, *body(160), *body(460, 3)]), []))
+    assert found[:4] == [
+        *(("title", "River Gauges"), ("text", "version 2.1"), ("text", "Anna Smith"), ("text", "July 2022"))
+    ]
+    left = [replace(one, box=Box(50, one.box.y0, 150, one.box.y1)) for one in (title, names[1])]
+    found = kinds(page_blocks(page([*left, *body(160), *body(460, 3)]), []))
+    assert [kind for kind, _ in found[:2]] == ["title", "heading"]
 
 
 def test_a_label_before_a_question_at_the_top_is_no_page_number():
@@ -611,6 +698,7 @@ def test_a_paragraph_over_a_column_break_has_one_box_in_each_column():
         ("peer-to-", "peer", "peer-to-peer"),
         ("Anglo-", "Saxon", "Anglo-Saxon"),
         ("GPT-", "4", "GPT-4"),
+        ("the paper-", "template.tex file", "the paper-template.tex file"),
         ("x -", "y", "x - y"),
         ("pages 12–", "14", "pages 12–14"),
         ("see https://example.org/", "path", "see https://example.org/path"),

@@ -82,6 +82,15 @@ def test_rules_drawn_in_pieces_and_doubled_are_still_one_grid():
     assert rows(only(page(cell_lines(cells, xs, ys), pieces)).text) == cells
 
 
+def test_a_column_of_commands_beside_their_meanings_is_a_table():
+    cells = [["Command", "Meaning"], ["--all", "every file"], ["--silent", "no message"], ["--limit=5", "few files"]]
+    words = [line(text, 100 + 120 * at, 100 + 14 * n) for n, row in enumerate(cells) for at, text in enumerate(row)]
+    words = [replace(one, mono=one.text.startswith("-")) for one in words]
+    across = [rule(95, y, 280, y) for y in (97, 112, 155)]
+    assert rows(only(page(words, across)).text) == cells
+    assert not find_tables(page([replace(one, mono=True) for one in words], across))
+
+
 def test_stroked_rectangles_and_rules_stored_as_images_make_a_grid():
     xs, ys = [100, 200, 300], [100, 120, 140]
     boxes = [Path(Box(x0, y0, x1, y1), (0, 0, 0), None, 5)
@@ -254,6 +263,8 @@ def test_captions_above_and_below_are_given_with_the_table():
     below = [line("TABLE IV", 98, 170)]
     assert only(page([*words, *above], rules)).caption == {len(words), len(words) + 1}
     assert only(page([*words, *below], rules)).caption == {len(words)}
+    titled = [line("Table B1", 98, 58, bold=True), line("A Table of the Results of Both Models", 98, 82, italic=True)]
+    assert only(page([*words, *titled], rules)).caption == {len(words), len(words) + 1}
 
 
 def test_numbers_beside_labels_are_a_table_without_any_rule():

@@ -184,21 +184,21 @@ def markdown(group: Group, measures: Measures, *, faces: bool = True) -> str:
 # Blocks from a page's content.
 
 
-def page_blocks(content: PageContent, regions: Sequence[Region]) -> tuple[Block, ...]:
+def page_blocks(content: PageContent, regions: Sequence[Region], *, on_side: bool = False) -> tuple[Block, ...]:
     """Return the blocks of a page in reading order: top furniture, body, footnotes, bottom furniture.
 
     `regions` are laid out as a whole. Their lines appear only in their TABLE, FORMULA, or FIGURE block, and their
     captions as adjacent CAPTION blocks. Every other line of `content` is in exactly one block. Boxes of the result are
-    relative. A page without lines and regions has no blocks.
+    relative. A page without lines and regions has no blocks. `on_side`: the page was on its side, and was turned.
     """
     degrees = turn_of(content)
     if degrees:
         turned, turned_regions = upright(content, regions, degrees)
-        return turned_back(_blocks(turned, turned_regions), degrees)
-    return _blocks(content, regions)
+        return turned_back(_blocks(turned, turned_regions, degrees != 180), degrees)
+    return _blocks(content, regions, on_side)
 
 
-def _blocks(content: PageContent, regions: Sequence[Region]) -> tuple[Block, ...]:
+def _blocks(content: PageContent, regions: Sequence[Region], on_side: bool) -> tuple[Block, ...]:
     claimed: set[int] = set()
     for region in regions:
         claimed |= region.lines | region.caption
@@ -210,13 +210,14 @@ def _blocks(content: PageContent, regions: Sequence[Region]) -> tuple[Block, ...
         return ()
     page = _Page(content, measure(content, standard or [_NO_LINE]))
     free = [with_level_box(line) for line in with_bullets(free, content.paths)]
-    furniture = find_furniture(free, page.measures, len(content.lines))
+    rules = ruling_lines(content.paths, content.width, [_place(content, region) for region in regions])
+    furniture = find_furniture(free, rules, page.measures, len(content.lines), on_side)
     for kind, row in furniture:
         note("furniture", kind.value.replace("_", " "), text=row.text.replace("\t", " "))
     taken = {id(line) for _, row in furniture for line in row.lines}
     free = [line for line in free if id(line) not in taken]
     flowing = [line for line in free if not is_vertical(line)]
-    entries = _entries(content, flowing, regions, page.measures)
+    entries = _entries(content, flowing, regions, rules, page.measures)
     at_top = [kind is BlockKind.HEADER or row.middle < content.height / 2 for kind, row in furniture]
     top = [page.furniture(*found) for found, above in zip(furniture, at_top, strict=True) if above]
     foot = [page.furniture(*found) for found, above in zip(furniture, at_top, strict=True) if not above]
@@ -232,9 +233,10 @@ _ENOUGH = 150
 _NO_LINE = Line("", Box(0, 0, 1, 10), 10.0)
 
 
-def _entries(content: PageContent, lines: list[Line], regions: Sequence[Region], measures: Measures) -> list[Entry]:
+def _entries(
+    content: PageContent, lines: list[Line], regions: Sequence[Region], rules: Sequence[Box], measures: Measures
+) -> list[Entry]:
     places = [_place(content, region) for region in regions]
-    rules = ruling_lines(content.paths, content.width, places)
     frames = find_frames(content, lines, measures)
     entries = _Flow(content, measures, rules).entries(lines, list(zip(regions, places, strict=True)), frames, None)
     return arrange(entries, _short_rules(content), measures)

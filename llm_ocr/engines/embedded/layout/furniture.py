@@ -4,9 +4,9 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from llm_ocr.engines.embedded.layout.groups import numbering
+from llm_ocr.engines.embedded.layout.groups import is_capitals, is_caption, is_contents_entry, numbering
 from llm_ocr.engines.embedded.layout.rows import Measures, Row, is_vertical, make_row
-from llm_ocr.types import BlockKind, Line
+from llm_ocr.types import BlockKind, Box, Line
 
 #: Shares of the page's height: search zone of furniture, zone of recurring lines, zone where patterns suffice, and zone
 #: of a page number alone in the middle (0.175 in the standard classes of LaTeX on A4).
@@ -31,10 +31,11 @@ _LARGEST_GUIDE = 1.6
 
 _NUMBER = re.compile(
     r"[\[(<{|~—–\-\s.•·]*(?:(?:page|seite|pagina|página|p\.?|pg\.?|s\.)\s*)?"
-    r"(?:[A-Z]{0,3}-?\d{1,4}(?:[-.‑–]\d{1,3})?|[ivxlc]{1,7}|[IVXLC]{1,7})"
+    r"(?:[A-Z]{0,3}-?\d{1,4}(?:[-.:‑–]\d{1,3})?|[ivxlc]{1,7}|[IVXLC]{1,7})"
     r"(?:\s*(?:of|/|von|de|sur|\|)\s*\d{1,4})?[\])>}|~—–\-\s.•·]*$",
     re.IGNORECASE,
 )
+_YEAR = re.compile(r"(?:19|20)\d\d")
 _PAGE_WORD = re.compile(r"\bpage\s*\d+(\s*of\s*\d+)?\b|第\s*\d+\s*页|\bseite\s+\d+\b", re.IGNORECASE)
 _RUNNING = re.compile(
     r"https?://|\bwww\.|\bdoi\b|\barxiv:|©|\(c\)\s*\d{4}|\bcopyright\b|all rights reserved|\bISSN\b|\bISBN\b|\bet al\.?"
@@ -107,7 +108,7 @@ def _is_guide(row: Row, measures: Measures) -> bool:
     apart = all(two.box.x0 - one.box.x1 > 4 * measures.body for one, two in pairwise(parts))
     short = all(len(line.text) < _LEAST_REST for line in parts)
     numbered = any(is_page_number(line.text) for line in parts)
-    return wide and apart and short and (numbered or row.text.isupper() or row.bold)
+    return wide and apart and short and (numbered or is_capitals(row.text) or row.bold)
 
 
 def _has_note_mark(row: Row) -> bool:
@@ -139,7 +140,8 @@ def _is_furniture(row: Row, gap: float, after: str, outer: bool, measures: Measu
     text = row.text.replace("\t", " ")
     body = measures.body
     if is_page_number(text):
-        return len(row.lines) == 1 and gap > 0.45 * body
+        year = lines < _FULL_PAGE and _YEAR.fullmatch(text)  # at the bottom of a title page
+        return len(row.lines) == 1 and gap > 0.45 * body and not year
     if outer and lines >= _FULL_PAGE and after and _is_guide(row, measures):
         return gap > 0.2 * body
     if row.size > 1.12 * body * (1.15 if measures.noisy else 1.0) or len(row.lines) > 6 or len(text) > 160:
@@ -172,47 +174,95 @@ def _is_plain_furniture(row: Row, gap: float, measures: Measures, lines: int) ->
         return False
     gap /= measures.leading * measures.body
     small = row.size < (0.85 if measures.noisy else 0.95) * measures.body
-    if small or row.italic or text.isupper():
+    if small or row.italic or is_capitals(text):
         return len(text) < 90 and gap > 0.8
     return lines >= _FULL_PAGE and (gap > 1.6 if len(text) < 90 else gap > 1.0 and _DATED.search(text) is not None)
 
 
-def _edge(lines: Sequence[Line], measures: Measures, top: bool, count: int) -> list[Row]:
+def _is_numbered_head(row: Row, inner: Row | None, lines: Sequence[Line], measures: Measures) -> bool:
+    """Return whether the page number at an end of the row is at a margin of the text, as above small pages."""
+    first, last = row.lines[0], row.lines[-1]
+    if not _has_number(row) or is_contents_entry(row.text) or (inner is not None and _has_number(inner)):
+        return False
+    left = first.text.isdecimal() and first.box.x0 < min(line.box.x0 for line in lines) + measures.body
+    return left or (last.text.isdecimal() and last.box.x1 > max(line.box.x1 for line in lines) - measures.body)
+
+
+def _is_ruled(row: Row, end: float, rules: Sequence[Box], measures: Measures) -> bool:
+    """Return whether a rule separates the row at the top from the text below, which begins at `end`."""
+    body = measures.body
+    return (
+        row.size <= 1.12 * body
+        and not row.bold
+        and not is_caption(row.text)
+        and any(
+            -0.5 * body < rule.y0 - row.y1 < 1.2 * body
+            and end - rule.y1 > 0.8 * body
+            and rule.x0 < row.x0 + body
+            and rule.x1 > row.x1 - body
+            for rule in rules
+        )
+    )
+
+
+def _edge(lines: Sequence[Line], rules: Sequence[Box], measures: Measures, top: bool, count: int) -> list[Row]:
     rows, beyond = _edge_rows(lines, measures, top)
     found: list[Row] = []
     for index, row in enumerate(rows):
         inner = rows[index + 1] if index + 1 < len(rows) else None
-        gap = (inner.y0 if inner else beyond) - row.y1 if top else row.y0 - (inner.y1 if inner else beyond)
+        end = (inner.y0 if top else inner.y1) if inner else beyond
+        gap = end - row.y1 if top else row.y0 - end
         depth = (row.y1 if top else measures.height - row.y0) / measures.height
         alone = gap > 1.5 * measures.body and not top and _is_middle_number(row, lines, measures)
-        zone = _RECURRING if _recurs(row) else _NUMBERED if alone else _ZONE
+        ruled = top and index == len(found) and _is_ruled(row, end, rules, measures)
+        deep = alone or (top and index == 0 and _is_numbered_head(row, inner, lines, measures))
+        zone = _NUMBERED if deep else _RECURRING if ruled or _recurs(row) else _ZONE
         if depth > zone:
             break
         outer = depth <= (_ZONE if found and found[-1] is rows[index - 1] else _OUTER)
         after = inner.lines[0].text if top and inner is not None else ""
-        if _is_furniture(row, gap, after, outer, measures, count):
-            found = rows[: index + 1] if _together(rows[: index + 1], measures) else [*found, row]
+        if not top and inner is not None and _is_below_heading(row, inner, gap, measures):
+            break
+        if ruled or _is_furniture(row, gap, after, outer, measures, count):
+            number = depth <= _OUTER and len(row.lines) == 1 and is_page_number(row.text)
+            found = rows[: index + 1] if _together(rows[: index + 1], measures, number) else [*found, row]
     return found
 
 
-def _together(rows: Sequence[Row], measures: Measures) -> bool:
-    """Return whether rows outside a furniture row belong to it: small lines, none of them a heading."""
-    return all(row.size <= 1.12 * measures.body and not _SENTENCE.search(row.text) for row in rows)
+def _is_below_heading(row: Row, inner: Row, gap: float, measures: Measures) -> bool:
+    """Return whether the row at the bottom is the text of a heading."""
+    heading = (inner.bold and not measures.bold) or inner.size > 1.12 * measures.body
+    own = row.bold or _recurs(row) or is_page_number(row.text)
+    return heading and not own and row.size > 0.95 * measures.body and gap < 2.5 * measures.body
 
 
-def find_furniture(lines: Sequence[Line], measures: Measures, count: int) -> list[tuple[BlockKind, Row]]:
+def _together(rows: Sequence[Row], measures: Measures, number: bool) -> bool:
+    """Return whether rows outside a furniture row belong to it: small lines without headings; sentences if `number`."""
+    return all(row.size <= 1.12 * measures.body and (number or not _SENTENCE.search(row.text)) for row in rows)
+
+
+def find_furniture(
+    lines: Sequence[Line], rules: Sequence[Box], measures: Measures, count: int, on_side: bool = False
+) -> list[tuple[BlockKind, Row]]:
     """Return headers, footers, and page numbers with their lines; conservative without recurring lines.
 
-    `count`: all lines of the page, including those of tables and figures.
+    Args:
+        lines: Lines outside tables and figures.
+        rules: Horizontal rules outside tables and figures.
+        measures: Measures of the page.
+        count: Number of all lines of the page, including those of tables and figures.
+        on_side: Whether the page was turned, so that its headers and footers are vertical lines.
     """
-    upright = [line for line in lines if not is_vertical(line)]
-    notes = [line for line in lines if is_vertical(line) and _is_side_note(line, measures)]
-    found = [(BlockKind.HEADER, make_row([line])) for line in notes]
+    notes = [line for line in lines if _is_side_note(line, measures, on_side)]
+    found = [
+        (BlockKind.PAGE_NUMBER if is_page_number(line.text) else BlockKind.HEADER, make_row([line])) for line in notes
+    ]
+    upright = [line for line in lines if not is_vertical(line) and line not in notes]
     numbers = _line_numbers(upright, measures)
     found += [(BlockKind.PAGE_NUMBER, make_row([line])) for line in numbers]
     taken = {id(line) for line in numbers}
     for top in (True, False):
-        for row in _edge([line for line in upright if id(line) not in taken], measures, top, count):
+        for row in _edge([line for line in upright if id(line) not in taken], rules, measures, top, count):
             taken.update(id(line) for line in row.lines)
             found += _split(row, BlockKind.HEADER if top else BlockKind.FOOTER, measures)
     return found
@@ -236,10 +286,16 @@ def _line_numbers(lines: Sequence[Line], measures: Measures) -> list[Line]:
     return []
 
 
-def _is_side_note(line: Line, measures: Measures) -> bool:
+def _is_side_note(line: Line, measures: Measures, on_side: bool) -> bool:
     """Return whether a vertical line in the margin is a preprint server's stamp, or a download or license note."""
     middle = line.box.centre[0] / measures.width
-    return (line.recurs or _RUNNING.search(line.text) is not None) and not _MARGIN < middle < 1 - _MARGIN
+    if on_side:
+        return (is_vertical(line) or is_page_number(line.text)) and not _ZONE < middle < 1 - _ZONE
+    return (
+        is_vertical(line)
+        and (line.recurs or _RUNNING.search(line.text) is not None)
+        and not _MARGIN < middle < 1 - _MARGIN
+    )
 
 
 def _split(row: Row, kind: BlockKind, measures: Measures) -> list[tuple[BlockKind, Row]]:

@@ -7,6 +7,7 @@ from itertools import pairwise
 from math import inf
 from statistics import median
 
+from llm_ocr.engines.embedded.joining import is_cjk
 from llm_ocr.engines.embedded.layout.rows import Measures, Row
 
 # Beginnings of rows: list markers, section numbers, caption words, footnote marks.
@@ -162,6 +163,11 @@ def is_time(text: str) -> bool:
     return _TIME.match(text) is not None
 
 
+def is_capitals(text: str) -> bool:
+    """Return whether the text is in capitals; a text in a script without capitals is not, even with a Latin letter."""
+    return text.isupper() and 2 * sum(map(str.isupper, text)) > sum(map(str.isalpha, text))
+
+
 def is_contents_entry(text: str) -> bool:
     """Return whether the text ends like an entry of a table of contents: leader dots and a page number."""
     return _ENTRY.search(text) is not None
@@ -205,7 +211,9 @@ class Margins:
     def is_short(self, before: Row, row: Row) -> bool:
         """Return whether the first word of `row` would have fit at the end of `before`: a deliberate line break."""
         words = row.lines[0].words
-        if words:
+        if is_cjk(row.text[:1]):  # lines break between any two characters
+            width = row.size
+        elif words:
             width = words[0].box.width
         else:
             text = row.lines[0].text
@@ -417,14 +425,15 @@ def _step(rows: Sequence[Row], measures: Measures) -> float:
 
 def _looks_apart(before: Row, row: Row, step: float, measures: Measures) -> bool:
     """Return whether distance, size, or face separate two rows."""
-    size = max(min(before.size, row.size), 0.1)
+    numbered = _is_line_number(before, row) or _is_line_number(row, before)
+    size = max(max(before.size, row.size) if numbered else min(before.size, row.size), 0.1)
     distance = (row.middle - before.middle) / size
     white = (row.y0 - before.y1) / size
     large = size > 1.14 * measures.body and max(before.size, row.size) < 1.05 * size
     tolerance = 1.6 if large else 1.32 if measures.noisy else 1.27
     if distance > tolerance * step and white > step - 1.0 + 0.12:
         return True
-    if is_contents_entry(before.text) and is_contents_entry(row.text):
+    if numbered or (is_contents_entry(before.text) and is_contents_entry(row.text)):
         return False
     full = goes_on(before.text, row.text)
     if (
@@ -440,6 +449,11 @@ def _looks_apart(before: Row, row: Row, step: float, measures: Measures) -> bool
     return not full and _face_changes(before, row, measures)
 
 
+def _is_line_number(row: Row, other: Row) -> bool:
+    """Return whether the row is the number of an empty line of a program."""
+    return row.text.isdecimal() and other.mono and abs(row.x0 - other.x0) < other.size
+
+
 def _is_web_address(before: Row, row: Row) -> bool:
     """Return whether the monospaced one of two rows is an address in a text, or its end on the next line."""
     if _ADDRESS.search(row.text if row.mono else before.text):
@@ -448,7 +462,7 @@ def _is_web_address(before: Row, row: Row) -> bool:
 
 
 def _face_changes(before: Row, row: Row, measures: Measures) -> bool:
-    if before.mono != row.mono and not measures.typewriter and not _is_web_address(before, row):
+    if before.mono != row.mono and not _is_web_address(before, row):
         return True
     shorter, longer = sorted((before.x1 - before.x0, row.x1 - row.x0))
     if before.bold != row.bold:  # OCR takes a heavy text line for bold: a heading is shorter than the text
@@ -570,7 +584,7 @@ def _starts_new(group: Group, before: Row, row: Row, margins: Margins, short: bo
         return margins.leaves_item(group.first, before, row, len(group.rows) > 1, short)
     if margins.begins_paragraph(before, row, group.first):
         return not goes_on(before.text, row.text)
-    capitals = before.text.isupper() and not row.text.isupper() and row.text[:1].isupper()
+    capitals = is_capitals(before.text) and not row.text.isupper() and row.text[:1].isupper()
     if len(group.rows) == 1 and capitals and len(before.text) > (3 if short else 8):
         return True
     if margins.heading and not before.text.endswith("."):
@@ -600,29 +614,53 @@ def _with_footnote_starts(groups: list[Group], measures: Measures) -> list[Group
 
 #: Rows of programs, and the least share of such rows: a program also has rows of words, such as comments.
 _STATEMENT = re.compile(
-    r"[{};]$|^[})\]]|\)\s*:$|\w\(.*\)[;,]?$|^\s*(?:#|//|/\*|--|<[/!?\w]|@\w)|\w\s*(?:[-+*/|]?=|==|!=|->|=>|:=|<-)\s*\S"
+    r"[{};%]$|^[})\]]|\)\s*:$|\w\(.*\)[;,]?$|^\s*(?:#|//|/\*|--|<[/!?\w]|@\w|%|\\\w)"
+    r"|\w\s*(?:[-+*/|]?=|==|!=|->|=>|:=|<-)\s*\S"
     r"|^(?:import|from|return|def|class|if|for|while|else|elif|try|except|with|print|end|var|let|const)\b[^.!?]*[^.!?\s]$"
 )
 _PROGRAM = 0.6
+_LINE_NUMBER = re.compile(r"^\d+\s+")
+#: Dashes of lists, which no program has, and the least size of a title.
+_LONG_DASHES, _TITLE = "–—", 1.14
+
+
+def _is_statement(row: Row) -> bool:
+    return _STATEMENT.search(_LINE_NUMBER.sub("", row.text)) is not None
 
 
 def is_program(rows: Sequence[Row]) -> bool:
-    """Return whether monospaced rows are a program: most of them have its signs."""
-    signs = sum(_STATEMENT.search(row.text) is not None for row in rows)
-    return len(rows) > 2 and all(row.mono for row in rows) and signs >= _PROGRAM * len(rows)
+    """Return whether rows are a program: most of them have its signs."""
+    return len(rows) > 2 and sum(map(_is_statement, rows)) >= _PROGRAM * len(rows)
+
+
+def _is_code(rows: Sequence[Row], program: bool, measures: Measures) -> bool:
+    """Return whether a stretch is code: monospaced, and no title, footnote, list item, or addresses.
+
+    `program`: the monospaced rows of the column are a program, which matters on a monospaced page.
+    """
+    worded = [row for row in rows if not row.text.isdecimal()]
+    if not worded or not all(row.mono for row in worded) or (measures.typewriter and not program):
+        return False
+    first = worded[0]
+    noted = any(script.start == 0 for script in first.lines[0].scripts)
+    if noted or first.size > _TITLE * measures.body:
+        return False
+    marker = parse_marker(first.text)
+    if marker is not None and (marker.certain or first.text[0] in _LONG_DASHES):
+        return False
+    addresses = sum(_ADDRESS.search(row.text) is not None and not _is_statement(row) for row in rows)
+    return 2 * addresses < len(rows)
 
 
 def group_rows(rows: Sequence[Row], measures: Measures) -> list[Group]:
     """Return the groups of one column from top to bottom; every row is in exactly one."""
     if not rows:
         return []
-    if measures.typewriter and is_program(rows):
-        return [Group(list(rows), [True] * len(rows), code=True, gap=2 * median(row.size for row in rows))]
+    program = is_program([row for row in rows if row.mono])
     groups: list[Group] = []
     edge = column_edge(rows, measures)
     for stretch in _stretches(rows, measures):
-        code = stretch[0].mono and not measures.typewriter and all(row.mono for row in stretch)
-        if code and 2 * sum(_ADDRESS.search(row.text) is not None for row in stretch) < len(stretch):
+        if _is_code(stretch, program, measures):
             groups.append(Group(stretch, [True] * len(stretch), code=True))
         else:
             groups += _with_footnote_starts(_in_stretch(stretch, measures, edge), measures)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from llm_ocr.engines.embedded.layout.groups import (
     Group,
     Marker,
+    is_capitals,
     is_caption,
     is_contents_entry,
     is_footnote,
@@ -156,7 +157,7 @@ def _is_plain(group: Group, following: Group | None, measures: Measures) -> bool
         return False
     if group.first.italic and not following.first.italic and len(text) < 60:
         return True
-    return text.isupper() and len(text) > 3 and _is_apart(group, measures)
+    return is_capitals(text) and len(text) > 3 and _is_apart(group, measures)
 
 
 def find_headings(
@@ -214,11 +215,20 @@ def _siblings(groups: Sequence[Group], found: Sequence[int], measures: Measures)
 def _is_byline(groups: Sequence[Group], index: int, title: int, measures: Measures) -> bool:
     """Return whether the group is between a title and the text: names, institutions, dates."""
     group = groups[index]
-    if not title < index <= title + 4 or group.bold or group.size > _LARGE * measures.body:
+    if not title < index <= title + 4 or group.bold:
+        return False
+    if group.size > _LARGE * measures.body and not _is_centred_below(group, groups[title], measures):
         return False
     text = _text(group)
     running = any(other.length > 250 for other in groups[title:index])
     return not (running or numbering(text) or is_keyword(text))
+
+
+def _is_centred_below(group: Group, title: Group, measures: Measures) -> bool:
+    """Return whether the group is smaller than a title in the middle of the page, and has the same middle."""
+    middles = [(one.first.x0 + one.first.x1) / 2 for one in (group, title)]
+    flush = title.first.x0 < 0.15 * measures.width
+    return not flush and group.size < 0.9 * title.size and abs(middles[0] - middles[1]) < group.size
 
 
 def _title(groups: Sequence[Group], found: Sequence[int], measures: Measures) -> int | None:

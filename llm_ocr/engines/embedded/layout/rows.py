@@ -399,7 +399,7 @@ def make_row(lines: Sequence[Line], rtl: bool = False) -> Row:
         _main_size(ordered, total),
         2 * sum(len(line.text) for line in ordered if _is_bold(line)) > total,
         2 * sum(len(line.text) for line in ordered if line.italic) > total,
-        2 * sum(len(line.text) for line in ordered if line.mono) > total,
+        all(line.mono for line in ordered[ordered[0].text.isdecimal() :]),
         cells,
         marked,
     )

@@ -40,6 +40,7 @@ from llm_ocr.types import Box, Line, PageContent
 # Captions of tables: a line beginning with "Table 3" next to the table, and its continuation lines.
 
 
+_LABEL = re.compile(r"\w+\s+[A-Z]?\d*(?:\.\d+)*\.?")
 #: Maximum distance of a caption from the table in letter sizes.
 _NEAR = 9
 
@@ -83,11 +84,12 @@ def caption_lines(lines: Sequence[Line], candidates: Sequence[int], start: int) 
     chosen = next((run for row in rows[:1] for run in _runs(lines, row) if start in run), [start])
     chosen = chosen[chosen.index(start) :]
     last, step = _around(lines, chosen), 0.0
+    titled = any(_is_title_below(first, lines[index]) for index in (rows[1] if len(rows) > 1 else ()))
     for row in rows[1:]:
         fitting = [run for run in _runs(lines, row) if _goes_on(lines, chosen, last, run)]
         box = _around(lines, fitting[0]) if fitting else _around(lines, row)
         down = box.y0 - last.y0
-        limit = 1.2 * step if step else 1.8 * max(last.height, lines[chosen[-1]].size)
+        limit = 1.2 * step if step else (2.6 if titled else 1.8) * max(last.height, lines[chosen[-1]].size)
         if down > limit:
             break
         if fitting:
@@ -141,9 +143,16 @@ def _goes_on(lines: Sequence[Line], caption: Sequence[int], last: Box, run: Sequ
         return False
     if box.x0 >= last.x1 or box.x1 <= first.box.x0:
         return False
+    if len(caption) == 1 and _is_title_below(first, lines[run[0]]):
+        return True
     # A full line wraps; a line that ends well before the next line's end has ended the caption.
     ended = abs(box.x0 - last.x0) < first.size and last.x1 < box.x1 - 0.2 * box.width
     return not ended
+
+
+def _is_title_below(first: Line, line: Line) -> bool:
+    """Return whether an italic title is below a caption that is only a number, as in the style of the APA."""
+    return line.italic and not first.italic and _LABEL.fullmatch(first.text.strip()) is not None
 
 
 def _alike(one: Line, other: Line) -> bool:
