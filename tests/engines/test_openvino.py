@@ -1,4 +1,4 @@
-"""OpenVINO reads scans as onnxruntime does if the processor computes in bfloat16, and sends no telemetry."""
+"""OpenVINO reads scans as onnxruntime does, is used only on processors with AMX, and sends no telemetry."""
 
 import subprocess
 import sys
@@ -13,14 +13,22 @@ from llm_ocr.cli import doctor
 from llm_ocr.cli.doctor import State
 from llm_ocr.engines.embedded.ocr import Recogniser, models
 
-_FLAGS = "import sys; from llm_ocr.engines.embedded.ocr import models; models._openvino(); "
+_FLAGS = "import sys; from llm_ocr.engines.embedded.ocr import models; models.has_amx = lambda: True; "
+_FLAGS += "models._openvino(); "
 
 
 @pytest.fixture(scope="module")
 def usable():
     code = _FLAGS + "sys.exit(models._openvino() is None)"
     if subprocess.run([sys.executable, "-c", code], check=False).returncode:
-        pytest.skip("OpenVINO is not installed, or this processor does not compute in bfloat16")
+        pytest.skip("OpenVINO is not installed")
+
+
+@pytest.fixture(autouse=True)
+def undecided():
+    models._openvino.cache_clear()
+    yield
+    models._openvino.cache_clear()
 
 
 def page() -> np.ndarray:
@@ -39,6 +47,7 @@ def texts() -> list[str]:
 
 @needs_ocr
 def test_both_runtimes_read_the_same(usable, monkeypatch):
+    monkeypatch.setattr(models, "has_amx", lambda: True)
     with_openvino = texts()
     monkeypatch.setattr(models, "_openvino", lambda: None)
     assert with_openvino == texts()
@@ -68,11 +77,23 @@ def test_a_damaged_installation_leaves_onnxruntime(tmp_path):
     assert done.stdout == "None None\n"
 
 
+@pytest.mark.parametrize(
+    ("flags", "amx"), [("avx512_bf16 amx_bf16 amx_tile", True), ("avx512_bf16 avx512_vnni", False)]
+)
+def test_openvino_is_used_only_on_processors_with_amx(monkeypatch, tmp_path, flags, amx):
+    (tmp_path / "cpuinfo").write_text(f"flags : fpu {flags} sse2\n")
+    monkeypatch.setattr(models, "_CPU_INFO", tmp_path / "cpuinfo")
+    assert models.has_amx() is amx
+    assert amx or models._openvino() is None
+    monkeypatch.setattr(models, "_CPU_INFO", tmp_path / "missing")  # not Linux
+    assert not models.has_amx()
+
+
 def test_doctor_names_openvino_only_where_it_saves_time(monkeypatch):
     monkeypatch.setattr(doctor, "package_version", lambda package: None)
-    monkeypatch.setattr(doctor, "_BFLOAT16", frozenset({"no such flag"}))
+    monkeypatch.setattr(doctor, "has_amx", lambda: False)
     assert (doctor.openvino().state, doctor.openvino().fix) == (State.MISSING, "")
-    monkeypatch.setattr(doctor, "_BFLOAT16", frozenset({"processor"}))  # a word of every /proc/cpuinfo
+    monkeypatch.setattr(doctor, "has_amx", lambda: True)
     assert "openvino" in doctor.openvino().fix
     monkeypatch.setattr(doctor, "package_version", lambda package: "2026.4.1")
     assert doctor.openvino().state is State.WORKS
