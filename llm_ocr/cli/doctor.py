@@ -18,7 +18,7 @@ from pathlib import Path
 from llm_ocr.cli.output import write_json, write_line
 from llm_ocr.config import environment
 from llm_ocr.config.models import DoctorSettings
-from llm_ocr.engines.embedded.ocr.models import find_layout_model, has_amx, layout_model_fault
+from llm_ocr.engines.embedded.ocr.models import find_layout_model, layout_model_fault, profits_from_openvino
 from llm_ocr.errors import install_command
 
 # Checks of `llm-ocr doctor`. Each check tries the real thing: imports, renders, links a file.
@@ -201,10 +201,10 @@ def layout_model() -> Check:
 
 
 def openvino() -> Check:
-    """Check OpenVINO, which saves time only on processors with AMX."""
-    if not has_amx():
-        return Check("OpenVINO", State.MISSING, "optional: of no use on this processor, which has no AMX")
-    return _optional("OpenVINO", "openvino", "reads scans in about half the time", install_command("openvino"))
+    """Check OpenVINO, which saves time only on processors with AMX or AVX-512 VNNI."""
+    if not profits_from_openvino():
+        return Check("OpenVINO", State.MISSING, "optional: of no use on this processor, which has no AMX or VNNI")
+    return _optional("OpenVINO", "openvino", "reads scans in less time", install_command("openvino"))
 
 
 def dataset() -> Check:
