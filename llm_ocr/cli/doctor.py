@@ -18,7 +18,7 @@ from pathlib import Path
 from llm_ocr.cli.output import write_json, write_line
 from llm_ocr.config import environment
 from llm_ocr.config.models import DoctorSettings
-from llm_ocr.engines.embedded.ocr.models import find_layout_model, layout_model_fault
+from llm_ocr.engines.embedded.ocr.models import find_layout_model, layout_model_fault, profits_from_openvino
 from llm_ocr.errors import install_command
 
 # Checks of `llm-ocr doctor`. Each check tries the real thing: imports, renders, links a file.
@@ -200,19 +200,11 @@ def layout_model() -> Check:
     return Check("layout model", State.WORKS, use)
 
 
-#: Flags of Linux for processors that compute in bfloat16.
-_BFLOAT16 = frozenset({"avx512_bf16", "amx_bf16"})
-
-
 def openvino() -> Check:
-    """Check OpenVINO, which saves time only on processors that compute in bfloat16."""
-    try:
-        flags = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split()
-    except OSError:  # not Linux
-        flags = []
-    if _BFLOAT16.isdisjoint(flags):
-        return Check("OpenVINO", State.MISSING, "optional: of no use on this processor, which has no bfloat16")
-    return _optional("OpenVINO", "openvino", "reads scans in about half the time", install_command("openvino"))
+    """Check OpenVINO, which saves time only on processors with AMX or AVX-512 VNNI."""
+    if not profits_from_openvino():
+        return Check("OpenVINO", State.MISSING, "optional: of no use on this processor, which has no AMX or VNNI")
+    return _optional("OpenVINO", "openvino", "reads scans in less time", install_command("openvino"))
 
 
 def dataset() -> Check:

@@ -1,4 +1,4 @@
-"""OpenVINO reads scans as onnxruntime does if the processor computes in bfloat16, and sends no telemetry."""
+"""OpenVINO reads scans as onnxruntime does, is used only on processors where it saves time, and sends no telemetry."""
 
 import subprocess
 import sys
@@ -11,16 +11,25 @@ from PIL import Image, ImageDraw, ImageFont
 
 from llm_ocr.cli import doctor
 from llm_ocr.cli.doctor import State
-from llm_ocr.engines.embedded.ocr import Recogniser, models
+from llm_ocr.engines.embedded.ocr import Recogniser, models, quantizing
 
-_FLAGS = "import sys; from llm_ocr.engines.embedded.ocr import models; models._openvino(); "
+_FLAGS = "import sys; from llm_ocr.engines.embedded.ocr import models; models.profits_from_openvino = lambda: True; "
+_FLAGS += "models._openvino(); "
 
 
 @pytest.fixture(scope="module")
 def usable():
     code = _FLAGS + "sys.exit(models._openvino() is None)"
     if subprocess.run([sys.executable, "-c", code], check=False).returncode:
-        pytest.skip("OpenVINO is not installed, or this processor does not compute in bfloat16")
+        pytest.skip("OpenVINO is not installed")
+
+
+@pytest.fixture(autouse=True)
+def undecided():
+    decide = models._openvino
+    decide.cache_clear()
+    yield
+    decide.cache_clear()
 
 
 def page() -> np.ndarray:
@@ -31,6 +40,16 @@ def page() -> np.ndarray:
     return np.asarray(image)
 
 
+def set_flags(flags, monkeypatch, tmp_path) -> None:
+    (tmp_path / "cpuinfo").write_text(f"flags : fpu {flags} sse2\n")
+    monkeypatch.setattr(models, "_CPU_INFO", tmp_path / "cpuinfo")
+
+
+def texts_with_flags(flags, monkeypatch, tmp_path) -> list[str]:
+    set_flags(flags, monkeypatch, tmp_path)
+    return texts()
+
+
 def texts() -> list[str]:
     with ThreadPoolExecutor(1) as thread:  # networks belong to one thread
         lines = thread.submit(lambda: Recogniser().read(page()).lines).result()
@@ -38,11 +57,34 @@ def texts() -> list[str]:
 
 
 @needs_ocr
-def test_both_runtimes_read_the_same(usable, monkeypatch):
-    with_openvino = texts()
+@pytest.mark.parametrize("flag", ["amx_bf16", "avx512_vnni"])
+def test_both_runtimes_read_the_same(usable, monkeypatch, tmp_path, flag):
+    with_openvino = texts_with_flags(flag, monkeypatch, tmp_path)
     monkeypatch.setattr(models, "_openvino", lambda: None)
     assert with_openvino == texts()
     assert with_openvino == ["The river rose again in March", "Table 7: 1,423 readings", "Signed: M. Hollins"]
+
+
+@needs_ocr
+@pytest.mark.parametrize(
+    ("flags", "networks"),
+    [
+        ("avx512_vnni", [(2 * len(quantizing.RANGES), "f32")]),  # the detector runs in onnxruntime
+        ("avx512_vnni amx_bf16", [(0, "bf16")] * 2),
+    ],
+)
+def test_the_recogniser_computes_in_integers_only_without_amx(usable, monkeypatch, tmp_path, flags, networks):
+    opened: list[tuple[int, str]] = []
+
+    class Network(models._OpenVinoNetwork):
+        def __init__(self, core, network, precision):
+            rounded = sum(layer.get_type_name() == "FakeQuantize" for layer in network.get_ordered_ops())
+            opened.append((rounded, precision))
+            super().__init__(core, network, precision)
+
+    monkeypatch.setattr(models, "_OpenVinoNetwork", Network)
+    texts_with_flags(flags, monkeypatch, tmp_path)
+    assert opened == networks
 
 
 def test_the_telemetry_of_openvino_is_not_imported(usable):
@@ -68,11 +110,23 @@ def test_a_damaged_installation_leaves_onnxruntime(tmp_path):
     assert done.stdout == "None None\n"
 
 
+@pytest.mark.parametrize(
+    ("flags", "amx", "profits"),
+    [("amx_bf16 avx512_vnni", True, True), ("avx512_bf16 avx512_vnni", False, True), ("avx512_bf16", False, False)],
+)
+def test_openvino_is_used_only_where_it_saves_time(monkeypatch, tmp_path, flags, amx, profits):
+    set_flags(flags, monkeypatch, tmp_path)
+    assert (models.has_amx(), models.profits_from_openvino()) == (amx, profits)
+    assert profits or models._openvino() is None
+    monkeypatch.setattr(models, "_CPU_INFO", tmp_path / "missing")  # not Linux
+    assert not models.profits_from_openvino()
+
+
 def test_doctor_names_openvino_only_where_it_saves_time(monkeypatch):
     monkeypatch.setattr(doctor, "package_version", lambda package: None)
-    monkeypatch.setattr(doctor, "_BFLOAT16", frozenset({"no such flag"}))
+    monkeypatch.setattr(doctor, "profits_from_openvino", lambda: False)
     assert (doctor.openvino().state, doctor.openvino().fix) == (State.MISSING, "")
-    monkeypatch.setattr(doctor, "_BFLOAT16", frozenset({"processor"}))  # a word of every /proc/cpuinfo
+    monkeypatch.setattr(doctor, "profits_from_openvino", lambda: True)
     assert "openvino" in doctor.openvino().fix
     monkeypatch.setattr(doctor, "package_version", lambda package: "2026.4.1")
     assert doctor.openvino().state is State.WORKS

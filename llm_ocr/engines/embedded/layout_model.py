@@ -64,7 +64,7 @@ class LayoutModel:
         import cv2
         import numpy as np
 
-        small = cv2.resize(image[:, :, ::-1], (_WIDTH, _HEIGHT)).astype(np.float32) / 255
+        small = cv2.resize(image, (_WIDTH, _HEIGHT))[:, :, ::-1].astype(np.float32) / 255
         normal = (small - np.array(_MEAN, np.float32)) / np.array(_DEVIATION, np.float32)
         outputs = self._network.run(normal.transpose(2, 0, 1)[None])
         found: list[Area] = []

@@ -68,7 +68,7 @@ class EmbeddedReader:
         )
 
     def identity(self) -> Mapping[str, Any]:
-        # Not the arithmetic (onnxruntime, or OpenVINO in bfloat16): workers of one run may have different processors.
+        # Not the arithmetic (bfloat16, integers, or neither): workers of one run may have different processors.
         about: dict[str, Any] = {
             "engine": self.name,
             "result_version": RESULT_VERSION,
