@@ -14,7 +14,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from llm_ocr.engines.embedded.ocr.quantizing import quantize
 from llm_ocr.engines.embedded.trace import note
 from llm_ocr.errors import MissingExtra
 
@@ -159,6 +158,8 @@ def open_network(model: Path | bytes) -> Network:
     """Load a network on one thread: with OpenVINO if it is faster here, otherwise with onnxruntime."""
     core = _openvino()
     if core is not None:
+        from llm_ocr.engines.embedded.ocr.quantizing import quantize
+
         try:
             network = core.read_model(model if isinstance(model, bytes) else str(model))
             if has_amx():
