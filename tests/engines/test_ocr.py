@@ -121,6 +121,18 @@ def test_numbers_close_above_each_other_are_lines_and_no_standing_text():
     assert downwards([line for line in read.lines if line.box.x0 > 300]) == numbers
 
 
+def test_words_of_a_wide_typewriter_face_are_not_divided_into_letters():
+    def wide(canvas):
+        text = canvas.beginText(40, 60)
+        text.setFont("Courier", 12)
+        text.setCharSpace(6)
+        text.textLine("structure")
+        canvas.drawText(text)
+
+    read = recogniser().read(pixels(page(*prose(), decorate=wide)))
+    assert downwards(read.lines)[-1] == "structure"
+
+
 def test_light_text_on_a_dark_ground_is_read():
     read = recogniser().read(255 - pixels(page(*prose())))
     assert downwards(read.lines) == PROSE

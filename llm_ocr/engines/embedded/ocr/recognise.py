@@ -427,6 +427,10 @@ def _line_rows(ink: LineExtent | None, quad: Quad, size: float, top: float) -> t
     return max(y0, top), min(y1, top + quad.height)
 
 
+#: Words of one letter, which may have a space on both sides.
+_WORDS_OF_ONE = "aAI"
+
+
 def _glyphs(reading: Reading, ink: LineExtent | None, width: float, size: float) -> list[_Glyph]:
     placed: list[tuple[str, float, float, bool]] = []
     space = False
@@ -443,11 +447,29 @@ def _glyphs(reading: Reading, ink: LineExtent | None, width: float, size: float)
     between = [0.0, *(inf if wall else gap[1] - gap[0] for gap, wall in zip(gaps, walls, strict=True))]
     usual = [gap for gap, (_, _, _, space) in zip(between, placed, strict=True) if space]
     enough = _missing_space(usual, size)
+    letters = [character for character, _, _, _ in placed]
+    missing = [False] * len(placed)
+    for index in range(1, len(placed)):
+        parts = between[index] > enough and _may_part(letters[index - 1], letters[index])
+        missing[index] = parts and not placed[index][3]
+    _keep_spaced_words(letters, missing)
     glyphs = []
     for index, (character, _, sure, space) in enumerate(placed):
-        missing = index > 0 and between[index] > enough and _may_part(placed[index - 1][0], character)
-        glyphs.append(_Glyph(character, starts[index], ends[index], sure, space or missing, between[index]))
+        glyphs.append(_Glyph(character, starts[index], ends[index], sure, space or missing[index], between[index]))
     return glyphs
+
+
+def _keep_spaced_words(letters: Sequence[str], missing: list[bool]) -> None:
+    """Remove spaces around single letters, which are a word in a wide or pale face: `n a m e`."""
+    index = 1
+    while index < len(letters):
+        end = index
+        while end < len(letters) and missing[end]:
+            end += 1
+        single = letters[index : end - 1]  # between two gaps
+        if single and all(map(str.isalpha, single)) and (len(single) > 1 or single[0] not in _WORDS_OF_ONE):
+            missing[index:end] = [False] * (end - index)
+        index = end + 1
 
 
 def _halfway(left: float, right: float) -> tuple[float, float]:
