@@ -14,7 +14,7 @@ import pypdfium2
 import pypdfium2.raw as pdfium
 
 from llm_ocr.documents.pdf_objects import Frame
-from llm_ocr.documents.tex_fonts import AXIS, LARGE, LETTERS, ROOT, TEXT, family_of, is_extension, symbol
+from llm_ocr.documents.tex_fonts import AXIS, LARGE, LETTERS, QUOTES, ROOT, TEXT, family_of, is_extension, symbol
 
 # Characters of a PDF page from pdfium in arrays: codes, boxes, and text objects. The functions run thousands of times
 # per page. So they are bound without the argument checks of the generated bindings, and write into arrays by address.
@@ -220,6 +220,8 @@ def _read_symbols(handle: int, frame: Frame, chars: Chars, fonts: Ints, families
             known = (family == LARGE or found != code) and found != 0xFFFD
             new_codes[same], new_unnamed[same] = found, unnamed and not known
         large |= own & ((family == LARGE) | (new_codes == ROOT))
+        if family == QUOTES:
+            new_codes[1:][own[1:] & own[:-1] & (new_codes[1:] == new_codes[:-1])] = _REMOVED
     chars.codes[:], chars.unnamed[:] = new_codes, new_unnamed
     for at in np.nonzero(large)[0].tolist():
         if _ink_box(handle, at, left, right, bottom, top) != 1:

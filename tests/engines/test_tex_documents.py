@@ -50,6 +50,8 @@ def test_ligatures_quotes_and_dashes_of_bitmap_fonts_are_text():
         ("MSBM10", ord("R"), True, "ℝ"),
         ("MSAM10", ord("I"), False, "▶"),  # the bullet of slides
         ("MSAM10", 0x03, False, "□"),
+        ("LASY10", 0x272D, True, "«"),
+        ("LASY10", ord(")"), False, "»"),
         ("CMMI7", 0x0B, False, "α"),
         ("CMMI7", ord("x"), True, "x"),
     ],
