@@ -241,6 +241,17 @@ def test_a_booktabs_table_has_its_columns_from_the_gaps():
     assert rows(table.text) == body
 
 
+def test_a_table_between_two_rules_below_a_frame_of_the_same_width_is_found():
+    body = [["Ada Noor", "Mill", "Dock"], ["Old Street", "New Street", "Quay"], ["Hill 4", "Park 9", "Pier 2"]]
+    code = "\\address{street and number}{city}{country}{telephone}"
+    prose = "The command in the frame gives a result like the table"
+    rows_of_code = [line(code, 100, y) for y in (*range(104, 174, 14), *range(344, 400, 14))]
+    words = [*rows_of_code, line(prose, 100, 194), line(prose, 100, 314)]
+    words += cell_lines(body, (97, 217, 317), (223, 237, 251))
+    rules = [rule(98, y, 380, y) for y in (100, 176, 220, 270, 340, 402)]
+    assert rows(only(page(words, rules)).text) == body
+
+
 def test_a_heading_over_a_short_rule_spans_its_columns():
     words, rules = booktabs([["Model", "Size", "Score"], ["small", "1.2", "0.81"], ["large", "33", "0.9"]])
     words = [line("Results", 250, 92), *words]

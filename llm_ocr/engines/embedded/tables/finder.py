@@ -33,7 +33,14 @@ from llm_ocr.engines.embedded.tables.ruled import (
     page_shapes,
     ruled_table,
 )
-from llm_ocr.engines.embedded.tables.spaced import Area, fill_cuts, rule_chains, spaced_table, with_rows_around
+from llm_ocr.engines.embedded.tables.spaced import (
+    Area,
+    fill_cuts,
+    rule_chains,
+    single_bands,
+    spaced_table,
+    with_rows_around,
+)
 from llm_ocr.engines.embedded.trace import note, relative, tracing
 from llm_ocr.types import Box, Line, PageContent
 
@@ -235,7 +242,9 @@ class Finder:
         for area in rule_chains(self, horizontal):
             # A rule below each row, or a colored heading, leaves the headings above the first rule.
             wide = with_rows_around(self, area, below=False) if len(area.bands) > 2 else area
-            self._take_spaced(wide, "booktabs")
+            if not self._take_spaced(wide, "booktabs") and len(area.bands) > 2:
+                for band in single_bands(self, area, horizontal):
+                    self._take_spaced(band, "booktabs")
 
     def _filled(self, rules: Rules) -> None:
         for horizontal, vertical in components(rules):

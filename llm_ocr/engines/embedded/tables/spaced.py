@@ -629,6 +629,12 @@ def _area(finder: "Finder", run: list[float], x0: float, x1: float, rules: Float
     yield Area(box, tuple(run), short_rules(rules, box))
 
 
+def single_bands(finder: "Finder", area: Area, horizontal: Floats) -> Iterator[Area]:
+    """Yield the bands of a chain that is no table as a whole: frames of the same width are above or below a table."""
+    for top, bottom in pairwise(area.bands):
+        yield from _area(finder, [top, bottom], area.box.x0, area.box.x1, horizontal)
+
+
 def _has_columns(finder: "Finder", box: Box) -> bool:
     return any(len(row.segments) > 1 for row in rows_of(finder.pieces(finder.inside(box))))
 
