@@ -242,3 +242,11 @@ def test_small_notes_beside_a_text_are_a_column_of_their_own():
     notes = [line(text, 50, y, size=7) for y in (101, 161) for text, y in (("Deposit", y), ("see the annex", y + 10))]
     blocks = page_blocks(page([*text, *notes]), [])
     assert blocks[-1].text == " ".join(each.text for each in text)
+
+
+def test_a_wide_gap_between_the_words_of_a_stretched_line_is_no_gutter():
+    short = [line("water of the river rose", 50, 100 + 12 * number) for number in range(45)]
+    stretched = [line("the magazine Science", 50, 640), line("International,", 200, 640)]
+    blocks = page_blocks(page([*short, *stretched, *paragraph(prose(2, 400), 310, 105, 240)]), [])
+    text = " ".join(block.text for block in blocks)
+    assert text.index("International,") < text.index("Start2")

@@ -144,11 +144,13 @@ def _search(
     white, score = _strips(grid.ink, window)
     best = score.max(axis=0)
     least = least_rows * height / grid.cell_y * 0.5
+    edges = sheet.boxes[ids, 2 if sheet.rtl else 0]
+    starts = np.bincount(((edges - grid.x0) / grid.cell_x).astype(np.int64), minlength=len(best) + window + 2)
     for _ in range(_TRIES):
         top_score = int(best.max())
         if top_score < least:
             return None
-        low, high = _plateau(best, int(best.argmax()), top_score)
+        low, high = _plateau(best, top_score, starts, 0 if sheet.rtl else window)
         middle = (low + high) // 2
         first, last = _extent(white[:, middle], int(score[:, middle].argmax()))
         gutter = _cut(sheet, ids, grid, middle + window / 2, first, last)
@@ -161,15 +163,22 @@ def _search(
     return None
 
 
-def _plateau(best: Ints, peak: int, top_score: int) -> tuple[int, int]:
-    """Return the strips around the best one that are equally good: together they are the gutter."""
-    good = best >= 0.97 * top_score
-    low = high = peak
-    while low > 0 and good[low - 1]:
-        low -= 1
-    while high + 1 < len(good) and good[high + 1]:
-        high += 1
-    return low, high
+def _plateau(best: Ints, top_score: int, starts: Ints, ahead: int) -> tuple[int, int]:
+    """Return the first and last of the strips that together are the gutter.
+
+    Of several equally good places, one is between the columns, and others are between words of stretched lines. Most
+    lines begin at the gutter. `starts` counts the beginnings of lines by cell; they are `ahead` of the gutter's last
+    strip, or at its first one in right-to-left text.
+    """
+    good = np.flatnonzero(best >= 0.97 * top_score)
+    places = np.split(good, np.flatnonzero(np.diff(good) > 1) + 1)
+
+    def beginning(place: Ints) -> tuple[int, int]:
+        at = int(place[-1]) + ahead if ahead else int(place[0])
+        return int(starts[max(0, at - 1) : at + 2].sum()), int(best[place].max())
+
+    place = max(places, key=beginning)
+    return int(place[0]), int(place[-1])
 
 
 def _cut(sheet: Sheet, ids: Ints, grid: _Grid, cell: float, first: int, last: int) -> Gutter:
