@@ -940,3 +940,11 @@ def test_what_markdown_would_read_is_escaped(text: str, escaped: str):
 @given(st.text(alphabet=st.sampled_from("ab1 #>-+*_`~<[](!)&;.:\\\n"), max_size=40))
 def test_escaping_can_be_undone(text: str):
     assert unescape(escape(text)) == text
+
+
+def test_a_table_of_contents_without_page_numbers_has_no_headings():
+    names = ["1 Introduction", "2 Installation of the package", "2.1 Title", "2.2 Authors and institutions", "3 Lists"]
+    rows = [line(name, 50 + 12 * (name[1] == "."), 140 + 14 * place) for place, name in enumerate(names)]
+    below = [line("1 Introduction", 50, 260, size=14), *paragraph(prose(3), 50, 284, 400)]
+    blocks = page_blocks(page([line("Contents", 50, 100, size=14), *rows, *below]), [])
+    assert [block.text for block in blocks if block.kind is BlockKind.HEADING] == ["Contents", "1 Introduction"]

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from llm_ocr.engines.embedded.layout.groups import (
     Group,
@@ -191,8 +192,16 @@ def find_headings(
     return kinds
 
 
+#: Number of neighbors that are numbered names in succession, without text between, as in a table of contents.
+_CONTENTS = 3
+
+
 def _is_listed(groups: Sequence[Group], index: int) -> bool:
-    """Return whether the group above or below has the number before or after the group's number: a list of names."""
+    """Return whether the group is in a list of names: its number follows that of a neighbor, or many are numbered."""
+    sides = (groups[max(0, index - _CONTENTS) : index][::-1], groups[index + 1 : index + 1 + _CONTENTS])
+    numbered = sum(len(list(takewhile(_is_numbered, side))) for side in sides)
+    if numbered >= _CONTENTS and _is_numbered(groups[index]):
+        return True
     marker = groups[index].marker
     beside = [group.marker for group in groups[max(0, index - 1) : index + 2] if group.marker is not None]
     return marker is not None and any(other.style == marker.style and _follow(marker, other) for other in beside)
