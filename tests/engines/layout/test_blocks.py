@@ -462,6 +462,31 @@ def test_headings_of_a_scan_that_differ_only_in_their_number_are_headings():
     assert [text for kind, text in found if kind == "heading"] == [f"Report {n + 1}" for n in range(4)]
 
 
+def scanned(lines, *mono):
+    """The lines as OCR reads them, those at the given places as monospaced."""
+    return page([replace(one, confidence=0.99, mono=at in mono) for at, one in enumerate(lines)])
+
+
+def test_a_program_of_a_scan_is_code_after_the_sentence_above_it():
+    text = [line("We set the length first.", 50, 60), *paragraph(prose(2), 50, 120, 400)]
+    program = [line("\\makeatletter\\if@poorlayout", 50, 72), line("\\setlength{\\parindent}{1em}", 50, 84)]
+    for number in (1, 2):
+        found = kinds(page_blocks(scanned([text[0], *program[:number], *text[1:]], 1, number), []))
+        assert found[1] == ("code", "\n".join(one.text for one in program[:number]))
+
+
+def test_a_line_of_a_scan_that_looks_monospaced_amid_a_sentence_is_text():
+    lines = list(paragraph(prose(3, 60), 50, 60, 400))
+    lines[1] = replace(lines[1], text=f"\\section {lines[1].text}")
+    (found,) = kinds(page_blocks(scanned(lines, 1), []))
+    assert found[0] == "text"
+
+
+def test_a_short_heading_of_a_scan_that_looks_monospaced_is_no_code():
+    lines = [line("Use of packages", 50, 60), *paragraph(prose(3, 60), 50, 90, 400)]
+    assert "code" not in dict(kinds(page_blocks(scanned(lines, 0), [])))
+
+
 def test_a_page_number_below_a_wide_margin_is_furniture():
     text = list(paragraph(prose(3, 200), 100, 200, 400))
     found = kinds(page_blocks(page([*text, line("7", 296, 700)]), []))
