@@ -487,6 +487,17 @@ def test_a_short_heading_of_a_scan_that_looks_monospaced_is_no_code():
     assert "code" not in dict(kinds(page_blocks(scanned(lines, 0), [])))
 
 
+def test_a_title_of_a_scan_with_a_footnote_mark_is_a_title():
+    lines = [line("Notation for Tensors*", 150, 60, size=18), *paragraph(prose(3), 50, 120, 400)]
+    assert kinds(page_blocks(scanned(lines), []))[0] == ("title", "Notation for Tensors*")
+
+
+def test_a_row_of_a_scan_between_paragraphs_is_a_heading_in_their_size_and_face():
+    above, below = paragraph(prose(3), 50, 60, 400), paragraph(prose(4), 50, 202, 400)
+    found = kinds(page_blocks(scanned([*above, line("The harbor in winter", 50, 180), *below]), []))
+    assert found[1] == ("heading", "The harbor in winter")
+
+
 def test_a_page_number_below_a_wide_margin_is_furniture():
     text = list(paragraph(prose(3, 200), 100, 200, 400))
     found = kinds(page_blocks(page([*text, line("7", 296, 700)]), []))
