@@ -492,6 +492,14 @@ def test_a_title_of_a_scan_with_a_footnote_mark_is_a_title():
     assert kinds(page_blocks(scanned(lines), []))[0] == ("title", "Notation for Tensors*")
 
 
+def test_rows_of_one_heading_of_a_scan_may_differ_in_size():
+    names = "3.1 A Particularly Long Name of a Section That Goes On", "With Another Row"
+    heading = [line(names[0], 50, 60, size=13.7), line(names[1], 80, 77, size=11.8)]
+    lines = [*(replace(one, bold=True) for one in heading), *paragraph(prose(3), 50, 120, 400)]
+    found = kinds(page_blocks(scanned(lines), []))
+    assert found[0] == ("heading", " ".join(names))
+
+
 def test_a_row_of_a_scan_between_paragraphs_is_a_heading_in_their_size_and_face():
     above, below = paragraph(prose(3), 50, 60, 400), paragraph(prose(4), 50, 202, 400)
     found = kinds(page_blocks(scanned([*above, line("The harbor in winter", 50, 180), *below]), []))

@@ -447,7 +447,9 @@ def _looks_apart(before: Row, row: Row, step: float, measures: Measures) -> bool
         and before.x1 - before.x0 < 26 * size
     ):
         return not full
-    one, other = measures.settled(before.size), measures.settled(row.size)
+    one, other = before.size, row.size
+    if not (before.bold and row.bold):  # two rows of one heading may have different sizes on a scan
+        one, other = measures.settled(one), measures.settled(other)
     if max(one, other) > (1.25 if full else 1.0) * measures.slack * min(one, other):
         return True
     return not full and _face_changes(before, row, measures)
