@@ -492,6 +492,12 @@ def test_a_title_of_a_scan_with_a_footnote_mark_is_a_title():
     assert kinds(page_blocks(scanned(lines), []))[0] == ("title", "Notation for Tensors*")
 
 
+def test_words_of_a_scan_whose_boxes_touch_are_apart():
+    number, name = line("14.6", 50, 60), line("Lists of Names", 69, 60)
+    found = kinds(page_blocks(scanned([number, name, *paragraph(prose(3), 50, 90, 400)]), []))
+    assert found[0] == ("heading", "14.6 Lists of Names")
+
+
 def test_rows_of_one_heading_of_a_scan_may_differ_in_size():
     names = "3.1 A Particularly Long Name of a Section That Goes On", "With Another Row"
     heading = [line(names[0], 50, 60, size=13.7), line(names[1], 80, 77, size=11.8)]
