@@ -482,6 +482,13 @@ def test_a_line_of_a_scan_that_looks_monospaced_amid_a_sentence_is_text():
     assert found[0] == "text"
 
 
+def test_typewritten_lines_of_a_scan_are_text():
+    lines = list(paragraph(prose(3, 120), 50, 60, 400))
+    lines = [replace(one, text=f"Line {one.text}") for one in lines]  # no row goes on in lower case
+    (found,) = kinds(page_blocks(scanned(lines, 2, 3, 4), []))
+    assert found[0] == "text"
+
+
 def test_a_short_heading_of_a_scan_that_looks_monospaced_is_no_code():
     lines = [line("Use of packages", 50, 60), *paragraph(prose(3, 60), 50, 90, 400)]
     assert "code" not in dict(kinds(page_blocks(scanned(lines, 0), [])))

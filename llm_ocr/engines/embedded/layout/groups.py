@@ -625,6 +625,8 @@ _STATEMENT = re.compile(
     r"|^(?:import|from|return|def|class|if|for|while|else|elif|try|except|with|print|end|var|let|const)\b[^.!?]*[^.!?\s]$"
 )
 _PROGRAM = 0.6
+#: Least share of such rows in the monospaced rows of a scan's column, if it has programs at all.
+_LEAST_PROGRAM = 0.25
 _LINE_NUMBER = re.compile(r"^\d+\s+")
 #: Dashes of lists, which no program has, and the least size of a title.
 _LONG_DASHES, _TITLE = "–—", 1.14
@@ -661,7 +663,13 @@ def _is_code(rows: Sequence[Row], program: bool, measures: Measures) -> bool:
 
 
 def _with_sure_faces(rows: Sequence[Row], measures: Measures) -> list[Row]:
-    """Return the rows of a scan: in a text, one monospaced row is names in a sentence; in a program, all rows are."""
+    """Return the rows of a scan: in a text, one monospaced row is names in a sentence; in a program, all rows are.
+
+    Without a program, the rows are typewritten text, of which OCR finds only some monospaced.
+    """
+    typed = [row for row in rows if row.mono]
+    if sum(map(_is_statement, typed)) < _LEAST_PROGRAM * len(typed):
+        return [replace(row, mono=False) for row in rows]
     reach = _TOLERANCE * _step(rows, measures)
     found = list(rows)
     for index, row in enumerate(rows):
