@@ -65,6 +65,18 @@ def test_bold_lines_are_told_from_regular_ones():
     assert [line.text for line in read.lines if line.bold] == ["Opening hours in winter"]
 
 
+def test_lines_of_a_program_are_monospaced_and_no_others():
+    program = [
+        "def total(prices, tax):",
+        "    price = sum(prices) + tax",
+        "    if price > 100:",
+        "        return price",
+    ]
+    drawn = [(text, 40, 120 - 17 * row, 12, "Courier") for row, text in enumerate(program)]
+    read = recogniser().read(pixels(page(*prose(), *drawn)))
+    assert {line.text for line in read.lines if line.mono} == {text.strip() for text in program}
+
+
 def test_cells_of_a_row_are_lines_of_their_own():
     cells = [("Harbour", 40), ("Keeper", 140), ("2041", 250)]
     rows = [(text, x, 250 - 16 * row, 11, "Helvetica") for row in range(4) for text, x in cells]

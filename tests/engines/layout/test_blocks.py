@@ -462,6 +462,63 @@ def test_headings_of_a_scan_that_differ_only_in_their_number_are_headings():
     assert [text for kind, text in found if kind == "heading"] == [f"Report {n + 1}" for n in range(4)]
 
 
+def scanned(lines, *mono):
+    """The lines as OCR reads them, those at the given places as monospaced."""
+    return page([replace(one, confidence=0.99, mono=at in mono) for at, one in enumerate(lines)])
+
+
+def test_a_program_of_a_scan_is_code_after_the_sentence_above_it():
+    text = [line("We set the length first.", 50, 60), *paragraph(prose(2), 50, 120, 400)]
+    program = [line("\\makeatletter\\if@poorlayout", 50, 72), line("\\setlength{\\parindent}{1em}", 50, 84)]
+    for number in (1, 2):
+        found = kinds(page_blocks(scanned([text[0], *program[:number], *text[1:]], 1, number), []))
+        assert found[1] == ("code", "\n".join(one.text for one in program[:number]))
+
+
+def test_a_line_of_a_scan_that_looks_monospaced_amid_a_sentence_is_text():
+    lines = list(paragraph(prose(3, 60), 50, 60, 400))
+    lines[1] = replace(lines[1], text=f"\\section {lines[1].text}")
+    (found,) = kinds(page_blocks(scanned(lines, 1), []))
+    assert found[0] == "text"
+
+
+def test_typewritten_lines_of_a_scan_are_text():
+    lines = list(paragraph(prose(3, 120), 50, 60, 400))
+    lines = [replace(one, text=f"Line {one.text}") for one in lines]  # no row goes on in lower case
+    (found,) = kinds(page_blocks(scanned(lines, 2, 3, 4), []))
+    assert found[0] == "text"
+
+
+def test_a_short_heading_of_a_scan_that_looks_monospaced_is_no_code():
+    lines = [line("Use of packages", 50, 60), *paragraph(prose(3, 60), 50, 90, 400)]
+    assert "code" not in dict(kinds(page_blocks(scanned(lines, 0), [])))
+
+
+def test_a_title_of_a_scan_with_a_footnote_mark_is_a_title():
+    lines = [line("Notation for Tensors*", 150, 60, size=18), *paragraph(prose(3), 50, 120, 400)]
+    assert kinds(page_blocks(scanned(lines), []))[0] == ("title", "Notation for Tensors*")
+
+
+def test_words_of_a_scan_whose_boxes_touch_are_apart():
+    number, name = line("14.6", 50, 60), line("Lists of Names", 69, 60)
+    found = kinds(page_blocks(scanned([number, name, *paragraph(prose(3), 50, 90, 400)]), []))
+    assert found[0] == ("heading", "14.6 Lists of Names")
+
+
+def test_rows_of_one_heading_of_a_scan_may_differ_in_size():
+    names = "3.1 A Particularly Long Name of a Section That Goes On", "With Another Row"
+    heading = [line(names[0], 50, 60, size=13.7), line(names[1], 80, 77, size=11.8)]
+    lines = [*(replace(one, bold=True) for one in heading), *paragraph(prose(3), 50, 120, 400)]
+    found = kinds(page_blocks(scanned(lines), []))
+    assert found[0] == ("heading", " ".join(names))
+
+
+def test_a_row_of_a_scan_between_paragraphs_is_a_heading_in_their_size_and_face():
+    above, below = paragraph(prose(3), 50, 60, 400), paragraph(prose(4), 50, 202, 400)
+    found = kinds(page_blocks(scanned([*above, line("The harbor in winter", 50, 180), *below]), []))
+    assert found[1] == ("heading", "The harbor in winter")
+
+
 def test_a_page_number_below_a_wide_margin_is_furniture():
     text = list(paragraph(prose(3, 200), 100, 200, 400))
     found = kinds(page_blocks(page([*text, line("7", 296, 700)]), []))

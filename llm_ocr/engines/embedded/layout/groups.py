@@ -357,7 +357,7 @@ def _is_hanging(rows: Sequence[Row], starts: Sequence[float], margins: Margins) 
 
 _SENTENCE_END = tuple('.!?。！？…:;"”’»)]؟۔')
 _OPEN_ADDRESS = re.compile(r"(?:https?://|www\.)\S*$")
-_ADDRESS = re.compile(r"https?:|^//\w|\bwww\.|\w@\w|\bdoi\b")
+_ADDRESS = re.compile(r"https?:|^//\w|\bwww\.|(?<![\w\\])[\w.+-]+@\w|\bdoi\b")
 _ADDRESS_END = re.compile(r"[\w./:?=&%-]{4,}")
 _CONTINUES = tuple("-,\u00ad\u2010–")
 
@@ -410,6 +410,10 @@ def may_go_on(before: str, after: str) -> bool:
     return goes_on(before, after) or (caseless and not ends_sentence(before))
 
 
+#: Distance of the rows of a scan, as a factor of the usual one, above which they are apart.
+_TOLERANCE = 1.32
+
+
 def _step(rows: Sequence[Row], measures: Measures) -> float:
     """Return the usual distance between the centers of the column's rows, as a factor of their size."""
     steps = [
@@ -430,7 +434,7 @@ def _looks_apart(before: Row, row: Row, step: float, measures: Measures) -> bool
     distance = (row.middle - before.middle) / size
     white = (row.y0 - before.y1) / size
     large = size > 1.14 * measures.body and max(before.size, row.size) < 1.05 * size
-    tolerance = 1.6 if large else 1.32 if measures.noisy else 1.27
+    tolerance = 1.6 if large else _TOLERANCE if measures.noisy else 1.27
     if distance > tolerance * step and white > step - 1.0 + 0.12:
         return True
     if numbered or (is_contents_entry(before.text) and is_contents_entry(row.text)):
@@ -443,7 +447,9 @@ def _looks_apart(before: Row, row: Row, step: float, measures: Measures) -> bool
         and before.x1 - before.x0 < 26 * size
     ):
         return not full
-    one, other = measures.settled(before.size), measures.settled(row.size)
+    one, other = before.size, row.size
+    if not (before.bold and row.bold):  # two rows of one heading may have different sizes on a scan
+        one, other = measures.settled(one), measures.settled(other)
     if max(one, other) > (1.25 if full else 1.0) * measures.slack * min(one, other):
         return True
     return not full and _face_changes(before, row, measures)
@@ -619,6 +625,8 @@ _STATEMENT = re.compile(
     r"|^(?:import|from|return|def|class|if|for|while|else|elif|try|except|with|print|end|var|let|const)\b[^.!?]*[^.!?\s]$"
 )
 _PROGRAM = 0.6
+#: Least share of such rows in the monospaced rows of a scan's column, if it has programs at all.
+_LEAST_PROGRAM = 0.25
 _LINE_NUMBER = re.compile(r"^\d+\s+")
 #: Dashes of lists, which no program has, and the least size of a title.
 _LONG_DASHES, _TITLE = "–—", 1.14
@@ -648,14 +656,42 @@ def _is_code(rows: Sequence[Row], program: bool, measures: Measures) -> bool:
     marker = parse_marker(first.text)
     if marker is not None and (marker.certain or first.text[0] in _LONG_DASHES):
         return False
+    if measures.noisy and len(rows) == 1 and not _is_statement(first):  # OCR takes some short lines for monospaced
+        return False
     addresses = sum(_ADDRESS.search(row.text) is not None and not _is_statement(row) for row in rows)
     return 2 * addresses < len(rows)
+
+
+def _with_sure_faces(rows: Sequence[Row], measures: Measures) -> list[Row]:
+    """Return the rows of a scan: in a text, one monospaced row is names in a sentence; in a program, all rows are.
+
+    Without a program, the rows are typewritten text, of which OCR finds only some monospaced.
+    """
+    typed = [row for row in rows if row.mono]
+    if sum(map(_is_statement, typed)) < _LEAST_PROGRAM * len(typed):
+        return [replace(row, mono=False) for row in rows]
+    reach = _TOLERANCE * _step(rows, measures)
+    found = list(rows)
+    for index, row in enumerate(rows):
+        above, below = rows[max(0, index - 1) : index], rows[index + 1 : index + 2]
+        near = [other.mono for other in (*above, *below) if abs(other.middle - row.middle) < reach * row.size]
+        if not near or row.mono in near or (row.mono and above and _begins_program(above[0], row)):
+            continue
+        if row.mono or len(near) > 1:
+            found[index] = replace(row, mono=not row.mono)
+    return found
+
+
+def _begins_program(before: Row, row: Row) -> bool:
+    return _is_statement(row) and ends_sentence(before.text)
 
 
 def group_rows(rows: Sequence[Row], measures: Measures) -> list[Group]:
     """Return the groups of one column from top to bottom; every row is in exactly one."""
     if not rows:
         return []
+    if measures.noisy:
+        rows = _with_sure_faces(rows, measures)
     program = is_program([row for row in rows if row.mono])
     groups: list[Group] = []
     edge = column_edge(rows, measures)

@@ -29,6 +29,8 @@ _LARGE, _LARGE_NOISY = 1.14, 1.3
 _TITLE, _TITLE_NOISY = 1.35, 1.42
 #: Size ratio from which a short row of a scan is a heading, with space above and text below.
 _RAISED = 1.08
+#: Number of times that running text is longer than a heading in its size and face.
+_MUCH_LONGER = 3
 #: Minimum size ratio of a bold or slanted heading with a number: some journals set headings smaller than the text.
 _LEAST_NUMBERED = 0.85
 #: Maximum number of characters of a large, a bold, and a plain heading.
@@ -73,7 +75,7 @@ def _can_be(group: Group, measures: Measures) -> bool:
         text.endswith(".") and len(text.split()) > 2 and not is_keyword(text)
     ):
         return False
-    if _PERSONS.search(text) or text.count(",") > 4:
+    if _PERSONS.search(text.rstrip("*") if measures.noisy else text) or text.count(",") > 4:
         return False
     first = next(character for character in text if character.isalnum())
     return not first.islower() or (group.size > 1.3 * measures.body and not measures.noisy)
@@ -110,6 +112,13 @@ def _is_apart(group: Group, measures: Measures) -> bool:
     return group.gap > usual + 0.3 * measures.body
 
 
+def _is_between(group: Group, following: Group, measures: Measures) -> bool:
+    """Return whether the group is apart from a paragraph of several rows below it, of which it is no part."""
+    usual = (measures.leading - 1.0) * measures.body
+    running = len(following.rows) > 1 and following.length > _MUCH_LONGER * group.length
+    return running and following.marker is None and following.gap > usual + 0.2 * measures.body
+
+
 def _is_numbered(group: Group) -> bool:
     return numbering(_text(group)) > 0 and is_sure_heading(group.first)
 
@@ -144,7 +153,7 @@ def _is_plain(group: Group, following: Group | None, measures: Measures) -> bool
         return False
     if (
         measures.noisy
-        and group.size > _RAISED * measures.body
+        and (group.size > _RAISED * measures.body or _is_between(group, following, measures))
         and _is_apart(group, measures)
         and text[:1].isalpha()
         and text[-1].isalpha()

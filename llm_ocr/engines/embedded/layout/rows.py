@@ -340,6 +340,8 @@ def _is_emphasis(text: str) -> bool:
 
 #: Minimum gap in font heights that separates the cells of a row.
 _CELL_GAP = 1.3
+#: Minimum gap in font heights that is assumed between two lines of OCR.
+_OCR_GAP = 0.2
 #: Minimum ratio of heights between a drop capital and the adjacent text.
 _DROP_CAPITAL = 1.6
 
@@ -385,6 +387,8 @@ def make_row(lines: Sequence[Line], rtl: bool = False) -> Row:
         gap = before.box.x0 - line.box.x1 if rtl else line.box.x0 - before.box.x1
         wide = gap > _CELL_GAP * min(before.size, line.size)
         cells += wide
+        if line.confidence < 1.0:  # boxes of OCR may overlap, and OCR parts lines between words
+            gap = max(gap, _OCR_GAP * line.size)
         space = "\t" if wide else _space(text, line.text, gap / max(line.size, 0.1))
         text += space + clean_end(line.text)
         marked += space + clean_end(marked_text(line))

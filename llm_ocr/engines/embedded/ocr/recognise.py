@@ -348,6 +348,7 @@ class Piece:
 
     line: Line
     stroke: float  # stroke thickness divided by the size; 0: unknown
+    steps: tuple[float, ...] = ()  # pixels between the centers of a word's adjacent characters, except of two digits
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,7 +401,7 @@ def pieces(reading: Reading, ink: LineExtent | None, quad: Quad, crop_width: flo
     glyphs = _glyphs(reading, ink, crop_width, size)
     y0, y1 = _line_rows(ink, quad, size, top)
     stroke = ink.stroke / size if ink else 0.0
-    return [Piece(_line(run, size, left, y0, y1), stroke) for run in _runs(glyphs, size)]
+    return [Piece(_line(run, size, left, y0, y1), stroke, _steps(run)) for run in _runs(glyphs, size)]
 
 
 def standing_line(reading: Reading, quad: Quad) -> Line:
@@ -498,6 +499,14 @@ def _runs(glyphs: Sequence[_Glyph], size: float) -> list[list[_Glyph]]:
     return runs
 
 
+def _steps(run: Sequence[_Glyph]) -> tuple[float, ...]:
+    return tuple(
+        (b.x0 + b.x1 - a.x0 - a.x1) / 2
+        for a, b in pairwise(run)
+        if not (b.space or (a.text.isdecimal() and b.text.isdecimal()))
+    )
+
+
 def _line(run: Sequence[_Glyph], size: float, left: float, y0: float, y1: float) -> Line:
     words: list[list[_Glyph]] = []
     for glyph in run:
@@ -517,20 +526,64 @@ _SAME_SIZE = 0.12
 #: Ratio to the page's usual stroke thickness from which strokes are bold (measured: 1.35 to 1.7, regular text mostly
 #: below 1.2), and minimum letter size in pixels for the test.
 _BOLD, _TELLING = 1.3, 14.0
+#: Largest mean deviation of a monospaced line's steps from their median, and its increase per step that a short line
+#: lacks. On 2,200 lines of 45 scans, the deviation of 98 % of the monospaced lines is below 0.075. In other faces, it
+#: is above 0.1 in 98 % of the lines from 25 letters on, and above 0.06 in shorter ones.
+_EVEN, _LACKING = 0.09, 0.5
+#: Fewest steps that tell the face, and range of the steps in em, which excludes Chinese.
+_TELLING_STEPS, _MONO_STEP = 8, (0.42, 0.72)
+#: Largest difference of the steps of two monospaced lines, and fewest steps of a line with a face of its own.
+_SAME_STEP, _FEW_STEPS = 0.08, 3
+#: Distance in font sizes to a monospaced line at which such a line has the same face.
+_REACH = 1.5
 
 
 def compared(found: Sequence[Piece]) -> list[Line]:
-    """Return lines with sizes adjusted to the page's usual size, and bold lines marked."""
+    """Return lines with sizes adjusted to the page's usual size, and bold and monospaced lines marked."""
     usual_size = _usual([(piece.line.size, len(piece.line.text)) for piece in found])
     usual_stroke = _usual([(piece.stroke, len(piece.line.text)) for piece in found if piece.stroke > 0])
     lines = []
-    for piece in found:
+    for piece, mono in zip(found, _monospaced(found), strict=True):
         line = piece.line
         size = usual_size if abs(line.size - usual_size) <= _SAME_SIZE * usual_size else line.size
         letters = sum(c.isalpha() for c in line.text)
         bold = letters >= 3 and line.size >= _TELLING and piece.stroke > _BOLD * usual_stroke > 0
-        lines.append(replace(line, size=size, bold=bold))
+        lines.append(replace(line, size=size, bold=bold, mono=mono))
     return lines
+
+
+def _monospaced(found: Sequence[Piece]) -> list[bool]:
+    """Return for each line whether it is monospaced: with equal steps, or short and near such a line."""
+    even: dict[int, float] = {}
+    sure: list[float] = []
+    for index, piece in enumerate(found):
+        count, (step, deviation) = len(piece.steps), _evenness(piece.steps)
+        if count < _FEW_STEPS or deviation > _EVEN:
+            continue
+        even[index] = step
+        usual = _MONO_STEP[0] < step / piece.line.size < _MONO_STEP[1]
+        if usual and count >= _TELLING_STEPS and deviation + _LACKING / count < _EVEN:
+            sure.append(step)
+    mono = {index for index, step in even.items() if any(abs(step - other) < _SAME_STEP * other for other in sure)}
+    boxes = [found[index].line.box for index in mono]
+    return [
+        index in mono or (len(piece.steps) < _FEW_STEPS and any(_is_near(piece.line, box) for box in boxes))
+        for index, piece in enumerate(found)
+    ]
+
+
+def _is_near(line: Line, box: Box) -> bool:
+    reach, own = _REACH * line.size, line.box
+    beside = own.x0 - reach < box.x1 and box.x0 < own.x1 + reach
+    return beside and own.y0 - reach < box.y1 and box.y0 < own.y1 + reach
+
+
+def _evenness(steps: Sequence[float]) -> tuple[float, float]:
+    """Return the median of the steps, and their mean deviation from it as a share."""
+    if not steps:
+        return 0.0, inf
+    usual = max(median(steps), 0.1)
+    return usual, sum(abs(step - usual) for step in steps) / len(steps) / usual
 
 
 def _usual(values: Sequence[tuple[float, int]]) -> float:
