@@ -622,3 +622,13 @@ def test_words_of_a_spreadsheet_on_the_left_of_their_columns_are_headings_of_the
     for y, row in enumerate(table):
         lines += [right_aligned(text, x, 95 + 15 * y) for text, x in zip(row, (113, 172, 232, 292), strict=True)]
     assert rows(only(page(lines)).text) == [["Year", "North", "South", "West"], *table]
+
+
+def test_rules_of_header_and_footer_make_no_table_of_the_page():
+    rows = [("numpy", "NumPy"), ("scipy", "SciPy"), ("perl", "Perl"), ("viper", "Viper"), ("xml", "XML")]
+    cells = [
+        line(text, x, 100 + 90 * row) for row, pair in enumerate(rows) for x, text in zip((60, 200), pair, strict=True)
+    ]
+    heading = line("Commands", 60, 700, 14)
+    rules = [rule(60, 60, 540, 60), rule(60, 780, 540, 780)]
+    assert all(table.box.y1 < 690 for table in find_tables(page([*cells, heading], rules)))
