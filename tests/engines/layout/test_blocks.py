@@ -227,6 +227,15 @@ def test_entries_of_a_table_of_contents_are_lines_with_short_leaders():
     )
 
 
+def test_entries_of_an_index_with_several_pages_are_lines():
+    entries = [
+        f"{name} {'. ' * 25}{pages}" for name, pages in (("cells", "3, 45"), ("rules", "7, 12–14"), ("gaps", "9"))
+    ]
+    lines = [line(text, 50, 300 + 12 * n, width=290) for n, text in enumerate(entries)]
+    block = page_blocks(page(lines), [])[0]
+    assert block.text == "cells ... 3, 45  \nrules ... 7, 12–14  \ngaps ... 9"
+
+
 def test_a_justified_row_with_wide_gaps_is_part_of_its_paragraph():
     text = list(paragraph(prose(2, 40), 50, 100, 200))
     y = text[3].box.y0
