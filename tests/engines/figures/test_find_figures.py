@@ -271,3 +271,10 @@ def test_a_program_on_painted_rows_with_line_numbers_beside_it_is_no_chart():
     numbers = [line(str(row), 66, 102 + 14 * row, 6) for row in rows]
     program = [line(r"\let\nextname\lastname\relax", 84 + row % 3 * 8, 102 + 14 * row, mono=True) for row in rows]
     assert figures(page([*numbers, *program], painted)) == []
+
+
+def test_a_panel_over_most_of_a_cover_makes_no_figure_of_its_text():
+    logo = [curve(60 + 4 * n, 40, 66 + 4 * n, 60) for n in range(30)]
+    panel = bar(56, 58, 540, 770, (242, 243, 244))
+    text = [line("A thesis about foxes", 100, 280, 14), line("Bert Bibber", 100, 310), line("June 2012", 420, 700)]
+    assert figures(page(text, [panel, *logo])) == []
