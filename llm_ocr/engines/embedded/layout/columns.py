@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from llm_ocr.engines.embedded.layout.groups import ends_sentence, group_rows, has_bullet, may_go_on
+from llm_ocr.engines.embedded.layout.groups import ends_sentence, group_rows, has_bullet, is_contents_entry, may_go_on
 from llm_ocr.engines.embedded.layout.kinds import Entry, mark_kinds
 from llm_ocr.engines.embedded.layout.rows import Measures, Row, make_rows
 from llm_ocr.engines.embedded.regions import FORMULA, Region
@@ -47,7 +47,7 @@ class Sheet:
     size: Floats
     chars: Ints
     lower: Bools  # begins in lower case: continues the previous line
-    bullet: Bools  # begins with the sign of a list item
+    listed: Bools  # begins with the sign of a list item, or is an entry of contents or an index
     mono: Bools  # monospaced, and no address of the web
     rtl: bool
     worn: bool = False  # boxes are from poor OCR
@@ -229,7 +229,7 @@ def are_columns(sheet: Sheet, left: Ints, right: Ints, height: float) -> bool:
         return all(solid) and max(len(one), len(other)) > 1
     if min(len(one), len(other)) < 2:
         return False
-    if min(sheet.bullet[lines].sum() for lines in (one, other)) > 1:  # two lists
+    if min(sheet.listed[lines].sum() for lines in (one, other)) > 1:  # two lists
         return True
     base = [np.sort(sheet.boxes[lines, 3]) for lines in (one, other)]
     fewer, more = sorted(base, key=len)
@@ -294,18 +294,23 @@ def make_sheet(lines: Sequence[Line], regions: Sequence[Box], rules: Sequence[Bo
         texts[:, 2] -= margin
     others = [False] * (len(regions) + len(rules))
     lower = [line.text[:1].islower() for line in lines] + others
-    bullet = [has_bullet(line.text) for line in lines] + others
+    listed = [has_bullet(line.text) or _is_entry(line.text) for line in lines] + others
     mono = [line.mono and "://" not in line.text for line in lines] + others
     return Sheet(
         edges,
         np.maximum(np.array(size, dtype=np.float64), 0.1),
         np.array(chars, dtype=np.int64),
         np.array(lower, dtype=np.bool_),
-        np.array(bullet, dtype=np.bool_),
+        np.array(listed, dtype=np.bool_),
         np.array(mono, dtype=np.bool_),
         measures.rtl,
         measures.noisy,
     )
+
+
+def _is_entry(text: str) -> bool:
+    """Return whether a line is an entry of contents or an index with its page number."""
+    return text[-1:].isalnum() and is_contents_entry(text)
 
 
 def _upright(boxes: Floats, lines: int, height: float) -> Floats:
