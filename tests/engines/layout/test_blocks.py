@@ -285,6 +285,14 @@ def test_a_program_keeps_its_line_numbers_and_empty_lines():
     ]
 
 
+def test_words_in_another_face_inside_a_row_of_a_program_are_code():
+    rows = [[line("\\date{20:00", 50, 400, mono=True), line("March", 115, 400), line("21, 2022}", 145, 400, mono=True)]]
+    rows += [[line(text, 50, 412 + 12 * n, mono=True)] for n, text in enumerate(("\\number{1}", "\\title{Spring}"))]
+    blocks = page_blocks(page([*body(80), *(one for row in rows for one in row)]), [])
+    (code,) = [block for block in blocks if block.kind is BlockKind.CODE]
+    assert len(code.text.split("\n")) == len(rows)
+
+
 def test_a_program_is_code_on_a_page_with_little_text():
     rows = [line(f"\\newlength{{\\margin{n}}}", 50, 200 + 12 * n, mono=True) for n in range(30)]
     found = kinds(page_blocks(page([line("The lengths are defined here.", 50, 180), *rows]), []))

@@ -379,6 +379,16 @@ class Row:
         return Box(self.x0, self.y0, self.x1, self.y1)
 
 
+def _is_mono(lines: Sequence[Line]) -> bool:
+    """Return whether most of a row is monospaced, including its beginning and its end."""
+    mono = [line.mono for line in lines]
+    return (
+        mono[0]
+        and mono[-1]
+        and 2 * sum(len(line.text) for line in lines if line.mono) > sum(len(line.text) for line in lines)
+    )
+
+
 def make_row(lines: Sequence[Line], rtl: bool = False) -> Row:
     """Return one row of lines that overlap in height."""
     if len(lines) == 1:
@@ -408,7 +418,7 @@ def make_row(lines: Sequence[Line], rtl: bool = False) -> Row:
         _main_size(ordered, total),
         2 * sum(len(line.text) for line in ordered if _is_bold(line)) > total,
         2 * sum(len(line.text) for line in ordered if line.italic) > total,
-        all(line.mono for line in ordered[ordered[0].text.isdecimal() :]),
+        _is_mono(ordered[ordered[0].text.isdecimal() :]),
         cells,
         marked,
     )
