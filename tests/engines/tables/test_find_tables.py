@@ -632,3 +632,15 @@ def test_rules_of_header_and_footer_make_no_table_of_the_page():
     heading = line("Commands", 60, 700, 14)
     rules = [rule(60, 60, 540, 60), rule(60, 780, 540, 780)]
     assert all(table.box.y1 < 690 for table in find_tables(page([*cells, heading], rules)))
+
+
+def test_a_column_in_a_monospaced_face_beside_words_of_the_same_width_is_no_code():
+    names = ["paper.cls", "paper.dtx", "template.bib", "logo.pdf", "figure.pdf"]
+    words = [line(name, 60, 130 + 14 * row, width=6 * len(name), mono=True) for row, name in enumerate(names)]
+    words += [
+        line(text, 200, 130 + 14 * row, width=6 * len(text))
+        for row, text in enumerate(["tex", "source", "tex", "doc", "texts"])
+    ]
+    heads = [line("File", 60, 106), line("Directory", 200, 106)]
+    rules = [rule(50, y, 300, y) for y in (100, 122, 204)]
+    assert only(page([*heads, *words], rules)).text.startswith("| File | Directory |")
