@@ -600,6 +600,8 @@ class _Composer:
                 continue
             self._spaced[x] = False
             found.append(e)
+            if self._texts[t].endswith("LAT"):  # a letter of nearly the same size
+                self._texts[t] = f"{self._texts[t][:-2]}aT"
             before, a = order[at - 3 : at - 1] if at > 2 else (t, t)
             if self._texts[a] == "A" and self._texts[before].endswith("L") and self._size[a] < 0.9 * self._size[t]:
                 self._spaced[t] = False

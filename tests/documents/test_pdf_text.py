@@ -109,10 +109,11 @@ def test_scripts_are_known_by_their_size_and_baseline(size, raised, marked):
     assert (found.scripts, found.text.replace(" ", "")) == (expected, "theword3,4andmoreofit")
 
 
-def test_the_letters_of_the_latex_logo_are_its_name_and_no_scripts():
+@pytest.mark.parametrize(("raised", "small"), [(2.5, 8), (0.5, 11.5)])
+def test_the_letters_of_the_latex_logo_are_its_name_and_no_scripts(raised: float, small: float):
     logo = [
         ("L", 110, 700, 12),
-        ("A", 114, 702.5, 8),
+        ("A", 114, 700 + raised, small),
         ("T", 117.5, 700, 12),
         ("E", 123.5, 697, 12),
         ("X", 129.5, 700, 12),

@@ -215,6 +215,8 @@ Ints = npt.NDArray[np.int64]
 _CELLS = 240
 #: Bars of different heights on one axis from which a drawing is a bar chart, and maximum number of rules to examine.
 _LEAST_BARS, _MOST_AXES = 3, 60
+#: Largest number of drawing operators of a plain shape.
+_PLAIN = 24
 #: Number of equal single letters from which they are symbols of a drawing.
 _MANY_SYMBOLS = 500
 
@@ -270,7 +272,7 @@ def page_objects(texts: Texts, tables: Floats) -> Objects:
     wide = thin & ((width > 0.5 * content.width) | (height > 0.4 * content.height))
     keep &= ~wide | _grid_lines(boxes, wide, ~raster & ~thin & filled, unit)
     keep &= ~_behind_text(texts, boxes, raster, segments)
-    frame = ~raster & ~filled & ~thin & (segments <= 24) & (width * height > 0.02 * content.width * content.height)
+    frame = ~raster & ~filled & ~thin & (segments <= _PLAIN) & (width * height > 0.02 * content.width * content.height)
     boxes[raster] = _in_frames(boxes[raster], boxes[frame & keep])
     return Objects(boxes[keep], raster[keep], drawn[keep], (thin & ~drawn & ~raster)[keep])
 
@@ -331,11 +333,11 @@ def _inside(boxes: Floats, areas: Floats) -> npt.NDArray[np.bool_]:
 
 
 def _behind_text(texts: Texts, boxes: Floats, raster: npt.NDArray[np.bool_], segments: Ints) -> npt.NDArray[np.bool_]:
-    """Return objects that cover the page, and plain shapes or images behind lines of running text."""
+    """Return objects that cover the page, plain shapes that cover half of it, and those behind running text."""
     page = texts.content.width * texts.content.height
     area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
-    behind = area > 0.8 * page
-    large = np.nonzero(((segments <= 24) | raster) & (area > 0.004 * page) & ~behind)[0]
+    behind = (area > 0.8 * page) | ((area > 0.5 * page) & (segments <= _PLAIN) & ~raster)
+    large = np.nonzero(((segments <= _PLAIN) | raster) & (area > 0.004 * page) & ~behind)[0]
     order = large[np.argsort(-area[large], kind="stable")][:400]
     for index in order.tolist():
         behind[index] = texts.is_text_box(boxes[index], picture=bool(raster[index]))

@@ -37,6 +37,8 @@ MOST_PROSE = 0.4
 LEAST_PROSE = 300
 #: Words of a label beside a figure; the lines of a narrow column of text have more.
 _LONGEST_LABEL = 4
+#: Letters in a chart for each of its numbers; a program with line numbers beside it has more.
+_MOST_LETTERS = 12
 
 
 def merged(clusters: Sequence[Cluster], texts: Texts) -> list[Cluster]:
@@ -106,7 +108,8 @@ def _aspect(box: Box) -> float:
 def _is_drawing(cluster: Cluster, texts: Texts, members: npt.NDArray[np.intp]) -> bool:
     labels = {*members.tolist(), *with_labels(cluster.box, texts, frozenset())[1]}
     numbers = sum(is_number(texts.content.lines[index].text) for index in labels)
-    chart = cluster.shapes + cluster.rules + cluster.drawn >= 10 and numbers >= 6
+    numbered = numbers >= 6 and int(texts.letters[members].sum()) <= _MOST_LETTERS * numbers
+    chart = cluster.shapes + cluster.rules + cluster.drawn >= 10 and numbered
     return cluster.drawn >= 25 or (chart and cluster.drawn + cluster.shapes >= 4)
 
 

@@ -263,3 +263,18 @@ def test_letters_that_fill_the_areas_of_a_map_are_a_figure():
     figure = only(page([*prose(60, 60, 8), *symbols(1200)], frame))
     assert figure.box.iou(Box(60, 400, 376, 640)) > 0.9
     assert not figures(page([*prose(60, 60, 8), *symbols(200)], frame))
+
+
+def test_a_program_on_painted_rows_with_line_numbers_beside_it_is_no_chart():
+    rows = range(30)
+    painted = [bar(80, 100 + 14 * row, 540, 114 + 14 * row, (40, 40, 40)) for row in rows]
+    numbers = [line(str(row), 66, 102 + 14 * row, 6) for row in rows]
+    program = [line(r"\let\nextname\lastname\relax", 84 + row % 3 * 8, 102 + 14 * row, mono=True) for row in rows]
+    assert figures(page([*numbers, *program], painted)) == []
+
+
+def test_a_panel_over_most_of_a_cover_makes_no_figure_of_its_text():
+    logo = [curve(60 + 4 * n, 40, 66 + 4 * n, 60) for n in range(30)]
+    panel = bar(56, 58, 540, 770, (242, 243, 244))
+    text = [line("A thesis about foxes", 100, 280, 14), line("Bert Bibber", 100, 310), line("June 2012", 420, 700)]
+    assert figures(page(text, [panel, *logo])) == []

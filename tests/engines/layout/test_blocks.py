@@ -227,6 +227,15 @@ def test_entries_of_a_table_of_contents_are_lines_with_short_leaders():
     )
 
 
+def test_entries_of_an_index_with_several_pages_are_lines():
+    entries = [
+        f"{name} {'. ' * 25}{pages}" for name, pages in (("cells", "3, 45"), ("rules", "7, 12–14"), ("gaps", "9"))
+    ]
+    lines = [line(text, 50, 300 + 12 * n, width=290) for n, text in enumerate(entries)]
+    block = page_blocks(page(lines), [])[0]
+    assert block.text == "cells ... 3, 45  \nrules ... 7, 12–14  \ngaps ... 9"
+
+
 def test_a_justified_row_with_wide_gaps_is_part_of_its_paragraph():
     text = list(paragraph(prose(2, 40), 50, 100, 200))
     y = text[3].box.y0
@@ -274,6 +283,14 @@ def test_a_program_keeps_its_line_numbers_and_empty_lines():
     assert [row.split() for row in code.text.split("\n")] == [
         [str(n), text] if text else [str(n)] for n, text in enumerate(rows, 8)
     ]
+
+
+def test_words_in_another_face_inside_a_row_of_a_program_are_code():
+    rows = [[line("\\date{20:00", 50, 400, mono=True), line("March", 115, 400), line("21, 2022}", 145, 400, mono=True)]]
+    rows += [[line(text, 50, 412 + 12 * n, mono=True)] for n, text in enumerate(("\\number{1}", "\\title{Spring}"))]
+    blocks = page_blocks(page([*body(80), *(one for row in rows for one in row)]), [])
+    (code,) = [block for block in blocks if block.kind is BlockKind.CODE]
+    assert len(code.text.split("\n")) == len(rows)
 
 
 def test_a_program_is_code_on_a_page_with_little_text():

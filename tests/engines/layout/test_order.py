@@ -8,6 +8,7 @@ from reportlab.pdfgen import canvas
 
 from llm_ocr.documents.pdf_text import page_content
 from llm_ocr.engines.embedded.layout import page_blocks
+from llm_ocr.engines.embedded.layout.rows import measure
 from llm_ocr.engines.embedded.page import laid_out
 from llm_ocr.engines.embedded.regions import Region
 from llm_ocr.types import Block, BlockKind, Box, Line, PageContent, Path
@@ -250,3 +251,37 @@ def test_a_wide_gap_between_the_words_of_a_stretched_line_is_no_gutter():
     blocks = page_blocks(page([*short, *stretched, *paragraph(prose(2, 400), 310, 105, 240)]), [])
     text = " ".join(block.text for block in blocks)
     assert text.index("International,") < text.index("Start2")
+
+
+def test_a_program_beside_its_output_is_read_as_a_whole():
+    program = ["\\begin{tree}", "\\node{attr1}", "\\node{attr2}", "\\node{attr3}", "\\end{tree}"]
+    code = [line(text, 50, 100 + 12 * index, mono=True) for index, text in enumerate(program)]
+    output = [line("A", 300, 106), line("attr1", 290, 118), line("B", 300, 130)]
+    blocks = page_blocks(page([*code, *output]), [])
+    assert blocks[0].text == "\n".join(program)
+
+
+def test_a_gutter_is_found_beside_the_page_numbers_of_the_left_column():
+    left = [line(f"Part {index} of the whole of it", 50, 100 + 14 * index) for index in range(12)]
+    numbers = [line(str(index % 10), 265, 100 + 14 * index) for index in range(12)]
+    right = [line(f"Section {index} of the rest of it", 280, 106 + 14 * index) for index in range(12)]
+    text = " ".join(block.text for block in page_blocks(page([*left, *numbers, *right]), []))
+    assert text.index("Part 11") < text.index("Section 0")
+
+
+def test_exact_sizes_are_steady_in_a_mix_of_sizes():
+    lines = [line(prose(index, 8), 50, 100 + 14 * index, size=(7, 9, 10)[index % 3]) for index in range(12)]
+    assert not measure(page(lines), lines).noisy
+    uneven = [replace(one, size=one.size + 0.3 * index) for index, one in enumerate(lines)]
+    assert measure(page(uneven), uneven).noisy
+
+
+def test_entries_of_an_index_side_by_side_are_columns():
+    entries = [[f"{name}{index} . . . . {index}" for index in range(10, 16)] for name in ("Cell", "Rule")]
+    lines = [
+        line(text, x, 100 + 12 * row)
+        for x, column in zip((50, 250), entries, strict=True)
+        for row, text in enumerate(column)
+    ]
+    text = " ".join(block.text for block in page_blocks(page(lines), []))
+    assert text.index("Cell15") < text.index("Rule10")

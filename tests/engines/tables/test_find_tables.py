@@ -633,3 +633,25 @@ def test_words_of_a_spreadsheet_on_the_left_of_their_columns_are_headings_of_the
     for y, row in enumerate(table):
         lines += [right_aligned(text, x, 95 + 15 * y) for text, x in zip(row, (113, 172, 232, 292), strict=True)]
     assert rows(only(page(lines)).text) == [["Year", "North", "South", "West"], *table]
+
+
+def test_rules_of_header_and_footer_make_no_table_of_the_page():
+    rows = [("numpy", "NumPy"), ("scipy", "SciPy"), ("perl", "Perl"), ("viper", "Viper"), ("xml", "XML")]
+    cells = [
+        line(text, x, 100 + 90 * row) for row, pair in enumerate(rows) for x, text in zip((60, 200), pair, strict=True)
+    ]
+    heading = line("Commands", 60, 700, 14)
+    rules = [rule(60, 60, 540, 60), rule(60, 780, 540, 780)]
+    assert all(table.box.y1 < 690 for table in find_tables(page([*cells, heading], rules)))
+
+
+def test_a_column_in_a_monospaced_face_beside_words_of_the_same_width_is_no_code():
+    names = ["paper.cls", "paper.dtx", "template.bib", "logo.pdf", "figure.pdf"]
+    words = [line(name, 60, 130 + 14 * row, width=6 * len(name), mono=True) for row, name in enumerate(names)]
+    words += [
+        line(text, 200, 130 + 14 * row, width=6 * len(text))
+        for row, text in enumerate(["tex", "source", "tex", "doc", "texts"])
+    ]
+    heads = [line("File", 60, 106), line("Directory", 200, 106)]
+    rules = [rule(50, y, 300, y) for y in (100, 122, 204)]
+    assert only(page([*heads, *words], rules)).text.startswith("| File | Directory |")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from llm_ocr.engines.embedded.layout.groups import ends_sentence, group_rows, has_bullet, may_go_on
+from llm_ocr.engines.embedded.layout.groups import ends_sentence, group_rows, has_bullet, is_contents_entry, may_go_on
 from llm_ocr.engines.embedded.layout.kinds import Entry, mark_kinds
 from llm_ocr.engines.embedded.layout.rows import Measures, Row, make_rows
 from llm_ocr.engines.embedded.regions import FORMULA, Region
@@ -29,10 +29,12 @@ _WINDOW, _LEAST_ROWS = 3, 2.5
 _NARROW_WINDOW, _NARROW_LEAST_ROWS, _NARROW_LINES = 2, 10.0, 40
 #: Share of a row covered by its pieces from which they are running text, not cells.
 _DENSE = 0.82
-_TRIES = 4
+_TRIES = 6
 #: Rows beside a gutter, and share of lines that continue the previous one, from which worn text is in columns. Poor OCR
 #: splits lines into words, which look like the short cells of a table.
 _MANY_ROWS, _RUNNING = 10, 0.35
+#: Share of monospaced lines, some of which are line numbers in another face, from which a column is a program.
+_PROGRAM = 0.45
 #: Least ratio of the sizes of a text and the notes beside it.
 _NOTES = 1.2
 
@@ -45,7 +47,8 @@ class Sheet:
     size: Floats
     chars: Ints
     lower: Bools  # begins in lower case: continues the previous line
-    bullet: Bools  # begins with the sign of a list item
+    listed: Bools  # begins with the sign of a list item, or is an entry of contents or an index
+    mono: Bools  # monospaced, and no address of the web
     rtl: bool
     worn: bool = False  # boxes are from poor OCR
 
@@ -158,7 +161,7 @@ def _search(
             return gutter
         if pieces and _are_running(sheet, gutter, height):
             return gutter
-        margin = int(2 * height / grid.cell_x)
+        margin = int(0.5 * height / grid.cell_x)
         best[max(0, low - margin) : high + margin + 1] = 0
     return None
 
@@ -235,7 +238,7 @@ def are_columns(sheet: Sheet, left: Ints, right: Ints, height: float) -> bool:
         return all(solid) and max(len(one), len(other)) > 1
     if min(len(one), len(other)) < 2:
         return False
-    if min(sheet.bullet[lines].sum() for lines in (one, other)) > 1:  # two lists
+    if min(sheet.listed[lines].sum() for lines in (one, other)) > 1:  # two lists
         return True
     base = [np.sort(sheet.boxes[lines, 3]) for lines in (one, other)]
     fewer, more = sorted(base, key=len)
@@ -243,6 +246,8 @@ def are_columns(sheet: Sheet, left: Ints, right: Ints, height: float) -> bool:
     aligned = _aligned(fewer, more, 0.22 * height)
     chars = min(texture.chars for texture in textures)
     if aligned < 0.6:
+        if aligned < 0.34 and textures[0].chars >= 9 and _is_output(sheet, one, other):
+            return True
         sizes = sorted(float(np.median(sheet.size[lines])) for lines in (one, other))
         return chars >= 9 and (aligned < 0.34 or chars >= 16 or sizes[1] > _NOTES * sizes[0])
     if min(texture.rows for texture in textures) < 3:  # two rows of stretched words also have a gap in common
@@ -250,6 +255,11 @@ def are_columns(sheet: Sheet, left: Ints, right: Ints, height: float) -> bool:
     full = min(texture.full for texture in textures)
     running = min(texture.running for texture in textures)
     return (chars >= 20 and full >= 0.5) or (chars >= 13 and running >= 0.3) or (chars >= 28 and running >= 0.15)
+
+
+def _is_output(sheet: Sheet, program: Ints, output: Ints) -> bool:
+    """Return whether the left side is a program, and the right side has no monospaced line."""
+    return not sheet.mono[output].any() and float(sheet.mono[program].mean()) > _PROGRAM
 
 
 def _are_running(sheet: Sheet, gutter: Gutter, height: float) -> bool:
@@ -293,16 +303,23 @@ def make_sheet(lines: Sequence[Line], regions: Sequence[Box], rules: Sequence[Bo
         texts[:, 2] -= margin
     others = [False] * (len(regions) + len(rules))
     lower = [line.text[:1].islower() for line in lines] + others
-    bullet = [has_bullet(line.text) for line in lines] + others
+    listed = [has_bullet(line.text) or _is_entry(line.text) for line in lines] + others
+    mono = [line.mono and "://" not in line.text for line in lines] + others
     return Sheet(
         edges,
         np.maximum(np.array(size, dtype=np.float64), 0.1),
         np.array(chars, dtype=np.int64),
         np.array(lower, dtype=np.bool_),
-        np.array(bullet, dtype=np.bool_),
+        np.array(listed, dtype=np.bool_),
+        np.array(mono, dtype=np.bool_),
         measures.rtl,
         measures.noisy,
     )
+
+
+def _is_entry(text: str) -> bool:
+    """Return whether a line is an entry of contents or an index with its page number."""
+    return text[-1:].isalnum() and is_contents_entry(text)
 
 
 def _upright(boxes: Floats, lines: int, height: float) -> Floats:

@@ -51,7 +51,7 @@ _FOOTNOTE = re.compile(
     r"|(?:[a-z])\s+(?=[A-Z])"
 )
 _HOUSE_NUMBER = re.compile(r"\d{1,5}[a-z]?,? [^\W\d]")
-_ENTRY = re.compile(r"(?:[.․…·]\s?){4,}\s*[\w.–-]{1,8}$")
+_ENTRY = re.compile(r"(?:(?:[.․…·]\s?){4,}|(?:\s[.·]){2,})\s*[\w.–-]{1,8}(?:, ?[\d–-]{1,8})*$")
 _FIELD = re.compile(r"[^\W\d_a-z][\w .’'/-]{1,24}:\s+\S|\d{1,2}[:.]\d\d\s")
 _TIME = re.compile(r"\d{1,2}[:.]\d\d\s*(?:[-–]|[ap]\.?m)")
 _REFERENCE = re.compile(r"\[[\w+.\-]{1,12}\]\s+\S")
@@ -169,7 +169,7 @@ def is_capitals(text: str) -> bool:
 
 
 def is_contents_entry(text: str) -> bool:
-    """Return whether the text ends like an entry of a table of contents: leader dots and a page number."""
+    """Return whether the text ends like an entry of a table of contents or an index: leader dots and page numbers."""
     return _ENTRY.search(text) is not None
 
 

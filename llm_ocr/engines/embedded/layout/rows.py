@@ -1,7 +1,7 @@
 """Combine lines of a column to rows, measure pages, and turn sideways pages."""
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -26,6 +26,8 @@ _LETTER = re.compile(r"[^\W\d_]")
 SAME_SIZE = 1.06
 #: Share of characters near the body size below which sizes are from OCR boxes and unsteady.
 _STEADY = 0.5
+#: Share of characters in the three most frequent sizes from which the sizes are exact, as in print.
+_EXACT = 0.8
 #: Line distance in font heights for pages with too few lines.
 _USUAL_LEADING = 1.2
 
@@ -117,6 +119,13 @@ def _leading(lines: Sequence[Line], body: float) -> float:
     return max(0.7, steps[len(steps) * 2 // 5])
 
 
+def _are_exact(lines: Sequence[Line]) -> bool:
+    weights: Counter[float] = Counter()
+    for line in lines:
+        weights[round(line.size, 1)] += len(line.text)
+    return sum(weight for _, weight in weights.most_common(3)) >= _EXACT * weights.total()
+
+
 def measure(content: PageContent, lines: Sequence[Line]) -> Measures:
     """Return the measures of the page from `lines` (outside tables and figures, if there are enough)."""
     body, share = _body_size(lines)
@@ -129,7 +138,7 @@ def measure(content: PageContent, lines: Sequence[Line]) -> Measures:
         content.height,
         body,
         _leading(lines, body),
-        share < _STEADY or median(line.confidence for line in lines) < 1.0,
+        (share < _STEADY and not _are_exact(lines)) or median(line.confidence for line in lines) < 1.0,
         len(_RTL.findall(sample)) > 0.5 * letters,
         sum(len(line.text) for line in lines if line.mono) > 0.6 * total,
         sum(len(line.text) for line in lines if line.bold) > 0.5 * total,
@@ -372,6 +381,16 @@ class Row:
         return Box(self.x0, self.y0, self.x1, self.y1)
 
 
+def _is_mono(lines: Sequence[Line]) -> bool:
+    """Return whether most of a row is monospaced, including its beginning and its end."""
+    mono = [line.mono for line in lines]
+    return (
+        mono[0]
+        and mono[-1]
+        and 2 * sum(len(line.text) for line in lines if line.mono) > sum(len(line.text) for line in lines)
+    )
+
+
 def make_row(lines: Sequence[Line], rtl: bool = False) -> Row:
     """Return one row of lines that overlap in height."""
     if len(lines) == 1:
@@ -403,7 +422,7 @@ def make_row(lines: Sequence[Line], rtl: bool = False) -> Row:
         _main_size(ordered, total),
         2 * sum(len(line.text) for line in ordered if _is_bold(line)) > total,
         2 * sum(len(line.text) for line in ordered if line.italic) > total,
-        all(line.mono for line in ordered[ordered[0].text.isdecimal() :]),
+        _is_mono(ordered[ordered[0].text.isdecimal() :]),
         cells,
         marked,
     )

@@ -78,8 +78,9 @@ def without_leaders(text: str) -> str:
 
 def is_code(lines: Sequence[Line]) -> bool:
     """Return whether the lines have a monospaced font like code, which has columns without being a table."""
-    if sum(line.mono for line in lines) > 0.6 * len(lines):
-        return True
+    mono = sum(line.mono for line in lines)
+    if mono:  # the fonts are known
+        return mono > 0.6 * len(lines)
     worded = {line.text.strip("0123456789 "): line for line in lines if sum(map(str.isalpha, line.text)) >= 4}
     wordy = sum(sum(map(str.isalpha, line.text)) >= 4 for line in lines)
     if len(worded) < 4 or wordy * 2 < len(lines):  # the digits of most fonts have the same width

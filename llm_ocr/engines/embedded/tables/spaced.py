@@ -43,6 +43,7 @@ _AMOUNT = re.compile(r"\d[.,]\d\d$")
 MOST_HEADINGS = 5  # rows
 _ROW_JUMP = 1.2  # least ratio of the distance of rows to that of the lines in a cell
 _CLEAR_JUMP = 1.4  # the same ratio if only labels have several lines
+_HIGHEST_BAND = 0.7  # of the page, without a heading above it
 _MOST_PARTED = 12  # columns above one rule: the time grows exponentially with them
 
 
@@ -565,6 +566,8 @@ def _is_band(finder: "Finder", box: Box, above: Box | None) -> bool:
     """Return whether a band between two rules has rows of a table; `above` is the table's band above it."""
     if any(table.box.covered_by(box) > 0.5 for table in finder.found):
         return False  # rules of the page around a table, not of a table
+    if above is None and box.height > _HIGHEST_BAND * finder.content.height:
+        return False  # rules of the header and footer
     members = finder.inside(box)
     lines = finder.content.lines
     if not members:
