@@ -46,9 +46,9 @@ _CONTRAST = 24
 #: Ratio to the usual ink of a page's lines below which a line may be bleed-through, and the least gain in confidence
 #: by mirroring. On 23 scans, most of them generated, all 31 lines below are bleed-through, and gain at least 0.06.
 _FAINT, _MIRRORED = 0.6, 0.05
-#: Number of lines of bleed-through from which it also crosses the page's own lines, and the darkness to erase then, as
-#: a ratio to the darkest of these lines.
-_BLED, _ERASED = 3, 1.1
+#: Least confidence and length of a line of bleed-through that proves that others cross the page's own lines. All ink up
+#: to this ratio to the darkest of these lines is erased then.
+_SURELY_BLED, _BLED_CHARACTERS, _ERASED = 0.9, 4, 1.1
 #: Minimum number of characters of a pale line of the page itself on such a page; shorter ones are stray marks.
 _PALE_CHARACTERS = 3
 #: Reduction of the image in which the brightness of the paper is measured, and the width of its filter there.
@@ -131,21 +131,24 @@ class PageReading:
         return quads
 
     def _without_bleed_through(self, image: Pixels, quads: list[Quad]) -> tuple[Pixels, list[Quad]]:
-        """Return the image and its lines without the text of the sheet's other side."""
+        """Return the image and its lines without text of the sheet's other side, which is better read in a mirror."""
         inks = [_ink_of(cut_out(image, quad)) for quad in quads]
         faint = _FAINT * median(inks) if inks else 0.0
         bled: dict[Quad, float] = {}
+        sure = False
         pale: list[Quad] = []
         for quad, ink in zip(quads, inks, strict=True):
             if ink >= faint or quad.tall:
                 continue
             crop = cut_out(image, _roomy(quad))
             reading = self.reader.read(crop)
-            if self._is_bleed_through(crop, reading):
+            mirrored = self.reader.read(np.ascontiguousarray(crop[:, ::-1]))
+            if mirrored.text.strip() and mirrored.confidence > reading.confidence + _MIRRORED:
                 bled[quad] = ink
+                sure |= mirrored.confidence >= _SURELY_BLED and len(mirrored.text) >= _BLED_CHARACTERS
             elif len(reading.text) >= _PALE_CHARACTERS:
                 pale.append(quad)
-        if len(bled) < _BLED:
+        if not sure:
             return image, [quad for quad in quads if quad not in bled]
         clean = _without_pale_ink(image, _ERASED * max(bled.values()), pale)
         return clean, self._find(clean)
@@ -176,11 +179,6 @@ class PageReading:
             reading.text.strip() and reading.confidence >= _AS_CLEAR * standing.confidence for _, reading in rows
         )
         return rows if clear else []
-
-    def _is_bleed_through(self, crop: Pixels, reading: Reading) -> bool:
-        """Return whether the crop shows the text of the sheet's other side, which is better read in a mirror."""
-        mirrored = self.reader.read(np.ascontiguousarray(crop[:, ::-1]))
-        return bool(mirrored.text.strip()) and mirrored.confidence > reading.confidence + _MIRRORED
 
     def _read_standing(self, crop: Pixels) -> Reading:
         upwards = self.reader.read(turn(crop, 90))
