@@ -125,6 +125,19 @@ def test_invented_text_is_noticed(paper, read):
     assert "that is not in the text layer" in what_is_wrong(parts)
 
 
+def test_more_text_than_the_image_suggests_is_a_fault_of_a_model_and_not_of_ocr_on_dark_paper(paper, read):
+    scan = no_layer(paper)
+    assert scan.evidence is not None and scan.evidence.ink is not None
+    width, height = scan.evidence.ink.width, scan.evidence.ink.height
+    few = np.zeros((height, width), np.uint8)
+    few[height // 4 : height // 4 + 8, width // 8 : -width // 8 : 6] = 1  # one line of letters
+    dark = replace(scan.evidence.ink, packed=zlib.compress(np.packbits(few, axis=1).tobytes()))
+    page = replace(scan, evidence=replace(scan.evidence, ink=dark))
+    answer = replace(read, blocks=tuple(block for block in read.blocks if block.kind is not BlockKind.FIGURE))
+    assert "more text than its image suggests" in what_is_wrong(score(page, answer).parts)
+    assert "more text" not in what_is_wrong(score(page, replace(answer, source="ocr")).parts)
+
+
 def test_text_said_twice_must_stand_there_twice(paper, read):
     assert score(paper, replace(read, blocks=(*read.blocks, *read.blocks))).parts["backed"] < 0.6
 
