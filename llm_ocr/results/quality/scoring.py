@@ -284,9 +284,9 @@ def score(page: Page, attempt: Attempt) -> Quality:
     if order is not None:
         parts[ORDER if layer else SEQUENCE] = order
     if evidence.ink is not None:
-        # OCR reads nothing but ink, and its boxes show what it has not read. Dark or speckled paper has other amounts.
-        guess = attempt.source != "ocr" and not {FOUND, BACKED} & parts.keys()
-        parts |= _ink_parts(evidence.ink, attempt.rotation, said, guess=guess)
+        parts |= _ink_parts(evidence.ink, attempt.rotation, said, guess=not {FOUND, BACKED} & parts.keys())
+    if attempt.source == "ocr":  # it reads nothing but ink, also on dark paper, whose ink cannot be counted
+        parts.pop(FITS, None)
     rounded = {name: round(value, 4) for name, value in parts.items()}
     return Quality(round(min((on_scale(name, value) for name, value in rounded.items()), default=1.0), 4), rounded)
 
