@@ -192,8 +192,8 @@ def _is_ruled(row: Row, end: float, rules: Sequence[Box], measures: Measures) ->
     """Return whether a rule separates the row at the top from the text below, which begins at `end`."""
     body = measures.body
     return (
-        row.size <= 1.12 * body
-        and not row.bold
+        max(line.size for line in row.lines) <= 1.12 * body
+        and not any(line.bold for line in row.lines)
         and not is_caption(row.text)
         and any(
             -0.5 * body < rule.y0 - row.y1 < 1.2 * body
