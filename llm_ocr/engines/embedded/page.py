@@ -211,13 +211,14 @@ def _by_ocr(page: Page, pixels: Any, recogniser: "Recogniser", *, layout_model: 
 
     with timed("OCR"):
         read = recogniser.read(pixels)
+    seen = read.image if read.clean is None else read.clean
     formulas: tuple[Box, ...] = ()
     if layout_model:
         with timed("layout model"):
-            hints = recogniser.with_hints(read.image, read.lines)
+            hints = recogniser.with_hints(seen, read.lines)
         read, formulas = replace(read, lines=hints.lines), hints.formulas
     with timed("objects on the scan"):
-        objects = scan_objects(read.image, read.lines)
+        objects = scan_objects(seen, read.lines)
     if tracing():
         turned_by = {"rotation": read.rotation, "skew": round(read.skew, 2)}
         flattened = ", flattened" if read.bend else ""

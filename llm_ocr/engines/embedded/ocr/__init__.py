@@ -24,8 +24,8 @@ class OcrPage:
 
     `image` is the original page, unless it was turned by `rotation` degrees clockwise (0, 90, 180, or 270), or leveled.
     Leveling corrects lines that fell to the right by `skew` degrees (negative: rose), and curved lines of a sheet with
-    a `bend`. `unread` counts the text areas without readable text: many of them with few lines indicate an unsupported
-    script.
+    a `bend`. `clean` is `image` without text that shows through. `unread` counts the text areas without readable text:
+    many of them with few lines indicate an unsupported script.
     """
 
     lines: tuple[Line, ...]
@@ -34,6 +34,7 @@ class OcrPage:
     skew: float = 0.0
     unread: int = 0
     bend: "Bend | None" = None
+    clean: "Pixels | None" = None
 
     @property
     def turned(self) -> bool:

@@ -106,8 +106,9 @@ class PageReading:
         if bend is not None:
             image = flattened(image, bend)
             quads = self._find(image)
-        lines, unread = self._read_all(*self._without_bleed_through(image, quads))
-        return OcrPage(tuple(lines), rotation, image, skew, unread, bend)
+        clean, quads = self._without_bleed_through(image, quads)
+        lines, unread = self._read_all(clean, quads)
+        return OcrPage(tuple(lines), rotation, image, skew, unread, bend, clean)
 
     def orientation(self, image: Pixels) -> int:
         """Return the clockwise turn in degrees; see `Recogniser.orientation`."""
