@@ -6,7 +6,7 @@ from functools import lru_cache
 
 #: Encodings of TeX's mathematical fonts: large symbols (OMX), symbols (OMS), italic, double-struck, Fraktur letters.
 LARGE, SYMBOLS, LETTERS, DOUBLE, FRAKTUR = "large", "symbols", "letters", "double", "fraktur"
-MORE = "more"  # the first of AMS's fonts of symbols, with the bullets of slides
+AMS = "ams"  # the first of AMS's fonts of symbols, with the bullets of slides
 QUOTES = "quotes"  # LaTeX's font of symbols, whose arrow heads in pairs are quotation marks
 _FAMILIES = {
     LARGE: re.compile(r"(cmex|euex|lmex)\d+|lmmathextension\d+-", re.IGNORECASE),
@@ -14,7 +14,7 @@ _FAMILIES = {
     LETTERS: re.compile(
         r"(cmmi|cmmib|eurm|txmi|pxmi|newtxmi|newpxmi|lmmi)\d*(-|$)|(cmmib?|eurm)\d+|lmmathitalic\d+-", re.I
     ),
-    MORE: re.compile(r"msam\d+", re.IGNORECASE),
+    AMS: re.compile(r"msam\d+", re.IGNORECASE),
     QUOTES: re.compile(r"lasyb?\d+", re.IGNORECASE),
     DOUBLE: re.compile(r"(msbm|bbm)\d+", re.IGNORECASE),
     FRAKTUR: re.compile(r"(eufm|eufb)\d+", re.IGNORECASE),
@@ -63,7 +63,7 @@ _OT1 = {
 }
 #: Code points for private use of pieces of tall delimiters from U+F8EB, by Adobe's glyph names such as `braceleftmid`.
 _PIECES = f"((([[[{{{{{{{_EXTENSION}\ufffd)))]]]}}}}}}"
-_TABLES = {SYMBOLS: _OMS, LETTERS: _OML, MORE: _MSAM}
+_TABLES = {SYMBOLS: _OMS, LETTERS: _OML, AMS: _MSAM}
 #: Quotation marks by their code, and by the code point that pdfium takes from the glyph's name (a40 and a41).
 _QUOTES = {0x28: "«", 0x29: "»", 0x272D: "«", 0x272E: "»"}
 _STYLES = {SYMBOLS: "SCRIPT", DOUBLE: "DOUBLE-STRUCK", FRAKTUR: "FRAKTUR"}
@@ -95,7 +95,7 @@ def symbol(family: str, code: int, *, named: bool) -> int:
             return ord(_PIECES[code - 0xF8EB])
         return ord(_OMX[code]) if code < len(_OMX) and (not named or code == 0) else code
     table = _TABLES.get(family, "")
-    if not named and code < len(table) and (family == MORE or not "A" <= chr(code) <= "Z"):
+    if not named and code < len(table) and (family == AMS or not "A" <= chr(code) <= "Z"):
         return ord(table[code])
     if family == QUOTES:
         return ord(_QUOTES.get(code, chr(code)))

@@ -286,6 +286,8 @@ _PADDING = 0.35
 _LEANING, _LEANING_STEPS = 0.02, 17
 #: Distance of aligned edges in line heights, and the gain in aligned edges that proves that a page leans.
 _ALIGNED_WITHIN, _MORE_ALIGNED = 0.25, 1.1
+#: Maximum number of places of edges, which limits the memory for boxes far outside of the page.
+_MOST_PLACES = 4000
 
 
 def make_sheet(lines: Sequence[Line], regions: Sequence[Box], rules: Sequence[Box], measures: Measures) -> Sheet:
@@ -330,15 +332,17 @@ def _upright(boxes: Floats, lines: int, height: float) -> Floats:
     most lines wins.
     """
     left, top, right, bottom = boxes[:, 0].min(), boxes[:, 1].min(), boxes[:, 2].max(), boxes[:, 3].max()
-    down = (((boxes[:, 1] + boxes[:, 3]) / 2 - top) / (bottom - top) - 0.5)[:, None]
+    width = max(right - left, 1e-6)
+    down = (((boxes[:, 1] + boxes[:, 3]) / 2 - top) / max(bottom - top, 1e-6) - 0.5)[:, None]
     edges = boxes[:, ::2]
-    across = (edges - left) / (right - left) - 0.5
-    steps = np.linspace(-_LEANING, _LEANING, _LEANING_STEPS) * (right - left)
+    across = (edges - left) / width - 0.5
+    steps = np.linspace(-_LEANING, _LEANING, _LEANING_STEPS) * width
+    unit = max(_ALIGNED_WITHIN * height, width / _MOST_PLACES)
     shifts = [(lean, wedge) for lean in steps for wedge in 2 * steps]
 
     def aligned(shift: tuple[float, float]) -> float:
         moved = (edges - down * (shift[0] + shift[1] * across))[:lines]
-        places = ((moved - moved.min()) / (_ALIGNED_WITHIN * height)).astype(np.int64)
+        places = ((moved - moved.min()) / unit).astype(np.int64)
         counts = [np.bincount(places[:, side]) for side in (0, 1)]
         return float(sum((np.convolve(count, (1, 1)) ** 2).sum() for count in counts))
 

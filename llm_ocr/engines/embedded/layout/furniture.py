@@ -257,7 +257,8 @@ def find_furniture(
     found = [
         (BlockKind.PAGE_NUMBER if is_page_number(line.text) else BlockKind.HEADER, make_row([line])) for line in notes
     ]
-    upright = [line for line in lines if not is_vertical(line) and line not in notes]
+    taken = {id(line) for line in notes}
+    upright = [line for line in lines if not is_vertical(line) and id(line) not in taken]
     numbers = _line_numbers(upright, measures)
     found += [(BlockKind.PAGE_NUMBER, make_row([line])) for line in numbers]
     taken = {id(line) for line in numbers}

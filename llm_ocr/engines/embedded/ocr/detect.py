@@ -80,7 +80,7 @@ def _runs(busy: NDArray[np.bool_]) -> list[tuple[int, int]]:
 # cross it.
 
 
-#: Width of the narrowest gutter in font sizes, also if `_MANY` lines show it; a space between words is 0.25 to 0.5.
+#: Width of the narrowest gutter in font sizes: between few lines, and between `_MANY`. A space is 0.25 to 0.5 wide.
 _NARROWEST, _NARROWEST_SURE = 0.8, 0.25
 #: Tolerance between an edge and another line's edge, in font sizes.
 _ALIGNED = 0.6

@@ -261,7 +261,8 @@ def profits_from_openvino() -> bool:
 
 def _cpu_flags() -> frozenset[str]:
     try:
-        return frozenset(_CPU_INFO.read_text(encoding="utf-8", errors="replace").split())
+        with _CPU_INFO.open(encoding="utf-8", errors="replace") as lines:  # one line of flags for each core
+            return frozenset(next((line for line in lines if line.startswith("flags")), "").split())
     except OSError:
         return frozenset()
 

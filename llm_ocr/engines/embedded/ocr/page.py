@@ -1,6 +1,6 @@
 """Read one page image: find, turn, level, and read its lines."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
@@ -106,8 +106,8 @@ class PageReading:
         if bend is not None:
             image = flattened(image, bend)
             quads = self._find(image)
-        clean, quads = self._without_bleed_through(image, quads)
-        lines, unread = self._read_all(clean, quads)
+        clean, quads, known = self._without_bleed_through(image, quads)
+        lines, unread = self._read_all(clean, quads, known)
         return OcrPage(tuple(lines), rotation, image, skew, unread, bend, clean)
 
     def orientation(self, image: Pixels) -> int:
@@ -130,13 +130,18 @@ class PageReading:
                 return self._detector.find(image, side=_DENSE_SIDE, tile=_TILE)
         return quads
 
-    def _without_bleed_through(self, image: Pixels, quads: list[Quad]) -> tuple[Pixels, list[Quad]]:
-        """Return the image and its lines without text of the sheet's other side, which is better read in a mirror."""
+    def _without_bleed_through(
+        self, image: Pixels, quads: list[Quad]
+    ) -> tuple[Pixels, list[Quad], dict[Quad, Reading]]:
+        """Return the image and its lines without text of the sheet's other side, which is better read in a mirror.
+
+        The third result is the readings of lines that were made for this decision.
+        """
         inks = [_ink_of(cut_out(image, quad)) for quad in quads]
         faint = _FAINT * median(inks) if inks else 0.0
         bled: dict[Quad, float] = {}
         sure = False
-        pale: list[Quad] = []
+        known: dict[Quad, Reading] = {}
         for quad, ink in zip(quads, inks, strict=True):
             if ink >= faint or quad.tall:
                 continue
@@ -146,20 +151,22 @@ class PageReading:
             if mirrored.text.strip() and mirrored.confidence > reading.confidence + _MIRRORED:
                 bled[quad] = ink
                 sure |= mirrored.confidence >= _SURELY_BLED and len(mirrored.text) >= _BLED_CHARACTERS
-            elif len(reading.text) >= _PALE_CHARACTERS:
-                pale.append(quad)
+            else:
+                known[quad] = reading
         if not sure:
-            return image, [quad for quad in quads if quad not in bled]
+            return image, [quad for quad in quads if quad not in bled], known
+        pale = [quad for quad, reading in known.items() if len(reading.text) >= _PALE_CHARACTERS]
         clean = _without_pale_ink(image, _ERASED * max(bled.values()), pale)
-        return clean, self._find(clean)
+        return clean, self._find(clean), {}
 
-    def _read_all(self, image: Pixels, quads: Sequence[Quad]) -> tuple[list[Line], int]:
+    def _read_all(self, image: Pixels, quads: Sequence[Quad], known: Mapping[Quad, Reading]) -> tuple[list[Line], int]:
         lying: list[Piece] = []
         standing: list[Line] = []
         unread = 0
-        for quad in map(_roomy, quads):
+        for tight in quads:
+            quad = _roomy(tight)
             crop = cut_out(image, quad)
-            reading = self._read_standing(crop) if quad.tall else self.reader.read(crop)
+            reading = known.get(tight) or (self._read_standing(crop) if quad.tall else self.reader.read(crop))
             if not is_text(reading):
                 unread += 1
             elif quad.tall and (rows := self._stacked(image, quad, crop, reading)):
