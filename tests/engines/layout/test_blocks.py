@@ -337,6 +337,34 @@ def test_a_header_with_a_page_number_at_the_margin_of_a_small_page_is_furniture(
     assert page_blocks(page([*top, *lines[2:]]), [])[0].kind is BlockKind.PAGE_NUMBER
 
 
+@pytest.mark.parametrize(
+    ("parts", "size", "italic"),
+    [
+        (["The Staff of a Small River", "M. Hollins and others"], 10.0, False),
+        (["RIVERSTAFF", "7", "19 September 2015"], 10.0, False),
+        (["riverstaff v1.0", "5 Readings"], 10.0, True),
+        (["6 The Readings of a Year"], 13.0, True),
+    ],
+)
+def test_a_row_apart_from_the_text_is_a_header_without_recurring(parts, size, italic):
+    starts = [50.0, 240.0, 350.0] if len(parts) == 3 else [50.0, 350.0]
+    head = [
+        replace(line(text, x, 50, size=size), italic=italic)
+        for text, x in zip(parts, starts[: len(parts)], strict=True)
+    ]
+    content = page([*head, *body(50 + 2.6 * size), *paragraph(prose(3), 50, 500, 400)])
+    found = kinds(page_blocks(content, []))
+    assert {kind for kind, text in found if any(part in text for part in parts)} <= {"header", "page_number"}
+
+
+@pytest.mark.parametrize(
+    "text", ["b) Was a conviction recorded?", "A.1 Readings of the Staff . . . . . . . . . . . 13"]
+)
+def test_a_question_and_an_entry_of_contents_at_the_edge_are_text(text):
+    row = [line(text, 50, 40), line("Yes", 300, 40)] if text.endswith("?") else [line(text, 50, 760)]
+    assert not {"header", "footer"} & {kind for kind, _ in kinds(page_blocks(page([*row, *body(90), *body(400)]), []))}
+
+
 def test_a_year_at_the_bottom_of_a_title_page_and_the_text_of_the_last_heading_are_text():
     year = kinds(page_blocks(page([line("A Thesis", 250, 200, size=20.0), line("2007", 290, 740)]), []))
     assert year[-1] == ("text", "2007")

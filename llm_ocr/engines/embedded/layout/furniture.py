@@ -17,6 +17,10 @@ _MOST_ROWS, _MIDDLE = 4, 0.02
 _PAGE_OF_TEXT = 12
 #: Number of lines from which a page surely has running text, so that an isolated row at its edge needs no pattern.
 _FULL_PAGE = 35
+#: The same for a row of parts at both edges, which is also in a list or at the top of a title page.
+_SOME_TEXT = 20
+#: Largest leading for gaps; a page of formulas and tables has a larger one.
+_MOST_LEADING = 1.6
 
 #: Fewest numbers of lines in a margin, and their largest size relative to the text.
 _LEAST_NUMBERS, _SMALL_NUMBER = 6, 0.85
@@ -26,6 +30,10 @@ _LEAST_REST = 25
 _LABEL_GAP = 4
 #: Size relative to the text of a footer with a page number on a page of few lines.
 _SMALL_FOOTER = 0.8
+#: Largest size of a running header relative to the text; the second for italic, or capitals beside a page number.
+_LARGEST, _LARGEST_DISTINCT = 1.12, 1.4
+#: Gap in font sizes between the parts of a row at the left and right edge of the text.
+_APART = 3.0
 #: Largest size of a dictionary's guide words, relative to its small print.
 _LARGEST_GUIDE = 1.6
 
@@ -91,12 +99,22 @@ def _recurs(row: Row) -> bool:
 
 
 def _has_number(row: Row) -> bool:
-    """Return whether a separate page number is at one end of the row."""
+    """Return whether a separate page number is at one end of the row, or in the middle of three parts."""
     if len(row.lines) < 2:
         return False
     first, second, last = row.lines[0], row.lines[1], row.lines[-1]
+    if len(row.lines) == 3 and is_page_number(second.text) and _is_apart(row):
+        return True
     label = not first.text.isalnum() or first.text.isdecimal() or second.box.x0 - first.box.x1 > _LABEL_GAP * first.size
-    return (is_page_number(first.text) and label) or is_page_number(last.text)
+    other = row.lines[-2].box
+    beside = last.box.x0 > other.x1 or last.box.x1 < other.x0  # not the mark of a footnote inside another part
+    return (is_page_number(first.text) and label) or (is_page_number(last.text) and beside)
+
+
+def _is_apart(row: Row) -> bool:
+    """Return whether the row has two or three parts with wide gaps, as at both edges and in the middle."""
+    boxes = sorted((line.box for line in row.lines), key=lambda box: box.x0)
+    return 2 <= len(boxes) <= 3 and all(right.x0 - left.x1 > _APART * row.size for left, right in pairwise(boxes))
 
 
 def _is_guide(row: Row, measures: Measures) -> bool:
@@ -144,19 +162,22 @@ def _is_furniture(row: Row, gap: float, after: str, outer: bool, measures: Measu
         return len(row.lines) == 1 and gap > 0.45 * body and not year
     if outer and lines >= _FULL_PAGE and after and _is_guide(row, measures):
         return gap > 0.2 * body
-    if row.size > 1.12 * body * (1.15 if measures.noisy else 1.0) or len(row.lines) > 6 or len(text) > 160:
+    numbered = _has_number(row) and not is_contents_entry(text)
+    distinct = (numbered and is_capitals(text)) or (row.italic and not row.bold and (numbered or gap > 2 * body))
+    largest = _LARGEST_DISTINCT if distinct else _LARGEST
+    if row.size > largest * body * (1.15 if measures.noisy else 1.0) or len(row.lines) > 6 or len(text) > 160:
         return False
     if _has_note_mark(row):
         return False
     if _PAGE_WORD.search(text) and len(text) < 120:
         return gap > 0.4 * body
     sparse = outer and row.size < _SMALL_FOOTER * body
-    if _has_number(row) and (many or sparse):
+    if numbered and (many or sparse):
         return gap > (0.7 if outer else 1.2) * body
     if not outer:
-        return False
+        return many and row.size < _SMALL_FOOTER * body and _RUNNING.search(text) is not None and gap > body
     if _RUNNING.search(text):
-        return gap > 0.5 * body and (many or row.size < 0.95 * body)
+        return gap > (measures.leading - 0.7) * body and (many or row.size < 0.95 * body)
     return many and (_is_over_rest(row, gap, after, measures) or _is_plain_furniture(row, gap, measures, lines))
 
 
@@ -170,9 +191,11 @@ def _is_over_rest(row: Row, gap: float, after: str, measures: Measures) -> bool:
 def _is_plain_furniture(row: Row, gap: float, measures: Measures, lines: int) -> bool:
     """Return whether a row is furniture by its position alone."""
     text = row.text
-    if _SENTENCE.search(text) or row.bold or text[:1].islower():
+    gap /= min(measures.leading, _MOST_LEADING) * measures.body
+    if _is_apart(row) and gap > 1.2 and not row.bold and lines >= _SOME_TEXT:
+        return not any(line.text.endswith(("?", ":")) for line in row.lines)
+    if _SENTENCE.search(text) or row.bold or (text[:1].islower() and gap < 1.6):
         return False
-    gap /= measures.leading * measures.body
     small = row.size < (0.85 if measures.noisy else 0.95) * measures.body
     if small or row.italic or is_capitals(text):
         return len(text) < 90 and gap > 0.8
