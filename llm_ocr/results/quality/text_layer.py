@@ -32,6 +32,8 @@ _TAGS = re.compile(
 )
 _SCRIPTS = re.compile(r"</?su[bp]>")
 _COMMAND = re.compile(r"\\[a-zA-Z]+")
+#: Formulas in text, with their delimiters. Outside of them, `\newcommand` is text of the page, as in a manual of LaTeX.
+_FORMULA = re.compile(r"\$\$?[^$]{1,2000}\$|\\\([^$]{1,2000}?\\\)|\\\[[^$]{1,2000}?\\\]")
 _TOKEN = re.compile(r"[^\W_]+")
 
 
@@ -44,14 +46,16 @@ class Chunk:
     runs: tuple[str, ...]
 
 
-def plain(text: str) -> str:
-    """Remove the markup of Markdown, HTML, and LaTeX."""
+def plain(text: str, *, formula: bool = False) -> str:
+    """Remove the markup of Markdown and HTML, and of LaTeX in formulas; `formula`: the text is one."""
     if "<" in text or "](" in text:
         text = _SCRIPTS.sub("", text)
         text = _TAGS.sub(" ", text)
     if "&" in text:
         text = html.unescape(text)
-    return _COMMAND.sub(" ", text) if "\\" in text else text
+    if "\\" not in text:
+        return text
+    return _COMMAND.sub(" ", text) if formula else _FORMULA.sub(lambda found: _COMMAND.sub(" ", found[0]), text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,9 @@ def said_by(blocks: Iterable[Block]) -> list[Said]:
     found = []
     for block in blocks:
         parts = (block.text, block.inside, block.caption) if block.kind is BlockKind.FIGURE else (block.text,)
-        text = plain("\n".join(filter(None, parts)))
+        text = "\n".join(filter(None, parts))
+        if block.kind is not BlockKind.CODE:  # there, tags and commands are text of the page
+            text = plain(text, formula=block.kind is BlockKind.FORMULA)
         found.append(Said(block, text, tuple(chunks_of(text))))
     return found
 

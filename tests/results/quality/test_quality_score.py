@@ -82,6 +82,28 @@ def test_text_in_angle_brackets_is_text(paper, read, said):
     assert score(page, tagged).parts["backed"] == 1.0
 
 
+@pytest.mark.parametrize(
+    ("kind", "printed", "said"),
+    [
+        (BlockKind.TEXT, r"\newsavebox takes \boxA, and \savebox fills it with \fbox or \usebox", None),
+        (BlockKind.CODE, r"\newcommand{\boxA}{\usebox{\boxa}} % \newsavebox{\boxb} \savebox{\boxb}", None),
+        (BlockKind.CODE, '<td class="first">one cell of the table</td> <td class="second">two</td>', None),
+        (
+            BlockKind.TEXT,
+            "the ratio of α to β is at least as large as the sum of all",
+            r"the ratio of $\alpha$ to $\beta$",
+        ),
+    ],
+)
+def test_commands_and_tags_on_the_page_are_text_and_those_of_formulas_are_not(paper, read, kind, printed, said):
+    place = Box(0.1, 0.4, 0.9, 0.42)
+    printed *= 2  # long enough to be judged
+    answer = printed if said is None else printed.replace("the ratio of α to β", said)
+    page = replace(paper, evidence=Evidence(None, ((printed, place),)))
+    parts = score(page, replace(read, blocks=(Block(kind, place, answer),))).parts
+    assert (parts["found"], parts["backed"]) == (1.0, 1.0)
+
+
 def test_lost_text_is_missed_and_said_in_words(paper, read):
     blocks = without(read.blocks, texts(read.blocks)[1::2])
     quality = score(paper, replace(read, blocks=blocks))
