@@ -9,14 +9,17 @@ LARGE, SYMBOLS, LETTERS, DOUBLE, FRAKTUR = "large", "symbols", "letters", "doubl
 AMS = "ams"  # the first of AMS's fonts of symbols, with the bullets of slides
 QUOTES = "quotes"  # LaTeX's font of symbols, whose arrow heads in pairs are quotation marks
 _FAMILIES = {
-    LARGE: re.compile(r"(cmex|euex|lmex)\d+|lmmathextension\d+-", re.IGNORECASE),
-    SYMBOLS: re.compile(r"(cmsy|cmbsy|eusm|eusb|rsfs|lmsy)\d+|lmmathsymbols\d+-", re.IGNORECASE),
-    LETTERS: re.compile(
-        r"(cmmi|cmmib|eurm|txmi|pxmi|newtxmi|newpxmi|lmmi)\d*(-|$)|(cmmib?|eurm)\d+|lmmathitalic\d+-", re.I
+    LARGE: re.compile(r"(cmex|euex|lmex)\d+|lmmathextension\d+-|[tp]xexs?$|mathdesign-.*-extension-", re.I),
+    SYMBOLS: re.compile(
+        r"(cmsy|cmbsy|eusm|eusb|rsfs|lmsy)\d+|lmmathsymbols\d+-|[tp]xsys?$|mathdesign-.*-symbol-", re.I
     ),
-    AMS: re.compile(r"msam\d+", re.IGNORECASE),
+    LETTERS: re.compile(
+        r"(cmmi|cmmib|eurm|txmi|pxmi|newtxmi|newpxmi|lmmi)\d*(-|$)|(cmmib?|eurm)\d+|lmmathitalic\d+-|mathdesign-.*-mathitalic-",
+        re.I,
+    ),
+    AMS: re.compile(r"msam\d+|[tp]xsya$", re.IGNORECASE),
     QUOTES: re.compile(r"lasyb?\d+", re.IGNORECASE),
-    DOUBLE: re.compile(r"(msbm|bbm)\d+", re.IGNORECASE),
+    DOUBLE: re.compile(r"(msbm|bbm)\d+|[tp]xsyb$", re.IGNORECASE),
     FRAKTUR: re.compile(r"(eufm|eufb)\d+", re.IGNORECASE),
 }
 #: Height of the mathematical axis above the baseline in font sizes (cmsy10: 0.25). Large symbols are centered on it.

@@ -54,6 +54,10 @@ def test_ligatures_quotes_and_dashes_of_bitmap_fonts_are_text():
         ("LASY10", ord(")"), False, "»"),
         ("CMMI7", 0x0B, False, "α"),
         ("CMMI7", ord("x"), True, "x"),
+        ("XWLOMP+txsy", 0x1D, False, "≫"),
+        ("pxex", 0x58, False, "∑"),
+        ("MathDesign-UT-Regular-Symbol-10", 0x70, False, "√"),
+        ("txsyc", 0x1D, False, "\x1d"),  # another encoding
     ],
 )
 def test_glyphs_of_mathematical_fonts_are_characters(font, code, named, character):
