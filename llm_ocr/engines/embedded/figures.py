@@ -18,7 +18,7 @@ from llm_ocr.engines.embedded.figure_clusters import (
     symbols,
 )
 from llm_ocr.engines.embedded.regions import Region
-from llm_ocr.engines.embedded.tables.cells import is_number
+from llm_ocr.engines.embedded.tables.cells import is_code, is_number
 from llm_ocr.engines.embedded.trace import note, relative, tracing
 from llm_ocr.types import Box, PageContent
 
@@ -37,6 +37,8 @@ MOST_PROSE = 0.4
 LEAST_PROSE = 300
 #: Words of a label beside a figure; the lines of a narrow column of text have more.
 _LONGEST_LABEL = 4
+#: Lines of a program from which a frame around them is no drawing.
+_LISTING = 8
 #: Letters in a chart for each of its numbers; a program with line numbers beside it has more.
 _MOST_LETTERS = 12
 
@@ -106,6 +108,8 @@ def _aspect(box: Box) -> float:
 
 
 def _is_drawing(cluster: Cluster, texts: Texts, members: npt.NDArray[np.intp]) -> bool:
+    if len(members) >= _LISTING and is_code([texts.content.lines[index] for index in members]):
+        return False
     labels = {*members.tolist(), *with_labels(cluster.box, texts, frozenset())[1]}
     numbers = sum(is_number(texts.content.lines[index].text) for index in labels)
     numbered = numbers >= 6 and int(texts.letters[members].sum()) <= _MOST_LETTERS * numbers

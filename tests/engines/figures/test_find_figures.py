@@ -278,3 +278,13 @@ def test_a_panel_over_most_of_a_cover_makes_no_figure_of_its_text():
     panel = bar(56, 58, 540, 770, (242, 243, 244))
     text = [line("A thesis about foxes", 100, 280, 14), line("Bert Bibber", 100, 310), line("June 2012", 420, 700)]
     assert figures(page(text, [panel, *logo])) == []
+
+
+def test_a_framed_program_with_numbered_lines_is_neither_a_table_nor_a_chart():
+    rows = range(12)
+    program = [line(f"{row}/PA.{row},", 84 + row % 3 * 8, 102 + 14 * row, mono=True) for row in rows]
+    numbers = [line(str(row + 1), 60, 104 + 14 * row, size=5) for row in rows]
+    painted = [bar(70, 100 + 14 * row, 500, 114 + 14 * row, (220, 250, 250)) for row in rows]
+    frame = [curve(x, 98 + 7 * y, x + 10, 106 + 7 * y) for x in (70, 490) for y in range(24)]
+    content = page([*program, *numbers, *prose(60, 300, 12)], [*painted, *frame])
+    assert (find_tables(content), figures(content)) == ([], [])

@@ -138,6 +138,16 @@ def test_a_title_above_a_line_in_lower_case_is_a_title():
     assert page_blocks(page([*lines, *paragraph(prose(1), 50, 130, 500)]), [])[0].kind is BlockKind.TITLE
 
 
+def test_the_end_of_a_sentence_above_small_print_is_no_title():
+    lines = [line("following argument is displayed:", 50, 80, size=14), *body(120)]
+    assert page_blocks(page(lines), [])[0].kind is BlockKind.TEXT
+
+
+def test_a_caption_at_the_bottom_is_no_footer():
+    lines = [*body(80), *body(380, 3), line("Figure 6: A staff of brass", 200, 745, size=8.0), line("5", 295, 800)]
+    assert "caption" in [kind for kind, _ in kinds(page_blocks(page(lines), []))]
+
+
 def test_numbered_names_of_sections_in_a_list_are_items():
     names = ["Title Page", "Abstract", "Table of Contents", "List of Figures", "Text"]
     lines = [line(f"{row + 1}. {name}", 60, 300 + 20 * row) for row, name in enumerate(names)]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from table_pages import drawn, grid, line, page, rows, rule
 
+from llm_ocr.engines.embedded.figures import find_figures
 from llm_ocr.engines.embedded.tables import find_tables
 from llm_ocr.results.sanitizing import inert_markdown
 from llm_ocr.types import Box, Line, Path, Raster, Script
@@ -471,6 +472,27 @@ def test_code_in_columns_and_pictures_in_a_grid_are_no_tables():
 def test_what_stands_over_a_figure_caption_is_a_chart_and_no_table():
     words, rules = booktabs([["Model", "Size", "Score"], ["small", "1.2", "0.81"], ["large", "33", "0.9"]])
     assert find_tables(page([*words, line("Figure 2: The models at work.", 98, 165)], rules)) == []
+
+
+def test_a_drawing_on_squared_paper_is_a_figure_if_its_caption_says_so():
+    squares = grid(range(100, 310, 30), range(100, 310, 30))
+    labels = [
+        line(name, x, y) for name, x, y in (("R1", 110, 135), ("C2", 200, 165), ("in", 105, 255), ("out", 285, 255))
+    ]
+    drawing = page([*labels, line("Figure 1: Circuit diagram.", 150, 325)], squares)
+    assert find_tables(drawing) == []
+    (figure,) = find_figures(drawing, [])
+    assert figure.lines >= {0, 1, 2, 3}
+
+
+def test_columns_of_an_index_are_no_table():
+    cells = [
+        ["\\closeout", "319,", "323,", "328,"],
+        ["\\color", "331,", "336,", "339,"],
+        ["\\commby", "345,", "357,", "366,"],
+    ]
+    words = spaces_only(cells * 3, xs=(100, 200, 240, 280))
+    assert find_tables(page([line("Index of Table 2", 100, 60), *words])) == []
 
 
 def test_a_long_caption_below_a_table_is_given_whole():

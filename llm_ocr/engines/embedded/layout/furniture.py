@@ -167,7 +167,7 @@ def _is_furniture(row: Row, gap: float, after: str, outer: bool, measures: Measu
     largest = _LARGEST_DISTINCT if distinct else _LARGEST
     if row.size > largest * body * (1.15 if measures.noisy else 1.0) or len(row.lines) > 6 or len(text) > 160:
         return False
-    if _has_note_mark(row):
+    if _has_note_mark(row) or is_caption(text):
         return False
     if _PAGE_WORD.search(text) and len(text) < 120:
         return gap > 0.4 * body

@@ -78,7 +78,8 @@ def _can_be(group: Group, measures: Measures) -> bool:
     if _PERSONS.search(text.rstrip("*") if measures.noisy else text) or text.count(",") > 4:
         return False
     first = next(character for character in text if character.isalnum())
-    return not first.islower() or (group.size > 1.3 * measures.body and not measures.noisy)
+    large = group.size > 1.3 * measures.body and not measures.noisy
+    return not first.islower() or (large and not text.endswith(":"))  # the end of a sentence above small print
 
 
 def _continues_sentence(group: Group, following: Group) -> bool:

@@ -78,9 +78,11 @@ def without_leaders(text: str) -> str:
 
 def is_code(lines: Sequence[Line]) -> bool:
     """Return whether the lines have a monospaced font like code, which has columns without being a table."""
-    mono = sum(line.mono for line in lines)
+    mono = [line for line in lines if line.mono]
     if mono:  # the fonts are known
-        return mono > 0.6 * len(lines)
+        left = min(line.box.x0 for line in mono)
+        numbers = sum(line.text.isdecimal() and line.box.x1 <= left and not line.mono for line in lines)
+        return len(mono) > 0.6 * (len(lines) - numbers)
     worded = {line.text.strip("0123456789 "): line for line in lines if sum(map(str.isalpha, line.text)) >= 4}
     wordy = sum(sum(map(str.isalpha, line.text)) >= 4 for line in lines)
     if len(worded) < 4 or wordy * 2 < len(lines):  # the digits of most fonts have the same width

@@ -50,6 +50,8 @@ from llm_ocr.types import Box, Line, PageContent
 _LABEL = re.compile(r"\w+\s+[A-Z]?\d*(?:\.\d+)*\.?")
 #: Maximum distance of a caption from the table in letter sizes.
 _NEAR = 9
+#: Lines per place of a grid below which a figure's caption makes it a drawing on squared paper.
+_SPARSE = 0.5
 
 
 def caption_beside(
@@ -233,7 +235,8 @@ class Finder:
         members = self.inside(lattice.box)
         if len(members) < 2:
             return False
-        if self._is_other(lattice.box, members):
+        sparse = len(members) < _SPARSE * lattice.rows * lattice.columns
+        if self._is_other(lattice.box, members) or (sparse and self._is_captioned_figure(lattice.box, members)):
             return True
         table = ruled_table(lattice, self.pieces(members))
         return table is not None and self._take(table, lattice.box, members, "ruled")

@@ -582,8 +582,11 @@ def is_table(table: Table) -> bool:
 
 
 def is_prose(table: Table) -> bool:
-    """Return whether the text is not tabular: the columns of a page, a list, or lines across the columns."""
+    """Return whether the text is not tabular: columns of a page or an index, a list, or lines across the columns."""
     columns: dict[int, list[Cell]] = {}
+    texts = [cell.text for cell in table.cells if cell.text]
+    if sum(text.endswith(",") for text in texts) > 0.4 * len(texts):
+        return True
     for cell in sorted(table.cells, key=lambda cell: cell.row):
         if cell.text:
             columns.setdefault(cell.column, []).append(cell)
