@@ -43,6 +43,9 @@ class _Aside:
     def reread(self, *arguments):
         return self._thread.submit(self._reader.reread, *arguments).result()
 
+    def read_pictures(self, *arguments):
+        return self._thread.submit(self._reader.read_pictures, *arguments).result()
+
 
 @cache
 def recogniser():

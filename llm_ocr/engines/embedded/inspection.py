@@ -8,7 +8,7 @@ from llm_ocr.engines.embedded.layout import page_blocks
 from llm_ocr.engines.embedded.layout.rows import turn_of
 from llm_ocr.engines.embedded.page import GetRecogniser, has_text, is_scan, laid_out, pixels_of
 from llm_ocr.engines.embedded.probe import suspicious
-from llm_ocr.engines.embedded.regions import FORMULA, Inspection
+from llm_ocr.engines.embedded.regions import FORMULA, Inspection, scaled_lines
 from llm_ocr.errors import install_command
 from llm_ocr.types import Block, BlockKind, Box, Line, Page, PageContent
 
@@ -70,7 +70,8 @@ def _seen_on_scan(page: Page, recogniser: GetRecogniser, *, hinted: bool) -> Ins
     pixels = pixels_of(page.image)
     content = page.content
     if content is not None and has_text(content):
-        return Inspection(_laid_out_on(pixels, _in_pixels(content, pixels)))
+        across, down = pixels.shape[1] / content.width, pixels.shape[0] / content.height
+        return Inspection(_laid_out_on(pixels, scaled_lines(content.lines, across, down)))
     if not hinted and not scan_objects(pixels, ()).rasters:
         return Inspection(unread=True)
     read = recogniser().read(pixels)
@@ -84,21 +85,6 @@ def _laid_out_on(pixels: Any, lines: tuple[Line, ...]) -> tuple[Block, ...]:
     found = scan_objects(pixels, lines)
     height, width = pixels.shape[:2]
     return _with_figures(laid_out(PageContent(float(width), float(height), lines, found.rasters, found.paths)))
-
-
-def _in_pixels(content: PageContent, pixels: Any) -> tuple[Line, ...]:
-    """Return the lines of a text layer with their boxes in pixels."""
-    height, width = pixels.shape[:2]
-    across, down = width / content.width, height / content.height
-    return tuple(
-        replace(
-            line,
-            box=line.box.scaled(across, down),
-            size=line.size * down,
-            words=tuple(replace(word, box=word.box.scaled(across, down)) for word in line.words),
-        )
-        for line in content.lines
-    )
 
 
 def _turned_back(block: Block, read: "OcrPage") -> Block:

@@ -1,7 +1,8 @@
 """Define the regions that table and figure finders pass to the layout."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from llm_ocr.types import Block, Box, Line, PageContent, Path, Raster
 
@@ -65,6 +66,19 @@ class Inspection:
 def nothing_drawn(content: PageContent) -> bool:
     """Return whether the page has neither images nor drawings, and therefore no figures."""
     return not content.rasters and not content.paths
+
+
+def scaled_lines(lines: Sequence[Line], across: float, down: float) -> tuple[Line, ...]:
+    """Return the lines with their boxes in another unit."""
+    return tuple(
+        replace(
+            line,
+            box=line.box.scaled(across, down),
+            size=line.size * down,
+            words=tuple(replace(word, box=word.box.scaled(across, down)) for word in line.words),
+        )
+        for line in lines
+    )
 
 
 def inside_text(lines: tuple[Line, ...], members: frozenset[int]) -> str:

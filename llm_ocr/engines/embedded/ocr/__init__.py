@@ -4,11 +4,12 @@
 0.9 GB). Importing this package is cheap; numpy, OpenCV, and the runtime are imported when a `Recogniser` is created.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from llm_ocr.engines.embedded.ocr.models import RecogniserModel, available, require_models
-from llm_ocr.types import Line, PageContent
+from llm_ocr.types import Box, Line, PageContent
 
 if TYPE_CHECKING:
     from llm_ocr.engines.embedded.layout_model import Hints
@@ -91,3 +92,9 @@ class Recogniser:
         from llm_ocr.engines.embedded.rereading import reread
 
         return reread(image, content, self._pages.reader)
+
+    def read_pictures(self, image: "Pixels", content: PageContent, boxes: Sequence[Box]) -> PageContent:
+        """Return the content with the text of those pictures that are tables or text. `image` is the page as shown."""
+        from llm_ocr.engines.embedded.pictured_text import read_pictures
+
+        return read_pictures(image, content, boxes, self._pages)
