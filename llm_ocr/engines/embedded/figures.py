@@ -20,7 +20,7 @@ from llm_ocr.engines.embedded.figure_clusters import (
 from llm_ocr.engines.embedded.regions import Region
 from llm_ocr.engines.embedded.tables.cells import is_code, is_number
 from llm_ocr.engines.embedded.trace import note, relative, tracing
-from llm_ocr.types import Box, PageContent
+from llm_ocr.types import Box, Line, PageContent
 
 # Figures without captions, the extent of figures, and their kind.
 
@@ -108,13 +108,23 @@ def _aspect(box: Box) -> float:
 
 
 def _is_drawing(cluster: Cluster, texts: Texts, members: npt.NDArray[np.intp]) -> bool:
-    if len(members) >= _LISTING and is_code([texts.content.lines[index] for index in members]):
+    if _is_listing([texts.content.lines[index] for index in members]):
         return False
     labels = {*members.tolist(), *with_labels(cluster.box, texts, frozenset())[1]}
     numbers = sum(is_number(texts.content.lines[index].text) for index in labels)
     numbered = numbers >= 6 and int(texts.letters[members].sum()) <= _MOST_LETTERS * numbers
     chart = cluster.shapes + cluster.rules + cluster.drawn >= 10 and numbered
     return cluster.drawn >= 25 or (chart and cluster.drawn + cluster.shapes >= 4)
+
+
+def _is_listing(lines: Sequence[Line]) -> bool:
+    """Return whether the lines are a program: monospaced, and most of them at its left edge."""
+    starts = sorted(line.box.x0 for line in lines if line.mono)
+    return (
+        len(starts) >= _LISTING
+        and is_code(lines)
+        and starts[len(starts) // 2] - starts[0] < 4 * max(line.size for line in lines)
+    )
 
 
 def with_labels(box: Box, texts: Texts, keep_out: frozenset[int]) -> tuple[Box, frozenset[int]]:

@@ -79,7 +79,8 @@ def _can_be(group: Group, measures: Measures) -> bool:
         return False
     first = next(character for character in text if character.isalnum())
     large = group.size > 1.3 * measures.body and not measures.noisy
-    return not first.islower() or (large and not text.endswith(":"))  # the end of a sentence above small print
+    ending = text.endswith(":") and text[:2].isalpha()  # of a sentence above small print
+    return not first.islower() or (large and not ending)
 
 
 def _continues_sentence(group: Group, following: Group) -> bool:
