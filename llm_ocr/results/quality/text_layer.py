@@ -225,8 +225,9 @@ _ENOUGH_STEPS = 4
 #: The same for steps between columns, and the minimum width of a column's line. Good answers of `benchmarks/quality.py`
 #: have at most 0.1 of their steps between columns; if read across the columns, 0.2 to 0.6.
 _ENOUGH_CROSSED, _COLUMN = 7, 0.15
-#: Minimum runs that occur in a single line, to locate a chunk.
-_ENOUGH_RUNS = 5
+#: Minimum runs that occur in a single line, to locate a chunk: their number, and their share of its runs. Of sentences
+#: that the page repeats, only the runs across line ends occur once.
+_ENOUGH_RUNS, _TELLING = 5, 0.25
 
 
 def is_true(evidence: Evidence, attempt: Attempt) -> bool:
@@ -369,6 +370,6 @@ def _places(evidence: Evidence, said: Sequence[Said]) -> list[int]:
             continue
         for chunk in one.chunks:
             known = Counter([where[run] for run in chunk.runs if run in where])
-            if known.total() >= _ENOUGH_RUNS:
+            if known.total() >= max(_ENOUGH_RUNS, _TELLING * len(chunk.runs)):
                 found.append(known.most_common(1)[0][0])
     return found

@@ -240,6 +240,18 @@ def test_lines_read_across_the_columns_are_out_of_order_at_any_height(paper, rea
     assert answered([one for pair in zip(left, right, strict=True) for one in pair]).score < 0.3
 
 
+def test_paragraphs_that_the_page_repeats_are_in_order(paper, read):
+    letters = str.maketrans("0123456789", "aeiourstnl")
+    words = [f"{number * 7919 % 99991:05d}".translate(letters) for number in range(70)]
+    lines = []
+    for step in (3, 3, 6):
+        lines += [" ".join(words[at : at + step]) for at in range(0, len(words), step)]
+    layer = tuple((text, Box(0.1, 0.1 + row / 90, 0.9, 0.11 + row / 90)) for row, text in enumerate(lines))
+    answer = tuple(Block(BlockKind.TEXT, WHOLE_PAGE, " ".join(words)) for _ in range(3))
+    quality = score(replace(paper, evidence=Evidence(None, layer)), replace(read, blocks=answer))
+    assert quality.parts.get("order", 1.0) > 0.9
+
+
 def test_text_of_a_picture_need_not_be_in_the_layer(paper, read):
     lines = columns_of_prose()
     column = Block(BlockKind.TEXT, Box(0.1, 0.1, 0.45, 0.8), " ".join(text for text, _ in lines[:20]))
