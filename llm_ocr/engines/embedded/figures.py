@@ -37,6 +37,8 @@ MOST_PROSE = 0.4
 LEAST_PROSE = 300
 #: Words of a label beside a figure; the lines of a narrow column of text have more.
 _LONGEST_LABEL = 4
+#: Numbers outside of a frame of rules, which are on the axes of a chart; those of a table are inside.
+_ON_AXES = 6
 #: Lines of a program from which a frame around them is no drawing.
 _LISTING = 8
 #: Letters in a chart for each of its numbers; a program with line numbers beside it has more.
@@ -110,11 +112,13 @@ def _aspect(box: Box) -> float:
 def _is_drawing(cluster: Cluster, texts: Texts, members: npt.NDArray[np.intp]) -> bool:
     if _is_listing([texts.content.lines[index] for index in members]):
         return False
-    labels = {*members.tolist(), *with_labels(cluster.box, texts, frozenset())[1]}
+    inside = {int(index) for index in members}
+    labels = inside | with_labels(cluster.box, texts, frozenset())[1]
     numbers = sum(is_number(texts.content.lines[index].text) for index in labels)
+    on_axes = sum(is_number(texts.content.lines[index].text) for index in labels - inside)
     numbered = numbers >= 6 and int(texts.letters[members].sum()) <= _MOST_LETTERS * numbers
     chart = cluster.shapes + cluster.rules + cluster.drawn >= 10 and numbered
-    return cluster.drawn >= 25 or (chart and cluster.drawn + cluster.shapes >= 4)
+    return cluster.drawn >= 25 or (chart and (cluster.drawn + cluster.shapes >= 4 or on_axes >= _ON_AXES))
 
 
 def _is_listing(lines: Sequence[Line]) -> bool:

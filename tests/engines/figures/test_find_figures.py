@@ -288,3 +288,17 @@ def test_a_framed_program_with_numbered_lines_is_neither_a_table_nor_a_chart():
     frame = [curve(x, 98 + 7 * y, x + 10, 106 + 7 * y) for x in (70, 490) for y in range(24)]
     content = page([*program, *numbers, *prose(60, 300, 12)], [*painted, *frame])
     assert (find_tables(content), figures(content)) == ([], [])
+
+
+def test_points_in_a_frame_with_ticks_and_numbers_on_its_axes_are_a_chart():
+    def rule(x0, y0, x1, y1):
+        return Path(Box(x0 - 0.4, y0 - 0.4, x1 + 0.4, y1 + 0.4), (0, 0, 0), None, 2)
+
+    frame = [Path(Box(150, 400, 450, 600), (0, 0, 0), None, 5)]
+    ticks = [rule(144, y, 150, y) for y in range(410, 600, 30)] + [rule(x, 600, x, 606) for x in range(160, 450, 40)]
+    numbers = [line(f"{row}0", 131, 405 + 30 * row) for row in range(7)]
+    numbers += [line(str(column), 157 + 40 * column, 610) for column in range(8)]
+    points = [line("1 2"[: 1 + 2 * (n % 2)], 170 + 37 * n % 250, 415 + 53 * n % 170) for n in range(20)]
+    figure = only(page([*prose(60, 60, 8), *numbers, *points], [*frame, *ticks]))
+    assert figure.label == "chart"
+    assert len(figure.lines) == 35

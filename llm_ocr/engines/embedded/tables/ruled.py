@@ -569,6 +569,8 @@ def is_table(table: Table) -> bool:
     texts = [cell for cell in table.cells if cell.text]
     if table.rows < 2 or table.columns < 2 or len(texts) < 4:
         return False
+    if len({cell.row for cell in table.cells}) < 0.6 * table.rows:  # the ticks of a chart
+        return False
     per_row = Counter(cell.row for cell in texts)
     if len(per_row) < 2 or len({cell.column for cell in texts}) < 2:
         return False
