@@ -349,6 +349,23 @@ def test_the_heading_and_the_last_row_of_a_striped_table_belong_to_it():
     assert rows(only(drawn(draw)).text) == STRIPES
 
 
+def test_the_record_above_the_first_stripe_is_below_two_rows_of_headings():
+    table = [["", "Bread", "Milk"], ["", "Mass", "Price"], ["North", "12.5", "3.0"], ["South", "30.1", "7.2"],
+             ["East", "9.9", "2.0"], ["West", "1.0", "4.4"], ["Inland", "8.0", "5.1"]]  # fmt: skip
+
+    def draw(canvas):
+        for number, row in enumerate(table):
+            if number in (3, 5):
+                canvas.setFillGray(0.9)
+                canvas.rect(80, 700 - 20 * number, 300, 20, stroke=0, fill=1)
+                canvas.setFillGray(0)
+            for x, text in zip((90, 200, 300), row, strict=True):
+                canvas.drawString(x, 706 - 20 * number, text)
+
+    text = only(drawn(draw)).text
+    assert "North | 12.5 | 3.0" in text or "<td>North</td><td>12.5</td><td>3.0</td>" in text
+
+
 def test_columns_of_words_beside_columns_of_numbers_are_in_the_table():
     body = [["Name", "First", "Metal", "Second", "Remark"], ["Mill one", "12.5", "iron", "4.1", "Repaired in spring."],
             ["Mill two", "3.0", "zinc", "8.0", "Sold to the town."], ["Mill three", "30.1", "lead", "7.7", "Closed."],

@@ -255,6 +255,9 @@ def _columns_of(part: Segment, bounds: Sequence[tuple[float, float]], size: floa
     return nearest, nearest
 
 
+_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+
+
 def _headings(area: Area, records: Sequence[Record]) -> int:
     """Return the number of heading rows: those above the rule below them, or without rules, above values; or one.
 
@@ -268,7 +271,17 @@ def _headings(area: Area, records: Sequence[Record]) -> int:
         return count + sum(1 for _ in more)
     ys = [record.y for record in records]
     rule = _heading_rule(area, ys, lambda number: [entry.segment.text for entry in records[number].entries])
-    return 1 if rule is None else sum(record.y < rule for record in records)
+    if rule is None:
+        return 1
+    above = [record for record in records if record.y < rule]
+    # The first stripe begins below the first record.
+    while len(above) > 1 and above[-1].at(0) and not _is_worded(above[-1]) and not _has_years(above[-1]):
+        above.pop()
+    return len(above)
+
+
+def _has_years(record: Record) -> bool:
+    return any(_YEAR.search(entry.segment.text) for entry in record.entries)
 
 
 def _is_worded(record: Record) -> bool:
