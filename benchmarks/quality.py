@@ -377,10 +377,7 @@ def is_plain(evidence: Evidence) -> bool:
 
 def _read(args: argparse.Namespace, name: str, text_layer: str) -> dict[str, PageRecord]:
     workspace = args.readings / name
-    if not workspace.exists():
-        llm_ocr.extract(
-            args.sources, workspace=workspace, engine="embedded", text_layer=text_layer, max_failed_rate=1.0
-        )
+    llm_ocr.extract(args.sources, workspace=workspace, engine="embedded", text_layer=text_layer, max_failed_rate=1.0)
     return {row.page_id: row for row in llm_ocr.open(str(workspace)).pages(images=False)}
 
 

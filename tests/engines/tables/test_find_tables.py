@@ -376,6 +376,23 @@ def test_columns_of_words_beside_columns_of_numbers_are_in_the_table():
     assert rows(only(page(lines)).text) == body
 
 
+def test_columns_of_words_below_a_bold_heading_that_is_wider_are_in_the_table():
+    body = [["Mill one", "12.5", "iron", "old"], ["Mill two", "3.0", "zinc", "new"], ["Mill six", "3.1", "lead", "old"],
+            ["Mill four", "7.2", "iron", "new"], ["Mill five", "9.9", "tin", "old"]]  # fmt: skip
+    lines = [
+        line(text, x, 132 + 16 * n)
+        for n, row in enumerate(body)
+        for x, text in zip((60, 150, 210, 260), row, strict=True)
+    ]
+    lines += [line(text, x, 116, bold=True) for x, text in ((150, "Load"), (210, "Metal"), (260, "Age"))]
+    lines += [
+        line(text, x, 100, bold=True) for x, text in ((60, "Mill"), (145, "Tested"), (212, "What it is all made of"))
+    ]
+    text = only(page(lines)).text
+    assert "What it is all made of" in text
+    assert "<td>Mill four</td><td>7.2</td><td>iron</td><td>new</td>" in text or "Mill four | 7.2 | iron | new" in text
+
+
 def word_rows(table, xs, **look):
     return [line(text, x, 100 + 16 * n, **look) for n, row in enumerate(table) for x, text in zip(xs, row, strict=True)]
 

@@ -181,7 +181,8 @@ def _goes_beyond(rows: Sequence[Row], strip: Box, own: Sequence[int]) -> bool:
     size = rows[own[0]].size
     begins = [any(abs(segment.x0 - strip.x0) < size for segment in row.segments) for row in rows]
     above = [number for number in range(max(0, own[0] - 3), own[0]) if rows[number].y > strip.y0 - 2 * size]
-    if any(abs(s.x0 - strip.x0) < size and len(s.text.split()) >= SENTENCE for n in above for s in rows[n].segments):
+    near = [s for number in above for s in rows[number].segments if abs(s.x0 - strip.x0) < size]
+    if any(len(segment.text.split()) >= SENTENCE and not _is_bold(segment) for segment in near):
         return True
     most = max(sum(begins[one + 1 : other]) for one, other in pairwise(own))
     last, lines = rows[own[-1]], 0
@@ -318,7 +319,8 @@ def _with_headings(rows: Sequence[Row], first: int, box: Box) -> Box:
         texts = sum(len(segment.text.split()) > SENTENCE for segment in inside)
         if len(inside) < 2 or texts * 2 >= len(inside):
             break
-        if max(segment.x1 - segment.x0 for segment in inside) > 0.5 * box.width or inside[-1].x1 > box.x1 + row.size:
+        beyond = (3 if _is_bold(inside[-1]) else 1) * row.size  # a heading may be wider than the last columns
+        if max(segment.x1 - segment.x0 for segment in inside) > 0.5 * box.width or inside[-1].x1 > box.x1 + beyond:
             break
         last = row
         for segment in inside:
