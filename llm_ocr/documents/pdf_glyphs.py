@@ -43,6 +43,8 @@ _TALL, _TELLING_GLYPHS = 0.7, 8
 #: Width in font sizes that is less than that of any letter (`l` has 0.22), and the width of most letters.
 _NARROW, _WIDE = 0.15, 0.48
 _FIXED_PITCH, _ITALIC_FLAG, _FORCE_BOLD = 1, 1 << 6, 1 << 18  # PDF 32000-1, table 123
+#: Letters that are narrow in other fonts than monospaced ones, and fewest letters from which the pitch is known.
+_NARROW_LETTERS, _TELLING_LETTERS = [ord(letter) for letter in "fijlrtI"], 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +312,13 @@ def _looks(
     up_x, up_y = matrices[:, 2] * a + matrices[:, 3] * c, matrices[:, 2] * b + matrices[:, 3] * d
     angles = np.round(np.degrees(np.arctan2(along_y, along_x))).astype(np.int64) % 360
     em = sizes * np.hypot(up_x, up_y)
+    lengths = np.diff(starts, append=len(codes))
+    widths = (boxes[:, 2] - boxes[:, 0]) / np.maximum(np.repeat(em, lengths), 1e-6)
+    letters = _within(codes, ((0x41, 0x5A), (0x61, 0x7A))) & (np.repeat(angles, lengths) % 180 == 0)
+    owners, texts, widths = np.repeat(used, lengths)[letters], codes[letters], widths[letters]
+    for font, (_, _, mono) in fonts.items():
+        if not mono and _has_one_pitch(texts[owners == font], widths[owners == font]):
+            faces[used == font, 2] = 1
     loose = np.where(angles % 180 == 90, boxes[starts, 2] - boxes[starts, 0], boxes[starts, 3] - boxes[starts, 1])
     # A font with its own matrix (Type 3) has an arbitrary nominal size; slanted boxes do not determine the height.
     strange = ((em < 0.6 * loose) | (em > 1.5 * loose)) & (loose > 0) & (angles % 90 == 0)
@@ -360,10 +369,20 @@ def _even_out(
         elif middle < _NARROW * low:
             if plausible:
                 size[members] = nominal
-            elif len(wide) >= _TELLING_GLYPHS:
+            elif len(wide) >= _TELLING_GLYPHS or size[members[0]] != nominal:
                 size[members] = middle / _WIDE
         elif tall > 1.15 * low and len(wide) >= _TELLING_GLYPHS:
             size[members] = tall / _TALL
+        elif plausible and nominal > 1.5 * tall:
+            size[members] = nominal  # a font of few signs, such as dashes, has their height
+
+
+def _has_one_pitch(letters: Ints, widths: Floats) -> bool:
+    """Return whether letters that have different widths in other fonts have one width."""
+    if len(letters) < _TELLING_LETTERS or np.ptp(widths) >= 0.01 * widths.max():
+        return False
+    narrow = np.isin(letters, _NARROW_LETTERS)
+    return len(np.unique(letters)) >= _TELLING_LETTERS and 0 < narrow.sum() < len(letters)
 
 
 def _font_style(font: int) -> tuple[str, tuple[bool, bool, bool]]:

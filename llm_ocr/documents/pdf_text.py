@@ -250,7 +250,9 @@ def _compared(runs: Runs, one: Ints, other: Ints) -> tuple[Bools, Bools]:
     script = ~level & (bottom - top >= np.where(alike, 0.6, 0.4) * small)
     script &= (np.minimum(width, across) <= 2 * small) | ~alike
     script &= large <= np.where(larger_is_narrow, 1.9, 2.5) * small
-    script &= (gap <= 0.3 * large) & (gap >= -0.4 * large)
+    smaller = runs.size[one] < runs.size[other]  # behind a text and raised, as the mark of a footnote
+    mark = (smaller == (runs.base[one] < runs.base[other])) & (smaller == (runs.u0[one] > runs.u0[other]))
+    script &= (gap <= np.where(mark, 0.35, 0.3) * large) & (gap >= -0.4 * large)
     return level, script
 
 
@@ -266,6 +268,10 @@ def _hosts(runs: Runs, pairs: Ints) -> list[tuple[int, int]]:
         best = min(hosts)[1]
         level, reach = float(runs.base[best]), 0.2 * float(runs.size[best])
         joined += [(script, host) for _, host in hosts if abs(float(runs.base[host]) - level) <= reach]
+        size = float(runs.size[script])
+        larger = [option for option in hosts if runs.size[option[1]] > 1.1 * size and option[0] < 0.5 * size]
+        if larger and runs.size[best] < 0.9 * size:  # the best host is a script of the script
+            joined.append((script, min(larger)[1]))
     return joined
 
 

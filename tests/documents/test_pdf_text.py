@@ -284,6 +284,52 @@ def test_a_bitmap_font_has_one_size_for_high_and_low_letters():
     assert [line.size for line in found] == pytest.approx([12] * 6, rel=0.2)
 
 
+@pytest.mark.parametrize(("words", "mono"), [("firstline", True), ("oddend", False)])
+@pytest.mark.parametrize("narrower", [0, 200])
+def test_a_font_whose_narrow_letters_are_as_wide_as_the_others_is_monospaced(words, mono, narrower):
+    names = [chr(code) for code in range(97, 123)]
+    widths = b" ".join(b"%d" % (500 - narrower * (name in "filrt")) for name in names)
+    font = b"<</Type/Font/Subtype/Type3/FontBBox[0 0 500 700]/FontMatrix[.001 0 0 .001 0 0]/CharProcs<<%s>>"
+    font %= b"".join(b"/%s 4 0 R" % name.encode() for name in names)
+    font += b"/Encoding<</Differences[97/%s]>>/FirstChar 97/LastChar 122/Widths[%s]>>" % (
+        "/".join(names).encode(),
+        widths,
+    )
+    data = pages(text(words), extra=(stream(b"500 0 d0 0 0 400 700 re f"),))
+    helvetica = b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>"
+    (line,) = content(data.replace(helvetica, font)).lines
+    assert line.mono == (mono and not narrower)
+
+
+def test_a_footnote_mark_behind_a_space_is_part_of_its_line():
+    (found,) = lines(text("The edge.", x=50), text("1", x=108, y=704, size=8))
+    assert (found.text, found.scripts) == ("The edge. 1", (Script(10, 11),))
+
+
+def test_a_narrow_script_with_a_wide_script_of_its_own_is_part_of_its_line():
+    (found,) = lines(
+        text("The weight W", x=50), text("E", x=123.4, y=698, size=8), text("mm", x=128.8, y=696.5, size=6)
+    )
+    assert (found.text, found.scripts) == ("The weight WEmm", (Script(12, 15, lowered=True),))
+
+
+def test_a_font_whose_boxes_are_as_low_as_its_dash_has_the_size_of_the_line():
+    faces = b"<</F 3 0 R/G<</Type/Font/Subtype/Type1/BaseFont/Courier/FontDescriptor<</Type/FontDescriptor"
+    faces += b"/FontName/Courier/Flags 32/Ascent 400/Descent 200/FontBBox[0 200 600 400]>>>>>>"
+    drawn = text("aged 30", x=72) + text("-", x=116).replace(b"/F ", b"/G ") + text("60 years", x=123.2)
+    (line,) = content(pages(drawn).replace(b"<</F 3 0 R>>", faces)).lines
+    assert line.text == "aged 30-60 years"
+
+
+def test_a_bitmap_font_of_one_digit_is_not_as_high_as_its_box():
+    faces = b"<</F 3 0 R/G<</Type/Font/Subtype/Type3/FontBBox[0 -500 40 500]/FontMatrix[1 0 0 1 0 0]/CharProcs<</three"
+    faces += b" 4 0 R>>/Encoding<</Differences[51/three]>>/FirstChar 51/LastChar 51/Widths[28]>>>>"
+    mark = text("3", x=99, y=704, size=0.12).replace(b"/F ", b"/G ")
+    drawn = text("aged", x=72) + mark + text("the line above", x=72, y=714) + text("the line below", x=72, y=686)
+    data = pages(drawn, extra=(stream(b"28 0 0 -500 28 500 d1 0 0 28 50 re f"),)).replace(b"<</F 3 0 R>>", faces)
+    assert "aged3" in [line.text for line in content(data).lines]
+
+
 def test_the_second_half_of_a_mathematical_letter_is_that_letter():
     codes = np.array([0xD835, 0xDC63, 0xDC63, ord("a")])
     assert _with_pairs_joined(codes).tolist() == [0x1D463, -1, 0x1D463, ord("a")]
