@@ -68,6 +68,22 @@ def test_a_short_heading_over_balanced_columns_parts_them_as_well():
     ]
 
 
+def test_a_short_heading_over_a_wide_title_is_read_after_the_columns_above():
+    content = page(
+        [
+            *column(1, 50, 100, 240, 2),
+            *column(2, 310, 100, 240, 2),
+            line("SECOND PART", 50, 356, size=14),
+            line("The title of the text that follows on this page", 50, 376, size=20),
+            *column(3, 50, 430, 240, 2),
+            *column(4, 310, 430, 240, 2),
+        ]
+    )
+    assert starts(page_blocks(content, [])) == [
+        *("Start10", "Start11", "Start20", "Start21", "SECOND", "The", "Start30", "Start31", "Start40", "Start41")
+    ]
+
+
 def test_columns_may_begin_at_different_heights():
     content = page([*column(1, 50, 100, 240, 4), *column(2, 310, 220, 240, 3)])
     assert starts(page_blocks(content, [])) == [f"Start{n}" for n in (10, 11, 12, 13, 20, 21, 22)]

@@ -391,7 +391,7 @@ def reading_order(sheet: Sheet) -> list[Ints]:
             place = {"x": round(gutter.x, 1), "top": round(gutter.top, 1), "bottom": round(gutter.bottom, 1)}
             height = f"from {gutter.top:.0f} to {gutter.bottom:.0f}"
             note("gutter", f"at {gutter.x:.0f}, {height} in page units: {sides}", **place)
-        waiting += reversed(_parts(sheet, ids, _trimmed(sheet, gutter)))
+        waiting += reversed(_parts(sheet, ids, _trimmed(sheet, ids, gutter)))
     return [leaf for leaf in leaves if len(leaf)]
 
 
@@ -409,7 +409,7 @@ def _without(gutter: Gutter, keep_left: Bools, keep_right: Bools, top: float, bo
     return Gutter(gutter.x, top, bottom, gutter.left[keep_left], gutter.right[keep_right])
 
 
-def _trimmed(sheet: Sheet, gutter: Gutter) -> Gutter:
+def _trimmed(sheet: Sheet, ids: Ints, gutter: Gutter) -> Gutter:
     """End the gutter above a heading over both columns that does not cross it; begin it at a figure beside a text."""
     if not len(sheet.lines(gutter.left)) or not len(sheet.lines(gutter.right)):
         top = max(float(sheet.boxes[side, 1].min()) for side in (gutter.left, gutter.right))
@@ -425,7 +425,9 @@ def _trimmed(sheet: Sheet, gutter: Gutter) -> Gutter:
         y0, y1 = float(left[index, 1]), float(left[index, 3])
         white = not ((right[:, 1] < y1 + 0.3 * unit) & (right[:, 3] > y0 - 0.5 * unit)).any()
         above = bool((right[:, 3] <= y0).any() and (left[:, 3] <= y0 + 0.2 * unit).any())
-        below = bool((right[:, 1] >= y1).any())
+        rest = sheet.boxes[ids[~np.isin(ids, np.concatenate((gutter.left, gutter.right)))], 1]
+        over = not (left[:, 1] >= y1).any() and ((rest >= y1) & (rest < y1 + 2 * unit)).any()
+        below = bool((right[:, 1] >= y1).any() or over)
         if white and above and below:
             end = y0 - 0.1 * unit
             sides = [(sheet.boxes[side, 1] + sheet.boxes[side, 3]) / 2 < end for side in (gutter.left, gutter.right)]
