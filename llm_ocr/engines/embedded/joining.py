@@ -124,7 +124,7 @@ def join(first: str, second: str, words: frozenset[str] = frozenset()) -> str:
     # A capital begins a word of the text, unless the token has digits, as in `CorpusID:49552345`.
     token = second.split(maxsplit=1)[0]
     in_address = begin.isascii() and (begin.islower() or any(map(str.isdigit, token)))
-    if last in "/_=&?" and in_address and _ADDRESS.search(first):
+    if ((last in "/_=&?" and in_address) or begin in "/_=&?") and _ADDRESS.search(first):
         return first + second
     if first.endswith(("http:", "https:")) and second.startswith("//"):
         return first + second

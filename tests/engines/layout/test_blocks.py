@@ -57,6 +57,61 @@ def test_hanging_indents_keep_an_entry_together():
     assert [block.text for block in page_blocks(page(lines), [])] == entries
 
 
+def test_a_full_row_alone_is_an_entry_among_hanging_entries():
+    lines = [line(prose(1, 25)[:76] + ".", 50, 88, width=400)]
+    for number in range(3):
+        y = lines[-1].box.y0 + 12
+        lines += [line(f"Author{number} and others. A title of many words in", 50, y, width=400)]
+        # an address that ends like a sentence before a full row
+        lines += [line("print, www.paper.org/get?", 70, y + 12), line("if = name 2004.", 70, y + 24)]
+    found = [block.text for block in page_blocks(page(lines), [])]
+    entries = (" ".join(one.text for one in lines[at : at + 3]).replace("get? ", "get?") for at in (1, 4, 7))
+    assert found == [lines[0].text, *entries]
+
+
+def test_the_second_row_of_a_bibliography_entry_is_no_paragraph_though_a_name_ends_the_first():
+    rows = [
+        "[22] B. Romera and other authors of the paper, F. J. R.",
+        "Ruiz, who is the last of them. A title of words",
+    ]
+    lines = [*body(80), line(rows[0], 50, 400, width=400), line(rows[1], 70, 412, width=380), line("in 2023.", 70, 424)]
+    assert page_blocks(page(lines), [])[-1].text == " ".join([*rows, "in 2023."])
+
+
+def test_rows_beside_a_drop_capital_are_part_of_its_paragraph():
+    text = list(paragraph(prose(1).replace("Start1 ", ""), 50, 100, 300))
+    rows = [replace(one, box=replace(one.box, x0=80), words=()) for one in text[1:3]]
+    capital = replace(line("Over", 50, 100, size=10.0), words=(Word("Over", Box(50, 98, 80, 124)),))
+    first = replace(line(f"Over {text[0].text}", 50, 100, width=300), words=(*capital.words, *text[0].words))
+    lines = [first, *rows, replace(text[3], text=text[3].text.title()), *text[4:]]
+    (block,) = page_blocks(page(lines), [])
+    assert block.text.startswith("Over ")
+
+
+def test_a_heading_of_two_rows_in_capitals_is_apart_from_its_text():
+    text = list(paragraph(prose(2), 50, 80, 400))
+    y = text[-1].box.y0 + 30
+    head = [line("THE DUTIES OF A READER OF RIVERS:", 50, y, width=390), line("THE CONTEXT", 50, y + 12)]
+    found = kinds(page_blocks(page([*text, *head, *paragraph(prose(3), 50, y + 24, 400)]), []))
+    assert ("heading", "THE DUTIES OF A READER OF RIVERS: THE CONTEXT") in found
+
+
+def test_a_numbered_row_above_a_paragraph_with_an_indent_is_no_part_of_it():
+    lines = [line("(1) The duties of all readers", 50, 100, width=395)]
+    lines += paragraph(prose(1), 50, 112, 400, indent=15)
+    lines += [line("(2) The duties of all writers", 50, lines[-1].box.y0 + 24, width=395)]
+    lines += paragraph(prose(2), 50, lines[-1].box.y0 + 12, 400, indent=15)
+    found = [block.text for block in page_blocks(page(lines), [])]
+    assert found == ["- (1) The duties of all readers", prose(1), "- (2) The duties of all writers", prose(2)]
+
+
+def test_an_unknown_sign_at_the_start_is_a_bullet_unless_another_ends_the_quotation():
+    texts = ["\ufffdThe Gauge\ufffd is a leaflet for", "\ufffd one item of a list"]
+    lines = [line(text, 50, 300 + 30 * number) for number, text in enumerate(texts)]
+    found = kinds(page_blocks(page([*body(80), *lines]), []))[-2:]
+    assert found == [("text", texts[0]), ("list_item", "- one item of a list")]
+
+
 def test_an_address_keeps_its_lines():
     lines = [
         line(text, 50, 200 + 12 * row) for row, text in enumerate(("Mara Hollins", "The Mill House", "Hollow Bridge"))
@@ -254,6 +309,18 @@ def test_a_justified_row_with_wide_gaps_is_part_of_its_paragraph():
     (found,) = page_blocks(page(lines), [])
     assert "which the animals a" in found.text
     assert "\n" not in found.text
+
+
+def test_a_justified_row_of_a_hanging_entry_has_no_cells():
+    wide = [line("Affairs", 70, 112), line("bureau.", 165, 112), line("From", 262, 112)]
+    wide.append(line("<http://paper.org/public/documents/wcms", 344, 112))
+    lines = [
+        line("An author. The market of many words in a", 50, 100, width=489),
+        *wide,
+        line("_142363.pdf.>", 70, 124),
+    ]
+    (block,) = page_blocks(page([*lines]), [])
+    assert block.text == f"{lines[0].text} Affairs bureau. From \\<http://paper.org/public/documents/wcms_142363.pdf.>"
 
 
 def test_consecutive_fields_keep_their_lines():
@@ -455,11 +522,19 @@ def test_a_monospaced_page_is_code_if_its_rows_are_a_program():
         "    for name in os.listdir(folder):",
         "        walk(join(folder, name))",
     ]
+    _is_one_program(program)
+    letter = [replace(each, mono=True) for each in body(100)]
+    assert {block.kind for block in page_blocks(page(letter), [])} == {BlockKind.TEXT}
+
+
+def test_a_monospaced_page_is_code_if_its_rows_have_names_of_programs():
+    _is_one_program(["CASE", "    WHEN TAX_ID <> OLD_ID", "    THEN EMPLOYEES . TAX_ID", "    AND LAST_YEAR ( DAYS )"])
+
+
+def _is_one_program(program):
     rows = [line(each.strip(), 60 + 5 * (len(each) - len(each.lstrip())), 100, mono=True) for each in program]
     rows = [replace(row, box=Box(row.box.x0, 100 + 12 * n, row.box.x1, 110 + 12 * n)) for n, row in enumerate(rows)]
     assert [block.text for block in page_blocks(page(rows), [])] == ["\n".join(program)]
-    letter = [replace(each, mono=True) for each in body(100)]
-    assert {block.kind for block in page_blocks(page(letter), [])} == {BlockKind.TEXT}
 
 
 def test_page_numbers_and_running_headers_are_furniture():
@@ -629,14 +704,14 @@ def test_a_footnote_of_one_line_above_the_page_number_is_no_footer(address: bool
     assert kept.text.startswith("1")
 
 
-def test_footnotes_follow_the_text_of_all_columns():
+@pytest.mark.parametrize("text", ["1 See the notebooks of the parish.", "5) 「약관 부표」"])
+def test_footnotes_follow_the_text_of_all_columns(text: str):
     def column(x: float, seed: int) -> list[Line]:
         return [item for n in range(3) for item in paragraph(prose(seed + n), x, 100 + 180 * n, 240)]
 
-    note = [line("1 See the notebooks of the parish.", 50, 700, size=7)]
-    blocks = page_blocks(page([*column(50, 10), *note, *column(310, 20)]), [])
+    blocks = page_blocks(page([*column(50, 10), line(text, 50, 700, size=7), *column(310, 20)]), [])
     assert blocks[-1].kind is BlockKind.FOOTNOTE
-    assert blocks[-1].text == "1 See the notebooks of the parish."
+    assert unescape(blocks[-1].text) == text
 
 
 def test_a_stamp_in_the_margin_is_a_header_and_other_vertical_text_is_kept():
@@ -690,12 +765,13 @@ def test_a_numbered_list_that_goes_on_in_the_next_column_keeps_its_depth():
     assert [block.text.split()[0] for block in blocks] == [f"{number}." for number in range(1, 9)]
 
 
-def test_an_address_of_the_web_broken_over_two_lines_is_no_code():
+@pytest.mark.parametrize(("start", "end"), [("example.", "org/material."), ("arxiv.org/abs/2102.", "02926.")])
+def test_an_address_of_the_web_broken_over_two_lines_is_no_code(start, end):
     lines = list(paragraph(prose(1, 40), 50, 100, 400))
     y = lines[-1].box.y0
     lines += [
-        line("see the material at http://example.", 50, y + 12, width=400),
-        line("org/material.", 50, y + 24, mono=True),
+        line(f"see the material at http://{start}", 50, y + 12, width=400),
+        line(end, 50, y + 24, mono=True),
     ]
     assert {block.kind for block in page_blocks(page([*lines, *body()]), [])} == {BlockKind.TEXT}
 
@@ -913,6 +989,7 @@ def test_a_value_after_a_long_bold_label_is_no_heading():
         ([("A", ""), ("bold", "b"), ("word,", "b"), ("here", "")], "A **bold word**, here"),
         ([("see", ""), ("(et", "i"), ("alia)", "i"), ("there", "")], "see *(et alia)* there"),
         ([("(Nature,", "i"), ("2011)", "")], "(*Nature*, 2011)"),
+        ([("iff", "i"), ("(u,", "i"), ("v)", "")], "*iff* (u, v)"),
         ([("Note:", "bi"), ("it", ""), ("is", ""), ("so", "")], "***Note:*** it is so"),
         ([("a*b", ""), ("and", ""), ("bold*", "b"), ("text", "")], r"a\*b and **bold\*** text"),
         ([("the", ""), ("f", "i"), ("of", ""), ("x,", "i"), ("y", "i")], "the f of x, y"),

@@ -8,15 +8,15 @@ from math import inf
 from statistics import median
 
 from llm_ocr.engines.embedded.joining import is_cjk
-from llm_ocr.engines.embedded.layout.rows import Measures, Row
+from llm_ocr.engines.embedded.layout.rows import Measures, Row, has_drop_capital
 
 # Beginnings of rows: list markers, section numbers, caption words, footnote marks.
 
 
-_BULLETS = "•‣◦▪▫●○■□◆◇❖➢➤►▶▸✓✔✦★☐☑☒⁃∙·⦁\u2022\ufffd"
+_BULLETS = "•‣◦▪▫●○■□◆◇❖➢➤►▶▸✓✔✦★☐☑☒⁃∙·⦁\u2022"
 #: Bullets with a meaning, which Markdown keeps.
 _CHECK_BOXES = ("☐", "☑", "☒")
-_BULLET = re.compile(rf"(?P<mark>[{_BULLETS}\ue000-\uf8ff])\s*(?=\S)|(?P<dash>[-–—*+o])\s+(?=\S)")
+_BULLET = re.compile(rf"(?P<mark>[{_BULLETS}\ue000-\uf8ff]|\ufffd(?!.*\ufffd))\s*(?=\S)|(?P<dash>[-–—*+o])\s+(?=\S)")
 _ORDERED = re.compile(
     r"(?P<open>[(\[]?)(?P<value>\d{1,3}|[A-Za-z]|[ivxIVX]{2,5})(?P<close>[.)\]])(?!\d)\s+(?=[^\s])|(?P<circled>[①-⑳])\s*(?=\S)"
 )
@@ -47,7 +47,7 @@ _BARE_CAPTION = re.compile(
     r"(?:Figure|Fig\.|FIGURE|Table|TABLE|Algorithm|Listing|Scheme)\s+\d+(?:\.\d+)*\s+[A-Z][\w-]*\s+[a-z]"
 )
 _FOOTNOTE = re.compile(
-    r"(?:\d{1,2}|[*†‡¶]{1,3}|[¹²³⁴-⁹⁰]{1,3}|\(\d{1,2}\)|\[\d{1,2}\]|\d{1,2}\))\s*(?=[^\W\d_]|[\"“‘(])"
+    r"(?:\d{1,2}|[*†‡¶]{1,3}|[¹²³⁴-⁹⁰]{1,3}|\(\d{1,2}\)|\[\d{1,2}\]|\d{1,2}\))\s*(?=[^\W\d_]|[\"“‘(「『])"
     r"|(?:[a-z])\s+(?=[A-Z])"
 )
 _HOUSE_NUMBER = re.compile(r"\d{1,5}[a-z]?,? [^\W\d]")
@@ -227,10 +227,16 @@ class Margins:
             return False
         shift = self.start(row) - self.start(before)
         if self.hanging:
-            return shift < -self.indent
+            whole = before is first and ends_sentence(before.text) and not self.is_inset(before)
+            return shift < -self.indent or (whole and not self.is_inset(row))
         if shift > self.indent:
-            return self.start(row) - self.left < _DEEPEST_INDENT * row.size or before is first
-        return shift < -self.indent and before is not first
+            shallow = self.start(row) - self.left < _DEEPEST_INDENT * row.size or before is first
+            return shallow and not is_reference(first.text)
+        return shift < -self.indent and before is not first and not has_drop_capital(first)
+
+    def is_inset(self, row: Row) -> bool:
+        """Return whether the row begins inside of the margin."""
+        return self.start(row) - self.left > self.indent
 
     def is_flush_end(self, rows: Sequence[Row]) -> bool:
         """Return whether rows of different widths end at one place, as a sender's address on the right does."""
@@ -311,7 +317,7 @@ def find_margins(rows: Sequence[Row], measures: Measures, edge: float = -inf) ->
     left = max(_clusters(starts, indent), key=lambda cluster: cluster[1])[0]
     right = _right(rows, starts, ends, edge)
     margins = Margins(left, right, False, False, indent, rtl, heading)
-    return replace(margins, hanging=_is_hanging(rows, starts, margins))
+    return replace(margins, hanging=True, left=min(starts)) if _is_hanging(rows, starts, margins) else margins
 
 
 def _narrow_indent(starts: Sequence[float], size: float) -> float:
@@ -464,7 +470,8 @@ def _is_web_address(before: Row, row: Row) -> bool:
     """Return whether the monospaced one of two rows is an address in a text, or its end on the next line."""
     if _ADDRESS.search(row.text if row.mono else before.text):
         return True
-    return row.mono and _ADDRESS_END.fullmatch(row.text) is not None and not ends_sentence(before.text)
+    is_open = not ends_sentence(before.text) or _OPEN_ADDRESS.search(before.text) is not None
+    return row.mono and is_open and _ADDRESS_END.fullmatch(row.text) is not None
 
 
 def _face_changes(before: Row, row: Row, measures: Measures) -> bool:
@@ -549,12 +556,20 @@ def _in_stretch(rows: Sequence[Row], measures: Measures, edge: float) -> list[Gr
         marker = _starts_item(row, before, group, short)
         if group is None or before is None or marker is not None:
             groups.append(Group([row], [False], marker))
-        elif _starts_new(group, before, row, margins, short):
+        elif _starts_new(group, before, row, margins, short) or _is_over_paragraph(group, rows[index:], margins):
             groups.append(Group([row], [False]))
         else:
             group.rows.append(row)
             group.breaks.append(_own_line(group, before, row, margins, short))
     return groups
+
+
+def _is_over_paragraph(group: Group, rows: Sequence[Row], margins: Margins) -> bool:
+    """Return whether the item of one row is above a paragraph with an indented first row, and no part of it."""
+    if group.marker is None or len(group.rows) > 1 or len(rows) < 2 or parse_marker(rows[1].text):
+        return False
+    inset, back = (margins.start(row) - margins.start(group.first) for row in rows[:2])
+    return inset > margins.indent > max(abs(back), margins.right - margins.end(rows[0]))
 
 
 #: Minimum share of a row's width of a sentence beside a label; in forms, pieces are shorter.
@@ -568,7 +583,8 @@ def _own_line(group: Group, before: Row, row: Row, margins: Margins, short: bool
     if row.cells > 1 or before.cells > 1:
         # A stretched line of a justified paragraph, and a label beside its first line, have wide gaps, too.
         one = min(row.cells, before.cells) == 1 and not short
-        prose = one and (goes_on(before.text, row.text) or (row.cells == 1 and _is_labelled_prose(before)))
+        labelled = is_reference(before.text) or _is_labelled_prose(before)
+        prose = one and (goes_on(before.text, row.text) or (row.cells == 1 and labelled))
         return not prose and (row.cells > 1 or group.marker is None)
     return short and not goes_on(before.text, row.text)
 
@@ -590,12 +606,13 @@ def _starts_new(group: Group, before: Row, row: Row, margins: Margins, short: bo
         return margins.leaves_item(group.first, before, row, len(group.rows) > 1, short)
     if margins.begins_paragraph(before, row, group.first):
         return not goes_on(before.text, row.text)
-    capitals = is_capitals(before.text) and not row.text.isupper() and row.text[:1].isupper()
-    if len(group.rows) == 1 and capitals and len(before.text) > (3 if short else 8):
+    capitals = all(is_capitals(each.text) for each in group.rows) and not row.text.isupper()
+    if capitals and row.text[:1].isupper() and group.length > (3 if short else 8):
         return True
     if margins.heading and not before.text.endswith("."):
         return False
-    return short and ends_sentence(before.text) and before.cells == row.cells == 1 and not margins.centred
+    inside = margins.centred or (margins.hanging and margins.is_inset(row) and row.text[:1].islower())
+    return short and ends_sentence(before.text) and before.cells == row.cells == 1 and not inside
 
 
 def _with_footnote_starts(groups: list[Group], measures: Measures) -> list[Group]:
@@ -621,7 +638,7 @@ def _with_footnote_starts(groups: list[Group], measures: Measures) -> list[Group
 #: Rows of programs, and the least share of such rows: a program also has rows of words, such as comments.
 _STATEMENT = re.compile(
     r"[{};%]$|^[})\]]|\)\s*:$|\w\(.*\)[;,]?$|^\s*(?:#|//|/\*|--|<[/!?\w]|@\w|%|\\\w)"
-    r"|\w\s*(?:[-+*/|]?=|==|!=|->|=>|:=|<-)\s*\S"
+    r"|(?<![^\s(,])\w+_\w+(?![\w@/])|\w\s*(?:[-+*/|]?=|==|!=|->|=>|:=|<-)\s*\S"
     r"|^(?:import|from|return|def|class|if|for|while|else|elif|try|except|with|print|end|var|let|const)\b[^.!?]*[^.!?\s]$"
 )
 _PROGRAM = 0.6

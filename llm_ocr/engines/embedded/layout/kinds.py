@@ -141,10 +141,11 @@ def _is_bold(group: Group, following: Group | None, measures: Measures) -> bool:
 def _is_plain(group: Group, following: Group | None, measures: Measures) -> bool:
     """Return whether the group is a heading in the size and face of the text.
 
-    Such a heading is identified by its words, capitals, or slant; it has one row and precedes a text.
+    Such a heading is identified by its words, capitals, or slant; it has one row (in capitals, two) before a text.
     """
     text = _text(group)
-    if following is None or len(group.rows) > 1 or len(text) > _LONGEST_PLAIN or group.first.cells > 2:
+    most = 1 + is_capitals(text)
+    if following is None or len(group.rows) > most or len(text) > _LONGEST_PLAIN or group.first.cells > 2:
         return False
     if is_keyword(text):
         return group.size > 0.75 * measures.body

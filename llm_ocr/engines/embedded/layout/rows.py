@@ -334,7 +334,10 @@ def _parted(text: str, *, apart: bool, ends: bool) -> tuple[str, str, str]:
     before = found[0] if (found := front.match(text)) and not (apart and ")" in text) else ""
     inner = text[len(before) :]
     after = found[0] if (found := back.search(inner)) and not (ends and "(" in inner and ")" in found[0]) else ""
-    return before, inner[: len(inner) - len(after)], after
+    inner = inner[: len(inner) - len(after)]
+    if inner.rfind("(") > max(inner.rfind(")"), 0):  # as in "iff (u" of a formula
+        inner = inner[: inner.rfind("(")].rstrip()
+    return before, inner, text[len(before) + len(inner) :]
 
 
 def _is_emphasis(text: str) -> bool:
@@ -476,6 +479,13 @@ def _is_drop_capital(line: Line, body: float) -> bool:
     return len(line.text) <= 2 and line.text[:1].isalpha() and line.box.height > _DROP_CAPITAL * body
 
 
+def has_drop_capital(row: Row) -> bool:
+    """Return whether the row begins with a letter or word that is several rows high."""
+    first = row.lines[0]
+    box = first.words[0].box if first.words else first.box
+    return box.height > _DROP_CAPITAL * row.size
+
+
 def _with_drop_capitals(lines: list[Line], measures: Measures) -> tuple[list[Line], list[tuple[Line, Line]]]:
     """Return lines without drop capitals, and pairs (drop capital, the line that it begins)."""
     pairs: list[tuple[Line, Line]] = []
@@ -573,22 +583,22 @@ def make_rows(lines: Sequence[Line], measures: Measures) -> list[Row]:
     return [_unstretched(rows, number) if row.cells > 1 else row for number, row in enumerate(rows)]
 
 
-#: Number of rows above and below in which a stretched row has a full row of its column.
-_NEAR_ROWS = 6
+#: Number of rows above and below in which a stretched row has a full row of its column, and the deepest hanging indent.
+_NEAR_ROWS, _HANGING = 6, 3
 
 
 def _unstretched(rows: Sequence[Row], number: int) -> Row:
     """Return the row, without cells if it is a justified row: equal gaps, and the extent of a full row nearby."""
     row = rows[number]
     gaps = [after.box.x0 - before.box.x1 for before, after in pairwise(row.lines)]
-    worded = all(line.text[:1].isalpha() and len(line.text.split()) < 4 for line in row.lines)
+    worded = all(line.text.lstrip("<([“‘")[:1].isalpha() and len(line.text.split()) < 4 for line in row.lines)
     goes_on = number + 1 < len(rows) and rows[number + 1].text[:1].islower()
     if not worded or max(gaps) > 1.3 * min(gaps) or (len(gaps) == 1 and not goes_on):
         return row
     slack = 0.3 * row.size
     for other in rows[max(0, number - _NEAR_ROWS) : number + _NEAR_ROWS + 1]:
         full = other.cells == 1 and len(other.text.split()) > 2 and abs(other.x1 - row.x1) < slack
-        if full and abs(other.x0 - row.x0) < slack:
+        if full and abs(other.x0 - row.x0) < (slack if len(gaps) < 3 else _HANGING * row.size):
             return replace(row, text=row.text.replace("\t", " "), marked=row.marked.replace("\t", " "), cells=1)
     return row
 
