@@ -234,6 +234,17 @@ def booktabs(body, xs=(100, 220, 320), top=100, ends=(98, 380)):
     return words, [rule(ends[0], y, ends[1], y) for y in (top, top + 22, last)]
 
 
+def test_a_sentence_on_several_lines_is_one_cell_beside_values_in_rows():
+    xs, ys = (100, 140, 330, 430, 500), (100, 120, 160, 180)
+    cells = [(1, "40", 135), (2, "Acids of two metals and their", 128), (2, "oligomers of all kinds.", 142)]
+    cells += [(3, "231-801", 128), (4, "135-68", 128), (3, "236-881", 142), (4, "773-94", 142)]
+    for y, row in ((105, ("N", "Name", "EC", "CAS")), (165, ("39", "Salt", "203-7", "10-8"))):
+        cells += [(at, text, y) for at, text in enumerate(row, 1)]
+    text = only(page([line(text, xs[at - 1] + 4, y) for at, text, y in cells], grid(xs, ys))).text
+    name = "Acids of two metals and their oligomers of all kinds."
+    assert f'<td rowspan="2">{name}</td><td>231-801</td><td>135-68</td></tr>' in text
+
+
 def test_a_booktabs_table_has_its_columns_from_the_gaps():
     body = [["Model", "Size", "Score"], ["small net", "1.2", "0.81"], ["large net", "33", "0.9"], ["none", "", "0.1"]]
     words, rules = booktabs(body)
@@ -269,6 +280,15 @@ def test_a_line_that_goes_on_with_a_text_cell_joins_the_row_above():
         ["Item", "Note", "N"], ["one", "some words and more", "1"], ["two", "other words", "2"]]  # fmt: skip
 
 
+def test_a_year_below_a_name_joins_the_row_above_with_the_text_beside_it():
+    body = [["Office", "Advice", "N"], ["Bureau of Wells", "some words", "1"], ["(2012)", "and more", ""],
+            ["Rivers", "other words", "2"]]  # fmt: skip
+    words, rules = booktabs(body)
+    words = [line(one.text, 107, one.box.y0) if one.text == "(2012)" else one for one in words]
+    joined = ["Bureau of Wells (2012)", "some words and more", "1"]
+    assert rows(only(page(words, rules)).text) == [body[0], joined, body[3]]
+
+
 def test_captions_above_and_below_are_given_with_the_table():
     words, rules = booktabs([["Model", "Size", "Score"], ["small", "1.2", "0.81"], ["large", "33", "0.9"]])
     above = [line("Table 3: Results of the two", 98, 70), line("models.", 98, 82)]
@@ -298,6 +318,19 @@ def test_leader_dots_are_not_text_of_the_table():
             line(second, 260 - 5 * len(second), y),
         ]
     assert rows(only(page(words)).text)[0] == ["Bonn", "12", "13"]
+
+
+def test_leader_dots_that_run_through_the_names_are_not_text_of_the_table():
+    body = [["City", "Count", "Rate"], ["Bonn", "12", "..."], ["Kiel", "34", "3"], ["Ulm", "5", "6"]]
+    words, rules = booktabs(body)
+    words += [line(". " * 18 + ".", 99, 130 + 14 * row) for row in range(3)]
+    assert rows(only(page(words, rules)).text) == body
+
+
+def test_many_letters_in_a_row_with_numbers_are_a_drawing_and_no_table():
+    words = [line("L", 60 + 8 * at, 100 + 12 * row) for at in range(40) for row in range(12)]
+    words += [line(f"1{row}", x, 100 + 12 * row) for row in range(12) for x in (420, 460)]
+    assert not find_tables(page(words))
 
 
 def test_a_reportlab_table_with_filled_heading_and_spans_is_read_back():

@@ -20,6 +20,8 @@ _DOTS = ".․…·_"
 _SPECKS = ("_", "·", ".", "․")
 _DOTTED = re.compile(r"(?<=[-–—])[.․…·]+(?=\w)")
 _LEADERS = re.compile(r"(?:[.․…·_]\s?){4,}")
+#: Least number of characters of a line that is only leader dots.
+_SHORTEST_LEADER = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,8 @@ def line_pieces(index: int, line: Line) -> list[Piece]:
         return pieces
     # Print often runs leaders through the words: the remaining dots next to words are removed as well.
     bare = [replace(piece, text=_DOTTED.sub(" ", piece.text.strip(_DOTS)), marked="") for piece in pieces]
-    return [piece for piece in bare if piece.text] or pieces
+    is_value = len(line.text) < _SHORTEST_LEADER  # some tables have "..." for a missing value
+    return [piece for piece in bare if piece.text] or (pieces if is_value else [])
 
 
 def reading_order(pieces: Sequence[Piece]) -> str:

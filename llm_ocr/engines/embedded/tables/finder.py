@@ -181,8 +181,8 @@ def _distance(line: Line, box: Box, *, above: bool) -> float:
 # Passes in order of certainty; each pass sees only free lines.
 
 
-#: Maximum lines of a table on one page; more are a map or a page of type.
-_MOST_LINES = 4000
+#: Maximum lines of a table on one page, and of a cell without rules on average; more are a map or a page of type.
+_MOST_LINES, _MOST_PER_CELL = 4000, 8
 
 
 class Finder:
@@ -283,7 +283,8 @@ class Finder:
         table = spaced_table(area, self.pieces(members))
         if table is None or not is_table(table) or (label == "plain" and not is_plain_table(table)):
             return False
-        if label == "captioned" and not is_filled_table(table):
+        full = len(members) > _MOST_PER_CELL * table.rows * table.columns
+        if full or (label == "captioned" and not is_filled_table(table)):
             return False
         if self._is_captioned_figure(area.box, members) or self._lacks_labels(area.box, members):
             return False

@@ -440,6 +440,8 @@ def _row_parts(lattice: Lattice, row: int, inside: list[Piece], height: float) -
     used = sorted({column for text in texts for column in text})
     full = [text for text in texts if len(text) * 2 >= len(used)]
     stacked = [column for column in used if sum(column in text for text in full) >= max(2, 0.7 * len(full))]
+    going = [[text.get(column, "") for text in full] for column in stacked]
+    stacked = [column for column, cells in zip(stacked, going, strict=True) if not _is_sentence(cells)]
     if len(full) < 2 or len(stacked) < 2 or len(stacked) * 2 < len(used):
         return whole
     values = [text[column] for text in full for column in stacked if column in text]
@@ -450,6 +452,11 @@ def _row_parts(lattice: Lattice, row: int, inside: list[Piece], height: float) -
     if numbers * 2 < len(values) and not aligned:
         return whole
     return _cuts(lines, texts, len(used)), _mask(stacked, lattice.columns)
+
+
+def _is_sentence(lines: Sequence[str]) -> bool:
+    """Return whether the lines of a column are not cells: a sentence continues from one to the next."""
+    return any(len(upper.split()) >= _SENTENCE and lower[:1].islower() for upper, lower in pairwise(lines))
 
 
 def _mask(chosen: Sequence[int], count: int) -> Bools:

@@ -483,10 +483,11 @@ def _goes_on(above: Record, record: Record, columns: int) -> bool:
     for entry in record.entries:
         upper = above.at(entry.first)
         text = entry.segment.text
-        if upper is None or (upper.first, upper.last) != (entry.first, entry.last) or not any(map(str.isalpha, text)):
-            return False  # a value, such as "/25", begins a row
-        if entry.first == 0 and not _continues_key(upper.segment, entry.segment, record.size):
+        if upper is None or (upper.first, upper.last) != (entry.first, entry.last):
             return False
+        key = entry.first == 0 and _continues_key(upper.segment, entry.segment, record.size)
+        if not key and (entry.first == 0 or not any(map(str.isalpha, text))):
+            return False  # a value, such as "/25", begins a row
     return True
 
 
