@@ -673,6 +673,11 @@ def test_what_recurs_on_other_pages_is_furniture():
     assert kinds(page_blocks(content, []))[0] == ("header", "Some words")
 
 
+def test_a_title_that_recurs_on_the_next_slide_is_kept():
+    slide = page([line("Report of the Staff", 50, 30, size=22, recurs=True), *body(100)], width=1000, height=600)
+    assert kinds(page_blocks(slide, []))[0] == ("title", "Report of the Staff")
+
+
 def test_the_first_line_of_the_text_a_title_and_a_letterhead_are_kept():
     top_text = page([item for n in range(6) for item in paragraph(prose(n), 50, 30 + 110 * n, 400)])
     assert {block.kind for block in page_blocks(top_text, [])} == {BlockKind.TEXT}
