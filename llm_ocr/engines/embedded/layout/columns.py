@@ -34,7 +34,7 @@ _TRIES = 6
 #: splits lines into words, which look like the short cells of a table.
 _MANY_ROWS, _RUNNING = 10, 0.35
 #: Share of monospaced lines, some of which are line numbers in another face, from which a column is a program.
-_PROGRAM = 0.45
+_MONOSPACED = 0.45
 #: Least ratio of the sizes of a text and the notes beside it.
 _NOTES = 1.2
 
@@ -259,7 +259,7 @@ def are_columns(sheet: Sheet, left: Ints, right: Ints, height: float) -> bool:
 
 def _is_output(sheet: Sheet, program: Ints, output: Ints) -> bool:
     """Return whether the left side is a program, and the right side has no monospaced line."""
-    return not sheet.mono[output].any() and float(sheet.mono[program].mean()) > _PROGRAM
+    return not sheet.mono[output].any() and float(sheet.mono[program].mean()) > _MONOSPACED
 
 
 def _are_running(sheet: Sheet, gutter: Gutter, height: float) -> bool:

@@ -641,12 +641,12 @@ _STATEMENT = re.compile(
     r"|(?<![^\s(,])\w+_\w+(?![\w@/])|\w\s*(?:[-+*/|]?=|==|!=|->|=>|:=|<-)\s*\S"
     r"|^(?:import|from|return|def|class|if|for|while|else|elif|try|except|with|print|end|var|let|const)\b[^.!?]*[^.!?\s]$"
 )
-_PROGRAM = 0.6
+_STATEMENTS = 0.6
 #: Least share of such rows in the monospaced rows of a scan's column, if it has programs at all.
-_LEAST_PROGRAM = 0.25
+_SOME_STATEMENTS = 0.25
 _LINE_NUMBER = re.compile(r"^\d+\s+")
 #: Dashes of lists, which no program has, and the least size of a title.
-_LONG_DASHES, _TITLE = "–—", 1.14
+_LONG_DASHES, _LARGEST_CODE = "–—", 1.14
 
 
 def _is_statement(row: Row) -> bool:
@@ -655,7 +655,7 @@ def _is_statement(row: Row) -> bool:
 
 def is_program(rows: Sequence[Row]) -> bool:
     """Return whether rows are a program: most of them have its signs."""
-    return len(rows) > 2 and sum(map(_is_statement, rows)) >= _PROGRAM * len(rows)
+    return len(rows) > 2 and sum(map(_is_statement, rows)) >= _STATEMENTS * len(rows)
 
 
 def _is_code(rows: Sequence[Row], program: bool, measures: Measures) -> bool:
@@ -668,7 +668,7 @@ def _is_code(rows: Sequence[Row], program: bool, measures: Measures) -> bool:
         return False
     first = worded[0]
     noted = any(script.start == 0 for script in first.lines[0].scripts)
-    if noted or first.size > _TITLE * measures.body:
+    if noted or first.size > _LARGEST_CODE * measures.body:
         return False
     marker = parse_marker(first.text)
     if marker is not None and (marker.certain or first.text[0] in _LONG_DASHES):
@@ -685,7 +685,7 @@ def _with_sure_faces(rows: Sequence[Row], measures: Measures) -> list[Row]:
     Without a program, the rows are typewritten text, of which OCR finds only some monospaced.
     """
     typed = [row for row in rows if row.mono]
-    if sum(map(_is_statement, typed)) < _LEAST_PROGRAM * len(typed):
+    if sum(map(_is_statement, typed)) < _SOME_STATEMENTS * len(typed):
         return [replace(row, mono=False) for row in rows]
     reach = _TOLERANCE * _step(rows, measures)
     found = list(rows)
