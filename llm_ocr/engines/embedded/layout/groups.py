@@ -645,7 +645,7 @@ _STATEMENTS = 0.6
 #: Least share of such rows in the monospaced rows of a scan's column, if it has programs at all.
 _SOME_STATEMENTS = 0.25
 _LINE_NUMBER = re.compile(r"^\d+\s+")
-#: Dashes of lists, which no program has, and the least size of a title.
+#: Dashes of lists, which no program has, and the largest size of code relative to the text.
 _LONG_DASHES, _LARGEST_CODE = "–—", 1.14
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from llm_ocr.engines.embedded.joining import join
-from llm_ocr.engines.embedded.layout.blocks import escape
+from llm_ocr.engines.embedded.layout.blocks import escape_inline
 from llm_ocr.engines.embedded.layout.rows import marked_words, tagged, unmarked
 from llm_ocr.types import Box, Line
 
@@ -311,7 +311,7 @@ def _places_of(cell: Cell) -> Iterator[Cell]:
 
 
 def _pipe(text: str) -> str:
-    shown = escape(text) if text else ""
+    shown = escape_inline(text) if text else ""
     return tagged(shown).replace("|", "\\|").replace("\n", "<br>")
 
 
