@@ -14,7 +14,8 @@ _FAMILIES = {
         r"(cmsy|cmbsy|eusm|eusb|rsfs|lmsy)\d+|lmmathsymbols\d+-|[tp]xsys?$|mathdesign-.*-symbol-", re.I
     ),
     LETTERS: re.compile(
-        r"(cmmi|cmmib|eurm|txmi|pxmi|newtxmi|newpxmi|lmmi)\d*(-|$)|(cmmib?|eurm)\d+|lmmathitalic\d+-|mathdesign-.*-mathitalic-",
+        r"(cmmi|cmmib|eurm|txmi|pxmi|newtxmi|newpxmi|lmmi)\d*(-|$)|(cmmib?|eurm)\d+|lmmathitalic\d+-"
+        r"|mathdesign-.*-mathitalic-",
         re.I,
     ),
     AMS: re.compile(r"msam\d+|[tp]xsya$", re.IGNORECASE),

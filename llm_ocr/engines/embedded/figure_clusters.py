@@ -448,7 +448,7 @@ def labelled(painted: npt.NDArray[np.bool_]) -> Ints:
 
 #: Minimum width and height of a figure as shares of the page.
 _LEAST_WIDTH, _LEAST_HEIGHT = 0.06, 0.025
-#: Number of touching rules from which they are a drawing on squared paper, if a caption names it.
+#: Number of touching rules from which they are a drawing on graph paper, if a caption names it.
 _GRID = 10
 #: Number of lines of running text around a caption that determine the column.
 _AROUND = 16
@@ -554,8 +554,8 @@ class Anchors:
         for index, cluster in enumerate(self.clusters):
             if self.free[index] and self._belongs(cluster, zone, slack):
                 members.append(index)
-        solid = [self.clusters[index] for index in members if not self.clusters[index].only_rules]
-        if not solid and max((self.clusters[index].total for index in members), default=0) < _GRID and len(members) < 4:
+        found = [self.clusters[index] for index in members]
+        if len(members) < 4 and all(cluster.only_rules and cluster.total < _GRID for cluster in found):
             return []
         members = self._near(members, caption)
         boxes = [self.clusters[index].box for index in members]

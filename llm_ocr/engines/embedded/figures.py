@@ -112,7 +112,7 @@ def _aspect(box: Box) -> float:
 def _is_drawing(cluster: Cluster, texts: Texts, members: npt.NDArray[np.intp]) -> bool:
     if _is_listing([texts.content.lines[index] for index in members]):
         return False
-    inside = {int(index) for index in members}
+    inside = set(members.tolist())
     labels = inside | with_labels(cluster.box, texts, frozenset())[1]
     numbers = sum(is_number(texts.content.lines[index].text) for index in labels)
     on_axes = sum(is_number(texts.content.lines[index].text) for index in labels - inside)

@@ -69,7 +69,7 @@ def nothing_drawn(content: PageContent) -> bool:
 
 
 def scaled_lines(lines: Sequence[Line], across: float, down: float) -> tuple[Line, ...]:
-    """Return the lines with their boxes in another unit."""
+    """Return the lines with boxes and sizes in another unit, of which an old one has `across` and `down`."""
     return tuple(
         replace(
             line,

@@ -544,7 +544,7 @@ def test_what_stands_over_a_figure_caption_is_a_chart_and_no_table():
     assert find_tables(page([*words, line("Figure 2: The models at work.", 98, 165)], rules)) == []
 
 
-def test_a_drawing_on_squared_paper_is_a_figure_if_its_caption_says_so():
+def test_a_drawing_on_graph_paper_is_a_figure_if_its_caption_says_so():
     squares = grid(range(100, 310, 30), range(100, 310, 30))
     labels = [
         line(name, x, y) for name, x, y in (("R1", 110, 135), ("C2", 200, 165), ("in", 105, 255), ("out", 285, 255))

@@ -153,7 +153,7 @@ def _is_furniture(row: Row, gap: float, after: str, outer: bool, measures: Measu
         lines: Number of lines on the page.
     """
     many = lines >= _PAGE_OF_TEXT
-    if _recurs(row):  # the title of a slide may go on, on the next ones
+    if _recurs(row):  # a title of a slide may recur on the next slides
         return measures.height > measures.width or row.size <= _LARGEST_DISTINCT * measures.body
     text = row.text.replace("\t", " ")
     body = measures.body

@@ -50,7 +50,7 @@ from llm_ocr.types import Box, Line, PageContent
 _LABEL = re.compile(r"\w+\s+[A-Z]?\d*(?:\.\d+)*\.?")
 #: Maximum distance of a caption from the table in letter sizes.
 _NEAR = 9
-#: Lines per place of a grid below which a figure's caption makes it a drawing on squared paper.
+#: Lines per place of a grid below which a figure's caption makes it a drawing on graph paper.
 _SPARSE = 0.5
 
 

@@ -255,6 +255,7 @@ def _columns_of(part: Segment, bounds: Sequence[tuple[float, float]], size: floa
     return nearest, nearest
 
 
+#: Numbers that headings have.
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 
 
