@@ -5,7 +5,6 @@
 
 import base64
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,8 +19,6 @@ import llm_ocr
 from llm_ocr.engines import Address, CompletionRequest
 from llm_ocr.engines.client.endpoint import Endpoint
 from llm_ocr.models.profile import Profile
-
-OURS, BENCH, IDEAL = "llm-ocr", "vllm-bench", "ideal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +65,14 @@ def write_requests(work: Work, workspace: Path, file: Path) -> int:
 
 
 def bench(
-    work: Work, command: Sequence[str], address: Address, model: str, requests: Path, result: Path, concurrency: int
+    work: Work,
+    command: Sequence[str],
+    address: Address,
+    model: str,
+    dataset: str,
+    requests: Path,
+    result: Path,
+    concurrency: int,
 ) -> list[str]:
     """vLLM's own client on those requests. `command` starts vLLM; `model` is the folder with the tokenizer."""
     profile = work.profile
@@ -79,7 +83,7 @@ def bench(
         "--endpoint": "/v1/chat/completions",
         "--model": model,
         "--served-model-name": address.model,
-        "--dataset-name": dataset_name(command),
+        "--dataset-name": dataset,
         "--dataset-path": str(requests),
         "--num-prompts": str(work.pages),
         "--custom-output-len": str(work.tokens),
@@ -92,20 +96,6 @@ def bench(
     }
     switches = ["--ignore-eos", "--no-oversample", "--disable-shuffle", "--disable-tqdm", "--save-result"]
     return [*command, "bench", "serve", *(word for pair in values.items() for word in pair), *switches]
-
-
-def dataset_name(command: Sequence[str]) -> str:
-    """What vLLM calls requests with images from a file: `custom_image`, and `custom_mm` before.
-
-    Raises SystemExit when it has neither: the ideal client is left then.
-    """
-    words = [*command, "bench", "serve", "--help=all"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    for name in ("custom_image", "custom_mm"):
-        if name in done.stdout:
-            return name
-    said = (done.stderr or done.stdout).strip().splitlines()[-1:]
-    raise SystemExit(f"vllm bench serve takes no images from a file; leave out {BENCH}: {' '.join(said)}")
 
 
 def extract_seconds(times: Path) -> float:

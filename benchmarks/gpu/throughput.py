@@ -1,277 +1,353 @@
-"""Pages a minute of a real vLLM with llm-ocr, beside vLLM's own benchmark client on the same requests.
+"""Pages a minute of a real vLLM on a GPU, setting by setting, with llm-ocr and with vLLM's own benchmark client.
 
-    python benchmarks/gpu/throughput.py PDFS... --weights FOLDER --dollars-per-hour X
-        [--output benchmarks/results/gpu.json]
+    python benchmarks/gpu/throughput.py PDFS... --weights FOLDER --output FOLDER [--seconds 560]
 
-FOLDER is made by `model.py`: DeepSeek-OCR's architecture with dummy weights, so all figures are of speed and none of
-OCR. First `llm-ocr extract` runs with a server of its own; then one server answers each client in turn. README.md says
-what is measured.
+FOLDER of --weights is made by `model.py`: DeepSeek-OCR's architecture with dummy weights, so all figures are of speed
+and none of OCR. All servers start at once and share the GPU's memory; then the clients take turns, and idle servers use
+nothing. The report is written after each step. README.md says what is measured.
 """
 
 import argparse
 import asyncio
-import contextlib
 import json
 import os
 import platform
+import secrets
 import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import proctree
-from clients import (
-    BENCH,
-    IDEAL,
-    OURS,
-    Work,
-    bench,
-    bench_figures,
-    completion_requests,
-    extract,
-    extract_seconds,
-    ideal,
-    write_requests,
-)
-from gauging import Sample, Served, served, watching
-from gpu_report import dollars, median, ratios, table
-from served import check_rows, corpus
+from clients import Work, bench, bench_figures, completion_requests, extract, extract_seconds, ideal, write_requests
+from sampling import Sampler, served
+from served import corpus
 
 import llm_ocr
 from llm_ocr.engines import Address
-from llm_ocr.engines.client.endpoint import Endpoint
-from llm_ocr.engines.client.probing import Gauges
-from llm_ocr.engines.vllm.command import ServeOptions, free_port
+from llm_ocr.engines.vllm.command import ServeOptions, Sizes
 from llm_ocr.engines.vllm.hardware import gpus
-from llm_ocr.engines.vllm.server import servers
+from llm_ocr.engines.vllm.server import VllmServer
+from llm_ocr.errors import LlmOcrError
 from llm_ocr.models.registry import find_profile
 
-_LIMIT = 3600.0  # seconds for one run
-_HOST = "127.0.0.1"
+_VLLM_PROCESSOR = "vllm.model_executor.models.deepseek_ocr:NGramPerReqLogitsProcessor"
+_ENCODER_GRAPHS = '--compilation-config={"cudagraph_mm_encoder": true}'
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How one server is started. `kv_gib`: GiB of its KV cache; 64 sequences of 1,910 tokens need 7."""
+
+    workers: int = 8  # renderer workers
+    sequences: int = 64
+    processor: str = "llm_ocr"  # or "vllm", or "" for none
+    args: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    kv_gib: float = 7.25
+
+
+SETTINGS = {
+    "before": Setting(workers=1, processor="vllm"),  # as llm-ocr started vLLM until November 2026
+    "workers": Setting(processor="vllm"),
+    "fast": Setting(),
+    "none": Setting(processor="", environment={"VLLM_USE_V2_MODEL_RUNNER": "1"}),
+    "wide": Setting(sequences=128, kv_gib=14.5),
+    "servers": Setting(workers=1, args=("--api-server-count=4",)),
+    "graphs": Setting(args=(_ENCODER_GRAPHS,)),
+    "graphs2": Setting(args=(_ENCODER_GRAPHS,)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One client on one or more servers."""
+
+    client: str  # llm-ocr, vllm-bench, or intake (answers of one token)
+    servers: tuple[str, ...]
+    share: float = 1.0  # of the pages
+    image_format: str = "png"
+    profile: bool = False  # sample the engine's functions with py-spy
+
+    @property
+    def label(self) -> str:
+        return f"{self.client}:{'+'.join(self.servers)}" + (":jpeg" if self.image_format == "jpeg" else "")
+
+
+#: In the order of worth: the last ones are left out when time is short.
+TURNS = (
+    Turn("llm-ocr", ("before",), profile=True),
+    Turn("llm-ocr", ("workers",)),
+    Turn("llm-ocr", ("fast",), profile=True),
+    Turn("llm-ocr", ("none",), profile=True),
+    Turn("llm-ocr", ("wide",)),
+    Turn("intake", ("before",), share=0.25),
+    Turn("intake", ("fast",), share=0.5),
+    Turn("intake", ("servers",), share=0.5),
+    Turn("llm-ocr", ("graphs",), profile=True),
+    Turn("llm-ocr", ("graphs", "graphs2"), profile=True),
+    Turn("llm-ocr", ("fast", "second")),
+    Turn("vllm-bench", ("fast",)),
+    Turn("llm-ocr", ("fast", "second", "graphs")),
+    Turn("llm-ocr", ("fast", "second"), image_format="jpeg"),
+    Turn("llm-ocr", ("none", "second")),
+)
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("corpus", type=Path, nargs="+", help="folders of PDFs, or PDFs")
+    add("corpus", type=Path, nargs="+", help="folders of PDFs, or PDFs; their pages are repeated")
     add("--weights", type=Path, required=True, metavar="FOLDER", help="made by model.py")
-    add("--pages", type=int, default=2000, metavar="N", help="documents repeated; 4 x max-num-seqs or more")
+    add("--output", type=Path, required=True, metavar="FOLDER", help="report.json, samples, logs")
+    add("--pages", type=int, default=192, metavar="N", help="pages of a turn (default 192)")
     add("--tokens", type=int, default=1000, metavar="N", help="of each answer (default 1000)")
-    add("--clients", default=f"{OURS},{BENCH}", metavar="NAMES", help=f"{OURS}, {BENCH}, {IDEAL} (a plain window)")
-    add("--repeats", type=int, default=2, metavar="N", help="the clients take turns; medians are shown (default 2)")
-    add("--concurrency", type=int, metavar="N", help="requests of the other clients (default 2 x max-num-seqs)")
-    add("--dollars-per-hour", type=float, metavar="X", help="price of the machine, for the cost of 10,000 pages")
-    add("--image-format", default="png", choices=("png", "jpeg"))
+    add("--seconds", type=float, default=560, metavar="S", help="no turn begins that would end later (default 560)")
+    add("--settings", default=",".join(SETTINGS), metavar="NAMES", help=f"servers to start: {', '.join(SETTINGS)}")
+    add("--turns", metavar="LABELS", help=f"clients and servers: {', '.join(turn.label for turn in TURNS)}")
+    add("--dollars-per-hour", type=float, default=3.5, metavar="X", help="price of the machine (default 3.50)")
     add("--vllm-command", default="vllm", metavar="COMMAND", help="as llm-ocr takes it")
-    add("--vllm-arg", action="append", default=[], metavar="ARG", help="as llm-ocr takes it, for both servers")
-    add("--scratch", type=Path, metavar="FOLDER", help="disk to work on (default: the system's temporary folder)")
-    add("--output", type=Path, metavar="FILE", help="write everything as JSON")
+    add("--vllm-arg", action="append", default=[], metavar="ARG", help="for every server")
+    add("--dataset-name", default="custom_image", help="vLLM's name for images from a file; custom_mm in old versions")
     return parser.parse_args()
 
 
-@dataclass(frozen=True, slots=True)
 class Bench:
-    """What stays the same over the runs."""
+    """The servers, the work, and the report."""
 
-    arguments: argparse.Namespace
-    work: Work
-    scratch: Path
+    def __init__(self, given: argparse.Namespace) -> None:
+        self.given = given
+        self.given.output.mkdir(parents=True, exist_ok=True)
+        self.folder = given.output.resolve()
+        self.profile = find_profile("deepseek-ocr")
+        self.model = str(given.weights.resolve())
+        self.sampler = Sampler(self.folder / "samples.jsonl")
+        program, *words = shlex.split(given.vllm_command)
+        self.command = (str(Path(program).absolute()) if "/" in program else program, *words)
+        self.key = f"key-{secrets.token_hex(16)}"
+        self.servers: dict[str, tuple[VllmServer, Address]] = {}
+        self.report: dict[str, Any] = {
+            "command": shlex.join(sys.argv),
+            "machine": proctree.machine() | {"gpu": gpu_names(), "python": platform.python_version()},
+            "pages": given.pages,
+            "output_tokens_per_page": given.tokens,
+            "starts": {},
+            "turns": [],
+            "failures": [],
+        }
+        self.work = Work(Path(), given.pages, given.tokens, self.profile, "png")
+        self.asked: list[Any] = []
+        self.lasted: dict[str, float] = {}
 
-    @property
-    def command(self) -> tuple[str, ...]:
-        return tuple(shlex.split(self.arguments.vllm_command))
+    def tell(self, text: str) -> None:
+        line = f"{time.monotonic() - self.sampler.began:6.1f} {text}"
+        print(line, flush=True)
+        with (self.folder / "log").open("a") as log:
+            log.write(line + "\n")
 
-    @property
-    def vllm_args(self) -> tuple[str, ...]:
-        return ("--load-format=dummy", *self.arguments.vllm_arg)
-
-    @property
-    def model(self) -> str:
-        return str(self.arguments.weights.resolve())
-
-    def keep(self, report: dict[str, Any]) -> None:
+    def keep(self) -> None:
         """Write what there is so far: a rented machine may go away."""
-        if self.arguments.output:
-            self.arguments.output.write_text(json.dumps(report, indent=1) + "\n")
+        (self.folder / "report.json").write_text(json.dumps(self.report, indent=1) + "\n")
 
-    def folder(self, name: str) -> Path:
-        made = self.scratch / name
-        made.mkdir()
-        return made
+    def left(self) -> float:
+        return float(self.given.seconds) - (time.monotonic() - self.sampler.began)
 
-
-async def run(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
-    profile = find_profile("deepseek-ocr")
-    manifest = corpus(arguments.corpus, arguments.pages, scratch / "documents")
-    work = Work(manifest, arguments.pages, arguments.tokens, profile, arguments.image_format)
-    over = Bench(arguments, work, scratch)
-    report: dict[str, Any] = {
-        "command": "python benchmarks/gpu/throughput.py " + shlex.join(sys.argv[1:]),
-        "weights": "dummy weights: speed only, what the model writes is noise",
-        "model": json.loads((arguments.weights / "config.json").read_text())["language_config"],
-        "machine": proctree.machine() | {"gpu": gpu_names(), "python": platform.python_version()},
-        "pages": work.pages,
-        "output_tokens_per_page": work.tokens,
-        "image_format": work.format,
-    }
-    tell("llm-ocr with a server of its own")
-    workspace, report["own_server"] = await own_server(over)
-    over.keep(report)
-    await compared(over, workspace, report)
-    return report
-
-
-async def own_server(over: Bench) -> tuple[Path, dict[str, Any]]:
-    """The whole job, as a user starts it; returns the workspace too."""
-    folder = over.folder("own")
-    port = free_port(_HOST, 0)
-    options = ["--engine", "vllm", "--replicas", "1", "--weights", over.model, "--offline"]
-    options += ["--vllm-command", over.arguments.vllm_command, "--vllm-port", str(port)]
-    options += [f"--vllm-arg={word}" for word in over.vllm_args]
-    command = extract(over.work, folder / "workspace", folder / "times", options)
-    endpoint = Endpoint(Address(f"http://{_HOST}:{port}/v1", over.model), vllm=True)
-    try:
-        async with watching(endpoint) as watched:
-            usage = await asyncio.to_thread(measured, command, folder)
-    finally:
-        await endpoint.close()
-    rows = check_rows(folder / "workspace", over.work.pages)
-    # The server ends with the job, so that its last counts may be missed: the rows have them too.
-    did = replace(served([Sample(watched.began, Gauges()), *watched.samples]), **counted(folder / "workspace"))
-    proof(OURS, did, over.work)
-    figures = did.as_json(extract_seconds(folder / "times"))
-    return folder / "workspace", {
-        "start_of_server_s": round(watched.ready - watched.began, 1),
-        "job_s": round(usage.wall, 1),
-        **figures,
-        "dollars_per_10000_pages": dollars(over.arguments.dollars_per_hour, figures["pages_per_min"]),
-        "rows": rows,
-    }
-
-
-def counted(workspace: Path) -> dict[str, int]:
-    """Requests and tokens, as the rows tell."""
-    pages = list(llm_ocr.open(str(workspace)).pages(images=False))
-    return {
-        "requests": sum(max(1, len(page.attempts)) for page in pages),
-        "tokens_in": sum(page.tokens_in for page in pages),
-        "tokens_out": sum(page.tokens_out for page in pages),
-    }
-
-
-async def compared(over: Bench, workspace: Path, report: dict[str, Any]) -> None:
-    """Each client in turn on one server, after a round that is not counted; into the report."""
-    tell("a server for all clients")
-    clients = over.arguments.clients.split(",")
-    requests = over.scratch / "requests.jsonl"
-    write_requests(over.work, workspace, requests)
-    asked = list(completion_requests(over.work, workspace))
-    async with server(over) as (address, facts):
-        slots = facts.max_num_seqs or 256
-        concurrency = over.arguments.concurrency or 2 * slots
-        report |= {"vllm": facts.version, "max_num_seqs": facts.max_num_seqs, "kv_tokens": facts.kv_tokens}
-        report["concurrency_of_other_clients"] = concurrency
-        if over.work.pages < 4 * slots:
-            tell(f"only {over.work.pages} pages for {slots} sequences: most of the run is filling and draining")
-        await ideal(address, asked[: min(slots, len(asked))], concurrency)
-        turn = Turn(over, address, requests, asked, concurrency)
-        samples: dict[str, list[dict[str, Any]]] = {}
-        for repeat in range(over.arguments.repeats):
-            for client in clients[repeat % len(clients) :] + clients[: repeat % len(clients)]:
-                tell(f"{repeat + 1} of {over.arguments.repeats}: {client}")
-                samples.setdefault(client, []).append(await turn.take(client))
-                report["clients"] = {one: {"median": median(taken), "runs": taken} for one, taken in samples.items()}
-                report["ratios"] = ratios(report["clients"])
-                over.keep(report)
-    same = {"requests", "prompt_tokens", "output_tokens"}
-    if len({tuple(one[name] for name in sorted(same)) for taken in samples.values() for one in taken}) > 1:
-        raise SystemExit(f"the clients did not ask the same: {samples}")
-
-
-@contextlib.asynccontextmanager
-async def server(over: Bench) -> Any:
-    """The server that llm-ocr would start, for as long as the block lasts; one, on the first GPU."""
-    options = ServeOptions(
-        command=over.command, args=over.vllm_args, model=over.model, offline=True, log_folder=over.folder("server")
-    )
-    one = servers(over.work.profile, options, gpus()[:1], say=tell)[0]
-    try:
-        yield await one.start()
-    finally:
-        await one.stop()
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One client's run on the common server."""
-
-    over: Bench
-    address: Address
-    requests: Path
-    asked: Sequence[Any]
-    concurrency: int
-
-    async def take(self, client: str) -> dict[str, Any]:
-        folder = Path(tempfile.mkdtemp(prefix="turn-", dir=self.over.scratch))
-        endpoint = Endpoint(self.address, vllm=True)
+    def server(self, name: str, setting: Setting, index: int) -> VllmServer:
+        profile = self.profile
+        args = ["--load-format=dummy", *self.given.vllm_arg, *setting.args]
+        if setting.kv_gib and gpus():
+            args += [f"--kv-cache-memory-bytes={round(setting.kv_gib * 2**30)}", "--gpu-memory-utilization=0.1"]
+        if setting.processor == "vllm":
+            args.append(f"--logits-processors={_VLLM_PROCESSOR}")
+        if not setting.processor:
+            words = list(profile.server_args)
+            place = words.index("--logits-processors")
+            profile = replace(profile, server_args=tuple(words[:place] + words[place + 2 :]))
+        options = ServeOptions(
+            command=self.command,
+            args=tuple(args),
+            model=self.model,
+            offline=True,
+            compile_cache=self.folder / f"cache-{'fast' if name == 'second' else name.rstrip('2')}",
+            log_folder=self.folder / f"server-{name}",
+            sizes=Sizes(max_num_seqs=setting.sequences, renderer_workers=setting.workers),
+        )
+        before = dict(os.environ)
+        os.environ.update(setting.environment)
         try:
-            async with watching(endpoint) as watched:
-                seconds, said = await {OURS: self._ours, BENCH: self._bench, IDEAL: self._ideal}[client](folder)
+            server = VllmServer(profile, options, index=index, say=self.tell)
         finally:
-            await endpoint.close()
-        did = served(watched.samples)
-        proof(client, did, self.over.work)
-        shutil.rmtree(folder)
-        return {**did.as_json(seconds), **said}
+            os.environ.clear()
+            os.environ.update(before)
+        server._key = self.key  # `--server-url` of several servers has one key
+        return server
 
-    async def _ours(self, folder: Path) -> tuple[float, dict[str, Any]]:
+    async def start(self, name: str, setting: Setting) -> None:
+        server = self.server(name, setting, len(self.report["starts"]))
+        began = time.monotonic()
+        try:
+            address, facts = await server.start()
+        except (LlmOcrError, OSError) as error:  # the other servers go on
+            self.tell(f"{name} FAILED: {str(error)[:1500]}")
+            self.report["failures"].append({"server": name, "error": str(error)[:6000]})
+            self.keep()
+            return
+        self.servers[name] = (server, address)
+        self.sampler.addresses.add(address.root)
+        self.report["starts"][name] = {
+            "seconds": round(time.monotonic() - began, 1),
+            "command": server.command,
+            "vllm": facts.version,
+            "max_num_seqs": facts.max_num_seqs,
+            "kv_tokens": facts.kv_tokens,
+        }
+        self.tell(f"{name} is ready after {time.monotonic() - began:.1f} s")
+        self.keep()
+
+    async def stop(self, *names: str) -> None:
+        for name in names:
+            if name in self.servers:
+                server, address = self.servers.pop(name)
+                self.sampler.addresses.discard(address.root)
+                await server.stop()
+
+    async def take(self, turn: Turn) -> None:
+        """Run one client, and add what the servers did to the report."""
+        missing = [name for name in turn.servers if name not in self.servers]
+        likely = self.lasted.get(turn.client, 40.0) + 3.0
+        if missing or self.left() < likely:
+            self.tell(f"{turn.label} is left out: " + (f"no server {missing}" if missing else "no time"))
+            return
+        addresses = [self.servers[name][1] for name in turn.servers]
+        self.sampler.label = turn.label
+        self.tell(turn.label)
+        folder = self.folder / "work" / turn.label.replace(":", "-").replace("+", "-")
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        spies = asyncio.create_task(self.spy(turn, addresses)) if turn.profile else None
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(max(10.0, self.left())):
+                seconds, pages, more = await {"llm-ocr": self.ours, "vllm-bench": self.bench, "intake": self.intake}[
+                    turn.client
+                ](turn, addresses, folder)
+        except Exception as error:
+            self.tell(f"{turn.label} FAILED: {type(error).__name__} {str(error)[-1500:]}")
+            self.report["failures"].append(
+                {"turn": turn.label, "error": f"{type(error).__name__} {str(error)[-6000:]}"}
+            )
+            self.keep()
+            return
+        finally:
+            if spies:
+                spies.cancel()
+                await asyncio.gather(spies, return_exceptions=True)
+        await asyncio.sleep(1.1)
+        self.sampler.label = ""
+        self.lasted[turn.client] = time.monotonic() - began
+        did = served(self.sampler.during(turn.label), [address.root for address in addresses])
+        rate = 60 * pages / seconds
+        row = {
+            "turn": turn.label,
+            "pages": pages,
+            "seconds": round(seconds, 2),
+            "pages_per_min": round(rate, 1),
+            "dollars_per_10000_pages": round(self.given.dollars_per_hour * 10_000 / (60 * rate), 3),
+            "output_tokens_per_s": round(pages * (1 if turn.client == "intake" else self.given.tokens) / seconds, 1),
+            **(asdict(did) if did else {}),
+            **more,
+        }
+        self.report["turns"].append(row)
+        self.tell(json.dumps(row))
+        self.keep()
+
+    async def ours(self, turn: Turn, addresses: Sequence[Address], folder: Path) -> tuple[float, int, dict[str, Any]]:
         key = folder / "key"
         key.touch(mode=0o600)
-        key.write_text(self.address.key)
-        options = ["--server-url", self.address.url, "--server-key-file", str(key)]
-        work = self.over.work
+        key.write_text(addresses[0].key)
+        options = [word for address in addresses for word in ("--server-url", address.url)]
+        options += ["--server-key-file", str(key), "--server-model", self.model, "--min-quality", "0"]
+        work = replace(self.work, format=turn.image_format)
+        command = extract(work, folder / "workspace", folder / "times", options)
         usage = await asyncio.to_thread(
-            measured, extract(work, folder / "workspace", folder / "times", options), folder
+            proctree.measure, command, folder=folder, environment=dict(os.environ), timeout=self.left(),
+            log=folder / "log",
         )  # fmt: skip
-        check_rows(folder / "workspace", work.pages)
-        said = {"job_s": round(usage.wall, 2), "cpu_s_per_page": round(usage.cpu / work.pages, 4)}
-        return extract_seconds(folder / "times"), said
+        if usage.code:
+            raise RuntimeError(f"llm-ocr ended with {usage.code}: {usage.tail}")
+        rows = list(llm_ocr.open(str(folder / "workspace")).pages(images=False))
+        if not self.asked:
+            self.asked = list(completion_requests(work, folder / "workspace"))
+            write_requests(work, folder / "workspace", self.folder / "work" / "requests.jsonl")
+            self.report["image_bytes_mean"] = round(sum(len(one.image.data) for one in self.asked) / len(self.asked))
+        states = [row.status.value for row in rows]
+        return extract_seconds(folder / "times"), len(rows), {
+            "rows": {state: states.count(state) for state in set(states)},
+            "job_s": round(usage.wall, 1),
+            "client_cpu_s_per_page": round(usage.cpu / len(rows), 4),
+        }  # fmt: skip
 
-    async def _bench(self, folder: Path) -> tuple[float, dict[str, Any]]:
-        over, result = self.over, folder / "result.json"
+    async def bench(self, turn: Turn, addresses: Sequence[Address], folder: Path) -> tuple[float, int, dict[str, Any]]:
+        sequences = sum(SETTINGS.get(name, Setting()).sequences for name in turn.servers)
         words = bench(
-            over.work, over.command, self.address, over.model, self.requests, result, self.concurrency
+            self.work, self.command, addresses[0], self.model, self.given.dataset_name,
+            self.folder / "work" / "requests.jsonl", folder / "result.json", 2 * sequences,
         )  # fmt: skip
-        await asyncio.to_thread(measured, words, folder, OPENAI_API_KEY=self.address.key)
-        figures = bench_figures(result)
-        return float(figures["duration"]), {"says": figures}
+        names = {**os.environ, "OPENAI_API_KEY": addresses[0].key}
+        usage = await asyncio.to_thread(
+            proctree.measure, words, folder=folder, environment=names, timeout=self.left(), log=folder / "log"
+        )
+        if usage.code:
+            raise RuntimeError(f"vllm bench serve ended with {usage.code}: {usage.tail}")
+        figures = bench_figures(folder / "result.json")
+        return float(figures["duration"]), int(figures["completed"]), {"says": figures, "job_s": round(usage.wall, 1)}
 
-    async def _ideal(self, folder: Path) -> tuple[float, dict[str, Any]]:
-        return await ideal(self.address, self.asked, self.concurrency), {}
+    async def intake(self, turn: Turn, addresses: Sequence[Address], folder: Path) -> tuple[float, int, dict[str, Any]]:
+        """Answers of one token: the server decodes, preprocesses, and encodes images, and writes nothing."""
+        asked = [replace(one, settings={**one.settings, "max_tokens": 1}) for one in self.asked]
+        asked = asked[: max(1, round(turn.share * len(asked)))]
+        return await ideal(addresses[0], asked, 128), len(asked), {}
 
+    async def spy(self, turn: Turn, addresses: Sequence[Address]) -> None:
+        """Write which functions the busiest engine runs, once the servers are full."""
+        if shutil.which("py-spy") is None:
+            return
+        await asyncio.sleep(8.0)
+        engines = [one for one in self.sampler.samples[-1].processes if "EngineCore" in one.name]
+        if not engines:
+            return
+        pid = max(engines, key=lambda one: one.cores).pid
+        file = self.folder / f"{turn.label.replace(':', '-').replace('+', '-')}.folded"
+        words = ["py-spy", "record", "--pid", str(pid), "--duration", "6", "--rate", "150", "--nonblocking"]
+        process = await asyncio.create_subprocess_exec(
+            *words, "--format", "raw", "--output", str(file),
+            stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
+        )  # fmt: skip
+        await process.wait()
 
-def measured(command: Sequence[str], folder: Path, **environment: str) -> proctree.Usage:
-    """Run a client. Raises SystemExit with its last lines if it failed."""
-    names = {**os.environ, **environment}
-    usage = proctree.measure(command, folder=folder, environment=names, timeout=_LIMIT, log=folder / "log")
-    if usage.code != 0:
-        raise SystemExit(f"{shlex.join(command[:4])} ... ended with {usage.code}: {usage.tail}")
-    return usage
-
-
-def proof(client: str, did: Served, work: Work) -> None:
-    """A client that asks less, or more, than once a page, or for other lengths, is not comparable."""
-    found, wanted = (did.requests, did.tokens_out), (work.pages, work.pages * work.tokens)
-    if found != wanted:
-        raise SystemExit(f"{client}: requests and tokens {found} instead of {wanted}")
+    async def run(self) -> None:
+        documents = self.folder / "documents"
+        shutil.rmtree(documents, ignore_errors=True)
+        names = self.given.settings.split(",")
+        starting = [asyncio.create_task(self.start(name, SETTINGS[name])) for name in names]
+        manifest = await asyncio.to_thread(corpus, self.given.corpus, self.given.pages, documents)
+        self.work = replace(self.work, manifest=manifest)
+        await asyncio.gather(*starting)
+        wanted = self.given.turns.split(",") if self.given.turns else [turn.label for turn in TURNS]
+        for turn in (turn for turn in TURNS if turn.label in wanted):
+            if "second" in turn.servers and "second" not in self.report["starts"]:
+                # Its code is compiled already, and its memory is that of servers whose turns are over.
+                await self.stop("before", "workers", "servers")
+                await self.start("second", SETTINGS["fast"])
+            await self.take(turn)
+        await self.stop(*list(self.servers))
 
 
 def gpu_names() -> list[str]:
@@ -284,16 +360,33 @@ def gpu_names() -> list[str]:
     return done.stdout.strip().splitlines()
 
 
-def tell(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+def table(report: Mapping[str, Any]) -> str:
+    """The turns, a line each."""
+    lines = [f"{'turn':<34} pages/min  tokens/s    steady  GPU %  engine cores  API cores  running  waiting  $/10,000"]
+    for row in report["turns"]:
+        lines.append(
+            f"{row['turn']:<34} {row['pages_per_min']:>9.1f} {row['output_tokens_per_s']:>9.0f} "
+            f"{row.get('steady_tokens_per_s', 0):>9.0f} {row.get('gpu_busy') or 0:>6.1f} "
+            f"{row.get('engine_cores', 0):>13.2f} {row.get('api_cores', 0):>10.2f} {row.get('running', 0):>8.1f} "
+            f"{row.get('waiting', 0):>8.1f} "
+            f"{row['dollars_per_10000_pages']:>9.3f}"
+        )
+    starts = ", ".join(f"{name} {start['seconds']} s" for name, start in report["starts"].items())
+    return "\n".join([*lines, f"starts: {starts}", *(f"FAILED {one}"[:300] for one in report["failures"])])
 
 
 def main() -> int:
-    arguments = parse()
-    with tempfile.TemporaryDirectory(prefix="llm-ocr-gpu-", dir=arguments.scratch) as scratch:
-        report = asyncio.run(run(arguments, Path(scratch).resolve()))
-    print(table(report))
-    return 0
+    bench = Bench(parse())
+    bench.sampler.start()
+    bench.keep()
+    try:
+        asyncio.run(bench.run())
+    finally:
+        bench.keep()
+        if bench.sampler.smi:
+            bench.sampler.smi.terminate()
+        print(table(bench.report), flush=True)
+    return 1 if bench.report["failures"] else 0
 
 
 if __name__ == "__main__":

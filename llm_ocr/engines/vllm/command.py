@@ -1,9 +1,10 @@
 """Build the command line and environment of `vllm serve`."""
 
+import os
 import shlex
 import socket
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from llm_ocr.config.environment import server_environment
@@ -113,13 +114,28 @@ _RESERVED = {
     "port": "use `vllm_port`",
     "uds": "llm-ocr connects to the server's port",
     "served-model-name": "llm-ocr names the model itself",
-    "api-key": "llm-ocr creates a key for each server and passes it in the environment",
+    "api-key": "llm-ocr creates a key for each server and passes it itself",
+    "config": "set each argument with `vllm_arg`; llm-ocr passes the server's key in a file of its own",
     "hf-token": "set HF_TOKEN in the environment",
     "model": "use `model`",
 }
 
 #: `--stream-interval` is from vLLM pull request 27869, merged in November 2025; first released in 0.12.0.
 _STREAM_INTERVAL_SINCE = (0, 12, 0)
+#: `--renderer-num-workers` is in vLLM 0.25.0. Older versions need more API servers instead.
+_RENDERER_WORKERS_SINCE = (0, 25, 0)
+
+#: Python modules that vLLM's own processes load from the server's PYTHONPATH.
+IN_SERVER = Path(__file__).with_name("in_server")
+#: vLLM's processors against repeated n-grams. Ours has the same rule and parameters at a tenth of the time.
+_NGRAM_PROCESSORS = frozenset(
+    {
+        "vllm.model_executor.models.deepseek_ocr:NGramPerReqLogitsProcessor",
+        "vllm.model_executor.models.unlimited_ocr:NGramPerReqLogitsProcessor",
+    }
+)
+_NGRAM_PROCESSOR = "llm_ocr_ngram:NoRepeatNgram"
+_KEY = "VLLM_API_KEY"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +144,8 @@ class ServeOptions:
 
     `command` is any prefix before the word `serve`: `/other/bin/vllm`, or a container. A container must share the
     network and receive the key and the devices by name: `docker run --rm --init --gpus all --network host --ipc host -e
-    VLLM_API_KEY -e CUDA_VISIBLE_DEVICES --entrypoint vllm IMAGE`.
+    VLLM_API_KEY -e CUDA_VISIBLE_DEVICES --entrypoint vllm IMAGE`. A command that names VLLM_API_KEY shares no files with
+    this process: it receives the key in the environment, and vLLM's own processors are used.
     """
 
     command: tuple[str, ...] = ("vllm",)
@@ -150,6 +167,21 @@ class ServeOptions:
     startup_timeout: float = 1800.0  # seconds, including the download of the model
     log_folder: Path | None = None  # None: the log is kept in memory only
     stream_interval: int | None = 20  # tokens per event of a streamed answer
+    sizes: "Sizes" = field(default_factory=lambda: Sizes())
+
+    @property
+    def shares_files(self) -> bool:
+        """Whether the server can read this process's files: False for a container that receives the key by name."""
+        return not any(_KEY in word for word in self.command)
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Sizes of each server that llm_ocr plans; every other source of the same argument has precedence."""
+
+    max_num_seqs: int | None = None
+    renderer_workers: int = 1  # threads that decode and preprocess images
+    gpu_memory_utilization: float | None = None  # 0..1, of one of several servers on a GPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,11 +226,18 @@ def serve_command(
     model = served_name(profile, options)
     head = [*options.command, "serve", model]
     place = ["--host", options.host, "--port", str(port), "--served-model-name", model]
-    arguments = overridden(_defaults(profile, options, version), profile.server_args)
+    ours = [_NGRAM_PROCESSOR if word in _NGRAM_PROCESSORS else word for word in profile.server_args]
+    arguments = overridden(_defaults(profile, options, version), ours if options.shares_files else profile.server_args)
     arguments = overridden(arguments, options.preset)
     arguments = overridden(arguments, _chosen(profile, options))
     arguments = overridden(arguments, options.args)
-    return [*head, *place, *overridden(arguments, _lowered(limits))]
+    arguments = overridden(arguments, _lowered(limits))
+    if (workers := options.sizes.renderer_workers) > 1:
+        # vLLM's cache of preprocessed images cannot be shared by threads. Each API server has a cache of its own.
+        threads = version >= _RENDERER_WORKERS_SINCE and number_of(arguments, "mm-processor-cache-gb") == 0
+        name = "--renderer-num-workers" if threads else "--api-server-count"
+        arguments = overridden([name, str(workers)], arguments)
+    return [*head, *place, *arguments]
 
 
 def shown(argv: Sequence[str]) -> str:
@@ -223,7 +262,14 @@ def _defaults(profile: Profile, options: ServeOptions, version: tuple[int, ...])
         arguments.append("--trust-remote-code")
     if options.stream_interval and version >= _STREAM_INTERVAL_SINCE:
         arguments += ["--stream-interval", str(options.stream_interval)]
-    return arguments
+    planned = {
+        "--max-num-seqs": options.sizes.max_num_seqs,
+        "--gpu-memory-utilization": options.sizes.gpu_memory_utilization,
+    }
+    return [
+        *arguments,
+        *(word for name, value in planned.items() if value is not None for word in (name, f"{value:g}")),
+    ]
 
 
 def _chosen(profile: Profile, options: ServeOptions) -> list[str]:
@@ -253,13 +299,17 @@ _SECRET = ("TOKEN", "KEY", "SECRET", "PASSWORD")
 def server_env(options: ServeOptions, *, key: str = "", devices: str = "") -> dict[str, str]:
     """Return the server's environment: the allowed part of this process's environment, and its own variables.
 
-    `devices` sets CUDA_VISIBLE_DEVICES; "" leaves the variable unchanged. vLLM's usage reports are off.
+    `devices` sets CUDA_VISIBLE_DEVICES; "" leaves the variable unchanged. vLLM's usage reports are off. `key` is set
+    only for a server that cannot read our files: vLLM includes VLLM_API_KEY in the key of its cache of compiled code,
+    and writes it there, so that a new key would compile anew at each start.
     """
     # One thread per process for image preprocessing; more threads compete with each other.
     made = {"OMP_NUM_THREADS": "1"} | server_environment()
     made |= {"PYTHONUNBUFFERED": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
-    if key:
-        made["VLLM_API_KEY"] = key
+    if options.shares_files:
+        made["PYTHONPATH"] = os.pathsep.join(filter(None, (str(IN_SERVER), made.get("PYTHONPATH"))))
+    elif key:
+        made[_KEY] = key
     if devices:
         made["CUDA_VISIBLE_DEVICES"] = devices
     if options.model_cache:

@@ -6,6 +6,7 @@ import re
 import secrets
 import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -236,11 +237,11 @@ class VllmServer:
         self._port = None if options.port is None else options.port + index
         self._say = say
         self._pace = pace
-        self._key = secrets.token_urlsafe(32)
+        self._key = f"key-{secrets.token_hex(32)}"  # neither an argument nor a number for YAML
         self._environment = server_env(options, key=self._key, devices=devices)
         self._release = release or Release(options.command, self._environment)
         path = options.log_folder / f"vllm-{index}.log" if options.log_folder else None
-        self._log = ServerLog(path, secrets=secrets_of(self._environment))
+        self._log = ServerLog(path, secrets=[self._key, *secrets_of(self._environment)])
         self._limits = Limits()
         self._steps = 0
         self._words: list[str] = []
@@ -349,14 +350,21 @@ class VllmServer:
             self._say(f"{self._name}: {self.command}")
         self._starts += 1
         began = time.monotonic()
-        process = self._process = await ServerProcess.start(self._words, self._environment, self._log)
-        try:
-            facts = await self._until_ready(process, address, began)
-        except BaseException:
-            await process.stop(self._pace.stop_timeout)
-            raise
-        facts = self._completed(facts, version)
-        return address, facts
+        with tempfile.TemporaryDirectory(prefix="llm-ocr-") as folder:  # readable by this user only
+            words = self._words
+            if self._options.shares_files:
+                # Not in the command, which all local users see, and not in the environment (see `server_env`).
+                config = Path(folder, "key.yaml")
+                config.touch(mode=0o600)
+                config.write_text(f"api-key: {self._key}\n")
+                words = [*words, "--config", str(config)]
+            process = self._process = await ServerProcess.start(words, self._environment, self._log)
+            try:
+                facts = await self._until_ready(process, address, began)
+            except BaseException:
+                await process.stop(self._pace.stop_timeout)
+                raise
+        return address, self._completed(facts, version)
 
     async def _until_ready(self, process: ServerProcess, address: Address, began: float) -> ServerFacts:
         ended = asyncio.create_task(process.ended())

@@ -26,9 +26,19 @@ def say(line, process="APIServer", level="INFO"):
     print(f"({process} pid={os.getpid()}) {level} 11-21 01:01:18 [core.py:1] {line}", flush=True)
 
 
+def key():
+    """The key in the file of --config, or in the environment."""
+    config = value("config")
+    text = Path(config).read_text() if config else f"api-key: {os.environ['VLLM_API_KEY']}"
+    return text.removeprefix("api-key: ").strip()
+
+
+KEY = "" if "--version" in sys.argv else key()
+
+
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
-        if self.path.startswith("/v1") and self.headers.get("Authorization") != f"Bearer {os.environ['VLLM_API_KEY']}":
+        if self.path.startswith("/v1") and self.headers.get("Authorization") != f"Bearer {KEY}":
             return self.answer(401, {"error": "Unauthorized"})
         if self.path == "/oom":
             say(OOM, "EngineCore", "ERROR")
@@ -101,12 +111,14 @@ def main():
     if "--version" in sys.argv:
         print("0.32.0")
         return
-    say(f"non-default args: {{'key': '{os.environ['VLLM_API_KEY']}', 'token': 'hf_abcdefghijklmnopqrstuvwxyz'}}")
+    say(f"non-default args: {{'key': '{KEY}', 'token': 'hf_abcdefghijklmnopqrstuvwxyz'}}")
     child = engine()
     if path := value("fake-scatter"):
         scatter(path)
     if record := value("fake-record"):
-        told = {"pid": os.getpid(), "engine": child.pid, "group": os.getpgrp(), "words": sys.argv[1:]}
+        told = {"pid": os.getpid(), "engine": child.pid, "group": os.getpgrp(), "words": sys.argv[1:], "key": KEY}
+        if config := value("config"):
+            told |= {"config": config, "mode": Path(config).stat().st_mode & 0o777}
         Path(record + ".new").write_text(json.dumps(told | {"environment": dict(os.environ)}))
         Path(record + ".new").rename(record)
     fail_as_told()

@@ -94,7 +94,7 @@ def test_servers_are_numbered_and_have_gpus_and_keys_of_their_own():
     made = servers(made_profile(), ServeOptions(command=COMMAND), FOUR)
     assert [server.name for server in made] == ["vLLM 0", "vLLM 1", "vLLM 2", "vLLM 3"]
     assert [server._environment["CUDA_VISIBLE_DEVICES"] for server in made] == list(FOUR)
-    assert len({server._environment["VLLM_API_KEY"] for server in made}) == 4
+    assert len({server._key for server in made}) == 4
 
 
 @pytest.mark.parametrize(

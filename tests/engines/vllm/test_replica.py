@@ -1,6 +1,7 @@
 """A server of our own: it starts, says what is wrong, is brought back, and leaves nothing behind."""
 
 import asyncio
+import json
 import os
 import signal
 import stat
@@ -11,9 +12,10 @@ from types import SimpleNamespace
 
 import pytest
 from free_ports import free_port
-from supervised import PACE, alive, end, fetch, made_profile, scattered, wait_for
+from supervised import COMMAND, PACE, alive, end, fetch, made_profile, scattered, wait_for
 
 from llm_ocr.engines.vllm import server
+from llm_ocr.engines.vllm.command import ServeOptions
 from llm_ocr.engines.vllm.server import Pace
 from llm_ocr.errors import ServerError
 
@@ -39,7 +41,7 @@ def test_a_started_server_answers_and_its_facts_are_known(fake):
     assert sum("serve" in line and "maker/tiny" in line for line in one.said) == 1
 
 
-def test_the_key_is_in_the_environment_and_nowhere_else(fake, monkeypatch):
+def test_the_key_is_in_a_private_file_and_nowhere_else(fake, monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "cloud-secret")
     monkeypatch.setenv("VLLM_API_KEY", "of-another-server")
     monkeypatch.setenv("HF_TOKEN", "token-for-downloads")
@@ -53,16 +55,44 @@ def test_the_key_is_in_the_environment_and_nowhere_else(fake, monkeypatch):
 
     address = run(check())
     told = one.record()
-    assert told["environment"]["VLLM_API_KEY"] == address.key
+    assert "VLLM_API_KEY" not in told["environment"]
+    assert (told["key"], told["mode"]) == (address.key, 0o600)
+    assert not Path(told["config"]).exists()
     assert told["environment"]["HF_TOKEN"] == "token-for-downloads"
     assert told["environment"]["HF_HUB_OFFLINE"] == "1"
     assert told["environment"]["HF_HUB_CACHE"] == str(Path("cache").absolute())
     assert "AWS_SECRET_ACCESS_KEY" not in told["environment"]
+    assert address.key not in str(told["environment"])
     shown = "\n".join([*told["words"], *one.said, one.server.command, one.log.read_text(), repr(address)])
     assert address.key not in shown
     assert "token-for-downloads" not in shown
     assert "hf_abcdefghij" not in shown
     assert "'key': '***'" in one.log.read_text()
+
+
+def test_a_container_receives_the_key_by_name(tmp_path):
+    record = tmp_path / "record.json"
+    # `env` stands for a container runtime: what it is told by name reaches the server.
+    command = ("env", "VLLM_API_KEY_IS_PASSED=1", *COMMAND)
+    options = ServeOptions(command=command, args=(f"--fake-record={record}",), startup_timeout=30.0)
+    one = server.VllmServer(made_profile(), options, pace=PACE)
+
+    async def check():
+        try:
+            return (await one.start())[0]
+        finally:
+            await one.stop()
+
+    address = run(check())
+    told = json.loads(record.read_text())
+    assert told["environment"]["VLLM_API_KEY"] == address.key
+    assert "--config" not in told["words"]
+
+
+def test_environments_of_two_servers_are_equal(fake):
+    """vLLM includes its environment in the key of its compile cache: a variable that differs compiles anew."""
+    first, second = fake().server, fake().server
+    assert first._environment == second._environment
 
 
 def test_a_stopped_server_leaves_no_process_even_when_they_do_not_listen(fake):
