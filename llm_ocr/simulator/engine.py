@@ -49,7 +49,7 @@ class Costs:
         )
 
     def on_gpu(self, context: int, tokens: int, images: int) -> float:
-        """Return the GPU's seconds of a step: KV tokens that it reads, tokens that it computes, images that it encodes."""
+        """Return the GPU's seconds of a step: KV tokens that it reads, tokens to compute, and images to encode."""
         return max(self.step + self.context * context, self.token * tokens) + self.image * images
 
     def on_core(self, sequences: int, images: int) -> float:
