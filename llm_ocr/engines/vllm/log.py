@@ -26,7 +26,7 @@ _CACHE = re.compile(r"KV cache size: ([\d,]+) tokens")
 _CONCURRENCY = re.compile(r"Maximum concurrency for [\d,]+ tokens per request: ([\d.]+)x")
 _BATCHED = re.compile(r"max_num_batched_tokens['\"]?[=:] ?(\d+)")
 _SEQUENCES = re.compile(r"max_num_seqs['\"]?[=:] ?(\d+)")
-#: Times of a start, as vLLM 0.11 to 0.33 prints them. The total includes the loading of what the cache has.
+#: Times of a start, as vLLM 0.11 to 0.25 prints them. The total includes the loading of what the cache has.
 _COMPILED = re.compile(r"(?:torch\.compile|run together) (?:takes|took) ([\d.]+) s in total|\(compilation: ([\d.]+) s")
 _COMPILING = re.compile(r"Compiling a graph .* takes [\d.]+ s")
 _FROM_CACHE = re.compile(r"Directly load (?:the compiled graph\(s\)|AOT compilation)")
@@ -184,9 +184,7 @@ class ServerLog:
             )
         if facts.graph_seconds:
             parts.append(f"{facts.graph_seconds:.0f} s for CUDA graphs")
-        return ": ".join(
-            [f"started in {seconds:.0f} s", ", ".join(parts)] if parts else [f"started in {seconds:.0f} s"]
-        )
+        return f"started in {seconds:.0f} s{': ' if parts else ''}{', '.join(parts)}"
 
     @property
     def diagnosis(self) -> Diagnosis | None:
