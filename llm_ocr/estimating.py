@@ -394,12 +394,15 @@ def compared(settings: EstimateSettings, progress: Progress | None = None) -> Co
     options, left_out = on_machines(settings.stage, model, pages.count, chosen, count=settings.shards, prices=prices)
     if left_out and settings.hardware:
         raise UsageError(
-            f"no rate is known of {settings.stage} with {model} on {', '.join(left_out)}, or the model does not fit",
+            f"{settings.stage} with {model} cannot run on {', '.join(left_out)}: no GPU, or one with too little memory",
             hint="Remove `hardware` to see all known machines.",
         )
     notes = [pages.message, *messages]
     if left_out:
-        notes.append(f"not listed, because no rate is known or the model does not fit: {', '.join(left_out)}")
+        notes.append(f"not listed, because the model does not fit: {', '.join(left_out)}")
+    if not settings.hardware:
+        notes += dict.fromkeys(f"not listed: {one.missing}" for one in options if one.missing)
+        options = [one for one in options if not one.missing]
     if (own := _own_machine(settings, model, pages.count)) is not None:
         options.append(own)
         notes.append(EMBEDDED_HERE)

@@ -75,7 +75,14 @@ class EngineMeter:
         load = self.load()
         if not load.servers:
             return "server starting" if not load.answers else "server restarting"
-        parts = [f"{self._speed(load.tokens_out):,.0f} tok/s", f"{load.in_flight} of {load.window} in flight"]
+        # A window that has just shrunk is below the requests in flight, until those are answered.
+        within = load.in_flight <= load.window
+        places = (
+            f"{load.in_flight} of {load.window} in flight"
+            if within
+            else f"{load.in_flight} in flight, window {load.window}"
+        )
+        parts = [f"{self._speed(load.tokens_out):,.0f} tok/s", places]
         parts += [f"{load.waiting} waiting"] if load.waiting else []
         named = ((load.busy, "busy"), (load.lost, "lost"), (load.restarts, "restarted"))
         return ", ".join([*parts, *(f"{count} {name}" for count, name in named if count)])
@@ -128,6 +135,7 @@ class Meter:
     clock: Clock
     now: Counts = field(default_factory=Counts)
     started: float = 0.0
+    first: float | None = None  # time of the first page of this run
     ends: deque[float] = field(default_factory=deque)
     engine: EngineMeter | None = None
     estimated: bool = False
@@ -142,6 +150,7 @@ class Meter:
             ok=int(status is Status.OK), degraded=int(status is Status.DEGRADED), failed=int(status is Status.FAILED)
         )
         self.ends.append(self.clock())
+        self.first = self.ends[-1] if self.first is None else self.first
 
     def correct(self, change: int, exact: bool) -> None:
         """Correct the expected count."""
@@ -158,12 +167,17 @@ class Meter:
         return self.total.ok + self.total.degraded + self.total.failed
 
     def speed(self) -> float:
-        """Return pages per second over the last half minute of this run; 0 before the first page."""
+        """Return pages per second over the last half minute; 0 before the second page of this run.
+
+        The time until the first page is not counted: a server that starts reads nothing for minutes.
+        """
         moment = self.clock()
         while self.ends and self.ends[0] < moment - WINDOW:
             self.ends.popleft()
-        span = min(WINDOW, moment - self.started)
-        return len(self.ends) / span if span > 0 else 0.0
+        if self.first is None or moment <= self.first:
+            return 0.0
+        span = min(WINDOW, moment - self.first)
+        return (len(self.ends) - (span < WINDOW)) / span
 
     @property
     def ended(self) -> int:

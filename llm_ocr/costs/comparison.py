@@ -1,6 +1,7 @@
 """Compare machines and providers for the same pages, by measured rates or by a calibration."""
 
 import html
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,12 +13,13 @@ from llm_ocr.costs.throughput import (
     MEASURED_CORES,
     SLICES,
     Span,
+    fits,
     known_model,
     machine_named,
     mean_span,
     measured_speed,
+    no_measurement,
     of_cores,
-    speed_of,
     startup_here,
     startup_of,
 )
@@ -93,14 +95,17 @@ def _line(row: Row) -> str:
 
 _HEAD = ("where", "cost", "time", "pages/min", "start-up", "rate", "price")
 _RATES = (
-    "rate: reported (published for this model on this GPU), guessed (scaled from another GPU or model), or measured "
-    "(now, on this machine)"
+    "rate: reported (published for this model on this GPU), guessed (that of a close relative, or of other cores), or "
+    "measured (now, on this machine)"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """Machine or provider that can read the pages. `cost` is None without a price; providers have no `estimate`."""
+    """Machine or provider that can read the pages. `cost` is None without a price or a rate.
+
+    Providers have no `estimate`, nor have machines without a measurement: `missing` says so.
+    """
 
     name: str
     model: str
@@ -109,18 +114,20 @@ class Option:
     source: str  # source of the price
     estimate: Estimate | None = None
     currency: str = "USD"
+    missing: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
+        provider = self.estimate is None and not self.missing
         return {
             "name": self.name,
-            "kind": "provider" if self.estimate is None else "machine",
+            "kind": "provider" if provider else "machine",
             "model": self.model,
             "cost": None if self.cost is None else self.cost.to_json(),
             "currency": self.currency,
             "price": self.price,
             "price_source": self.source,
-            **({} if self.estimate is None else {"estimate": self.estimate.to_json()}),
+            **({} if provider else {"estimate": self.estimate.to_json() if self.estimate else None}),
         }
 
 
@@ -154,7 +161,9 @@ class Comparison:
         lines = [line for one in self.options if one.estimate for line in one.estimate.assumptions]
         rates = [_RATES] if lines else []
         stored = [str(self.stored)] if self.stored else []
-        return list(dict.fromkeys([*self.notes, *stored, *rates, *lines, *(one.source for one in self.options)]))
+        missing = [one.missing for one in self.options if one.missing]
+        sources = [one.source for one in self.options]
+        return list(dict.fromkeys([*self.notes, *missing, *stored, *rates, *lines, *sources]))
 
     def best(self, count: int) -> "Comparison":
         """Return the comparison with its first `count` options, and the number of the others."""
@@ -193,6 +202,8 @@ class Comparison:
 
 
 def _speed(one: Option) -> Row:
+    if one.missing:
+        return "not known", "-", "-", "no measurement"
     if one.estimate is None:
         return "-", "-", "-", "by tokens"
     found = one.estimate
@@ -234,19 +245,23 @@ def on_machines(
     count: int = 1,
     prices: Mapping[tuple[str, str], Price] | None = None,
 ) -> tuple[list[Option], list[str]]:
-    """Return an option per machine with a known rate, and the labels of the others.
+    """Return an option per machine, and the labels of machines that cannot run the model.
 
-    `prices` by platform and name have precedence over those of the file.
+    An option without a measurement has no time and no cost. `prices` by platform and name have precedence over those of
+    the file.
     """
     options, left_out = [], []
     for machine in chosen:
         found = estimate(stage, model, machine, pages, machines=count)
         price = (prices or {}).get((machine.platform, machine.name)) or machine.price
-        if found is None:
-            left_out.append(machine.label)
-        else:
-            name = machine.label + (f" x {count}" if count > 1 else "")
+        name = machine.label + (f" x {count}" if count > 1 else "")
+        if found is not None:
             options.append(_option(name, model, found, price))
+        elif machine.gpu and model != EMBEDDED_MODEL and fits(known_model(model), machine.gpu):
+            said = no_measurement(stage, model, machine.gpu)
+            options.append(Option(name, model, None, *_priced(machine, price), missing=said))
+        else:
+            left_out.append(machine.label)
     return options, left_out
 
 
@@ -324,15 +339,21 @@ def cheapest_first(options: Sequence[Option]) -> tuple[Option, ...]:
 def _rank(one: Option) -> tuple[bool, float, str]:
     if one.cost is not None:
         return False, one.cost.likely, one.name
-    return True, one.estimate.seconds if one.estimate else 0.0, one.name
+    return True, one.estimate.seconds if one.estimate else math.inf, one.name
 
 
 def _option(name: str, model: str, found: Estimate, price: Price | None) -> Option:
+    shown, source = _priced(found.machine, price)
     if price is None:
-        return Option(name, model, None, "not known", "price unknown: set `price_per_hour`", found)
-    source = f"prices of {found.machine.platform}: {price.words}"
-    shown = f"{money_text(price.per_hour, price.currency)} an hour"
+        return Option(name, model, None, shown, source, found)
     return Option(name, model, found.cost(price), shown, source, found, price.currency)
+
+
+def _priced(machine: Machine, price: Price | None) -> tuple[str, str]:
+    """Return the price as text, and its source."""
+    if price is None:
+        return "not known", "price unknown: set `price_per_hour`"
+    return f"{money_text(price.per_hour, price.currency)} an hour", f"prices of {machine.platform}: {price.words}"
 
 
 def _where(one: Provider) -> str:
@@ -348,7 +369,7 @@ def _three(span: Span) -> tuple[float, float, float]:
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """One machine that reads the pages. `scaled`: from this run's own rate, otherwise from published rates.
+    """One machine that reads the pages. `scaled`: from this run's own rate on the same GPU, otherwise a published rate.
 
     `hours` are billed ones, start-up included.
     """
@@ -387,34 +408,36 @@ class WhatIf:
 def other_machines(
     hardware: str, model: str, pages: int, working: float | None, billed: float | None
 ) -> tuple[WhatIf, ...]:
-    """Return every machine with a GPU and a price, the cheapest first.
+    """Return every machine with a price and a GPU that was measured, by this run or by others, the cheapest first.
 
     Args:
         hardware: Hardware of Extract ("hf-jobs:a100-large", "" without a job).
         model: Model of the run.
         pages: Pages of the run.
-        working: Working seconds of Extract. Scaled if the speeds of both GPUs are known; otherwise the rates are
-            published ones.
-        billed: Billed seconds of Extract, scaled likewise.
+        working: Working seconds of Extract. Machines with the same GPU have this rate times their number of GPUs; the
+            others have published rates.
+        billed: Billed seconds of Extract.
     """
     platform, _, name = hardware.partition(":")
     here = machine_named(platform, name) if name else None
     seconds = working or billed
     there = [one for one in machines() if one.gpus and one.label != hardware]
-    if here is not None and seconds and speed_of(here):
-        startup = max(0.0, billed - working) if billed and working else None
-        found = [_scaled(here, one, pages, seconds, startup) for one in there if speed_of(one)]
-    else:
-        found = [made for one in there if (made := _expected(one, model or DEFAULT, pages)) is not None]
-    return tuple(sorted(found, key=lambda one: one.cost.likely))
+    startup = max(0.0, billed - working) if billed and working else None
+    found: list[WhatIf | None] = []
+    for one in there:
+        if here is not None and seconds and here.gpu == one.gpu:
+            found.append(_same_gpu(here, one, pages, seconds, startup))
+        else:
+            found.append(_expected(one, model or DEFAULT, pages))
+    return tuple(sorted((one for one in found if one is not None), key=lambda one: one.cost.likely))
 
 
-def _scaled(here: Machine, there: Machine, pages: int, seconds: float, startup: float | None) -> WhatIf:
-    work = seconds * speed_of(here) / speed_of(there)
+def _same_gpu(here: Machine, there: Machine, pages: int, seconds: float, startup: float | None) -> WhatIf:
+    work = seconds * max(here.gpus, 1) / max(there.gpus, 1)
     before = startup_of(there)[0].likely if startup is None else startup
     words = (
-        f"this run's rate on {here.label}, scaled by the GPUs' speeds (measured with one model, or computed), with the "
-        "same start-up; the error may be a factor of 2"
+        f"this run's rate on {here.label}, proportional to the number of GPUs, with the same start-up; the range is "
+        "half to twice"
     )
     doubt = Span(before + work / 2, before + work, before + work * 2)
     return WhatIf(
@@ -426,7 +449,7 @@ def _expected(there: Machine, model: str, pages: int) -> WhatIf | None:
     found = estimate("extract", model, there, pages)
     if found is None or there.price is None:
         return None
-    words = f"no rate of this run on a GPU: published rates of {model}"
+    words = f"other GPUs: published rates of {model}"
     hours = found.billed.likely / _HOUR
     return WhatIf(there.label, pages, found.rate.likely, hours, found.cost(there.price), False, words)
 

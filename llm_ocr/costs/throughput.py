@@ -119,16 +119,15 @@ def _t(freedom: int) -> float:
     return _T[max(known for known in _T if known <= freedom)]
 
 
-# Page rates from `throughput.toml`: measured, otherwise scaled from another GPU, otherwise from another model.
+# Page rates from `throughput.toml`: measured or published for this model on this GPU, never scaled from another.
 
 
 #: The engine without a model, and machines without a GPU.
 EMBEDDED_MODEL, CPU = "embedded", "CPU"
 #: Cores of the machine on which the CPU rates were measured.
 MEASURED_CORES = 2
-#: Factors that widen a range for each step away from a measurement: to another GPU with a measured speed, to a GPU with
-#: a computed speed or that of another GPU, to another model.
-_MEASURED, _COMPUTED, _OTHER_MODEL = 1.5, 2.5, 3.0
+#: Factor that widens a range from the measured number of cores to another one.
+_OTHER_CORES = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,36 +140,43 @@ class Rate:
 
 
 def rate_of(stage: str, model: str, machine: Machine) -> Rate | None:
-    """Return the rate of a stage; None for a GPU without data or with too little memory, and for models on a CPU."""
+    """Return the rate of a stage; None if the model was not measured on the machine's GPU, or does not fit."""
     if not machine.gpu:
         return _on_cpu(stage, model)
     if stage == "assemble":
         return _on_cpu(stage, model)  # its GPU is idle
     name = known_model(model)
-    if model == EMBEDDED_MODEL or not _gpu_speed(machine.gpu) or not fits(name, machine.gpu):
+    found = _measured(stage, name).get(machine.gpu)
+    if model == EMBEDDED_MODEL or found is None or not fits(name, machine.gpu):
         return None
-    found = _on_gpu(stage, name, machine.gpu)
-    if found is None and name != DEFAULT:
-        found = _on_gpu(stage, DEFAULT, machine.gpu)
-        if found is not None:
-            said = f"{stage} with {name or model}: unknown rate; the rate of {DEFAULT}, with a wide range"
-            found = Rate(found.pages_per_minute.wider(_OTHER_MODEL), (said, *found.words), False)
-    return _of_all(found, machine) if found else None
+    own = found["models"][0] == name
+    taken = () if own else (f"{name}: taken as {found['models'][0]}'s",)
+    all_gpus = () if machine.gpus < 2 else ("the rate is proportional to the number of GPUs of a machine",)
+    return Rate(_span(found) * max(machine.gpus, 1), (*taken, _said(found), *all_gpus), own)
+
+
+def no_measurement(stage: str, model: str, gpu: str) -> str:
+    """Return that a model was not measured on a GPU, and the rate on the measured GPU with the nearest bandwidth."""
+    name = known_model(model)
+    measured = _measured(stage, name)
+    if not measured:
+        return f"no measurement for {name} on any GPU"
+    bandwidth = {other: float(_table()["gpu"][other]["bandwidth"]) for other in (gpu, *measured)}
+    nearest = min(measured, key=lambda other: abs(math.log(bandwidth[other] / bandwidth[gpu])))
+    rate = _said(measured[nearest]).partition(" on ")[2]
+    return f"no measurement for {name} on {gpu}; the nearest measured GPU is {rate}"
 
 
 def fits(model: str, gpu: str) -> bool:
     """Return whether the memory of one such GPU is sufficient; True if the model's size is unknown."""
+    if gpu not in _table()["gpu"]:
+        return False
     try:
         profile = find_profile(model)
     except UsageError:
         return True
     needed = needed_memory(weights_of(profile), profile.context, share=share_of(profile))
     return not profile.parameters or needed <= _table()["gpu"][gpu]["memory"] * 1e9
-
-
-def speed_of(machine: Machine) -> float:
-    """Return the speed of all GPUs of a machine, relative to other machines; 0 without data."""
-    return _gpu_speed(machine.gpu) * machine.gpus
 
 
 def startup_of(machine: Machine) -> tuple[Span, str]:
@@ -189,7 +195,7 @@ def of_cores(rate: Span, cores: int) -> tuple[Span, str]:
     """Return the rate of a CPU with another number of cores, and the assumption as text."""
     if cores == MEASURED_CORES:
         return rate, f"{cores} cores, as on the measured machine"
-    scaled = (rate * (cores / MEASURED_CORES)).wider(_MEASURED)
+    scaled = (rate * (cores / MEASURED_CORES)).wider(_OTHER_CORES)
     return scaled, f"scaled from {MEASURED_CORES} cores to {cores}, since each core reads a separate page"
 
 
@@ -239,54 +245,11 @@ def _on_cpu(stage: str, model: str) -> Rate | None:
     return None
 
 
-def _on_gpu(stage: str, model: str, gpu: str) -> Rate | None:
-    """Return the rate of one GPU: measured, otherwise from the measured GPU with the nearest speed."""
-    measured = {one["gpu"]: one for one in _rates() if one["stage"] == stage and model in one["models"]}
-    if gpu in measured:
-        one = measured[gpu]
-        return Rate(
-            _span(one), (*_borrowed(one, model), _said(one)), one["models"][0] == model and "borrowed" not in one
-        )
-    if not measured:
-        return None
-    nearest = min(measured, key=lambda other: abs(_ratio(gpu, other) - 1))
-    computed = any(_guessed(one) for one in (gpu, nearest))
-    span = (_span(measured[nearest]) * _ratio(gpu, nearest)).wider(_COMPUTED if computed else _MEASURED)
-    words = (_scaled(gpu, nearest, computed), *_borrowed(measured[nearest], model), _said(measured[nearest]))
-    return Rate(span, words, False)
-
-
-def _scaled(gpu: str, other: str, computed: bool) -> str:
-    like = _table()["gpu"][gpu].get("like")
-    how = f"taken as {like}'s" if like else "by a computed bound" if computed else "by another model's speed on both"
-    return f"{gpu}: scaled from {other} times {_ratio(gpu, other):.2f}, {how}"
-
-
-def _borrowed(rate: Mapping[str, Any], model: str) -> tuple[str, ...]:
-    return () if rate["models"][0] == model else (f"{model}: taken as {rate['models'][0]}'s",)
-
-
-def _of_all(rate: Rate, machine: Machine) -> Rate:
-    if machine.gpus < 2:
-        return rate
-    words = "the rate is proportional to the number of GPUs of a machine"
-    return Rate(rate.pages_per_minute * machine.gpus, (*rate.words, words), rate.known)
-
-
-def _ratio(gpu: str, other: str) -> float:
-    return _gpu_speed(gpu) / _gpu_speed(other)
-
-
-def _gpu_speed(gpu: str) -> float:
-    value = _table()["gpu"].get(gpu)
-    if value is None:
-        return 0.0
-    return _gpu_speed(value["like"]) if "like" in value else float(value.get("speed", 0.0))
-
-
-def _guessed(gpu: str) -> bool:
-    value = _table()["gpu"][gpu]
-    return "like" in value or value.get("bound", False)
+def _measured(stage: str, model: str) -> dict[str, dict[str, Any]]:
+    """Return the rates of a model by GPU."""
+    return {
+        one["gpu"]: one for one in _rates() if one["stage"] == stage and model in one["models"] and one["gpu"] != CPU
+    }
 
 
 def _span(rate: Mapping[str, Any]) -> Span:

@@ -4,7 +4,7 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Sequence as List
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from enum import Enum, auto
 
 # Duration of the modeled engine's steps, singly and in closed form for many.
@@ -12,10 +12,17 @@ from enum import Enum, auto
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Times in seconds. A step takes max(step + context * tokens read, token * tokens computed) + image * images.
+    """Times in seconds of an engine: on the GPU, on one core of the engine's process, and on the API server.
 
-    The first operand is bound by memory bandwidth, the second by arithmetic. Images pass through the vision encoder in
-    the step in which their sequence enters. `preprocess` is spent per image before the queue, one image at a time.
+    A step takes max(step + context * tokens read, token * tokens computed) + image * images on the GPU. The first
+    operand is bound by memory bandwidth, the second by arithmetic. Images pass through the vision encoder in the step
+    in which their sequence enters.
+
+    The engine's process (vLLM's EngineCore) uses one core for engine_step + engine_token * sequences + engine_image *
+    images: scheduling, logits processors, sampled tokens, and the transfer of image tensors. vLLM prepares a step
+    while the GPU computes the one before (asynchronous scheduling), so a step lasts as long as the slower of the two.
+
+    `preprocess` is spent per image before the queue, by one thread of an API server.
     """
 
     step: float
@@ -23,35 +30,53 @@ class Costs:
     token: float
     image: float
     preprocess: float
+    engine_step: float = 0.0
+    engine_token: float = 0.0
+    engine_image: float = 0.0
 
     def faster(self, speed: float) -> "Costs":
         """Return the same engine with all times divided by `speed`."""
-        return Costs(
-            self.step / speed,
-            self.context / speed,
-            self.token / speed,
-            self.image / speed,
-            self.preprocess / speed,
+        return Costs(*(seconds / speed for seconds in astuple(self)))
+
+    def sharing(self, engines: int) -> "Costs":
+        """Return one of `engines` equal engines on one GPU: each has its own core and an equal part of the GPU."""
+        return replace(
+            self,
+            step=self.step * engines,
+            context=self.context * engines,
+            token=self.token * engines,
+            image=self.image * engines,
         )
 
-    def one_step(self, context: int, tokens: int, images: int) -> float:
-        """Return the seconds of a step that reads `context` KV tokens, computes `tokens`, and encodes `images`."""
+    def on_gpu(self, context: int, tokens: int, images: int) -> float:
+        """Return the GPU's seconds of a step: KV tokens that it reads, tokens to compute, and images to encode."""
         return max(self.step + self.context * context, self.token * tokens) + self.image * images
 
+    def on_core(self, sequences: int, images: int) -> float:
+        """Return the engine process's seconds of a step with `sequences`, `images` of which enter."""
+        return self.engine_step + self.engine_token * sequences + self.engine_image * images
+
     def decode_steps(self, steps: int, context: int, running: int) -> float:
-        """Return the seconds of `steps` steps in which `running` sequences gain a token each, from `context` tokens.
+        """Return the seconds of `steps` steps in which `running` sequences gain a token each, from `context` tokens."""
+        return self._decoding(steps, context, running, max(self.token * running, self.on_core(running, 0)))
+
+    def decode_on_gpu(self, steps: int, context: int, running: int) -> float:
+        """Return the GPU's seconds of such steps."""
+        return self._decoding(steps, context, running, self.token * running)
+
+    def _decoding(self, steps: int, context: int, running: int, least: float) -> float:
+        """Return the seconds of such steps if each takes at least `least`.
 
         Step i (from 1) reads context + running * i tokens. The sum is that of an arithmetic series, plus a constant for
-        the first steps if those are bound by arithmetic.
+        the first steps if those take `least`.
         """
-        computed = self.token * running
-        bound = 0  # steps bound by arithmetic are first, since the context only grows
-        if self.step + self.context * (context + running) < computed:
+        bound = 0  # steps that take `least` are first, since the context only grows
+        if self.step + self.context * (context + running) < least:
             growth = self.context * running
-            bound = steps if growth <= 0 else min(steps, int((computed - self.step - self.context * context) / growth))
+            bound = steps if growth <= 0 else min(steps, int((least - self.step - self.context * context) / growth))
         read = steps - bound
         series = running * (read * bound + read * (read + 1) // 2)
-        return bound * computed + read * (self.step + self.context * context) + self.context * series
+        return bound * least + read * (self.step + self.context * context) + self.context * series
 
     def steps_within(self, seconds: float, most: int, context: int, running: int) -> int:
         """Return the largest number of such steps, up to `most`, that takes at most `seconds`."""
@@ -67,7 +92,7 @@ class Costs:
         return fits
 
 
-# GPUs of the engine model, for DeepSeek-OCR in bfloat16. Computed from data sheets, not measured.
+# GPUs of the engine model, for DeepSeek-OCR in bfloat16. Computed from data sheets, except for the H200.
 
 
 # DeepSeek-OCR's language model: 12 layers, hidden size 1280, 10 KV heads of 128, no MLA; 64 experts, 6 of them and 2
@@ -88,27 +113,62 @@ PREPROCESS_SECONDS = 1 / 14
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """GPU: memory bandwidth in bytes/s, peak dense bfloat16 in FLOP/s, and tokens in its KV cache."""
+    """GPU: memory bandwidth in bytes/s, peak dense bfloat16 in FLOP/s, and tokens in its KV cache.
+
+    The other values are seconds, as in `Costs`. `image` is computed from `flops` unless it was measured. Without
+    measured times of the engine's process, they are 0.
+    """
 
     name: str
     bandwidth: float
     flops: float
     kv_tokens: int
+    image: float | None = None
+    preprocess: float = PREPROCESS_SECONDS
+    engine_step: float = 0.0
+    engine_token: float = 0.0
+    engine_image: float = 0.0
 
-    def costs(self, preprocess: float = PREPROCESS_SECONDS) -> Costs:
-        """Return the step times on this GPU; `preprocess` seconds per image precede the queue."""
+    def costs(self) -> Costs:
+        """Return the step times of one server on this GPU."""
         bandwidth = self.bandwidth * BANDWIDTH_REACHED
         flops = self.flops * FLOP_REACHED
-        return Costs(WEIGHT_BYTES / bandwidth, KV_BYTES / bandwidth, TOKEN_FLOP / flops, IMAGE_FLOP / flops, preprocess)
+        return Costs(
+            WEIGHT_BYTES / bandwidth,
+            KV_BYTES / bandwidth,
+            TOKEN_FLOP / flops,
+            IMAGE_FLOP / flops if self.image is None else self.image,
+            self.preprocess,
+            self.engine_step,
+            self.engine_token,
+            self.engine_image,
+        )
 
 
-# Bandwidth and dense bfloat16 peak: NVIDIA's data sheets (L4; A100 40 GB; H100 SXM). KV tokens: the memory left by
-# weights and activations: 150, 330, and 780 pages of 256 + 1000 tokens, in whole blocks of 16.
+# Bandwidth and dense bfloat16 peak: NVIDIA's data sheets (L4; A100 40 GB; H100 SXM; H200 SXM). KV tokens: the memory
+# left by weights and activations: 150, 330, and 780 pages of 256 + 1000 tokens, in whole blocks of 16.
 L4 = Preset("l4", 300e9, 121e12, 188_400)
 A100 = Preset("a100", 1555e9, 312e12, 414_480)
 H100 = Preset("h100", 3350e9, 989e12, 979_680)
+# Measured on 2026-11-26: one H200 and 16 cores, vLLM 0.25.1, dummy weights, pages of 906 prompt tokens and 1000 output
+# tokens, PNG. KV tokens: vLLM's log. Preprocessing: 5.9 pages/s admitted by one API server at one core (decoding of a
+# PNG 15 to 34 ms, image processor 98 to 121 ms, and the rest of a request). The other times: least squares over the
+# 111 seconds of two runs (64 and up to 206 sequences) in which the engine's process used a whole core:
+# 1 s = steps * engine_step + tokens * engine_token + pages * engine_image. A token includes 34 to 38 us of vLLM's
+# n-gram processor. GPU use of the same seconds is that of the data sheet (step and context) plus 28 ms a page.
+H200 = Preset(
+    "h200",
+    4800e9,
+    989e12,
+    2_119_408,
+    image=28e-3,
+    preprocess=0.170,
+    engine_step=2.4e-3,
+    engine_token=93e-6,
+    engine_image=77e-3,
+)
 
-PRESETS = {preset.name: preset for preset in (L4, A100, H100)}
+PRESETS = {preset.name: preset for preset in (L4, A100, H100, H200)}
 
 
 # Request inside the modeled engine, and the sizes of that engine.
@@ -119,17 +179,22 @@ class Limits:
     """Capacity of the engine; the names are those of vLLM's settings.
 
     `blocks` are KV blocks of `block_size` tokens. `max_num_batched_tokens` is the token budget of one step. The budget
-    is at least `max_num_seqs`, so that every running sequence receives its token in every step.
+    is at least `max_num_seqs`, so that every running sequence receives its token in every step. Images are prepared by
+    `renderer_num_workers` threads in each of `api_server_count` API servers, one image per thread.
     """
 
     max_num_seqs: int
     blocks: int
     max_num_batched_tokens: int = 8192
     block_size: int = 16
+    api_server_count: int = 1
+    renderer_num_workers: int = 1
 
     def __post_init__(self) -> None:
         if min(self.max_num_seqs, self.blocks, self.block_size) < 1:
             raise ValueError("max_num_seqs, blocks and block_size must be positive")
+        if min(self.api_server_count, self.renderer_num_workers) < 1:
+            raise ValueError("api_server_count and renderer_num_workers must be positive")
         if self.max_num_batched_tokens < self.max_num_seqs:
             raise ValueError("max_num_batched_tokens must not be smaller than max_num_seqs")
 
@@ -216,7 +281,10 @@ class EngineModel:
         self.prompt_tokens = 0  # computed prompt tokens
         self.generated = 0  # generated tokens
         self._numbers = 0
-        self._preprocessor_free = 0.0
+        self.gpu_seconds = 0.0  # of all steps
+        self.core_seconds = 0.0  # of the engine's process, likewise
+        self.began = math.inf  # first arrival
+        self._intake = [0.0] * (limits.api_server_count * limits.renderer_num_workers)  # heap: times of free threads
         self._arriving: list[tuple[float, int, RunningSequence]] = []
         self._waiting: deque[RunningSequence] = deque()
         self._decoding: dict[RunningSequence, None] = {}  # oldest first
@@ -241,10 +309,11 @@ class EngineModel:
             raise ValueError("a request has at least one prompt token and one output token")
         if self.limits.blocks_for(prompt + output) > self.limits.blocks:
             raise ValueError(f"{prompt + output} tokens do not fit into the KV cache")
+        self.began = min(self.began, at)
         queued = at
         if images:
-            queued = max(at, self._preprocessor_free) + self.costs.preprocess * images
-            self._preprocessor_free = queued
+            queued = max(at, self._intake[0]) + self.costs.preprocess * images
+            heapq.heapreplace(self._intake, queued)
         sequence = RunningSequence(self._numbers, prompt, output, images, at, queued)
         self._numbers += 1
         heapq.heappush(self._arriving, (queued, sequence.number, sequence))
@@ -305,6 +374,19 @@ class EngineModel:
     def kv_usage(self) -> float:
         """Return the share of the KV blocks in use, 0 to 1."""
         return 1 - self.free / self.limits.blocks
+
+    @property
+    def gpu_busy(self) -> float:
+        """Return the share of the time in which the GPU computed, 0 to 1, from the first arrival to the last step.
+
+        Of an engine that shares its GPU, it is the share of its own part.
+        """
+        return self.gpu_seconds / (self.time - self.began) if self.time > self.began else 0.0
+
+    @property
+    def core_busy(self) -> float:
+        """Return the share of one core that the engine's process used, 0 to 1, in the same time."""
+        return self.core_seconds / (self.time - self.began) if self.time > self.began else 0.0
 
     @property
     def idle(self) -> bool:
@@ -374,7 +456,11 @@ class EngineModel:
         tokens = decoding + sum(chunk for _, chunk in prefills)
         images = sum(sequence.images for sequence, _ in prefills if not sequence.prefilled)
         self.free -= self._blocks_needed(1)
-        self._step = _Step(self.time + self.costs.one_step(context, tokens, images), prefills, decoding)
+        gpu = self.costs.on_gpu(context, tokens, images)
+        core = self.costs.on_core(decoding + len(prefills), images)
+        self.gpu_seconds += gpu
+        self.core_seconds += core
+        self._step = _Step(self.time + max(gpu, core), prefills, decoding)
 
     def _finish_step(self, step: _Step, ended: list[RunningSequence]) -> None:
         self._step = None
@@ -417,6 +503,8 @@ class EngineModel:
         steps = self.costs.steps_within(until - self.time + SAME, most, self._context, running)
         if steps:
             self.time += self.costs.decode_steps(steps, self._context, running)
+            self.gpu_seconds += self.costs.decode_on_gpu(steps, self._context, running)
+            self.core_seconds += steps * self.costs.on_core(running, 0)
             self.free -= self._blocks_needed(steps)
             self._count_decode(steps, running)
             self._end_decoded(ended)

@@ -4,11 +4,11 @@ import argparse
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from llm_ocr.simulator.answers import Style
-from llm_ocr.simulator.engine import PREPROCESS_SECONDS, PRESETS, Costs, Limits
+from llm_ocr.simulator.engine import PRESETS, Costs, Limits
 from llm_ocr.simulator.faults import Faults, faults_of, parsed
 
 BLOCK = 16
@@ -79,12 +79,28 @@ def _options(given: argparse.Namespace, serve: bool, key: str) -> Options:
     settings = parsed(given.fault)
     if given.kill_image:
         settings["die-image"] = given.kill_image
-    kv_tokens = given.kv_tokens or PRESETS[given.preset].kv_tokens
+    kv_tokens = given.kv_tokens or PRESETS[given.preset].kv_tokens // given.engines_per_gpu
     if kv_tokens < given.max_model_len:
         raise ValueError(f"--kv-tokens {kv_tokens} is less than --max-model-len {given.max_model_len}")
+    times = {
+        "preprocess": given.preprocess_seconds,
+        "engine_step": given.engine_step_seconds,
+        "engine_token": given.engine_token_seconds,
+        "engine_image": given.engine_image_seconds,
+    }
+    costs = replace(
+        PRESETS[given.preset].costs(), **{name: seconds for name, seconds in times.items() if seconds is not None}
+    )
     return Options(
-        costs=PRESETS[given.preset].costs(given.preprocess_seconds).faster(given.speed),
-        limits=Limits(given.max_num_seqs, kv_tokens // BLOCK, given.max_num_batched_tokens, BLOCK),
+        costs=costs.sharing(given.engines_per_gpu).faster(given.speed),
+        limits=Limits(
+            given.max_num_seqs,
+            kv_tokens // BLOCK,
+            given.max_num_batched_tokens,
+            BLOCK,
+            given.api_server_count,
+            given.renderer_num_workers,
+        ),
         style=Style(
             given.mean_tokens,
             given.sigma,
@@ -150,7 +166,13 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument_group("Engine").add_argument
     add("--preset", choices=sorted(PRESETS), default="a100", help="GPU to simulate (default: a100)")
     add("--speed", type=float, default=1.0, help="Speed factor of the engine (default: 1)")
-    add("--preprocess-seconds", type=float, default=PREPROCESS_SECONDS, help="Seconds per image before the queue")
+    add("--engines-per-gpu", type=int, default=1, help="Equal servers on the GPU, this being one of them (default: 1)")
+    add("--api-server-count", type=int, default=1, help="API servers of this server (default: 1)")
+    add("--renderer-num-workers", type=int, default=1, help="Images that an API server prepares at once (default: 1)")
+    add("--preprocess-seconds", type=float, help="Seconds per image before the queue (default: the preset's)")
+    add("--engine-step-seconds", type=float, help="Engine process: seconds per step (default: the preset's)")
+    add("--engine-token-seconds", type=float, help="Engine process: seconds per token (default: the preset's)")
+    add("--engine-image-seconds", type=float, help="Engine process: seconds per image (default: the preset's)")
     add("--max-num-seqs", type=int, default=128, help="Maximum concurrent sequences (default: 128)")
     add("--max-num-batched-tokens", type=int, default=8192, help="Maximum tokens per step (default: 8192)")
     add("--max-model-len", type=int, default=8192, help="Context length in tokens (default: 8192)")

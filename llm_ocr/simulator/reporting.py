@@ -156,4 +156,6 @@ def log_json(entries: list[Entry], model: EngineModel) -> dict[str, Any]:
         "overhead": measured / best - 1 if best else 0.0,
         "generated_tokens": model.generated,
         "preemptions": model.preemptions,
+        "gpu_busy": model.gpu_busy,
+        "core_busy": model.core_busy,
     }

@@ -88,10 +88,28 @@ def test_hardware_without_a_price_takes_the_users(llm_ocr):
     assert priced["cost"]["likely"] == pytest.approx(2 * priced["estimate"]["billed_hours"]["likely"], rel=1e-3)
 
 
-def test_a_model_that_nobody_measured_is_said_to_be_guessed(llm_ocr):
-    done = llm_ocr("estimate", "--page-count", "1000", "--model", "internvl3.5", "--hardware", "hf-jobs:a100-large")
-    assert "internvl3.5-8b: unknown rate; the rate of deepseek-ocr" in done.stdout
-    assert "guessed" in done.stdout
+def test_what_nobody_measured_has_neither_time_nor_cost(llm_ocr):
+    asked = ("estimate", "--page-count", "1000", "--model", "internvl3.5", "--hardware", "hf-jobs:a100-large")
+    done = llm_ocr(*asked)
+    assert done.returncode == 0
+    assert "no measurement for internvl3.5-8b on any GPU" in done.stdout
+    row = next(line for line in done.stdout.splitlines() if line.startswith("hf-jobs:a100-large"))
+    assert row.split("  ") and "no measurement" in row and row.count("not known") == 2 and "$2.50 an hour" in row
+    (option,) = as_json(llm_ocr(*asked, "--json"))["options"]
+    assert (option["kind"], option["cost"], option["estimate"]) == ("machine", None, None)
+
+
+def test_machines_without_a_measurement_are_named_below_the_table(llm_ocr):
+    text = llm_ocr("estimate", "--page-count", "1000", "--model", "chandra-2", "--all").stdout
+    table, _, notes = text.partition("1,000 pages, as given")
+    assert "hf-jobs:l40sx1" in table and "hf-jobs:l4x1" not in table
+    assert "not listed: no measurement for chandra-2 on L4; the nearest measured GPU is L40S: 16 pages/min" in notes
+
+
+def test_measured_machines_come_before_those_without(llm_ocr):
+    named = [word for name in ("l4x1", "l40sx1") for word in ("--hardware", f"hf-jobs:{name}")]
+    asked = llm_ocr("estimate", "--page-count", "1000", "--model", "chandra-2", "--json", *named)
+    assert [one["cost"] is None for one in as_json(asked)["options"]] == [False, True]
 
 
 @pytest.mark.parametrize("flag", ["--engine", "--model"])
@@ -156,7 +174,8 @@ def test_prices_that_could_not_be_asked_are_said_to_be_the_files(llm_ocr):
         (("-w", "nowhere"), 1, "no workspace"),
         (("--page-count", "9", "--hardware", "hf-jobs:a100"), 2, "hf-jobs:a100-large"),
         (("--page-count", "9", "--hardware", "mars:a100"), 2, "--hardware mars:a100 is unknown"),
-        (("--page-count", "9", "--hardware", "hf-jobs:t4-small"), 2, "no rate is known of extract"),
+        (("--page-count", "9", "--model", "qwen3-vl-32b", "--hardware", "hf-jobs:l4x1"), 2, "too little memory"),
+        (("--page-count", "9", "--model", "dots.ocr", "--hardware", "hf-jobs:cpu-upgrade"), 2, "cannot run on hf-jobs"),
         (("--page-count", "9", "--engine", "embedded", "--model", "dots.ocr"), 2, "has no model"),
         (("--page-count", "9", "--price-per-hour", "2"), 2, "--hardware PLATFORM:NAME"),
     ],

@@ -50,10 +50,26 @@ def test_speed_is_that_of_the_last_half_minute(clock):
 
 def test_pages_of_earlier_runs_count_as_done_and_not_for_the_speed(clock):
     meter = Meter("extract", 100, Counts(50, 49, 0, 1), clock)
+    for status in (Status.DEGRADED, Status.OK):
+        clock.now += 10
+        meter.count(status)
+    assert meter.words() == "52/100 pages, 50 ok, 1 degraded, 1 failed"
+    assert meter.pace() == "0.10 pages/s, 8:00 left"
+
+
+def test_the_start_of_a_server_is_not_counted_as_work(clock):
+    load = Load()
+    meter = Meter("extract", 512, Counts(), clock, engine=EngineMeter(lambda: load, clock))
+    clock.now += 120
+    assert meter.pace() == "server starting"
+    load = Load(servers=1, window=72, in_flight=72)
     clock.now += 10
-    meter.count(Status.DEGRADED)
-    assert meter.words() == "51/100 pages, 49 ok, 1 degraded, 1 failed"
-    assert meter.pace() == "0.10 pages/s, 8:10 left"
+    meter.count(Status.OK)
+    assert meter.pace() == "0 tok/s, 72 of 72 in flight"
+    for _ in range(11):
+        clock.now += 1
+        meter.count(Status.OK)
+    assert meter.pace().startswith("1.0 pages/s, 8:20 left")
 
 
 def test_plain_lines_come_at_the_start_every_ten_seconds_or_ten_per_cent_and_at_the_end(clock):
@@ -188,6 +204,11 @@ def test_tokens_a_second_are_those_since_it_began():
 def test_what_is_zero_is_left_out():
     meter = EngineMeter(lambda: Load(servers=1, window=8), lambda: 0.0)
     assert meter.words() == "0 tok/s, 0 of 8 in flight"
+
+
+def test_more_in_flight_than_the_window_is_no_share_of_it():
+    draining = Load(servers=1, window=14, in_flight=90, waiting=61)
+    assert EngineMeter(lambda: draining, lambda: 0.0).words() == "0 tok/s, 90 in flight, window 14, 61 waiting"
 
 
 def test_a_server_that_is_not_ready_is_said():

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from llm_ocr.costs.comparison import other_machines
 from llm_ocr.costs.report import Spent, cost_report, spent, spent_text, spent_to_json, totals, unknown
 from llm_ocr.launch import Job, JobSpec, JobStatus, State
 from llm_ocr.launch.records import write_end
@@ -46,20 +47,25 @@ def test_tokens_and_jobs_are_both_paid():
     assert report.title == "1,000 pages; $0.8333 for jobs; $0.5000 for tokens; $1.33 per 1,000 pages"
 
 
-def test_other_hardware_is_scaled_from_this_runs_rate():
-    by_name = {one.hardware: one for one in cost_report(STATUS, [JOBS]).what_if}
+def test_other_hardware_has_this_runs_rate_or_a_published_one():
+    others = other_machines("hf-jobs:a100-large", "deepseek-ocr", 1000, 600.0, 1200.0)
+    assert cost_report(STATUS, [JOBS]).what_if == others[:10]
+    by_name = {one.hardware: one for one in others}
     assert "hf-jobs:a100-large" not in by_name
+    more = by_name["hf-jobs:a100x4"]
+    assert more.scaled and more.pages_per_minute == pytest.approx(100 * 4)
+    assert more.hours * 3600 == pytest.approx(600 / 4 + 600)  # the same start-up
+    assert more.cost.likely == pytest.approx(more.hours * 10)
     other = by_name["hf-jobs:l40sx1"]
-    assert other.scaled and other.pages_per_minute == pytest.approx(100 * 83 / 91)
-    assert other.hours * 3600 == pytest.approx(600 * 91 / 83 + 600)  # the same start-up
-    assert other.cost.likely == pytest.approx(other.hours * 1.80)
+    assert not other.scaled and other.pages_per_minute == pytest.approx(83)
+    assert "hf-jobs:a10g-small" not in by_name  # nobody measured this model there
     assert [one.cost.likely for one in by_name.values()] == sorted(one.cost.likely for one in by_name.values())
 
 
 def test_a_run_without_a_gpu_is_not_scaled_to_one():
     report = cost_report(replace(STATUS, model="", workers=()), [replace(JOBS, platform="local", hardware="cpu")])
     assert report.what_if and not any(one.scaled for one in report.what_if)
-    assert any("no rate of this run on a GPU" in line for line in report.notes)
+    assert any("other GPUs: published rates of deepseek-ocr" in line for line in report.notes)
 
 
 def test_what_is_not_recorded_is_said_and_not_made_up():

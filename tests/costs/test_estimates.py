@@ -7,9 +7,10 @@ from statistics import fmean
 import pytest
 
 from llm_ocr.costs import Price, expected_seconds, time_limit
+from llm_ocr.costs.comparison import on_machines
 from llm_ocr.costs.estimates import estimate
 from llm_ocr.costs.prices import machines, price_per_hour
-from llm_ocr.costs.throughput import machine_named, mean_span, measured_speed
+from llm_ocr.costs.throughput import fits, machine_named, mean_span, measured_speed, no_measurement
 from llm_ocr.launch.sagemaker.requests import gpus_of
 from llm_ocr.models.registry import profile_names
 
@@ -37,24 +38,38 @@ def test_spans_are_in_order_for_every_model_on_every_machine():
                 assert 0 < span.low <= span.likely <= span.high, (stage, model, machine)
 
 
-def test_a_model_without_a_rate_is_taken_as_another_and_that_is_said():
-    known = expected_seconds("extract", "deepseek-ocr", *A100, 1000)
-    found = expected_seconds("extract", "someone/unheard-of", *A100, 1000)
-    assert not found.known
-    assert "someone/unheard-of: unknown rate; the rate of deepseek-ocr" in said(found)
-    assert found.work.high > 2 * known.work.high and found.work.low < known.work.low / 2
+def test_what_was_not_measured_has_no_rate():
+    assert expected_seconds("extract", "someone/unheard-of", *A100, 1000) is None
+    assert expected_seconds("extract", "lightonocr-3", "modal", "H100", 1000) is None
+    assert expected_seconds("extract", "chandra-2", *A100, 1000) is None
+    assert time_limit("extract", "chandra-2", *A100, 1000) is None
 
 
-def test_a_gpu_without_a_rate_is_scaled_and_that_is_said():
-    found = expected_seconds("extract", "chandra-2", *A100, 1000)
-    assert not found.known and "scaled from" in said(found)
-    assert found.rate.high / found.rate.low > 2
+def test_the_nearest_measured_gpu_is_named_and_not_scaled():
+    assert no_measurement("extract", "chandra-2", "L4").startswith(
+        "no measurement for chandra-2 on L4; the nearest measured GPU is L40S: 16 pages/min: "
+    )
+    assert no_measurement("extract", "internvl3.5", "L4") == "no measurement for internvl3.5-8b on any GPU"
 
 
 def test_a_relative_of_a_measured_model_is_not_taken_for_measured():
-    found = expected_seconds("extract", "lightonocr-3", "modal", "H100", 1000)
-    assert not found.known and "lightonocr-3-0.8b" in said(found)
-    assert "dots.mocr: taken as dots.ocr's" in said(expected_seconds("extract", "dots.mocr", "modal", "H100", 1000))
+    found = expected_seconds("extract", "dots.mocr", "modal", "H100", 1000)
+    assert not found.known and "dots.mocr: taken as dots.ocr's" in said(found)
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "pages_per_minute"),
+    [
+        ("deepseek-ocr", "H200", 271.5),
+        ("lightonocr-2", "L4", 35.4),
+        ("lightonocr-2", "A10G", 57.3),
+        ("ovisocr2", "L4", 86.4),
+        ("nanonets-ocr2", "L4", 21.6),
+    ],
+)
+def test_measured_rates_of_servers_are_known(model, gpu, pages_per_minute):
+    found = expected_seconds("extract", model, "modal", gpu, 1000)
+    assert found.known and found.rate.likely == pytest.approx(pages_per_minute)
 
 
 def test_nothing_is_said_of_what_is_not_known():
@@ -62,11 +77,16 @@ def test_nothing_is_said_of_what_is_not_known():
     assert expected_seconds("extract", "deepseek-ocr", "hf-jobs", "cpu-upgrade", 10) is None
     assert expected_seconds("extract", "deepseek-ocr", "hf-jobs", "t4-small", 10) is None
     assert time_limit("extract", "deepseek-ocr", "hf-jobs", "t4-small", 10) is None
+    assert not fits("deepseek-ocr", "a GPU of tomorrow")
 
 
 def test_a_model_that_does_not_fit_a_gpu_has_no_estimate():
-    assert expected_seconds("extract", "qwen3-vl-32b", "hf-jobs", "l4x1", 10) is None
-    assert expected_seconds("extract", "qwen3-vl-32b", "hf-jobs", "h200", 10) is not None
+    assert not fits("qwen3-vl-32b", "L4")
+    assert fits("qwen3-vl-32b", "H200")
+    (option,), left_out = on_machines(
+        "extract", "qwen3-vl-32b", 10, [machine_named("modal", one) for one in ("L4", "H200")]
+    )
+    assert (left_out, option.name, option.cost, option.estimate) == (["modal:L4"], "modal:H200", None, None)
 
 
 def test_stages_without_a_gpu_take_any_machine():

@@ -23,12 +23,12 @@ class Request:
 
 def run(requests, costs, limits):  # noqa: C901 - one loop that can be read from top to bottom
     """Fill in `admitted`, `first`, `end` and `preempted` of every request."""
-    prepared = 0.0
+    threads = [0.0] * (limits.api_server_count * limits.renderer_num_workers)
     for request in requests:
         request.queued = request.arrived
         if request.images:
-            prepared = max(prepared, request.arrived) + request.images * costs.preprocess
-            request.queued = prepared
+            threads.sort()
+            request.queued = threads[0] = max(threads[0], request.arrived) + request.images * costs.preprocess
     coming = sorted(requests, key=lambda request: request.queued)
     waiting, running = [], []
     free, now = limits.blocks, 0.0
@@ -82,7 +82,9 @@ def run(requests, costs, limits):  # noqa: C901 - one loop that can be read from
             request.kv += chunk
         context = sum(request.kv for request in running)
         tokens = len(decoding) + sum(chunks.values())
-        now += max(costs.step + costs.context * context, costs.token * tokens) + costs.image * images
+        gpu = max(costs.step + costs.context * context, costs.token * tokens) + costs.image * images
+        core = costs.engine_step + costs.engine_token * (len(decoding) + len(chunks)) + costs.engine_image * images
+        now += max(gpu, core)
         for request in list(running):
             if request.todo and request.kv < request.todo:
                 continue

@@ -2,13 +2,27 @@
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 import step_loop
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_ocr.simulator.engine import A100, H100, L4, PRESETS, Costs, EngineModel, Limits, Place, Work, ends, makespan
+from llm_ocr.simulator.engine import (
+    A100,
+    H100,
+    H200,
+    L4,
+    PRESETS,
+    Costs,
+    EngineModel,
+    Limits,
+    Place,
+    Work,
+    ends,
+    makespan,
+)
 
 COSTS = Costs(step=4.4e-3, context=49.4e-9, token=9.2e-6, image=26.8e-3, preprocess=1 / 14)
 
@@ -20,6 +34,9 @@ def random_costs(rng):
         token=rng.choice((0.0, rng.uniform(0, 5e-3))),
         image=rng.choice((0.0, rng.uniform(0, 5e-2))),
         preprocess=rng.choice((0.0, rng.uniform(0, 1e-1))),
+        engine_step=rng.choice((0.0, rng.uniform(0, 3e-2))),
+        engine_token=rng.choice((0.0, rng.uniform(0, 5e-3))),
+        engine_image=rng.choice((0.0, rng.uniform(0, 1e-1))),
     )
 
 
@@ -34,7 +51,14 @@ def random_load(seed):
     size = rng.choice((1, 4, 16))
     slots = rng.randint(1, 8)
     least = max(-(-(prompt + output) // size) for prompt, output in zip(prompts, outputs, strict=True))
-    limits = Limits(slots, least + rng.choice((0, 1, 5, 1000)), slots + rng.choice((0, 3, 30, 500)), size)
+    limits = Limits(
+        slots,
+        least + rng.choice((0, 1, 5, 1000)),
+        slots + rng.choice((0, 3, 30, 500)),
+        size,
+        rng.choice((1, 2)),
+        rng.choice((1, 3)),
+    )
     return (
         random_costs(rng),
         limits,
@@ -116,10 +140,10 @@ def test_a_full_batch_of_long_answers_takes_few_operations():
     calls = 0
 
     class Counted(Costs):
-        def one_step(self, *args):
+        def on_gpu(self, *args):
             nonlocal calls
             calls += 1
-            return super().one_step(*args)
+            return super().on_gpu(*args)
 
         def decode_steps(self, *args):
             nonlocal calls
@@ -141,6 +165,8 @@ def test_requests_that_can_never_fit_are_refused():
         model.submit(0.0, 0, 1)
     with pytest.raises(ValueError, match="max_num_batched_tokens"):
         Limits(128, 10, 64)
+    with pytest.raises(ValueError, match="renderer_num_workers"):
+        Limits(4, 10, renderer_num_workers=0)
 
 
 def test_preprocessing_is_one_image_at_a_time_ahead_of_the_queue():
@@ -149,6 +175,57 @@ def test_preprocessing_is_one_image_at_a_time_ahead_of_the_queue():
     assert [one.queued for one in sequences] == pytest.approx([(1 + number) / 14 for number in range(28)])
     model.advance(1.0)
     assert model.running + model.waiting == len([one for one in sequences if one.queued <= 1.0 and one.end is None])
+
+
+def test_intake_has_a_thread_per_worker_and_api_server():
+    limits = Limits(128, 25_712, api_server_count=2, renderer_num_workers=3)
+    model = EngineModel(COSTS, limits)
+    sequences = [model.submit(0.0, 900, 2) for _ in range(12)]
+    assert [one.queued for one in sequences] == pytest.approx([1 / 14] * 6 + [2 / 14] * 6)
+    model.advance(0.5 / 14)
+    assert (model.running, model.waiting) == (0, 0)  # images in preparation are in neither gauge
+
+
+def test_a_step_lasts_as_long_as_the_slower_of_gpu_and_core():
+    gpu = Costs(0.01, 0, 0, 0, 0)
+    for core, seconds in ((0.004, 0.01), (0.02, 0.02)):
+        model = EngineModel(replace(gpu, engine_step=core / 2, engine_token=core / 4), Limits(2, 100))
+        for _ in range(2):
+            model.submit(0.0, 16, 100, 0)
+        model.advance(math.inf)
+        assert model.time == pytest.approx(100 * seconds)
+        assert model.gpu_busy == pytest.approx(0.01 / seconds)
+        assert model.core_busy == pytest.approx(core / seconds)
+
+
+def h200(costs, engines=1, pages=192, **limits):
+    """Read the pages of the measured run; return tokens per second, and the busy shares of GPU and core."""
+    model = EngineModel(costs.sharing(engines), Limits(64, H200.kv_tokens // 16 // engines, **limits))
+    for _ in range(pages // engines):
+        model.submit(0.0, 906, 1000)
+    model.advance(math.inf)
+    return engines * model.generated / model.time, model.gpu_busy, model.core_busy
+
+
+def test_the_h200_preset_reproduces_the_measured_run():
+    tokens, gpu, core = h200(H200.costs())
+    assert tokens == pytest.approx(4525, rel=0.1)
+    assert gpu == pytest.approx(0.38, abs=0.04)
+    assert core > 0.95
+    steady, _, _ = h200(H200.costs(), pages=2000)
+    assert steady == pytest.approx(5052, rel=0.1)
+
+
+def test_two_engines_fill_a_gpu_that_one_core_left_idle():
+    costs = H200.costs()
+    alone, gpu_alone, _ = h200(costs)
+    both, gpu_both, _ = h200(costs, engines=2)
+    assert both > 1.5 * alone
+    assert gpu_both > 1.5 * gpu_alone
+    # No number of engines makes the GPU itself faster.
+    many, gpu_many, _ = h200(costs, engines=8, pages=1920)
+    assert many == pytest.approx(h200(costs, engines=4, pages=1920)[0], rel=0.1)
+    assert 0.9 < gpu_many <= 1
 
 
 def test_gauges_count_who_runs_and_who_waits():
@@ -174,6 +251,7 @@ def test_step_times_follow_from_the_data_sheets():
     assert costs.context == pytest.approx(61_440 / (0.8 * 1555e9))
     assert costs.image == pytest.approx(3.35e12 / (0.4 * 312e12))
     assert costs.preprocess == pytest.approx(1 / 14)
+    assert costs.on_core(128, 128) == 0
     assert all(preset.kv_tokens % 16 == 0 for preset in PRESETS.values())
 
 

@@ -169,6 +169,16 @@ def test_the_log_holds_every_request_and_an_oracle_that_nobody_beats():
         assert simulator.log()["requests"] == []
 
 
+def test_the_log_tells_how_busy_gpu_and_engine_core_were():
+    times = {"engine_step_seconds": 0.5, "renderer_num_workers": 30, "api_server_count": 2}
+    with running(speed=300, preset="h200", max_num_seqs=8, **times) as simulator:
+        asked(simulator.url, *(body_of(url_of(number)) for number in range(30)))
+        log = simulator.log()
+    # A step takes half a second of the core (before --speed), and a few milliseconds of the GPU.
+    assert 0 < log["gpu_busy"] < 0.1
+    assert log["gpu_busy"] < log["core_busy"] <= 1.001
+
+
 def test_it_ends_when_its_parents_pipe_closes():
     words = command(speed=300, until_stdin_closes=True)
     process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=dict(os.environ))

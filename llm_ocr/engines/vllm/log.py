@@ -7,7 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from llm_ocr.engines.vllm.log_diagnosis import Diagnosis, bare, diagnose, informative_lines, is_cause, most_specific
+from llm_ocr.engines.vllm.log_diagnosis import (
+    Diagnosis,
+    bare,
+    diagnose,
+    informative_lines,
+    is_cause,
+    most_specific,
+    shortened,
+)
 
 # Facts and start-up progress in a server's log.
 
@@ -18,6 +26,11 @@ _CACHE = re.compile(r"KV cache size: ([\d,]+) tokens")
 _CONCURRENCY = re.compile(r"Maximum concurrency for [\d,]+ tokens per request: ([\d.]+)x")
 _BATCHED = re.compile(r"max_num_batched_tokens['\"]?[=:] ?(\d+)")
 _SEQUENCES = re.compile(r"max_num_seqs['\"]?[=:] ?(\d+)")
+#: Times of a start, as vLLM 0.11 to 0.25 prints them. The total includes the loading of what the cache has.
+_COMPILED = re.compile(r"(?:torch\.compile|run together) (?:takes|took) ([\d.]+) s in total|\(compilation: ([\d.]+) s")
+_COMPILING = re.compile(r"Compiling a graph .* takes [\d.]+ s")
+_FROM_CACHE = re.compile(r"Directly load (?:the compiled graph\(s\)|AOT compilation)")
+_CAPTURED = re.compile(r"Graph capturing finished in ([\d.]+) secs")
 
 #: Steps of a start, with a percentage if the line has one. tqdm: "Loading safetensors checkpoint shards:  45% ...".
 _STEPS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
@@ -49,6 +62,10 @@ class LogFacts:
 
     max_num_batched_tokens: int | None = None
     max_num_seqs: int | None = None
+    compile_seconds: float = 0.0
+    graph_seconds: float = 0.0
+    cached: bool = False  # compiled code came from vLLM's cache
+    compiled: bool = False  # some of it did not
     _cache: dict[str, int] = field(default_factory=dict)
     _concurrency: dict[str, float] = field(default_factory=dict)
 
@@ -63,7 +80,13 @@ class LogFacts:
         return sum(self._concurrency.values()) if self._concurrency else None
 
     def learn(self, line: str) -> None:
-        """Extract the facts of a line."""
+        """Extract the facts of a line; of several engines, the slowest counts."""
+        if match := _COMPILED.search(line):
+            self.compile_seconds = max(self.compile_seconds, float(match.group(1) or match.group(2)))
+        if match := _CAPTURED.search(line):
+            self.graph_seconds = max(self.graph_seconds, float(match.group(1)))
+        self.cached = self.cached or bool(_FROM_CACHE.search(line))
+        self.compiled = self.compiled or bool(_COMPILING.search(line))
         if "oncurrency for" in line or "KV cache size" in line:
             process = match.group(1) if (match := _PROCESS.match(line)) else ""
             if match := _CACHE.search(line):
@@ -100,6 +123,7 @@ class ServerLog:
         self._file: BinaryIO | None = None
         self._size = 0
         self.unwritable = ""  # reason for a failed write; the server keeps running
+        self._cold = 0.0  # seconds that an earlier start of this server compiled
         self._begin_reading()
 
     def _begin_reading(self) -> None:
@@ -145,6 +169,23 @@ class ServerLog:
             self._file.close()
             self._file = None
 
+    def startup(self, seconds: float) -> str:
+        """Return what a start of `seconds` seconds was spent on, and what vLLM's compile cache saved or will save."""
+        facts = self.facts
+        parts = []
+        if facts.cached and not facts.compiled:
+            before = f" instead of {self._cold:.0f} s" if self._cold > facts.compile_seconds else ""
+            took = f" in {facts.compile_seconds:.1f} s" if facts.compile_seconds else ""
+            parts.append(f"compiled code from vLLM's cache{took}{before}")
+        elif facts.compile_seconds:
+            self._cold = facts.compile_seconds
+            parts.append(
+                f"{facts.compile_seconds:.0f} s of it to compile, which a start with a warm compile cache saves"
+            )
+        if facts.graph_seconds:
+            parts.append(f"{facts.graph_seconds:.0f} s for CUDA graphs")
+        return f"started in {seconds:.0f} s{': ' if parts else ''}{', '.join(parts)}"
+
     @property
     def diagnosis(self) -> Diagnosis | None:
         """Recognized cause of a failure since `begin`."""
@@ -162,13 +203,13 @@ class ServerLog:
     @property
     def latest_words(self) -> str:
         """Return the end of the log in short form."""
-        return bare(self.latest)[:150]
+        return shortened(bare(self.latest), 150)
 
     @property
     def last_words(self) -> str:
         """Return the single most informative line about the end of a server."""
         lines = self.informative_lines(4) if self._causes else [*self._tail][-1:]
-        return bare(lines[0])[:300] if lines else ""
+        return shortened(bare(lines[0]), 300) if lines else ""
 
     def _take(self, raw: bytes, *, whole: bool) -> None:
         line = self._line(raw)

@@ -175,6 +175,14 @@ def bare(line: str) -> str:
     return line[match.end() :].strip() if (match := _PREFIX.match(line)) else line.strip()
 
 
+def shortened(text: str, most: int) -> str:
+    """Return at most `most` characters of a text: whole words, and an ellipsis if some are missing."""
+    if len(text) <= most:
+        return text
+    end = text.rfind(" ", most // 2, most)  # a word longer than half of the text is cut
+    return text[: end if end > 0 else most - 1].rstrip() + "…"
+
+
 def is_cause(line: str) -> bool:
     """Return whether a line names an exception, or an argument that argparse refused."""
     return bool(_CAUSE.match(bare(line)))

@@ -27,7 +27,7 @@ from llm_ocr.engines.vllm.command import (
 )
 from llm_ocr.engines.vllm.external import NotReady, look
 from llm_ocr.engines.vllm.log import ServerLog
-from llm_ocr.engines.vllm.log_diagnosis import Diagnosis, hint_for
+from llm_ocr.engines.vllm.log_diagnosis import Diagnosis, hint_for, shortened
 from llm_ocr.engines.vllm.process import ServerProcess
 from llm_ocr.errors import ServerError, UsageError, install_command
 from llm_ocr.models.choosing import numbers
@@ -364,6 +364,7 @@ class VllmServer:
             except BaseException:
                 await process.stop(self._pace.stop_timeout)
                 raise
+        self._say(f"{self._name}: {self._log.startup(time.monotonic() - began)}")
         return address, self._completed(facts, version)
 
     async def _until_ready(self, process: ServerProcess, address: Address, began: float) -> ServerFacts:
@@ -397,7 +398,7 @@ class VllmServer:
         return ServerError(f"{self._name} was stopped during startup")
 
     def _failed(self, what: str) -> ServerError:
-        lines = "\n".join(f"  {line[:500]}" for line in self._log.informative_lines())
+        lines = "\n".join(f"  {shortened(line, 500)}" for line in self._log.informative_lines())
         where = f"\nFull log: {self._log.path}" if self._log.path else ""
         hint = hint_for(self._log.diagnosis) or (_KILLED if "SIGKILL" in what else "")
         return ServerError(f"{what}:\n{lines}{where}" if lines else f"{what}; it printed nothing", hint=hint)

@@ -98,6 +98,64 @@ def test_the_cause_comes_first_and_what_only_repeats_it_later():
     assert log.last_words == lines[0]
 
 
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ((), "started in 109 s"),
+        (
+            (
+                "INFO [backends.py:399] Compiling a graph for compile range (1, 8192) takes 17.20 s",
+                "INFO [monitor.py:59] torch.compile took 21.53 s in total",
+                "INFO [gpu_model_runner.py:6708] Graph capturing finished in 8 secs, took 0.55 GiB",
+                "INFO [core.py:338] init engine (profile, create kv cache, warmup model) took 34.50 s "
+                "(compilation: 21.53 s)",
+            ),
+            "started in 109 s: 22 s of it to compile, which a start with a warm compile cache saves, "
+            "8 s for CUDA graphs",
+        ),
+        (
+            (
+                "INFO [backends.py:293] Directly load the compiled graph(s) for compile range (1, 64) from the cache, "
+                "took 2.300 s",
+                "INFO [monitor.py:34] torch.compile takes 2.91 s in total",
+            ),
+            "started in 109 s: compiled code from vLLM's cache in 2.9 s",
+        ),
+        (
+            ("INFO [decorators.py:312] Directly load AOT compilation from path /c/torch_aot_compile/model",),
+            "started in 109 s: compiled code from vLLM's cache",
+        ),
+        (
+            (
+                "INFO Directly load the compiled graph(s) for compile range (1, 64) from the cache, took 0.300 s",
+                "INFO Compiling a graph for compile range (65, 8192) takes 9.00 s",
+                "INFO torch.compile and initial profiling/warmup run together took 12.00 s in total",
+            ),
+            "started in 109 s: 12 s of it to compile, which a start with a warm compile cache saves",
+        ),
+    ],
+)
+def test_a_start_tells_its_time_and_the_cache(lines, told):
+    assert log_of(*lines).startup(109.2) == told
+
+
+def test_a_warm_restart_tells_what_the_cache_saved():
+    log = log_of("torch.compile took 21.53 s in total")
+    log.startup(60)
+    log.begin("again")
+    log.feed(b"Directly load AOT compilation from path /c\nINFO init engine (x) took 9.00 s (compilation: 1.25 s)\n")
+    assert log.startup(30.0) == "started in 30 s: compiled code from vLLM's cache in 1.2 s instead of 22 s"
+
+
+def test_quoted_lines_end_with_a_whole_word():
+    sentence = "ValueError: " + "letters and words " * 40
+    for text in (log_of(sentence).last_words, log_of(sentence).latest_words):
+        assert text.endswith(("letters…", "and…", "words…")) and sentence.startswith(text[:-1])
+    assert len(log_of(sentence).latest_words) <= 150
+    assert log_of("ValueError: short").last_words == "ValueError: short"
+    assert len(log_of("x" * 1000).latest_words) == 150
+
+
 def test_the_cause_is_found_however_much_is_printed_after_it():
     log = log_of("ValueError: the cause", *["noise"] * 1000)
     assert log.informative_lines()[0] == "ValueError: the cause"
