@@ -197,6 +197,7 @@ class ServerFacts:
     max_num_seqs: int | None = None  # maximum number of sequences that run in parallel
     simulated: bool = False  # the simulator, whose answers are made up
     serves: str = ""  # name and source of the listed model; "" if the server does not report them
+    gauges: str = ""  # kind of server whose gauges it has: "vLLM", "SGLang" ...; "" without known gauges
 
 
 class Server(Protocol):
