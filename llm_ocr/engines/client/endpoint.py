@@ -111,8 +111,8 @@ class Endpoint:
         if models.status in (401, 403) or 300 <= models.status < 400:
             raise self._failures.answered(models.status, models.headers, models.body)
         version = await self._get(f"{self.address.root}/version")
-        bodies = (got.body if got is not None and got.status == 200 else b"" for got in (models, version))
-        return facts_of(self.address.model, *bodies, await self._metrics_text())
+        said = [got.body if got is not None and got.status == 200 else b"" for got in (models, version)]
+        return facts_of(self.address.model, said[0], said[1], await self._metrics_text())
 
     async def gauges(self) -> Gauges | None:
         """Return the server's current gauges, or None without gauges."""
