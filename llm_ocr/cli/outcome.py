@@ -176,7 +176,7 @@ def status_text(status: "RunStatus", spent: Sequence["Spent"] = ()) -> str:
     if speed := _speed(status):
         rows.append(("speed", speed))
     if status.limit is not None:
-        rows.append(("limit", status.limit.sentence.removeprefix("limited by ")))
+        rows.append(("limit", status.limit.sentence.removeprefix("limited by ").removeprefix("limit ")))
     if retries := status.stages["extract"].retries:
         rows.append(("retries", plural(retries, "repeated request")))
     if status.cost is not None:

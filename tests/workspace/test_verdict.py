@@ -1,9 +1,21 @@
 """A run's verdict names what limited it, by which rule, and the setting to change."""
 
+import asyncio
+
 import pytest
 
+from llm_ocr.cli.outcome import status_text
+from llm_ocr.config.models import DescribeSettings
+from llm_ocr.engines import Load
+from llm_ocr.report import page, report_of
+from llm_ocr.stages import Silent
+from llm_ocr.stages.recording import Recorded
+from llm_ocr.types import Counts, Status
+from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.metrics import Sample
+from llm_ocr.workspace.status import run_status
 from llm_ocr.workspace.verdict import RULES, Cause, Verdict, judge, overall, verdict_from_json
+from tests.fakes.memory_store import MemoryStore
 
 
 def ticks(count: int = 30, **values: float) -> list[Sample]:
@@ -121,3 +133,46 @@ def test_workers_are_judged_together_with_the_longest_text() -> None:
     assert (whole.cause, whole.text) == (Cause.CORE, "long")
     assert whole.seconds == {9: 60.0, 5: 44.0}
     assert overall([None]) is None
+
+
+class Said(Silent):
+    """Progress that keeps its messages."""
+
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+
+    def say(self, message: str) -> None:
+        self.messages.append(message)
+
+
+def test_a_verdict_is_said_and_shown_in_status_and_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llm_ocr.workspace.verdict.SHORTEST", 0.01)
+    monkeypatch.setattr("llm_ocr.stages.recording.LOOK", 0.01)
+    workspace, said = Workspace.on(MemoryStore(), create=True), Said()
+    load = Load(servers=1, window=6, in_flight=6, queued=2, running=4, waiting=2, max_num_seqs=4)
+    looks = 0
+
+    def look() -> Load:
+        nonlocal looks
+        looks += 1
+        return load
+
+    async def stage() -> None:
+        recorded = Recorded(said, workspace, "w", DescribeSettings(workspace="memory"))
+        async with recorded.kept():
+            recorded.measure(look)
+            recorded.begin("extract", 1, Counts())
+            recorded.count(Status.OK)
+            while looks < 20:  # noqa: ASYNC110 - what is waited for are readings
+                await asyncio.sleep(0.01)
+            recorded.end()
+
+    asyncio.run(stage())
+    words = (
+        "parallel sequences, 100 % of the time (rule 10): running pinned at 4 of 4: start vLLM with --max-num-seqs 8"
+    )
+    assert said.messages == [f"extract: limited by {words}"]
+    status = run_status(workspace)
+    assert f"limit      {words}" in status_text(status)
+    assert status.to_json()["limit"]["cause"] == "parallel sequences"
+    assert f"Extract: limited by {words}." in page(report_of(workspace))
