@@ -323,12 +323,16 @@ def _without_ends(ticks: Sequence[Sample]) -> list[Sample]:
 
 def _with_ceiling(ticks: list[Sample]) -> list[Sample]:
     """Return the ticks with the highest running requests as their maximum, if that is unknown and clearly a limit."""
-    queued = [tick for tick in ticks if tick.max_num_seqs is None and _at_least(tick.waiting, 1.0)]
-    highest = max((tick.running or 0.0 for tick in queued), default=0.0)
-    pinned = sum(tick.seconds for tick in queued if (tick.running or 0.0) >= PINNED * highest)
-    if not queued or pinned < CEILING * sum(tick.seconds for tick in queued):
+
+    def queued(tick: Sample) -> bool:
+        return tick.max_num_seqs is None and _at_least(tick.waiting, 1.0)
+
+    highest = max((tick.running or 0.0 for tick in ticks if queued(tick)), default=0.0)
+    seconds = sum(tick.seconds for tick in ticks if queued(tick))
+    pinned = sum(tick.seconds for tick in ticks if queued(tick) and (tick.running or 0.0) >= PINNED * highest)
+    if not highest or pinned < CEILING * seconds:
         return ticks
-    return [replace(tick, max_num_seqs=highest) if tick in queued else tick for tick in ticks]
+    return [replace(tick, max_num_seqs=highest) if queued(tick) else tick for tick in ticks]
 
 
 def _mean(ticks: Sequence[Sample]) -> Sample:
