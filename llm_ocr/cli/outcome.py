@@ -175,6 +175,8 @@ def status_text(status: "RunStatus", spent: Sequence["Spent"] = ()) -> str:
         rows.append(("tokens", f"{status.tokens_in:,} in, {status.tokens_out:,} out"))
     if speed := _speed(status):
         rows.append(("speed", speed))
+    if status.limit is not None:
+        rows.append(("limit", status.limit.sentence.removeprefix("limited by ").removeprefix("limit ")))
     if retries := status.stages["extract"].retries:
         rows.append(("retries", plural(retries, "repeated request")))
     if status.cost is not None:

@@ -127,6 +127,8 @@ class Load:
     bytes_waiting: int = 0  # bytes of pages that are prepared or in preparation and not yet sent
     running: int | None = None  # from the servers' gauges; None without gauges
     waiting: int | None = None
+    kv_usage: float | None = None  # used shares of the KV caches, 0..1 of each, summed over the servers
+    max_num_seqs: int | None = None  # summed over the servers; None if one server's is unknown
     answers: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
@@ -197,6 +199,7 @@ class ServerFacts:
     max_num_seqs: int | None = None  # maximum number of sequences that run in parallel
     simulated: bool = False  # the simulator, whose answers are made up
     serves: str = ""  # name and source of the listed model; "" if the server does not report them
+    gauges: str = ""  # kind of server whose gauges it has: "vLLM", "SGLang" ...; "" without known gauges
 
 
 class Server(Protocol):

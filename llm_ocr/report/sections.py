@@ -14,6 +14,7 @@ from llm_ocr.report.charts import (
     Section,
     Tile,
     TimeChart,
+    colour,
     plain,
     plural,
     share,
@@ -27,6 +28,7 @@ from llm_ocr.workspace.plan import PageCounts
 from llm_ocr.workspace.publish import Example
 from llm_ocr.workspace.status import RunStatus, StageStatus
 from llm_ocr.workspace.superseding import WeakPage
+from llm_ocr.workspace.verdict import FULL, Cause, judge, overall
 
 # Sections from markers: outcome, failures, quality, documents.
 
@@ -226,8 +228,6 @@ def _median(pages: Mapping[int, int], documents: int) -> int:
 _MOST_WORKERS = 7
 #: Upper limit of waits with a bar, and the shortest wait in seconds.
 _MOST_WAITS, _SHORTEST = 6, 2.0
-#: Share of its window from which a server counts as full: a few slots are always in transition.
-_FULL = 0.85
 
 _NOUNS = {"extract": "page", "describe": "figure", "assemble": "page"}
 _STARTED = re.compile(r"^\d{8}T\d{6}-")
@@ -261,7 +261,32 @@ def time_sections(found: Sequence[Series]) -> Iterator[Section]:
     yield Section("Throughput", sentences, [*drawn, *_tokens(line, found, pauses)])
     if any(sample.window is not None for one in found for sample in one.samples):
         yield _requests(line, found, pauses)
+    yield from _limits(found)
     yield _waits(found)
+
+
+def _limits(found: Sequence[Series]) -> Iterator[Section]:
+    """Yield the section of what limited the stages; nothing without a verdict."""
+    stages = {
+        stage: verdict
+        for stage in ("extract", "describe")
+        if (verdict := overall(judge(one.samples) for one in found if one.stage == stage)) is not None
+    }
+    if not stages:
+        return
+    causes = [cause for cause in Cause if any(cause in one.causes for one in stages.values())]
+    bars = [
+        Bar(stage, [one.causes.get(cause, 0.0) / sum(one.seconds.values()) for cause in causes], "")
+        for stage, one in stages.items()
+    ]
+    words = "; ".join(
+        f"{stage}: " + ", ".join(f"{span(seconds)} {cause}" for cause, seconds in one.causes.items())
+        for stage, one in stages.items()
+    )
+    colours = [colour(place) for place in range(len(causes))]
+    chart = BarChart("Limits of the speed", f"{words}.", "share of the judged time", bars, causes, colours, whole=True)
+    sentences = [f"{stage.capitalize()}: {one.sentence}." for stage, one in stages.items()]
+    yield Section("What limited the speed", sentences, [chart])
 
 
 Pauses = Sequence[tuple[float, str]]
@@ -404,7 +429,7 @@ def _kind(sample: Sample) -> str:
         return "gone"
     if sample.in_flight <= 0.05:
         return "idle"
-    return "full" if sample.in_flight >= _FULL * sample.window else "short"
+    return "full" if sample.in_flight >= FULL * sample.window else "short"
 
 
 def _longest(found: Sequence[Series]) -> BarChart:

@@ -585,7 +585,7 @@ def reason_of(text: str) -> Failure:
 
 
 def _sum(loads: Iterable[Load]) -> Load:
-    sums: dict[str, int | None] = asdict(Load())
+    sums: dict[str, float | None] = asdict(Load())
     for load in map(asdict, loads):
         sums |= {name: (sums[name] or 0) + value for name, value in load.items() if value is not None}
     return Load(**sums)  # type: ignore[arg-type]  # only gauges may be None

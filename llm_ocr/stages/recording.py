@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import asdict
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,12 +13,13 @@ from llm_ocr.config.models import ServingCommand
 from llm_ocr.engines import Load
 from llm_ocr.errors import StorageError
 from llm_ocr.stages import Progress
+from llm_ocr.stages.usage import Usage, UsageMeter
 from llm_ocr.types import Counts, Status
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.metrics import (
     COUNTS,
     FIRST,
-    GAUGES,
+    LOADS,
     MOST,
     Sample,
     Series,
@@ -28,6 +29,7 @@ from llm_ocr.workspace.metrics import (
     write_series,
     write_spending,
 )
+from llm_ocr.workspace.verdict import judge, verdict_from_json
 
 Clock = Callable[[], float]
 
@@ -51,6 +53,7 @@ class Sampler:
         self._known = self._counts()
         self._seen: Sample | None = None  # the current, incomplete sample
         self._samples: tuple[Sample, ...] = ()
+        self._usage = Usage()
         self.first: float | None = None  # seconds until the first item ended
 
     def count(self, status: Status) -> None:
@@ -59,8 +62,9 @@ class Sampler:
         if self.first is None:
             self.first = self._clock() - self._began
 
-    def tick(self) -> None:
-        """Read the numbers. The gauges apply to the time since the last read."""
+    def tick(self, usage: Usage | None = None) -> None:
+        """Read the numbers. The gauges and the use, if given, apply to the time since the last read."""
+        self._usage = usage or self._usage
         now = self._clock()
         if now <= self._since:
             return
@@ -105,9 +109,9 @@ class Sampler:
     def _gauges(self) -> dict[str, Any]:
         if self._load is None:
             return {}
-        load = self._load()
-        values = asdict(load)
-        return {name: None if values[name] is None else float(values[name]) for name in GAUGES}
+        values = asdict(self._load())
+        load = {name: None if values[name] is None else float(values[name]) for name in LOADS}
+        return load | asdict(self._usage)
 
 
 # Progress that is shown and also written into the workspace: totals, and series over time.
@@ -175,12 +179,17 @@ class Recorded:
         self._shown.say(message)
 
     def end(self) -> None:
-        if self._stage:
+        limits: Mapping[str, Any] = {}
+        stage = self._stage
+        if stage:
             self._ended.append(self._state())
+            limits = self._ended[-1][0].limits
             self._cost_before += self._ended[-1][0].cost or 0.0
             self._paid_from = time.monotonic()
         self._stage, self._load = "", None
         self._shown.end()
+        if verdict := verdict_from_json(limits):
+            self._shown.say(f"{stage}: {verdict.sentence}")
 
     @property
     def worker(self) -> str:
@@ -211,9 +220,10 @@ class Recorded:
             await asyncio.gather(*tasks)
 
     async def _look_often(self) -> None:
+        meter = UsageMeter()
         while not await self._is_over(LOOK):
             if self._stage:
-                self._sampler.tick()
+                self._sampler.tick(await asyncio.to_thread(meter.read) if self._has_engine else None)
 
     async def _write_often(self) -> None:
         """Write the numbers in sequence, so that an older state never replaces a newer one."""
@@ -254,7 +264,9 @@ class Recorded:
     def _state(self) -> _State:
         spending = self._spending()
         before = self._began - self._opened
-        return spending, self._sampler.series(spending.worker, spending.stage, spending.batch_id, before)
+        series = self._sampler.series(spending.worker, spending.stage, spending.batch_id, before)
+        verdict = judge(series.samples)
+        return replace(spending, limits=verdict.to_json() if verdict else {}), series
 
     def _spending(self) -> Spending:
         load = self._now()

@@ -29,8 +29,9 @@ class Spending:
     """Spending of a worker in a stage.
 
     `items` are finished pages or figures, `seconds` wall-clock time, prices per million tokens (None if unknown).
-    `engine` holds the numbers of `engines.Load`. `price_per_hour` is of the worker's machine, and `paid` its seconds:
-    since the worker's start, or the end of its preceding stage, start-up included.
+    `engine` holds the numbers of `engines.Load`, and `limits` the `verdict.Verdict`; {} without one. `price_per_hour`
+    is of the worker's machine, and `paid` its seconds: since the worker's start, or the end of its preceding stage,
+    start-up included.
     """
 
     worker: str
@@ -46,6 +47,7 @@ class Spending:
     price_per_hour: float | None = None
     paid: float = 0.0
     engine: Mapping[str, Any] = field(default_factory=dict)
+    limits: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def cost(self) -> float | None:
@@ -174,7 +176,9 @@ class Sample:
     """Span of `seconds`.
 
     Counts are of this span alone. Gauges are means over the span, None without a report from an engine. `retries` are
-    requests that were sent again, after 429 and 503 or because they were lost. The gauges are those of `engines.Load`.
+    requests that were sent again, after 429 and 503 or because they were lost. The gauges in `LOADS` are those of
+    `engines.Load`. Those in `USES` are of this machine: processor cores of this process, means per process of the
+    renderers, of the API servers and engine cores that this worker started, and the utilization of their GPUs (0..1).
     """
 
     seconds: float
@@ -192,6 +196,13 @@ class Sample:
     running: float | None = None
     waiting: float | None = None
     bytes_waiting: float | None = None
+    kv_usage: float | None = None
+    max_num_seqs: float | None = None
+    client_cores: float | None = None
+    renderer_cores: float | None = None
+    intake_cores: float | None = None
+    engine_cores: float | None = None
+    gpu: float | None = None
 
     @property
     def items(self) -> int:
@@ -201,7 +212,11 @@ class Sample:
 
 # `getattr` reads the fields of these names, which are the columns: `asdict` takes eight times as long.
 COUNTS = ("ok", "degraded", "failed", "tokens_in", "tokens_out", "retries", "restarts")
-GAUGES = ("servers", "window", "in_flight", "queued", "running", "waiting", "bytes_waiting")
+LOADS = (
+    "servers", "window", "in_flight", "queued", "running", "waiting", "bytes_waiting", "kv_usage", "max_num_seqs",
+)  # fmt: skip
+USES = ("client_cores", "renderer_cores", "intake_cores", "engine_cores", "gpu")
+GAUGES = (*LOADS, *USES)
 _COLUMNS = tuple(field.name for field in fields(Sample))
 
 

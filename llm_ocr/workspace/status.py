@@ -23,6 +23,7 @@ from llm_ocr.workspace.publish import (
     varied,
 )
 from llm_ocr.workspace.superseding import LOW_QUALITY, WORST, QualitySum, SupersededSum, WeakPage, newest_units, rank
+from llm_ocr.workspace.verdict import Verdict, overall, verdict_from_json
 
 NamedT = TypeVar("NamedT", Example, WeakPage)
 
@@ -112,6 +113,11 @@ class RunStatus:
         return pages_per_second(self.workers)
 
     @property
+    def limit(self) -> Verdict | None:
+        """What limited Extract, over all workers; None before it is known."""
+        return overall(verdict_from_json(one.limits) for one in self.workers if one.stage == EXTRACT)
+
+    @property
     def hours_cost(self) -> float | None:
         """Part of the cost that is for machines by the hour."""
         return hours_cost(self.workers)
@@ -141,6 +147,7 @@ class RunStatus:
             "quality": list(self.quality) or None,
             "worst": [page.to_json() for page in self.worst],
             "pages_per_second": None if self.pages_per_second is None else round(self.pages_per_second, 3),
+            "limit": None if self.limit is None else self.limit.to_json(),
             "cost": self.cost,
             "workers": [one.to_json() for one in self.workers],
         }

@@ -22,7 +22,7 @@ from llm_ocr.engines.client.connections import (
     read_whole,
 )
 from llm_ocr.engines.client.error_bodies import Failures
-from llm_ocr.engines.client.probing import Gauges, facts_of, parse, roots_in
+from llm_ocr.engines.client.probing import PROMETHEUS, Gauges, facts_of, parse, roots_in
 from llm_ocr.engines.client.replies import Bounds, Reply, TooLong
 from llm_ocr.errors import LlmOcrError, RequestLost, ServerBusy, ServerError
 
@@ -71,6 +71,7 @@ class Endpoint:
         self._places = asyncio.Semaphore(limit) if limit else None
         self._failures = Failures(address)
         self._chat = URL(f"{address.url}/chat/completions")
+        self._metrics = f"{address.root}/metrics"
         self._opened: aiohttp.ClientSession | None = None
         self._flights: set[Flight] = set()
         self._pulse = Pulse()
@@ -110,14 +111,12 @@ class Endpoint:
         if models.status in (401, 403) or 300 <= models.status < 400:
             raise self._failures.answered(models.status, models.headers, models.body)
         version = await self._get(f"{self.address.root}/version")
-        metrics = await self._get(f"{self.address.root}/metrics")
-        bodies = (got.body if got is not None and got.status == 200 else b"" for got in (models, version, metrics))
-        return facts_of(self.address.model, *bodies)
+        said = [got.body if got is not None and got.status == 200 else b"" for got in (models, version)]
+        return facts_of(self.address.model, said[0], said[1], await self._metrics_text())
 
     async def gauges(self) -> Gauges | None:
-        """Return vLLM's current gauges, or None without gauges."""
-        got = await self._get(f"{self.address.root}/metrics")
-        return parse(got.body.decode("utf-8", "replace")) if got is not None and got.status == 200 else None
+        """Return the server's current gauges, or None without gauges."""
+        return parse((await self._metrics_text()).decode("utf-8", "replace"))
 
     async def close(self) -> None:
         """Close all connections at once. Current and later requests raise `RequestLost`."""
@@ -210,6 +209,14 @@ class Endpoint:
             await read_events(response, reply, on_progress, self._pulse)
         if reply.finish is None and kind != "text/event-stream":
             raise self._failures.lost(f"the response has the type {kind} and no end of an answer", status=200)
+
+    async def _metrics_text(self) -> bytes:
+        """Return the metrics in Prometheus' format; empty without them."""
+        got = await self._get(self._metrics)
+        if got is not None and got.status == 200 and got.body.lstrip()[:1] == b"[":  # trtllm-serve: a list in JSON
+            self._metrics = f"{self.address.root}{PROMETHEUS}"
+            got = await self._get(self._metrics)
+        return got.body if got is not None and got.status == 200 else b""
 
     async def _get(self, url: str) -> _Response | None:
         """Read a small page of the server; None without an answer, `ServerError` if no answer is possible."""

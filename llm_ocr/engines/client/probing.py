@@ -3,21 +3,68 @@
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from llm_ocr.engines import ServerFacts
 
-# Gauges of vLLM under /metrics in Prometheus' text format, with the names of vLLM 0.32. Before 0.10,
-# `kv_cache_usage_perc` was named `gpu_cache_usage_perc`.
+# Gauges of servers in Prometheus' text format.
 
 
-_VALUE = re.compile(
-    r"^vllm:(num_requests_running|num_requests_waiting|kv_cache_usage_perc|gpu_cache_usage_perc|num_preemptions_total"
-    r"|prompt_tokens_total|generation_tokens_total|request_success_total)(?:\{.*\})? (\S+)",
-    re.MULTILINE,
-)
+#: Names of each server's metrics by field of `Gauges`; the first name that a text contains counts. Sources, 2026-11:
+#: - vLLM 0.32: docs.vllm.ai, "Production Metrics". Before 0.10 the KV gauge was `gpu_cache_usage_perc`.
+#: - SGLang (needs --enable-metrics): sglang/srt/observability/metrics_collector.py.
+#: - llama.cpp (needs --metrics): tools/server/README.md. Newer versions have no gauge of the KV cache.
+#: - TensorRT-LLM: tensorrt_llm/metrics/collector.py. trtllm-serve has them under `PROMETHEUS`, with the options
+#:   `return_perf_metrics` and `enable_iter_perf_stats`; its /metrics are JSON statistics that each read empties.
+#: - TGI: huggingface.co/docs/text-generation-inference, "Metrics". TEI (embeddings): core/src/queue.rs of
+#:   text-embeddings-inference; it has no gauge of running requests.
+SERVERS: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "vLLM": {
+        "running": ("vllm:num_requests_running",),
+        "waiting": ("vllm:num_requests_waiting",),
+        "kv_usage": ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
+        "preemptions": ("vllm:num_preemptions_total",),
+        "prompt_tokens": ("vllm:prompt_tokens_total",),
+        "generation_tokens": ("vllm:generation_tokens_total",),
+        "finished": ("vllm:request_success_total",),
+    },
+    "SGLang": {
+        "running": ("sglang:num_running_reqs",),
+        "waiting": ("sglang:num_queue_reqs",),
+        "kv_usage": ("sglang:token_usage",),
+        "preemptions": ("sglang:num_retracted_requests_total",),
+        "prompt_tokens": ("sglang:prompt_tokens_total",),
+        "generation_tokens": ("sglang:generation_tokens_total",),
+    },
+    "llama.cpp": {
+        "running": ("llamacpp:requests_processing",),
+        "waiting": ("llamacpp:requests_deferred",),
+        "kv_usage": ("llamacpp:kv_cache_usage_ratio",),
+        "prompt_tokens": ("llamacpp:prompt_tokens_total",),
+        "generation_tokens": ("llamacpp:tokens_predicted_total",),
+    },
+    "TensorRT-LLM": {
+        "running": ("trtllm_num_requests_running",),
+        "waiting": ("trtllm_num_requests_waiting",),
+        "kv_usage": ("trtllm_kv_cache_utilization",),
+        "prompt_tokens": ("trtllm_prompt_tokens_total",),
+        "generation_tokens": ("trtllm_generation_tokens_total",),
+        "finished": ("trtllm_request_success_total",),
+    },
+    "TGI": {
+        "running": ("tgi_batch_current_size",),
+        "waiting": ("tgi_queue_size",),
+        "prompt_tokens": ("tgi_request_input_length_sum",),
+        "generation_tokens": ("tgi_request_generated_tokens_sum",),
+        "finished": ("tgi_request_success",),
+    },
+}
+#: Where trtllm-serve has its gauges.
+PROMETHEUS = "/prometheus/metrics"
+
+_VALUE = re.compile(r"^((?:vllm|sglang|llamacpp):\w+|(?:trtllm|tgi)_\w+)(?:\{.*\})? (\S+)", re.MULTILINE)
 _CACHE = re.compile(r"^vllm:cache_config_info\{(.*)\} ", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _COUNT = re.compile("[0-9]{1,12}")  # Python refuses to convert numbers with thousands of digits
@@ -25,9 +72,10 @@ _COUNT = re.compile("[0-9]{1,12}")  # Python refuses to convert numbers with tho
 
 @dataclass(frozen=True, slots=True)
 class Gauges:
-    """Current gauges of a vLLM server, summed over its engines; `kv_usage` is their mean, 0..1.
+    """Current gauges of a server, summed over its engines; `kv_usage` is their mean, 0..1, and 0 if not reported.
 
-    `preemptions` and the fields after it count from the server's start. `finished` excludes aborted requests.
+    `server` is a name in `SERVERS`. `preemptions` and the fields after it count from the server's start, and are 0 if
+    not reported. `finished` excludes aborted requests.
     """
 
     running: int = 0
@@ -37,29 +85,21 @@ class Gauges:
     prompt_tokens: int = 0
     generation_tokens: int = 0
     finished: int = 0
+    server: str = "vLLM"
 
 
 def parse(text: str) -> Gauges | None:
-    """Parse the text of /metrics; return None if it is not from vLLM."""
+    """Parse the text of /metrics; return None without the gauges of a known server."""
     found: dict[str, list[float]] = {}
     for name, value in _VALUE.findall(text):
         found.setdefault(name, []).append(_number(value))
-    if "num_requests_running" not in found or "num_requests_waiting" not in found:
-        return None
-    usage = found.get("kv_cache_usage_perc") or found.get("gpu_cache_usage_perc") or [0.0]
-
-    def total(name: str) -> int:
-        return round(sum(found.get(name, ())))
-
-    return Gauges(
-        running=total("num_requests_running"),
-        waiting=total("num_requests_waiting"),
-        kv_usage=sum(usage) / len(usage),
-        preemptions=total("num_preemptions_total"),
-        prompt_tokens=total("prompt_tokens_total"),
-        generation_tokens=total("generation_tokens_total"),
-        finished=total("request_success_total"),
-    )
+    for server, names in SERVERS.items():
+        values = {field: next((found[name] for name in known if name in found), []) for field, known in names.items()}
+        if values["running"] and values["waiting"]:
+            usage = values.pop("kv_usage", None) or [0.0]
+            sums = {field: round(sum(numbers)) for field, numbers in values.items()}
+            return Gauges(kv_usage=sum(usage) / len(usage), server=server, **sums)
+    return None
 
 
 def cache_tokens(text: str) -> int | None:
@@ -95,24 +135,21 @@ def roots_in(body: bytes) -> dict[str, str]:
 def facts_of(model: str, models: bytes, version: bytes, metrics: bytes) -> ServerFacts:
     """Return the facts in the responses of /v1/models, /version, and /metrics; empty bytes for a missing response.
 
-    A server is vLLM if the models' owner is vLLM or vLLM's gauges exist.
+    A server is vLLM if the models' owner is vLLM or vLLM's gauges exist. Other servers may have gauges as well.
     """
     entries = _entries(models)
     entry = next((entry for entry in entries if entry["id"] == model), entries[0] if len(entries) == 1 else {})
     text = metrics.decode("utf-8", "replace")
-    if not any(entry.get("owned_by") == "vllm" for entry in entries) and parse(text) is None:
-        return ServerFacts(
-            max_model_len=_count(entry.get("max_model_len")),
-            simulated=entry.get("simulated") is True,
-            serves=_identity(entry),
-        )
+    gauges = parse(text)
+    vllm = any(entry.get("owned_by") == "vllm" for entry in entries) or (gauges is not None and gauges.server == "vLLM")
     said = _json(version)
     return ServerFacts(
-        vllm=True,
+        vllm=vllm,
+        gauges="" if gauges is None else gauges.server,
         simulated=entry.get("simulated") is True,
-        version=str(said.get("version", "")) if isinstance(said, Mapping) else "",
+        version=str(said.get("version", "")) if vllm and isinstance(said, Mapping) else "",
         max_model_len=_count(entry.get("max_model_len")),
-        kv_tokens=cache_tokens(text),
+        kv_tokens=cache_tokens(text) if vllm else None,
         serves=_identity(entry),
     )
 

@@ -116,6 +116,7 @@ class ServerPool:
         """Return the current counters; the call is cheap."""
         services = self._places.services
         gauges = [service.gauges for service in services if service.gauges is not None]
+        sequences = [service.facts.max_num_seqs for service in services if service.facts.max_num_seqs]
         window = sum(service.window.size for service in services)
         cap = self._options.max_inflight
         return Load(
@@ -125,6 +126,8 @@ class ServerPool:
             queued=self._places.queued,
             running=sum(one.running for one in gauges) if gauges else None,
             waiting=sum(one.waiting for one in gauges) if gauges else None,
+            kv_usage=sum(one.kv_usage for one in gauges) if gauges else None,
+            max_num_seqs=sum(sequences) if sequences and len(sequences) == len(services) else None,
             answers=self._counts.answers,
             tokens_in=self._counts.tokens_in,
             tokens_out=self._counts.tokens_out,

@@ -116,7 +116,7 @@ class ServerSession:
         self.by_gauges = GaugeSteering(window)
         self.by_latency = LatencySteering(window, now)
         self.gauges: Gauges | None = None
-        self.blind = not facts.vllm  # the server has no gauges
+        self.blind = not (facts.vllm or facts.gauges)  # the server has no gauges
         self.holders: set[Request] = set()  # requests with a place in the window
         self.recently_lost: deque[tuple[float, str, int]] = deque(maxlen=256)  # time, request id, deaths before
         self.death: asyncio.Future[str] = asyncio.get_running_loop().create_future()

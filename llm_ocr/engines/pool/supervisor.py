@@ -193,8 +193,8 @@ class ServerSupervisor:
         service = self.service = ServerSession(
             self.number, self.server.name, endpoint, facts, window, managed=self.server.managed
         )
-        kind = f" (vLLM {facts.version})".replace(" )", ")") if facts.vllm else ""
-        self.say(f"{self.server.name}{kind} is ready: {describe(facts, first)}")
+        kind = f"vLLM {facts.version}".rstrip() if facts.vllm else facts.gauges
+        self.say(f"{self.server.name}{kind and f' ({kind})'} is ready: {describe(facts, first)}")
         self.places.open(service)
         for pause in self.suspects.pauses(self.number):
             asyncio.get_running_loop().call_at(service.began + pause, self.places.dispatch)

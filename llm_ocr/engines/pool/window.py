@@ -11,7 +11,7 @@ from llm_ocr.types import plural
 
 #: First window for vLLM if the size of the KV cache is unknown.
 UNKNOWN_VLLM = 64
-#: First window for servers without gauges.
+#: First window for servers without gauges, and for other servers than vLLM: llama.cpp often runs 1 to 4 requests.
 BLIND = 16
 #: Assumed parallel sequences if the server reports none: a guess that avoids a long queue.
 USUAL_SEQUENCES = 128
@@ -36,7 +36,10 @@ def first_size(facts: ServerFacts, page_tokens: int, cap: int | None) -> FirstSi
     """
     kv_tokens = _kv_tokens(facts)
     if not facts.vllm and kv_tokens is None:
-        return _capped(BLIND, "no gauges: controlled by latency and refusals", cap)
+        why = (
+            f"follows the gauges of {facts.gauges}" if facts.gauges else "no gauges: controlled by latency and refusals"
+        )
+        return _capped(BLIND, why, cap)
     if kv_tokens is None:
         at_once, reason = facts.max_num_seqs or UNKNOWN_VLLM, "the size of its KV cache is unknown"
     else:
@@ -97,7 +100,7 @@ def queue_band(running: int) -> tuple[int, int]:
 
 
 class GaugeSteering:
-    """Steering by vLLM's gauges that keeps a small queue in the server.
+    """Steering by a server's gauges that keeps a small queue in the server.
 
     Requests in preprocessing or in transit are in neither gauge. They count as queued, not as free capacity: more
     requests do not speed up a server that is limited by its preprocessing.

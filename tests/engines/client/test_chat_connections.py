@@ -346,7 +346,9 @@ def test_a_vllm_server_says_what_it_is():
             return await endpoint.probe(), await endpoint.gauges(), await endpoint.served()
 
     facts, gauges, served = asyncio.run(run())
-    assert facts == ServerFacts(vllm=True, version="0.32.0", max_model_len=8192, kv_tokens=65536, serves=MODEL)
+    assert facts == ServerFacts(
+        vllm=True, version="0.32.0", max_model_len=8192, kv_tokens=65536, serves=MODEL, gauges="vLLM"
+    )
     assert gauges is not None and gauges.running == 32
     assert tuple(served) == ("other", MODEL)
 

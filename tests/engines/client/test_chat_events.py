@@ -130,8 +130,8 @@ def test_older_names_are_known():
     assert gauges is not None and gauges.kv_usage == 0.25
 
 
-def test_what_is_not_vllms_gives_nothing():
-    for text in ("", "<html>", "python_gc_objects_collected_total 3.0\n", ONE.replace("vllm:", "sglang:")):
+def test_text_of_no_known_server_gives_nothing():
+    for text in ("", "<html>", "python_gc_objects_collected_total 3.0\n", ONE.replace("vllm:", "other:")):
         assert parse(text) is None
         assert cache_tokens(text) is None
 

@@ -14,6 +14,47 @@ from llm_ocr.engines import Address, CompletionRequest, ServerFacts
 from llm_ocr.errors import ServerError
 from llm_ocr.types import EncodedImage
 
+#: Excerpts of what each kind of server answers.
+METRICS = {
+    "vLLM": "vllm:num_requests_running RUNNING\nvllm:num_requests_waiting WAITING\n",
+    "SGLang": """\
+# HELP sglang:num_running_reqs The number of running requests.
+# TYPE sglang:num_running_reqs gauge
+sglang:num_running_reqs{engine_type="unified",model_name="a",pp_rank="0",tp_rank="0"} RUNNING.0
+sglang:num_queue_reqs{engine_type="unified",model_name="a",pp_rank="0",tp_rank="0"} WAITING.0
+sglang:num_grammar_queue_reqs{engine_type="unified",model_name="a",pp_rank="0",tp_rank="0"} 0.0
+sglang:token_usage{engine_type="unified",model_name="a",pp_rank="0",tp_rank="0"} 0.28
+sglang:prompt_tokens_total{model_name="a"} 8.128902e+06
+""",
+    "llama.cpp": """\
+# HELP llamacpp:requests_processing Number of requests processing.
+# TYPE llamacpp:requests_processing gauge
+llamacpp:requests_processing RUNNING
+# HELP llamacpp:requests_deferred Number of requests deferred.
+# TYPE llamacpp:requests_deferred gauge
+llamacpp:requests_deferred WAITING
+llamacpp:n_busy_slots_per_decode 3.87
+llamacpp:tokens_predicted_total 17029
+""",
+    "TensorRT-LLM": """\
+# HELP trtllm_num_requests_running Number of active requests
+# TYPE trtllm_num_requests_running gauge
+trtllm_num_requests_running{engine_type="trtllm",model_name="a"} RUNNING.0
+trtllm_num_requests_waiting{engine_type="trtllm",model_name="a"} WAITING.0
+trtllm_num_requests_completed_total{engine_type="trtllm",model_name="a"} 12.0
+trtllm_kv_cache_utilization{engine_type="trtllm",model_name="a"} 0.31
+""",
+    "TGI": """\
+# TYPE tgi_batch_current_size gauge
+tgi_batch_current_size RUNNING
+# TYPE tgi_queue_size gauge
+tgi_queue_size WAITING
+tgi_request_generated_tokens_bucket{le="1"} 0
+tgi_request_generated_tokens_sum 8123
+""",
+}
+OWNERS = {"SGLang": "sglang", "llama.cpp": "llamacpp", "TensorRT-LLM": "tensorrt_llm"}
+
 
 def request_for(name: str) -> CompletionRequest:
     """A question whose prompt is its id: the scripted server goes by it."""
@@ -39,6 +80,7 @@ class Scripted:
     fails_to_start: str = ""
     fails_to_restart: str = ""
     gauges: bool = False
+    kind: str = "vLLM"  # of server, which decides the words of its metrics
     managed: bool = True  # its process's end is seen
 
     asked: Counter[str] = field(default_factory=Counter)
@@ -108,6 +150,7 @@ class Scripted:
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_get("/v1/models", self._models)
         app.router.add_get("/metrics", self._metrics)
+        app.router.add_get("/prometheus/metrics", self._metrics)
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.01)
         await runner.setup()
         self._listening = socket.create_server(("127.0.0.1", 0))
@@ -121,13 +164,16 @@ class Scripted:
         await self.die("stopped")
 
     async def _models(self, request: web.Request) -> web.Response:
-        return web.json_response({"data": [{"id": "scripted"}]})
+        owner = {"owned_by": OWNERS[self.kind]} if self.kind in OWNERS else {}
+        return web.json_response({"data": [{"id": "scripted", **owner}]})
 
     async def _metrics(self, request: web.Request) -> web.Response:
         if not self.gauges:
             return web.Response(status=404)
-        lines = f"vllm:num_requests_running {self.running}\nvllm:num_requests_waiting {self.waiting}\n"
-        return web.Response(text=lines)
+        if self.kind == "TensorRT-LLM" and request.path == "/metrics":
+            return web.json_response([])
+        names = METRICS[self.kind]
+        return web.Response(text=names.replace("RUNNING", str(self.running)).replace("WAITING", str(self.waiting)))
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         prompt = next(p["text"] for p in (await request.json())["messages"][0]["content"] if p["type"] == "text")

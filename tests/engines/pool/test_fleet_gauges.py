@@ -1,0 +1,57 @@
+"""Servers of other kinds with gauges: the window works there as with vLLM."""
+
+import asyncio
+
+import pytest
+from fleet_asking import QUICK, names, run, until
+from scripted_server import METRICS, Scripted, request_for
+
+from llm_ocr.engines.client.endpoint import Endpoint
+from llm_ocr.engines.pool.pool import ServerPool
+from llm_ocr.engines.vllm.external import ExternalServer
+
+KINDS = sorted(set(METRICS) - {"vLLM"})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_window_grows_and_settles_by_gauges_of(kind: str) -> None:
+    async def whole() -> None:
+        server = Scripted(gauges=True, kind=kind, slots=40, seconds=0.05)
+        address, _ = await server.start()
+        said: list[str] = []
+        fleet = ServerPool("model", [ExternalServer(address)], QUICK, said.append)
+        enough = asyncio.Event()
+
+        async def ask_on(name: str) -> None:
+            while not enough.is_set():
+                await fleet.complete(request_for(name))
+
+        asking = asyncio.gather(*map(ask_on, names(150)))
+        await until(lambda: fleet.load().window >= 40 and server.most == 40)
+        assert fleet.load().running is not None
+        server.slots = 4
+        await until(lambda: fleet.load().window <= 12)
+        server.slots = 40
+        await until(lambda: fleet.load().window >= 40)
+        enough.set()
+        await asking
+        await fleet.close()
+        await server.stop()
+        assert f"({kind}) is ready: window 16: follows the gauges of {kind}" in said[0]
+
+    run(whole())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gauges_make_no_server_a_vllm(kind: str) -> None:
+    async def whole() -> None:
+        server = Scripted(gauges=True, kind=kind)
+        address, _ = await server.start()
+        endpoint = Endpoint(address)
+        facts = await endpoint.probe()
+        await endpoint.close()
+        await server.stop()
+        assert facts is not None
+        assert (facts.vllm, facts.gauges, facts.kv_tokens) == (False, kind, None)
+
+    run(whole())
