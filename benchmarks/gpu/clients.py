@@ -27,7 +27,7 @@ class Work:
 
     manifest: Path
     pages: int
-    tokens: int  # of each answer
+    tokens: int  # of an answer, on average
     profile: Profile
     format: str  # of page images: png or jpeg
 
@@ -58,7 +58,7 @@ def write_requests(work: Work, workspace: Path, file: Path) -> int:
         for request in completion_requests(work, workspace):
             # vLLM puts the image's place before the text, wherever it stands in the message.
             image = f"data:{request.image.media_type};base64,{base64.b64encode(request.image.data).decode('ascii')}"
-            row = {"prompt": request.prompt, "image_files": [image]}
+            row = {"prompt": request.prompt, "image_files": [image], "output_tokens": request.settings["max_tokens"]}
             out.write(json.dumps(row) + "\n")
             count += 1
     return count
@@ -86,7 +86,7 @@ def bench(
         "--dataset-name": dataset,
         "--dataset-path": str(requests),
         "--num-prompts": str(work.pages),
-        "--custom-output-len": str(work.tokens),
+        "--custom-output-len": "-1",  # each row has its own
         "--max-concurrency": str(concurrency),
         "--temperature": str(profile.temperature),
         "--extra-body": json.dumps(body),

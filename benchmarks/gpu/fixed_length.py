@@ -1,9 +1,10 @@
-"""llm-ocr with answers of one length, whatever the model writes.
+"""llm-ocr with answers of given lengths, whatever the model writes.
 
     python benchmarks/gpu/fixed_length.py TOKENS TIMES extract FILES -w WORKSPACE ...
 
 Everything behind TIMES, a file to write, is a command of llm-ocr and runs as usual, but for three things. The server is
-told to write exactly TOKENS tokens (`ignore_eos`, `max_tokens`). The watch for repetitions sees every piece of an
+told how many tokens to write (`ignore_eos`, `max_tokens`): TOKENS on average, more or fewer by page as in real answers.
+With equal lengths all sequences would end in the same step. The watch for repetitions sees every piece of an
 answer, and what it says is ignored: dummy weights write loops. A page of invented text of that length takes the
 answer's place before it is judged, so that layout, figures and rows are made as from a real one. TIMES gets the seconds
 from the first request to the last answer, as clients that only send requests count them.
@@ -22,12 +23,21 @@ from llm_ocr.engines import Completion, CompletionRequest, Finish, TextWatch, no
 from llm_ocr.engines.pool.pool import ServerPool
 from llm_ocr.simulator.answers import CHARACTERS, Form, page
 
+#: Deviation of the logarithm of an answer's length: the simulator's default.
+DEVIATION = 0.5
 
-def fixed(request: CompletionRequest, tokens: int) -> CompletionRequest:
-    """The same request for an answer of that many tokens."""
+
+def length(page: str, mean: int) -> int:
+    """Return the tokens of a page's answer: lognormal with the simulator's deviation, the same in every run."""
+    drawn = random.Random(page).lognormvariate(-(DEVIATION**2) / 2, DEVIATION)
+    return max(mean // 4, min(3 * mean, round(mean * drawn)))
+
+
+def fixed(request: CompletionRequest, mean: int) -> CompletionRequest:
+    """Return the same request for an answer of its page's length."""
     return replace(
         request,
-        settings={**request.settings, "max_tokens": tokens},
+        settings={**request.settings, "max_tokens": length(request.id, mean)},
         vllm_settings={**request.vllm_settings, "ignore_eos": True},
         watch=_unheeded(request.watch) if request.watch else None,
     )
@@ -48,8 +58,7 @@ class Span:
 
 
 def fix_answers(tokens: int, span: Span) -> None:
-    """Give every answer of every pool `tokens` tokens; `complete` raises `ValueError` for any other count."""
-    text = page(random.Random(0), "page", tokens * CHARACTERS, Form.GROUNDED)
+    """Give every answer of every pool its page's length; `complete` raises `ValueError` for any other count."""
     real = ServerPool.complete
 
     async def complete(
@@ -61,8 +70,9 @@ def fix_answers(tokens: int, span: Span) -> None:
 
         answer = await real(self, fixed(request, tokens), sent)
         span.answered()
-        if answer.tokens_out != tokens:
-            raise ValueError(f"{request.id}: {answer.tokens_out} tokens instead of {tokens}")
+        if answer.tokens_out != length(request.id, tokens):
+            raise ValueError(f"{request.id}: {answer.tokens_out} tokens instead of {length(request.id, tokens)}")
+        text = page(random.Random(0), "page", answer.tokens_out * CHARACTERS, Form.GROUNDED)
         return replace(answer, text=text, finish=Finish.STOP)
 
     ServerPool.complete = complete  # type: ignore[method-assign]  # wherever a command takes its engine from

@@ -108,7 +108,7 @@ def parse() -> argparse.Namespace:
     add("--weights", type=Path, required=True, metavar="FOLDER", help="made by model.py")
     add("--output", type=Path, required=True, metavar="FOLDER", help="report.json, samples, logs")
     add("--pages", type=int, default=192, metavar="N", help="pages of a turn (default 192)")
-    add("--tokens", type=int, default=1000, metavar="N", help="of each answer (default 1000)")
+    add("--tokens", type=int, default=1000, metavar="N", help="of an answer, on average (default 1000)")
     add("--seconds", type=float, default=560, metavar="S", help="no turn begins that would end later (default 560)")
     add("--settings", default=",".join(SETTINGS), metavar="NAMES", help=f"servers to start: {', '.join(SETTINGS)}")
     add("--turns", metavar="LABELS", help=f"clients and servers: {', '.join(turn.label for turn in TURNS)}")
@@ -238,7 +238,7 @@ class Bench:
                 seconds, pages, more = await {"llm-ocr": self.ours, "vllm-bench": self.bench, "intake": self.intake}[
                     turn.client
                 ](turn, addresses, folder)
-        except Exception as error:
+        except (LlmOcrError, OSError, RuntimeError, ValueError, KeyError, SystemExit) as error:
             self.tell(f"{turn.label} FAILED: {type(error).__name__} {str(error)[-1500:]}")
             self.report["failures"].append(
                 {"turn": turn.label, "error": f"{type(error).__name__} {str(error)[-6000:]}"}
@@ -260,8 +260,8 @@ class Bench:
             "seconds": round(seconds, 2),
             "pages_per_min": round(rate, 1),
             "dollars_per_10000_pages": round(self.given.dollars_per_hour * 10_000 / (60 * rate), 3),
-            "output_tokens_per_s": round(pages * (1 if turn.client == "intake" else self.given.tokens) / seconds, 1),
             **(asdict(did) if did else {}),
+            "output_tokens_per_s": round(did.output_tokens / seconds, 1) if did else 0.0,
             **more,
         }
         self.report["turns"].append(row)

@@ -127,8 +127,13 @@ def cache_folder() -> Path:
 
 
 def cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return the number of cores that this process may use, by its affinity and its container's limit (cgroup v2)."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return min(allowed, max(1, round(int(quota) / int(period))))
+    except (OSError, ValueError):  # no such file, or "max": no limit
+        return allowed
 
 
 def worker_environment() -> dict[str, str]:

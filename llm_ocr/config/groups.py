@@ -638,6 +638,12 @@ class VllmSettings(Group):
         None, description="Port of the server (default: a free one)"
     )
     replicas: COUNT | None = Field(None, description="Number of servers, each with its own GPUs (default: one per GPU)")
+    replicas_per_gpu: COUNT | None = Field(
+        None,
+        description=(
+            "Servers that share each GPU (default: 2 for a small model on an H100 or newer with 8 cores, otherwise 1)"
+        ),
+    )
     tensor_parallel_size: COUNT = Field(1, description="GPUs per server that the model is split across")
     data_parallel_size: COUNT = Field(1, description="Copies of the model inside each server")
     max_model_len: COUNT | None = Field(None, description="Context length in tokens (default: the model's)")

@@ -294,6 +294,8 @@ class VllmKeywords(TypedDict, total=False):
     """Port of the server (default: a free one)"""
     replicas: int | None
     """Number of servers, each with its own GPUs (default: one per GPU)"""
+    replicas_per_gpu: int | None
+    """Servers that share each GPU (default: 2 for a small model on an H100 or newer with 8 cores, otherwise 1)"""
     tensor_parallel_size: int
     """GPUs per server that the model is split across"""
     data_parallel_size: int

@@ -141,8 +141,8 @@ PRESETS: Mapping[str, Preset] = MappingProxyType({preset.name: preset for preset
 
 
 _GB = 1e9
-_BESIDE = 2.0 * _GB
-_KV_BYTES = 144 * 1024  # per token
+BESIDE = 2.0 * _GB
+KV_BYTES = 144 * 1024  # per token
 _SHARE = 0.9
 
 #: Memory of available GPUs in GB, and the numbers of GPUs per model.
@@ -179,7 +179,7 @@ def share_of(profile: Profile) -> float:
 
 def needed_memory(weights: float, context: int, *, gpus: int = 1, share: float = _SHARE) -> float:
     """Return the bytes of memory per GPU for `weights` bytes and a context in tokens."""
-    return ((weights + context * _KV_BYTES) / gpus + _BESIDE) / share
+    return ((weights + context * KV_BYTES) / gpus + BESIDE) / share
 
 
 def smallest_gpu(profile: Profile, context: int | None = None) -> Gpus | None:

@@ -92,6 +92,7 @@ class Profile:
     max_tokens: int  # per answer
     context: int  # maximum length in tokens of a started server
     page_tokens: int  # prompt and answer of a full page, for the initial window
+    kv_bytes: int = 0  # of the KV cache per token: 2 x layers x KV heads x head size x 2 bytes; 0: unknown
     aliases: tuple[str, ...] = ()
     revision: str | None = None
     mode: str = "layout"  # default reading mode

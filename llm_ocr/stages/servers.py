@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
+from llm_ocr.config.environment import cores
 from llm_ocr.config.groups import EMBEDDED as EMBEDDED
 from llm_ocr.config.groups import SERVER as SERVER
 from llm_ocr.config.groups import VLLM as VLLM
@@ -27,7 +28,7 @@ from llm_ocr.engines import Server
 from llm_ocr.engines.embedded.describe import EmbeddedFigureReader
 from llm_ocr.engines.embedded.ocr.languages import check_language
 from llm_ocr.engines.vllm.command import ServeOptions, number_of, value_of
-from llm_ocr.engines.vllm.hardware import gpu_memory, gpus, vllm_installed
+from llm_ocr.engines.vllm.hardware import gpu_capability, gpu_memory, gpus, vllm_installed
 from llm_ocr.engines.vlm.requests import PLACE
 from llm_ocr.errors import LlmOcrError, ServerError, StorageError, UsageError
 from llm_ocr.models.choosing import PRESETS, Wants, needed_memory, numbers, rank, share_of, smallest_gpu, weights_of
@@ -272,6 +273,7 @@ class Engines:
 
     def _own(self, profile: Profile, model: str, revision: str | None) -> Sequence[Server]:
         from llm_ocr.engines.vllm.server import release_of, servers
+        from llm_ocr.engines.vllm.sizing import plan
 
         settings = self._serving
         asked = serve_options(settings, model, revision, self._logs)
@@ -282,7 +284,18 @@ class Engines:
         # A folder has no revision. The same is true of the local copy of a model on a store.
         folder = start.folder
         options = asked if folder is None else replace(asked, model=str(folder), revision=None)
-        return servers(profile, options, gpus(), say=self._say, release=release, before=self._checks.prepare)
+        planned = plan(
+            profile,
+            options,
+            gpus(),
+            cores=cores(),
+            memory=gpu_memory(),
+            capability=gpu_capability(),
+            weights=_weights(start),
+        )
+        self._say(f"{profile.name}: {planned.why}")
+        options = replace(options, sizes=planned.sizes)
+        return servers(profile, options, planned.devices, say=self._say, release=release, before=self._checks.prepare)
 
 
 def serve_options(settings: VllmSettings, model: str, revision: str | None, logs: Path | None = None) -> "ServeOptions":
@@ -298,6 +311,7 @@ def serve_options(settings: VllmSettings, model: str, revision: str | None, logs
         tensor_parallel=settings.tensor_parallel_size,
         data_parallel=settings.data_parallel_size,
         replicas=settings.replicas,
+        replicas_per_gpu=settings.replicas_per_gpu,
         max_model_len=settings.max_model_len,
         gpu_memory_utilization=settings.gpu_memory_utilization,
         port=settings.vllm_port,
@@ -461,7 +475,7 @@ def memory_shortage(start: Start, memory: dict[str, int], version: str = "") -> 
     weights = _weights(start)
     if not memory or not weights or any(value_of(arguments, name) is not None for name in _SMALLER):
         return ""
-    from llm_ocr.engines.vllm.server import split_over
+    from llm_ocr.engines.vllm.sizing import split_over
 
     split = split_over(profile, options)
     share = options.gpu_memory_utilization or _number(value_of([*options.preset, *options.args], _SHARE))

@@ -3,7 +3,6 @@
 import random
 import sys
 import time
-from types import SimpleNamespace
 
 import torch
 from llm_ocr_ngram import NoRepeatNgram

@@ -122,8 +122,9 @@ _RESERVED = {
 
 #: `--stream-interval` is from vLLM pull request 27869, merged in November 2025; first released in 0.12.0.
 _STREAM_INTERVAL_SINCE = (0, 12, 0)
-#: `--renderer-num-workers` is in vLLM 0.25.0. Older versions need more API servers instead.
+#: `--renderer-num-workers` is in vLLM 0.25.0. Older versions need more API servers instead, of 1.5 GB each.
 _RENDERER_WORKERS_SINCE = (0, 25, 0)
+_MOST_API_SERVERS = 4
 
 #: Python modules that vLLM's own processes load from the server's PYTHONPATH.
 IN_SERVER = Path(__file__).with_name("in_server")
@@ -144,8 +145,8 @@ class ServeOptions:
 
     `command` is any prefix before the word `serve`: `/other/bin/vllm`, or a container. A container must share the
     network and receive the key and the devices by name: `docker run --rm --init --gpus all --network host --ipc host -e
-    VLLM_API_KEY -e CUDA_VISIBLE_DEVICES --entrypoint vllm IMAGE`. A command that names VLLM_API_KEY shares no files with
-    this process: it receives the key in the environment, and vLLM's own processors are used.
+    VLLM_API_KEY -e CUDA_VISIBLE_DEVICES --entrypoint vllm IMAGE`. A command that names VLLM_API_KEY shares no files
+    with this process: it receives the key in the environment, and vLLM's own processors are used.
     """
 
     command: tuple[str, ...] = ("vllm",)
@@ -157,6 +158,7 @@ class ServeOptions:
     tensor_parallel: int | None = None
     data_parallel: int | None = None
     replicas: int | None = None
+    replicas_per_gpu: int | None = None
     max_model_len: int | None = None  # tokens
     gpu_memory_utilization: float | None = None  # 0..1 of a device
     port: int | None = None  # of the first replica; the others follow
@@ -226,23 +228,30 @@ def serve_command(
     model = served_name(profile, options)
     head = [*options.command, "serve", model]
     place = ["--host", options.host, "--port", str(port), "--served-model-name", model]
-    ours = [_NGRAM_PROCESSOR if word in _NGRAM_PROCESSORS else word for word in profile.server_args]
-    arguments = overridden(_defaults(profile, options, version), ours if options.shares_files else profile.server_args)
+    arguments = overridden(_defaults(profile, options, version), profile.server_args)
     arguments = overridden(arguments, options.preset)
     arguments = overridden(arguments, _chosen(profile, options))
     arguments = overridden(arguments, options.args)
     arguments = overridden(arguments, _lowered(limits))
-    if (workers := options.sizes.renderer_workers) > 1:
-        # vLLM's cache of preprocessed images cannot be shared by threads. Each API server has a cache of its own.
-        threads = version >= _RENDERER_WORKERS_SINCE and number_of(arguments, "mm-processor-cache-gb") == 0
-        name = "--renderer-num-workers" if threads else "--api-server-count"
-        arguments = overridden([name, str(workers)], arguments)
+    if (workers := options.sizes.renderer_workers) > 1 and version:
+        # vLLM's cache of preprocessed images cannot be shared by threads. Each API server has a cache of its own, and
+        # data parallelism sets their number.
+        if version >= _RENDERER_WORKERS_SINCE and number_of(arguments, "mm-processor-cache-gb") == 0:
+            arguments = overridden(["--renderer-num-workers", str(workers)], arguments)
+        elif value_of(arguments, "data-parallel-size") is None:
+            arguments = overridden(["--api-server-count", str(min(workers, _MOST_API_SERVERS))], arguments)
     return [*head, *place, *arguments]
+
+
+def with_own_processor(argv: Sequence[str]) -> list[str]:
+    """Return the command with our processor against repeated n-grams in the place of a profile's."""
+    return [_NGRAM_PROCESSOR if word in _NGRAM_PROCESSORS else word for word in argv]
 
 
 def shown(argv: Sequence[str]) -> str:
     """Return the command as text to read and paste."""
-    return shlex.join(argv)
+    path = f"PYTHONPATH={shlex.quote(str(IN_SERVER))} " if _NGRAM_PROCESSOR in argv else ""
+    return path + shlex.join(argv)
 
 
 def _refuse_ours(args: Sequence[str]) -> None:
@@ -280,7 +289,7 @@ def _chosen(profile: Profile, options: ServeOptions) -> list[str]:
         "--tensor-parallel-size": options.tensor_parallel,
         "--data-parallel-size": options.data_parallel,
         "--max-model-len": options.max_model_len,
-        "--gpu-memory-utilization": options.gpu_memory_utilization,
+        "--gpu-memory-utilization": options.sizes.gpu_memory_utilization or options.gpu_memory_utilization,
     }
     return [word for name, value in values.items() if value is not None for word in (name, str(value))]
 

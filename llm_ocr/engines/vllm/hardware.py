@@ -33,6 +33,14 @@ def gpu_memory() -> dict[str, int]:
     return {name: sizes[name] for name in gpus() if name in sizes}
 
 
+def gpu_capability() -> dict[str, int]:
+    """Return the major compute capability of each GPU that this process may use, by the names of `gpus`."""
+    answer = _nvidia_smi("--query-gpu=index,uuid,compute_cap", "--format=csv,noheader")
+    rows = [[part.strip() for part in line.split(",")] for line in answer.splitlines()]
+    majors = {name: row[2].partition(".")[0] for row in rows if len(row) == 3 for name in row[:2]}
+    return {name: int(majors[name]) for name in gpus() if majors.get(name, "").isdigit()}
+
+
 def memory_in(text: str) -> dict[str, int]:
     """Parse `nvidia-smi --query-gpu=index,uuid,memory.total` without units (MiB): bytes by number and by UUID."""
     rows = [[part.strip() for part in line.split(",")] for line in text.splitlines()]

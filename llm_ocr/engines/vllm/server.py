@@ -24,12 +24,13 @@ from llm_ocr.engines.vllm.command import (
     served_name,
     server_env,
     shown,
+    with_own_processor,
 )
 from llm_ocr.engines.vllm.external import NotReady, look
 from llm_ocr.engines.vllm.log import ServerLog
 from llm_ocr.engines.vllm.log_diagnosis import Diagnosis, hint_for, shortened
 from llm_ocr.engines.vllm.process import ServerProcess
-from llm_ocr.errors import ServerError, UsageError, install_command
+from llm_ocr.errors import ServerError, install_command
 from llm_ocr.models.choosing import numbers
 from llm_ocr.models.profile import Profile
 
@@ -229,8 +230,13 @@ class VllmServer:
         release: Release | None = None,
         pace: Pace = Pace(),
         before: Callable[[], Awaitable[None]] | None = None,
+        after: "VllmServer | None" = None,
     ) -> None:
-        """Configure the server. `before` is awaited before the first start; `start` propagates its errors."""
+        """Configure the server.
+
+        `before` is awaited before the first start; `start` propagates its errors. The first start begins when that of
+        `after` has ended.
+        """
         self._profile = profile
         self._options = options
         self._name = f"vLLM {index}"
@@ -250,6 +256,8 @@ class VllmServer:
         self._stopped = False
         self._turn = asyncio.Lock()
         self._before = before
+        self._after = after
+        self._settled = asyncio.Event()  # the first start has ended
 
     @property
     def name(self) -> str:
@@ -275,9 +283,14 @@ class VllmServer:
         """
         async with self._turn:
             self._stopped = False
-            if self._before is not None:
-                await self._before()
-            return await self._bring_up(again=False)
+            try:
+                if self._after is not None:
+                    await self._after._settled.wait()
+                if self._before is not None:
+                    await self._before()
+                return await self._bring_up(again=False)
+            finally:
+                self._settled.set()
 
     async def restart(self, why: str) -> tuple[Address, ServerFacts]:
         """End the remaining processes and start the server again. Raises the errors of `start`."""
@@ -306,6 +319,7 @@ class VllmServer:
         Connections to the server must be closed before the call.
         """
         self._stopped = True
+        self._settled.set()
         await self._end()
 
     async def _end(self) -> None:
@@ -342,6 +356,8 @@ class VllmServer:
         words = serve_command(
             self._profile, self._options, port, version=numbers(version), limits=self._limits
         )  # fmt: skip
+        if self._options.shares_files:
+            words = with_own_processor(words)
         prefix = len(self._options.command)
         self._words = [*found(words[:prefix], self._environment.get("PATH")), *words[prefix:]]
         address = Address(reached_at(self._options.host, port), served_name(self._profile, self._options), self._key)
@@ -354,10 +370,7 @@ class VllmServer:
             words = self._words
             if self._options.shares_files:
                 # Not in the command, which all local users see, and not in the environment (see `server_env`).
-                config = Path(folder, "key.yaml")
-                config.touch(mode=0o600)
-                config.write_text(f"api-key: {self._key}\n")
-                words = [*words, "--config", str(config)]
+                words = [*words, "--config", write_key(Path(folder), self._key)]
             process = self._process = await ServerProcess.start(words, self._environment, self._log)
             try:
                 facts = await self._until_ready(process, address, began)
@@ -441,84 +454,61 @@ class VllmServer:
         )
 
 
-# Number of servers, and the GPUs of each.
+def write_key(folder: Path, key: str) -> str:
+    """Write a configuration file of vLLM with the key, which only this user can read; return its path."""
+    file = folder / "key.yaml"
+    file.touch(mode=0o600)
+    file.write_text(f"api-key: {key}\n")
+    return str(file)
+
+
+# Servers of one machine.
 
 
 def servers(
     profile: Profile,
     options: ServeOptions,
-    gpus: Sequence[str],
+    devices: Sequence[str],
     *,
     say: Callable[[str], None] = lambda _: None,
     pace: Pace = Pace(),
     release: Release | None = None,
     before: Callable[[], Awaitable[None]] | None = None,
 ) -> list[VllmServer]:
-    """Return the servers for these GPUs; without GPUs, one server.
+    """Return the servers.
 
-    There is one server per GPU, or per group of GPUs that tensor parallelism requires: copies of a model need no
-    communication. With data parallelism there is one server in total.
+    Servers on the same GPU start one after the other: vLLM measures the free memory while it starts.
 
     Args:
         profile: Profile of the model.
         options: Options of the servers.
-        gpus: Names as in CUDA_VISIBLE_DEVICES (`hardware.gpus`).
+        devices: CUDA_VISIBLE_DEVICES of each server (`sizing.plan`); "" leaves it unchanged.
         say: Receives messages for users.
         pace: Intervals of probes and messages.
         release: Version of vLLM; None: determined from the options.
         before: Awaited by each server before its first start.
-
-    Raises:
-        UsageError: There are not enough GPUs.
     """
     release = release or release_of(options)
-    return [
-        VllmServer(profile, options, index=index, devices=devices, say=say, release=release, pace=pace, before=before)
-        for index, devices in enumerate(shares(profile, options, gpus))
-    ]
+    made: list[VllmServer] = []
+    last_on: dict[str, VllmServer] = {}
+    for index, device in enumerate(devices):
+        after = last_on.get(device) if options.sizes.gpu_memory_utilization is not None else None
+        server = VllmServer(
+            profile,
+            options,
+            index=index,
+            devices=device,
+            say=say,
+            release=release,
+            pace=pace,
+            before=before,
+            after=after,
+        )
+        last_on[device] = server
+        made.append(server)
+    return made
 
 
 def release_of(options: ServeOptions) -> Release:
     """Return the version of the vLLM that the options start."""
     return Release(options.command, server_env(options))
-
-
-def shares(profile: Profile, options: ServeOptions, gpus: Sequence[str]) -> list[str]:
-    """Return CUDA_VISIBLE_DEVICES of each server; "" leaves it unchanged."""
-    needed, parallel = _needed(profile, options)
-    if not gpus:
-        return [""] * (options.replicas or 1)
-    possible = len(gpus) // needed
-    wanted = options.replicas or (1 if parallel else possible)
-    if wanted > possible or not possible:
-        raise UsageError(
-            f"{wanted or 1} server{'s' if wanted > 1 else ''} of {needed} GPU{'s' if needed > 1 else ''} each"
-            f" need more than the {len(gpus)} available GPUs",
-            hint="Lower `replicas`, `tensor_parallel_size`, or `data_parallel_size`.",
-        )
-    if wanted == 1 and possible == 1 and len(gpus) == needed:
-        return [""]
-    return [",".join(gpus[start : start + needed]) for start in range(0, wanted * needed, needed)]
-
-
-def split_over(profile: Profile, options: ServeOptions) -> int:
-    """Return the number of GPUs that one copy of the model is split over."""
-    return _split(profile, options)[0]
-
-
-def _needed(profile: Profile, options: ServeOptions) -> tuple[int, bool]:
-    """Return the GPUs of one server, and whether it is data parallel."""
-    split, data = _split(profile, options)
-    return split * data, data > 1
-
-
-def _split(profile: Profile, options: ServeOptions) -> tuple[int, int]:
-    """Return the GPUs of one copy of the model, and the copies in one server."""
-    # The precedence of `serve_command`: `vllm_arg` over options over the profile.
-    tensor = number_of(options.args, "tensor-parallel-size") or options.tensor_parallel
-    data = number_of(options.args, "data-parallel-size") or options.data_parallel
-    words = [*profile.server_args, *options.args]
-    pipeline = number_of(words, "pipeline-parallel-size") or 1
-    tensor = tensor or number_of(profile.server_args, "tensor-parallel-size") or 1
-    data = data or number_of(profile.server_args, "data-parallel-size") or 1
-    return tensor * pipeline, data

@@ -28,6 +28,9 @@ _LARGEST_PROMPT = 1024
 _SECOND_PAGE = 256 + 6 * 144
 _SECOND_LARGEST_PROMPT = 1280
 
+# Keys and values of 12 layers with 10 heads of 128 values in 2 bytes. Measured: 2,119,408 tokens in 130 GB.
+_KV_BYTES = 2 * 12 * 10 * 128 * 2
+
 # Long side of A4 at 144 dpi, the resolution of the model's own PDF script; the server cuts the tiles.
 _IMAGE = ImageRule(side_at(144))
 # Tags are special tokens of the model.
@@ -55,6 +58,7 @@ DEEPSEEK_OCR = Profile(
     max_tokens=_CONTEXT - _LARGEST_PROMPT,
     context=_CONTEXT,
     page_tokens=_PAGE_PROMPT + ANSWER,
+    kv_bytes=_KV_BYTES,
     vllm_settings=_TAGS,
     page_settings=_NO_REPETITION,
     server_args=_SERVER_ARGS,

@@ -5,7 +5,8 @@ from supervised import COMMAND, made_profile
 
 from llm_ocr.engines.vllm.command import ServeOptions
 from llm_ocr.engines.vllm.hardware import gpus, parsed, visible, vllm_installed
-from llm_ocr.engines.vllm.server import servers, shares
+from llm_ocr.engines.vllm.server import servers
+from llm_ocr.engines.vllm.sizing import plan
 from llm_ocr.errors import UsageError
 from llm_ocr.models.choosing import numbers
 
@@ -17,6 +18,11 @@ DIVIDED = """GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-aaaa)
   MIG 3g.20gb     Device  0: (UUID: MIG-cccc)
   MIG 3g.20gb     Device  1: (UUID: MIG-dddd)
 """
+
+
+def shares(profile, options, devices):
+    """CUDA_VISIBLE_DEVICES of each server."""
+    return list(plan(profile, options, devices, cores=4, memory={}, capability={}, weights=0.0).devices)
 
 
 def test_gpus_are_listed_and_so_are_parts_of_divided_ones():
