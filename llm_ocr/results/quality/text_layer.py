@@ -199,7 +199,9 @@ def in_order(parts: Sequence[tuple[str, Box]]) -> float | None:
 
 def _is_right_to_left(texts: Iterable[str]) -> bool:
     """Return whether most letters are of a script that runs to the left, such as Hebrew or Arabic (UAX 9)."""
-    counts = Counter(unicodedata.bidirectional(letter) for text in texts for letter in text)
+    counts: Counter[str] = Counter()
+    for letter, count in Counter("".join(texts)).items():  # few distinct letters occur
+        counts[unicodedata.bidirectional(letter)] += count
     return counts["R"] + counts["AL"] > counts["L"]
 
 
