@@ -92,11 +92,8 @@ _SPARSE = 16
 
 
 def encoded(image: "Image.Image", image_format: str, quality: int) -> EncodedImage:
-    """Return a PNG, or a JPEG of this quality, from an image of mode L, RGB, or RGBX.
-
-    An image without color is encoded as grayscale: the pixels are the same, in half the time.
-    """
-    plain = image if image.mode == "L" or _has_colour(image) else image.getchannel(0)
+    """Return a PNG, or a JPEG of this quality, from an image of mode L, RGB, or RGBX; see `grayscale_if_equal`."""
+    plain = grayscale_if_equal(image)
     if image_format == "png":
         data = png_file(plain)
     else:
@@ -104,6 +101,11 @@ def encoded(image: "Image.Image", image_format: str, quality: int) -> EncodedIma
         plain.save(buffer, "JPEG", quality=quality)
         data = buffer.getvalue()
     return EncodedImage(data, MEDIA_TYPES[image_format], image.width, image.height)
+
+
+def grayscale_if_equal(image: "Image.Image") -> "Image.Image":
+    """Return an image without color in mode L, which has the same pixels and is processed in half the time."""
+    return image if image.mode == "L" or _has_colour(image) else image.getchannel(0)
 
 
 def cropped(image: EncodedImage, boxes: Sequence[Box], image_format: str, quality: int) -> list[EncodedImage]:
@@ -281,7 +283,7 @@ class ImageFile:
             return EncodedImage(data, media_type, image.width, image.height), self._ink(data)
         if image.format in ("JPEG", "MPO"):
             image.draft(image.mode, (size, size))  # decodes at 1/2, 1/4, or 1/8 if that is large enough
-        shown = _prepared(image, size)
+        shown = grayscale_if_equal(_prepared(image, size))
         return encoded(shown, image_format, quality), ink_of(shown)
 
     def _needs_no_change(self, image: "Image.Image", size: int, image_format: str) -> bool:

@@ -73,7 +73,9 @@ def sixteen_bits(picture, path):
     raw = b"".join(b"\0" + row.tobytes() for row in rows)
     head = struct.pack(">IIBBBBB", *picture.size, 16, 2, 0, 0, 0)
     parts = [(b"IHDR", head), (b"IDAT", zlib.compress(raw)), (b"IEND", b"")]
-    chunks = [struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in parts]
+    chunks = [
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in parts
+    ]
     path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(chunks))
 
 
