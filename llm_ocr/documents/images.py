@@ -1,6 +1,7 @@
 """Decode image files and encode page images."""
 
 import io
+import os
 import struct
 import warnings
 import zlib
@@ -91,11 +92,8 @@ _SPARSE = 16
 
 
 def encoded(image: "Image.Image", image_format: str, quality: int) -> EncodedImage:
-    """Return a PNG, or a JPEG of this quality, from an image of mode L, RGB, or RGBX.
-
-    An image without color is encoded as grayscale: the pixels are the same, in half the time.
-    """
-    plain = image if image.mode == "L" or _has_colour(image) else image.getchannel(0)
+    """Return a PNG, or a JPEG of this quality, from an image of mode L, RGB, or RGBX; see `grayscale_if_equal`."""
+    plain = grayscale_if_equal(image)
     if image_format == "png":
         data = png_file(plain)
     else:
@@ -103,6 +101,11 @@ def encoded(image: "Image.Image", image_format: str, quality: int) -> EncodedIma
         plain.save(buffer, "JPEG", quality=quality)
         data = buffer.getvalue()
     return EncodedImage(data, MEDIA_TYPES[image_format], image.width, image.height)
+
+
+def grayscale_if_equal(image: "Image.Image") -> "Image.Image":
+    """Return an image without color in mode L, which has the same pixels and is processed in half the time."""
+    return image if image.mode == "L" or _has_colour(image) else image.getchannel(0)
 
 
 def cropped(image: EncodedImage, boxes: Sequence[Box], image_format: str, quality: int) -> list[EncodedImage]:
@@ -214,6 +217,7 @@ MAX_PIXELS = 200_000_000
 #: Minimum side of a page image in pixels; smaller images are unreadable.
 MIN_SIDE = 8
 _ORIENTATION = 0x0112  # the EXIF tag
+_PNG_BITS = 24  # place of the byte with a PNG's bits per channel
 #: Gray values of the paper behind transparency: white, and others if white would hide content.
 _WHITE, _PAPERS = 255, (0, 128)
 #: Longest side in pixels for the comparison of papers, and the minimum difference of neighboring pixels at an edge.
@@ -268,16 +272,34 @@ class ImageFile:
         if self.pages > 1:
             image.seek(number - 1)
         _check(image.width, image.height, size)
-        if self._needs_no_change(image, size):
+        if self._needs_no_change(image, size, image_format):
+            media_type = MEDIA_TYPES["png" if image.format == "PNG" else "jpeg"]
+            image.draft("L", image.size)  # JPEG decodes without color in half the time; the ink needs none
             image.load()  # proves that the image can be decoded
-            return EncodedImage(self._file.whole(), "image/jpeg", image.width, image.height), ink_of(image)
+            return EncodedImage(self._file.whole(), media_type, image.width, image.height), ink_of(image)
         if image.format in ("JPEG", "MPO"):
             image.draft(image.mode, (size, size))  # decodes at 1/2, 1/4, or 1/8 if that is large enough
-        shown = _prepared(image, size)
+        shown = grayscale_if_equal(_prepared(image, size))
         return encoded(shown, image_format, quality), ink_of(shown)
 
-    def _needs_no_change(self, image: "Image.Image", size: int) -> bool:
-        if image.format != "JPEG" or image.mode not in ("RGB", "L") or max(image.size) > size:
+    def _needs_no_change(self, image: "Image.Image", size: int, image_format: str) -> bool:
+        """Return whether the bytes of the file can be the page image.
+
+        A PNG must be wanted, and smaller than its pixels. With 16 bits per channel, transparency, or further frames,
+        the pixels would depend on the reader.
+        """
+        from PIL.PngImagePlugin import PngImageFile
+
+        if image.mode not in ("RGB", "L") or max(image.size) > size:
+            return False
+        if isinstance(image, PngImageFile):
+            pixels = image.width * image.height * len(image.mode)
+            eight_bits = os.pread(self._file.fileno(), 1, _PNG_BITS) == b"\x08"
+            if image_format != "png" or self._file.size > pixels or not eight_bits:
+                return False
+            if "transparency" in image.info or image.n_frames > 1:
+                return False
+        elif image.format != "JPEG":
             return False
         return bool(image.getexif().get(_ORIENTATION, 1) == 1)
 

@@ -7,7 +7,7 @@ from llm_ocr.documents import poppler
 from llm_ocr.documents.fd_file import FdFile, state
 from llm_ocr.documents.file_types import IMAGE, PDF
 from llm_ocr.documents.furniture import edge_lines
-from llm_ocr.documents.images import ImageFile, blank, cropped, encoded, ink_of, resized, turned
+from llm_ocr.documents.images import ImageFile, blank, cropped, encoded, grayscale_if_equal, ink_of, resized, turned
 from llm_ocr.documents.page_wire import content_to_wire, evidence_to_wire, image_from_wire, image_to_wire
 from llm_ocr.documents.pdf_file import Layer, Look, PdfFile
 from llm_ocr.errors import PageFailure
@@ -104,6 +104,7 @@ def _page(payload: Mapping[str, Any]) -> dict[str, Any]:
         image, ink = document.page(number, size=size, image_format=image_format, quality=quality)
     else:
         picture, content, layer = document.page(number, text_layer=payload["text_layer"])
+        picture = grayscale_if_equal(picture)
         image, ink = encoded(picture, image_format, quality), ink_of(picture)
     evidence = evidence_to_wire(Evidence(ink, layer.lines, layer.pictured))
     return {"image": image_to_wire(image), "evidence": evidence, **_content(document, content)}

@@ -18,7 +18,7 @@ from llm_ocr.types import Box, EncodedImage, Page, PageContent, Reason
 
 MODULE = "llm_ocr.documents.renderer"
 #: Increased when text layers or pixels change, so that results of different versions do not mix.
-REVISION = 1
+REVISION = 2
 #: Time limit in seconds for reading neighbors' margins, which only show whether a header recurs.
 _EDGES_TIMEOUT = 10.0
 #: Time limit in seconds for opening several documents together; a slow document is then opened alone with `timeout`.

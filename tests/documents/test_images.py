@@ -1,13 +1,17 @@
 """Image files are documents: every frame a page, upright, RGB or grey, and untouched where nothing needs to change."""
 
 import io
+import struct
+import zlib
 
 import numpy as np
 import pytest
 from making import written
 from PIL import Image, ImageDraw
+from PIL.PngImagePlugin import PngInfo
 from test_rendering import opened, pixels, rendered
 
+from llm_ocr.documents.images import ink_of
 from llm_ocr.types import Reason
 
 
@@ -46,6 +50,79 @@ def test_a_jpeg_turned_by_exif_is_shown_upright(tmp_path, picture):
     picture.transpose(Image.Transpose.ROTATE_90).save(tmp_path / "a.jpg", exif=exif)
     (page,) = rendered(str(tmp_path / "a.jpg"))
     assert (page.image.width, page.image.height, corner(page)) == (200, 100, "red")
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+def test_unchanged_png_is_passed_on_byte_for_byte(tmp_path, picture, mode):
+    about = PngInfo()
+    about.add_text("Comment", "bytes that an encoder would not repeat")
+    picture.convert(mode).save(tmp_path / "a.png", pnginfo=about)
+    (page,) = rendered(str(tmp_path / "a.png"))
+    assert page.image.data == (tmp_path / "a.png").read_bytes()
+    assert (page.image.media_type, page.image.width, page.image.height) == ("image/png", 200, 100)
+
+
+def rotated(picture, path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    picture.transpose(Image.Transpose.ROTATE_90).save(path, exif=exif)
+
+
+def sixteen_bits(picture, path):
+    rows = (np.asarray(picture).astype(">u2") * 257).reshape(picture.height, -1)
+    raw = b"".join(b"\0" + row.tobytes() for row in rows)
+    head = struct.pack(">IIBBBBB", *picture.size, 16, 2, 0, 0, 0)
+    parts = [(b"IHDR", head), (b"IDAT", zlib.compress(raw)), (b"IEND", b"")]
+    chunks = [
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in parts
+    ]
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(chunks))
+
+
+@pytest.mark.parametrize(
+    ("write", "options"),
+    [
+        (rotated, {}),
+        (sixteen_bits, {}),
+        (lambda picture, path: picture.save(path, transparency=(1, 2, 3)), {}),
+        (lambda picture, path: picture.save(path, compress_level=0), {}),
+        (lambda picture, path: picture.save(path, save_all=True, append_images=[picture.rotate(180)]), {}),
+        (lambda picture, path: picture.resize((400, 200)).save(path), {"image_size": 200}),
+        (lambda picture, path: picture.save(path), {"image_format": "jpeg"}),
+    ],
+    ids=["rotated", "16 bits", "transparency", "stored", "frames", "too large", "jpeg wanted"],
+)
+def test_other_png_is_encoded_again(tmp_path, picture, write, options):
+    write(picture, tmp_path / "a.png")
+    (page,) = rendered(str(tmp_path / "a.png"), **options)
+    assert page.image.data != (tmp_path / "a.png").read_bytes()
+    assert (page.image.width, page.image.height, corner(page)) == (200, 100, "red")
+
+
+@pytest.mark.parametrize("suffix", ["png", "jpg"])
+@pytest.mark.parametrize("side", [600, 1400, 2100, 2800])
+def test_unchanged_image_has_the_ink_of_its_page(tmp_path, suffix, side):
+    image = Image.new("RGB", (side, side // 2), "#ffd")
+    for y in range(40, side // 2 - 40, 40):
+        ImageDraw.Draw(image).rectangle((40, y, side - 40, y + 12), fill="navy")
+    image.save(tmp_path / f"a.{suffix}")
+    (page,) = rendered(str(tmp_path / f"a.{suffix}"), image_size=side)
+    whole = ink_of(image)
+    assert (page.evidence.ink.width, page.evidence.ink.height) == (whole.width, whole.height)
+    assert (black(page.evidence.ink) ^ black(whole)).mean() < 0.01
+
+
+def black(ink):
+    rows = np.frombuffer(zlib.decompress(ink.packed), np.uint8).reshape(ink.height, -1)
+    return np.unpackbits(rows, axis=1)[:, : ink.width]
+
+
+def test_page_of_an_unchanged_image_can_be_rendered_twice(tmp_path, picture):
+    for name in ("a.png", "a.jpg"):
+        picture.resize((1400, 700)).save(tmp_path / name)
+        first, second = rendered(str(tmp_path / name), 1, 1)
+        assert first.image == second.image
+        assert first.evidence == second.evidence
 
 
 def test_every_frame_of_a_tiff_is_a_page(tmp_path, picture):

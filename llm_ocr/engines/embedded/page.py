@@ -9,6 +9,7 @@ from llm_ocr.engines.embedded.figures import find_figures
 from llm_ocr.engines.embedded.formulas import find_formulas
 from llm_ocr.engines.embedded.layout import page_blocks
 from llm_ocr.engines.embedded.layout.rows import turn_of, turned_back, upright
+from llm_ocr.engines.embedded.probe import LIE, suspicious
 from llm_ocr.engines.embedded.tables import find_tables
 from llm_ocr.engines.embedded.trace import note, timed, tracing
 from llm_ocr.errors import PageFailure
@@ -18,10 +19,7 @@ if TYPE_CHECKING:
     from llm_ocr.engines.embedded.ocr import OcrPage, Recogniser
 
 
-#: Share of differing characters between text layer and OCR above which the layer is false (embedded_engine.md: false
-#: layers score above 0.9, true layers 0.0).
-LIE = 0.3
-#: The same share for older OCR, above which the page is read again. A real layer with a wrong letter in every third
+#: The share of `LIE` for older OCR, above which the page is read again. A real layer with a wrong letter in every third
 #: line has 0.04, and one with unreadable lines 0.09 to 0.17. Our OCR of clean lines differs by less than 0.01.
 OLD_OCR = 0.03
 #: Number of characters below which a scan's text is a stamp or a page number, not the page's text.
@@ -70,8 +68,6 @@ def _note_source(source: str, page: Page, probe: float | None, *, text_layer: bo
     if content is None:
         note("text source", f"{source}; the page is an image without a text layer", source=source)
         return
-    from llm_ocr.engines.embedded.probe import suspicious
-
     characters = sum(len(line.text) for line in content.lines)
     scan, doubtful = is_scan(content), suspicious(content)
     causes = {"first page of the document": page.number == 1, "scan": scan, "suspicious characters": doubtful}
@@ -95,8 +91,6 @@ def _note_source(source: str, page: Page, probe: float | None, *, text_layer: bo
 
 def read_text_layer(page: Page) -> Attempt:
     """Return the blocks of one page from its text layer, without OCR. Raises `PageFailure` without a credible layer."""
-    from llm_ocr.engines.embedded.probe import suspicious
-
     content = page.content
     if content is None or not has_text(content):
         raise PageFailure(Reason.EMPTY, "the page has no text layer")
@@ -143,8 +137,6 @@ def _needs_probe(page: Page, content: PageContent) -> bool:
 
     A probe costs more than the layout.
     """
-    from llm_ocr.engines.embedded.probe import suspicious
-
     return page.number == 1 or is_scan(content) or suspicious(content)
 
 

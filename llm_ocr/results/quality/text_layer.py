@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from llm_ocr.engines.embedded.page import LIE
-from llm_ocr.engines.embedded.probe import suspicious
+from llm_ocr.engines.embedded.probe import LIE, suspicious
 from llm_ocr.results.quality import BACKED, FOUND
 from llm_ocr.types import FURNITURE, SCAN, Attempt, Block, BlockKind, Box, Evidence, Line, PageContent
 
@@ -199,7 +198,9 @@ def in_order(parts: Sequence[tuple[str, Box]]) -> float | None:
 
 def _is_right_to_left(texts: Iterable[str]) -> bool:
     """Return whether most letters are of a script that runs to the left, such as Hebrew or Arabic (UAX 9)."""
-    counts = Counter(unicodedata.bidirectional(letter) for text in texts for letter in text)
+    counts: Counter[str] = Counter()
+    for letter, count in Counter("".join(texts)).items():  # few distinct letters occur
+        counts[unicodedata.bidirectional(letter)] += count
     return counts["R"] + counts["AL"] > counts["L"]
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.engines.embedded.page import laid_out
 from llm_ocr.results.quality import LOW_OF_MODEL, by_layer, what_is_wrong
-from llm_ocr.results.quality.scoring import rated, score
+from llm_ocr.results.quality.scoring import rated, score, strokes_of
 from llm_ocr.results.quality.text_layer import in_order
 from llm_ocr.types import Attempt, Block, BlockKind, Box, Evidence, InkMap, Page, Reason, Status
 
@@ -207,6 +207,15 @@ def test_borders_and_bars_across_the_page_are_no_missing_text(paper, read):
     line = Block(BlockKind.TEXT, Box(0.16, 0.12, 0.68, 0.145), "Results of two winters at the upper river")
     parts = score(replace(paper, evidence=Evidence(ink)), replace(read, blocks=(line,))).parts
     assert parts["covered"] == 1.0
+
+
+def test_ink_at_both_edges_of_a_page_is_no_bar():
+    black = np.zeros((800, 600), np.uint8)
+    black[100:110, :60] = black[100:110, 540:] = 1  # as unbroken ink across rows, it would be a bar
+    strokes = strokes_of(InkMap(600, 800, zlib.compress(np.packbits(black, axis=1).tobytes())))
+    assert set(strokes.height) == {10}
+    assert strokes.x.min() < 0.1
+    assert strokes.x.max() > 0.9
 
 
 def test_swapped_columns_are_out_of_order(paper, read):
