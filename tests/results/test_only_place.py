@@ -42,6 +42,22 @@ def test_heads_whose_words_are_in_the_text_are_dropped():
     assert markdown(pages(*drawn))[1] == "More."
 
 
+def test_numbers_of_heads_that_are_elsewhere_by_chance_are_kept():
+    drawn = [
+        ((HEADER, f"Certificate {n} of {n - 14} May"), (TEXT, "3. Ropes 4. Oars 17. Salt 18. May")) for n in (17, 18)
+    ]
+    assert [text.split("\n")[0] for text in markdown(pages(*drawn))] == [
+        "Certificate 17 of 3 May",
+        "Certificate 18 of 4 May",
+    ]
+
+
+def test_a_number_at_the_end_of_a_head_is_content_in_a_text_layer():
+    drawn = [((HEADER, f"Certificate {n}"), (TEXT, "Ropes.")) for n in (17, 18)]
+    of_layer = [replace(record, text_source="text-layer") for record in pages(*drawn)]
+    assert markdown(of_layer) == ["Certificate 17\n\nRopes.", "Certificate 18\n\nRopes."]
+
+
 def test_page_numbers_that_count_are_dropped():
     drawn = [((TEXT, "Ropes."), (FOOTER, f"Page {n} of 9"), (HEADER, f"Guide {n}")) for n in (3, 4)]
     assert markdown(pages(*drawn)) == ["Ropes.\n\nPage 3 of 9\n\nGuide 3", "Ropes."]

@@ -1,5 +1,6 @@
 """Find the figures of a page: captions first, then touching images and drawings."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
@@ -264,8 +265,12 @@ def _over_picture(cluster: Cluster, lines: frozenset[int], texts: Texts) -> froz
         return frozenset()
     large = (texts.words > 1) & (texts.sizes > _DISPLAY * texts.body_size)
     prose = texts.wordy | large
-    count = sum(bool(prose[index]) and texts.content.lines[index].confidence == 1.0 for index in lines)
-    return lines if count >= _LINES_OVER else frozenset()
+    drawn = [index for index in lines if texts.content.lines[index].confidence == 1.0]
+    if sum(bool(prose[index]) for index in drawn) >= _LINES_OVER:
+        return lines
+    # Labels are anywhere in a picture; lines of a list begin at one edge.
+    edges = Counter(round(float(texts.boxes[index, 0])) for index in drawn if texts.words[index] > 1)
+    return lines if max(edges.values(), default=0) > _LINES_OVER else frozenset()
 
 
 def _note_figure(step: str, found: str, box: Box, texts: Texts, cluster: Cluster, caption: frozenset[int]) -> None:

@@ -193,6 +193,10 @@ def test_a_coloured_table_is_not_a_figure():
     "lines",
     [
         prose(120, 300, 2),
+        [
+            *(line(text, 120, y) for y, text in ((300, "Rope 12"), (340, "Oars 30"), (380, "Salt 2"))),
+            *prose(60, 700, 5),
+        ],
         [line("Harbour Report", 120, 300, size=32), line("Annual figures", 120, 350, size=18), *prose(60, 700, 5)],
     ],
 )
