@@ -154,6 +154,7 @@ class Reason(StrEnum):
     SERVER_ERROR = "server error"
     QUARANTINED = "quarantined"
     LOW_QUALITY = "low quality"
+    PLACEHOLDER = "placeholder page"
 
 
 class BlockKind(StrEnum):
@@ -277,6 +278,7 @@ class PageContent:
     unmapped: int = 0  # characters of the text layer without a meaning: control codes, private use, U+FFFD
     unread: int = 0  # characters of the text layer above the read limit
     links: tuple[str, ...] = ()  # addresses of the words' links: http, https, and mailto
+    hidden: int = 0  # words of the text layer that the page's picture does not show, left out
 
 
 #: Share of the page that an image covers above which the page is a scan; its text layer, if any, is older OCR.
@@ -321,6 +323,7 @@ class Page:
     evidence: Evidence | None = field(default=None, repr=False)
     again: bool = False  # the page was read before, and is to be read in another way
     version: str = ""  # of the page's document; empty: unknown
+    stands_for: str = ""  # why the page is not the document's content, such as an XFA form's "Please wait"
 
 
 # Results of a page and of a figure.

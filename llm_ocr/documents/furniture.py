@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from llm_ocr.types import Line, PageContent
 
@@ -16,12 +17,25 @@ REACH = 2
 #: Tolerance for the place of a recurring line, as a share of width and height.
 _ACROSS, _DOWN = 0.03, 0.015
 _NUMBER = re.compile(r"[0-9]+|\b[ivxlcIVXLC]{1,7}\b")
+#: Numbers that may count the pages in a line with words: after a word for a page, or set apart from the words. Other
+#: numbers are content: invoices, dates, and questions count as well.
+_PAGE_NUMBER = re.compile(
+    r"(?:\b(?:page|pag|pg|p|seite|p[áa]gina|p[áa]g|sheet|blatt|folio|side|sida|sivu|strona|str|стр|страница)\b\.?|第)"
+    r"\s*(?P<after_word>[0-9]{1,4}|[ivxlc]{1,7})(?!\w|[.,:-]\w)"
+    r"|^[^\w]*(?P<first>[0-9]{1,4}|[ivxlc]{1,7})\s*[\t|•·–—]"
+    r"|[\t|•·–—]\s*(?P<last>[0-9]{1,4}|[ivxlc]{1,7})[^\w]*$",
+    re.IGNORECASE,
+)
+#: Numbers from this one on count no pages.
+_MOST_PAGES = 10_000
+#: Gap between two words, in font sizes, that sets a number apart.
+_APART = 1.0
 _ROMAN = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
 
 
 @dataclass(frozen=True, slots=True)
 class EdgeLine:
-    """Line near a page's edge: its text with `#` for numbers, the numbers, and its relative place."""
+    """Line near a page's edge: its text with `#` for possible page numbers, these numbers, and its relative place."""
 
     text: str
     numbers: tuple[int, ...]
@@ -38,8 +52,8 @@ def edge_lines(content: PageContent) -> list[EdgeLine]:
 def marked(content: PageContent, neighbours: Mapping[int, Sequence[EdgeLine]]) -> PageContent:
     """Return the content with `recurs` set on lines that a neighbor has at the same place.
 
-    A line without letters must count up with the pages. Otherwise, cells of a table over several pages, which are
-    numbers at the same place, would match.
+    Lines that differ in anything but a page number that counts are content. A line without letters must count up.
+    Otherwise, cells of a table over several pages, which are numbers at the same place, would match.
 
     Args:
         content: Content of the page.
@@ -72,10 +86,32 @@ def _near_edge(line: Line, content: PageContent) -> bool:
 
 
 def _edge_line(line: Line, content: PageContent) -> EdgeLine:
-    text = _NUMBER.sub("#", line.text).replace(" ", "")
-    numbers = tuple(_value(found) for found in _NUMBER.findall(line.text))
+    text, numbers = without_page_numbers(_with_gaps(line))
     width, height = content.width, content.height
-    return EdgeLine(text, numbers, line.box.x0 / width, line.box.x1 / width, line.box.centre[1] / height)
+    return EdgeLine(
+        "".join(text.split()), numbers, line.box.x0 / width, line.box.x1 / width, line.box.centre[1] / height
+    )
+
+
+def _with_gaps(line: Line) -> str:
+    """Return the line's text, with a tab at each wide gap between words."""
+    if not line.words:
+        return line.text
+    pairs = pairwise(line.words)
+    gaps = ["\t" if two.box.x0 - one.box.x1 > _APART * line.size else " " for one, two in pairs]
+    return "".join(word.text + gap for word, gap in zip(line.words, [*gaps, ""], strict=True))
+
+
+def without_page_numbers(text: str) -> tuple[str, tuple[int, ...]]:
+    """Return the text with `#` for each number that may be a page number, and these numbers."""
+    if sum(character.isalpha() for character in _NUMBER.sub("", text)) < 2:
+        found = [match.span() for match in _NUMBER.finditer(text)]
+    else:
+        found = [match.span(match.lastgroup or 0) for match in _PAGE_NUMBER.finditer(text)]
+    numbers = tuple(_value(text[start:end]) for start, end in found)
+    for start, end in reversed(found):
+        text = f"{text[:start]}#{text[end:]}"
+    return text, numbers
 
 
 def _value(number: str) -> int:
@@ -86,11 +122,10 @@ def _value(number: str) -> int:
 
 
 def _same_matter(one: EdgeLine, other: EdgeLine, distance: int) -> bool:
+    steps = [theirs - ours for ours, theirs in zip(one.numbers, other.numbers, strict=False)]
     if sum(character.isalpha() for character in one.text) >= 2:
-        return True
-    return len(one.numbers) <= 2 and any(
-        theirs - ours == distance for ours, theirs in zip(one.numbers, other.numbers, strict=False)
-    )
+        return all(step in (0, distance) for step in steps)
+    return len(steps) <= 2 and distance in steps and max(one.numbers) < _MOST_PAGES
 
 
 def _same_place(one: EdgeLine, other: EdgeLine) -> bool:

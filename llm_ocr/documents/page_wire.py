@@ -68,6 +68,7 @@ def content_to_wire(content: PageContent) -> dict[str, Any]:
         "size": [content.width, content.height],
         "unmapped": content.unmapped,
         "unread": content.unread,
+        "hidden": content.hidden,
         "links": content.links,
         "lines": [_line_to_wire(line) for line in content.lines],
         "rasters": [_numbers(raster.box) for raster in content.rasters],
@@ -90,6 +91,7 @@ def content_from_wire(wire: Mapping[str, Any]) -> PageContent:
         wire["unmapped"],
         wire["unread"],
         tuple(wire["links"]),
+        wire["hidden"],
     )
 
 

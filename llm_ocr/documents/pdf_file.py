@@ -12,6 +12,7 @@ import pypdfium2.raw as pdfium
 
 from llm_ocr.documents import poppler
 from llm_ocr.documents.fd_file import FdFile
+from llm_ocr.documents.pdf_forms import CheckBox, check_boxes, has_fields, placeholder, with_check_boxes
 from llm_ocr.documents.pdf_objects import Frame, Objects, page_frame, page_images, page_objects
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import Box, PageContent, Reason
@@ -93,6 +94,8 @@ def _box(text_page: pypdfium2.PdfTextPage, frame: Frame, start: int, count: int)
 
 #: Maximum pixels per point: 288 dpi. A small page is not enlarged to the full size.
 MAX_SCALE = 4.0
+#: Longest side in pixels of the picture of a page that is read without its image.
+_SKETCH = 1536
 #: Minimum side of a page image in pixels; smaller images are unreadable.
 MIN_SIDE = 8
 #: Share of the memory limit that one decoded image may occupy. pdfium silently skips images that exceed its memory. So
@@ -104,7 +107,6 @@ _IMAGE_BYTES = (1 << 31) - 1
 _KEPT_PAGES = 16
 #: Largest page count that is accepted without a check; for more pages, the number of checked pages across the document.
 _BELIEVED, _LOOKED_AT = 1000, 16
-_FILLED_IN = (pdfium.FPDF_ANNOT_WIDGET, pdfium.FPDF_ANNOT_FREETEXT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,9 @@ class PdfFile:
         self._password = ""
         self._pdf: pypdfium2.PdfDocument | None = None
         self._contents: dict[int, PageContent] = {}
+        self._check_boxes: dict[int, tuple[CheckBox, ...]] = {}
+        #: What the pages stand for, if they are not the document's content.
+        self.placeholder = ""
         self._total = 0
         try:
             self._open(["", *passwords])
@@ -166,6 +171,7 @@ class PdfFile:
             self._password = password
             self._total = len(self._pdf)
             self._pdf.init_forms()
+            self.placeholder = placeholder(self._pdf)
             return
         given = (
             f"none of the {len(passwords) - 1} passwords given opens it" if len(passwords) > 1 else "no password given"
@@ -216,8 +222,8 @@ class PdfFile:
             size = self._size(max(loaded.get_size()) * objects.scan_resolution(frame))
             poppler_draws = self._look.renderer == "poppler"
             image = self._by_poppler(number, size) if poppler_draws else self._rendered(loaded, size)
-            layer = layer_of(loaded, frame, objects, whole=not _filled_in(loaded))
-            return image, self._content(number, loaded, objects) if text_layer else None, layer
+            layer = layer_of(loaded, frame, objects, whole=not has_fields(loaded))
+            return image, self._content(number, loaded, objects, image) if text_layer else None, layer
         finally:
             loaded.close()
 
@@ -229,7 +235,8 @@ class PdfFile:
             if loaded is None:
                 return None
             try:
-                return self._content(number, loaded, page_objects(loaded, page_frame(loaded)))
+                objects = page_objects(loaded, page_frame(loaded))
+                return self._content(number, loaded, objects, self._sketch(loaded, objects))
             finally:
                 loaded.close()
         return self._contents[number]
@@ -297,23 +304,39 @@ class PdfFile:
         longest = max(1, round(max(width, height) * _scale(width, height, size)))
         return poppler.render(self._file, number, longest, password=self._password, timeout=timeout)
 
-    def _content(self, number: int, page: pypdfium2.PdfPage, objects: Objects) -> PageContent:
+    def _sketch(self, page: pypdfium2.PdfPage, objects: Objects) -> "Image.Image | None":
+        """Return a small picture that shows which words are visible; None for a page that cannot be rendered."""
+        try:
+            self._check_size(*page.get_size())
+            self._check_images(objects.largest_image)
+        except PageFailure:
+            return None
+        return self._rendered(page, min(self._look.size, _SKETCH))
+
+    def _content(
+        self, number: int, page: pypdfium2.PdfPage, objects: Objects, picture: "Image.Image | None"
+    ) -> PageContent:
         if number not in self._contents:
             while len(self._contents) >= _KEPT_PAGES:
                 del self._contents[next(iter(self._contents))]
-            self._contents[number] = self._read(number, page, objects)
+            self._contents[number] = self._read(number, page, objects, picture)
         return self._contents[number]
 
-    def _read(self, number: int, page: pypdfium2.PdfPage, objects: Objects) -> PageContent:
+    def _read(
+        self, number: int, page: pypdfium2.PdfPage, objects: Objects, picture: "Image.Image | None"
+    ) -> PageContent:
         """Read the page's text. Form values and free-text notes are included; pdfium does not read annotations."""
         # The import requires numpy, which a worker that only renders does not load.
         from llm_ocr.documents.pdf_text import page_content
 
-        if not _filled_in(page) or pdfium.FPDFPage_Flatten(page, pdfium.FLAT_NORMALDISPLAY) != pdfium.FLATTEN_SUCCESS:
-            return page_content(page, objects)
+        if number not in self._check_boxes:  # flattening removes them
+            self._check_boxes[number] = check_boxes(page, page_frame(page))
+        boxes = self._check_boxes[number]
+        if not has_fields(page) or pdfium.FPDFPage_Flatten(page, pdfium.FLAT_NORMALDISPLAY) != pdfium.FLATTEN_SUCCESS:
+            return with_check_boxes(page_content(page, objects, picture), boxes)
         flat = self._pdf[number - 1] if self._pdf else page
         try:
-            return page_content(flat, page_objects(flat, page_frame(flat)))
+            return with_check_boxes(page_content(flat, page_objects(flat, page_frame(flat)), picture), boxes)
         finally:
             flat.close()
 
@@ -336,14 +359,3 @@ def _refused(error: pypdfium2.PdfiumError) -> PageFailure:
     if error.err_code in (pdfium.FPDF_ERR_FORMAT, pdfium.FPDF_ERR_UNKNOWN):
         return PageFailure(Reason.UNREADABLE, "not a readable PDF: damaged, empty, or without pages")
     return PageFailure(Reason.UNREADABLE, str(error))
-
-
-def _filled_in(page: pypdfium2.PdfPage) -> bool:
-    """Return whether the page has form fields or free text."""
-    for index in range(min(pdfium.FPDFPage_GetAnnotCount(page), 1000)):
-        annotation = pdfium.FPDFPage_GetAnnot(page, index)
-        kind = pdfium.FPDFAnnot_GetSubtype(annotation)
-        pdfium.FPDFPage_CloseAnnot(annotation)
-        if kind in _FILLED_IN:
-            return True
-    return False

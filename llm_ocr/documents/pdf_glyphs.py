@@ -15,6 +15,7 @@ import pypdfium2.raw as pdfium
 
 from llm_ocr.documents.pdf_objects import Frame
 from llm_ocr.documents.tex_fonts import AXIS, LARGE, LETTERS, QUOTES, ROOT, TEXT, family_of, is_extension, symbol
+from llm_ocr.documents.visibility import Pixels, unseen
 
 # Characters of a PDF page from pdfium in arrays: codes, boxes, and text objects. The functions run thousands of times
 # per page. So they are bound without the argument checks of the generated bindings, and write into arrays by address.
@@ -36,6 +37,8 @@ _MONO = re.compile(
     r"|nimbusmonl|lettergothic|(source|fira|cascadia)code",
     re.IGNORECASE,
 )
+#: Last letter that the substitute of a font that is not embedded has surely.
+_LAST_LATIN = 0x24F
 #: Code of a removed character: an invisible soft hyphen, or a piece of a tall delimiter.
 _REMOVED = 0xAD
 #: Height of letters such as `d` and `p` in font sizes, and fewest glyphs from which it is known.
@@ -67,7 +70,8 @@ class Chars:
     object; `unnamed` (n,) whether the font has no Unicode mapping for the glyph, so that its code is a guess; `large`
     (n,) whether the glyph is a large operator or delimiter of TeX, whose origin is that of its formula's row; `letters`
     (n,) whether the glyph is of a font for variables.
-    `unread` is the number of further characters on the page.
+    `unread` is the number of further characters on the page, `hidden` that of words that the page's picture does not
+    show; their characters are spaces.
     """
 
     codes: Ints
@@ -80,6 +84,7 @@ class Chars:
     large: Bools
     letters: Bools
     unread: int = 0
+    hidden: int = 0
 
 
 def _bound(function: object, result: Any, *arguments: Any) -> Callable[..., Any]:
@@ -101,12 +106,14 @@ _font = _bound(pdfium.FPDFTextObj_GetFont, _POINTER, _POINTER)
 _render_mode = _bound(pdfium.FPDFTextObj_GetTextRenderMode, _INT, _POINTER)
 _font_name = _bound(pdfium.FPDFFont_GetBaseFontName, ctypes.c_size_t, _POINTER, _POINTER, ctypes.c_size_t)
 _font_flags = _bound(pdfium.FPDFFont_GetFlags, _INT, _POINTER)
+_is_embedded = _bound(pdfium.FPDFFont_GetIsEmbedded, _INT, _POINTER)
 
 
-def read_chars(page: pypdfium2.PdfPage, frame: Frame) -> Chars:
+def read_chars(page: pypdfium2.PdfPage, frame: Frame, picture: Pixels | None = None) -> Chars:
     """Read the first `MAX_CHARS` characters of the text layer in pdfium's order.
 
-    Visible soft hyphens and hyphens at line ends become `-`; many fonts map their hyphen to U+00AD.
+    Visible soft hyphens and hyphens at line ends become `-`; many fonts map their hyphen to U+00AD. Words that
+    `picture`, the whole page in gray, does not show become spaces.
     """
     text_page = page.get_textpage()
     try:
@@ -124,9 +131,40 @@ def read_chars(page: pypdfium2.PdfPage, frame: Frame) -> Chars:
                 codes[index] = ord("-")
         objects = np.array([_text_object(handle, index) or 0 for index in range(count)], dtype=np.int64)
         chars = _assembled(handle, frame, codes, _shown(bounds.astype(np.float64), frame), objects)
-        return replace(chars, unread=total - count)
+        hidden = 0 if picture is None else _blank_out(handle, frame, chars, picture)
+        return replace(chars, unread=total - count, hidden=hidden)
     finally:
         text_page.close()
+
+
+def _blank_out(handle: int, frame: Frame, chars: Chars, picture: Pixels) -> int:
+    """Replace the characters of words that the picture does not show by spaces in place; return the number of words."""
+    if not chars.styles:
+        return 0
+    sides, box = np.zeros(4), np.zeros((1, 4))
+    left, right, bottom, top = (sides.ctypes.data + 8 * side for side in range(4))
+
+    def inked(start: int, end: int) -> tuple[float, float, float, float] | None:
+        font = _font(int(chars.objects[start])) if chars.objects[start] else 0
+        if font and not _is_embedded(font) and (chars.codes[start:end] > _LAST_LATIN).any():
+            return None  # a substitute may lack these letters
+        found = []
+        for at in range(start, end):
+            if _ink_box(handle, at, left, right, bottom, top) == 1 and sides[1] > sides[0]:
+                box[0] = sides[0], sides[3], sides[1], sides[2]
+                found.append(_shown(box, frame)[0])
+        x0, y0, *_ = np.min(found or [chars.boxes[start]], axis=0).tolist()
+        *_, x1, y1 = np.max(found or [chars.boxes[start]], axis=0).tolist()
+        return x0, y0, x1, y1
+
+    sizes = np.array([style.size for style in chars.styles])[chars.style]
+    angles = np.array([style.angle for style in chars.styles])[chars.style]
+    scale = picture.shape[1] / frame.width, picture.shape[0] / frame.height
+    hidden, words = unseen(chars.codes, chars.boxes, sizes, angles, picture, scale, inked)
+    chars.codes[hidden] = ord(" ")
+    for marks in (chars.unnamed, chars.large, chars.letters):
+        marks[hidden] = False
+    return words
 
 
 def _is_covered(bounds: npt.NDArray[np.float32], index: int) -> bool:

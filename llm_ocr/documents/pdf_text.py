@@ -7,6 +7,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from statistics import median
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pypdfium2
@@ -14,6 +15,9 @@ import pypdfium2
 from llm_ocr.documents.pdf_glyphs import ASCENT, DESCENT, RTL_SPACE, Bools, Floats, Glyphs, Ints, glyphs_of, read_chars
 from llm_ocr.documents.pdf_objects import Objects, page_frame, page_links, page_objects
 from llm_ocr.types import SCAN, Box, Line, PageContent, Script, Word
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 # Words from glyphs, and runs from words: consecutive words without a wide gap.
 
@@ -503,17 +507,20 @@ _OPENING = "([{«‹"
 _MIRRORED = dict(zip("([{«‹)]}»›", ")]}»›([{«‹", strict=True))
 
 
-def page_content(page: pypdfium2.PdfPage, objects: Objects | None = None) -> PageContent:
-    """Return the content of the page besides its pixels. Invisible text is included: it is the OCR of a scan.
+def page_content(
+    page: pypdfium2.PdfPage, objects: Objects | None = None, picture: "Image.Image | None" = None
+) -> PageContent:
+    """Return the content of the page besides its pixels.
 
     Call the function in a worker process: pdfium is not thread-safe and may crash on a damaged file.
 
     Args:
         page: Page in pdfium.
         objects: Result of `page_objects`, if already known.
+        picture: Picture of the page. Words that it does not show are left out; without it, all words are included.
     """
     frame = page_frame(page)
-    chars = read_chars(page, frame)
+    chars = read_chars(page, frame, None if picture is None else np.asarray(picture.convert("L")))
     found = objects or page_objects(page, frame)
     shown = Box(0, 0, frame.width, frame.height)
     scan = any(shown.covered_by(raster.box) > SCAN for raster in found.rasters)
@@ -524,7 +531,8 @@ def page_content(page: pypdfium2.PdfPage, objects: Objects | None = None) -> Pag
         numbered = [(box, addresses.index(address) + 1) for box, address in places]
         lines = tuple(_with_links(line, numbered) for line in lines)
     objects_of_page = tuple(found.rasters), tuple(found.paths)
-    return PageContent(frame.width, frame.height, lines, *objects_of_page, unmapped, chars.unread, addresses)
+    counts = unmapped, chars.unread
+    return PageContent(frame.width, frame.height, lines, *objects_of_page, *counts, addresses, chars.hidden)
 
 
 def _with_links(line: Line, links: Sequence[tuple[Box, int]]) -> Line:

@@ -107,7 +107,9 @@ def _page(payload: Mapping[str, Any]) -> dict[str, Any]:
         picture = grayscale_if_equal(picture)
         image, ink = encoded(picture, image_format, quality), ink_of(picture)
     evidence = evidence_to_wire(Evidence(ink, layer.lines, layer.pictured))
-    return {"image": image_to_wire(image), "evidence": evidence, **_content(document, content)}
+    stands_for = document.placeholder if isinstance(document, PdfFile) else ""
+    reply = {"image": image_to_wire(image), "evidence": evidence, "stands_for": stands_for}
+    return reply | _content(document, content)
 
 
 def _content(document: PdfFile | ImageFile, content: PageContent | None) -> dict[str, Any]:

@@ -146,7 +146,8 @@ class Renderer:
             reply = await self._call("page", payload, source, f"page {number} was not rendered", version)
             content = await self._content_of(reply, source, version, number)
         image, evidence = image_from_wire(reply["image"]), evidence_from_wire(reply["evidence"])
-        return Page(page_id, document_id, number, image, content, source, evidence, version=version)
+        made = Page(page_id, document_id, number, image, content, source, evidence, version=version)
+        return replace(made, stands_for=reply["stands_for"])
 
     async def content(self, source: str, kind: str, number: int, page: Page, version: str = "") -> Page:
         """Return the page with its text layer and objects if it was rendered without them. Raises as `page`."""

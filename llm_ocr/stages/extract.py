@@ -443,6 +443,9 @@ async def finished_page(
     figures = await _figures(blocks, image, cropper)
     # Scoring takes milliseconds of Python, which would block the event loop.
     attempt, quality = await asyncio.to_thread(rated, page, attempt, min_quality, transcribed=transcribed)
+    if page.stands_for and attempt.status is Status.OK:
+        detail = "; ".join(filter(None, (page.stands_for, attempt.detail)))
+        attempt = replace(attempt, status=Status.DEGRADED, reason=Reason.PLACEHOLDER, detail=detail)
     return PageRecord(
         page_id=page.id,
         document_id=part.document_id,

@@ -11,6 +11,7 @@ from llm_ocr.errors import PageFailure
 from llm_ocr.results.dataset import DatasetRow
 from llm_ocr.results.figure_text import enriched_page
 from llm_ocr.results.images import boxes_image
+from llm_ocr.results.only_place import with_only_places
 from llm_ocr.results.sanitizing import inert_page
 from llm_ocr.results.schema import Images, figures_from_parquet, iter_pages
 from llm_ocr.types import EncodedImage, Figure, FigureRecord, PageRecord, Status
@@ -92,8 +93,11 @@ def chosen_rows(
 def finished_pages(
     rows: Iterable[PageRecord], descriptions: Mapping[str, FigureRecord], *, images: Images
 ) -> Iterator[Finished]:
-    """Yield the pages with descriptions and without active content. With all images, draw the boxes as well."""
-    for record in map(inert_page, rows):
+    """Yield the pages with descriptions and without active content. With all images, draw the boxes as well.
+
+    Running heads and feet stay in the Markdown where they are the only place of a word (`with_only_places`).
+    """
+    for record in map(inert_page, with_only_places(rows)):
         yield Finished(record, enriched_page(record, descriptions), _boxes(record) if images is Images.ALL else None)
 
 

@@ -1,5 +1,6 @@
 """What cannot be read ends as a failed row with its reason, and everything beside it is done: one real run over all."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,12 @@ def test_a_text_layer_that_lies_is_replaced_by_ocr_and_the_record_says_so(outcom
     assert (page.status, page.text_source) == (Status.OK, "ocr")
     for sentence in bad.SENTENCES:
         assert squeezed(sentence) in squeezed(page.markdown)
+
+
+def test_the_page_of_an_xfa_form_is_a_placeholder():
+    page = asyncio.run(llm_ocr.read_page(bad.xfa_form(), engine="embedded", render_workers=1, ocr_workers=1))
+    assert (page.status, page.reason) == (Status.DEGRADED, Reason.PLACEHOLDER)
+    assert "XFA" in page.detail
 
 
 def test_the_record_of_a_lie_says_how_far_the_layer_is_off(outcome):

@@ -40,7 +40,8 @@ def test_the_stages_behind_take_the_new_rows(extracted):
     rows = assembled(extracted).to_dataset()
     assert [row["document_markdown"] for row in rows] == [text.upper() for text in before]
     plain = llm_ocr.run(workspace=extracted, **FRUGALLY).to_dataset()
-    assert [row["document_markdown"] for row in plain] == before
+    # Assemble keeps each running header once.
+    assert all(text.strip() in row["document_markdown"] for row, text in zip(plain, before, strict=True))
 
 
 def test_a_page_for_which_it_fails_is_failed_and_shows_nothing(extracted):

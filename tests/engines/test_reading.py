@@ -114,6 +114,13 @@ def test_a_page_that_shows_nothing_of_its_text_layer_is_marked():
 
 
 @pytest.mark.parametrize("read", [read_text_layer, lambda page: read_page(page, Ocr(), text_layer=True)])
+def test_the_row_says_how_many_words_were_invisible(read):
+    attempt = read(page(PageContent(300, 400, (line(WORDS),), hidden=9)))
+    assert (attempt.status, text_of(attempt)) == (Status.OK, WORDS)
+    assert attempt.detail == "9 invisible words of the text layer were left out"
+
+
+@pytest.mark.parametrize("read", [read_text_layer, lambda page: read_page(page, Ocr(), text_layer=True)])
 def test_a_text_layer_that_was_read_in_part_is_marked(read):
     attempt = read(page(PageContent(300, 400, (line(WORDS),), unread=1234)))
     assert (attempt.status, attempt.reason) == (Status.DEGRADED, Reason.TRUNCATED)

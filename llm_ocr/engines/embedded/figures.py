@@ -1,5 +1,6 @@
 """Find the figures of a page: captions first, then touching images and drawings."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
@@ -35,6 +36,8 @@ _HEAD = 0.2
 MOST_PROSE = 0.4
 #: Letters of prose below which a text is labels and a legend.
 LEAST_PROSE = 300
+#: Lines of prose, or of words this much larger than the text, from which the lines over a picture are text of the page.
+_LINES_OVER, _DISPLAY = 2, 1.3
 #: Words of a label beside a figure; the lines of a narrow column of text have more.
 _LONGEST_LABEL = 4
 #: Numbers outside of a frame of rules, which are on the axes of a chart; those of a table are inside.
@@ -242,6 +245,7 @@ def _regions(texts: Texts, chosen: Sequence[tuple[Cluster, frozenset[int]]], cap
         if inside > LEAST_PROSE and inside > (MOST_PROSE + 0.2 * bool(caption)) * prose:
             _note_figure("no figure", "holds too much of the page's prose", box, texts, cluster, caption)
             continue
+        lines -= _over_picture(cluster, lines, texts)
         taken |= lines
         margin = 1.5 * texts.unit
         page = Box(0, 0, texts.content.width, texts.content.height)
@@ -250,6 +254,23 @@ def _regions(texts: Texts, chosen: Sequence[tuple[Cluster, frozenset[int]]], cap
         _note_figure("figure", label, edge, texts, cluster, caption)
         regions.append(Region("figure", edge, lines, "", label, caption))
     return regions
+
+
+def _over_picture(cluster: Cluster, lines: frozenset[int], texts: Texts) -> frozenset[int]:
+    """Return the lines over a picture that is a background, such as a watermark; none if they are labels.
+
+    Lines of OCR are parts of the picture.
+    """
+    if cluster.raster_area <= 0.5 * cluster.box.area:
+        return frozenset()
+    large = (texts.words > 1) & (texts.sizes > _DISPLAY * texts.body_size)
+    prose = texts.wordy | large
+    drawn = [index for index in lines if texts.content.lines[index].confidence == 1.0]
+    if sum(bool(prose[index]) for index in drawn) >= _LINES_OVER:
+        return lines
+    # Labels are anywhere in a picture; lines of a list begin at one edge.
+    edges = Counter(round(float(texts.boxes[index, 0])) for index in drawn if texts.words[index] > 1)
+    return lines if max(edges.values(), default=0) > _LINES_OVER else frozenset()
 
 
 def _note_figure(step: str, found: str, box: Box, texts: Texts, cluster: Cluster, caption: frozenset[int]) -> None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 OLD_OCR = 0.03
 #: Number of characters below which a scan's text is a stamp or a page number, not the page's text.
 FEW = 30
+#: Number of invisible words up to which the text layer of a blank scan is noise.
+_NOISE = 5
 #: Range of pixel values (of 255) below which a page is blank.
 BLANK = 24
 #: Number of unreadable text areas from which, if they outnumber the read lines, the model does not support the script.
@@ -41,6 +43,18 @@ def read_page(page: Page, recogniser: GetRecogniser, *, text_layer: bool, layout
         text_layer: Whether a credible text layer is used.
         layout_model: Whether the layout model, if it is installed, marks the lines of scans.
     """
+    return _with_hidden(_read(page, recogniser, text_layer=text_layer, layout_model=layout_model), page.content)
+
+
+def _with_hidden(attempt: Attempt, content: PageContent | None) -> Attempt:
+    """Return the attempt with the number of invisible words in its detail."""
+    if content is None or not content.hidden:
+        return attempt
+    hidden = f"{content.hidden:,} invisible words of the text layer were left out"
+    return replace(attempt, detail="; ".join(filter(None, (attempt.detail, hidden))))
+
+
+def _read(page: Page, recogniser: GetRecogniser, *, text_layer: bool, layout_model: bool) -> Attempt:
     content = page.content
     probe: float | None = None
     if content is not None and text_layer and has_text(content):
@@ -96,7 +110,7 @@ def read_text_layer(page: Page) -> Attempt:
         raise PageFailure(Reason.EMPTY, "the page has no text layer")
     if suspicious(content):
         raise PageFailure(Reason.MALFORMED, "the text layer is not usable: its characters belong to no language")
-    return _by_text_layer(content)
+    return _with_hidden(_by_text_layer(content), content)
 
 
 def _by_text_layer(content: PageContent) -> Attempt:
@@ -111,10 +125,12 @@ def _by_text_layer(content: PageContent) -> Attempt:
 def _nothing_seen(content: PageContent | None) -> Attempt:
     """Return the attempt for a page of one color. Invisible text is not used, but reported."""
     blank = Attempt("embedded", "text-layer" if content is not None else "ocr", Status.OK)
-    if content is None or not has_text(content):
+    # Noise of older OCR on a blank leaf is no text.
+    if content is None or not (has_text(content) or content.hidden > (_NOISE if is_scan(content) else 0)):
         return blank
     characters = sum(len(line.text) for line in content.lines)
-    detail = f"the page is blank, and its text layer has {characters:,} invisible characters"
+    shown = f", and its text layer has {characters:,} invisible characters" if characters else ""
+    detail = f"the page is blank{shown}"
     return replace(blank, status=Status.DEGRADED, reason=Reason.EMPTY, detail=detail)
 
 
@@ -201,7 +217,8 @@ def laid_out(content: PageContent, formulas: Sequence[Box] = ()) -> tuple[Block,
     """
     if tracing():
         lines, words = len(content.lines), sum(len(line.text.split()) for line in content.lines)
-        note("text", f"{lines} lines, {words} words", lines=lines, words=words)
+        hidden = f", {content.hidden} invisible words left out" if content.hidden else ""
+        note("text", f"{lines} lines, {words} words{hidden}", lines=lines, words=words, hidden=content.hidden)
     degrees = turn_of(content)
     if degrees:
         note("orientation", f"laid out as turned clockwise by {degrees} degrees, so that the lines are upright")

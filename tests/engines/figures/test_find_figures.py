@@ -189,6 +189,31 @@ def test_a_coloured_table_is_not_a_figure():
     assert figures(content) == []
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        prose(120, 300, 2),
+        [
+            *(line(text, 120, y) for y, text in ((300, "Rope 12"), (340, "Oars 30"), (380, "Salt 2"))),
+            *prose(60, 700, 5),
+        ],
+        [line("Harbour Report", 120, 300, size=32), line("Annual figures", 120, 350, size=18), *prose(60, 700, 5)],
+    ],
+)
+@pytest.mark.parametrize("caption", [[], [line("Figure 3: The seal of the office", 100, 620)]])
+def test_text_drawn_over_a_picture_stays_text(lines, caption):
+    figure = only(page([*lines, *caption], rasters=[Box(80, 200, 540, 600)]))
+    assert (figure.label, figure.lines) == ("image", frozenset())
+
+
+def test_labels_and_lines_of_ocr_in_a_picture_belong_to_it():
+    picture = [Box(80, 200, 540, 600)]
+    labels = [line("Lake", 120, 300), line("Old mill", 300, 400), *prose(60, 620, 8)]
+    assert only(page(labels, rasters=picture)).lines == {0, 1}
+    seen = [line(each.text, each.box.x0, each.box.y0, confidence=0.9) for each in prose(120, 300, 2)]
+    assert only(page([*seen, *prose(60, 620, 8)], rasters=picture)).lines == {0, 1}
+
+
 def test_a_poster_keeps_its_text():
     strokes = [curve(20 + 10 * n, 20, 120 + 10 * n, 820) for n in range(45)]
     assert figures(page(prose(60, 100, 40), strokes)) == []

@@ -669,8 +669,23 @@ def test_a_numbered_bold_heading_smaller_than_the_text_is_no_list_item():
 
 
 def test_what_recurs_on_other_pages_is_furniture():
-    content = page([line("Some words", 50, 30, recurs=True), *body(100)])
+    content = page([line("Some words", 50, 30, recurs=True), *body(100), *body(300)])
     assert kinds(page_blocks(content, []))[0] == ("header", "Some words")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        # without a gap to the text; a sentence; a page of few lines
+        [line("Some words", 50, 88, recurs=True), *body(100)],
+        [line("Dear reader, the gauge was read on 3 May.", 50, 50, recurs=True), *body(100)],
+        [line("Question: How satisfied were you?", 50, 50, recurs=True), line("Answer: good", 50, 100)],
+    ],
+)
+def test_text_that_recurs_on_letters_and_forms_is_kept(lines):
+    found = kinds(page_blocks(page(lines), []))
+    assert {kind for kind, _ in found} == {"text"}
+    assert found[0][1].startswith(lines[0].text)
 
 
 def test_a_title_that_recurs_on_the_next_slide_is_kept():

@@ -19,6 +19,10 @@ _PAGE_OF_TEXT = 12
 _FULL_PAGE = 35
 #: The same for a row of parts at both edges, which is also in a list or at the top of a title page.
 _SOME_TEXT = 20
+#: Height of a line in font sizes, with a tolerance of a tenth; a larger gap than the leading leaves sets rows apart.
+_LINE_HEIGHT = 0.9
+#: Size relative to the text below which a recurring row is no text.
+_SMALLER = 0.95
 #: Largest leading for gaps; a page of formulas and tables has a larger one.
 _MOST_LEADING = 1.6
 
@@ -146,17 +150,20 @@ def _is_furniture(row: Row, gap: float, after: str, outer: bool, measures: Measu
 
     Args:
         row: The row.
-        gap: Distance to the next row inward.
+        gap: Distance to the next row inward; of recurring rows, the distance of the innermost.
         after: Text below a row at the top; "" for a row at the bottom.
         outer: Whether the row is in the strip where pages have no text.
         measures: Measures of the page.
         lines: Number of lines on the page.
     """
     many = lines >= _PAGE_OF_TEXT
-    if _recurs(row):  # a title of a slide may recur on the next slides
-        return measures.height > measures.width or row.size <= _LARGEST_DISTINCT * measures.body
     text = row.text.replace("\t", " ")
     body = measures.body
+    # Text of letters and forms recurs as well: without a gap, as a sentence, or on pages of few lines.
+    sentence = after and row.size <= _LARGEST * body and _SENTENCE.search(text)
+    apart = many and not sentence and gap > (measures.leading - _LINE_HEIGHT) * body
+    if _recurs(row) and (apart or row.size < _SMALLER * body):  # a title of a slide may recur on the next slides
+        return measures.height > measures.width or row.size <= _LARGEST_DISTINCT * body
     if is_page_number(text):
         year = lines < _FULL_PAGE and _YEAR.fullmatch(text)  # at the bottom of a title page
         return len(row.lines) == 1 and gap > 0.45 * body and not year
@@ -235,6 +242,8 @@ def _edge(lines: Sequence[Line], rules: Sequence[Box], measures: Measures, top: 
         inner = rows[index + 1] if index + 1 < len(rows) else None
         end = (inner.y0 if top else inner.y1) if inner else beyond
         gap = end - row.y1 if top else row.y0 - end
+        if _recurs(row):
+            gap = _recurring_gap(rows[index:], beyond, top)
         depth = (row.y1 if top else measures.height - row.y0) / measures.height
         alone = gap > 1.5 * measures.body and not top and _is_middle_number(row, lines, measures)
         ruled = top and index == len(found) and _is_ruled(row, end, rules, measures)
@@ -250,6 +259,13 @@ def _edge(lines: Sequence[Line], rules: Sequence[Box], measures: Measures, top: 
             number = depth <= _OUTER and len(row.lines) == 1 and is_page_number(row.text)
             found = rows[: index + 1] if _together(rows[: index + 1], measures, number) else [*found, row]
     return found
+
+
+def _recurring_gap(rows: Sequence[Row], beyond: float, top: bool) -> float:
+    """Return the gap between the recurring rows at the beginning of `rows` and the next row, or the text `beyond`."""
+    last = next((at for at, row in enumerate(rows) if not _recurs(row)), len(rows)) - 1
+    end = (rows[last + 1].y0 if top else rows[last + 1].y1) if last + 1 < len(rows) else beyond
+    return end - rows[last].y1 if top else rows[last].y0 - end
 
 
 def _is_below_heading(row: Row, inner: Row, gap: float, measures: Measures) -> bool:

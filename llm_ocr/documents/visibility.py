@@ -1,0 +1,105 @@
+"""Find the characters of a page's text layer that its picture does not show.
+
+Such text is white on white, transparent, clipped, below a bar, or too small. Text of a scan's OCR is drawn invisibly,
+but the scan below it shows the same words. So the picture decides, not the way in which the text is drawn.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+Pixels = npt.NDArray[np.uint8]  # height x width, gray
+
+#: Largest difference of gray values, of 255, that nobody sees.
+_UNSEEN = 8
+#: Font size that nobody reads, in points and as a share of the page's longer side.
+_TINY, _TINY_SHARE = 2.0, 0.0024
+#: Height of text in pixels below which the picture does not tell what is visible.
+_LEAST_PIXELS = 3.0
+#: Part of a line's box, from its top, where letters have ink and gaps.
+_BAND = (0.35, 0.72)
+#: Share of a word's height at each side that is not looked at, because a bar may end there.
+_EDGE = 0.1
+_SPACES = (9, 10, 13, 32, 0xA0)
+
+
+def unseen(
+    codes: Ints,
+    boxes: Floats,
+    sizes: Floats,
+    angles: Ints,
+    picture: Pixels,
+    scale: tuple[float, float],
+    inked: Callable[[int, int], tuple[float, float, float, float] | None],
+) -> tuple[Bools, int]:
+    """Return which characters are not visible, and the number of their words.
+
+    Args:
+        codes: Code points, shape (n,); white space separates words.
+        boxes: Nominal boxes in points as shown, shape (n, 4).
+        sizes: Font sizes in points, shape (n,).
+        angles: Directions of the text in degrees, shape (n,).
+        picture: Picture of the page.
+        scale: Pixels of the picture per point, across and down.
+        inked: Returns the box of the outlines of the characters from the first to the second index, in points as shown;
+            None if the picture may lack the glyphs.
+    """
+    hidden = np.zeros(len(codes), dtype=bool)
+    letters = ~np.isin(codes, _SPACES)
+    starts = np.nonzero(letters & ~np.concatenate(([False], letters[:-1])))[0]
+    ends = np.nonzero(letters & ~np.concatenate((letters[1:], [False])))[0] + 1
+    if not len(starts):
+        return hidden, 0
+    # Words begin at even places, and the white space after them at odd ones.
+    cuts = np.column_stack((starts, np.minimum(ends, len(codes) - 1))).reshape(-1)
+    low = np.minimum.reduceat(boxes[:, :2], cuts)[::2]
+    high = np.maximum.reduceat(boxes[:, 2:], cuts)[::2]
+    tiny = min(_TINY, _TINY_SHARE * max(picture.shape[1] / scale[0], picture.shape[0] / scale[1]))
+    small = (sizes[starts] < tiny) & (np.minimum(*(high - low).T) < 2 * tiny)
+    judged = small | (sizes[starts] * min(scale) >= _LEAST_PIXELS)
+    words = np.column_stack((low, high)).tolist()
+    found = 0
+    for at, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+        word = codes[start:end]
+        if not judged[at]:
+            continue
+        if not small[at]:
+            signs = sum(chr(code).isalnum() for code in word.tolist())
+            if not signs or not _is_plain(picture, scale, _band(words[at], int(angles[start]), signs)):
+                continue
+            ink = inked(start, end)
+            if ink is None or not _is_plain(picture, scale, ink if signs == 1 else _inner(ink)):
+                continue
+            if signs == 1 and not _is_plain(picture, scale, words[at]):  # one letter may fill its own box
+                continue
+        hidden[start:end] = True
+        found += 1
+    return hidden, found
+
+
+def _band(box: list[float], angle: int, signs: int) -> tuple[float, float, float, float]:
+    """Return the part of a word's box in which letters alternate with gaps; one sign may be anywhere in the box."""
+    x0, y0, x1, y1 = box
+    if signs > 1 and angle == 0:
+        return x0, y0 + _BAND[0] * (y1 - y0), x1, y0 + _BAND[1] * (y1 - y0)
+    if signs > 1 and angle % 90 == 0:
+        return _inner((x0, y0, x1, y1))
+    return x0, y0, x1, y1
+
+
+def _inner(box: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
+    x0, y0, x1, y1 = box
+    across, down = _EDGE * min(x1 - x0, y1 - y0), _EDGE * (y1 - y0)
+    return x0 + across, y0 + down, x1 - across, y1 - down
+
+
+def _is_plain(picture: Pixels, scale: tuple[float, float], box: tuple[float, float, float, float]) -> bool:
+    """Return whether the pixels in the box have one color; a box outside of the page has none."""
+    left, right = int(box[0] * scale[0]), int(box[2] * scale[0]) + 1
+    top, bottom = int(box[1] * scale[1]), int(box[3] * scale[1]) + 1
+    part = picture[max(top, 0) : max(bottom, 0), max(left, 0) : max(right, 0)]
+    return part.size == 0 or int(part.max()) - int(part.min()) <= _UNSEEN

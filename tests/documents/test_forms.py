@@ -1,0 +1,92 @@
+"""Check boxes of forms are marks in the text; pages that stand for other content are named."""
+
+import pytest
+from making import pdf, stream, text, written
+from test_rendering import outcome, with_renderer
+
+FONTS = b"<</F 4 0 R/ZaDb 5 0 R>>"
+
+
+def form(*fields: tuple[str, int, int, bool], catalog: bytes = b"") -> bytes:
+    """A PDF page of check boxes: label, left edge of the box, its bottom, and whether it is checked."""
+    drawn = b"".join(text(label, x=100, y=bottom + 2) for label, _, bottom, _ in fields)
+    first = 8
+    refs = b" ".join(b"%d 0 R" % (first + at) for at in range(len(fields)))
+    return pdf(
+        b"<</Type/Catalog/Pages 2 0 R/AcroForm<</Fields[%s]>>%s>>" % (refs, catalog),
+        b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents 6 0 R/Annots[%s]/Resources<</Font%s>>>>"
+        % (refs, FONTS),
+        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>",
+        b"<</Type/Font/Subtype/Type1/BaseFont/ZapfDingbats>>",
+        stream(drawn),
+        stream(
+            b"BT /ZaDb 12 Tf 1 2 Td (4) Tj ET",
+            b"/Type/XObject/Subtype/Form/BBox[0 0 12 12]/Resources<</Font%s>>" % FONTS,
+        ),
+        *(
+            b"<</Type/Annot/Subtype/Widget/FT/Btn/T(f%d)/F 4/P 3 0 R"
+            b"/Rect[%d %d %d %d]/AS/%s/V/%s/AP<</N<</Yes 7 0 R>>>>>>"
+            % (at, left, bottom, left + 12, bottom + 12, *2 * [b"Yes" if checked else b"Off"])
+            for at, (_, left, bottom, checked) in enumerate(fields)
+        ),
+    )
+
+
+def read(tmp_path, data: bytes):
+    file = written(tmp_path / "form.pdf", data)
+    return with_renderer(lambda renderer: outcome(renderer, file), text_layer=True)
+
+
+@pytest.mark.parametrize(("left", "shown"), [(84, "{mark} {label}"), (190, "{label} {mark}")])
+def test_checked_and_empty_boxes_are_marks_beside_their_labels(tmp_path, left, shown):
+    page = read(tmp_path, form(("Crane needed", left, 700, True), ("Pilot needed", left, 660, False)))
+    expected = [shown.format(mark="☑", label="Crane needed"), shown.format(mark="☐", label="Pilot needed")]
+    assert [line.text for line in page.content.lines] == expected
+
+
+def test_a_box_without_a_label_is_a_line(tmp_path):
+    page = read(tmp_path, form(("Crane needed", 400, 700, True)))
+    assert sorted(line.text for line in page.content.lines) == ["Crane needed", "☑"]
+
+
+XFA = b"/AcroForm<</Fields[]/XFA 6 0 R>>"
+PORTFOLIO = b"/PageMode/UseAttachments/Names<</EmbeddedFiles<</Names[(%s)5 0 R]>>>>"
+DYNAMIC, STATIC = b"/NeedsRendering true" + XFA, XFA
+
+
+def cover(catalog: bytes, pages: int = 1) -> bytes:
+    """A PDF of equal pages whose catalog names an XFA form or an attached file."""
+    return pdf(
+        b"<</Type/Catalog/Pages 2 0 R%s>>" % catalog,
+        b"<</Type/Pages/Kids[%s]/Count %d>>" % (b"3 0 R " * pages, pages),
+        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents 7 0 R/Resources<</Font<</F 4 0 R>>>>>>",
+        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>",
+        b"<</Type/Filespec/F(list.pdf)/UF(list.pdf)/EF<</F 6 0 R>>>>",
+        stream(b"<xdp/>"),
+        stream(text("Please wait...")),
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (cover(DYNAMIC), "XFA"),
+        (cover(STATIC), "XFA"),
+        (cover(PORTFOLIO % b"list.pdf"), "portfolio, whose 1 attached files"),
+    ],
+)
+def test_pages_that_stand_for_other_content_say_so(tmp_path, data, told):
+    assert told in read(tmp_path, data).stands_for
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        cover(b""),
+        cover(PORTFOLIO % b"list.pdf", pages=2),
+        form(("Crane needed", 84, 700, True)),
+    ],
+)
+def test_pages_with_content_of_their_own_stand_for_nothing(tmp_path, data):
+    assert read(tmp_path, data).stands_for == ""
