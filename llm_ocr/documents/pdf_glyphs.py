@@ -5,7 +5,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -667,6 +667,7 @@ def _right_to_left(codes: Ints, boxes: Floats, glyphs: _Placed) -> Ints:
     letters of a word get the baseline of its last letter, because letters of Nastaliq descend to it.
     """
     order = np.arange(len(codes))
+    ordered = _has_ordered_ligatures(codes, boxes, glyphs.objects)
     rtl, marks = _within(codes, _RTL) & ~_within(codes, _RTL_DIGITS), _within(codes, _RTL_MARKS)
     u0, u1, base, size, spaced = glyphs.u0, glyphs.u1, glyphs.base, glyphs.size, glyphs.spaced
     marked = np.append(marks[1:] & (np.diff(glyphs.objects) == 0), False)
@@ -688,23 +689,28 @@ def _right_to_left(codes: Ints, boxes: Floats, glyphs: _Placed) -> Ints:
             low, high = min(low, u0[end]), max(high, u1[end])
             end += 1
         word = order[at:end].copy()
-        order[at:end] = word = word[_reading_order(marks[word], glyphs.objects[word], u0[word], u1[word])]
+        order[at:end] = word = word[
+            _reading_order(codes[word], marks[word], glyphs.objects[word], u0[word], u1[word], ordered=ordered)
+        ]
         base[word] = next((base[letter] for letter in word[::-1] if not marks[letter] and not lost[letter]), base[at])
         spaced[word[0]], spaced[word[1:]] = spaced[at], False
         at = end
     return order
 
 
-def _reading_order(marks: Bools, objects: Ints, u0: Floats, u1: Floats) -> Ints:
+def _reading_order(codes: Ints, marks: Bools, objects: Ints, u0: Floats, u1: Floats, *, ordered: bool) -> Ints:
     """Return the order of the glyphs of one right-to-left word: letters from the right, each followed by its marks."""
     middle, width = (u0 + u1) / 2, u1 - u0
     letters = np.nonzero(~marks)[0]
     if not len(letters):
         return np.arange(len(marks))
     steps = np.diff(middle[letters])
-    if (steps > 0).sum() <= (steps < 0).sum():  # pdfium has reversed the word, with the letters of its ligatures
-        letters = letters[::-1]
+    descending = bool((steps > 0).sum() <= (steps < 0).sum())  # pdfium has reversed the word
     letters = letters[np.argsort(-middle[letters], kind="stable")]
+    borders = np.nonzero((np.diff(middle[letters]) != 0) | (np.diff(objects[letters]) != 0))[0] + 1
+    if len(borders) + 1 < len(letters):  # a glyph of several letters
+        glyphs = np.split(letters, borders)
+        letters = np.concatenate([_as_written(glyph, codes, descending, ordered=ordered) for glyph in glyphs])
     owned: dict[int, list[int]] = {}
     for mark in np.nonzero(marks)[0].tolist():
         beyond = np.maximum(np.maximum(u0[letters] - middle[mark], middle[mark] - u1[letters]), 0)
@@ -712,6 +718,34 @@ def _reading_order(marks: Bools, objects: Ints, u0: Floats, u1: Floats) -> Ints:
         parts = (objects[letters] == objects[mark]) & (np.abs(width[letters] - width[mark]) < 0.01)
         owned.setdefault(int(letters[np.argmin(np.where(parts, beyond - 1000, beyond))]), []).append(mark)
     return np.array([at for letter in letters.tolist() for at in (letter, *owned.get(letter, ()))], dtype=np.int64)
+
+
+def _as_written(glyph: Ints, codes: Ints, descending: bool, *, ordered: bool) -> Ints:
+    """Return the letters of one glyph in reading order.
+
+    pdfium reverses the letters that a font names for a ligature with their word. It decomposes presentation forms
+    afterwards, so that their letters are `ordered`.
+    """
+    known, given = _rtl_ligatures(), tuple(codes[glyph].tolist())
+    if (given in known) != (given[::-1] in known):
+        return glyph if given in known else glyph[::-1]
+    return glyph[::-1] if descending and not ordered else glyph
+
+
+def _has_ordered_ligatures(codes: Ints, boxes: Floats, objects: Ints) -> bool:
+    """Return whether most ligatures of the page that have one possible order are in it."""
+    same = (boxes[1:] == boxes[:-1]).all(axis=1) & (np.diff(objects) == 0)
+    pairs = np.nonzero(same & ~np.append(False, same[:-1]) & ~np.append(same[1:], False))[0]  # of two letters
+    known = _rtl_ligatures()
+    given = list(zip(codes[pairs].tolist(), codes[pairs + 1].tolist(), strict=True))
+    return sum((pair in known) - (pair[::-1] in known) for pair in given) > 0
+
+
+@cache
+def _rtl_ligatures() -> frozenset[tuple[int, ...]]:
+    """Return the letters of Unicode's Arabic and Hebrew ligatures in reading order."""
+    forms = (unicodedata.normalize("NFKC", chr(code)) for code in (*range(0xFB1D, 0xFE00), *range(0xFE70, 0xFEFD)))
+    return frozenset(tuple(map(ord, form)) for form in forms if len(form) > 1 and form.isalpha())
 
 
 def _framed(chars: Chars, boxes: Floats, size: Floats, index: Ints) -> tuple[Ints, Floats, Floats, Floats]:

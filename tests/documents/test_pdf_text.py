@@ -380,6 +380,22 @@ def test_arabic_and_hebrew_with_numbers_latin_words_and_brackets_read_as_written
     assert unicodedata.normalize("NFC", found) == unicodedata.normalize("NFC", " ".join(written))
 
 
+@pytest.mark.parametrize("lam_alef", ["fefb", "06440627"])  # a presentation form; the letters of the ligature
+@pytest.mark.parametrize("drawn", ["at once", "from the left", "from the right"])
+def test_arabic_ligatures_have_their_letters_in_order(lam_alef, drawn):
+    forms = {0x21: "0633", 0x22: lam_alef, 0x23: "0645", 0x24: "fdf2" if lam_alef == "fefb" else "0627064406440647"}
+    mapped = " ".join(f"<{code:02x}> <{unicode}>" for code, unicode in forms.items())
+    unicodes = f"1 begincodespacerange <00><ff> endcodespacerange {len(forms)} beginbfchar {mapped} endbfchar".encode()
+    font = b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/FirstChar 32/LastChar 126/Widths[%s]/ToUnicode 5 0 R>>"
+    shown = b'#"! $ "'  # from left to right
+    places = sorted(((72 + 6 * at, code) for at, code in enumerate(shown)), reverse=drawn == "from the right")
+    drawing = b"".join(b"BT /S 12 Tf %d 700 Td <%02x> Tj ET\n" % place for place in places)
+    if drawn == "at once":
+        drawing = b"BT /S 12 Tf 72 700 Td <%s> Tj ET" % shown.hex().encode()
+    data = pages(drawing, extra=(font % (b"500 " * 94), stream(unicodes))).replace(b"<</F 3 0 R>>", b"<</S 4 0 R>>")
+    assert [line.text for line in content(data).lines] == ["لا الله سلام"]
+
+
 def test_soft_hyphens_end_their_line_as_hyphens(shared_pdfs):
     found = content(str(shared_pdfs / "2305.03393v1-pg9.pdf"))
     assert any(line.text.endswith("PubTabNet [22]. Ef-") for line in found.lines)
