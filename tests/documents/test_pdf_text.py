@@ -163,6 +163,18 @@ def test_spaced_capitals_are_words_and_single_letters_are_not():
     assert texts(spaced("COMENX", 1)) == ["C O M E N X"]
 
 
+@pytest.mark.parametrize("gap", [1.2, 2, 4.5])  # points, for letters of 10 points
+@pytest.mark.parametrize("words", ["The harbour office opens", "Total 482 crates, due 14 March.", "Annual"])
+def test_letters_drawn_one_by_one_with_gaps_are_words(words, gap):
+    from reportlab.pdfbase.pdfmetrics import stringWidth
+
+    drawn, x = [], 72.0
+    for letter in words:
+        drawn += [text(letter, x=x, size=10)] * (letter != " ")
+        x += stringWidth(letter, "Helvetica", 10) + gap
+    assert texts(*drawn) == [words]
+
+
 @pytest.mark.parametrize(
     ("capital", "rest", "read"),
     [
