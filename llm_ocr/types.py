@@ -242,6 +242,7 @@ class Line:
     bold: bool = False
     italic: bool = False
     mono: bool = False
+    stacked: bool = False  # vertical Chinese or Japanese: upright letters, one below the other
     recurs: bool = False  # the same text, without digits, is at the same place on an adjacent page
     confidence: float = 1.0  # OCR only, 0..1
     scripts: tuple[Script, ...] = ()  # from left to right

@@ -7,7 +7,7 @@ from llm_ocr.types import Box, EncodedImage, Evidence, InkMap, Line, Page, PageC
 
 #: Decimal places of coordinates: a hundredth of a point is finer than any printer.
 _DIGITS = 2
-_BOLD, _ITALIC, _MONO, _RECURS = 1, 2, 4, 8
+_BOLD, _ITALIC, _MONO, _RECURS, _STACKED = 1, 2, 4, 8, 16
 
 
 def page_to_wire(page: Page) -> dict[str, Any]:
@@ -106,7 +106,8 @@ def _colour(wire: Sequence[int] | None) -> tuple[int, int, int] | None:
 
 
 def _line_to_wire(line: Line) -> list[Any]:
-    flags = _BOLD * line.bold | _ITALIC * line.italic | _MONO * line.mono | _RECURS * line.recurs
+    flags = _BOLD * line.bold | _ITALIC * line.italic | _MONO * line.mono | _STACKED * line.stacked
+    flags |= _RECURS * line.recurs
     words = [_numbers(word.box) for word in line.words]
     texts = [word.text for word in line.words]
     # Nearly always the words are those of the line's text; then only their boxes are sent.
@@ -130,7 +131,8 @@ def _line_from_wire(wire: Sequence[Any]) -> Line:
         Word(word, Box(*box), places.get(index, ()), bool(face & _BOLD), bool(face & _ITALIC), linked.get(index, 0))
         for index, (word, box, face) in enumerate(zip(texts, boxes, faces, strict=False))
     )
-    bold, italic, mono, recurs = (bool(flags & bit) for bit in (_BOLD, _ITALIC, _MONO, _RECURS))
+    bold, italic, mono, stacked, recurs = (bool(flags & bit) for bit in (_BOLD, _ITALIC, _MONO, _STACKED, _RECURS))
     raised = tuple(Script(*script) for script in scripts)
     parts = tuple(Word(part, Box(*box), tuple(unknown)) for part, *box, unknown in pieces)
-    return Line(text, Box(x0, y0, x1, y1), size, words, bold, italic, mono, recurs, confidence, raised, parts)
+    faces_of_line = bold, italic, mono, stacked, recurs
+    return Line(text, Box(x0, y0, x1, y1), size, words, *faces_of_line, confidence, raised, parts)

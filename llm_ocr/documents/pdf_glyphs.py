@@ -423,8 +423,11 @@ _FEW_UNNAMED = 0.05
 _SPACES = (9, 10, 13, 32, 0x85, 0xA0, *range(0x2000, 0x200C), 0x2028, 0x2029, 0x202F, 0x205F, 0x2060, 0x3000, 0xFEFF)
 #: Bullets of the fonts Symbol and Wingdings, which have no code points of their own.
 _BULLETS = {0xF0B7: "•", 0xF0A7: "▪", 0xF0A8: "▫", 0xF06E: "■", 0xF071: "❑", 0xF0D8: "➢", 0xF0FC: "✓", 0xF02D: "-"}
-#: Radicals, ligatures, and Arabic presentation forms: characters that readers of Markdown do not search for.
-_FORMS = ((0x2E80, 0x2FD5), (0xFB00, 0xFB18), (0xFB1D, 0xFDFF), (0xFE70, 0xFEFD))
+#: Radicals, ligatures, and forms of Arabic letters and vertical punctuation: characters that nobody searches for.
+_FORMS = (
+    *((0x2E80, 0x2FD5), (0xFB00, 0xFB18), (0xFB1D, 0xFDFF), (0xFE10, 0xFE19), (0xFE35, 0xFE44)),
+    (0xFE70, 0xFEFD),
+)
 #: Radicals that fonts have in place of ideographs, and that Unicode does not decompose.
 _RADICALS = str.maketrans(
     "⺟⺠⻁⻄⻅⻆⻉⻋⻓⻔⻘⻙⻚⻛⻜⻢⻣⻤⻥⻦⻧⻨⻩⻬⻮⻰",
@@ -447,6 +450,10 @@ _RTL_MARKS = ((0x591, 0x5BD), (0x610, 0x61A), (0x64B, 0x65F), (0x670, 0x670), (0
 RTL_SPACE = 0.12
 #: Limit of letters and marks of one right-to-left word; bounds the work on extreme pages.
 _LONGEST = 100
+#: Letters and marks of Chinese, Japanese, and Korean.
+_CJK = ((0x2E80, 0x2FDF), (0x3001, 0x9FFF), (0xAC00, 0xD7A3), (0xF900, 0xFAFF), (0xFE10, 0xFE4F), (0xFF00, 0xFFEF))
+#: Pitch of glyphs in font sizes down a column of vertical writing, and fewest glyphs of a column on a horizontal page.
+_PITCH, _COLUMN_GLYPHS = (0.5, 1.4), 8
 _RTL_DIGITS = ((0x660, 0x669), (0x6F0, 0x6F9))
 _RTL = ((0x590, 0x8FF), (0xFB1D, 0xFDFF), (0xFE70, 0xFEFD), (0x10800, 0x10FFF), (0x1E800, 0x1EFFF))
 
@@ -504,6 +511,8 @@ def glyphs_of(chars: Chars, width: float, height: float) -> Glyphs:
     index = _with_accents(index, codes, boxes, size, texts)
     spaced = np.diff(gaps[index], prepend=-1) > 0
     turn, u0, u1, base = _framed(chars, boxes, size, index)
+    if _within(codes[index], _CJK).any():
+        _stack(codes[index], boxes[index], _Placed(chars.objects[index], turn, u0, u1, base, size[index], spaced))
     if _within(codes[index], _RTL).any():
         placed = _Placed(chars.objects[index], turn, u0, u1, base, size[index], spaced)
         order = _right_to_left(codes[index], boxes[index], placed)
@@ -649,7 +658,7 @@ def _overprints(chars: Chars, codes: Ints, size: Floats, kept: Bools) -> tuple[B
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """Glyphs in their frames. `_right_to_left` corrects `u0`, `u1`, `base`, and `spaced` in place."""
+    """Glyphs in their frames. `_stack` and `_right_to_left` correct the arrays in place."""
 
     objects: Ints
     turn: Ints
@@ -658,6 +667,35 @@ class _Placed:
     base: Floats
     size: Floats
     spaced: Bools
+
+
+def _stack(codes: Ints, boxes: Floats, glyphs: "_Placed") -> None:
+    """Place columns of vertical writing in the frame of text that runs down the page, in place.
+
+    The letters stand upright, one below the other, in the PDF's order. On a page with mostly horizontal text, only long
+    columns are vertical writing.
+    """
+    turn, size, spaced = glyphs.turn, glyphs.size, glyphs.spaced
+    cjk, em = _within(codes, _CJK), np.minimum(size[1:], size[:-1])
+    x, y = (boxes[:, 0] + boxes[:, 2]) / 2, (boxes[:, 1] + boxes[:, 3]) / 2
+    level = (turn[1:] == 0) & (turn[:-1] == 0) & (np.maximum(size[1:], size[:-1]) < 1.2 * em)
+    # The boxes of punctuation and Latin letters are narrower in some fonts, and at one side of the column.
+    near = (np.abs(np.diff(x)) < 0.3 * em) | (np.abs(np.diff(boxes[:, 2])) < 0.1 * em)
+    pitch = np.diff(y) / em
+    below = level & near & (pitch > _PITCH[0]) & (pitch < _PITCH[1] + spaced[1:])
+    beside = level & (np.abs(np.diff(y)) < 0.2 * em) & (np.diff(x) > 0.3 * em) & (np.diff(x) < 1.6 * em)
+    pairs = cjk[1:] & cjk[:-1]
+    mostly = (below & pairs).sum() > (beside & pairs).sum()
+    edges = np.diff(below.astype(np.int8), prepend=0, append=0)
+    for first, last in zip(np.nonzero(edges == 1)[0].tolist(), np.nonzero(edges == -1)[0].tolist(), strict=True):
+        column = slice(first, last + 1)
+        own = cjk[column]
+        if 2 * own.sum() < len(own) or not (mostly or len(own) >= _COLUMN_GLYPHS):
+            continue
+        middle, half = float(np.median(x[column][own])), size[column] / 2
+        turn[column], glyphs.base[column] = 90, (ASCENT - DESCENT) / 2 * size[column] - middle
+        glyphs.u0[column], glyphs.u1[column] = y[column] - half, y[column] + half
+        spaced[first + 1 : last + 1] &= pitch[first:last] > _PITCH[1]  # pdfium reports a space before a new line
 
 
 def _right_to_left(codes: Ints, boxes: Floats, glyphs: _Placed) -> Ints:

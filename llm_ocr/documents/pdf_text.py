@@ -625,7 +625,9 @@ class _Composer:
         scripts = self._marked(joined, lowered)
         size = round(segment.size, 2)
         parts = tuple(self._word([index]) for index in segment.words) if self._is_mixed(joined) else ()
-        return Line(text, self._around(order), size, tuple(made), bold, italic, mono, scripts=scripts, parts=parts)
+        stacked = segment.turn == 90 and self._glyphs.styles[self._glyphs.style[self._first[order[0]]]].angle == 0
+        around = self._around(order)
+        return Line(text, around, size, tuple(made), bold, italic, mono, stacked, scripts=scripts, parts=parts)
 
     def _logo_letters(self, order: list[int]) -> list[int]:
         """Return the letters of the logos of TeX and LaTeX that are small in their names: the `a` and the `e`."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pypdfium2
 import pytest
-from making import pages, stream, text, written
+from making import mapped, pages, placed, stream, text, written
 from PIL import Image, ImageDraw
 from test_rendering import outcome, with_renderer
 
@@ -19,6 +19,7 @@ from llm_ocr.documents.images import ink_of
 from llm_ocr.documents.page_wire import content_from_wire, content_to_wire, evidence_from_wire, evidence_to_wire
 from llm_ocr.documents.pdf_glyphs import _with_pairs_joined
 from llm_ocr.documents.pdf_text import page_content
+from llm_ocr.engines.embedded.layout import page_blocks
 from llm_ocr.types import InkMap, Script
 
 #: The same page as Chromium and LibreOffice write it, with DejaVu Sans.
@@ -392,20 +393,40 @@ def test_arabic_and_hebrew_with_numbers_latin_words_and_brackets_read_as_written
     assert unicodedata.normalize("NFC", found) == unicodedata.normalize("NFC", " ".join(written))
 
 
-@pytest.mark.parametrize("lam_alef", ["fefb", "06440627"])  # a presentation form; the letters of the ligature
+@pytest.mark.parametrize("lam_alef", ["\ufefb", "\u0644\u0627"])  # a presentation form; the letters of the ligature
 @pytest.mark.parametrize("drawn", ["at once", "from the left", "from the right"])
 def test_arabic_ligatures_have_their_letters_in_order(lam_alef, drawn):
-    forms = {0x21: "0633", 0x22: lam_alef, 0x23: "0645", 0x24: "fdf2" if lam_alef == "fefb" else "0627064406440647"}
-    mapped = " ".join(f"<{code:02x}> <{unicode}>" for code, unicode in forms.items())
-    unicodes = f"1 begincodespacerange <00><ff> endcodespacerange {len(forms)} beginbfchar {mapped} endbfchar".encode()
-    font = b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/FirstChar 32/LastChar 126/Widths[%s]/ToUnicode 5 0 R>>"
+    allah = "\ufdf2" if lam_alef == "\ufefb" else "\u0627\u0644\u0644\u0647"
     shown = b'#"! $ "'  # from left to right
     places = sorted(((72 + 6 * at, code) for at, code in enumerate(shown)), reverse=drawn == "from the right")
     drawing = b"".join(b"BT /S 12 Tf %d 700 Td <%02x> Tj ET\n" % place for place in places)
     if drawn == "at once":
         drawing = b"BT /S 12 Tf 72 700 Td <%s> Tj ET" % shown.hex().encode()
-    data = pages(drawing, extra=(font % (b"500 " * 94), stream(unicodes))).replace(b"<</F 3 0 R>>", b"<</S 4 0 R>>")
-    assert [line.text for line in content(data).lines] == ["لا الله سلام"]
+    found = content(mapped({0x20: " ", 0x21: "\u0633", 0x22: lam_alef, 0x23: "\u0645", 0x24: allah}, drawing))
+    assert [line.text for line in found.lines] == ["لا الله سلام"]
+
+
+@pytest.mark.parametrize("pitch", [10, 11, 13.5])  # points, for letters of 10 points
+def test_vertical_japanese_is_read_down_its_columns(pitch):
+    columns = ["北野商店はガラス瓶を、四百八十二個", "買いました。品物は三月に", "着きました"]
+    heading = [("湖の町の会報です", 300.0, 740.0)]
+    letters = [
+        (letter, 500.0 - 16 * column, 700 - pitch * row)
+        for column, words in enumerate(columns)
+        for row, letter in enumerate(words)
+    ]
+    found = content(placed(heading + letters))
+    assert {line.text for line in found.lines if line.stacked} == {*columns}
+    assert [line.text for line in found.lines if not line.stacked] == ["湖の町の会報です"]
+    assert "".join(block.text for block in page_blocks(found, ())) == "".join(["湖の町の会報です", *columns])
+
+
+def test_cells_of_a_grid_of_ideographs_are_no_columns():
+    rows = ["月火水木金土", "男女男女男女", "上中下上中下"]
+    cells = [
+        (letter, 100.0 + 40 * at, 700.0 - 16 * row) for row, words in enumerate(rows) for at, letter in enumerate(words)
+    ]
+    assert not any(line.stacked for line in content(placed(cells)).lines)
 
 
 def test_soft_hyphens_end_their_line_as_hyphens(shared_pdfs):
