@@ -154,6 +154,7 @@ class Reason(StrEnum):
     SERVER_ERROR = "server error"
     QUARANTINED = "quarantined"
     LOW_QUALITY = "low quality"
+    NOT_DRAWN = "text not drawn"
 
 
 class BlockKind(StrEnum):
@@ -278,6 +279,7 @@ class PageContent:
     unmapped: int = 0  # characters of the text layer without a meaning: control codes, private use, U+FFFD
     unread: int = 0  # characters of the text layer above the read limit
     links: tuple[str, ...] = ()  # addresses of the words' links: http, https, and mailto
+    undrawn: float = 0.0  # as in `Evidence`
 
 
 #: Share of the page that an image covers above which the page is a scan; its text layer, if any, is older OCR.
@@ -302,11 +304,14 @@ class Evidence:
 
     `lines`: the text layer in the file's own order, boxes relative. It is empty without a text layer, and for one that
     lacks a part of the page's text. `pictured`: share 0..1 of the page that its images cover; 0 for image files.
+    `undrawn`: share 0..1 of the layer's characters that the page image lacks, because neither the file nor the system
+    has their font.
     """
 
     ink: InkMap | None
     lines: tuple[tuple[str, Box], ...] = ()
     pictured: float = 0.0
+    undrawn: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,13 +53,14 @@ def evidence_to_wire(evidence: Evidence) -> dict[str, Any]:
         "ink": [ink.width, ink.height, ink.packed] if ink else None,
         "lines": [[text, *(round(side, 4) for side in _sides(box))] for text, box in evidence.lines],
         "pictured": round(evidence.pictured, 4),
+        "undrawn": round(evidence.undrawn, 4),
     }
 
 
 def evidence_from_wire(wire: Mapping[str, Any]) -> Evidence:
     """Convert the result of `evidence_to_wire` back; relative coordinates are rounded to 1/10000."""
     lines = tuple((text, Box(*sides)) for text, *sides in wire["lines"])
-    return Evidence(InkMap(*wire["ink"]) if wire["ink"] else None, lines, wire["pictured"])
+    return Evidence(InkMap(*wire["ink"]) if wire["ink"] else None, lines, wire["pictured"], wire["undrawn"])
 
 
 def content_to_wire(content: PageContent) -> dict[str, Any]:
@@ -69,6 +70,7 @@ def content_to_wire(content: PageContent) -> dict[str, Any]:
         "unmapped": content.unmapped,
         "unread": content.unread,
         "links": content.links,
+        "undrawn": content.undrawn,
         "lines": [_line_to_wire(line) for line in content.lines],
         "rasters": [_numbers(raster.box) for raster in content.rasters],
         "paths": [[*_numbers(path.box), path.stroke, path.fill, path.segments] for path in content.paths],
@@ -90,6 +92,7 @@ def content_from_wire(wire: Mapping[str, Any]) -> PageContent:
         wire["unmapped"],
         wire["unread"],
         tuple(wire["links"]),
+        wire["undrawn"],
     )
 
 

@@ -105,7 +105,7 @@ def _page(payload: Mapping[str, Any]) -> dict[str, Any]:
     else:
         picture, content, layer = document.page(number, text_layer=payload["text_layer"])
         image, ink = encoded(picture, image_format, quality), ink_of(picture)
-    evidence = evidence_to_wire(Evidence(ink, layer.lines, layer.pictured))
+    evidence = evidence_to_wire(Evidence(ink, layer.lines, layer.pictured, layer.undrawn))
     return {"image": image_to_wire(image), "evidence": evidence, **_content(document, content)}
 
 

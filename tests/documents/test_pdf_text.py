@@ -14,6 +14,7 @@ from making import mapped, pages, placed, stream, text, written
 from PIL import Image, ImageDraw
 from test_rendering import outcome, with_renderer
 
+from llm_ocr.cli.doctor import State, cjk_font
 from llm_ocr.documents import pdf_glyphs
 from llm_ocr.documents.images import ink_of
 from llm_ocr.documents.page_wire import content_from_wire, content_to_wire, evidence_from_wire, evidence_to_wire
@@ -496,6 +497,28 @@ def test_on_dark_paper_ink_is_what_is_light():
     ImageDraw.Draw(image).rectangle((50, 40, 80, 60), fill=230)
     assert black(ink_of(image)).getbbox() == (50, 40, 81, 61)
     assert black(ink_of(Image.new("RGB", (50, 50), "pink"))).getbbox() is None
+
+
+#: A Japanese font that is not in the file.
+OUTSIDE = (
+    b"<</Type/Font/Subtype/Type0/BaseFont/HeiseiMin-W3/Encoding/UniJIS-UCS2-H/DescendantFonts[5 0 R]>>",
+    b"<</Type/Font/Subtype/CIDFontType0/BaseFont/HeiseiMin-W3/FontDescriptor 6 0 R"
+    b"/CIDSystemInfo<</Registry(Adobe)/Ordering(Japan1)/Supplement 2>>>>",
+    b"<</Type/FontDescriptor/FontName/HeiseiMin-W3/Flags 4/FontBBox[0 -200 1000 900]/ItalicAngle 0/Ascent 800"
+    b"/Descent -200/CapHeight 700/StemV 90>>",
+)
+
+
+@pytest.mark.skipif(cjk_font().state is State.WORKS, reason="this system has the font")
+@pytest.mark.parametrize(("color", "lost"), [("0 g", 2 / 3), ("1 g", 0), ("0 g 3 Tr", 0)])
+def test_visible_text_that_no_font_draws_is_reported_and_read(tmp_path, color, lost):
+    words = "合計金額九万八千円".encode("utf-16-be").hex()
+    drawn = f"BT {color} /S 12 Tf 72 700 Td <{words}> Tj /F 12 Tf 200 0 Td 0 g 0 Tr (98.0) Tj ET".encode()
+    data = pages(drawn, extra=OUTSIDE).replace(b"<</F 3 0 R>>", b"<</F 3 0 R/S 4 0 R>>")
+    page = seen(written(tmp_path / "a.pdf", data))
+    assert page.evidence.undrawn == page.content.undrawn == pytest.approx(lost, abs=0.2)
+    assert "合計金額九万八千円" in " ".join(line.text for line in page.content.lines)
+    assert evidence_from_wire(evidence_to_wire(page.evidence)).undrawn == page.evidence.undrawn
 
 
 def test_evidence_comes_from_the_worker_as_it_was(tmp_path):

@@ -6,6 +6,7 @@ recognizer and takes 55 ms of processor time, or 14 ms with the tiny recognizer.
 
 import unicodedata
 from collections.abc import Iterable, Set
+from dataclasses import replace
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,8 @@ _LEAST_LETTERS, _MOST_LETTERS = 6, 20
 _ROOM = 0.12
 #: Minimum confidence of a reading that judges older OCR: an uncertain reading is no better.
 _CONFIDENT = 0.9
+#: Range of pixel values (of 255) below which a line is not drawn.
+_CONTRAST = 24
 #: Height in pixels below which OCR is too unreliable to reject the text layer.
 _LEAST_HEIGHT = 9.0
 
@@ -80,6 +83,9 @@ def disagreement(image: "Pixels", content: PageContent, reader: "Reader", *, sca
     if not script_supported("".join(line.text for line in content.lines), reader.scripts):
         return None
     across, down = image.shape[1] / content.width, image.shape[0] / content.height
+    if content.undrawn:  # the picture says nothing about these lines
+        drawn = tuple(line for line in content.lines if _is_drawn(image, line.box, across, down))
+        content = replace(content, lines=drawn)
     errors = []
     for box, text in samples(content, _LEAST_HEIGHT / down, reader.scripts, scan=scan):
         room = _ROOM * box.height
@@ -92,6 +98,11 @@ def disagreement(image: "Pixels", content: PageContent, reader: "Reader", *, sca
     if not scan:
         return median(error for error, _ in errors)
     return fmean([error for error, confidence in errors if confidence >= _CONFIDENT] or [error for error, _ in errors])
+
+
+def _is_drawn(image: "Pixels", box: Box, across: float, down: float) -> bool:
+    part = image[max(0, int(box.y0 * down)) : int(box.y1 * down), max(0, int(box.x0 * across)) : int(box.x1 * across)]
+    return part.size > 0 and int(part.max()) - int(part.min()) >= _CONTRAST
 
 
 def samples(
