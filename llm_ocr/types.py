@@ -209,7 +209,7 @@ class Word:
     """Run of characters without a space. `box` in page units.
 
     `doubtful` are the places of characters whose font has no Unicode mapping for their glyph. `bold` and `italic` are
-    those of a PDF's font for most characters.
+    those of a PDF's font for most characters. `font` numbers the PDF's fonts of the page from 1; 0: unknown.
     """
 
     text: str
@@ -218,6 +218,7 @@ class Word:
     bold: bool = False
     italic: bool = False
     link: int = 0  # number of its link in `PageContent.links`, from 1; 0: none
+    font: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ from llm_ocr.types import Box, EncodedImage, Evidence, InkMap, Line, Page, PageC
 #: Decimal places of coordinates: a hundredth of a point is finer than any printer.
 _DIGITS = 2
 _BOLD, _ITALIC, _MONO, _RECURS, _STACKED = 1, 2, 4, 8, 16
+#: Factor of the number of a word's font beside its flags.
+_FONT = 4
 
 
 def page_to_wire(page: Page) -> dict[str, Any]:
@@ -117,7 +119,7 @@ def _line_to_wire(line: Line) -> list[Any]:
     own = None if texts == line.text.split(" ") or not texts else texts
     scripts = [[script.start, script.end, script.lowered] for script in line.scripts]
     doubtful = [[index, word.doubtful] for index, word in enumerate(line.words) if word.doubtful]
-    faces = [_BOLD * word.bold | _ITALIC * word.italic for word in line.words]
+    faces = [_BOLD * word.bold | _ITALIC * word.italic | _FONT * word.font for word in line.words]
     faces = faces[: len(set(faces))] if len(set(faces)) < 2 else faces  # usually one for all words
     parts = [[part.text, *_numbers(part.box), part.doubtful] for part in line.parts]
     links = [[index, word.link] for index, word in enumerate(line.words) if word.link]
@@ -131,7 +133,10 @@ def _line_from_wire(wire: Sequence[Any]) -> Line:
     places, linked = {index: tuple(places) for index, places in doubtful}, dict(links)
     faces = faces * len(texts) if len(faces) == 1 else faces
     words = tuple(
-        Word(word, Box(*box), places.get(index, ()), bool(face & _BOLD), bool(face & _ITALIC), linked.get(index, 0))
+        Word(
+            *(word, Box(*box), places.get(index, ()), bool(face & _BOLD), bool(face & _ITALIC), linked.get(index, 0)),
+            font=face // _FONT,
+        )
         for index, (word, box, face) in enumerate(zip(texts, boxes, faces, strict=False))
     )
     bold, italic, mono, stacked, recurs = (bool(flags & bit) for bit in (_BOLD, _ITALIC, _MONO, _STACKED, _RECURS))

@@ -118,10 +118,8 @@ def _is_undrawn(text_page: pypdfium2.PdfTextPage, piece: _Piece, picture: "Image
     """Return whether nothing is drawn at visible text whose font is not in the file; pdfium has only Latin fonts."""
     place = piece.box.scaled(picture.width, picture.height)
     part = picture.crop((int(place.x0), int(place.y0), math.ceil(place.x1), math.ceil(place.y1)))
-    if not part.width or not part.height:
-        return False
-    low, high = part.convert("L").getextrema()
-    if high - low >= _ONE_COLOR:
+    levels = part.convert("L").tobytes()
+    if not levels or max(levels) - min(levels) >= _ONE_COLOR:
         return False
     index = pdfium.FPDFText_GetCharIndexAtPos(text_page, piece.x, piece.y, 2.0, 2.0)
     drawn = pdfium.FPDFText_GetTextObject(text_page, index) if index >= 0 else None

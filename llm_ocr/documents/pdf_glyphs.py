@@ -66,7 +66,7 @@ class Chars:
     `style` (n,) index into `styles`, -1: none; `origins` (n, 2) a point on the baseline of each character's text
     object; `unnamed` (n,) whether the font has no Unicode mapping for the glyph, so that its code is a guess; `large`
     (n,) whether the glyph is a large operator or delimiter of TeX, whose origin is that of its formula's row; `letters`
-    (n,) whether the glyph is of a font for variables.
+    (n,) whether the glyph is of a font for variables; `fonts` (n,) number of the glyph's font on the page, from 1.
     `unread` is the number of further characters on the page.
     """
 
@@ -79,6 +79,7 @@ class Chars:
     unnamed: Bools
     large: Bools
     letters: Bools
+    fonts: Ints
     unread: int = 0
 
 
@@ -149,7 +150,7 @@ def _assembled(handle: int, frame: Frame, codes: Ints, boxes: Floats, objects: I
     count = len(codes)
     if not objects.any():
         style, unnamed = np.full(count, -1, dtype=np.int64), np.zeros(count, dtype=bool)
-        return Chars(codes, boxes, objects, style, np.zeros((count, 2)), (), unnamed, unnamed, unnamed)
+        return Chars(codes, boxes, objects, style, np.zeros((count, 2)), (), unnamed, unnamed, unnamed, objects)
     starts = np.nonzero(np.diff(objects, prepend=-1))[0]  # starts of stretches; an object may have several
     lengths = np.diff(starts, append=count)
     looks, origins, fonts, families = _looks(handle, frame, codes, starts, objects[starts], boxes)
@@ -168,6 +169,7 @@ def _assembled(handle: int, frame: Frame, codes: Ints, boxes: Floats, objects: I
         unnamed,
         np.zeros(count, dtype=bool),
         np.zeros(count, dtype=bool),
+        np.repeat(np.unique(fonts, return_inverse=True)[1].reshape(-1) + 1, lengths),
     )
     if families:
         _read_symbols(handle, frame, chars, np.repeat(fonts, lengths), families)
@@ -478,6 +480,7 @@ class Glyphs:
     large: Bools  # a large operator or delimiter, which is a word
     letters: Bools  # of a font for variables of formulas
     doubtful: Bools  # without a Unicode mapping, or with one without a meaning
+    fonts: Ints
     unmapped: int
 
 
@@ -535,6 +538,7 @@ def glyphs_of(chars: Chars, width: float, height: float) -> Glyphs:
         chars.large[index],
         chars.letters[index],
         doubtful[index],
+        chars.fonts[index],
         int(unmapped.sum()),
     )
 

@@ -608,6 +608,7 @@ class _Composer:
         self._doubtful: list[bool] = np.logical_or.reduceat(glyphs.doubtful, words.first).tolist()
         self._kinds: list[int] = _kinds(glyphs)[words.first].tolist()
         self._faces: list[list[int]] = _face_counts(glyphs, words).tolist()
+        self._fonts: list[int] = glyphs.fonts[words.first].tolist()
 
     def line(self, segment: Segment) -> Line:
         order = self._logical(segment.words)
@@ -830,9 +831,10 @@ class _Composer:
         doubtful = self._doubtful_places(members) if any(self._doubtful[index] for index in members) else ()
         bold, italic = self._face(members) if self._scripts else (False, False)
         if len(members) == 1:
-            return Word(self._texts[members[0]], Box(*self._boxes[members[0]]), doubtful, bold, italic)
+            box = Box(*self._boxes[members[0]])
+            return Word(self._texts[members[0]], box, doubtful, bold, italic, font=self._fonts[members[0]])
         text = "".join(self._texts[index] for index in members)
-        return Word(text, self._around(members), doubtful, bold, italic)
+        return Word(text, self._around(members), doubtful, bold, italic, font=self._fonts[members[0]])
 
     def _face(self, members: list[int]) -> tuple[bool, bool]:
         """Return whether most of a word is bold, and italic."""

@@ -30,6 +30,8 @@ _COMMON = frozenset("aeinorst")
 _COMMON_SHARE = 0.47
 #: Minimum number of letters for statistics.
 _ENOUGH_LETTERS = 60
+#: The same for the text of one font.
+_LETTERS_OF_FONT, _COMMON_OF_FONT = 20, 0.42
 
 #: Number and length of sample lines: enough letters to compare at low cost. Older OCR is wrong in some places of a
 #: page and right in others, so that more lines are compared.
@@ -59,11 +61,20 @@ def suspicious(content: PageContent) -> bool:
         return False
     if max(_meaningless(text), content.unmapped) > _UNMAPPED * len(text):
         return True
+    return _has_odd_letters(text, _ENOUGH_LETTERS, _COMMON_SHARE)
+
+
+def has_odd_letters(text: str) -> bool:
+    """Return whether the text of one font may be of no language. 3 % of the fonts of true pages have such letters."""
+    return _has_odd_letters(text, _LETTERS_OF_FONT, _COMMON_OF_FONT)
+
+
+def _has_odd_letters(text: str, least: int, share: float) -> bool:
     letters = [c for c in unicodedata.normalize("NFD", text).lower() if c.isalpha()]
     latin = [c for c in letters if "a" <= c <= "z"]
-    if len(latin) < _ENOUGH_LETTERS or 2 * len(latin) < len(letters):
+    if len(latin) < least or 2 * len(latin) < len(letters):
         return False
-    return sum(c in _COMMON for c in latin) < _COMMON_SHARE * len(latin)
+    return sum(c in _COMMON for c in latin) < share * len(latin)
 
 
 def _meaningless(text: str) -> int:
@@ -92,7 +103,7 @@ def disagreement(image: "Pixels", content: PageContent, reader: "Reader", *, sca
         x0, x1 = max(0, round((box.x0 - room) * across)), round((box.x1 + room) * across)
         y0, y1 = max(0, round((box.y0 - room) * down)), round((box.y1 + room) * down)
         reading = reader.read(image[y0:y1, x0:x1])
-        errors.append((_difference(text, reading.logical), reading.confidence))
+        errors.append((difference(text, reading.logical), reading.confidence))
     if not errors:
         return None
     if not scan:
@@ -157,7 +168,7 @@ def _first_words(line: Line) -> tuple[Box, str]:
     return Box(line.box.x0, line.box.y0, cut, line.box.y1), line.text[:_MOST_LETTERS]
 
 
-def _difference(layer: str, seen: str) -> float:
+def difference(layer: str, seen: str) -> float:
     """Return the edit distance divided by the longer length, of letters and digits only; 1 if only one side has any."""
     expected, found = _plain(layer), _plain(seen)
     longest = max(len(expected), len(found))
