@@ -20,6 +20,11 @@ LABEL org.opencontainers.image.title="llm-ocr" \
       org.opencontainers.image.revision="${GIT_COMMIT}" \
       org.opencontainers.image.base.name="${PYTHON_IMAGE}"
 
+# Many Chinese, Japanese, and Korean PDFs do not contain their fonts; without one, their pages are drawn without text.
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends fonts-noto-cjk \
+ && rm -rf /var/lib/apt/lists/*
+
 COPY docker/install.py /opt/llm-ocr/install.py
 COPY --from=wheel /wheels /opt/llm-ocr/wheels
 RUN python /opt/llm-ocr/install.py --extras embedded,openvino,datasets,filters,s3,gcs /opt/llm-ocr/wheels/*.whl

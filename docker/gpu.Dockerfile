@@ -33,6 +33,11 @@ RUN case "${VLLM_BASE_IMAGE}" in *@sha256:*) ;; *) echo "VLLM_BASE_IMAGE must na
 # Jobs call `python`; some images have `python3` only.
 RUN command -v python || ln -s "$(command -v python3)" /usr/local/bin/python
 
+# Many Chinese, Japanese, and Korean PDFs do not contain their fonts; without one, their pages are drawn without text.
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends fonts-noto-cjk \
+ && rm -rf /var/lib/apt/lists/*
+
 COPY docker/install.py /opt/llm-ocr/install.py
 COPY --from=wheel /wheels /opt/llm-ocr/wheels
 RUN PIP_BREAK_SYSTEM_PACKAGES=1 python /opt/llm-ocr/install.py --extras embedded,datasets,detector,filters,s3,gcs /opt/llm-ocr/wheels/*.whl

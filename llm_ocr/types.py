@@ -155,6 +155,7 @@ class Reason(StrEnum):
     QUARANTINED = "quarantined"
     LOW_QUALITY = "low quality"
     PLACEHOLDER = "placeholder page"
+    NOT_DRAWN = "text not drawn"
 
 
 class BlockKind(StrEnum):
@@ -209,7 +210,7 @@ class Word:
     """Run of characters without a space. `box` in page units.
 
     `doubtful` are the places of characters whose font has no Unicode mapping for their glyph. `bold` and `italic` are
-    those of a PDF's font for most characters.
+    those of a PDF's font for most characters. `font` numbers the PDF's fonts of the page from 1; 0: unknown.
     """
 
     text: str
@@ -218,6 +219,7 @@ class Word:
     bold: bool = False
     italic: bool = False
     link: int = 0  # number of its link in `PageContent.links`, from 1; 0: none
+    font: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +245,7 @@ class Line:
     bold: bool = False
     italic: bool = False
     mono: bool = False
+    stacked: bool = False  # vertical Chinese or Japanese: upright letters, one below the other
     recurs: bool = False  # the same text, without digits, is at the same place on an adjacent page
     confidence: float = 1.0  # OCR only, 0..1
     scripts: tuple[Script, ...] = ()  # from left to right
@@ -279,6 +282,7 @@ class PageContent:
     unread: int = 0  # characters of the text layer above the read limit
     links: tuple[str, ...] = ()  # addresses of the words' links: http, https, and mailto
     hidden: int = 0  # words of the text layer that the page's picture does not show, left out
+    undrawn: float = 0.0  # as in `Evidence`
 
 
 #: Share of the page that an image covers above which the page is a scan; its text layer, if any, is older OCR.
@@ -303,11 +307,14 @@ class Evidence:
 
     `lines`: the text layer in the file's own order, boxes relative. It is empty without a text layer, and for one that
     lacks a part of the page's text. `pictured`: share 0..1 of the page that its images cover; 0 for image files.
+    `undrawn`: share 0..1 of the layer's characters that the page image lacks, because neither the file nor the system
+    has their font.
     """
 
     ink: InkMap | None
     lines: tuple[tuple[str, Box], ...] = ()
     pictured: float = 0.0
+    undrawn: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,11 @@ def test_the_images_have_the_layout_model_without_its_dependencies(name):
     assert "--no-deps" in command
 
 
+@pytest.mark.parametrize("name", ["docker/gpu.Dockerfile", "docker/cpu.Dockerfile", "runpod-serverless/Dockerfile"])
+def test_the_images_draw_chinese_text_of_fonts_outside_of_the_file(name):
+    assert any("fonts-noto-cjk" in run for run in of(ROOT / name, "RUN"))
+
+
 @each_dockerfile
 def test_the_base_image_must_be_named_and_is_never_latest(dockerfile):
     bases = of(dockerfile, "FROM")

@@ -25,6 +25,7 @@ from llm_ocr.errors import install_command
 
 
 _POPPLER = "apt-get install poppler-utils (Debian, Ubuntu) or brew install poppler (macOS)"
+_CJK_FONT = "apt-get install fonts-noto-cjk (Debian, Ubuntu)"
 #: Free space and memory in bytes below which the user is warned.
 LITTLE_DISK, LITTLE_MEMORY = 1 << 30, 2 << 30
 
@@ -65,6 +66,7 @@ def all_checks(*, confined: bool = True) -> list[Check]:
         openvino,
         dataset,
         poppler,
+        cjk_font,
         notebook,
         vllm,
         detector,
@@ -224,6 +226,40 @@ def poppler() -> Check:
     if found is None:
         return Check("poppler", State.MISSING, "optional: fallback for PDFs that pdfium cannot open", _POPPLER)
     return Check("poppler", State.WORKS, found)
+
+
+#: A page with an ideograph (U+4E00) in a Japanese font that is not in the file.
+_IDEOGRAPH = b"""%PDF-1.4
+1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj
+2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj
+3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 40 40]/Contents 4 0 R/Resources<</Font<</F 5 0 R>>>>>>endobj
+4 0 obj<</Length 37>>stream
+BT /F 20 Tf 10 10 Td <4E004E00> Tj ET
+endstream endobj
+5 0 obj<</Type/Font/Subtype/Type0/BaseFont/HeiseiMin-W3/Encoding/UniJIS-UCS2-H/DescendantFonts[6 0 R]>>endobj
+6 0 obj<</Type/Font/Subtype/CIDFontType0/BaseFont/HeiseiMin-W3/FontDescriptor 7 0 R
+/CIDSystemInfo<</Registry(Adobe)/Ordering(Japan1)/Supplement 2>>>>endobj
+7 0 obj<</Type/FontDescriptor/FontName/HeiseiMin-W3/Flags 4/FontBBox[0 -200 1000 900]/ItalicAngle 0/Ascent 800
+/Descent -200/CapHeight 700/StemV 90>>endobj
+trailer<</Root 1 0 R>>
+%%EOF"""
+
+
+def cjk_font() -> Check:
+    """Draw an ideograph of a font that is not in the file: many Chinese, Japanese, and Korean PDFs have such text."""
+    use = "draws Chinese, Japanese, and Korean text whose fonts are not in the PDF"
+    try:
+        import pypdfium2
+
+        page = pypdfium2.PdfDocument(_IDEOGRAPH)[0]
+        drawn = len(set(bytes(page.render(scale=1, grayscale=True).buffer))) > 1
+    except (ImportError, OSError, RuntimeError) as error:
+        return Check(
+            "CJK font", State.MISSING, f"not tested, because pypdfium2 fails: {error}", install_command("pypdfium2")
+        )
+    if not drawn:
+        return Check("CJK font", State.MISSING, f"optional: {use}. Without it, their text layer is used", _CJK_FONT)
+    return Check("CJK font", State.WORKS, use)
 
 
 def notebook() -> Check:

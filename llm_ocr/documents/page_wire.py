@@ -7,7 +7,9 @@ from llm_ocr.types import Box, EncodedImage, Evidence, InkMap, Line, Page, PageC
 
 #: Decimal places of coordinates: a hundredth of a point is finer than any printer.
 _DIGITS = 2
-_BOLD, _ITALIC, _MONO, _RECURS = 1, 2, 4, 8
+_BOLD, _ITALIC, _MONO, _RECURS, _STACKED = 1, 2, 4, 8, 16
+#: Factor of the number of a word's font beside its flags.
+_FONT = 4
 
 
 def page_to_wire(page: Page) -> dict[str, Any]:
@@ -53,13 +55,14 @@ def evidence_to_wire(evidence: Evidence) -> dict[str, Any]:
         "ink": [ink.width, ink.height, ink.packed] if ink else None,
         "lines": [[text, *(round(side, 4) for side in _sides(box))] for text, box in evidence.lines],
         "pictured": round(evidence.pictured, 4),
+        "undrawn": round(evidence.undrawn, 4),
     }
 
 
 def evidence_from_wire(wire: Mapping[str, Any]) -> Evidence:
     """Convert the result of `evidence_to_wire` back; relative coordinates are rounded to 1/10000."""
     lines = tuple((text, Box(*sides)) for text, *sides in wire["lines"])
-    return Evidence(InkMap(*wire["ink"]) if wire["ink"] else None, lines, wire["pictured"])
+    return Evidence(InkMap(*wire["ink"]) if wire["ink"] else None, lines, wire["pictured"], wire["undrawn"])
 
 
 def content_to_wire(content: PageContent) -> dict[str, Any]:
@@ -70,6 +73,7 @@ def content_to_wire(content: PageContent) -> dict[str, Any]:
         "unread": content.unread,
         "hidden": content.hidden,
         "links": content.links,
+        "undrawn": content.undrawn,
         "lines": [_line_to_wire(line) for line in content.lines],
         "rasters": [_numbers(raster.box) for raster in content.rasters],
         "paths": [[*_numbers(path.box), path.stroke, path.fill, path.segments] for path in content.paths],
@@ -92,6 +96,7 @@ def content_from_wire(wire: Mapping[str, Any]) -> PageContent:
         wire["unread"],
         tuple(wire["links"]),
         wire["hidden"],
+        wire["undrawn"],
     )
 
 
@@ -108,14 +113,15 @@ def _colour(wire: Sequence[int] | None) -> tuple[int, int, int] | None:
 
 
 def _line_to_wire(line: Line) -> list[Any]:
-    flags = _BOLD * line.bold | _ITALIC * line.italic | _MONO * line.mono | _RECURS * line.recurs
+    flags = _BOLD * line.bold | _ITALIC * line.italic | _MONO * line.mono | _STACKED * line.stacked
+    flags |= _RECURS * line.recurs
     words = [_numbers(word.box) for word in line.words]
     texts = [word.text for word in line.words]
     # Nearly always the words are those of the line's text; then only their boxes are sent.
     own = None if texts == line.text.split(" ") or not texts else texts
     scripts = [[script.start, script.end, script.lowered] for script in line.scripts]
     doubtful = [[index, word.doubtful] for index, word in enumerate(line.words) if word.doubtful]
-    faces = [_BOLD * word.bold | _ITALIC * word.italic for word in line.words]
+    faces = [_BOLD * word.bold | _ITALIC * word.italic | _FONT * word.font for word in line.words]
     faces = faces[: len(set(faces))] if len(set(faces)) < 2 else faces  # usually one for all words
     parts = [[part.text, *_numbers(part.box), part.doubtful] for part in line.parts]
     links = [[index, word.link] for index, word in enumerate(line.words) if word.link]
@@ -129,10 +135,14 @@ def _line_from_wire(wire: Sequence[Any]) -> Line:
     places, linked = {index: tuple(places) for index, places in doubtful}, dict(links)
     faces = faces * len(texts) if len(faces) == 1 else faces
     words = tuple(
-        Word(word, Box(*box), places.get(index, ()), bool(face & _BOLD), bool(face & _ITALIC), linked.get(index, 0))
+        Word(
+            *(word, Box(*box), places.get(index, ()), bool(face & _BOLD), bool(face & _ITALIC), linked.get(index, 0)),
+            font=face // _FONT,
+        )
         for index, (word, box, face) in enumerate(zip(texts, boxes, faces, strict=False))
     )
-    bold, italic, mono, recurs = (bool(flags & bit) for bit in (_BOLD, _ITALIC, _MONO, _RECURS))
+    bold, italic, mono, stacked, recurs = (bool(flags & bit) for bit in (_BOLD, _ITALIC, _MONO, _STACKED, _RECURS))
     raised = tuple(Script(*script) for script in scripts)
     parts = tuple(Word(part, Box(*box), tuple(unknown)) for part, *box, unknown in pieces)
-    return Line(text, Box(x0, y0, x1, y1), size, words, bold, italic, mono, recurs, confidence, raised, parts)
+    faces_of_line = bold, italic, mono, stacked, recurs
+    return Line(text, Box(x0, y0, x1, y1), size, words, *faces_of_line, confidence, raised, parts)

@@ -1,11 +1,12 @@
 """Open a PDF in the worker process: count, render, and read its pages."""
 
 import ctypes
+import functools
 import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pypdfium2
 import pypdfium2.raw as pdfium
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 #: Limit of a page's characters, above which its text is skipped: maps have 40,000, which take 0.1 s.
 _MOST_CHARACTERS = 25_000
+#: Letters of scripts for which pdfium has no font of its own.
+_NO_LATIN = re.compile(r"[\u0370-\u1dff\u2e80-\ufaff\ufe30-\uffef]")
+#: Range of brightness (of 255) of a part of a picture without text, and highest color value of dark text.
+_ONE_COLOR, _DARK = 24, 200
 #: pdfium's mark for a hyphen in a broken word (U+FFFE, or U+0002 in older releases), which is not text of the page.
 _BROKEN = str.maketrans("", "", "\ufffe\u0002")
 #: Glyphs without a mapping, and right-to-left letters: pdfium's text of these has wrong letters, or the wrong order.
@@ -38,9 +43,10 @@ class Layer:
 
     lines: tuple[tuple[str, Box], ...] = ()
     pictured: float = 0.0
+    undrawn: float = 0.0
 
 
-def layer_of(page: pypdfium2.PdfPage, frame: Frame, objects: Objects, *, whole: bool) -> Layer:
+def layer_of(page: pypdfium2.PdfPage, frame: Frame, objects: Objects, picture: "Image.Image", *, whole: bool) -> Layer:
     """Return the lines of a page and its share of images; takes 2 ms for most pages.
 
     On pages with right-to-left letters or undecoded glyphs, these are the lines of `page_content`.
@@ -49,7 +55,8 @@ def layer_of(page: pypdfium2.PdfPage, frame: Frame, objects: Objects, *, whole: 
     """
     area = max(frame.width * frame.height, 1e-6)
     pictured = min(1.0, sum(raster.box.area for raster in objects.rasters) / area)
-    lines = _layer_lines(page, frame) if whole else ()
+    lines, undrawn = _layer_lines(page, frame, picture)
+    lines = lines if whole else ()
     if any(_UNSURE.search(text) for text, _ in lines):
         # The import requires numpy, which a worker that only renders does not load.
         from llm_ocr.documents.pdf_text import page_content
@@ -58,35 +65,72 @@ def layer_of(page: pypdfium2.PdfPage, frame: Frame, objects: Objects, *, whole: 
         lines = tuple(
             (line.text, line.box.scaled(width, height).clipped()) for line in page_content(page, objects).lines
         )
-    return Layer(lines, pictured)
+    return Layer(lines, pictured, undrawn)
 
 
-def _layer_lines(page: pypdfium2.PdfPage, frame: Frame) -> tuple[tuple[str, Box], ...]:
+def _layer_lines(
+    page: pypdfium2.PdfPage, frame: Frame, picture: "Image.Image"
+) -> tuple[tuple[tuple[str, Box], ...], float]:
+    """Return the lines with their relative boxes, and the share of their characters that the picture lacks."""
     text_page = page.get_textpage()
     try:
         if not 0 < text_page.count_chars() <= _MOST_CHARACTERS:
-            return ()
-        lines = []
-        start = 0
+            return (), 0.0
+        lines, lost, start = [], 0.0, 0
         for line in text_page.get_text_range().split("\r\n"):
-            box = _box(text_page, frame, start, len(line)) if line.strip() else None
-            if box is not None:
-                lines.append((line.translate(_BROKEN), box))
+            pieces = _pieces(text_page, frame, start, len(line)) if line.strip() else []
+            if pieces:
+                around = functools.reduce(Box.union, (piece.box for piece in pieces))
+                lines.append((line.translate(_BROKEN), around.clipped()))
+            if pieces and _NO_LATIN.search(line):
+                empty = sum(piece.length for piece in pieces if _is_undrawn(text_page, piece, picture))
+                lost += len(line) * empty / max(sum(piece.length for piece in pieces), 1e-9)
             start += len(line) + 2
-        return tuple(lines)
+        return tuple(lines), lost / max(1, sum(len(text) for text, _ in lines))
     finally:
         text_page.close()
 
 
-def _box(text_page: pypdfium2.PdfTextPage, frame: Frame, start: int, count: int) -> Box | None:
-    """Return the relative box around the characters; None if they have no place."""
+class _Piece(NamedTuple):
+    """Part of a line in one text object: its relative box, and its center in user space."""
+
+    box: Box
+    x: float
+    y: float
+
+    @property
+    def length(self) -> float:
+        return max(self.box.width, self.box.height)
+
+
+def _pieces(text_page: pypdfium2.PdfTextPage, frame: Frame, start: int, count: int) -> list[_Piece]:
+    """Return the parts of a line that have a place."""
     left, top, right, bottom = (ctypes.c_double() for _ in range(4))
-    around: Box | None = None
+    found = []
     for index in range(max(0, pdfium.FPDFText_CountRects(text_page, start, count))):
         if pdfium.FPDFText_GetRect(text_page, index, left, top, right, bottom):
             box = frame.box(left.value, bottom.value, right.value, top.value)
-            around = around.union(box) if around else box
-    return around.scaled(1 / frame.width, 1 / frame.height).clipped() if around else None
+            middle = (left.value + right.value) / 2, (top.value + bottom.value) / 2
+            found.append(_Piece(box.scaled(1 / frame.width, 1 / frame.height), *middle))
+    return found
+
+
+def _is_undrawn(text_page: pypdfium2.PdfTextPage, piece: _Piece, picture: "Image.Image") -> bool:
+    """Return whether nothing is drawn at visible text whose font is not in the file; pdfium has only Latin fonts."""
+    place = piece.box.scaled(picture.width, picture.height)
+    part = picture.crop((int(place.x0), int(place.y0), math.ceil(place.x1), math.ceil(place.y1)))
+    levels = part.convert("L").tobytes()
+    if not levels or max(levels) - min(levels) >= _ONE_COLOR:
+        return False
+    index = pdfium.FPDFText_GetCharIndexAtPos(text_page, piece.x, piece.y, 2.0, 2.0)
+    drawn = pdfium.FPDFText_GetTextObject(text_page, index) if index >= 0 else None
+    if not drawn or pdfium.FPDFTextObj_GetTextRenderMode(drawn) == pdfium.FPDF_TEXTRENDERMODE_INVISIBLE:
+        return False
+    colour = [ctypes.c_uint() for _ in range(4)]
+    if not pdfium.FPDFPageObj_GetFillColor(drawn, *colour) or min(level.value for level in colour[:3]) > _DARK:
+        return False
+    font = pdfium.FPDFTextObj_GetFont(drawn)
+    return bool(font) and not pdfium.FPDFFont_GetIsEmbedded(font)
 
 
 # Opened PDF in the worker process: page count, rendering, and text.
@@ -222,7 +266,7 @@ class PdfFile:
             size = self._size(max(loaded.get_size()) * objects.scan_resolution(frame))
             poppler_draws = self._look.renderer == "poppler"
             image = self._by_poppler(number, size) if poppler_draws else self._rendered(loaded, size)
-            layer = layer_of(loaded, frame, objects, whole=not has_fields(loaded))
+            layer = layer_of(loaded, frame, objects, image, whole=not has_fields(loaded))
             return image, self._content(number, loaded, objects, image) if text_layer else None, layer
         finally:
             loaded.close()

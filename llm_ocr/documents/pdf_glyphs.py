@@ -5,7 +5,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -69,7 +69,7 @@ class Chars:
     `style` (n,) index into `styles`, -1: none; `origins` (n, 2) a point on the baseline of each character's text
     object; `unnamed` (n,) whether the font has no Unicode mapping for the glyph, so that its code is a guess; `large`
     (n,) whether the glyph is a large operator or delimiter of TeX, whose origin is that of its formula's row; `letters`
-    (n,) whether the glyph is of a font for variables.
+    (n,) whether the glyph is of a font for variables; `fonts` (n,) number of the glyph's font on the page, from 1.
     `unread` is the number of further characters on the page, `hidden` that of words that the page's picture does not
     show; their characters are spaces.
     """
@@ -83,6 +83,7 @@ class Chars:
     unnamed: Bools
     large: Bools
     letters: Bools
+    fonts: Ints
     unread: int = 0
     hidden: int = 0
 
@@ -187,7 +188,7 @@ def _assembled(handle: int, frame: Frame, codes: Ints, boxes: Floats, objects: I
     count = len(codes)
     if not objects.any():
         style, unnamed = np.full(count, -1, dtype=np.int64), np.zeros(count, dtype=bool)
-        return Chars(codes, boxes, objects, style, np.zeros((count, 2)), (), unnamed, unnamed, unnamed)
+        return Chars(codes, boxes, objects, style, np.zeros((count, 2)), (), unnamed, unnamed, unnamed, objects)
     starts = np.nonzero(np.diff(objects, prepend=-1))[0]  # starts of stretches; an object may have several
     lengths = np.diff(starts, append=count)
     looks, origins, fonts, families = _looks(handle, frame, codes, starts, objects[starts], boxes)
@@ -206,6 +207,7 @@ def _assembled(handle: int, frame: Frame, codes: Ints, boxes: Floats, objects: I
         unnamed,
         np.zeros(count, dtype=bool),
         np.zeros(count, dtype=bool),
+        np.repeat(np.unique(fonts, return_inverse=True)[1].reshape(-1) + 1, lengths),
     )
     if families:
         _read_symbols(handle, frame, chars, np.repeat(fonts, lengths), families)
@@ -461,8 +463,11 @@ _FEW_UNNAMED = 0.05
 _SPACES = (9, 10, 13, 32, 0x85, 0xA0, *range(0x2000, 0x200C), 0x2028, 0x2029, 0x202F, 0x205F, 0x2060, 0x3000, 0xFEFF)
 #: Bullets of the fonts Symbol and Wingdings, which have no code points of their own.
 _BULLETS = {0xF0B7: "•", 0xF0A7: "▪", 0xF0A8: "▫", 0xF06E: "■", 0xF071: "❑", 0xF0D8: "➢", 0xF0FC: "✓", 0xF02D: "-"}
-#: Radicals, ligatures, and Arabic presentation forms: characters that readers of Markdown do not search for.
-_FORMS = ((0x2E80, 0x2FD5), (0xFB00, 0xFB18), (0xFB1D, 0xFDFF), (0xFE70, 0xFEFD))
+#: Radicals, ligatures, and forms of Arabic letters and vertical punctuation: characters that nobody searches for.
+_FORMS = (
+    *((0x2E80, 0x2FD5), (0xFB00, 0xFB18), (0xFB1D, 0xFDFF), (0xFE10, 0xFE19), (0xFE35, 0xFE44)),
+    (0xFE70, 0xFEFD),
+)
 #: Radicals that fonts have in place of ideographs, and that Unicode does not decompose.
 _RADICALS = str.maketrans(
     "⺟⺠⻁⻄⻅⻆⻉⻋⻓⻔⻘⻙⻚⻛⻜⻢⻣⻤⻥⻦⻧⻨⻩⻬⻮⻰",
@@ -485,6 +490,10 @@ _RTL_MARKS = ((0x591, 0x5BD), (0x610, 0x61A), (0x64B, 0x65F), (0x670, 0x670), (0
 RTL_SPACE = 0.12
 #: Limit of letters and marks of one right-to-left word; bounds the work on extreme pages.
 _LONGEST = 100
+#: Letters and marks of Chinese, Japanese, and Korean.
+_CJK = ((0x2E80, 0x2FDF), (0x3001, 0x9FFF), (0xAC00, 0xD7A3), (0xF900, 0xFAFF), (0xFE10, 0xFE4F), (0xFF00, 0xFFEF))
+#: Pitch of glyphs in font sizes down a column of vertical writing, and fewest glyphs of a column on a horizontal page.
+_PITCH, _COLUMN_GLYPHS = (0.5, 1.4), 8
 _RTL_DIGITS = ((0x660, 0x669), (0x6F0, 0x6F9))
 _RTL = ((0x590, 0x8FF), (0xFB1D, 0xFDFF), (0xFE70, 0xFEFD), (0x10800, 0x10FFF), (0x1E800, 0x1EFFF))
 
@@ -509,6 +518,7 @@ class Glyphs:
     large: Bools  # a large operator or delimiter, which is a word
     letters: Bools  # of a font for variables of formulas
     doubtful: Bools  # without a Unicode mapping, or with one without a meaning
+    fonts: Ints
     unmapped: int
 
 
@@ -542,6 +552,8 @@ def glyphs_of(chars: Chars, width: float, height: float) -> Glyphs:
     index = _with_accents(index, codes, boxes, size, texts)
     spaced = np.diff(gaps[index], prepend=-1) > 0
     turn, u0, u1, base = _framed(chars, boxes, size, index)
+    if _within(codes[index], _CJK).any():
+        _stack(codes[index], boxes[index], _Placed(chars.objects[index], turn, u0, u1, base, size[index], spaced))
     if _within(codes[index], _RTL).any():
         placed = _Placed(chars.objects[index], turn, u0, u1, base, size[index], spaced)
         order = _right_to_left(codes[index], boxes[index], placed)
@@ -564,6 +576,7 @@ def glyphs_of(chars: Chars, width: float, height: float) -> Glyphs:
         chars.large[index],
         chars.letters[index],
         doubtful[index],
+        chars.fonts[index],
         int(unmapped.sum()),
     )
 
@@ -687,7 +700,7 @@ def _overprints(chars: Chars, codes: Ints, size: Floats, kept: Bools) -> tuple[B
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """Glyphs in their frames. `_right_to_left` corrects `u0`, `u1`, `base`, and `spaced` in place."""
+    """Glyphs in their frames. `_stack` and `_right_to_left` correct the arrays in place."""
 
     objects: Ints
     turn: Ints
@@ -698,6 +711,35 @@ class _Placed:
     spaced: Bools
 
 
+def _stack(codes: Ints, boxes: Floats, glyphs: "_Placed") -> None:
+    """Place columns of vertical writing in the frame of text that runs down the page, in place.
+
+    The letters stand upright, one below the other, in the PDF's order. On a page with mostly horizontal text, only long
+    columns are vertical writing.
+    """
+    turn, size, spaced = glyphs.turn, glyphs.size, glyphs.spaced
+    cjk, em = _within(codes, _CJK), np.minimum(size[1:], size[:-1])
+    x, y = (boxes[:, 0] + boxes[:, 2]) / 2, (boxes[:, 1] + boxes[:, 3]) / 2
+    level = (turn[1:] == 0) & (turn[:-1] == 0) & (np.maximum(size[1:], size[:-1]) < 1.2 * em)
+    # The boxes of punctuation and Latin letters are narrower in some fonts, and at one side of the column.
+    near = (np.abs(np.diff(x)) < 0.3 * em) | (np.abs(np.diff(boxes[:, 2])) < 0.1 * em)
+    pitch = np.diff(y) / em
+    below = level & near & (pitch > _PITCH[0]) & (pitch < _PITCH[1] + spaced[1:])
+    beside = level & (np.abs(np.diff(y)) < 0.2 * em) & (np.diff(x) > 0.3 * em) & (np.diff(x) < 1.6 * em)
+    pairs = cjk[1:] & cjk[:-1]
+    mostly = (below & pairs).sum() > (beside & pairs).sum()
+    edges = np.diff(below.astype(np.int8), prepend=0, append=0)
+    for first, last in zip(np.nonzero(edges == 1)[0].tolist(), np.nonzero(edges == -1)[0].tolist(), strict=True):
+        column = slice(first, last + 1)
+        own = cjk[column]
+        if 2 * own.sum() < len(own) or not (mostly or len(own) >= _COLUMN_GLYPHS):
+            continue
+        middle, half = float(np.median(x[column][own])), size[column] / 2
+        turn[column], glyphs.base[column] = 90, (ASCENT - DESCENT) / 2 * size[column] - middle
+        glyphs.u0[column], glyphs.u1[column] = y[column] - half, y[column] + half
+        spaced[first + 1 : last + 1] &= pitch[first:last] > _PITCH[1]  # pdfium reports a space before a new line
+
+
 def _right_to_left(codes: Ints, boxes: Floats, glyphs: _Placed) -> Ints:
     """Return the order of the glyphs in which the letters of right-to-left words are in reading order.
 
@@ -705,6 +747,7 @@ def _right_to_left(codes: Ints, boxes: Floats, glyphs: _Placed) -> Ints:
     letters of a word get the baseline of its last letter, because letters of Nastaliq descend to it.
     """
     order = np.arange(len(codes))
+    ordered = _has_ordered_ligatures(codes, boxes, glyphs.objects)
     rtl, marks = _within(codes, _RTL) & ~_within(codes, _RTL_DIGITS), _within(codes, _RTL_MARKS)
     u0, u1, base, size, spaced = glyphs.u0, glyphs.u1, glyphs.base, glyphs.size, glyphs.spaced
     marked = np.append(marks[1:] & (np.diff(glyphs.objects) == 0), False)
@@ -726,23 +769,28 @@ def _right_to_left(codes: Ints, boxes: Floats, glyphs: _Placed) -> Ints:
             low, high = min(low, u0[end]), max(high, u1[end])
             end += 1
         word = order[at:end].copy()
-        order[at:end] = word = word[_reading_order(marks[word], glyphs.objects[word], u0[word], u1[word])]
+        order[at:end] = word = word[
+            _reading_order(codes[word], marks[word], glyphs.objects[word], u0[word], u1[word], ordered=ordered)
+        ]
         base[word] = next((base[letter] for letter in word[::-1] if not marks[letter] and not lost[letter]), base[at])
         spaced[word[0]], spaced[word[1:]] = spaced[at], False
         at = end
     return order
 
 
-def _reading_order(marks: Bools, objects: Ints, u0: Floats, u1: Floats) -> Ints:
+def _reading_order(codes: Ints, marks: Bools, objects: Ints, u0: Floats, u1: Floats, *, ordered: bool) -> Ints:
     """Return the order of the glyphs of one right-to-left word: letters from the right, each followed by its marks."""
     middle, width = (u0 + u1) / 2, u1 - u0
     letters = np.nonzero(~marks)[0]
     if not len(letters):
         return np.arange(len(marks))
     steps = np.diff(middle[letters])
-    if (steps > 0).sum() <= (steps < 0).sum():  # pdfium has reversed the word, with the letters of its ligatures
-        letters = letters[::-1]
+    descending = bool((steps > 0).sum() <= (steps < 0).sum())  # pdfium has reversed the word
     letters = letters[np.argsort(-middle[letters], kind="stable")]
+    borders = np.nonzero((np.diff(middle[letters]) != 0) | (np.diff(objects[letters]) != 0))[0] + 1
+    if len(borders) + 1 < len(letters):  # a glyph of several letters
+        glyphs = np.split(letters, borders)
+        letters = np.concatenate([_as_written(glyph, codes, descending, ordered=ordered) for glyph in glyphs])
     owned: dict[int, list[int]] = {}
     for mark in np.nonzero(marks)[0].tolist():
         beyond = np.maximum(np.maximum(u0[letters] - middle[mark], middle[mark] - u1[letters]), 0)
@@ -750,6 +798,34 @@ def _reading_order(marks: Bools, objects: Ints, u0: Floats, u1: Floats) -> Ints:
         parts = (objects[letters] == objects[mark]) & (np.abs(width[letters] - width[mark]) < 0.01)
         owned.setdefault(int(letters[np.argmin(np.where(parts, beyond - 1000, beyond))]), []).append(mark)
     return np.array([at for letter in letters.tolist() for at in (letter, *owned.get(letter, ()))], dtype=np.int64)
+
+
+def _as_written(glyph: Ints, codes: Ints, descending: bool, *, ordered: bool) -> Ints:
+    """Return the letters of one glyph in reading order.
+
+    pdfium reverses the letters that a font names for a ligature with their word. It decomposes presentation forms
+    afterwards, so that their letters are `ordered`.
+    """
+    known, given = _rtl_ligatures(), tuple(codes[glyph].tolist())
+    if (given in known) != (given[::-1] in known):
+        return glyph if given in known else glyph[::-1]
+    return glyph[::-1] if descending and not ordered else glyph
+
+
+def _has_ordered_ligatures(codes: Ints, boxes: Floats, objects: Ints) -> bool:
+    """Return whether most ligatures of the page that have one possible order are in it."""
+    same = (boxes[1:] == boxes[:-1]).all(axis=1) & (np.diff(objects) == 0)
+    pairs = np.nonzero(same & ~np.append(False, same[:-1]) & ~np.append(same[1:], False))[0]  # of two letters
+    known = _rtl_ligatures()
+    given = list(zip(codes[pairs].tolist(), codes[pairs + 1].tolist(), strict=True))
+    return sum((pair in known) - (pair[::-1] in known) for pair in given) > 0
+
+
+@cache
+def _rtl_ligatures() -> frozenset[tuple[int, ...]]:
+    """Return the letters of Unicode's Arabic and Hebrew ligatures in reading order."""
+    forms = (unicodedata.normalize("NFKC", chr(code)) for code in (*range(0xFB1D, 0xFE00), *range(0xFE70, 0xFEFD)))
+    return frozenset(tuple(map(ord, form)) for form in forms if len(form) > 1 and form.isalpha())
 
 
 def _framed(chars: Chars, boxes: Floats, size: Floats, index: Ints) -> tuple[Ints, Floats, Floats, Floats]:

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 #: justified spaces up to about 0.7; the narrowest gutters in print are 1.2.
 NEAR = 0.75
 _ROOT = "√"
+#: Narrowest and widest gaps in font sizes between the letters of spaced words, the range of the gaps of one row, and
+#: the share of letters of the row.
+_LETTER_GAPS, _UNEVEN, _LETTERS = (0.1, 0.5), 0.2, 0.6
 #: Share of a line's characters in a monospaced font above which the line is no sentence that names a command.
 _MONO = 0.8
 #: Share of a word that a link's rectangle covers: rectangles are lower than lines, or end before a comma.
@@ -47,6 +50,7 @@ class Words:
     end: Ints
     spaced: Bools
     rtl: Bools
+    follows: Bools  # in a row of words with spaced letters, whose word spaces are wide
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +84,45 @@ def _missed_spaces(glyphs: Glyphs) -> Bools:
     return found
 
 
+def _letterspaced(glyphs: Glyphs, spaced: Bools) -> tuple[Bools, Bools]:
+    """Return the spaces without those between the letters of spaced words, and which glyphs continue such a row.
+
+    No two glyphs of a row of spaced words touch. Their gaps are narrower than a word space, or of two widths.
+    """
+    spaced, follows = spaced.copy(), np.zeros(len(spaced), dtype=bool)
+    size = np.minimum(glyphs.size[1:], glyphs.size[:-1])
+    gaps = (glyphs.u0[1:] - glyphs.u1[:-1]) / size
+    beside = (glyphs.turn[1:] == glyphs.turn[:-1]) & (np.abs(np.diff(glyphs.base)) < 0.05 * size)
+    beside &= (gaps > _LETTER_GAPS[0]) & (gaps < _WIDEST) & ~glyphs.rtl[1:] & ~glyphs.rtl[:-1]
+    for first, end in zip(*_stretches(beside), strict=True):  # of gaps; the row has one more glyph
+        row, texts = gaps[first:end], glyphs.texts[first : end + 1]
+        if len(texts) < 5 or sum(map(str.isalpha, texts)) < _LETTERS * len(texts):
+            continue
+        usual = float(np.percentile(row, 40, method="lower"))  # more gaps are between letters than words
+        within = row <= 1.5 * usual + 0.05
+        even = usual < _LETTER_GAPS[1] and np.ptp(row[within]) < _UNEVEN
+        told = re.fullmatch("[A-Z][a-z]{4,}", "".join(texts)) if within.all() else row[~within].min() > 2 * usual
+        if even and (usual < _SPACE or told):
+            spaced[first + 1 : end + 1] = ~within
+            follows[first + 1 : end + 1] = row < 2 * usual + 0.5
+    return spaced, follows
+
+
+def _stretches(flags: Bools) -> tuple[list[int], list[int]]:
+    """Return the starts and ends of the stretches of true flags."""
+    changes = np.diff(flags.astype(np.int8), prepend=0, append=0)
+    return np.nonzero(changes == 1)[0].tolist(), np.nonzero(changes == -1)[0].tolist()
+
+
 def words_of(glyphs: Glyphs) -> Words:
     """Split glyphs at whitespace, at gaps, and at changes of the line."""
     size, base, u0, u1, rtl = glyphs.size, glyphs.base, glyphs.u0, glyphs.u1, glyphs.rtl
-    spaced = glyphs.spaced | _missed_spaces(glyphs)
+    spaced, follows = _letterspaced(glyphs, glyphs.spaced | _missed_spaces(glyphs))
     smaller = np.minimum(size[1:], size[:-1])
     cut = spaced[1:] | (glyphs.turn[1:] != glyphs.turn[:-1]) | (rtl[1:] != rtl[:-1])
     cut |= np.abs(np.diff(base)) > 0.15 * smaller
     cut |= np.maximum(size[1:], size[:-1]) > 1.3 * smaller
-    cut |= _distance(u0, u1) > 0.25 * smaller
+    cut |= (_distance(u0, u1) > 0.25 * smaller) & ~follows[1:]
     backwards = np.where(rtl[1:], u1[1:] - u1[:-1], u0[:-1] - u0[1:])
     cut |= backwards > 0.3 * smaller
     if rtl.any():  # signs are words of their own: the order of both directions places them
@@ -108,7 +142,7 @@ def words_of(glyphs: Glyphs) -> Words:
     turn = glyphs.turn[first]
     texts = ["".join(glyphs.texts[a:b]) for a, b in zip(first.tolist(), end.tolist(), strict=True)]
     boxes = _as_shown(glyphs, first, turn, low, high, level, em)
-    return Words(texts, boxes, turn, low, high, level, em, first, end, spaced[first], rtl[first])
+    return Words(texts, boxes, turn, low, high, level, em, first, end, spaced[first], rtl[first], follows[first])
 
 
 def _kinds(glyphs: Glyphs) -> Ints:
@@ -150,7 +184,7 @@ def runs_of(words: Words) -> Runs:
     distance = _distance(words.u0, words.u1)
     cut = (words.turn[1:] != words.turn[:-1]) | (np.abs(np.diff(words.base)) > 0.15 * smaller)
     cut |= np.maximum(words.size[1:], words.size[:-1]) > 1.25 * smaller
-    cut |= (distance > NEAR * smaller) | (distance < -0.3 * smaller)
+    cut |= ((distance > NEAR * smaller) & ~words.follows[1:]) | (distance < -0.3 * smaller)
     first = np.concatenate(([0], np.nonzero(cut)[0] + 1)).astype(np.int64)
     end = np.append(first[1:], len(words.size))
     return Runs(
@@ -484,8 +518,6 @@ _SPACE = 0.17
 _MISSED_SPACE = 0.5
 #: Largest gap in font sizes of glyphs that touch.
 _TOUCHING = 0.03
-#: Share of the words of a line with spaced capitals that have at most two letters; widest gap of letters in font sizes.
-_LETTER_WORDS, _LETTER_GAP = 0.75, 0.5
 #: Size of a script, relative to its line: TeX has 0.7 (0.5 in a script), Word and OpenType fonts 0.58 to 0.7, InDesign
 #: and LibreOffice 0.58, browsers 0.83. Small capitals have these sizes too, but the line's baseline.
 _SCRIPT_SIZE = (0.4, 0.88)
@@ -584,6 +616,7 @@ class _Composer:
         self._doubtful: list[bool] = np.logical_or.reduceat(glyphs.doubtful, words.first).tolist()
         self._kinds: list[int] = _kinds(glyphs)[words.first].tolist()
         self._faces: list[list[int]] = _face_counts(glyphs, words).tolist()
+        self._fonts: list[int] = glyphs.fonts[words.first].tolist()
 
     def line(self, segment: Segment) -> Line:
         order = self._logical(segment.words)
@@ -601,7 +634,9 @@ class _Composer:
         scripts = self._marked(joined, lowered)
         size = round(segment.size, 2)
         parts = tuple(self._word([index]) for index in segment.words) if self._is_mixed(joined) else ()
-        return Line(text, self._around(order), size, tuple(made), bold, italic, mono, scripts=scripts, parts=parts)
+        stacked = segment.turn == 90 and self._glyphs.styles[self._glyphs.style[self._first[order[0]]]].angle == 0
+        around = self._around(order)
+        return Line(text, around, size, tuple(made), bold, italic, mono, stacked, scripts=scripts, parts=parts)
 
     def _logo_letters(self, order: list[int]) -> list[int]:
         """Return the letters of the logos of TeX and LaTeX that are small in their names: the `a` and the `e`."""
@@ -766,14 +801,11 @@ class _Composer:
     def _joined(self, order: list[int], scripts: Mapping[int, bool]) -> list[list[int]]:
         """Join the pieces of one word, split by a change of size or by the PDF's order, not by a space."""
         groups: list[list[int]] = []
-        letter_gap = self._letter_gap(order)
         for index in order:
             before = groups[-1][-1] if groups else index
             if self._some_rtl and groups:  # a sign on the left of a number follows its last digit
                 before = min(groups[-1][-_MOST_PARTS:], key=lambda at: self._distance(at, index))
-            if letter_gap:
-                near = self._u0[index] - self._u1[before] <= letter_gap
-            elif index in scripts and scripts.get(before) != scripts[index]:
+            if index in scripts and scripts.get(before) != scripts[index]:
                 near = self._u0[index] - self._u1[before] <= _SPACE * max(self._size[before], self._size[index])
             else:
                 near = not self._space_between(before, index)
@@ -782,16 +814,6 @@ class _Composer:
             else:
                 groups.append([index])
         return groups
-
-    def _letter_gap(self, order: list[int]) -> float:
-        """Return the largest gap between letters of a word in a line of spaced capitals; 0 for other lines."""
-        short = [index for index in order if self._counts[index] <= 2 and self._texts[index].isupper()]
-        if len(short) < max(4, _LETTER_WORDS * len(order)):
-            return 0.0
-        gaps = [self._u0[index] - self._u1[before] for before, index in pairwise(order)]
-        usual, size = median(gaps), self._size[order[0]]
-        spaced = 0 < usual < _SPACE * size or (usual < _LETTER_GAP * size and max(gaps) > 2 * usual)
-        return 1.5 * usual if spaced else 0.0
 
     def _distance(self, one: int, other: int) -> float:
         return max(self._u0[one] - self._u1[other], self._u0[other] - self._u1[one])
@@ -817,9 +839,10 @@ class _Composer:
         doubtful = self._doubtful_places(members) if any(self._doubtful[index] for index in members) else ()
         bold, italic = self._face(members) if self._scripts else (False, False)
         if len(members) == 1:
-            return Word(self._texts[members[0]], Box(*self._boxes[members[0]]), doubtful, bold, italic)
+            box = Box(*self._boxes[members[0]])
+            return Word(self._texts[members[0]], box, doubtful, bold, italic, font=self._fonts[members[0]])
         text = "".join(self._texts[index] for index in members)
-        return Word(text, self._around(members), doubtful, bold, italic)
+        return Word(text, self._around(members), doubtful, bold, italic, font=self._fonts[members[0]])
 
     def _face(self, members: list[int]) -> tuple[bool, bool]:
         """Return whether most of a word is bold, and italic."""

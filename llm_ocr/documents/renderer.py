@@ -106,7 +106,7 @@ def _page(payload: Mapping[str, Any]) -> dict[str, Any]:
         picture, content, layer = document.page(number, text_layer=payload["text_layer"])
         picture = grayscale_if_equal(picture)
         image, ink = encoded(picture, image_format, quality), ink_of(picture)
-    evidence = evidence_to_wire(Evidence(ink, layer.lines, layer.pictured))
+    evidence = evidence_to_wire(Evidence(ink, layer.lines, layer.pictured, layer.undrawn))
     stands_for = document.placeholder if isinstance(document, PdfFile) else ""
     reply = {"image": image_to_wire(image), "evidence": evidence, "stands_for": stands_for}
     return reply | _content(document, content)

@@ -146,6 +146,7 @@ class Renderer:
             reply = await self._call("page", payload, source, f"page {number} was not rendered", version)
             content = await self._content_of(reply, source, version, number)
         image, evidence = image_from_wire(reply["image"]), evidence_from_wire(reply["evidence"])
+        content = replace(content, undrawn=evidence.undrawn) if content else None
         made = Page(page_id, document_id, number, image, content, source, evidence, version=version)
         return replace(made, stands_for=reply["stands_for"])
 
@@ -155,7 +156,9 @@ class Renderer:
             return page
         payload = self._payload(source, kind) | {"number": number}
         reply = await self._call("text", payload, source, f"the text layer of page {number} was not read", version)
-        return replace(page, content=await self._content_of(reply, source, version, number))
+        content = await self._content_of(reply, source, version, number)
+        undrawn = page.evidence.undrawn if page.evidence else 0.0
+        return replace(page, content=replace(content, undrawn=undrawn) if content else None)
 
     async def crop(
         self, image: EncodedImage, boxes: Sequence[Box], *, image_format: str = ""

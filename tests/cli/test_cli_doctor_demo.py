@@ -19,7 +19,7 @@ def test_doctor_agrees_with_itself(capsys):
     report = json.loads(capsys.readouterr().out)
     assert code == (0 if report["embedded_engine"] else 1)
     names = [check["name"] for check in report["checks"]]
-    parts = ("pypdfium2", "Pillow", "isolation", "OCR", "layout model", "poppler", "GPU")
+    parts = ("pypdfium2", "Pillow", "isolation", "OCR", "layout model", "poppler", "CJK font", "GPU")
     for name in ("Python", "cores", "memory", "disk", "hard links", *parts):
         assert name in names
     run_doctor("doctor", DoctorSettings())

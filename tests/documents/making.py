@@ -45,6 +45,23 @@ def text(words: str, x: float = 72, y: float = 700, size: float = 12, matrix: st
     return f"BT /F {size} Tf {place} Tm ({escaped}) Tj ET\n".encode("cp1252")
 
 
+def mapped(unicodes: dict[int, str], drawn: bytes, width: int = 500) -> bytes:
+    """A page drawn with the font /S: Helvetica whose map names these characters for its codes from 0x21."""
+    pairs = " ".join(f"<{code:02x}> <{names.encode('utf-16-be').hex()}>" for code, names in unicodes.items())
+    table = f"1 begincodespacerange <00><ff> endcodespacerange {len(unicodes)} beginbfchar {pairs} endbfchar"
+    widths = b"/FirstChar 32/LastChar 126/Widths[%s]" % (b"%d " % width * 95)
+    font = b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica%s/ToUnicode 5 0 R>>" % widths
+    return pages(drawn, extra=(font, stream(table.encode()))).replace(b"<</F 3 0 R>>", b"<</S 4 0 R>>")
+
+
+def placed(pieces: list[tuple[str, float, float]], size: float = 10) -> bytes:
+    """A page with these texts at x and y, whose characters need not be in the font."""
+    codes = {character: 0x21 + at for at, character in enumerate(sorted({c for words, _, _ in pieces for c in words}))}
+    shows = ((size, x, y, bytes(codes[c] for c in words).hex().encode()) for words, x, y in pieces)
+    drawn = b"".join(b"BT /S %g Tf %g %g Td <%s> Tj ET\n" % show for show in shows)
+    return mapped({code: character for character, code in codes.items()}, drawn, 1000)
+
+
 def zeros_image(side: int) -> bytes:
     """A square RGB image that is tiny in the file and 3 * side * side bytes when decoded."""
     packer, chunk, left = zlib.compressobj(9), bytes(1 << 20), 3 * side * side

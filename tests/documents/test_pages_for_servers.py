@@ -195,7 +195,7 @@ WORDS = (Word("two", Box(1, 2, 3, 4)), Word("words", Box(4, 2, 9, 4)))
 
 LINES = (
     Line("two words", Box(1, 2, 9, 4), 2.0, WORDS, bold=True, mono=True),
-    Line("文字", Box(1, 5, 2, 6), 1.25, (), italic=True, recurs=True, confidence=0.5),
+    Line("文字", Box(1, 5, 2, 6), 1.25, (), italic=True, stacked=True, recurs=True, confidence=0.5),
     Line("not as the words", Box(1, 2, 9, 4), 2.0, WORDS),
 )
 

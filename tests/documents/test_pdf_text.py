@@ -10,15 +10,17 @@ from pathlib import Path
 import numpy as np
 import pypdfium2
 import pytest
-from making import pages, stream, text, written
+from making import mapped, pages, placed, stream, text, written
 from PIL import Image, ImageDraw
 from test_rendering import outcome, with_renderer
 
+from llm_ocr.cli.doctor import State, cjk_font
 from llm_ocr.documents import pdf_glyphs
 from llm_ocr.documents.images import ink_of
 from llm_ocr.documents.page_wire import content_from_wire, content_to_wire, evidence_from_wire, evidence_to_wire
 from llm_ocr.documents.pdf_glyphs import _with_pairs_joined
 from llm_ocr.documents.pdf_text import page_content
+from llm_ocr.engines.embedded.layout import page_blocks
 from llm_ocr.types import InkMap, Script
 
 #: The same page as Chromium and LibreOffice write it, with DejaVu Sans.
@@ -161,6 +163,18 @@ WIDTHS = {"C": 0.722, "O": 0.778, "M": 0.833, "E": 0.667, "S": 0.667, "N": 0.722
 def test_spaced_capitals_are_words_and_single_letters_are_not():
     assert texts(spaced(["COMES", "NEXT"], 1.6)) == ["COMES NEXT"]
     assert texts(spaced("COMENX", 1)) == ["C O M E N X"]
+
+
+@pytest.mark.parametrize("gap", [1.2, 2, 4.5])  # points, for letters of 10 points
+@pytest.mark.parametrize("words", ["The harbour office opens", "Total 482 crates, due 14 March.", "Annual"])
+def test_letters_drawn_one_by_one_with_gaps_are_words(words, gap):
+    from reportlab.pdfbase.pdfmetrics import stringWidth
+
+    drawn, x = [], 72.0
+    for letter in words:
+        drawn += [text(letter, x=x, size=10)] * (letter != " ")
+        x += stringWidth(letter, "Helvetica", 10) + gap
+    assert texts(*drawn) == [words]
 
 
 @pytest.mark.parametrize(
@@ -380,6 +394,42 @@ def test_arabic_and_hebrew_with_numbers_latin_words_and_brackets_read_as_written
     assert unicodedata.normalize("NFC", found) == unicodedata.normalize("NFC", " ".join(written))
 
 
+@pytest.mark.parametrize("lam_alef", ["\ufefb", "\u0644\u0627"])  # a presentation form; the letters of the ligature
+@pytest.mark.parametrize("drawn", ["at once", "from the left", "from the right"])
+def test_arabic_ligatures_have_their_letters_in_order(lam_alef, drawn):
+    allah = "\ufdf2" if lam_alef == "\ufefb" else "\u0627\u0644\u0644\u0647"
+    shown = b'#"! $ "'  # from left to right
+    places = sorted(((72 + 6 * at, code) for at, code in enumerate(shown)), reverse=drawn == "from the right")
+    drawing = b"".join(b"BT /S 12 Tf %d 700 Td <%02x> Tj ET\n" % place for place in places)
+    if drawn == "at once":
+        drawing = b"BT /S 12 Tf 72 700 Td <%s> Tj ET" % shown.hex().encode()
+    found = content(mapped({0x20: " ", 0x21: "\u0633", 0x22: lam_alef, 0x23: "\u0645", 0x24: allah}, drawing))
+    assert [line.text for line in found.lines] == ["لا الله سلام"]
+
+
+@pytest.mark.parametrize("pitch", [10, 11, 13.5])  # points, for letters of 10 points
+def test_vertical_japanese_is_read_down_its_columns(pitch):
+    columns = ["北野商店はガラス瓶を、四百八十二個", "買いました。品物は三月に", "着きました"]
+    heading = [("湖の町の会報です", 300.0, 740.0)]
+    letters = [
+        (letter, 500.0 - 16 * column, 700 - pitch * row)
+        for column, words in enumerate(columns)
+        for row, letter in enumerate(words)
+    ]
+    found = content(placed(heading + letters))
+    assert {line.text for line in found.lines if line.stacked} == {*columns}
+    assert [line.text for line in found.lines if not line.stacked] == ["湖の町の会報です"]
+    assert "".join(block.text for block in page_blocks(found, ())) == "".join(["湖の町の会報です", *columns])
+
+
+def test_cells_of_a_grid_of_ideographs_are_no_columns():
+    rows = ["月火水木金土", "男女男女男女", "上中下上中下"]
+    cells = [
+        (letter, 100.0 + 40 * at, 700.0 - 16 * row) for row, words in enumerate(rows) for at, letter in enumerate(words)
+    ]
+    assert not any(line.stacked for line in content(placed(cells)).lines)
+
+
 def test_soft_hyphens_end_their_line_as_hyphens(shared_pdfs):
     found = content(str(shared_pdfs / "2305.03393v1-pg9.pdf"))
     assert any(line.text.endswith("PubTabNet [22]. Ef-") for line in found.lines)
@@ -447,6 +497,28 @@ def test_on_dark_paper_ink_is_what_is_light():
     ImageDraw.Draw(image).rectangle((50, 40, 80, 60), fill=230)
     assert black(ink_of(image)).getbbox() == (50, 40, 81, 61)
     assert black(ink_of(Image.new("RGB", (50, 50), "pink"))).getbbox() is None
+
+
+#: A Japanese font that is not in the file.
+OUTSIDE = (
+    b"<</Type/Font/Subtype/Type0/BaseFont/HeiseiMin-W3/Encoding/UniJIS-UCS2-H/DescendantFonts[5 0 R]>>",
+    b"<</Type/Font/Subtype/CIDFontType0/BaseFont/HeiseiMin-W3/FontDescriptor 6 0 R"
+    b"/CIDSystemInfo<</Registry(Adobe)/Ordering(Japan1)/Supplement 2>>>>",
+    b"<</Type/FontDescriptor/FontName/HeiseiMin-W3/Flags 4/FontBBox[0 -200 1000 900]/ItalicAngle 0/Ascent 800"
+    b"/Descent -200/CapHeight 700/StemV 90>>",
+)
+
+
+@pytest.mark.skipif(cjk_font().state is State.WORKS, reason="this system has the font")
+@pytest.mark.parametrize(("color", "lost"), [("0 g", 2 / 3), ("1 g", 0), ("0 g 3 Tr", 0)])
+def test_visible_text_that_no_font_draws_is_reported_and_read(tmp_path, color, lost):
+    words = "合計金額九万八千円".encode("utf-16-be").hex()
+    drawn = f"BT {color} /S 12 Tf 72 700 Td <{words}> Tj /F 12 Tf 200 0 Td 0 g 0 Tr (98.0) Tj ET".encode()
+    data = pages(drawn, extra=OUTSIDE).replace(b"<</F 3 0 R>>", b"<</F 3 0 R/S 4 0 R>>")
+    page = seen(written(tmp_path / "a.pdf", data))
+    assert page.evidence.undrawn == page.content.undrawn == pytest.approx(lost, abs=0.2)
+    assert "合計金額九万八千円" in " ".join(line.text for line in page.content.lines)
+    assert evidence_from_wire(evidence_to_wire(page.evidence)).undrawn == page.evidence.undrawn
 
 
 def test_evidence_comes_from_the_worker_as_it_was(tmp_path):

@@ -133,6 +133,15 @@ def test_numbers_close_above_each_other_are_lines_and_no_standing_text():
     assert downwards([line for line in read.lines if line.box.x0 > 300]) == numbers
 
 
+def test_standing_ideographs_of_an_upright_page_are_vertical_writing():
+    from llm_ocr.engines.embedded.ocr.detect import Quad
+    from llm_ocr.engines.embedded.ocr.recognise import Reading, standing_line
+
+    column = Quad(400, 300, 20, 200, 0, 20)
+    found = [standing_line(Reading(text, (), (1.0,)), column) for text in ("北野商店", "Visitors")]
+    assert [line.stacked for line in found] == [True, False]
+
+
 def test_words_of_a_wide_typewriter_face_are_not_divided_into_letters():
     def wide(canvas):
         text = canvas.beginText(40, 60)

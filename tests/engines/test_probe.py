@@ -89,6 +89,18 @@ def test_a_script_that_cannot_be_read_is_not_judged(drawn, text):
 
 
 @needs_ocr
+def test_lines_that_the_picture_lacks_are_not_judged(drawn):
+    image, layer = drawn
+    white = image * 0 + 255
+    assert recogniser().probe(white, layer) == 1.0
+    assert recogniser().probe(white, replace(layer, undrawn=1.0)) is None
+    half = white.copy()
+    half[: image.shape[0] * 3 // 8] = image[: image.shape[0] * 3 // 8]
+    assert recogniser().probe(half, replace(layer, undrawn=0.5)) == pytest.approx(0.0, abs=0.05)
+    assert recogniser().probe(half, replace(changed(layer, shifted), undrawn=0.5)) > 0.8
+
+
+@needs_ocr
 def test_a_page_without_lines_is_not_judged(drawn):
     assert recogniser().probe(drawn[0], PageContent(612, 792)) is None
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+from dataclasses import replace
 
 import numpy
 import pytest
@@ -127,7 +128,14 @@ def test_without_ocr_a_scan_says_why_no_figures_were_looked_for(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("lines", "degrees"), [((line(),), 0), ((standing(),), 90), ((standing(up=False),), 270)], ids=["0", "90", "270"]
+    ("lines", "degrees"),
+    [
+        ((line(),), 0),
+        ((standing(),), 90),
+        ((standing(up=False),), 270),
+        ((replace(standing(up=False), stacked=True),), 0),
+    ],
+    ids=["0", "90", "270", "vertical writing"],
 )
 def test_the_text_layer_tells_which_way_up_a_page_stands(lines, degrees):
     ocr = Ocr()

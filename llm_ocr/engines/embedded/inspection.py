@@ -35,11 +35,11 @@ def inspect_page(page: Page, recogniser: GetRecogniser, *, hinted: bool) -> Insp
 def orientation(page: Page, recogniser: GetRecogniser) -> int:
     """Return the clockwise turn in degrees (0, 90, 180, or 270) that makes the page upright. Raises `PageFailure`.
 
-    A text layer shows the direction of its lines; a scan is read by OCR.
+    A text layer shows the direction of its lines; a scan is read by OCR. Columns of vertical writing are upright.
     """
     content = page.content
     if content is not None and has_text(content) and not is_scan(content):
-        return turn_of(content)
+        return turn_of(replace(content, lines=tuple(line for line in content.lines if not line.stacked)))
     return recogniser().orientation(pixels_of(page.image))
 
 

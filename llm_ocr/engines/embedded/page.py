@@ -26,6 +26,8 @@ OLD_OCR = 0.03
 FEW = 30
 #: Number of invisible words up to which the text layer of a blank scan is noise.
 _NOISE = 5
+#: Share of unreadable characters of a text layer above which OCR reads the page too, and its least confidence.
+_UNREADABLE, _LEGIBLE = 0.05, 0.85
 #: Range of pixel values (of 255) below which a page is blank.
 BLANK = 24
 #: Number of unreadable text areas from which, if they outnumber the read lines, the model does not support the script.
@@ -62,8 +64,13 @@ def _read(page: Page, recogniser: GetRecogniser, *, text_layer: bool, layout_mod
         probe = _probe(page, content, recogniser) if needs_probe else None
         if probe is None or probe <= _limit(content):
             _note_source("text layer", page, probe, text_layer=text_layer)
-            content = _with_pictures(page, _reread(page, content, recogniser), recogniser)
-            return replace(_by_text_layer(content), probe=probe)
+            read = _reread(page, content, recogniser, probed=needs_probe)
+            attempt = _by_text_layer(_with_pictures(page, read, recogniser))
+            better = _better_by_ocr(page, read, attempt, recogniser, layout_model=layout_model)
+            if better is None and _unknown(read) > _unknown(content):
+                detail = "a font of the page names its characters wrongly, and OCR could not read some of its words"
+                better = replace(attempt, status=Status.DEGRADED, reason=Reason.LOW_QUALITY, detail=detail)
+            return replace(better or attempt, probe=probe)
     pixels = pixels_of(page.image)
     if int(pixels.max()) - int(pixels.min()) < BLANK:
         _note_source("nothing: the image has one color", page, probe, text_layer=text_layer)
@@ -172,21 +179,54 @@ def _limit(content: PageContent) -> float:
     return OLD_OCR if is_scan(content) else LIE
 
 
-def _reread(page: Page, content: PageContent, recogniser: GetRecogniser) -> PageContent:
+def _reread(page: Page, content: PageContent, recogniser: GetRecogniser, *, probed: bool) -> PageContent:
     """Return the content with words read by OCR whose fonts do not name their glyphs; unchanged without OCR."""
     from llm_ocr.engines.embedded.ocr import available
-    from llm_ocr.engines.embedded.rereading import doubtful_words
+    from llm_ocr.engines.embedded.rereading import doubtful_words, fonts_to_check, with_doubtful_signs
 
+    if not available():
+        return content
+    fonts: tuple[int, ...] = ()
+    if not is_scan(content):
+        content = with_doubtful_signs(content)
+        fonts = fonts_to_check(content, probed=probed)
     count = len(doubtful_words(content))
-    if not count or not available():
+    if not count and not fonts:
         return content
     with timed("loading OCR"):
         loaded = recogniser()
     with timed("words with unknown glyphs"):
-        read = loaded.reread(pixels_of(page.image), content)
+        read = loaded.reread(pixels_of(page.image), content, fonts)
     left = len(doubtful_words(read))
-    note("text", f"OCR read {count - left} of {count} words with unknown glyphs", words=count, left=left)
+    if count:
+        note("text", f"OCR read {count - left} of {count} words with unknown glyphs", words=count, left=left)
     return read
+
+
+def _unknown(content: PageContent) -> int:
+    """Return the number of characters without a meaning in words; a list marker may be one."""
+    return sum(word.text.count("\ufffd") for line in content.lines for word in line.words if len(word.text) > 1)
+
+
+def _better_by_ocr(
+    page: Page, content: PageContent, attempt: Attempt, recogniser: GetRecogniser, *, layout_model: bool
+) -> Attempt | None:
+    """Return the OCR of a page whose layer has many unreadable characters; None if the layer has more text."""
+    from llm_ocr.engines.embedded.ocr import available
+
+    characters = sum(len(line.text) for line in content.lines)
+    if _unknown(content) <= _UNREADABLE * characters or not available():
+        return None
+    with timed("loading OCR"):
+        loaded = recogniser()
+    try:
+        read = _by_ocr(page, pixels_of(page.image), loaded, layout_model=layout_model)
+    except PageFailure:
+        return None
+    letters, known = (sum(map(str.isalnum, "".join(block.text for block in one.blocks))) for one in (read, attempt))
+    better = read.status is Status.OK and (read.confidence or 0) >= _LEGIBLE and letters >= known
+    note("text source", "OCR; the text layer has unreadable characters" if better else "text layer; OCR read less")
+    return read if better else None
 
 
 def _with_pictures(page: Page, content: PageContent, recogniser: GetRecogniser) -> PageContent:

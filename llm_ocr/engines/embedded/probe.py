@@ -6,6 +6,7 @@ recognizer and takes 55 ms of processor time, or 14 ms with the tiny recognizer.
 
 import unicodedata
 from collections.abc import Iterable, Set
+from dataclasses import replace
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,8 @@ _COMMON = frozenset("aeinorst")
 _COMMON_SHARE = 0.47
 #: Minimum number of letters for statistics.
 _ENOUGH_LETTERS = 60
+#: The same for the text of one font.
+_LETTERS_OF_FONT, _COMMON_OF_FONT = 20, 0.42
 
 #: Number and length of sample lines: enough letters to compare at low cost. Older OCR is wrong in some places of a
 #: page and right in others, so that more lines are compared.
@@ -41,6 +44,8 @@ _LEAST_LETTERS, _MOST_LETTERS = 6, 20
 _ROOM = 0.12
 #: Minimum confidence of a reading that judges older OCR: an uncertain reading is no better.
 _CONFIDENT = 0.9
+#: Range of pixel values (of 255) below which a line is not drawn.
+_CONTRAST = 24
 #: Height in pixels below which OCR is too unreliable to reject the text layer.
 _LEAST_HEIGHT = 9.0
 
@@ -59,11 +64,20 @@ def suspicious(content: PageContent) -> bool:
         return False
     if max(_meaningless(text), content.unmapped) > _UNMAPPED * len(text):
         return True
+    return _has_odd_letters(text, _ENOUGH_LETTERS, _COMMON_SHARE)
+
+
+def has_odd_letters(text: str) -> bool:
+    """Return whether the text of one font may be of no language. 3 % of the fonts of true pages have such letters."""
+    return _has_odd_letters(text, _LETTERS_OF_FONT, _COMMON_OF_FONT)
+
+
+def _has_odd_letters(text: str, least: int, share: float) -> bool:
     letters = [c for c in unicodedata.normalize("NFD", text).lower() if c.isalpha()]
     latin = [c for c in letters if "a" <= c <= "z"]
-    if len(latin) < _ENOUGH_LETTERS or 2 * len(latin) < len(letters):
+    if len(latin) < least or 2 * len(latin) < len(letters):
         return False
-    return sum(c in _COMMON for c in latin) < _COMMON_SHARE * len(latin)
+    return sum(c in _COMMON for c in latin) < share * len(latin)
 
 
 def _meaningless(text: str) -> int:
@@ -83,18 +97,26 @@ def disagreement(image: "Pixels", content: PageContent, reader: "Reader", *, sca
     if not script_supported("".join(line.text for line in content.lines), reader.scripts):
         return None
     across, down = image.shape[1] / content.width, image.shape[0] / content.height
+    if content.undrawn:  # the picture says nothing about these lines
+        drawn = tuple(line for line in content.lines if _is_drawn(image, line.box, across, down))
+        content = replace(content, lines=drawn)
     errors = []
     for box, text in samples(content, _LEAST_HEIGHT / down, reader.scripts, scan=scan):
         room = _ROOM * box.height
         x0, x1 = max(0, round((box.x0 - room) * across)), round((box.x1 + room) * across)
         y0, y1 = max(0, round((box.y0 - room) * down)), round((box.y1 + room) * down)
         reading = reader.read(image[y0:y1, x0:x1])
-        errors.append((_difference(text, reading.logical), reading.confidence))
+        errors.append((difference(text, reading.logical), reading.confidence))
     if not errors:
         return None
     if not scan:
         return median(error for error, _ in errors)
     return fmean([error for error, confidence in errors if confidence >= _CONFIDENT] or [error for error, _ in errors])
+
+
+def _is_drawn(image: "Pixels", box: Box, across: float, down: float) -> bool:
+    part = image[max(0, int(box.y0 * down)) : int(box.y1 * down), max(0, int(box.x0 * across)) : int(box.x1 * across)]
+    return part.size > 0 and int(part.max()) - int(part.min()) >= _CONTRAST
 
 
 def samples(
@@ -149,7 +171,7 @@ def _first_words(line: Line) -> tuple[Box, str]:
     return Box(line.box.x0, line.box.y0, cut, line.box.y1), line.text[:_MOST_LETTERS]
 
 
-def _difference(layer: str, seen: str) -> float:
+def difference(layer: str, seen: str) -> float:
     """Return the edit distance divided by the longer length, of letters and digits only; 1 if only one side has any."""
     expected, found = _plain(layer), _plain(seen)
     longest = max(len(expected), len(found))

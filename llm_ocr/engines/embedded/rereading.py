@@ -1,11 +1,13 @@
-"""Read words of a text layer by OCR if their fonts have no Unicode mapping for some glyphs."""
+"""Read words of a text layer by OCR if their fonts have no Unicode mapping for some glyphs, or a wrong one."""
 
 import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from llm_ocr.engines.embedded.probe import script_supported
+from llm_ocr.engines.embedded.probe import difference, has_odd_letters, script_supported
 from llm_ocr.types import Line, PageContent, Script, Word
 
 if TYPE_CHECKING:
@@ -25,6 +27,101 @@ _MOST_LETTERS = 3
 _MOST_RUNS = 9
 
 
+#: Signs that some fonts have in place of ligatures.
+_SIGNS = r"""!"#$%&*+<=>@\\^_|~"""
+_WITHIN = re.compile(f"(?<=[a-z])[{_SIGNS}](?=[a-z])")
+_BESIDE = re.compile(f"(?<=[a-z])[{_SIGNS}]|[{_SIGNS}](?=[a-z])")
+#: Fewest times that a sign stands within words, on pages where signs are also doubtful at their starts and ends.
+_OFTEN = 2
+#: Fonts that are compared with the image, words of each, and fewest letters and digits of such a word and of all.
+_FONTS, _WORDS, _LEAST_CHARACTERS, _LEAST_IN_ALL = 4, 3, 3, 4
+#: Characters of a word that are enough for a comparison.
+_LONG = 8
+#: Difference between a word and its reading if the font names its glyphs wrongly, and least confidence of the reading.
+_LIE, _CERTAIN = 0.5, 0.9
+#: A character of a wrong font that OCR does not read.
+UNKNOWN = "\ufffd"
+
+
+def with_doubtful_signs(content: PageContent) -> PageContent:
+    """Return the content with signs within words marked as doubtful, as in `di!culties`, except in programs."""
+    words = [word for line in content.lines if not line.mono for word in line.words]
+    counts = Counter(sign for word in words for sign in _WITHIN.findall(word.text))
+    if not counts:
+        return content
+    often = {sign for sign, count in counts.items() if count >= _OFTEN}
+
+    def marked(word: Word) -> Word:
+        places = {found.start() for found in _WITHIN.finditer(word.text)}
+        if often:  # the signs of the other ligatures of the font may only stand at the starts of words
+            beside = _BESIDE.finditer(word.text)
+            places |= {found.start() for found in beside if found[0] in often or found.start() == 0}
+        return replace(word, doubtful=tuple(sorted(places.union(word.doubtful)))) if places else word
+
+    return _changed(content, lambda line, word: word if line.mono else marked(word))
+
+
+def fonts_to_check(content: PageContent, *, probed: bool) -> tuple[int, ...]:
+    """Return the fonts whose words are to be compared with the image.
+
+    On a page that is probed, these are the most frequent fonts. On other pages, they are fonts with letters of no
+    language.
+    """
+    texts: defaultdict[int, list[str]] = defaultdict(list)
+    for line in content.lines:
+        for word in line.words:
+            texts[word.font].append(word.text)
+    texts.pop(0, None)
+    joined = {font: "".join(words) for font, words in texts.items()}
+    fonts = sorted(joined, key=lambda font: -len(joined[font]))
+    return tuple([font for font in fonts if probed or has_odd_letters(joined[font])][:_FONTS])
+
+
+def with_lies_marked(
+    image: "Pixels", content: PageContent, reader: "Reader", fonts: Collection[int]
+) -> tuple[PageContent, frozenset[int]]:
+    """Return the content with all words doubtful whose font names its glyphs wrongly, and these fonts."""
+    lying = frozenset(font for font in fonts if _lies(image, content, reader, font))
+    if not lying:
+        return content, lying
+    return _changed(
+        content, lambda _, word: replace(word, doubtful=tuple(range(len(word.text)))) if word.font in lying else word
+    ), lying
+
+
+def _lies(image: "Pixels", content: PageContent, reader: "Reader", font: int) -> bool:
+    """Return whether no sample word of a font agrees with its reading, and some readings are certain."""
+    places: dict[str, tuple[Line, int]] = {}
+    for line in content.lines:
+        for place, word in enumerate(line.words):
+            lying = not line.stacked and line.box.width > line.box.height
+            if word.font != font or word.doubtful or not lying or not script_supported(word.text, reader.scripts):
+                continue
+            if sum(map(str.isalnum, word.text)) >= _LEAST_CHARACTERS:
+                places.setdefault(word.text, (line, place))
+    # Longer words take longer, and say no more.
+    samples = sorted(places, key=lambda text: (len(text) > _LONG, -len(text)))[:_WORDS]
+    wrong = 0
+    for text in samples:
+        reading = reader.read(_cut_out(image, content, *places[text]))
+        seen = "".join(reading.logical.split())
+        if difference(text, seen) <= _LIE or abs(len(text) - len(seen)) > 1 + len(text) // 8:
+            return False
+        wrong += len(text) if reading.confidence >= _CERTAIN else 0
+    return wrong >= _LEAST_IN_ALL
+
+
+def _cut_out(image: "Pixels", content: PageContent, line: Line, place: int) -> "Pixels":
+    across, down = image.shape[1] / content.width, image.shape[0] / content.height
+    x0, y0, x1, y1 = _with_room(line, place)
+    return image[max(0, round(y0 * down)) : round(y1 * down), max(0, round(x0 * across)) : round(x1 * across)]
+
+
+def _changed(content: PageContent, change: Callable[[Line, Word], Word]) -> PageContent:
+    lines = tuple(replace(line, words=tuple(change(line, word) for word in line.words)) for line in content.lines)
+    return replace(content, lines=lines)
+
+
 def doubtful_words(content: PageContent) -> list[tuple[int, int]]:
     """Return the indices of lines and words to read again; a list marker without a meaning is not among them."""
     return [
@@ -35,17 +132,18 @@ def doubtful_words(content: PageContent) -> list[tuple[int, int]]:
     ]
 
 
-def reread(image: "Pixels", content: PageContent, reader: "Reader") -> PageContent:
+def reread(image: "Pixels", content: PageContent, reader: "Reader", fonts: Collection[int] = ()) -> PageContent:
     """Return the content with the readings of doubtful words; a word without a fitting reading stays as it is.
 
-    A word that occurs several times is read once.
+    A word that occurs several times is read once. Without a reading, a word of a wrong font becomes `UNKNOWN`.
 
     Args:
         image: Whole page, height x width x 3, RGB.
         content: Content with the text layer.
         reader: Line recognizer.
+        fonts: Fonts of which some words are compared with the image first.
     """
-    across, down = image.shape[1] / content.width, image.shape[0] / content.height
+    content, lying = with_lies_marked(image, content, reader, fonts)
     lines = list(content.lines)
     texts: dict[tuple[str, tuple[int, ...], bool], str] = {}
     for number, place in doubtful_words(content):
@@ -55,13 +153,15 @@ def reread(image: "Pixels", content: PageContent, reader: "Reader") -> PageConte
         if form not in texts:
             if len(texts) == _MOST_READINGS or not script_supported(word.text, reader.scripts):
                 continue
-            x0, y0, x1, y1 = _with_room(line, place)
-            top, left = max(0, round(y0 * down)), max(0, round(x0 * across))
-            reading = reader.read(image[top : round(y1 * down), left : round(x1 * across)])
+            reading = reader.read(_cut_out(image, content, line, place))
             sure = reading.confidence >= (_SURE_ALONE if len(word.doubtful) == len(word.text) else _SURE)
             texts[form] = corrected(word, "".join(reading.logical.split())) if sure else ""
         if texts[form]:
             lines[number] = _with_word(line, place, texts[form])
+    for number, line in enumerate(lines if lying else ()):
+        for place, word in enumerate(line.words):
+            if word.font in lying and word.doubtful:
+                lines[number] = _with_word(lines[number], place, UNKNOWN * len(word.text))
     return replace(content, lines=tuple(lines))
 
 

@@ -19,6 +19,7 @@ from llm_ocr.engines.regions.answers import (
     with_spent,
 )
 from llm_ocr.engines.regions.detection import READ, Assigned, Detector, Layout, assigned, task_of
+from llm_ocr.engines.vlm.reader import UNDRAWN
 from llm_ocr.engines.vlm.requests import ImageTools, QualityRule, ReadOptions
 from llm_ocr.engines.vlm.retry import joined
 from llm_ocr.errors import PageFailure
@@ -210,6 +211,8 @@ class LayoutReader:
             PageFailure: No answer is usable.
             ServerError: No server is available.
         """
+        if page.evidence and page.evidence.undrawn > UNDRAWN:
+            return await self.whole.read(page, on_dispatched)
         try:
             layout = await self.detector.detect(page)
         except PageFailure as failure:

@@ -202,6 +202,8 @@ MOST_TURNS = 2
 #: Maximum requests of a page after a sound answer of low quality; each costs as much as a whole page.
 MOST_REREADS = 3
 SOURCE = "model"
+#: Share of a page's characters that its image may lack.
+UNDRAWN = 0.05
 _BLANK = "the page is blank; the model's answer was discarded"
 
 
@@ -238,6 +240,11 @@ class PageReading:
     async def _run(self, on_dispatched: Callable[[], None]) -> Attempt:
         reader = self._reader
         await reader.backlog.room()
+        undrawn = _undrawn(self._page)
+        if undrawn is not None:
+            read, _ = await self._by_fallback(0)
+            if read is not None:
+                return self._of_fallback(read, undrawn)
         if reader.options.rotate == "probe":
             self._turn(await self._help.orientation())
             self._rotations = [self._images.rotation]
@@ -254,6 +261,9 @@ class PageReading:
         ended = await loop.run()
         failure = ended.failure
         if failure is None and ended.best is not None:
+            if undrawn is not None:
+                detail = joined(undrawn.detail, ended.best.verdict.detail)
+                return await self._of_model(ended, Status.DEGRADED, undrawn.reason, detail)
             return await self._of_model(ended, Status.OK, None, ended.best.verdict.detail)
         assert failure is not None  # a loop without a sound answer ends with a failure
         return await self._degraded(ended, failure)
@@ -395,6 +405,15 @@ class PageReading:
         )
 
 
+def _undrawn(page: Page) -> PageFailure | None:
+    """Return the reason not to ask a model about a page whose image lacks a part of its text; None for other pages."""
+    share = page.evidence.undrawn if page.evidence else 0.0
+    if share <= UNDRAWN:
+        return None
+    detail = f"the image lacks {share:.0%} of the text, because the file does not contain its fonts"
+    return PageFailure(Reason.NOT_DRAWN, f"{detail}; on Debian and Ubuntu, fonts-noto-cjk draws Chinese and Japanese")
+
+
 def _notes_as_json(notes: PageNotes | None) -> Mapping[str, Any]:
     return {name: value for name, value in asdict(notes).items() if value is not None} if notes else {}
 
@@ -403,7 +422,7 @@ def _notes_as_json(notes: PageNotes | None) -> Mapping[str, Any]:
 
 
 #: Increased when a change alters results for the same answers, parsers included; part of the key.
-RESULT_VERSION = 2
+RESULT_VERSION = 3
 #: Pages that may wait for figure detection before requests are delayed: about as many megabytes.
 _WAITING = 128
 #: Parallel inspections of pages that the model still reads. Pages with a complete answer do not wait here.

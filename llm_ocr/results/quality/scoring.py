@@ -287,7 +287,7 @@ def score(page: Page, attempt: Attempt) -> Quality:
     order = layer_order(evidence, said) if layer else _box_order(attempt.blocks)
     if order is not None:
         parts[ORDER if layer else SEQUENCE] = order
-    if evidence.ink is not None:
+    if evidence.ink is not None and not evidence.undrawn:
         parts |= _ink_parts(evidence.ink, attempt.rotation, said, guess=not {FOUND, BACKED} & parts.keys())
     if attempt.source == "ocr":  # it reads nothing but ink, also on dark paper, whose ink cannot be counted
         parts.pop(FITS, None)

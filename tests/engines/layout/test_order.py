@@ -99,6 +99,17 @@ def test_columns_of_a_page_written_from_right_to_left_begin_at_the_right():
     assert ["نهاية1" in block.text for block in blocks] == [True, False]
 
 
+@pytest.mark.parametrize("horizontal", [0, 8])  # lines of horizontal text above the columns
+def test_columns_of_vertical_writing_are_read_from_the_right(horizontal):
+    columns = ["北野商店はガラス瓶を", "品物は三月の十四日に", "代金は九万八千円です"]
+    standing = [
+        Line(text, Box(400 - 30 * at, 300, 414 - 30 * at, 500), 14.0, stacked=True) for at, text in enumerate(columns)
+    ]
+    above = [line("湖の町の会報です", 60, 60 + 14 * row) for row in range(horizontal)]
+    blocks = page_blocks(page([*above, *standing[::-1]]), [])
+    assert "".join(block.text for block in blocks).endswith("".join(columns))
+
+
 def test_rows_of_a_table_that_no_region_covers_are_read_across():
     rows = [("Apples", "12", "3.50"), ("Pears", "7", "2.25"), ("Plums", "31", "1.10"), ("Cherries", "4", "9.80")]
     lines = [line(text, 60 + 150 * c, 100 + 14 * r) for r, row in enumerate(rows) for c, text in enumerate(row)]

@@ -12,7 +12,7 @@ from llm_ocr.engines.vlm.reader import ModelReader
 from llm_ocr.engines.vlm.requests import ReadOptions
 from llm_ocr.errors import UsageError
 from llm_ocr.models.registry import find_profile
-from llm_ocr.types import BlockKind, Status
+from llm_ocr.types import BlockKind, Evidence, Reason, Status
 
 
 def test_the_first_request_is_the_profiles():
@@ -35,6 +35,16 @@ def test_a_good_answer_becomes_blocks_and_is_kept_as_it_came():
         (BlockKind.TEXT, "The Danube flows through ten countries."),
     ]
     assert (attempt.tokens_in, attempt.tokens_out, attempt.seconds, attempt.tries) == (100, 50, 2.0, ())
+
+
+def test_a_model_is_not_asked_about_text_that_its_image_lacks():
+    page, engine = replace(PAGE, evidence=Evidence(None, undrawn=0.6)), ScriptedEngine(stop())
+    attempt = read(engine, page=page, fallback=Fallback(by_layer("請求書")))
+    assert (engine.requests, attempt.source, text_of(attempt)) == ([], "text-layer", "請求書")
+    assert (attempt.status, attempt.reason) == (Status.DEGRADED, Reason.NOT_DRAWN)
+    assert "60% of the text" in attempt.detail and "fonts-noto-cjk" in attempt.detail
+    alone = read(engine, page=page)
+    assert (alone.source, alone.status, alone.reason) == ("model", Status.DEGRADED, Reason.NOT_DRAWN)
 
 
 def test_a_page_leaves_the_queue_once_however_often_it_is_asked_for():

@@ -216,13 +216,17 @@ def _blocks(content: PageContent, regions: Sequence[Region], on_side: bool) -> t
         note("furniture", kind.value.replace("_", " "), text=row.text.replace("\t", " "))
     taken = {id(line) for _, row in furniture for line in row.lines}
     free = [line for line in free if id(line) not in taken]
-    flowing = [line for line in free if not is_vertical(line)]
+    flowing = [line for line in free if not is_vertical(line) and not line.stacked]
     entries = _entries(content, flowing, regions, rules, page.measures)
     at_top = [kind is BlockKind.HEADER or row.middle < content.height / 2 for kind, row in furniture]
     top = [page.furniture(*found) for found, above in zip(furniture, at_top, strict=True) if above]
     foot = [page.furniture(*found) for found, above in zip(furniture, at_top, strict=True) if not above]
     body = page.entries(entries)
-    aside = [page.text(BlockKind.TEXT, Group([make_row([line])], [False])) for line in free if is_vertical(line)]
+    upright_lines = [line for line in free if is_vertical(line) and not line.stacked]
+    aside = [page.text(BlockKind.TEXT, Group([make_row([line])], [False])) for line in upright_lines]
+    columns = tuple(line for line in free if line.stacked)
+    if columns:  # of vertical writing on a page with more horizontal text
+        aside += page_blocks(PageContent(content.width, content.height, columns, (), ()), ())
     return tuple([*top, *body, *aside, *foot])
 
 

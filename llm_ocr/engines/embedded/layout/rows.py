@@ -646,6 +646,8 @@ def _runs_up(lines: Sequence[Line]) -> bool:
     for line in lines:
         if len(line.words) > 1:
             votes += 1 if line.words[0].box.centre[1] > line.words[-1].box.centre[1] else -1
+        elif line.stacked:
+            votes -= 1
     return votes >= 0
 
 
@@ -663,7 +665,12 @@ def upright(content: PageContent, regions: Sequence[Region], degrees: int) -> tu
         return box.scaled(1 / content.width, 1 / content.height).turned(degrees).scaled(width, height)
 
     lines = tuple(
-        replace(line, box=turn(line.box), words=tuple(replace(word, box=turn(word.box)) for word in line.words))
+        replace(
+            line,
+            box=turn(line.box),
+            words=tuple(replace(word, box=turn(word.box)) for word in line.words),
+            stacked=line.stacked and degrees == 180,
+        )
         for line in content.lines
     )
     rasters = tuple(replace(raster, box=turn(raster.box)) for raster in content.rasters)

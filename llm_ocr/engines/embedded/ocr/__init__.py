@@ -4,7 +4,7 @@
 0.9 GB). Importing this package is cheap; numpy, OpenCV, and the runtime are imported when a `Recogniser` is created.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -87,11 +87,14 @@ class Recogniser:
 
         return with_hints(image, lines)
 
-    def reread(self, image: "Pixels", content: PageContent) -> PageContent:
-        """Return the content with the readings of its doubtful words. `image` is the page as shown."""
+    def reread(self, image: "Pixels", content: PageContent, fonts: Collection[int] = ()) -> PageContent:
+        """Return the content with the readings of its doubtful words, and of wrong ones among the words of `fonts`.
+
+        `image` is the page as shown.
+        """
         from llm_ocr.engines.embedded.rereading import reread
 
-        return reread(image, content, self._pages.reader)
+        return reread(image, content, self._pages.reader, fonts)
 
     def read_pictures(self, image: "Pixels", content: PageContent, boxes: Sequence[Box]) -> PageContent:
         """Return the content with the text of those pictures that are tables or text. `image` is the page as shown."""

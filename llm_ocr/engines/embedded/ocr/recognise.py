@@ -11,6 +11,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from llm_ocr.engines.embedded.joining import is_cjk
 from llm_ocr.engines.embedded.ocr.detect import Pixels, Quad
 from llm_ocr.engines.embedded.ocr.languages import SCRIPTS, logical, scripts_of
 from llm_ocr.engines.embedded.ocr.models import (
@@ -405,11 +406,16 @@ def pieces(reading: Reading, ink: LineExtent | None, quad: Quad, crop_width: flo
 
 
 def standing_line(reading: Reading, quad: Quad) -> Line:
-    """Return a line of text that runs up or down the page; its only word has its box."""
+    """Return a line of text that runs up or down the page; its only word has its box.
+
+    Ideographs are those of vertical writing, because the page is upright.
+    """
     half_width, half_height = quad.width / 2, quad.height / 2
     box = Box(quad.x - half_width, quad.y - half_height, quad.x + half_width, quad.y + half_height)
     text = reading.logical
-    return Line(text, box, quad.width / _BOX_HEIGHT, (Word(text, box),), confidence=reading.confidence)
+    stacked = 2 * sum(map(is_cjk, text)) > len(text)
+    word = Word(text, box)
+    return Line(text, box, quad.width / _BOX_HEIGHT, (word,), stacked=stacked, confidence=reading.confidence)
 
 
 def _size(ink: LineExtent | None, quad: Quad) -> float:
