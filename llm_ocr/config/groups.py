@@ -569,6 +569,13 @@ class ModelSettings(WhichModel):
         False,
         description="Force answers into the model's format with vLLM's structured outputs, where the format is known",
     )
+    ngram_processor: bool = Field(
+        True,
+        description=(
+            "Forbid repeated n-grams in vLLM, for models whose vendor does. Without, only loops are cut, and vLLM's "
+            "newer model runner is used where it exists"
+        ),
+    )
     headers: Literal["drop", "keep"] = Field(
         "drop",
         description="Running headers, footers, and page numbers in the Markdown (the layout always has them)",

@@ -178,6 +178,10 @@ class ModelKeywords(TypedDict, total=False):
     """Characters of a PDF's text layer to add to the prompt, for models that support it"""
     guided: bool
     """Force answers into the model's format with vLLM's structured outputs, where the format is known"""
+    ngram_processor: bool
+    """Forbid repeated n-grams in vLLM, for models whose vendor does. Without, only loops are cut, and vLLM's newer
+    model runner is used where it exists
+    """
     headers: Literal["drop", "keep"]
     """Running headers, footers, and page numbers in the Markdown (the layout always has them)"""
     fallback: Literal["none", "text-layer", "embedded"]

@@ -274,7 +274,22 @@ def model_choice(settings: WhichModel) -> ModelChoice:
     # A command without a prompt setting reads no pages.
     own_prompt = not isinstance(settings, ModelSettings) or settings.prompt is not None
     asked = named_model(settings.model, settings.weights, own_prompt=own_prompt, parser=settings.parser)
+    if isinstance(settings, ModelSettings) and not settings.ngram_processor:
+        asked = replace(asked, profile=without_processor(asked.profile))
     return _with_template(asked, settings.chat_template)
+
+
+def without_processor(profile: Profile) -> Profile:
+    """Return the profile without its logits processor in vLLM. Raises `UsageError` if it has none."""
+    name = "--logits-processors"
+    if name not in profile.server_args or "vllm_xargs" not in profile.page_settings:
+        raise UsageError(
+            f"`ngram_processor=false` has no effect: {profile.name} has no logits processor", hint="Remove it."
+        )
+    place = profile.server_args.index(name)
+    page_settings = {key: value for key, value in profile.page_settings.items() if key != "vllm_xargs"}
+    server_args = (*profile.server_args[:place], *profile.server_args[place + 2 :])
+    return replace(profile, page_settings=page_settings, server_args=server_args)
 
 
 def named_model(name: str, weights: str | None = None, *, own_prompt: bool, parser: str | None = None) -> ModelChoice:
