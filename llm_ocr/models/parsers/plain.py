@@ -16,6 +16,7 @@ _ANYWHERE = ("<｜end▁of▁sentence｜>", "<｜begin▁of▁sentence｜>", "<�
 _AT_END = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end|>", "<|end_of_text|>", "<end_of_utterance>", "</s>")
 _MARKS = ("<|ref|>", "<|/ref|>", "<|det|>", "<|/det|>")
 _SHORTEST_PART = 2  # a single "<" at the end may be text of the page
+_BEGUN = re.compile(r"(?:\A|(?<=[\n>\]]))<\Z")  # except at the beginning of a line, or behind a tag
 
 
 def without_special(text: str) -> str:
@@ -48,7 +49,7 @@ def _without_part(text: str) -> str:
         for length in range(_SHORTEST_PART, len(token)):
             if length > longest and text.endswith(token[:length]):
                 longest = length
-    return text[: len(text) - longest]
+    return _BEGUN.sub("", text[: len(text) - longest])
 
 
 # Plain Markdown answers, with or without elements between the text.
