@@ -3,7 +3,7 @@
 import pytest
 
 from llm_ocr.models.parsers.markdown import parse_glm, parse_hunyuan, parse_nanonets
-from llm_ocr.models.parsers.plain import parse_plain
+from llm_ocr.models.parsers.plain import is_refusal, parse_plain
 from llm_ocr.models.profile import Parsed
 from llm_ocr.results.markdown import blocks_to_markdown
 from llm_ocr.types import BlockKind, Box
@@ -227,3 +227,52 @@ def test_hunyuan_cuts_long_answers_only():
 def test_a_repetition_within_an_answer_stays():
     text = "The seller delivers. " * 20 + "\n\nSigned and sealed by both of the parties."
     assert parse_glm(text) == parse_plain(text)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "<think>One column.</think>\n# Orders\n\nLeave.",
+        "The page has one column.\n</think>\n\n# Orders\n\nLeave.",
+        "<think>One column.</think>\n```markdown\n# Orders\n\nLeave.\n```",
+        "# Orders\n\n<think>\n\n</think>\n\nLeave.",
+        "<|im_start|>assistant\n# Orders\n\nLeave.<|im_end|>\n<|im_start|>assistant\n# Orders\n\nLeave.",
+        "# Orders\n\nLeave.\n<|user|>\nThanks",
+        "Here is the text of the page in Markdown:\n\n```markdown\n# Orders\n\nLeave.\n```\n\nLet me know if you need more.",
+        "Sure! Here is the transcribed text:\n```\n# Orders\n\nLeave.\n```",
+    ],
+)
+def test_thoughts_chat_turns_and_talk_are_not_the_page(answer: str):
+    assert blocks_to_markdown(parse_plain(answer).blocks) == "# Orders\n\nLeave."
+
+
+def test_a_thought_without_an_end_is_no_page():
+    assert parse_plain("<think>The sheet has a heading, maybe a box [[120, 240],").blocks == ()
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "The answer stands between `<think>` and `</think>`.\n\n```text\n<think>add the tides</think>\n```",
+        "A turn ends with `<|im_end|>`.\n\n```text\n<|im_start|>user\nHello<|im_end|>\n```\n\nThe end.",
+        "# Writing\n\nA picture is one line:\n\n```markdown\n![image](image_1.png)\n```\n\nIt is read aloud.",
+    ],
+)
+def test_a_page_about_thoughts_turns_and_fences_stays_whole(page: str):
+    assert blocks_to_markdown(parse_plain(page).blocks) == page
+
+
+@pytest.mark.parametrize(
+    ("text", "refuses"),
+    [
+        ("I'm unable to view images.", True),
+        ("I’m sorry, but I can’t read the text in this image.", True),
+        ("As an AI language model, I cannot see the picture you provided.", True),
+        ("Sorry, I can't assist with that.", True),
+        ("I am sorry I cannot attend the meeting.", False),
+        ("I am unable to provide the goods this week.", False),
+        ("I cannot see the harbor from my window.", False),
+    ],
+)
+def test_a_refusal_is_told_from_a_letter(text: str, refuses: bool):
+    assert is_refusal(text) is refuses

@@ -12,7 +12,7 @@ from llm_ocr.models.parsers.coordinates import WHOLE_PAGE, Scale, from_1000, fro
 from llm_ocr.models.parsers.html import VOID, HtmlTag, html_to_markdown, html_tokens
 from llm_ocr.models.parsers.labels import described, kind_of, known_kind, labelled, normal, unlabelled, with_captions
 from llm_ocr.models.parsers.pieces import markdown_pieces
-from llm_ocr.models.parsers.plain import parse_plain, without_special
+from llm_ocr.models.parsers.plain import parse_plain, unwrapped, without_special
 from llm_ocr.models.profile import NO_FRAME, Frame, Parsed
 from llm_ocr.types import Block, BlockKind, Box
 
@@ -107,7 +107,7 @@ def _parsed(text: str, scale: Scale, label: _Label) -> Parsed:
 
 
 def _body(text: str) -> str:
-    body = without_special(text).strip()
+    body = unwrapped(without_special(text).strip())
     return body.partition("\n")[2].removesuffix("```") if body.startswith("```") else body
 
 
