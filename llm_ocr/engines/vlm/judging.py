@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 from llm_ocr.engines import Completion, Finish
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
 from llm_ocr.models.parsers.figure_answers import read_class, read_parse
+from llm_ocr.models.parsers.math_marks import with_dollar_math
 from llm_ocr.models.parsers.plain import is_refusal, without_special
 from llm_ocr.models.parsers.repetition import sound_length
 from llm_ocr.models.profile import NO_FRAME, Frame, PageNotes, Parsed, Parser
@@ -83,6 +84,7 @@ def judge_page(answer: Completion, parse: Parser, frame: Frame = NO_FRAME) -> Ve
     if is_refusal(end.text.strip()) or any(map(_has_refusal, parsed.blocks)):
         kept = tuple(_without_refusal(block) for block in parsed.blocks if not is_refusal(block.text))
         parsed = replace(parsed, blocks=kept, lost=(*parsed.lost, "the model refused to read an image"))
+    parsed = replace(parsed, blocks=tuple(map(with_dollar_math, parsed.blocks)))
     return replace(_judged(end, parsed, _nothing_in(answer)), notes=parsed.notes)
 
 

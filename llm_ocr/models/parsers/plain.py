@@ -18,7 +18,9 @@ _AT_END = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end|>", "<|end_of_tex
 _TURN = re.compile(
     r"(?<!`)(?:<\|(?:im_start|im_end|endoftext|eot_id|end|end_of_text|user|assistant)\|>|<end_of_utterance>)(?!`)"
 )
-_ROLE = re.compile(r"\s*(?:(?:<\|im_start\|>|<\|start_header_id\|>)?\s*assistant\s*(?:<\|end_header_id\|>)?\s*\n|<\|assistant\|>)")
+_ROLE = re.compile(
+    r"\s*(?:(?:<\|im_start\|>|<\|start_header_id\|>)?\s*assistant\s*(?:<\|end_header_id\|>)?\s*\n|<\|assistant\|>)"
+)
 _THOUGHT = re.compile(r"(?<!`)<think>\s*</think>(?!`)")  # an empty one; others are removed only before the answer
 _THOUGHT_END = re.compile(r"^[ \t]*</think>[ \t]*$", re.MULTILINE)
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
@@ -72,7 +74,7 @@ def _without_chat(text: str) -> str:
     elif "</think>" in text and (end := _THOUGHT_END.search(text)) and "<think>" not in text[: end.start()]:
         text = text[end.end() :]  # the chat template has written the beginning
     parts: list[str] = []
-    for prose, part in _by_fences(text):
+    for prose, part in by_fences(text):
         if prose:
             part = _THOUGHT.sub("", part)
             turn = next((one for one in _TURN.finditer(part) if parts or part[: one.start()].strip()), None)
@@ -84,7 +86,7 @@ def _without_chat(text: str) -> str:
     return "".join(parts)
 
 
-def _by_fences(text: str) -> Iterator[tuple[bool, str]]:
+def by_fences(text: str) -> Iterator[tuple[bool, str]]:
     """Yield prose (True) and fenced code (False) in turn, as written."""
     start = at = 0
     mark = ""
