@@ -131,8 +131,8 @@ class AttemptLoop(Generic[ResultT]):
     """Loop over the requests of one task, up the ladder and within its tries.
 
     A bad answer moves up the ladder. A lost request is repeated unchanged after a pause. `malformed_left` limits the
-    number of malformed answers; None: limited by the tries only. `MOST_LOOPS` limits loops. `rereads` limits the tries after a sound answer of low
-    quality. The best sound answer is kept, whatever the later answers are.
+    number of malformed answers; None: limited by the tries only. `MOST_LOOPS` limits answers with a loop. `rereads`
+    limits the tries after a sound answer of low quality. The best sound answer is kept, whatever the later answers are.
     """
 
     engine: Engine

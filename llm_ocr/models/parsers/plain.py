@@ -26,10 +26,14 @@ _THOUGHT_END = re.compile(r"^[ \t]*</think>[ \t]*$", re.MULTILINE)
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _LONGEST_REFUSAL = 600
 _REFUSAL = re.compile(
-    r"""\W{0,4}(?:(?:i(?:['’]m|\ am)?\ (?:very\ |so\ )?sorry|sorry|apologies|i\ apologi[sz]e|unfortunately)\b[^.!?\n]{0,60}?[,.;:!]?\ (?:but\ )?)?
+    r"""\W{0,4}
+        (?:(?:i(?:['’]m|\ am)?\ (?:very\ |so\ )?sorry|sorry|apologies|i\ apologi[sz]e|unfortunately)\b
+        [^.!?\n]{0,60}?[,.;:!]?\ (?:but\ )?)?
         (?:as\ an?\ (?:ai|language|text)\b[^,.\n]{0,60},?\ )?
-        i(?:['’]m|\ am)?\ (?:currently\ )?(?:unable\ to|not\ able\ to|cannot|can['’]t|can\ not|do\ not\ have\ the\ ability\ to|don['’]t\ have\ the\ ability\ to)
-        \ (?:directly\ )?(?:(?:assist|help)(?:\ you)?\ with\ (?:that|this)\b
+        i(?:['’]m|\ am)?\ (?:currently\ )?
+        (?:unable\ to|not\ able\ to|cannot|can['’]t|can\ not|do(?:n['’]t|\ not)\ have\ the\ ability\ to)
+        \ (?:directly\ )?
+        (?:(?:assist|help)(?:\ you)?\ with\ (?:that|this)\b
         |(?:view|see|access|process|read|analy[sz]e|interpret|extract|transcribe|describe|identify|open|display)\b
         [^\n]{0,80}?\b(?:images?|pictures?|photos?|files?|attachments?|figures?|documents?)\b)""",
     re.IGNORECASE | re.VERBOSE,

@@ -4,8 +4,8 @@ Prompts, settings, and the routing of regions are those of the vendor's SDK (`gl
 the model card. The revision is one that a third-party deployment pins.
 """
 
-from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.models.parsers.otsl import parse_formula
+from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.models.profile import ImageRule, Profile, Score
 from llm_ocr.models.profiles.shared import ANSWER, CACHES_OFF, ONE_IMAGE, a4_tokens, prompt_tokens, side_at, warmer
 
