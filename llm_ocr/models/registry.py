@@ -26,6 +26,7 @@ from llm_ocr.models.profiles import (
     paddleocr_vl,
     qianfan_ocr,
     qwen3_vl,
+    rolmocr,
     surya,
     unlimited_ocr,
 )
@@ -56,6 +57,7 @@ PROFILES: tuple[Profile, ...] = (
     *infinity_parser.PROFILES,
     *nuextract.PROFILES,
     *minicpm_ocr.PROFILES,
+    *rolmocr.PROFILES,
 )
 DEFAULT = PROFILES[0].name
 

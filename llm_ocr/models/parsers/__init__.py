@@ -14,6 +14,7 @@ from llm_ocr.models.parsers.layout_json import parse_dots, parse_dots_layout_onl
 from llm_ocr.models.parsers.markdown import (
     parse_hunyuan,
     parse_lighton2,
+    parse_lighton2_plain,
     parse_nanonets,
     parse_ovis,
     parse_qwen_markdown,
@@ -56,6 +57,7 @@ PARSERS: Mapping[str, NamedParser] = MappingProxyType(
         "spotting": NamedParser(parse_spotting, "DeepSeek-OCR's tags with a line of text in each"),
         "lighton": NamedParser(parse_lighton3, "LightOnOCR-3's ![label](box) text", tells=True),
         "lighton-2": NamedParser(parse_lighton2, "Markdown with LightOnOCR-2's boxes of figures"),
+        "lighton-2-plain": NamedParser(parse_lighton2_plain, "the same of weights without boxes", places=False),
         "ovis": NamedParser(parse_ovis, "Markdown with OvisOCR2's image tags that hold boxes"),
         "qwen-markdown": NamedParser(parse_qwen_markdown, "Markdown with Qwen-VL's comments that hold boxes"),
         "unlimited": NamedParser(parse_unlimited, "Unlimited-OCR's tags with boxes"),
@@ -73,7 +75,9 @@ PARSERS: Mapping[str, NamedParser] = MappingProxyType(
         "qwen-html": NamedParser(parse_qwen_html, "the same: Qwen-VL's HTML"),
         "otsl": NamedParser(parse_paddle_table, "one table in OTSL, HTML or Markdown", places=False),
         "paddle-text": NamedParser(parse_paddle_text, "text with LaTeX between \\( \\) and \\[ \\]", places=False),
-        "paddle-spotting": NamedParser(parse_paddle_spotting, "lines of text with PaddleOCR-VL's corners"),
+        "paddle-spotting": NamedParser(
+            parse_paddle_spotting, "lines of text with PaddleOCR-VL's corners, no figures", places=False
+        ),
         "paddle-chart": NamedParser(parse_paddle_chart, "a chart's data as a pipe table", places=False),
         "formula": NamedParser(parse_formula, "one formula in LaTeX", places=False),
     }

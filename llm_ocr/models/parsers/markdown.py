@@ -67,6 +67,11 @@ def parse_lighton2(text: str, frame: Frame = NO_FRAME) -> Parsed:
     return Parsed(tuple(with_inserts(body, inserts)), tuple(lost))
 
 
+def parse_lighton2_plain(text: str, frame: Frame = NO_FRAME) -> Parsed:
+    """Return the blocks of an answer of LightOnOCR-2's weights without boxes. Never raises; linear in the length."""
+    return parse_lighton2(text, frame)
+
+
 def _of_link(link: ImageLink, lost: list[str]) -> Insert | None:
     """Return the block for a link; None for a link of the page itself, with other words and without a box."""
     target = link.target

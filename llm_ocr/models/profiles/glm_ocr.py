@@ -39,7 +39,8 @@ GLM_OCR = Profile(
     mode="markdown",
     # The SDK's top_p (1e-5) and top_k (1) have no effect at temperature 0, and would give the same answer in each
     # warmer attempt. Both are therefore set to allow all tokens, whatever defaults the model's own file sets.
-    settings={"top_p": 1.0},
+    # Servers other than vLLM do not read the model's end tokens, and go on with a turn of the user.
+    settings={"top_p": 1.0, "stop": ["<|user|>"]},
     vllm_settings={"top_k": -1, "repetition_penalty": 1.1},
     server_args=(
         "--speculative-config",
