@@ -209,7 +209,8 @@ def _figure(label: str, boxes: Sequence[Box], text: str, lost: list[str]) -> lis
     A table inside a chart is the model's reading of the chart.
     """
     pieces = markdown_pieces(text)
-    is_chart = _CHART.search(f"{label} {next((one.text for one in pieces if _is_alt(one.text)), '')}") is not None
+    alt = next((one.text for one in pieces if _is_alt(one.text)), "")
+    is_chart = "```mermaid" in text or _CHART.search(f"{label} {alt}") is not None
     printed = [
         Block(kind, (*boxes, WHOLE_PAGE)[0], one.text, kind.value, one.level)
         for one in pieces
