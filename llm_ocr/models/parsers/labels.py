@@ -402,8 +402,8 @@ def labelled(label: str, found: Sequence[Box], text: str, lost: list[str]) -> li
     if kind in (BlockKind.TITLE, BlockKind.HEADING):
         return _headed(kind, text, label, boxes)
     if kind is BlockKind.CAPTION and "<table" in text.lower():
-        found = unlabelled(text, label, boxes, headings=False)
-        return [replace(one, kind=kind) if one.kind is BlockKind.TEXT else one for one in found]
+        parts = unlabelled(text, label, boxes, headings=False)
+        return [replace(part, kind=kind) if part.kind is BlockKind.TEXT else part for part in parts]
     if kind in (BlockKind.TEXT, BlockKind.LIST_ITEM):
         return _as_items(kind, unlabelled(text, label, boxes, headings=False))
     return [Block(kind, boxes[0], _written(kind, text), label, continued=boxes[1:])]
