@@ -114,6 +114,7 @@ class Completion:
     waited: float = 0.0
     server: str = ""  # name of the server that answered
     estimated: bool = False  # `tokens_out` is an estimate because the server sent no plausible count
+    reasoned: int = 0  # characters of reasoning, which are not part of the text
 
 
 @dataclass(frozen=True, slots=True)

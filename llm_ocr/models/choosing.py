@@ -70,6 +70,8 @@ ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
         "olmocr-2-bf16": _QWEN_2_5,
         "hunyuanocr": Architecture(("HunYuanVLForConditionalGeneration",), "hunyuan_vl"),
         "nanonets-ocr2": _QWEN_2_5,
+        "nanonets-ocr-s": _QWEN_2_5,
+        "rolmocr": _QWEN_2_5,
         "qwen3-vl-2b": _QWEN_3,
         "qwen3-vl-4b": _QWEN_3,
         "qwen3-vl-8b": _QWEN_3,

@@ -26,6 +26,7 @@ from llm_ocr.models.profiles import (
     paddleocr_vl,
     qianfan_ocr,
     qwen3_vl,
+    rolmocr,
     surya,
     unlimited_ocr,
 )
@@ -56,6 +57,7 @@ PROFILES: tuple[Profile, ...] = (
     *infinity_parser.PROFILES,
     *nuextract.PROFILES,
     *minicpm_ocr.PROFILES,
+    *rolmocr.PROFILES,
 )
 DEFAULT = PROFILES[0].name
 
@@ -89,6 +91,9 @@ def _names(profile: Profile) -> Iterator[str]:
 
 
 # Match of the served model and the requested model.
+
+
+_ID = re.compile(r"[\w.-]+/[\w.-]+")  # owner and name at Hugging Face, not a folder
 
 
 def choose_served(
@@ -128,19 +133,32 @@ def choose_served(
 
 
 def _is(profile: Profile, model: str, said: tuple[str, str], profiles: Sequence[Profile]) -> bool:
-    """Return whether a server's names for a model (served name, and id or folder at start) mean the profile's model."""
-    own = {normal for name in (profile.name, profile.model, model, *profile.aliases) for normal in _forms(name)}
-    if any(form in own for word in said for form in _forms(word)):
+    """Return whether a server's names for a model (served name, and id or folder at start) mean the profile's model.
+
+    The id or folder decides if it names a known model, or is an id: anybody may choose the served name.
+    """
+    name, root = said
+    ids = {_normal(profile.model), _normal(model)}
+    if _normal(root) in ids:
         return True
-    # A copy (for example, quantized) contains the name of the original in its own name. The longest match counts: a
-    # name with `deepseek-ocr-2` contains `deepseek-ocr`, too.
-    for word in said:
-        held = [
-            (len(name), one.name) for one in (*profiles, profile) for name in _whole_names(one) if _holds(word, name)
-        ]
-        if held:
-            return max(held)[1] == profile.name
-    return False
+    if known := _known_in(root, (*profiles, profile)):
+        return known == profile.name
+    if _ID.fullmatch(root):
+        return False
+    own = {normal for word in (profile.name, *ids, *profile.aliases) for normal in _forms(word)}
+    return any(form in own for form in _forms(name)) or _known_in(name, (*profiles, profile)) == profile.name
+
+
+def _known_in(word: str, profiles: Sequence[Profile]) -> str:
+    """Return the name of the profile whose model this is, or a copy of it; "" for another model.
+
+    A copy (for example, quantized) contains the name of the original in its own name. The longest match counts: a name
+    with `deepseek-ocr-2` contains `deepseek-ocr`, too.
+    """
+    last = _normal(word).rpartition("/")[2]
+    same = (one.name for one in profiles if last and last == _normal(one.model).rpartition("/")[2])
+    held = [(len(name), one.name) for one in profiles for name in _whole_names(one) if _holds(word, name)]
+    return next(same, max(held, default=(0, ""))[1])
 
 
 def _forms(name: str) -> Iterator[str]:
@@ -155,7 +173,9 @@ def _whole_names(profile: Profile) -> tuple[str, str]:
 
 
 def _holds(word: str, name: str) -> bool:
-    return re.search(rf"(?<![a-z0-9]){re.escape(name)}(?![a-z0-9])", _normal(word)) is not None
+    # A number behind the name is the version of another model, but not a size such as `0.9B`.
+    version = r"(?!-v?\d+(?:-\d+)*(?:$|-(?!\d)))"
+    return re.search(rf"(?<![a-z0-9]){re.escape(name)}(?![a-z0-9]){version}", _normal(word)) is not None
 
 
 def _normal(name: str) -> str:

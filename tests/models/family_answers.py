@@ -70,6 +70,7 @@ _ANSWERS = {
     "unlimited": _UNLIMITED,
     "nemotron": _NEMOTRON,
     "granite": _DOCTAGS,
+    "smoldocling": _DOCTAGS,
 }
 
 

@@ -227,6 +227,8 @@ def chosen(served: dict[str, str], name: str, model: str = "") -> str:
         ("PaddleOCR-VL-1.6-0.9B", "", "paddleocr-vl-1.6"),
         ("lightonai/LightOnOCR-2-1B-bbox", "", "lightonocr-2-1b-bbox"),
         ("nanonets/Nanonets-OCR2-3B", "", "nanonets-ocr2"),
+        ("anything", "somebody/DeepSeek-OCR-FP8", "deepseek-ocr"),
+        ("anything", "/cache/models--datalab-to--chandra-ocr-2/snapshots/0a1b", "chandra-2"),
     ],
 )
 def test_a_model_is_known_by_its_names_and_by_what_it_was_loaded_from(served, root, name):
@@ -245,6 +247,12 @@ def test_a_model_is_known_by_its_names_and_by_what_it_was_loaded_from(served, ro
         ("Qwen/Qwen3-VL-8B-Instruct", "", "qwen3-vl-2b"),
         ("gpt-oss", "", "deepseek-ocr"),
         ("model", "/weights/x", "deepseek-ocr"),
+        ("chandra", "datalab-to/chandra-ocr-2", "chandra-1"),
+        ("chandra-1", "/weights/chandra-ocr-2", "chandra-1"),
+        ("chandra-2", "datalab-to/chandra", "chandra-2"),
+        ("nemotron-parse", "nvidia/NVIDIA-Nemotron-Parse-9.5", "nemotron-parse"),
+        ("NVIDIA-Nemotron-Parse-9.5", "", "nemotron-parse"),
+        ("deepseek-ocr", "somebody/another-model", "deepseek-ocr"),
     ],
 )
 def test_another_model_is_refused_with_both_names_and_the_ways_out(served, root, name):
@@ -252,6 +260,11 @@ def test_another_model_is_refused_with_both_names_and_the_ways_out(served, root,
         chosen({served: root}, name)
     assert served in str(caught.value) and find_profile(name).name in str(caught.value)
     assert f"`server_model={served}`" in caught.value.hint
+
+
+def test_a_family_without_a_number_means_the_newest():
+    assert find_profile("chandra").name == "chandra-2"
+    assert find_profile("datalab-to/chandra").name == "chandra-1"
 
 
 def test_the_profile_of_what_is_served_is_named():

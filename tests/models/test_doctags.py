@@ -108,3 +108,25 @@ PARTS += [
 def test_whatever_is_answered_keeps_its_words(text: str):
     parsed = parse_doctags(text)
     assert sum((block.text + block.described).count("word") for block in parsed.blocks) == text.count("word")
+
+
+def test_keys_and_values_are_text():
+    answer = (
+        "<doctag><key_value_region><loc_30><loc_50><loc_430><loc_200><key_0><loc_31><loc_51><loc_60><loc_60>SHIP:<link_2>"
+        "</key_0><value_2><loc_82><loc_51><loc_162><loc_61>Dorothea</value_2></key_value_region></doctag>"
+    )
+    assert blocks_to_markdown(parse_doctags(answer).blocks) == "SHIP:\n\nDorothea"
+
+
+def test_a_number_in_the_text_of_an_item_is_its_mark():
+    item = "<list_item><loc_40><loc_50><loc_400><loc_60>{}</list_item>"
+    answer = f"<unordered_list>{item.format('1. Soak')}{item.format('3.5 mm drill')}</unordered_list>"
+    assert [block.text for block in parse_doctags(answer).blocks] == ["1. Soak", "- 3.5 mm drill"]
+
+
+def test_a_caption_above_its_table_precedes_it():
+    answer = (
+        "<otsl><loc_80><loc_90><loc_420><loc_200><fcel>Vessin<fcel>11<nl>"
+        "<caption><loc_80><loc_60><loc_330><loc_76>TABLE 8</caption></otsl>"
+    )
+    assert [block.kind.value for block in parse_doctags(answer).blocks] == ["caption", "table"]

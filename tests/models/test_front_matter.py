@@ -187,3 +187,17 @@ def test_a_cut_answer_keeps_its_text_and_shows_no_part_of_a_link():
 @given(st.lists(st.sampled_from(pieces_for("front-matter")), max_size=40).map("".join))
 def test_a_sound_head_is_read_whatever_stands_behind_it(text: str):
     assert parse_front_matter(HEAD + text, FRAME).notes == SOUND
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "```yaml\nprimary_language: en\nis_table: false\n---\n",
+        "```yaml\n---\nprimary_language: en\nis_table: false\n---\n```\n",
+        "# Primary language: en\n# Is table: false\n",
+    ],
+)
+def test_a_head_in_another_form_is_no_text(head: str):
+    parsed = parse_front_matter(f"{head}# Night watch\n\nThe lamp burned.")
+    assert blocks_to_markdown(parsed.blocks) == "# Night watch\n\nThe lamp burned."
+    assert parsed.notes is not None and parsed.notes.primary_language == "en"

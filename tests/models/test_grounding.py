@@ -128,8 +128,47 @@ def test_a_figure_with_several_boxes_is_one_block_for_each():
 
 
 def test_boxes_are_clipped_and_their_corners_ordered():
-    box = only(tag("image", "[[1200, 700, 500, -3]]")).box
+    box = only(tag("image", "[[1002, 700, 500, -3]]")).box
     assert (box.x0, box.x1, box.y0) == (pytest.approx(500 / 999), 1, 0)
+
+
+@pytest.mark.parametrize("box", ["[[1180, 300, 460, 330]]", "[[100, 300, 400, 1414]]", "[[-200, 300, 400, 330]]"])
+def test_a_box_beyond_the_grid_is_not_believed(box: str):
+    parsed = parse_grounding(tag("equation", box, r"\[a = b\]"))
+    assert [block.box for block in parsed.blocks] == [WHOLE]
+    assert parsed.lost == ("equation: a box that cannot be read",)
+
+
+@pytest.mark.parametrize("marks", [True, False])
+@pytest.mark.parametrize("captions", [1, 2])
+def test_a_table_behind_its_caption_keeps_its_own_box(marks: bool, captions: int):
+    table = "<table><tr><td>Elder</td><td>38.2</td></tr></table>"
+    caption = tag("table_caption", "[[90, 180, 900, 215]]", f"Table 4. Weight of hives.\n\n{table}")
+    page = tag("table", "[[90, 230, 900, 420]]").rstrip() + "\n" + caption
+    page = page * captions + tag("text", "[[90, 500, 900, 600]]", "The end.")
+    blocks = parse_grounding(page if marks else stripped(page)).blocks
+    assert [block.kind.value for block in blocks] == ["caption", "table"] * captions + ["text"]
+    assert (blocks[1].text, round(blocks[1].box.y1, 2)) == (table, 0.42)
+    assert blocks[0].text == "Table 4. Weight of hives."
+
+
+def test_a_table_in_a_caption_without_a_marker_stays_a_table():
+    table = "<table><tr><td>Elder</td></tr></table>"
+    blocks = parse_grounding(tag("table_caption", "[[90, 180, 900, 215]]", f"Table 4.\n\n{table}")).blocks
+    assert [(block.kind, block.text) for block in blocks] == [(BlockKind.CAPTION, "Table 4."), (BlockKind.TABLE, table)]
+
+
+def test_entities_that_were_escaped_twice_are_escaped_once_except_in_code():
+    table = tag("table", "[[1, 1, 9, 9]]", "<table><tr><td>d &amp;gt; 4, R &amp;amp; D, a &amp; b</td></tr></table>")
+    code = tag("code", "[[1, 1, 9, 9]]", "```\n&amp;gt;\n```")
+    assert [block.text for block in parse_grounding(table + code).blocks] == [
+        "<table><tr><td>d &gt; 4, R &amp; D, a &amp; b</td></tr></table>",
+        "```\n&amp;gt;\n```",
+    ]
+
+
+def test_a_line_of_text_with_one_hash_is_no_title():
+    assert blocks_to_markdown(parse_grounding(tag("text", "[[1, 1, 9, 9]]", "# Settings:")).blocks) == r"\# Settings:"
 
 
 @pytest.mark.parametrize("box", ["[[1, 2, 3]]", "[[]]", "", "[[5, 5, 5, 5]]", "[[a, b, c, d]]", "[[1, 2, 3, 9e9999]]"])
@@ -170,6 +209,7 @@ def test_a_cut_answer_shows_no_part_of_a_tag(text: str):
     for end in range(len(text)):
         markdown = blocks_to_markdown(parse_grounding(text[:end]).blocks)
         assert not any(part in markdown for part in ("<|", "|>", "[[", "ref|", "det|")), end
+        assert not f"\n{markdown}".endswith("\n<"), end
 
 
 def test_a_cut_answer_keeps_all_text_before_the_cut():
@@ -290,7 +330,7 @@ def test_any_numbers_are_a_box_on_the_page_or_none(name: str, numbers: tuple[flo
 
 
 def test_boxes_are_clipped_and_corners_put_in_order():
-    assert from_1000(500, 700, -3, 1200) == Box(0, 0.7, 0.5, 1)
+    assert from_1000(500, 700, -3, 1020) == Box(0, 0.7, 0.5, 1)
 
 
 @pytest.mark.parametrize("numbers", [(5, 5, 5, 9), (5, 5, 9, 5), (1000, 0, 1200, 9), (-9, 0, -1, 9)])

@@ -120,6 +120,45 @@ def test_charts_and_diagrams_keep_their_data(label: str):
     )
 
 
+@pytest.mark.parametrize(
+    ("inner", "kinds", "markdown"),
+    [
+        (
+            '<img alt="Photograph of a toll house"/><table><tr><td>Cart</td><td>2 pence</td></tr></table>',
+            ["figure", "table"],
+            "<table><tr><td>Cart</td><td>2 pence</td></tr></table>",
+        ),
+        ('<img alt="Sketch of a weir"/><h2>4. Levels</h2>', ["figure", "heading"], "## 4. Levels"),
+        ('<h2>4. Levels</h2><img alt="Sketch of a weir"/>', ["heading", "figure"], "## 4. Levels"),
+        (
+            '<img alt="Map."/><p><b>FIGURE 2 | Points.</b> A to C.</p>',
+            ["figure", "caption"],
+            "**FIGURE 2 | Points.** A to C.",
+        ),
+        ('<img alt="Bar chart"/><table><tr><td>May</td></tr></table>', ["figure"], ""),
+    ],
+)
+def test_what_is_printed_inside_a_figure_stays_on_the_page(inner: str, kinds: list[str], markdown: str):
+    blocks = parse_chandra(div("Image", inner)).blocks
+    assert [block.kind.value for block in blocks] == kinds
+    assert blocks_to_markdown(blocks) == markdown
+    assert next(block for block in blocks if block.kind is BlockKind.FIGURE).described
+
+
+def test_containers_of_qwen_do_not_take_the_place_of_their_contents():
+    blocks = parse_qwen_html(
+        '<body data-bbox="0 0 999 998"><div data-bbox="0 0 999 998"><section data-bbox="60 40 940 90">'
+        '<h1 data-bbox="60 40 940 90">Locks</h1></section><section data-bbox="60 120 940 700">'
+        '<div class="image" data-bbox="200 130 800 480"><img data-bbox="200 130 800 480"/></div>'
+        '<p data-bbox="60 520 940 600">The gate is of oak.</p></section></div></body>'
+    ).blocks
+    assert [(block.kind.value, block.box.y0, block.box.y1) for block in blocks] == [
+        ("title", 0.04, 0.09),
+        ("figure", 0.13, 0.48),
+        ("text", 0.52, 0.6),
+    ]
+
+
 def test_a_description_that_stands_there_twice_is_kept_once():
     assert only(div("Image", '<img alt="A heron"><p>A heron</p>')).described == "A heron"
 

@@ -499,3 +499,41 @@ def test_no_word_of_a_sound_text_is_lost(texts: list[str]):
         assert blocks_to_markdown(PARSERS[name](answer, CANVAS).blocks).split() == expected
     joined = "".join(marker("text+" if at else "text", text) for at, text in enumerate(texts))
     assert blocks_to_markdown(parse_lighton3(joined).blocks).split() == expected
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "<|ref|>title<|/ref|><|det|>[[80, 60, 900, 100]]<|/det|>\n# Buoys\n\n"
+        "<|ref|>text<|/ref|><|det|>[[80, 130, 900, 220]]<|/det|>\nOne was moved.",
+        "title [80, 60, 900, 100]<|/det|># Buoys\n<|det|>text [80, 130, 900, 220]<|/det|>One was moved.",
+    ],
+)
+def test_all_forms_of_unlimited_markers_are_read(answer: str):
+    blocks = parse_unlimited(answer).blocks
+    assert [(block.kind.value, block.text, block.box.y0) for block in blocks] == [
+        ("title", "Buoys", 0.06),
+        ("text", "One was moved.", 0.13),
+    ]
+
+
+def test_words_in_the_place_of_a_label_are_text():
+    (block,) = parse_unlimited("<|ref|>Two cockles<|/ref|><|det|>[[300, 620, 700, 650]]<|/det|>").blocks
+    assert (block.text, block.box.x0) == ("Two cockles", 0.3)
+
+
+def test_escaped_marks_of_list_items_become_list_items():
+    answer = "<x_0.1><y_0.1>\\- Trim the lamps<x_0.6><y_0.12><class_List-item>"
+    assert blocks_to_markdown(parse_nemotron(answer).blocks) == "- Trim the lamps"
+
+
+def test_wrappers_and_dead_links_of_lighton_are_not_text():
+    answer = '<div style="gap: 8px">\n  ![image](image_1.png)\n    <div>\n      LAMPS\n    </div>\n</div>\n\n# Oil'
+    assert blocks_to_markdown(parse_lighton2(answer).blocks) == "LAMPS\n\n# Oil"
+    page = "# Code\n\n```html\n<div>\n  ![image](image_1.png)\n</div>\n```"
+    assert blocks_to_markdown(parse_lighton2(page).blocks) == page
+
+
+def test_sections_in_latex_become_headings():
+    answer = "## 2 Method\n\n\\subsubsection*{2.1.4 Soundings}\n\nDepths."
+    assert blocks_to_markdown(parse_qwen_markdown(answer).blocks) == "## 2 Method\n\n#### 2.1.4 Soundings\n\nDepths."

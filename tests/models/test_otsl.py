@@ -11,6 +11,7 @@ from llm_ocr.models.parsers.otsl import (
     otsl_to_html,
     parse_formula,
     parse_paddle_chart,
+    parse_paddle_spotting,
     parse_paddle_table,
     parse_paddle_text,
 )
@@ -259,3 +260,12 @@ PIECES = [
 @given(st.lists(st.sampled_from(PIECES), max_size=60).map("".join))
 def test_no_word_is_lost_whatever_comes(text: str):
     assert with_html_tables(text).count("words") == text.count("words")
+
+
+def test_spotted_lines_have_their_corners_and_no_tokens():
+    corners = "".join(f"<|LOC_{number}|>" for number in (100, 120, 320, 120, 320, 180, 100, 180))
+    answer = f"<|TEXT_START|>QUAY 4<|TEXT_END|><|LOC_BEGIN|>{corners}<|LOC_END|>"
+    (block,) = parse_paddle_spotting(answer).blocks
+    assert (block.text, block.box) == ("QUAY 4", Box(0.1, 0.12, 0.32, 0.18))
+    for end in range(len(answer)):
+        assert "<|" not in "".join(block.text for block in parse_paddle_spotting(answer[:end]).blocks)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from llm_ocr.models.parsers.markdown import parse_glm, parse_hunyuan, parse_nanonets
-from llm_ocr.models.parsers.plain import parse_plain
+from llm_ocr.models.parsers.markdown import parse_hunyuan, parse_nanonets
+from llm_ocr.models.parsers.plain import is_refusal, parse_plain
 from llm_ocr.models.profile import Parsed
 from llm_ocr.results.markdown import blocks_to_markdown
 from llm_ocr.types import BlockKind, Box
@@ -190,40 +190,85 @@ def test_a_cut_answer_shows_no_part_of_a_tag():
         assert not any(name in markdown for name in ("img", "water", "page_", "<i", "<w", "<p")), end
 
 
-@pytest.mark.parametrize("parse", [parse_glm, parse_hunyuan, parse_nanonets])
+@pytest.mark.parametrize("parse", [parse_hunyuan, parse_nanonets])
 def test_sound_answers_are_read_as_plain_markdown(parse):
     text = "# Rules\n\n1. Members shall pay.\n2. So shall guests.\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n$$\nx\n$$"
     assert parse(text) == parse_plain(text)
 
 
-def test_glm_keeps_the_first_of_ten_repetitions():
-    parsed = parse_glm("Terms of sale. " + "The seller delivers. " * 12)
-    assert blocks_to_markdown(parsed.blocks) == "Terms of sale. The seller delivers."
-    assert len(parsed.lost) == 1
-    assert "repeats itself" in parsed.lost[0]
+def test_hunyuan_places_of_figures_are_figures_and_not_text():
+    blocks = parse_hunyuan("# Market\n\nWeekly visitors(118,402),(870,761)\n\n(120, 10),(884, 99)\n\nClosed.").blocks
+    assert [(block.kind.value, block.text) for block in blocks] == [
+        ("title", "Market"),
+        ("text", "Weekly visitors"),
+        ("figure", ""),
+        ("figure", ""),
+        ("text", "Closed."),
+    ]
+    assert blocks[2].box == Box(0.118, 0.402, 0.87, 0.761)
+
+
+def test_points_that_the_page_prints_stay():
+    text = "The points (120,5),(400,2) lie on a line.\n\nDraw (2,3),(6,8)"
+    assert parse_hunyuan(text) == parse_plain(text)
+
+
+def test_head_foot_and_signature_are_told_from_the_text():
+    text = "<header>Port</header>\n\nAll present.\n\n<signature>E. Harrow</signature>\n\n<footer>Copy 2</footer>"
+    assert told(parse_nanonets(text)) == [
+        ("header", "header", "Port"),
+        ("text", "", "All present."),
+        ("text", "signature", "E. Harrow"),
+        ("footer", "footer", "Copy 2"),
+    ]
+    page = "A `<signature>` ends it:\n\n```xml\n<entry><signature>EH</signature></entry>\n```"
+    assert blocks_to_markdown(parse_nanonets(page).blocks) == page
 
 
 @pytest.mark.parametrize(
-    "text",
+    "answer",
     [
-        "The seller delivers. " * 9,
-        "yes\n" * 20,  # a unit of less than ten characters, and not ten times ten of them
-        "<tr><td></td><td>none given</td></tr>" * 20,
-        "| none given | none given |\n" * 20,
-        "Name: ____________________\n" * 20,
-        "0.00 0.00 0.00\n" * 30,
+        "<think>One column.</think>\n# Orders\n\nLeave.",
+        "The page has one column.\n</think>\n\n# Orders\n\nLeave.",
+        "<think>One column.</think>\n```markdown\n# Orders\n\nLeave.\n```",
+        "# Orders\n\n<think>\n\n</think>\n\nLeave.",
+        "<|im_start|>assistant\n# Orders\n\nLeave.<|im_end|>\n<|im_start|>assistant\n# Orders\n\nLeave.",
+        "# Orders\n\nLeave.\n<|user|>\nThanks",
+        "Here is the text of the page:\n\n```markdown\n# Orders\n\nLeave.\n```\n\nLet me know if you need more.",
+        "Sure! Here is the transcribed text:\n```\n# Orders\n\nLeave.\n```",
     ],
 )
-def test_what_a_page_may_repeat_stays(text: str):
-    assert parse_glm(text) == parse_plain(text)
+def test_thoughts_chat_turns_and_talk_are_not_the_page(answer: str):
+    assert blocks_to_markdown(parse_plain(answer).blocks) == "# Orders\n\nLeave."
 
 
-def test_hunyuan_cuts_long_answers_only():
-    short, long = "Hear ye! " * 30, "Some words of the page. " + "Hear ye! " * 1000
-    assert parse_hunyuan(short) == parse_plain(short)
-    assert blocks_to_markdown(parse_hunyuan(long).blocks) == "Some words of the page. Hear ye!"
+def test_a_thought_without_an_end_is_no_page():
+    assert parse_plain("<think>The sheet has a heading, maybe a box [[120, 240],").blocks == ()
 
 
-def test_a_repetition_within_an_answer_stays():
-    text = "The seller delivers. " * 20 + "\n\nSigned and sealed by both of the parties."
-    assert parse_glm(text) == parse_plain(text)
+@pytest.mark.parametrize(
+    "page",
+    [
+        "The answer stands between `<think>` and `</think>`.\n\n```text\n<think>add the tides</think>\n```",
+        "A turn ends with `<|im_end|>`.\n\n```text\n<|im_start|>user\nHello<|im_end|>\n```\n\nThe end.",
+        "# Writing\n\nA picture is one line:\n\n```markdown\n![image](image_1.png)\n```\n\nIt is read aloud.",
+    ],
+)
+def test_a_page_about_thoughts_turns_and_fences_stays_whole(page: str):
+    assert blocks_to_markdown(parse_plain(page).blocks) == page
+
+
+@pytest.mark.parametrize(
+    ("text", "refuses"),
+    [
+        ("I'm unable to view images.", True),
+        ("I’m sorry, but I can’t read the text in this image.", True),
+        ("As an AI language model, I cannot see the picture you provided.", True),
+        ("Sorry, I can't assist with that.", True),
+        ("I am sorry I cannot attend the meeting.", False),
+        ("I am unable to provide the goods this week.", False),
+        ("I cannot see the harbor from my window.", False),
+    ],
+)
+def test_a_refusal_is_told_from_a_letter(text: str, refuses: bool):
+    assert is_refusal(text) is refuses

@@ -167,8 +167,10 @@ class Reply:
         if self.finish is None:
             raise self._failures.lost("the answer ended without a finish reason", status=200)
         tokens_in, tokens_out, estimated = self.counts()
+        text = "".join(self._pieces)
+        reasoned = self._size - len(text)
         return Completion(
-            "".join(self._pieces), self.finish, tokens_in, tokens_out, seconds, server=server, estimated=estimated
+            text, self.finish, tokens_in, tokens_out, seconds, server=server, estimated=estimated, reasoned=reasoned
         )
 
     def take(self, event: bytes) -> None:

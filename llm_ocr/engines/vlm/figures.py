@@ -22,9 +22,9 @@ from llm_ocr.models.profiles.shared import CHAT_PROMPTS, CLASSES, classify_promp
 from llm_ocr.types import Figure, FigureRecord, Reason, Status
 
 #: Increased when a change alters results for the same answers, or the requests; part of the key.
-RESULT_VERSION = 1
+RESULT_VERSION = 2
 #: The same for `parse` alone.
-_PARSE_VERSION = 2
+_PARSE_VERSION = 3
 #: Limit of malformed answers per figure: a model that has not learned the format will not produce it by chance.
 _MALFORMED = 2
 _FREE = "describe"  # form of answers to a prompt with a custom name: free text

@@ -5,8 +5,10 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from llm_ocr.engines import Completion, Finish
+from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
 from llm_ocr.models.parsers.figure_answers import read_class, read_parse
-from llm_ocr.models.parsers.plain import without_special
+from llm_ocr.models.parsers.math_marks import with_dollar_math
+from llm_ocr.models.parsers.plain import is_refusal, without_special
 from llm_ocr.models.parsers.repetition import sound_length
 from llm_ocr.models.profile import NO_FRAME, Frame, PageNotes, Parsed, Parser
 from llm_ocr.types import Block, BlockKind, Reason
@@ -79,17 +81,42 @@ def judge_page(answer: Completion, parse: Parser, frame: Frame = NO_FRAME) -> Ve
     """
     end = ending(answer)
     parsed = parse(end.text, frame)
-    return replace(_judged(end, parsed), notes=parsed.notes)
+    if is_refusal(end.text.strip()) or any(map(_has_refusal, parsed.blocks)):
+        kept = tuple(_without_refusal(block) for block in parsed.blocks if not is_refusal(block.text))
+        parsed = replace(parsed, blocks=kept, lost=(*parsed.lost, "the model refused to read an image"))
+    parsed = replace(parsed, blocks=tuple(map(with_dollar_math, parsed.blocks)))
+    return replace(_judged(end, parsed, _nothing_in(answer)), notes=parsed.notes)
 
 
-def _judged(end: Ending, parsed: Parsed) -> Verdict[tuple[Block, ...]]:
-    usable = any(block.text.strip() or block.kind is BlockKind.FIGURE for block in parsed.blocks)
+def _nothing_in(answer: Completion) -> str:
+    if not answer.reasoned:
+        return "the model answered nothing"
+    return (
+        f"the model answered nothing but {answer.reasoned} characters of reasoning: start the server without "
+        "`--reasoning-parser`, or turn reasoning off"
+    )
+
+
+def _has_refusal(block: Block) -> bool:
+    return any(map(is_refusal, (block.text, block.caption, block.described)))
+
+
+def _without_refusal(block: Block) -> Block:
+    caption, words = ("" if is_refusal(part) else part for part in (block.caption, block.described))
+    return replace(block, caption=caption, described=words)
+
+
+def _judged(end: Ending, parsed: Parsed, nothing: str) -> Verdict[tuple[Block, ...]]:
+    # A layout without texts has places.
+    usable = any(
+        block.text.strip() or block.kind is BlockKind.FIGURE or block.box != WHOLE_PAGE for block in parsed.blocks
+    )
     worth = worth_of(parsed.blocks) if usable else 0
     if end.reason is not None:
         return Verdict(parsed.blocks, end.reason, end.detail, worth)
     if not usable:
         reason = Reason.MALFORMED if parsed.lost else Reason.EMPTY
-        return Verdict((), reason, summarized(parsed.lost) or "the model answered nothing")
+        return Verdict((), reason, summarized(parsed.lost) or nothing)
     if _mostly_lost(parsed):
         return Verdict(parsed.blocks, Reason.MALFORMED, summarized(parsed.lost), worth)
     return Verdict(parsed.blocks, None, "; ".join(filter(None, (end.detail, summarized(parsed.lost)))), worth)
@@ -140,7 +167,9 @@ def judge_figure(
     end = ending(answer)
     text = without_special(end.text).strip()
     if not text:
-        return Verdict(Description(), end.reason or Reason.EMPTY, end.detail or "the model answered nothing")
+        return Verdict(Description(), end.reason or Reason.EMPTY, end.detail or _nothing_in(answer))
+    if is_refusal(text):
+        return Verdict(Description(), Reason.MALFORMED, f"the model refused: {text[:_QUOTED]} …")
     match mode:
         case "parse":
             return _data(end, text, as_asked=not own_prompt)

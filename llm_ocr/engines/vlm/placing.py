@@ -18,8 +18,8 @@ from llm_ocr.types import Block, BlockKind
 def with_crops(blocks: Sequence[Block], labels: Iterable[str]) -> tuple[Block, ...]:
     """Return the blocks with a figure block for each label to cut out, and for no other label.
 
-    A figure with another label keeps its place in the layout and its text, without a crop. A text block with one of the
-    labels (`table`) stays. The figure block of its crop follows it if its place is known.
+    A figure with another label keeps its place, its text, and the model's description, without a crop. A text block
+    with one of the labels (`table`) stays. The figure block of its crop follows it if its place is known.
     """
     wanted = frozenset(map(normal, labels))
     return tuple(made for block in blocks for made in _made(block, wanted))
@@ -37,8 +37,9 @@ def _made(block: Block, wanted: frozenset[str]) -> Iterator[Block]:
 
 
 def _without_crop(block: Block) -> Block:
-    text = "\n\n".join(part for part in (block.text.strip(), block.inside.strip()) if part)
-    return replace(block, kind=BlockKind.TEXT, text=text, inside="", caption="")
+    parts = (block.text.strip(), block.inside.strip(), block.described.strip())
+    text = "\n\n".join(filter(None, parts))
+    return replace(block, kind=BlockKind.TEXT, text=text, inside="", caption="", described="")
 
 
 # Location of a text in a model's answer, by common runs of letters. Pure and linear.

@@ -17,6 +17,10 @@ from llm_ocr.types import Reason
 
 #: Factors for a request that exceeds the context: for the sides of its image, and for its answer, a possible cause.
 SHRINK_IMAGE, SHRINK_ANSWER = 0.7, 0.5
+#: Maximum answers with a loop per page: on higher rungs, most pages that loop so often loop again.
+MOST_LOOPS = 4
+#: Maximum times that an image is made smaller: to a quarter of its sides.
+MOST_SHRINKS = 4
 
 
 class Ladder:
@@ -30,7 +34,8 @@ class Ladder:
         self._rungs = rungs
         self._shrink_image = SHRINK_IMAGE if resizes else 1.0
         self._climbed = 0
-        self._shrunk = False
+        self._shrunk = 0  # times
+        self._most_shrinks = MOST_SHRINKS if resizes else 1
 
     @property
     def step(self) -> Step:
@@ -42,7 +47,7 @@ class Ladder:
             step = replace(step, mode=rung.mode or step.mode, temperature=warmer, scale=rung.scale)
         if self._shrunk:
             smaller = max(1, int(step.max_tokens * SHRINK_ANSWER))
-            step = replace(step, scale=step.scale * self._shrink_image, max_tokens=smaller)
+            step = replace(step, scale=step.scale * self._shrink_image**self._shrunk, max_tokens=smaller)
         return step
 
     def climb(self) -> None:
@@ -50,9 +55,12 @@ class Ladder:
         self._climbed += 1
 
     def shrink(self) -> bool:
-        """Shrink all further requests after one that did not fit; return False if they are already small."""
-        shrunk, self._shrunk = self._shrunk, True
-        return not shrunk
+        """Shrink all further requests after one that did not fit; return False if they are already small.
+
+        The answer is halved once. A small encoder cache of the server may require a much smaller image.
+        """
+        self._shrunk += 1
+        return self._shrunk <= self._most_shrinks
 
 
 def rungs_for(profile: Profile, *, modes: bool = True, scales: bool = True) -> tuple[Rung, ...]:
@@ -123,8 +131,8 @@ class AttemptLoop(Generic[ResultT]):
     """Loop over the requests of one task, up the ladder and within its tries.
 
     A bad answer moves up the ladder. A lost request is repeated unchanged after a pause. `malformed_left` limits the
-    number of malformed answers; None: limited by the tries only. `rereads` limits the tries after a sound answer of low
-    quality. The best sound answer is kept, whatever the later answers are.
+    number of malformed answers; None: limited by the tries only. `MOST_LOOPS` limits answers with a loop. `rereads`
+    limits the tries after a sound answer of low quality. The best sound answer is kept, whatever the later answers are.
     """
 
     engine: Engine
@@ -136,6 +144,7 @@ class AttemptLoop(Generic[ResultT]):
     malformed_left: int | None = None
     rereads: int = 0
     _best: Found[ResultT] | None = None
+    _loops: int = 0  # answers with a loop
     _lost: int = 0  # consecutive lost requests
 
     async def run(self) -> Ended[ResultT]:
@@ -167,7 +176,7 @@ class AttemptLoop(Generic[ResultT]):
                 if verdict.again or verdict.weak:
                     continue
                 failure = PageFailure(verdict.reason, verdict.detail) if verdict.reason else None
-                if failure is None or self.malformed_left == 0:
+                if failure is None or self.malformed_left == 0 or self._loops == MOST_LOOPS:
                     break
         return self._ended(failure)
 
@@ -203,6 +212,7 @@ class AttemptLoop(Generic[ResultT]):
             return verdict
         if verdict.again:
             return verdict
+        self._loops += verdict.reason is Reason.LOOP
         if verdict.reason is Reason.MALFORMED and self.malformed_left is not None:
             self.malformed_left -= 1
         self.ladder.climb()

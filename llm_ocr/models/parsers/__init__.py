@@ -12,15 +12,21 @@ from llm_ocr.models.parsers.grounding import parse_grounding, parse_spotting
 from llm_ocr.models.parsers.html_blocks import parse_chandra, parse_chandra1, parse_qwen_html, parse_surya
 from llm_ocr.models.parsers.layout_json import parse_dots, parse_dots_layout_only, parse_json, parse_surya_layout
 from llm_ocr.models.parsers.markdown import (
-    parse_glm,
     parse_hunyuan,
     parse_lighton2,
+    parse_lighton2_plain,
     parse_nanonets,
     parse_ovis,
     parse_qwen_markdown,
 )
 from llm_ocr.models.parsers.markers import parse_lighton3, parse_mineru_layout, parse_nemotron, parse_unlimited
-from llm_ocr.models.parsers.otsl import parse_formula, parse_paddle_chart, parse_paddle_table, parse_paddle_text
+from llm_ocr.models.parsers.otsl import (
+    parse_formula,
+    parse_paddle_chart,
+    parse_paddle_spotting,
+    parse_paddle_table,
+    parse_paddle_text,
+)
 from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.models.profile import Parser
 
@@ -45,12 +51,13 @@ PARSERS: Mapping[str, NamedParser] = MappingProxyType(
         "nanonets": NamedParser(
             parse_nanonets, "Markdown with Nanonets' tags for pictures and page numbers", places=False, tells=True
         ),
-        "glm": NamedParser(parse_glm, "Markdown without a repetition at its end", places=False),
-        "hunyuan": NamedParser(parse_hunyuan, "the same for long answers only", places=False),
+        "glm": NamedParser(parse_plain, "the same: GLM-OCR's Markdown", places=False),
+        "hunyuan": NamedParser(parse_hunyuan, "Markdown with HunyuanOCR's places of figures", places=False),
         "grounding": NamedParser(parse_grounding, "DeepSeek-OCR's tags with boxes, the text behind each"),
         "spotting": NamedParser(parse_spotting, "DeepSeek-OCR's tags with a line of text in each"),
         "lighton": NamedParser(parse_lighton3, "LightOnOCR-3's ![label](box) text", tells=True),
         "lighton-2": NamedParser(parse_lighton2, "Markdown with LightOnOCR-2's boxes of figures"),
+        "lighton-2-plain": NamedParser(parse_lighton2_plain, "the same of weights without boxes", places=False),
         "ovis": NamedParser(parse_ovis, "Markdown with OvisOCR2's image tags that hold boxes"),
         "qwen-markdown": NamedParser(parse_qwen_markdown, "Markdown with Qwen-VL's comments that hold boxes"),
         "unlimited": NamedParser(parse_unlimited, "Unlimited-OCR's tags with boxes"),
@@ -68,6 +75,9 @@ PARSERS: Mapping[str, NamedParser] = MappingProxyType(
         "qwen-html": NamedParser(parse_qwen_html, "the same: Qwen-VL's HTML"),
         "otsl": NamedParser(parse_paddle_table, "one table in OTSL, HTML or Markdown", places=False),
         "paddle-text": NamedParser(parse_paddle_text, "text with LaTeX between \\( \\) and \\[ \\]", places=False),
+        "paddle-spotting": NamedParser(
+            parse_paddle_spotting, "lines of text with PaddleOCR-VL's corners, no figures", places=False
+        ),
         "paddle-chart": NamedParser(parse_paddle_chart, "a chart's data as a pipe table", places=False),
         "formula": NamedParser(parse_formula, "one formula in LaTeX", places=False),
     }

@@ -18,6 +18,8 @@ WHOLE_PAGE = Box(0.0, 0.0, 1.0, 1.0)
 # DeepSeek-OCR counts 0 to 999 over each side of the page: its own script divides by 999 (docling by 1000, a difference
 # of less than one pixel in a thousand).
 _LAST_BIN = 999.0
+# Larger numbers are not on the model's grid at all, for example pixels. Slightly larger ones are clipped.
+_BEYOND_GRID = 1.05
 # dots.ocr is trained on images with sides in multiples of 28 pixels and areas between these limits.
 _FACTOR = 28
 _LEAST_PIXELS = 3136
@@ -35,22 +37,22 @@ def from_fractions(x0: float, y0: float, x1: float, y1: float) -> Box | None:
 
 def from_bins(x0: float, y0: float, x1: float, y1: float) -> Box | None:
     """Return the box for corners in 0..999 (DeepSeek-OCR)."""
-    return _divided(x0, y0, x1, y1, _LAST_BIN, _LAST_BIN)
+    return _on_grid(x0, y0, x1, y1, _LAST_BIN)
 
 
 def from_1000(x0: float, y0: float, x1: float, y1: float) -> Box | None:
     """Return the box for corners in 0..1000 (LightOnOCR, Chandra 2, Surya, Qwen3-VL, MinerU, Unlimited-OCR)."""
-    return _divided(x0, y0, x1, y1, 1000.0, 1000.0)
+    return _on_grid(x0, y0, x1, y1, 1000.0)
 
 
 def from_1024(x0: float, y0: float, x1: float, y1: float) -> Box | None:
     """Return the box for corners in 0..1024 (Chandra 1)."""
-    return _divided(x0, y0, x1, y1, 1024.0, 1024.0)
+    return _on_grid(x0, y0, x1, y1, 1024.0)
 
 
 def from_500(x0: float, y0: float, x1: float, y1: float) -> Box | None:
     """Return the box for corners in 0..500 (DocTags)."""
-    return _divided(x0, y0, x1, y1, 500.0, 500.0)
+    return _on_grid(x0, y0, x1, y1, 500.0)
 
 
 def from_pixel_sizes(frame: Frame) -> Scale:
@@ -119,6 +121,12 @@ def _fitted(frame: Frame, width: int, height: int) -> tuple[int, int]:
     if across > width:
         across, down = width, int(width / shape)
     return max(across, 1), max(down, 1)
+
+
+def _on_grid(x0: float, y0: float, x1: float, y1: float, last: float) -> Box | None:
+    if max(x0, y0, x1, y1) > _BEYOND_GRID * last or min(x0, y0, x1, y1) < (1 - _BEYOND_GRID) * last:
+        return None
+    return _divided(x0, y0, x1, y1, last, last)
 
 
 def _divided(x0: float, y0: float, x1: float, y1: float, across: float, down: float) -> Box | None:

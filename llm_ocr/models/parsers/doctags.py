@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, field
 
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE, from_500
-from llm_ocr.models.parsers.html import bare_formula, fenced
+from llm_ocr.models.parsers.html import bare_formula, fenced, list_item
 from llm_ocr.models.parsers.labels import described, kind_of, labelled, unlabelled, with_captions
 from llm_ocr.models.parsers.otsl import split_otsl
 from llm_ocr.models.parsers.plain import parse_plain, without_special
@@ -26,6 +26,8 @@ _LABELS = {
     "section_header": "section_header",
     "otsl": "table",
     "inline": "text",
+    "key": "text",
+    "value": "text",
     "checkbox_selected": "text",
     "checkbox_unselected": "text",
 }
@@ -34,8 +36,8 @@ _GROUPS = _LISTS | frozenset(
 )
 _BOXES = {"checkbox_selected": "☑ ", "checkbox_unselected": "☐ "}
 _TAG = re.compile(
-    r"""<loc_(?P<place>\d{1,5})> | <_(?P<language>[^<>]{1,30})_>
-        | <(?P<close>/?)(?P<name>[a-z][a-z_]{1,30}(?:_[1-6])?)>""",
+    r"""<loc_(?P<place>\d{1,5})> | <_(?P<language>[^<>]{1,30})_> | <(?P<close>/?)(?P<pair>key|value|link)_\d{1,5}>
+        | <(?P<close_other>/?)(?P<name>[a-z][a-z_]{1,30}(?:_[1-6])?)>""",
     re.VERBOSE,
 )
 _CUT = re.compile(r"</?[A-Za-z_0-9]*+\Z")
@@ -68,7 +70,9 @@ def parse_doctags(text: str, frame: Frame = NO_FRAME) -> Parsed:
         return Parsed(plain.blocks, ("text without a place on the page",) if plain.blocks else ())
     blocks: list[Block] = []
     for element in found:
-        blocks += _blocks(element, lost)
+        made = _blocks(element, lost)
+        above = element.within and blocks and made and made[0].box.y1 <= blocks[-1].box.y0
+        blocks[len(blocks) - int(bool(above)) :] = [*made, blocks[-1]] if above else made
     return Parsed(with_captions(blocks), tuple(lost))
 
 
@@ -97,10 +101,12 @@ class _Reader:
                 self._place(float(tag["place"]))
             elif tag["language"]:
                 self._top().language = self._top().language or tag["language"]
-            elif tag["close"]:
-                self._end(tag["name"])
+            elif tag["pair"] == "link":
+                continue
+            elif tag["close"] or tag["close_other"]:
+                self._end(tag["pair"] or tag["name"])
             else:
-                self._begin(tag["name"])
+                self._begin(tag["pair"] or tag["name"])
         self._keep(text[at:])
         return self._found
 
@@ -185,8 +191,8 @@ def _blocks(element: _Element, lost: list[str]) -> list[Block]:
 def _shaped(element: _Element, label: str, boxes: tuple[Box, ...], text: str, lost: list[str]) -> list[Block]:
     if element.name == "list_item":
         place = boxes[0] if boxes else WHOLE_PAGE
-        item = Block(BlockKind.LIST_ITEM, place, f"{element.marker}{text.removeprefix('- ')}", label, element.level)
-        return [item] if text else []
+        item = list_item(text, element.marker.strip())
+        return [Block(BlockKind.LIST_ITEM, place, item, label, element.level)] if text else []
     match kind_of(label):
         case BlockKind.CODE if text:
             text = fenced(text, element.language.lower())

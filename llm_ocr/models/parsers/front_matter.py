@@ -15,7 +15,9 @@ from llm_ocr.types import Block, BlockKind
 
 #: Maximum length of a head, in lines.
 _MOST_LINES = 40
-_LINE = re.compile(r"[ \t]{0,8}(?P<name>[A-Za-z_]{1,40})[ \t]{0,8}:(?P<value>.{0,200})")
+_LINE = re.compile(
+    r"[ \t]{0,8}(?:#{1,6}[ \t]+|\*\*)?(?P<name>[A-Za-z_ ]{1,40}?)[ \t]{0,8}(?:\*\*)?:(?:\*\*)?(?P<value>.{0,200})"
+)
 _LANGUAGE = re.compile(r"[A-Za-z][A-Za-z _-]{0,39}")
 _DEGREES = re.compile(r"-?\d{1,4}")
 _BOOLEANS = {"true": True, "yes": True, "false": False, "no": False}
@@ -48,18 +50,21 @@ def _head(text: str, lost: list[str]) -> tuple[PageNotes | None, str]:
     """Return the notes of the head (None without a head), and the text after the head."""
     lines = text.split("\n", _MOST_LINES)
     values: dict[str, Any] = {}
-    ruled = lines[0].strip() == "---"
+    fenced = lines[0].strip().casefold() in ("```yaml", "```yml", "```")
+    ruled = lines[0].strip() == "---" or fenced
     at = 1 if ruled else 0
+    if fenced and len(lines) > 1 and lines[1].strip() == "---":
+        at = 2
     ended = False
     while at < min(len(lines), _MOST_LINES) and not ended:
         line = lines[at]
         found = _LINE.fullmatch(line)
-        if line.strip().startswith("---") and values:
-            lines[at] = line.strip().lstrip("-")
+        name = found["name"].strip().lower().replace(" ", "_") if found else ""
+        if line.strip().startswith(("---", "```") if fenced else "---") and values:
+            lines[at] = line.strip().lstrip("-`")
             ended = True
-        elif found and found["name"].lower() in _READERS:
-            name = found["name"].lower()
-            values[name] = _READERS[name](found["value"].strip(" \t\"'"))
+        elif found and name in _READERS:
+            values[name] = _READERS[name](found["value"].strip(" \t\"'*"))
             at += 1
         elif line.strip() and not (found and (values or ruled)):
             break
@@ -71,6 +76,8 @@ def _head(text: str, lost: list[str]) -> tuple[PageNotes | None, str]:
         return None, text
     if not ended:
         lost.append("the front matter has no end")
+    if fenced and at < len(lines) and lines[at].strip() == "":
+        lines[at + 1 : at + 2] = [line for line in lines[at + 1 : at + 2] if line.strip() not in ("```", "---")]
     return PageNotes(**values), "\n".join(lines[at:]).strip()
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE, Scale, from_bins
-from llm_ocr.models.parsers.labels import known_kind, labelled, unlabelled, with_captions
+from llm_ocr.models.parsers.labels import Marked, known_kind, labelled, unlabelled, with_captions, with_own_tables
 from llm_ocr.models.parsers.plain import without_special
 from llm_ocr.models.profile import NO_FRAME, Frame, Parsed
 from llm_ocr.types import Block, BlockKind, Box
@@ -24,23 +24,10 @@ _LONGEST_BOXES = 4000  # between <|det|> and <|/det|>; longer content is text
 
 
 @dataclass(slots=True)
-class Tag:
-    """Tag and the text after it. `label` is None for the text before the first tag."""
-
-    label: str | None
-    boxes: tuple[Box, ...] = ()
-    parts: list[str] = field(default_factory=list)
-
-    @property
-    def text(self) -> str:
-        return "".join(self.parts)
-
-
-@dataclass(slots=True)
 class Tags:
     """All tags of an answer, the first without a label, and unreadable parts."""
 
-    tags: list[Tag]
+    tags: list[Marked]
     lost: list[str] = field(default_factory=list)
 
 
@@ -79,7 +66,7 @@ class _Reader:
     def __init__(self, text: str, scale: Scale) -> None:
         self._text, self._scale = text, scale
         self._marks = list(_MARK.finditer(text))
-        self._found = Tags([Tag(None)])
+        self._found = Tags([Marked(None)])
         self._label: str | None = None  # label that was read, before its boxes
         self._closed = False  # the end of the label was read
 
@@ -130,14 +117,14 @@ class _Reader:
         closed = at + 1 < len(self._marks) and self._marks[at + 1].group() == "<|/det|>"
         found = _BOXES.match(behind)
         end = len(behind) if closed and len(behind) <= _LONGEST_BOXES else found.end() if found else 0
-        if end == len(behind) and at + 1 == len(self._marks):
-            return  # the answer was cut off within the boxes
+        if at + 1 == len(self._marks) and "<|/det|>".startswith(behind[end:]):
+            return  # the answer was cut off within the boxes or their end
         self._begin(label, *read_boxes(behind[:end], self._scale))
         self._keep(behind[end:])
 
     def _begin(self, label: str, boxes: tuple[Box, ...], bad: int) -> None:
         self._found.lost += [f"{label or 'a tag'}: a box that cannot be read"] * bad
-        self._found.tags.append(Tag(label, boxes))
+        self._found.tags.append(Marked(label, list(boxes)))
 
     def _keep(self, text: str) -> None:
         if text:
@@ -149,7 +136,7 @@ class _Reader:
 
 def _read_lines(text: str, scale: Scale) -> Tags:
     """Read the form without special tokens. Unknown labels count only in an answer that begins with a tag."""
-    found = Tags([Tag(None)])
+    found = Tags([Marked(None)])
     lines = list(_with_tags(text))
     first = next((label for label, _, line in lines if line.strip()), None)
     any_label = first is not None and known_kind(first) is not None
@@ -164,7 +151,7 @@ def _read_lines(text: str, scale: Scale) -> Tags:
             continue  # otherwise the answer was cut within the boxes
         read, bad = read_boxes(boxes, scale)
         found.lost += [f"{label}: a box that cannot be read"] * bad
-        found.tags.append(Tag(label, read))
+        found.tags.append(Marked(label, list(read)))
     return found
 
 
@@ -210,10 +197,10 @@ def _parsed(text: str, *, labels_are_text: bool) -> Parsed:
     if untagged.text.strip():
         lost.append("text without a tag: its place on the page is not known")
         blocks += unlabelled(untagged.text, "", (WHOLE_PAGE,), headings=True)
-    for tag in tags:
+    for tag in tags if labels_are_text else with_own_tables(tags):
         if labels_are_text:
             line = " ".join(f"{tag.label} {tag.text}".split())
-            blocks += [Block(BlockKind.TEXT, (tag.boxes or (WHOLE_PAGE,))[0], line)] if line else []
+            blocks += [Block(BlockKind.TEXT, tag.boxes[0] if tag.boxes else WHOLE_PAGE, line)] if line else []
         else:
             blocks += labelled(tag.label or "", tag.boxes, tag.text, lost)
     return Parsed(with_captions(blocks), tuple(lost))

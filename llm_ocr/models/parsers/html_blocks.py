@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE, Scale, from_1000, from_1024
 from llm_ocr.models.parsers.html import VOID, HtmlTag, html_to_markdown, html_tokens
 from llm_ocr.models.parsers.labels import described, kind_of, known_kind, labelled, normal, unlabelled, with_captions
-from llm_ocr.models.parsers.pieces import markdown_pieces
-from llm_ocr.models.parsers.plain import parse_plain, without_special
+from llm_ocr.models.parsers.pieces import Piece, markdown_pieces
+from llm_ocr.models.parsers.plain import parse_plain, unwrapped, without_special
 from llm_ocr.models.profile import NO_FRAME, Frame, Parsed
 from llm_ocr.types import Block, BlockKind, Box
 
@@ -23,7 +23,13 @@ _BLANK = "blank_page"
 _TOP_HEADING = re.compile(r"# (?=\S)")
 _NO_PLACE = "text without a box: its place on the page is not known"
 _BOLD = re.compile(r"\*\*([^*]+)\*\*\Z")
+_CHART = re.compile(r"\b(?:chart|graph|plot|diagram|histogram|curve|infographic)s?\b", re.IGNORECASE)
+_CAPTION = re.compile(
+    r"[*_]{0,3}(?:fig(?:ure|ura)?|abb(?:ildung)?|tab(?:le|elle)?|plate|map|scheme|图|圖|図|表)\.?\s{0,2}\d",
+    re.IGNORECASE,
+)
 _INLINE_FORMULA = re.compile(r"\$([^$]+)\$\Z")
+_CONTAINERS = frozenset({"div", "section", "article", "main", "aside", "form", "center"})
 #: Labels of Qwen-VL's elements without a class.
 _ELEMENTS = {
     "table": "table",
@@ -107,7 +113,7 @@ def _parsed(text: str, scale: Scale, label: _Label) -> Parsed:
 
 
 def _body(text: str) -> str:
-    body = without_special(text).strip()
+    body = unwrapped(without_special(text).strip())
     return body.partition("\n")[2].removesuffix("```") if body.startswith("```") else body
 
 
@@ -148,10 +154,10 @@ def _div_label(tag: HtmlTag, above: Sequence[_Piece]) -> str | None:
 
 
 def _qwen_label(tag: HtmlTag, above: Sequence[_Piece]) -> str | None:
-    """Return the label of the outermost of nested boxes, or of a figure's caption."""
+    """Return the label of a box, or of a figure's caption; None inside of another box, except of a mere container."""
     if "data-bbox" not in tag.attributes or tag.name in ("body", "html"):
         return None
-    if above:
+    if above and not (above[-1].element in _CONTAINERS and known_kind(above[-1].label) is None):
         in_figure = kind_of(above[-1].label) is BlockKind.FIGURE
         return "caption" if in_figure and tag.name in ("p", "figcaption") else None
     names = tag.attributes.get("data-label") or tag.attributes.get("class", "")
@@ -172,7 +178,7 @@ def _blocks(piece: _Piece, scale: Scale, lost: list[str]) -> list[Block]:
     kind = kind_of(label)
     text = html_to_markdown(piece.tokens)
     if kind is BlockKind.FIGURE:
-        return described(label, boxes, _figure_words(text), lost)
+        return _figure(label, boxes, text, lost)
     if box is None:
         lost.append(f"{label or 'a block'}: a box that cannot be read")
     place = boxes or (WHOLE_PAGE,)
@@ -195,6 +201,38 @@ def _items(text: str, label: str, box: Box) -> Iterator[Block]:
     for one in markdown_pieces(text):
         kind = BlockKind.LIST_ITEM if one.kind is BlockKind.TEXT else one.kind
         yield Block(kind, box, one.text, label, one.level)
+
+
+def _figure(label: str, boxes: Sequence[Box], text: str, lost: list[str]) -> list[Block]:
+    """Return a figure with its description, and the content of the page inside it: headings, captions, tables.
+
+    A table inside a chart is the model's reading of the chart.
+    """
+    pieces = markdown_pieces(text)
+    alt = next((one.text for one in pieces if _is_alt(one.text)), "")
+    is_chart = "```mermaid" in text or _CHART.search(f"{label} {alt}") is not None
+    printed = [
+        Block(kind, (*boxes, WHOLE_PAGE)[0], one.text, kind.value, one.level)
+        for one in pieces
+        if _is_printed(one, is_chart)
+        for kind in [BlockKind.CAPTION if one.kind is BlockKind.TEXT else one.kind]
+    ]
+    if not printed:
+        return described(label, boxes, _figure_words(text), lost)
+    words = "\n\n".join(one.text for one in pieces if not _is_printed(one, is_chart))
+    figure = described(label, boxes, _figure_words(words), lost)
+    return [*printed, *figure] if _is_printed(pieces[0], is_chart) else [*figure, *printed]
+
+
+def _is_printed(piece: Piece, is_chart: bool) -> bool:
+    match piece.kind:
+        case BlockKind.TITLE | BlockKind.HEADING:
+            return True
+        case BlockKind.TABLE:
+            return not is_chart
+        case BlockKind.TEXT:
+            return _CAPTION.match(piece.text) is not None
+    return False
 
 
 def _figure_words(text: str) -> str:

@@ -1,6 +1,7 @@
 """Labels of all models mapped to block kinds; labeled pieces of answers to blocks."""
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -340,6 +341,38 @@ def _table(parts: Sequence[str]) -> str:
     return "".join(made)
 
 
+# Tables that stand behind their captions.
+
+
+def with_own_tables(pieces: Iterable[Marked]) -> list[Marked]:
+    """Return the pieces, each empty table with the first table in the text of a later piece, and behind that piece.
+
+    DeepSeek-OCR writes the marker of a table, then the marker of its caption, the caption, and the table itself.
+    """
+    kept = list(pieces)
+    empty: deque[Marked] = deque()  # tables without text so far
+    behind: dict[int, list[Marked]] = {}  # tables by the index of the piece that they follow
+    for index, piece in enumerate(kept):
+        is_table = piece.label is not None and kind_of(piece.label) is BlockKind.TABLE
+        if is_table and not piece.text.strip():
+            empty.append(piece)
+        found = [] if is_table or not empty else markdown_pieces(piece.text, headings=False)
+        starts = [number for number, one in enumerate(found) if one.kind is BlockKind.TABLE][: len(empty)]
+        if starts:
+            texts = ["\n\n".join(one.text for one in found[start:end]) for start, end in pairwise([0, *starts, None])]
+            piece.parts, tables = texts[:1], [empty.popleft() for _ in starts]
+            for table, text in zip(tables, texts[1:], strict=True):
+                table.parts = [text]
+            behind[index] = tables
+    moved = {id(table) for tables in behind.values() for table in tables}
+    return [
+        one
+        for index, piece in enumerate(kept)
+        for one in (piece, *behind.get(index, ()))
+        if one is not piece or id(piece) not in moved
+    ]
+
+
 # Labeled pieces to blocks, for all formats with labels and boxes.
 
 
@@ -368,6 +401,9 @@ def labelled(label: str, found: Sequence[Box], text: str, lost: list[str]) -> li
         return []
     if kind in (BlockKind.TITLE, BlockKind.HEADING):
         return _headed(kind, text, label, boxes)
+    if kind is BlockKind.CAPTION and "<table" in text.lower():
+        parts = unlabelled(text, label, boxes, headings=False)
+        return [replace(part, kind=kind) if part.kind is BlockKind.TEXT else part for part in parts]
     if kind in (BlockKind.TEXT, BlockKind.LIST_ITEM):
         return _as_items(kind, unlabelled(text, label, boxes, headings=False))
     return [Block(kind, boxes[0], _written(kind, text), label, continued=boxes[1:])]
@@ -412,10 +448,10 @@ def unlabelled(text: str, label: str, boxes: Sequence[Box], *, headings: bool) -
     """Return the blocks of Markdown text at these boxes: lists, tables, formulas, and paragraphs.
 
     Consecutive paragraphs stay one block. Without `headings`, `#` more likely begins a comment in a program than a
-    heading. The `#` is then escaped, unless the line is alone.
+    heading. The `#` is then escaped, unless the line is alone and has several.
     """
     alone = heading(text.strip()) if "\n" not in text.strip() else None
-    found = markdown_pieces(text, headings=headings or bool(alone and alone[1]))
+    found = markdown_pieces(text, headings=headings or bool(alone and alone[1] and alone[0] > 1))
     more = tuple(boxes[1:])
     blocks = (Block(one.kind, boxes[0], one.text, label, one.level, continued=more) for one in found)
     return [_literal(block) for block in _joined(blocks)]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 _ENVIRONMENT = re.compile(r"\\(?P<what>begin|end)\{(?P<name>table\*?|tabular[*xy]?|longtable|tabulary)\}")
 _WITH_WIDTH = ("tabular*", "tabularx", "tabulary")
+_SECTION = re.compile(r"^[ \t]{0,3}\\(?P<sub>(?:sub){0,2})section\*?\{(?P<title>[^{}\n]{1,300})\}[ \t]*$", re.MULTILINE)
 _FENCE_BEGIN = re.compile(r"```(?P<tex>(?:la)?tex)?[ \t]{0,4}\n[ \t]{0,8}\Z", re.IGNORECASE)
 _FENCE_END = re.compile(r"[ \t]{0,8}\n?[ \t]{0,8}```(?=[ \t]{0,8}(?:\n|\Z))")
 _LONGEST_FENCE = 40
@@ -71,6 +72,11 @@ def with_html_tables(text: str) -> str:
         parts += [text[done:start].rstrip(" \t"), "\n\n" if start else "", _written(source), "\n\n"]
         done = end
     return "".join([*parts, text[done:]])
+
+
+def with_markdown_headings(text: str) -> str:
+    r"""Return the text with `\section{...}` and its parts on lines of their own as headings in Markdown."""
+    return _SECTION.sub(lambda found: f"{'#' * (2 + len(found['sub']) // 3)} {found['title'].strip()}", text)
 
 
 def _regions(text: str) -> Iterator[tuple[int, int]]:

@@ -6,17 +6,16 @@ from dataclasses import replace
 
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE, from_1000
 from llm_ocr.models.parsers.labels import kind_of, known_kind, read_box, unreadable, without_cut
-from llm_ocr.models.parsers.latex import with_html_tables
+from llm_ocr.models.parsers.latex import with_html_tables, with_markdown_headings
 from llm_ocr.models.parsers.plain import (
     ImageLink,
     Insert,
+    by_fences,
     image_links,
-    parse_plain,
     plain_body,
     with_inserts,
     without_position,
 )
-from llm_ocr.models.parsers.repetition import LONGEST_PERIOD, whole_run
 from llm_ocr.models.profile import NO_FRAME, Frame, Parsed
 from llm_ocr.types import Block, BlockKind
 
@@ -30,6 +29,7 @@ _INTEGERS = r"\d{1,6}(?:[ \t]{0,4},[ \t]{0,4}\d{1,6}){3}(?![ \t]{0,4},?\d)"
 _LINK_END = re.compile(
     rf"\]\((?P<name>[^()\s]{{0,200}})\)(?:\s{{0,4}}(?P<box>{_INTEGERS})|(?P<bad>\d{{1,9}}(?:(?:,\d{{0,9}}){{1,8}}|\Z)))?"
 )
+_DIV = re.compile(r"</?div\b[^<>\n]{0,500}>", re.IGNORECASE)
 _LINK_CUT = re.compile(r"!\[[^\[\]\n]{0,80}(?:\](?:\([^()\s]{0,200})?)?\Z")
 _BOX_TAG = re.compile(r"<img\s{1,4}src=[\"']images/bbox_(?P<box>[-\d_]{0,60})\.jpg[\"']\s{0,4}/?>", re.IGNORECASE)
 _BOX_TAG_CUT = re.compile(r"<im?(?:g[^<>\n]{0,100})?\Z", re.IGNORECASE)
@@ -39,14 +39,37 @@ _COMMENT = re.compile(
 _COMMENT_CUT = re.compile(r"<!(?:-(?:-[^>\n]{0,200})?)?\Z")
 
 
+def without_wrappers(text: str) -> str:
+    """Return the text without `<div>` tags, and without the indents inside them, which would make code of text."""
+    if "<div" not in text.lower():
+        return text
+    parts: list[str] = []
+    depth = 0
+    for prose, part in by_fences(text):
+        if not prose:
+            parts.append(part)
+            continue
+        for line in part.splitlines(keepends=True):
+            tags = _DIV.findall(line)
+            bare = _DIV.sub("\n\n", line)
+            parts.append(bare.lstrip(" \t") if depth or tags else line)
+            depth = max(0, depth + sum(-1 if tag.startswith("</") else 1 for tag in tags))
+    return "".join(parts)
+
+
 def parse_lighton2(text: str, frame: Frame = NO_FRAME) -> Parsed:
     """Return the blocks of a LightOnOCR-2 answer, with or without boxes. Never raises; linear in the length."""
     lost: list[str] = []
-    body, cut = without_cut(plain_body(text), _LINK_CUT)
+    body, cut = without_cut(without_wrappers(plain_body(text)), _LINK_CUT)
     if cut:
         lost.append("the answer ends within a figure")
     inserts = [insert for link in image_links(body, _LINK_END) if (insert := _of_link(link, lost)) is not None]
     return Parsed(tuple(with_inserts(body, inserts)), tuple(lost))
+
+
+def parse_lighton2_plain(text: str, frame: Frame = NO_FRAME) -> Parsed:
+    """Return the blocks of an answer of LightOnOCR-2's weights without boxes. Never raises; linear in the length."""
+    return parse_lighton2(text, frame)
 
 
 def _of_link(link: ImageLink, lost: list[str]) -> Insert | None:
@@ -90,7 +113,7 @@ def parse_qwen_markdown(text: str, frame: Frame = NO_FRAME) -> Parsed:
     body, cut = without_cut(plain_body(text), _COMMENT_CUT)
     if cut:
         lost.append("the answer ends within a comment")
-    body = with_html_tables(body)
+    body = with_markdown_headings(with_html_tables(body))
     inserts = [_of_comment(comment, lost) for comment in _COMMENT.finditer(body)]
     return Parsed(tuple(_with_places(with_inserts(body, inserts), lost)), tuple(lost))
 
@@ -140,26 +163,33 @@ def _unused(place: Block | None, lost: list[str]) -> None:
         lost.append(f"{place.label}: no text")
 
 
-# Plain Markdown with conventions of one family each: Nanonets' tags, and final repetitions of GLM-OCR and HunyuanOCR.
+# Plain Markdown with conventions of one family each: Nanonets' tags, and HunyuanOCR's places of figures.
 
 
-_TAG = re.compile(r"<(?P<close>/?)(?P<name>img|watermark|page_number)>", re.IGNORECASE)
-_TAG_CUT = re.compile(r"</?(?:im?g?|w[a-z]{0,8}|p[a-z_]{0,10})?\Z", re.IGNORECASE)
-_TABLE_MARKS = ("<t", "</t", "|", "&")
-#: Number of equal characters that starts the search for a repetition.
-_NEEDLE = 20
-#: Number of repetitions at the end of an answer at which the clients of GLM-OCR and HunyuanOCR cut. GLM's client
-#: requires a unit of ten characters, Hunyuan's an answer of eight thousand.
-_REPEATS = 10
-_GLM_UNIT = 10
-_HUNYUAN_LENGTH = 8000
+_TAG = re.compile(
+    r"(?<!`)<(?P<close>/?)(?P<name>img|watermark|page_number|header|footer|signature)>(?!`)", re.IGNORECASE
+)
+_TAG_CUT = re.compile(r"</?(?:im?g?|w[a-z]{0,8}|p[a-z_]{0,10}|head?e?r?|foot?e?r?|s[a-z]{0,8})?\Z", re.IGNORECASE)
+_FURNITURE = {
+    "watermark": BlockKind.HEADER,
+    "header": BlockKind.HEADER,
+    "footer": BlockKind.FOOTER,
+    "page_number": BlockKind.PAGE_NUMBER,
+}
+#: Place of a figure in an answer of HunyuanOCR (pattern of the vendor's `output_utils.py`). Small numbers are points
+#: that the page itself prints.
+_POINTS = re.compile(
+    r"[ \t]*\((?P<x0>\d{1,4}),[ ]?(?P<y0>\d{1,4})\),[ ]?\((?P<x1>\d{1,4}),[ ]?(?P<y1>\d{1,4})\)(?=[ \t]*$)",
+    re.MULTILINE,
+)
+_LEAST_POINT = 100
 
 
 def parse_nanonets(text: str, frame: Frame = NO_FRAME) -> Parsed:
     """Return the blocks of a Nanonets-OCR2 answer. Never raises; linear in the length.
 
-    `<img>` contains a figure's caption or description, without a place: a text with the label `image`. `<watermark>`
-    and `<page_number>` are furniture.
+    `<img>` contains a figure's caption or description, without a place: a text with the label `image`. `<watermark>`,
+    `<header>`, `<footer>`, and `<page_number>` are furniture, `<signature>` is text. Tags in code are text of the page.
     """
     body, _ = without_cut(plain_body(text), _TAG_CUT)
     return Parsed(tuple(with_inserts(body, list(_tags(body)))))
@@ -195,55 +225,23 @@ def _tagged(opened: re.Match[str], inner: str, end: int) -> Insert:
     words = " ".join(inner.split())
     if not words:
         return Insert(opened.start(), end)
-    match opened["name"].lower():
-        case "img":
-            return Insert(opened.start(), end, without_position("image", words), words)
-        case "watermark":
-            return Insert(opened.start(), end, Block(BlockKind.HEADER, WHOLE_PAGE, words, "watermark"))
-        case _:
-            return Insert(opened.start(), end, Block(BlockKind.PAGE_NUMBER, WHOLE_PAGE, words, "page_number"))
-
-
-def parse_glm(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """Return the blocks of a GLM-OCR answer without a repetition at its end. Never raises; linear in the length."""
-    return _without_repetition(text, 0, _GLM_UNIT)
+    name = opened["name"].lower()
+    if name == "img":
+        return Insert(opened.start(), end, without_position("image", words), words)
+    kind = _FURNITURE.get(name, BlockKind.TEXT)
+    return Insert(opened.start(), end, Block(kind, WHOLE_PAGE, words, name), words if kind is BlockKind.TEXT else "")
 
 
 def parse_hunyuan(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """Return the blocks of a HunyuanOCR answer, a long one without a repetition at its end. Never raises; linear."""
-    return _without_repetition(text, _HUNYUAN_LENGTH, 1)
+    """Return the blocks of a HunyuanOCR answer. Never raises; linear in the length.
 
-
-def _without_repetition(text: str, least_length: int, least_unit: int) -> Parsed:
-    """Return the blocks without a final repetition of words; the loops are shorter than in `repetition.py`.
-
-    Only words count, since table rows may repeat.
+    `(x1,y1),(x2,y2)` at the end of a line is the place of a figure, 0 to 1000 over each side.
     """
     body = plain_body(text)
-    end = _first_of_run(body, least_unit) if len(body) >= least_length else None
-    if end is None:
-        return parse_plain(body)
-    parsed = parse_plain(body[:end])
-    return replace(parsed, lost=(*parsed.lost, f"the answer repeats itself after {end} characters; this was cut off"))
-
-
-def _first_of_run(text: str, least_unit: int) -> int | None:
-    """Return the end of the text with only the first of the final repetitions; None for too few repetitions."""
-    start = len(text) - _NEEDLE
-    before = text.rfind(text[start:], max(0, start - LONGEST_PERIOD), len(text) - 1) if start > 0 else -1
-    if before < 0:
-        return None
-    period = start - before
-    unit = text[-period:]
-    run = whole_run(text, period)
-    if run < _REPEATS * max(period, least_unit) or not _words(unit):
-        return None
-    return len(text) - (run // period - 1) * period
-
-
-def _words(unit: str) -> bool:
-    """Return whether a unit consists of words: table rows, leaders, and blank lines of forms may repeat on a page."""
-    if any(mark in unit * 2 for mark in _TABLE_MARKS):
-        return False
-    letters = sum(map(str.isalpha, unit))
-    return 2 * letters > len("".join(unit.split()))
+    inserts = [
+        Insert(points.start(), points.end(), Block(BlockKind.FIGURE, box, label="image") if box else None)
+        for points in _POINTS.finditer(body)
+        if max(numbers := [float(points[name]) for name in ("x0", "y0", "x1", "y1")]) >= _LEAST_POINT
+        for box in [from_1000(*numbers)]
+    ]
+    return Parsed(tuple(with_inserts(body, inserts)))

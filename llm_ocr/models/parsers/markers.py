@@ -25,6 +25,7 @@ from llm_ocr.models.parsers.labels import (
     unlabelled,
     with_captions,
     with_continued,
+    with_own_tables,
 )
 from llm_ocr.models.parsers.latex import with_html_tables
 from llm_ocr.models.parsers.markdown import parse_lighton2
@@ -51,10 +52,15 @@ LIGHTON3 = MarkerSpec(
 )
 UNLIMITED = MarkerSpec(
     re.compile(
-        rf"<\|det\|>\s{{0,4}}(?P<label>[^\[\]<>|\n]{{1,60}}?)\s{{0,4}}"
-        rf"\[{{1,2}}(?P<box>{_NUMBERS}{{0,120}})\]{{1,2}}\s{{0,4}}(?:<\|/det\|>)?"
+        # With both pairs of tokens, with one, or with the end of one at the beginning of an answer.
+        r"(?:<\|(?:det|ref)\|>|^(?=[ \t]{0,4}[a-z][a-z_]{0,40} ?\[{1,2}[\d., ]{1,80}\]{1,2}<\|/det\|>))\s{0,4}"
+        r"(?P<label>[^\[\]<>|\n]{1,80}?)\s{0,4}(?:<\|/ref\|>\s{0,4}<\|det\|>\s{0,4})?"
+        rf"\[{{1,2}}(?P<box>{_NUMBERS}{{0,120}})\]{{1,2}}\s{{0,4}}(?:<\|/det\|>)?",
+        re.MULTILINE,
     ),
-    cut=re.compile(rf"<\|det\|>[^\[\]<>|\n]{{0,60}}(?:\[{{1,2}}{_NUMBERS}{{0,120}})?\Z"),
+    cut=re.compile(
+        rf"<\|(?:det|ref)\|>[^\[\]<>|\n]{{0,80}}(?:<\|/ref\|>\s{{0,4}}(?:<\|det\|>)?\s{{0,4}})?(?:\[{{1,2}}{_NUMBERS}{{0,120}})?\Z"
+    ),
     stray=re.compile(r"<\|/?(?:det|ref)\|>"),
 )
 #: Form of the markers after servers strip special tokens.
@@ -109,8 +115,12 @@ def parse_lighton3(text: str, frame: Frame = NO_FRAME) -> Parsed:
 
 def parse_unlimited(text: str, frame: Frame = NO_FRAME) -> Parsed:
     """Return the blocks of an Unlimited-OCR answer, with or without special tokens. Never raises; linear."""
-    spec = UNLIMITED if "<|det|>" in text else _UNLIMITED_BARE
-    return _parsed(split_by_marker(plain_body(text), spec, from_1000))
+    spec = UNLIMITED if "det|>" in text else _UNLIMITED_BARE
+    split = split_by_marker(plain_body(text), spec, from_1000)
+    for piece in split.pieces:
+        if piece.label and " " in piece.label and known_kind(piece.label) is None:
+            piece.parts.insert(0, f"{piece.label}\n\n")  # words of the page in the place of a label
+    return _parsed(split)
 
 
 def parse_nemotron(text: str, frame: Frame = NO_FRAME) -> Parsed:
@@ -120,7 +130,7 @@ def parse_nemotron(text: str, frame: Frame = NO_FRAME) -> Parsed:
     """
     split = split_by_marker(plain_body(text), NEMOTRON, from_canvas(frame))
     for piece in split.pieces:
-        piece.parts = [with_html_tables(piece.text)]
+        piece.parts = [with_html_tables(_ESCAPED_MARK.sub(r"\1 ", piece.text))]
     parsed = _parsed(split)
     blocks = (
         replace(block, kind=BlockKind.CODE) if block.kind is BlockKind.TABLE and block.text.startswith("```") else block
@@ -178,7 +188,7 @@ def _parsed(split: Split) -> Parsed:
     if not split.marked:
         return parse_plain("".join(piece.text for piece in split.pieces))
     blocks: list[Block] = []
-    for piece in split.pieces:
+    for piece in with_own_tables(split.pieces):
         blocks += _blocks(piece, piece.text, split.lost)
     return Parsed(with_captions(blocks), tuple(split.lost))
 
@@ -191,6 +201,7 @@ def _blocks(piece: Marked, text: str, lost: list[str]) -> list[Block]:
     return unlabelled(text, "", piece.boxes or (WHOLE_PAGE,), headings=True)
 
 
+_ESCAPED_MARK = re.compile(r"(?<![^\n])\\([-+*])[ \t]")  # of a list item
 _DOLLARS = re.compile(r"\\\$")
 _MATH = re.compile(r"[\\^_={}]")
 

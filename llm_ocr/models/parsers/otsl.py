@@ -8,7 +8,7 @@ import html
 import re
 from dataclasses import dataclass
 
-from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
+from llm_ocr.models.parsers.coordinates import WHOLE_PAGE, from_1000
 from llm_ocr.models.parsers.html import bare_formula, unescape
 from llm_ocr.models.parsers.labels import unlabelled
 from llm_ocr.models.parsers.plain import parse_plain, without_special
@@ -17,6 +17,11 @@ from llm_ocr.types import Block, BlockKind
 
 _TOKEN = re.compile(r"<(?P<name>[fleux]cel|ched|rhed|srow|nl)>")
 _CUT = re.compile(r"<(?:[felux](?:c(?:el?)?)?|[cr](?:h(?:ed?)?)?|s(?:r(?:ow?)?)?|nl?)?\Z")  # incomplete token
+#: Corners behind a line of text: `<|LOC_BEGIN|>`, two numbers for each corner, `<|LOC_END|>`.
+_SPOT = re.compile(r"(?:<\|LOC_(?:BEGIN|\d{1,4})\|>\s{0,4}){1,17}+(?:<\|LOC_END\|>)?")
+_SPOT_TOKEN = re.compile(r"<\|(?:TEXT|LOC)_\w{1,5}\|>")
+_SPOT_CUT = re.compile(r"<\|[A-Z_0-9]{0,12}\|?\Z")
+_DIGITS = re.compile(r"\d+")
 _HEADERS = frozenset({"ched", "rhed", "srow"})
 _SPANS = frozenset({"lcel", "ucel", "xcel"})
 _SPARE = 1000  # maximum added empty cells, in addition to as many as exist; beyond it, rows stay uneven
@@ -66,6 +71,25 @@ def parse_paddle_text(text: str, frame: Frame = NO_FRAME) -> Parsed:
     r"""Return the text of a region, with formulas in `\( \)` and `\[ \]` unchanged; `#` does not begin a heading."""
     body = without_special(text).replace("\r\n", "\n")
     return Parsed(tuple(unlabelled(body, "", (WHOLE_PAGE,), headings=False)))
+
+
+def parse_paddle_spotting(text: str, frame: Frame = NO_FRAME) -> Parsed:
+    """Return the lines of an answer to `Spotting:`, each a text with the box of its four corners, 0 to 1000."""
+    body = _SPOT_CUT.sub("", without_special(text))
+    if not _SPOT.search(body):
+        return parse_plain(_SPOT_TOKEN.sub(" ", body))
+    blocks: list[Block] = []
+    done = 0
+    for spot in _SPOT.finditer(body):
+        words = " ".join(_SPOT_TOKEN.sub(" ", body[done : spot.start()]).split())
+        done = spot.end()
+        numbers = [float(number) for number in _DIGITS.findall(spot[0])]
+        xs, ys = numbers[::2], numbers[1::2]
+        box = from_1000(min(xs), min(ys), max(xs), max(ys)) if ys else None
+        if words:
+            blocks.append(Block(BlockKind.TEXT, box or WHOLE_PAGE, words, "text"))
+    rest = " ".join(_SPOT_TOKEN.sub(" ", body[done:]).split())
+    return Parsed((*blocks, *unlabelled(rest, "", (WHOLE_PAGE,), headings=False)))
 
 
 def parse_formula(text: str, frame: Frame = NO_FRAME) -> Parsed:

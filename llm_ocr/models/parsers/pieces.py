@@ -17,6 +17,8 @@ _ITEM = re.compile(r"(?P<indent>[ \t]*)(?P<mark>[-*+•‣▪◦·●○]|\d{1,9
 _OPENERS = {"$$": "$$", "\\[": "\\]"}
 _ENVIRONMENT = re.compile(r"\\begin\{(?P<name>(?:equation|align|gather|multline|eqnarray|displaymath)\*?)\}")
 _TAB = 4  # columns
+# Entity that a model has escaped a second time, or code, whose entities are literal.
+_TWICE_ESCAPED = re.compile(r"(?P<code>`[^`\n]*+`)|&(?:amp;)+(?=(?:lt|gt|amp|quot|apos|nbsp|#\d{1,6});)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ def markdown_pieces(text: str, *, headings: bool = True) -> list[Piece]:
         if fenced:
             found.append(Piece(BlockKind.CODE, part))
             continue
-        for table, rest in _tables(part):
+        for table, rest in _tables(_escaped_once(part)):
             found += [Piece(BlockKind.TABLE, closed_table(rest.strip()))] if table else _Lines(rest, headings).pieces()
     return found
 
@@ -55,6 +57,7 @@ def heading(line: str) -> tuple[int, str] | None:
 
 def closed_table(text: str) -> str:
     """Return an HTML table, closed if a cut answer left it open: an open table would absorb the following content."""
+    text = _escaped_once(text)
     opened = sum(-1 if tag["close"] else 1 for tag in _TABLE_TAG.finditer(text))
     if opened <= 0:
         return text
@@ -62,6 +65,10 @@ def closed_table(text: str) -> str:
     if start > text.rfind(">"):
         text = text[:start]  # a tag that was cut in the middle
     return text.rstrip() + "</td></tr></table>" * opened
+
+
+def _escaped_once(text: str) -> str:
+    return _TWICE_ESCAPED.sub(lambda found: found["code"] or "&", text) if "&amp;" in text else text
 
 
 def _fences(text: str) -> Iterator[tuple[bool, str]]:

@@ -14,15 +14,47 @@ from llm_ocr.types import FURNITURE, Block, BlockKind
 _ANYWHERE = ("<｜end▁of▁sentence｜>", "<｜begin▁of▁sentence｜>", "<｜▁pad▁｜>", "<|grounding|>")
 #: End tokens of common chat templates. "</s>" is also HTML, so these are removed at the end only.
 _AT_END = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end|>", "<|end_of_text|>", "<end_of_utterance>", "</s>")
+#: Tokens between two turns. An answer ends at the first one.
+_TURN = re.compile(
+    r"(?<!`)(?:<\|(?:im_start|im_end|endoftext|eot_id|end|end_of_text|user|assistant)\|>|<end_of_utterance>)(?!`)"
+)
+_ROLE = re.compile(
+    r"\s*(?:(?:<\|im_start\|>|<\|start_header_id\|>)?\s*assistant\s*(?:<\|end_header_id\|>)?\s*\n|<\|assistant\|>)"
+)
+_THOUGHT = re.compile(r"(?<!`)<think>\s*</think>(?!`)")  # an empty one; others are removed only before the answer
+_THOUGHT_END = re.compile(r"^[ \t]*</think>[ \t]*$", re.MULTILINE)
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_LONGEST_REFUSAL = 600
+_REFUSAL = re.compile(
+    r"""\W{0,4}
+        (?:(?:i(?:['’]m|\ am)?\ (?:very\ |so\ )?sorry|sorry|apologies|i\ apologi[sz]e|unfortunately)\b
+        [^.!?\n]{0,60}?[,.;:!]?\ (?:but\ )?)?
+        (?:as\ an?\ (?:ai|language|text)\b[^,.\n]{0,60},?\ )?
+        i(?:['’]m|\ am)?\ (?:currently\ )?
+        (?:unable\ to|not\ able\ to|cannot|can['’]t|can\ not|do(?:n['’]t|\ not)\ have\ the\ ability\ to)
+        \ (?:directly\ )?
+        (?:(?:assist|help)(?:\ you)?\ with\ (?:that|this)\b
+        |(?:view|see|access|process|read|analy[sz]e|interpret|extract|transcribe|describe|identify|open|display)\b
+        [^\n]{0,80}?\b(?:images?|pictures?|photos?|files?|attachments?|figures?|documents?)\b)""",
+    re.IGNORECASE | re.VERBOSE,
+)
 _MARKS = ("<|ref|>", "<|/ref|>", "<|det|>", "<|/det|>")
 _SHORTEST_PART = 2  # a single "<" at the end may be text of the page
+_BEGUN = re.compile(r"(?:\A|(?<=[\n>\]]))<\Z")  # except at the beginning of a line, or behind a tag
 
 
 def without_special(text: str) -> str:
-    """Return the answer without start, padding, and end tokens, and without an incomplete token at its end."""
+    """Return the answer itself: without thoughts, chat turns, special tokens, and an incomplete token at its end."""
     for token in _ANYWHERE:
         text = text.replace(token, "")
+    if "<|" in text or "<end_of_utterance>" in text or "think>" in text:
+        text = _without_chat(text)
     return _without_part(without_end(text))
+
+
+def is_refusal(text: str) -> bool:
+    """Return whether a text says that the model does not read the image, instead of content of the page."""
+    return len(text) <= _LONGEST_REFUSAL and _REFUSAL.match(text) is not None
 
 
 def without_end(text: str) -> str:
@@ -36,6 +68,44 @@ def without_end(text: str) -> str:
         end -= len(token)
 
 
+def _without_chat(text: str) -> str:
+    """Return the text without thoughts before the answer, empty thoughts, and what follows a chat turn."""
+    while role := _ROLE.match(text):
+        text = text[role.end() :]
+    begun = text.lstrip()
+    if begun.startswith("<think>"):
+        text = begun.partition("</think>")[2]
+    elif "</think>" in text and (end := _THOUGHT_END.search(text)) and "<think>" not in text[: end.start()]:
+        text = text[end.end() :]  # the chat template has written the beginning
+    parts: list[str] = []
+    for prose, part in by_fences(text):
+        if prose:
+            part = _THOUGHT.sub("", part)
+            turn = next((one for one in _TURN.finditer(part) if parts or part[: one.start()].strip()), None)
+            if turn is not None:
+                parts.append(part[: turn.start()])
+                break
+            part = _TURN.sub("", part)
+        parts.append(part)
+    return "".join(parts)
+
+
+def by_fences(text: str) -> Iterator[tuple[bool, str]]:
+    """Yield prose (True) and fenced code (False) in turn, as written."""
+    start = at = 0
+    mark = ""
+    for line in text.splitlines(keepends=True):
+        fence = _FENCE.match(line)
+        if fence and not mark:
+            yield True, text[start:at]
+            start, mark = at, fence[1]
+        elif fence and line.strip().startswith(mark) and not line.strip().strip(mark[0]):
+            yield False, text[start : at + len(line)]
+            start, mark = at + len(line), ""
+        at += len(line)
+    yield not mark, text[start:]
+
+
 def _stripped(text: str, end: int) -> int:
     while end and text[end - 1].isspace():
         end -= 1
@@ -44,11 +114,11 @@ def _stripped(text: str, end: int) -> int:
 
 def _without_part(text: str) -> str:
     longest = 0
-    for token in (*_ANYWHERE, *_AT_END, *_MARKS):
+    for token in (*_ANYWHERE, *_AT_END, *_MARKS, "<|im_start|>", "<|user|>", "<think>"):
         for length in range(_SHORTEST_PART, len(token)):
             if length > longest and text.endswith(token[:length]):
                 longest = length
-    return text[: len(text) - longest]
+    return _BEGUN.sub("", text[: len(text) - longest])
 
 
 # Plain Markdown answers, with or without elements between the text.
@@ -57,7 +127,16 @@ def _without_part(text: str) -> str:
 # Answers in plain Markdown, without places: every block has the whole page as its box.
 
 
-_WRAPPERS = ("```markdown", "```md")
+_WRAPPERS = ("```markdown", "```md", "```html")
+#: Fences that hold the answer only if the model announces it.
+_OTHER_WRAPPERS = ("```", "```text", "```plaintext", "```txt")
+_TALK = re.compile(
+    r"(?:sure|certainly|of course|okay|here(?:['’]s| is| are)|below is|the following is|i(?:['’]ve| have))\b"
+    r"[^\n]{0,200}\b(?:text|contents?|transcri\w{2,8}|markdown|image|document|page|ocr|html)\b[^\n]{0,200}[:.]\Z",
+    re.IGNORECASE,
+)
+_LONGEST_TALK = 400  # characters on either side
+_LEAST_WRAPPED = 4  # lengths of the talk around an answer that is not announced
 
 
 def parse_plain(text: str, frame: Frame = NO_FRAME) -> Parsed:
@@ -71,18 +150,27 @@ def parse_plain(text: str, frame: Frame = NO_FRAME) -> Parsed:
 
 def plain_body(text: str) -> str:
     """Return the Markdown of an answer, without special tokens and without a fence around the whole."""
-    return _unwrapped(without_special(text).replace("\r\n", "\n").strip())
+    return unwrapped(without_special(text).replace("\r\n", "\n").strip())
 
 
-def _unwrapped(text: str) -> str:
-    first, _, rest = text.partition("\n")
-    if first.strip().casefold() not in _WRAPPERS:
+def unwrapped(text: str) -> str:
+    """Return the content of a fence around the whole answer, and without one sentence of talk before and after it."""
+    lines = text.split("\n")
+    begin = next((number for number, line in enumerate(lines) if line.strip().startswith("```")), None)
+    if begin is None:
         return text
-    lines = rest.split("\n")
-    end = _closing(lines)
-    if end is None:
-        return rest  # the end of the answer was cut off
-    return "\n".join(lines[:end]) if end == len(lines) - 1 else text
+    before = "\n".join(lines[:begin]).strip()
+    announced = _TALK.match(before) is not None
+    mark = lines[begin].strip().casefold()
+    if mark not in _WRAPPERS and not (announced and mark in _OTHER_WRAPPERS):
+        return text
+    inside = lines[begin + 1 :]
+    end = _closing(inside)
+    after = "\n".join(inside[end + 1 :]).strip() if end is not None else ""
+    wrapped = "\n".join(inside[:end])
+    talk = len(before) + len(after)
+    is_talk = all(len(part) <= _LONGEST_TALK and "\n" not in part and part[:1] != "#" for part in (before, after))
+    return wrapped if is_talk and (announced or _LEAST_WRAPPED * talk <= len(wrapped)) else text
 
 
 def _closing(lines: Sequence[str]) -> int | None:

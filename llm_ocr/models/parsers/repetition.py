@@ -23,12 +23,14 @@ _STRADDLE = 12  # characters on each side of the place where a shorter period be
 
 # Minimum lengths in characters of all repetitions together.
 _PROSE = 800
+_ONE_LETTER = 1000  # fewer than _LETTERS letters and no digits: "k k k", "la la la"
 _LONG_PERIODS = 2000  # periods longer than _LONG
 _DIGITS = 4000  # numbers and similar text: columns of zeros as plain text
 _RULED = 6000  # dots, underscores, and dashes: leaders, blank lines of forms; 60 rows of 100 characters
 _TABLE_WORDS = 3000  # table rows with words
 _TABLE = 12_000  # empty cells, zeros, "N/A": a table of 50 rows and 20 columns of `<td></td>` has 10,000
 
+_LEAST = 400  # of any unit
 _LONG = 250  # characters
 _SEVERAL, _FEW = 8, 5  # repetitions of short and of long periods
 #: Factor for finished answers, whose final white space is not counted: a loop that was cut while streaming must be
@@ -95,7 +97,7 @@ def is_loop(unit: str, length: int, *, finished: bool = False) -> bool:
     period = len(unit)
     least = max(_SEVERAL, int(4 * (1 + 3 / period)) + 1) if period <= _LONG else _FEW
     share = _FINISHED if finished else 1.0
-    if length < share * max(least * period, _PROSE):
+    if length < share * max(least * period, _LEAST):
         return False  # cheap test first: the content of the unit is rarely needed
     return length >= share * least_length(unit)
 
@@ -113,9 +115,16 @@ def least_length(unit: str) -> int:
     blank = len(more) - len(less) - written - spaces
     if written <= 0 or blank > written:
         return _RULED
-    if letters < _LETTERS:
+    if letters < _LETTERS and letters < written:
         return _DIGITS
+    if letters < _LETTERS:
+        # A character of Chinese or Japanese is as much text as two or three letters of an alphabet.
+        return _ONE_LETTER // 2 if any(map(_is_dense, unit)) else _ONE_LETTER
     return _PROSE if len(unit) <= _LONG else _LONG_PERIODS
+
+
+def _is_dense(character: str) -> bool:
+    return "\u2e80" <= character <= "\uffef"
 
 
 def _count(test: Callable[[str], bool], text: str) -> int:
@@ -193,22 +202,28 @@ _LONGEST_BEGINNING = max(map(len, _BEGINNINGS))
 #: Maximum length of text between delimiters that counts as boxes.
 _LONGEST_BOX = 200
 _LONGEST_LINE = 2000
-#: GLM-OCR's rule for lines: at least ten lines, four fifths of them identical. The lengths are llm_ocr's own: twice
-#: those of exact repetitions.
-_LINES, _SAME, _LINE_FACTOR = 10, 0.8, 2
+#: Lines in any order are a loop if there are few different ones: at least ten times as many lines, four fifths of them
+#: among the last `_VARIANTS` different ones. Their lengths are those of exact repetitions, times a factor.
+_LINES, _SAME, _VARIANTS = 10, 0.8, 12
+_STRANGE = 4  # more lines without a repetition, at the beginning
+_LINE_FACTOR, _VARIANT_FACTOR = 2, 4
+#: Consecutive numbers with the same text between them: so many, or fewer with so many characters.
+_COUNTED, _FEWER_COUNTED, _COUNTED_LENGTH = 400, 100, 6000
+_COUNT = re.compile(r"(?P<between>[^0-9]*+)(?P<number>[0-9]{1,9}+)(?=[^0-9])")
 
 
 class RepetitionWatch:
     """Detector for one streaming answer. Each character costs a constant amount of work, for any answer."""
 
-    __slots__ = ("_cut", "_folder", "_fresh", "_lines", "_size", "_text")
+    __slots__ = ("_counting", "_cut", "_folder", "_fresh", "_lines", "_size", "_text")
 
     def __init__(self) -> None:
         self._text = ""
         self._fresh: list[str] = []
         self._size = 0
         self._folder = _Folder()
-        self._lines = _SameLines()
+        self._lines = _FewLines()
+        self._counting = _Counting()
         self._cut = False
 
     def feed(self, piece: str) -> bool:
@@ -225,7 +240,7 @@ class RepetitionWatch:
 
     def _look(self, fresh: str) -> bool:
         self._text = (self._text + fresh)[-WINDOW:]
-        return self._lines.feed(fresh) or loop_at_end(self._text) is not None
+        return self._lines.feed(fresh) or self._counting.feed(fresh) or loop_at_end(self._text) is not None
 
 
 def sound_length(text: str) -> int | None:
@@ -242,9 +257,10 @@ def sound_length(text: str) -> int | None:
     run = loop_at_end(folded, finished=True)
     if run is not None:
         return folder.place(len(folded) - whole_run(folded, run.period) + run.period)
-    lines = _SameLines()
-    lines.feed(folded + "\n")
-    return folder.place(lines.start) if lines.looping else None
+    lines, counting = _FewLines(), _Counting()
+    if lines.feed(folded + "\n"):
+        return folder.place(lines.start)
+    return folder.place(counting.start) if counting.feed(folded) else None
 
 
 @dataclass(slots=True)
@@ -309,17 +325,18 @@ def _beginning(text: str) -> str:
     return next((tail[at:] for at in range(len(tail)) if tail[at:] in _BEGINNINGS), "")
 
 
-class _SameLines:
-    """Detector for a majority of identical lines among the last lines, with others between them."""
+class _FewLines:
+    """Detector for lines in any order of which most repeat one of the last few different lines."""
 
-    __slots__ = ("_hits", "_line", "_open", "_place", "_total", "looping", "start")
+    __slots__ = ("_hits", "_length", "_open", "_place", "_recent", "_total", "looping", "start")
 
     def __init__(self) -> None:
         self.looping = False
         self.start = 0  # after the first of the lines, once they loop
         self._open = ""  # the incomplete last line
         self._place = 0
-        self._line, self._hits, self._total = "", 0, 0
+        self._recent: dict[str, tuple[int, int]] = {}  # different lines: first end, uses; the last used at the end
+        self._hits = self._total = self._length = 0
 
     def feed(self, text: str) -> bool:
         """Add the next part of the text; return True if it ends in a loop of lines."""
@@ -335,12 +352,54 @@ class _SameLines:
     def _take(self, line: str, place: int) -> None:
         if not line or line.endswith(("]]", "<|/det|>")):
             return
+        first, uses = self._recent.pop(line, (place, 0))
+        if not uses and self._total - self._hits > _STRANGE + (1 - _SAME) * self._total:
+            self._recent.clear()
+            self._hits = self._total = self._length = 0
+        self._recent[line] = (first, uses + 1)
+        if len(self._recent) > _VARIANTS:
+            del self._recent[next(iter(self._recent))]
         self._total += 1
-        if line == self._line:
-            self._hits += 1
-        elif self._hits < _SAME * self._total:
-            self._line, self._hits, self._total, self.start = line, 1, 1, place
-        length = self._hits * len(self._line)
-        enough = self._hits >= _LINES and self._hits >= _SAME * self._total
+        self._hits += uses > 0
+        self._length += len(line) * (uses > 0)
         # Cheap test first: most lines are followed by different ones.
-        self.looping = enough and length >= _LINE_FACTOR * least_length(self._line) and is_loop(self._line, length)
+        self.looping = self._hits >= max(_LINES, _SAME * self._total) and self._is_loop()
+
+    def _is_loop(self) -> bool:
+        repeated = {line: first for line, (first, uses) in self._recent.items() if uses > 1}
+        factor = _LINE_FACTOR if len(repeated) == 1 else _VARIANT_FACTOR
+        if self._hits < _LINES * len(repeated) or self._length < factor * max(map(least_length, repeated)):
+            return False
+        self.start = min(repeated.values())
+        return True
+
+
+class _Counting:
+    """Detector for consecutive numbers with the same text between them: "Page 1, Page 2, Page 3 ..."."""
+
+    __slots__ = ("_between", "_first", "_number", "_open", "_place", "_run", "looping", "start")
+
+    def __init__(self) -> None:
+        self.looping = False
+        self.start = 0  # after the first of the numbers
+        self._open = ""  # text after the last complete number
+        self._place = 0
+        self._between, self._number, self._run = "", 0, 0
+
+    def feed(self, text: str) -> bool:
+        """Add the next part of the text; return True if it ends in counting."""
+        self._open += text
+        at = 0
+        for found in _COUNT.finditer(self._open):
+            number, between = int(found["number"]), found["between"]
+            at = found.end()
+            counts = number == self._number + 1 and (between == self._between or self._run < 2)
+            self._run = self._run + 1 if counts else 1
+            if self._run == 1:
+                self.start = self._place + at
+            self._between, self._number = between, number
+            long = self._place + at - self.start >= _COUNTED_LENGTH
+            self.looping = self._run >= _COUNTED or (self._run >= _FEWER_COUNTED and long)
+        at = max(at, len(self._open) - _LONGEST_LINE)
+        self._open, self._place = self._open[at:], self._place + at
+        return self.looping

@@ -116,6 +116,7 @@ _SECOND, _FIRST = _prompts(second=True), _prompts(second=False)
 CHANDRA_2 = Profile(
     name="chandra-2",
     model="datalab-to/chandra-ocr-2",
+    aliases=("chandra",),  # the newest, although the first one's id ends so
     licence=_LICENCE,
     notice=_notice("chandra-2"),
     prompts=_SECOND,

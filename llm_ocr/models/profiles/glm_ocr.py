@@ -4,8 +4,8 @@ Prompts, settings, and the routing of regions are those of the vendor's SDK (`gl
 the model card. The revision is one that a third-party deployment pins.
 """
 
-from llm_ocr.models.parsers.markdown import parse_glm
 from llm_ocr.models.parsers.otsl import parse_formula
+from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.models.profile import ImageRule, Profile, Score
 from llm_ocr.models.profiles.shared import ANSWER, CACHES_OFF, ONE_IMAGE, a4_tokens, prompt_tokens, side_at, warmer
 
@@ -31,7 +31,7 @@ GLM_OCR = Profile(
     licence="MIT",
     aliases=("glm",),
     prompts=_PROMPTS,
-    parsers={"": parse_glm, "formula": parse_formula},
+    parsers={"": parse_plain, "formula": parse_formula},
     image=ImageRule(_LONGEST, "jpeg"),
     max_tokens=_MAX_TOKENS,
     context=_CONTEXT,
@@ -39,7 +39,8 @@ GLM_OCR = Profile(
     mode="markdown",
     # The SDK's top_p (1e-5) and top_k (1) have no effect at temperature 0, and would give the same answer in each
     # warmer attempt. Both are therefore set to allow all tokens, whatever defaults the model's own file sets.
-    settings={"top_p": 1.0},
+    # Servers other than vLLM do not read the model's end tokens, and go on with a turn of the user.
+    settings={"top_p": 1.0, "stop": ["<|user|>"]},
     vllm_settings={"top_k": -1, "repetition_penalty": 1.1},
     server_args=(
         "--speculative-config",

@@ -1,7 +1,9 @@
-"""Granite-Docling: a very small model whose answers are DocTags. Experimental.
+"""Granite-Docling and SmolDocling: very small models whose answers are DocTags. Experimental.
 
-Prompts, the resolution, arguments, and settings are those of the model card and of docling.
+Prompts, the resolution, arguments, and settings are those of the model cards and of docling.
 """
+
+from dataclasses import replace
 
 from llm_ocr.models.parsers.doctags import parse_doctags
 from llm_ocr.models.parsers.otsl import parse_formula, parse_paddle_table
@@ -17,6 +19,7 @@ _MAX_TOKENS = _CONTEXT - _IMAGE - 256
 GRANITE_DOCLING = Profile(
     name="granite-docling",
     model="ibm-granite/granite-docling-258M",
+    revision="untied",  # the card: vLLM cannot load the tied weights of the main branch
     licence="Apache-2.0",
     aliases=("granite",),
     prompts={"layout": _PAGE, "table": "Convert table to OTSL.", "formula": "Convert formula to LaTeX."},
@@ -35,4 +38,14 @@ GRANITE_DOCLING = Profile(
     experimental=True,
 )
 
-PROFILES = (GRANITE_DOCLING,)
+SMOLDOCLING = replace(
+    GRANITE_DOCLING,
+    name="smoldocling",
+    model="docling-project/SmolDocling-256M-preview",
+    revision=None,
+    licence="CDLA-Permissive-2.0",
+    aliases=(),
+    settings={"stop": ["</doctag>", "<end_of_utterance>"]},
+)
+
+PROFILES = (GRANITE_DOCLING, SMOLDOCLING)

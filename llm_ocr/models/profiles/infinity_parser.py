@@ -1,7 +1,7 @@
 """Infinity-Parser2: layout and text as JSON. Experimental.
 
-Prompts, sampling, and image sizes are those of the vendor's package (`infinity_parser2/prompts.py`, `backends/`). The
-answer's length is that of its README's example; the context is an estimate of llm_ocr.
+Prompts, sampling, image sizes, the answer's length, and the context are those of the vendor's package
+(0.4.0: `infinity_parser2/prompts.py`, `backends/`).
 """
 
 from llm_ocr.models.parsers.layout_json import parse_json
@@ -24,12 +24,39 @@ _LAYOUT = """
 - Sort all layout elements in human reading order.
 - Final output must be a single JSON object.
 """
-_MARKDOWN = "Please transform the document's contents into Markdown format."
+_MARKDOWN = """
+You are an AI assistant specialized in converting PDF images to Markdown format. Please follow these instructions \
+for the conversion:
+
+1. Text Processing:
+- Accurately recognize all text content in the PDF image without guessing or inferring.
+- Convert the recognized text into Markdown format.
+- Maintain the original document structure, including headings, paragraphs, lists, etc.
+
+2. Mathematical Formula Processing:
+- Convert all mathematical formulas to LaTeX format.
+- Enclose inline formulas with $ $. For example: This is an inline formula $E = mc^2$
+- Enclose block formulas with $$ $$. For example: $$\\frac{-b \\pm \\sqrt{b^2 - 4ac}}{2a}$$
+
+3. Table Processing:
+- Convert tables to HTML format.
+
+4. Figure Handling:
+- Ignore figures content in the PDF image. Do not attempt to describe or convert images.
+
+5. Output Format:
+- Ensure the output Markdown document has a clear structure with appropriate line breaks between elements.
+- For complex layouts, try to maintain the original document's structure and format as closely as possible.
+
+Please strictly follow these guidelines to ensure accuracy and consistency in the conversion. Your task is to \
+accurately convert the content of the PDF image into Markdown format without adding any extra explanations or \
+comments.
+"""
 
 # The vendor renders PDFs at 300 dpi: 8.7 million pixels of an A4 page, within its limit of 16.8 million. A square page
-# of that side has 110 * 110 tokens, and 28,700 of the context with the prompt and the longest answer.
+# of that side has 110 * 110 tokens, and 45,100 of the context with the prompt and the longest answer.
 _LONGEST = side_at(300)
-_MAX_TOKENS, _CONTEXT = 16_384, 32_768
+_MAX_TOKENS, _CONTEXT = 32_768, 65_536
 
 
 def _profile(name: str, model: str, parameters: float, aliases: tuple[str, ...], scores: tuple[Score, ...]) -> Profile:

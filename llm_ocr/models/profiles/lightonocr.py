@@ -4,7 +4,7 @@ Prompts, image sizes, arguments, and settings are those of the model cards and o
 those that a third-party project pins.
 """
 
-from llm_ocr.models.parsers.markdown import parse_lighton2
+from llm_ocr.models.parsers.markdown import parse_lighton2, parse_lighton2_plain
 from llm_ocr.models.parsers.markers import parse_lighton3
 from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.models.profile import ImageRule, Profile, Score
@@ -107,6 +107,7 @@ LIGHTONOCR_3_1B = Profile(
     temperature=_TEMPERATURE_3,
     settings={"top_p": 1.0},
     server_args=(*ONE_IMAGE, *CACHES_OFF),
+    min_vllm="0.30.0",  # the release of the vendor's measurements
     figure_labels=_FIGURES_3,
     ladder=warmer(_TEMPERATURE_3, plainer="markdown"),
     parameters=1.0,
@@ -133,7 +134,7 @@ def _second(weights: str = "") -> Profile:
         licence=_LICENCE,
         aliases=(f"lightonocr-2{ending}",),
         prompts={mode: _ALONE},
-        parsers={"": parse_lighton2 if boxes else parse_plain},
+        parsers={"": parse_lighton2 if boxes else parse_lighton2_plain},
         image=ImageRule(1540),  # the vendor renders at 200 dpi
         max_tokens=_MAX_TOKENS_2,
         context=16_384,
@@ -142,6 +143,7 @@ def _second(weights: str = "") -> Profile:
         temperature=_TEMPERATURE_2,
         settings={"top_p": 0.9},
         server_args=(*ONE_IMAGE, *CACHES_OFF),
+        min_vllm="0.11.1",  # vLLM's first release with this architecture
         figure_labels=frozenset({"image"}) if boxes else frozenset(),
         ladder=warmer(_TEMPERATURE_2),
         parameters=1.0,

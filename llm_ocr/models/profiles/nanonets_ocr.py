@@ -1,7 +1,9 @@
-"""Nanonets-OCR2: Markdown with descriptions of pictures, watermarks, page numbers, and check boxes.
+"""Nanonets-OCR2 and Nanonets-OCR-s: Markdown with descriptions of pictures, watermarks, page numbers, and check boxes.
 
-The prompt is that of the model card. Settings are those of the card and of third-party scripts.
+The prompt is that of both model cards. Settings are those of the card and of third-party scripts.
 """
+
+from dataclasses import replace
 
 from llm_ocr.models.parsers.markdown import parse_nanonets
 from llm_ocr.models.profile import ImageRule, Profile, Score
@@ -44,4 +46,13 @@ NANONETS_OCR2 = Profile(
     scores=(Score("olmOCR-bench", 69.5, "as quoted by others"),),
 )
 
-PROFILES = (NANONETS_OCR2,)
+NANONETS_OCR_S = replace(
+    NANONETS_OCR2,
+    name="nanonets-ocr-s",
+    model="nanonets/Nanonets-OCR-s",
+    notice=NANONETS_OCR2.notice.replace(NANONETS_OCR2.name, "nanonets-ocr-s"),
+    aliases=(),
+    scores=(),
+)
+
+PROFILES = (NANONETS_OCR2, NANONETS_OCR_S)

@@ -3,7 +3,13 @@
 Prompts, sizes, and settings are those of the vendor's documentation and pipeline, arguments those of vLLM's recipe.
 """
 
-from llm_ocr.models.parsers.otsl import parse_formula, parse_paddle_chart, parse_paddle_table, parse_paddle_text
+from llm_ocr.models.parsers.otsl import (
+    parse_formula,
+    parse_paddle_chart,
+    parse_paddle_spotting,
+    parse_paddle_table,
+    parse_paddle_text,
+)
 from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.models.profile import ImageRule, Profile, Score
 from llm_ocr.models.profiles.shared import ANSWER, CACHES_OFF, ONE_IMAGE, prompt_tokens, side_at, warmer
@@ -48,6 +54,7 @@ def _profile(version: str, model: str, aliases: tuple[str, ...], scores: tuple[S
             "table": parse_paddle_table,
             "formula": parse_formula,
             "chart": parse_paddle_chart,
+            **({} if first else {"spotting": parse_paddle_spotting}),
         },
         image=ImageRule(side_at(200)),
         max_tokens=_MAX_TOKENS,

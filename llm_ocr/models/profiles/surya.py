@@ -32,9 +32,11 @@ _LAYOUT: dict[str, Any] = {
 }
 
 # No published size: that of Chandra. One token per 28 x 28 pixels is assumed. A square page has 81 * 81 tokens, and
-# 14,800 of the context with the longest answer. Answer length and context are estimates of llm_ocr.
+# 18,900 of the context with the longest answer. The answer's length and the limits of pixels are those of surya-ocr
+# 0.22.1, whose context (18,000) is too small for a square page.
 _LONGEST = side_at(192)
-_MAX_TOKENS, _CONTEXT = 8192, 16_384
+_MAX_TOKENS, _CONTEXT = 12_288, 20_480
+_PIXELS = ("--mm-processor-kwargs", '{"min_pixels": 3136, "max_pixels": 6291456}')
 
 
 def _profile(version: str, parameters: float, bench: float, parse_bench: float) -> Profile:
@@ -55,7 +57,7 @@ def _profile(version: str, parameters: float, bench: float, parse_bench: float) 
         context=_CONTEXT,
         page_tokens=a4_tokens(_LONGEST, 28) + prompt_tokens(_PAGE) + ANSWER,
         guides={"layout-only": {"structured_outputs": {"json": _LAYOUT}}},
-        server_args=(*CACHES_OFF, *ONE_IMAGE),
+        server_args=(*_PIXELS, *CACHES_OFF, *ONE_IMAGE),
         min_vllm="0.20.1",
         figure_labels=frozenset({"Image", "Figure", "Diagram"}),
         ladder=warmer(),

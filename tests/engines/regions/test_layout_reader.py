@@ -62,7 +62,7 @@ def test_settings_of_the_profile_and_the_user_go_with_every_request():
     model = SeeingModel(GOOD)
     read_regions(rows("text"), model, temperature=0.3, max_tokens=700)
     (request,) = model.requests
-    assert request.settings == {"top_p": 1.0, "temperature": 0.3, "max_tokens": 700}
+    assert request.settings == {"top_p": 1.0, "stop": ["<|user|>"], "temperature": 0.3, "max_tokens": 700}
     assert request.vllm_settings == {"top_k": -1, "repetition_penalty": 1.1}
     assert request.watch is not None
 

@@ -8,9 +8,14 @@ import pytest
 from scripted_model import GOOD, PAGE, PROFILE, Fallback, ScriptedEngine, Tools, by_layer, read, reader, stop, text_of
 
 from llm_ocr.engines import PageReader
+from llm_ocr.engines.vlm.judging import judge_page
 from llm_ocr.engines.vlm.reader import ModelReader
 from llm_ocr.engines.vlm.requests import ReadOptions
 from llm_ocr.errors import UsageError
+from llm_ocr.models.parsers.html_blocks import parse_chandra
+from llm_ocr.models.parsers.layout_json import parse_dots_layout_only
+from llm_ocr.models.parsers.plain import parse_plain
+from llm_ocr.models.profile import Frame
 from llm_ocr.models.registry import find_profile
 from llm_ocr.types import BlockKind, Evidence, Reason, Status
 
@@ -191,3 +196,22 @@ def test_closing_ends_the_fallback_and_leaves_the_shared_engine():
     made: PageReader = reader(engine, fallback=fallback)
     asyncio.run(made.close())
     assert (engine.closed, fallback.closed) == (0, 1)
+
+
+def test_a_layout_without_texts_is_an_answer():
+    layout = '[{"bbox": [140, 112, 980, 168], "category": "Title"}, {"bbox": [140, 224, 980, 448], "category": "Text"}]'
+    verdict = judge_page(stop(layout), parse_dots_layout_only, Frame(1120, 1568))
+    assert verdict.sound
+    assert [block.label for block in verdict.result] == ["Title", "Text"]
+
+
+def test_formulas_have_one_pair_of_delimiters_in_all_families():
+    verdict = judge_page(stop(r"Let \(x\) be $ y = 2 $."), parse_plain)
+    assert [block.text for block in verdict.result] == ["Let $x$ be $y = 2$."]
+
+
+def test_a_refusal_in_the_place_of_a_caption_is_left_out():
+    answer = '<div data-bbox="1 1 500 400" data-label="Image"><img alt="I\'m unable to view images."/></div>'
+    verdict = judge_page(stop(answer), parse_chandra)
+    assert [block.described for block in verdict.result] == [""]
+    assert "refused" in verdict.detail

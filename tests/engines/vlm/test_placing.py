@@ -7,7 +7,7 @@ from looking import ScriptedInspector, asked
 from scripted_model import PROFILE, ScriptedEngine, stop
 
 from llm_ocr.engines.embedded.regions import Inspection
-from llm_ocr.engines.vlm.placing import Places, mentions_figures, with_detected
+from llm_ocr.engines.vlm.placing import Places, mentions_figures, with_crops, with_detected
 from llm_ocr.errors import PageFailure
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
 from llm_ocr.models.parsers.plain import is_placeless, parse_plain, without_position
@@ -245,3 +245,11 @@ def test_whatever_comes_all_text_stays_in_order_and_no_figure_comes_twice(blocks
     places = [block.box for block in made if block.kind is BlockKind.FIGURE]
     allowed = [block.box for block in (*blocks, *seen) if block.kind is BlockKind.FIGURE]
     assert all(places.count(box) <= allowed.count(box) for box in places)
+
+
+def test_a_figure_that_is_not_cut_out_keeps_its_description():
+    figure = Block(BlockKind.FIGURE, HIGH, label="chemical_block", described="Lye for soap, 12 g")
+    assert [(block.kind, block.text) for block in with_crops([figure], ("image",))] == [
+        (BlockKind.TEXT, "Lye for soap, 12 g")
+    ]
+    assert with_crops([figure], ("chemical-block",)) == (figure,)

@@ -147,7 +147,7 @@ def test_when_every_request_is_lost_the_page_fails_and_can_be_retried():
     assert "connection reset by peer" in failure.detail
 
 
-def test_a_page_that_does_not_fit_is_made_smaller_once():
+def test_a_page_that_does_not_fit_is_made_smaller():
     engine = ScriptedEngine(TOO_LONG, stop(""), stop(""), stop())
     attempt = read(engine)
     assert [(one["scale"], one["temperature"]) for one in attempt.tries] == [
@@ -160,10 +160,36 @@ def test_a_page_that_does_not_fit_is_made_smaller_once():
     assert attempt.status is Status.OK
 
 
-def test_a_page_that_never_fits_fails_after_two_requests():
+def test_an_image_is_made_smaller_until_the_encoder_cache_holds_it():
+    small = RequestRefused("exceeds the pre-allocated encoder cache size 2048", status=400, too_long=True)
+    attempt = read(ScriptedEngine(small, small, small, stop()))
+    assert [one["scale"] for one in attempt.tries] == [1.0, 0.7, 0.49, 0.343]
+    assert attempt.status is Status.OK
+
+
+def test_a_page_that_never_fits_fails_after_five_requests():
     engine = ScriptedEngine(TOO_LONG)
     failure = failure_of(engine)
-    assert (failure.reason, len(failure.tries), len(engine.requests)) == (Reason.TOO_LONG, 2, 2)
+    assert (failure.reason, len(failure.tries), len(engine.requests)) == (Reason.TOO_LONG, 5, 5)
+
+
+def test_a_page_that_loops_is_not_paid_eight_times():
+    engine = ScriptedEngine(CUT)
+    assert read(engine).reason is Reason.LOOP
+    assert len(engine.requests) == 4
+
+
+def test_an_answer_that_is_all_reasoning_is_explained():
+    failure = failure_of(ScriptedEngine(replace(stop(""), reasoned=812)), max_attempts=1)
+    assert failure.reason is Reason.EMPTY
+    assert "812 characters of reasoning" in failure.detail
+    assert "--reasoning-parser" in failure.detail
+
+
+def test_a_refusal_is_a_malformed_answer():
+    failure = failure_of(ScriptedEngine(stop("I'm unable to view images.")), max_attempts=1)
+    assert failure.reason is Reason.MALFORMED
+    assert "the model refused" in failure.detail
 
 
 def test_a_try_says_that_its_tokens_are_estimated():
@@ -180,7 +206,7 @@ def test_a_refused_page_fails_at_once_with_the_servers_words():
 
 @pytest.mark.parametrize(
     ("refusal", "reason", "requests"),
-    [(RequestRefused("no image", status=400), Reason.REFUSED, 1), (TOO_LONG, Reason.TOO_LONG, 2)],
+    [(RequestRefused("no image", status=400), Reason.REFUSED, 1), (TOO_LONG, Reason.TOO_LONG, 5)],
 )
 def test_a_refused_page_is_read_by_the_fallback_like_one_that_failed_in_another_way(refusal, reason, requests):
     engine = ScriptedEngine(refusal)
