@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import yaml
+
 from llm_ocr.simulator.answers import Style
 from llm_ocr.simulator.engine import PRESETS, Costs, Limits
 from llm_ocr.simulator.faults import Faults, faults_of, parsed
@@ -54,7 +56,7 @@ def read_options(argv: Sequence[str], environment: Mapping[str, str]) -> Options
     more = shlex.split(environment.get("LLM_OCR_SIMULATOR", ""))
     parser = _parser()
     if argv and argv[0] == "serve":
-        given, _ = parser.parse_known_args([*more, *_served(argv[1:])])
+        given, _ = parser.parse_known_args([*more, *_configured(argv[1:]), *_served(argv[1:])])
         serve = True
     else:
         given, serve = parser.parse_args([*more, *argv]), False
@@ -62,6 +64,14 @@ def read_options(argv: Sequence[str], environment: Mapping[str, str]) -> Options
         return _options(given, serve, environment.get("VLLM_API_KEY", ""))
     except ValueError as error:
         parser.error(str(error))
+
+
+def _configured(words: Sequence[str]) -> list[str]:
+    """Return the arguments in the file of `--config FILE`, as vLLM reads it; other words have precedence."""
+    if "--config" not in words[:-1]:
+        return []
+    values = yaml.safe_load(Path(words[words.index("--config") + 1]).read_text(encoding="utf-8"))
+    return [word for name, value in values.items() for word in (f"--{name}", str(value))]
 
 
 def _served(words: Sequence[str]) -> list[str]:

@@ -62,6 +62,15 @@ async def one_answer(url, key="", **more):
         return await ask(session, url, body_of(url_of("served"), **more), key)
 
 
+def test_the_key_comes_from_a_configuration_file(serve, tmp_path):
+    config = tmp_path / "key.yaml"
+    config.write_text("api-key: key-of-the-file\n")
+    process, url = serve("--config", str(config), VLLM_API_KEY="sk-of-the-environment")
+    assert "key-of" not in log_until_ready(process)
+    assert asyncio.run(one_answer(url, "sk-of-the-environment")).status == 401
+    assert asyncio.run(one_answer(url, "key-of-the-file")).finish == "stop"
+
+
 def test_it_takes_vllms_flags_and_prints_vllms_lines(serve):
     process, url = serve("--max-model-len", "4096", VLLM_API_KEY="sk-of-the-environment")
     log = log_until_ready(process)
