@@ -1,135 +1,137 @@
-"""Brings vLLM to a GPU machine without network, in pieces that a transfer of 64 MiB takes.
+"""Brings vLLM to a GPU machine without network, in parts that a transfer of 64 MiB takes: 143 MB in three parts.
 
-    python benchmarks/gpu/pack.py FOLDER              here: download wheels.txt, cut into FOLDER/part-00, part-01 ...
-    python benchmarks/gpu/pack.py --join STORE SITE   there: join what all parts brought to STORE, install into SITE
+    python3.12 benchmarks/gpu/pack.py FOLDER [--parts 3] [--add FOLDER2]   here: install wheels.txt, compress, cut
+    python3 benchmarks/gpu/pack.py --join STORE ROOT                       there: check, unpack, make an environment
 
-Carry each part over and copy its files into STORE, a folder that stays. `export PYTHONPATH=SITE` then, and vLLM is
-SITE/bin/vllm. Needs nothing but Python and pip. Every piece and every joined wheel is checked against its SHA-256.
+Run the first command with the machine's version of Python: it installs the wheels of that version. What is large and
+not needed for DeepSeek-OCR on one Hopper GPU is left out (`_LEFT_OUT`). `--add` puts a folder of your own beside the
+environment: the model's folder, PDFs, py-spy. Carry each part over and copy its files into STORE, a folder that stays.
+ROOT/v is then an environment over the machine's own packages, with `vllm` in ROOT/v/bin. Every file is checked against
+its SHA-256. Needs nothing but Python and pip.
 """
 
 import argparse
 import hashlib
+import importlib.util
+import io
 import json
+import lzma
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+import tarfile
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-#: Bytes of a part: transfers of 64 MiB also hold the working tree.
-PART = 56 * 2**20
-#: Of the machine that is packed for; pip takes each manylinux tag for itself only.
-PYTHON = "3.12"
-PLATFORMS = (*(f"manylinux_2_{minor}_x86_64" for minor in range(5, 41)), "manylinux2014_x86_64", "manylinux1_x86_64")
 _LIST = Path(__file__).with_name("wheels.txt")
+_SITE = "v/lib/python{}.{}/site-packages".format(*sys.version_info[:2])
+#: Files that are compressed apart, in parallel on the other side.
+_LARGE = (
+    "vllm/_C_stable_libtorch.abi3.so",
+    "vllm/_moe_C_stable_libtorch.abi3.so",
+    "vllm/vllm_flash_attn/_vllm_fa3_C.abi3.so",
+    "xgrammar/libxgrammar_bindings.so",
+)
+#: FlashAttention 2, kernels of other GPUs and of 8-bit models, the server in Rust, static libraries, and data.
+_LEFT_OUT = (
+    "vllm/vllm_flash_attn/_vllm_fa2_C.abi3.so",
+    "vllm/vllm-rs",
+    "vllm/third_party/deep_gemm",
+    "vllm/third_party/fmha_sm100",
+    "xgrammar/lib",
+    "mistral_common/data",
+    "pycountry/locales",
+)
+_VLLM = (
+    "#!{}\nimport sys\nfrom vllm.entrypoints.cli.main import main\nif __name__ == '__main__':\n    sys.exit(main())\n"
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A stretch of a wheel; `file` is its name in a part."""
-
-    wheel: str
-    number: int
-    size: int
-    sha256: str
-
-    @property
-    def file(self) -> str:
-        return f"{self.wheel}.{self.number:03d}"
-
-
-def download(folder: Path) -> list[Path]:
-    """The wheels of wheels.txt."""
-    words = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
-    words += ["--python-version", PYTHON, "--implementation", "cp", "--dest", str(folder), "--requirement", str(_LIST)]
-    subprocess.run([*words, *(word for tag in PLATFORMS for word in ("--platform", tag))], check=True)
-    return sorted(folder.glob("*.whl"))
-
-
-def stretches(sizes: list[int], part: int) -> Iterator[tuple[int, int, int, int]]:
-    """How files of these sizes go into parts: number of the part, of the file, first byte, bytes."""
-    number, free = 0, part
-    for file, size in enumerate(sizes):
-        start = 0
-        while start < size:
-            if free == 0:
-                number, free = number + 1, part
-            taken = min(free, size - start)
-            yield number, file, start, taken
-            start, free = start + taken, free - taken
+def pack(folder: Path, parts: int, added: Path | None) -> None:
+    """Install the wheels, and write the parts."""
+    site, packed = folder / "site", folder / "packed"
+    packed.mkdir(parents=True, exist_ok=True)
+    words = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--only-binary=:all:"]
+    subprocess.run([*words, "--target", str(site), "--requirement", str(_LIST)], check=True)
+    archives = [("site.tar.xz", _SITE, site)] + ([("added.tar.xz", ".", added)] if added else [])
+    for name, _, source in archives:
+        with tarfile.open(packed / name, "w:xz") as archive:
+            archive.add(source, ".", filter=_wanted if source == site else None)
+    for name in _LARGE:
+        (packed / f"{Path(name).name}.xz").write_bytes(lzma.compress((site / name).read_bytes()))
+    files = [(name, target) for name, target, _ in archives]
+    files += [(f"{Path(name).name}.xz", f"{_SITE}/{name}") for name in _LARGE]
+    most = -(-sum((packed / name).stat().st_size for name, _ in files) // parts)
+    number, free, listed = 0, most, []
+    for name, target in files:
+        data, piece = (packed / name).read_bytes(), 0
+        digest = hashlib.sha256(data).hexdigest()
+        while data:
+            number, free = (number, free) if free else (number + 1, most)
+            part = folder / f"part-{number}"
+            part.mkdir(exist_ok=True)
+            (part / f"{name}.{piece:02d}").write_bytes(data[:free])
+            data, free, piece = data[free:], free - min(free, len(data)), piece + 1
+        listed.append((name, piece, digest, target))
+    (folder / f"part-{number}" / "files.json").write_text(json.dumps(listed))
+    print(f"{number + 1} parts of {most / 2**20:.0f} MiB in {folder}")
 
 
-def pack(folder: Path, part: int = PART) -> int:
-    """Download and cut; returns how many parts there are."""
-    wheels = download(folder / "wheels")
-    parts: dict[int, list[Piece]] = {}
-    counts = dict.fromkeys(wheels, 0)
-    for number, file, start, size in stretches([wheel.stat().st_size for wheel in wheels], part):
-        wheel = wheels[file]
-        with wheel.open("rb") as source:
-            source.seek(start)
-            data = source.read(size)
-        piece = Piece(wheel.name, counts[wheel], size, hashlib.sha256(data).hexdigest())
-        counts[wheel] += 1
-        target = folder / f"part-{number:02d}"
-        target.mkdir(exist_ok=True)
-        (target / piece.file).write_bytes(data)
-        parts.setdefault(number, []).append(piece)
-    listed = {wheel.name: _sha256(wheel) for wheel in wheels}
-    for number, pieces in parts.items():
-        head = {"part": number, "parts": len(parts), "wheels": listed, "pieces": [asdict(piece) for piece in pieces]}
-        (folder / f"part-{number:02d}" / f"part-{number:02d}.json").write_text(json.dumps(head))
-    return len(parts)
+def _wanted(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    name = member.name.removeprefix("./")
+    return None if name in _LARGE or name.startswith(_LEFT_OUT) else member
 
 
-def join(store: Path) -> list[Path]:
-    """The whole wheels, from the pieces of all parts. Raises SystemExit for what is missing or damaged."""
-    heads = [json.loads(file.read_text()) for file in sorted(store.glob("part-*.json"))]
-    expected = heads[0]["parts"] if heads else 1
-    if missing := sorted(set(range(expected)) - {head["part"] for head in heads}):
-        raise SystemExit(f"{store}: parts {missing} of {expected} are missing")
-    pieces = sorted((Piece(**piece) for head in heads for piece in head["pieces"]), key=lambda piece: piece.file)
-    joined = store / "joined"
-    joined.mkdir(exist_ok=True)
-    for piece in pieces:
-        data = (store / piece.file).read_bytes()
-        if hashlib.sha256(data).hexdigest() != piece.sha256:
-            raise SystemExit(f"{store / piece.file} is damaged: carry its part over again")
-        with (joined / piece.wheel).open("ab" if piece.number else "wb") as out:
-            out.write(data)
-    wheels: dict[str, str] = heads[0]["wheels"]
-    for name, sha256 in wheels.items():
-        if _sha256(joined / name) != sha256:
-            raise SystemExit(f"{joined / name} does not come out as it was")
-    return [joined / name for name in wheels]
+def unpack(item: tuple[str, int, str, str], store: Path, root: Path) -> None:
+    """Join the pieces of one file, and put it into its place. Raises SystemExit for what is missing or damaged."""
+    name, pieces, digest, target = item
+    try:
+        data = b"".join((store / f"{name}.{piece:02d}").read_bytes() for piece in range(pieces))
+    except FileNotFoundError as error:
+        raise SystemExit(f"a part is missing: {error.filename}") from error
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise SystemExit(f"{name} is damaged: carry its parts over again")
+    if name.endswith(".tar.xz"):
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:xz") as archive:
+            archive.extractall(root / target, filter="data")
+        return
+    (root / target).parent.mkdir(parents=True, exist_ok=True)
+    (root / target).write_bytes(lzma.decompress(data))
+    (root / target).chmod(0o755)
 
 
-def install(wheels: list[Path], site: Path) -> None:
-    """Into a folder of their own, over what the machine has."""
-    words = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-compile"]
-    words += ["--no-cache-dir", "--upgrade", "--target", str(site)]
-    subprocess.run([*words, *map(str, wheels)], check=True)
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as source:
-        return hashlib.file_digest(source, "sha256").hexdigest()
+def join(store: Path, root: Path) -> None:
+    """Make the environment in ROOT/v from what all parts brought to STORE."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(root / "v")], check=True)
+    with ProcessPoolExecutor() as pool:
+        for one in [pool.submit(unpack, item, store, root) for item in json.loads((store / "files.json").read_text())]:
+            one.result()
+    torch = importlib.util.find_spec("torch")
+    if torch is None or torch.origin is None:
+        raise SystemExit(f"{sys.executable} has no torch: run this with the Python that has it")
+    base = Path(torch.origin).parents[1]
+    (root / _SITE / "machine.pth").write_text(f"import site; site.addsitedir({str(base)!r})\n")
+    program = root / "v" / "bin" / "vllm"
+    program.write_text(_VLLM.format(root.absolute() / "v" / "bin" / "python"))
+    program.chmod(0o755)
+    # Without this each process compiles what it imports: 20 s of the first start.
+    subprocess.run([str(root / "v/bin/python"), "-m", "compileall", "-q", "-j", "0", str(root / _SITE)], check=False)
+    print(program)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--join", action="store_true")
+    parser.add_argument("--parts", type=int, default=3, metavar="N", help="parts to write (default 3)")
+    parser.add_argument("--add", type=Path, metavar="FOLDER", help="files to bring along")
     parser.add_argument("folder", type=Path, metavar="FOLDER|STORE")
-    parser.add_argument("site", type=Path, nargs="?", metavar="SITE")
+    parser.add_argument("root", type=Path, nargs="?", metavar="ROOT")
     given = parser.parse_args()
-    if given.join != (given.site is not None):
-        parser.error("--join STORE SITE, or FOLDER alone")
+    if given.join != (given.root is not None):
+        parser.error("--join STORE ROOT, or FOLDER alone")
     if given.join:
-        wheels = join(given.folder)
-        install(wheels, given.site)
-        print(f"{len(wheels)} wheels in {given.site}")
+        join(given.folder, given.root.absolute())
     else:
-        print(f"{pack(given.folder)} parts in {given.folder}")
+        pack(given.folder, given.parts, given.add)
     return 0
 
 

@@ -60,7 +60,7 @@ def test_a_relative_of_a_measured_model_is_not_taken_for_measured():
 @pytest.mark.parametrize(
     ("model", "gpu", "pages_per_minute"),
     [
-        ("deepseek-ocr", "H200", 271.5),
+        ("deepseek-ocr", "H200", 546),
         ("lightonocr-2", "L4", 35.4),
         ("lightonocr-2", "A10G", 57.3),
         ("ovisocr2", "L4", 86.4),
