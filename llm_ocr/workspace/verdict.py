@@ -314,10 +314,10 @@ def _without_ends(ticks: Sequence[Sample]) -> list[Sample]:
     kept = [tick for tick in ticks if tick.window]  # without a ready server there is nothing to judge
     while kept and not kept[0].in_flight:
         kept.pop(0)
-    # The end of a run: no page is left to send, and the requests in flight only decrease.
-    following = 0.0
-    while kept and not kept[-1].bytes_waiting and not kept[-1].queued and (kept[-1].in_flight or 0.0) >= following:
-        following = (kept.pop().in_flight or 0.0) + 1e-9
+    # The end of a run: all pages that finished later were in flight already, so that none was left to send.
+    later = 0
+    while kept and not kept[-1].queued and later <= (kept[-1].in_flight or 0.0):
+        later += kept.pop().items
     return kept
 
 

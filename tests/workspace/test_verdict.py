@@ -20,7 +20,7 @@ from tests.fakes.memory_store import MemoryStore
 
 def ticks(count: int = 30, **values: float) -> list[Sample]:
     """Return seconds of a full window at one server whose numbers are not known, with the given ones."""
-    usual: dict[str, float] = {"servers": 1, "window": 72, "in_flight": 72, "queued": 20, "bytes_waiting": 9e6}
+    usual: dict[str, float] = {"servers": 1, "window": 72, "in_flight": 72, "queued": 20, "bytes_waiting": 9e6, "ok": 2}
     return [Sample(1.0, **{**usual, **values}) for _ in range(count)]
 
 
@@ -74,9 +74,7 @@ CASES = [
 
 @pytest.mark.parametrize(("rule", "values", "words"), CASES)
 def test_each_rule_names_cause_facts_and_setting(rule: int, values: dict[str, float], words: str) -> None:
-    # two values of `in_flight`, because requests that only become fewer are the end of a run
-    later = {name: value + 0.5 if name == "in_flight" else value for name, value in values.items()}
-    verdict = judge([*ticks(20, **values), *ticks(10, **later)])
+    verdict = judge(ticks(30, **values))
     assert verdict is not None
     assert verdict.rule == rule
     assert words in verdict.text
@@ -105,10 +103,15 @@ def test_a_steady_maximum_is_found_where_none_is_reported() -> None:
 
 def test_the_start_and_the_end_of_a_run_are_not_judged() -> None:
     starting = ticks(100, servers=0, window=0, in_flight=0)
-    ending = [tick for left in range(70, 0, -1) for tick in ticks(1, in_flight=left, queued=0, bytes_waiting=0)]
+    ending = [tick for left in range(70, 0, -1) for tick in ticks(1, in_flight=left, queued=0, bytes_waiting=0, ok=1)]
     verdict = judge([*starting, *ticks(20, **SERVED, gpu=0.95), *ending])
     assert verdict is not None
     assert verdict.seconds == {5: 20.0}
+
+
+def test_a_run_of_fewer_pages_than_places_has_no_verdict() -> None:
+    """All pages are in flight at once, and none is missing: no source is slow."""
+    assert judge([tick for left in (9, 9, 7, 7, 4, 1) for tick in ticks(4, in_flight=left, queued=0, ok=0)]) is None
 
 
 def test_a_short_run_and_one_without_servers_have_no_verdict() -> None:
