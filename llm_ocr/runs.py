@@ -17,7 +17,7 @@ from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.items import items
 from llm_ocr.workspace.keys import EXTRACT, required_key
 from llm_ocr.workspace.published import extracted_pages
-from llm_ocr.workspace.status import RunStatus, run_status
+from llm_ocr.workspace.status import RunStatus, assembled_key, pages_used, run_status
 from llm_ocr.workspace.superseding import WORST, WeakPage
 from llm_ocr.workspace.views import fetch_dataset_file
 
@@ -119,20 +119,27 @@ class Run:
         Raises:
             StageMissing: Extract has not started.
         """
-        key = required_key(self._workspace, EXTRACT)
+        yield from self._pages(EXTRACT, required_key(self._workspace, EXTRACT), Images.ALL if images else Images.NONE)
+
+    def _pages(self, stage: str, key: str, images: Images) -> Iterator[PageRecord]:
         for item in items(self._workspace):
-            yield from extracted_pages(self._workspace, key, item, Images.ALL if images else Images.NONE)
+            yield from extracted_pages(self._workspace, key, item, images, stage)
 
     def failures(self) -> Iterator[PageRecord]:
         """Yield the failed pages, without images.
 
-        Returns:
-            An iterator of rows, each with `reason` and `detail`.
+        If Assemble has taken the pages of a user-defined stage, these are the failed pages of that stage.
+
+        Yields:
+            Rows, each with `reason` and `detail`.
 
         Raises:
             StageMissing: Extract has not started.
         """
-        return (page for page in self.pages(images=False) if page.status is Status.FAILED)
+        stage, key = pages_used(self._workspace, assembled_key(self._workspace))
+        for page in self._pages(stage, key or required_key(self._workspace, stage), Images.NONE):
+            if page.status is Status.FAILED:
+                yield page
 
     def documents(self) -> Iterator[Document]:
         """Yield every assembled document, in the order of the plan."""

@@ -154,6 +154,7 @@ class Reason(StrEnum):
     SERVER_ERROR = "server error"
     QUARANTINED = "quarantined"
     LOW_QUALITY = "low quality"
+    STAGE_ERROR = "stage error"  # a user-defined stage raised
 
 
 class BlockKind(StrEnum):

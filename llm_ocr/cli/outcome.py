@@ -87,8 +87,16 @@ def last_line(status: "RunStatus", workspace: str | None) -> str:
     text += f" ({reasons})" if reasons else ""
     text += _waiting(pages, estimated=status.estimated)
     if pages.failed and workspace:
-        text += f". Retry: llm-ocr retry-failed -w {quoted(workspace)}"
+        text += f". {retry_text(status, workspace)}"
     return one_line(text)
+
+
+def retry_text(status: "RunStatus", workspace: str) -> str:
+    """Return what to do about the failed pages of a workspace: the command that plans them again, if it can help."""
+    if status.reasons.get(Reason.STAGE_ERROR, 0) == status.pages.failed:  # Extract has read these pages
+        return "Correct the function of the stage, and run the stage with another version"
+    key = " --password-file FILE" if Reason.ENCRYPTED in status.reasons else ""
+    return f"Retry: llm-ocr retry-failed -w {quoted(workspace)}{key}"
 
 
 def figures_line(status: "RunStatus") -> str:

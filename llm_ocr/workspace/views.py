@@ -39,6 +39,12 @@ def note_of_views(workspace: Workspace, item: Item) -> ViewsNote | None:
     return ViewsNote(str(note["key"]), str(note.get("sha256", "")), note.get("size"))
 
 
+def key_of_views(workspace: Workspace) -> str | None:
+    """Return the key of Assemble that wrote the views last, by the note on one item; None without a note."""
+    note = next(iter(workspace.store.list(NOTES)), None)
+    return str((workspace.find_json(note.key) or {}).get("key") or "") or None if note else None
+
+
 def is_damaged(workspace: Workspace, note: ViewsNote, info: ObjectInfo) -> bool:
     """Return whether a dataset file differs from its note in size or, in a local workspace, in its hash.
 
