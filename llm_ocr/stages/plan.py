@@ -11,7 +11,7 @@ from llm_ocr.config.models import PlanSettings
 from llm_ocr.documents.manifests import parse_pages
 from llm_ocr.documents.remote.urls import shown
 from llm_ocr.documents.rendering import Renderer
-from llm_ocr.documents.sources import Found, SourceDocument, find_documents, sampled
+from llm_ocr.documents.sources import Found, SourceDocument, find_documents, own_results_text, sampled
 from llm_ocr.engines.embedded import reader as embedded
 from llm_ocr.engines.vlm import reader as model
 from llm_ocr.engines.vlm.reader import SOURCE
@@ -140,6 +140,8 @@ async def plan(job: Job[PlanSettings], found: Found, *, dry_run: bool = False) -
             filters=filters.identity(),
             dry_run=dry_run,
         )
+    if found.own_results:
+        job.progress.say(f"Skipped {own_results_text(found.own_results)}")
     _report(result, dict(found.skipped), job.progress)
     if active is not None:
         _report_filtered(None if dry_run else result.filtered, active.message(), job.progress)
