@@ -100,8 +100,13 @@ def retry_text(status: "RunStatus", workspace: str) -> str:
 
 
 def figures_line(status: "RunStatus") -> str:
-    """Return `40 figures: 39 ok, 1 failed (engine error)`."""
+    """Return `40 figures: 39 ok, 1 failed (engine error)`, or how many are described if some are not."""
     figures = status.figures
+    if status.undescribed:
+        described = f"{figures.ok - status.undescribed:,} described"
+        ended = outcome(figures).partition(" ok")[2]
+        hint = "the CPU engine describes no pictures: llm-ocr describe --server-url URL, then llm-ocr assemble"
+        return f"{plural(figures.expected, 'figure')}: {described}{ended} ({hint}){_waiting(figures)}"
     reasons = ", ".join(status.figure_reasons) if figures.failed else ""
     return (
         f"{plural(figures.expected, 'figure')}: {outcome(figures)}"
@@ -176,7 +181,11 @@ def status_text(status: "RunStatus", spent: Sequence["Spent"] = ()) -> str:
         ("workspace", status.url),
         ("documents", _documents(status)),
         ("pages", _counts_text(status.pages, estimated=status.estimated)),
-        ("figures", _counts_text(status.figures)),
+        (
+            "figures",
+            _counts_text(status.figures)
+            + (f", {status.undescribed:,} without a description" if status.undescribed else ""),
+        ),
         *((name, _stage_text(name, stage)) for name, stage in status.stages.items()),
     ]
     if status.tokens_in or status.tokens_out:

@@ -22,7 +22,16 @@ from llm_ocr.workspace.publish import (
     iter_markers,
     varied,
 )
-from llm_ocr.workspace.superseding import LOW_QUALITY, WORST, QualitySum, SupersededSum, WeakPage, newest_units, rank
+from llm_ocr.workspace.superseding import (
+    LOW_QUALITY,
+    UNDESCRIBED,
+    WORST,
+    QualitySum,
+    SupersededSum,
+    WeakPage,
+    newest_units,
+    rank,
+)
 from llm_ocr.workspace.views import key_of_views
 
 NamedT = TypeVar("NamedT", Example, WeakPage)
@@ -76,6 +85,7 @@ class RunStatus:
     filtered_examples: tuple[Mapping[str, str], ...] = ()  # source, reason, detail
     quality: tuple[int, ...] = ()  # pages by score, in 20 bins from 0 to 1; () if no page has a score
     worst: tuple[WeakPage, ...] = ()  # worst first; at most the 20 worst pages of a unit
+    undescribed: int = 0  # figures that are ok without a description, because the CPU engine read them
 
     def _repr_html_(self) -> str:
         """Return the state as tables, for notebooks."""
@@ -131,7 +141,8 @@ class RunStatus:
             "generations": self.generations,
             "documents": self.documents,
             "pages": codec.counts_to_json(self.pages) | ({"estimated": True} if self.estimated else {}),
-            "figures": codec.counts_to_json(self.figures),
+            "figures": codec.counts_to_json(self.figures)
+            | ({"undescribed": self.undescribed} if self.undescribed else {}),
             "units": {name: asdict(stage) for name, stage in self.stages.items()},
             "tokens": {"in": self.tokens_in, "out": self.tokens_out},
             "seconds": round(self.seconds, 3),
@@ -160,6 +171,7 @@ class _Sum:
     seconds: float = 0.0
     retries: int = 0
     estimated: int = 0  # documents that the plan had not counted
+    undescribed: int = 0  # figures
     correction: int = 0  # correction of the pages that the plan expected of them
     reasons: Counter[str] = field(default_factory=Counter)
     examples: list[tuple[str, Example]] = field(default_factory=list)  # each with its unit
@@ -235,6 +247,7 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
         stages=stages,
         reasons=_sorted(used.reasons - superseded - used.superseded.reasons),
         figure_reasons=_sorted(described.reasons),
+        undescribed=described.undescribed,
         examples=varied(_standing(failures, newest)),
         skipped=totals.skipped,
         filtered=counts_of(found),
@@ -281,6 +294,9 @@ def _sum(
             gone, reasons = without.described(marker.unit, summary.extra)
             total.figures -= gone
             total.reasons -= reasons
+            replaced = without.figures.get(marker.unit, {})
+            undescribed: Mapping[str, int] = summary.extra.get(UNDESCRIBED, {})
+            total.undescribed += sum(count for page, count in undescribed.items() if page not in replaced)
         if len(total.examples) < _MOST_CANDIDATES:
             total.examples += [(marker.unit, example) for example in summary.examples]
     return total

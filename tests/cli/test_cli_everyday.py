@@ -37,3 +37,19 @@ def test_workspace_named_as_source_is_explained(folder):
     refused = cli("run", "out", "-w", "other", *FRUGAL, cwd=folder)
     assert refused.returncode == 2
     assert "skipped results of llm-ocr" in refused.stderr
+
+
+def test_figures_without_a_description_are_not_called_ok(folder):
+    first = cli("run", ".", "-w", "out", *FRUGAL, cwd=folder).stdout
+    assert first.startswith(
+        "4 figures: 0 described (the CPU engine describes no pictures: llm-ocr describe --server-url"
+    )
+    assert "4 ok, 4 without a description" in cli("status", "-w", "out", cwd=folder).stdout
+
+
+def test_caption_is_the_alternative_text_of_its_figure(folder):
+    text = (folder / "out/documents/paper.pdf.md").read_text()
+    assert (
+        "![Figure 3: Level at Hollow Bridge over ten days in January: as read, and as forecast twelve hours earlier.]("
+        in text
+    )
