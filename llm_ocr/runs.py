@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from llm_ocr.costs.report import Spent, spent
 from llm_ocr.documents.remote.urls import shown
 from llm_ocr.errors import MissingExtra, ObjectNotFound, StageMissing
-from llm_ocr.results.documents import DocumentNames, markdown_file
+from llm_ocr.results.documents import DocumentNames, markdown_file, name_claims
 from llm_ocr.results.sanitizing import safe_markdown
 from llm_ocr.results.schema import Images
 from llm_ocr.storage import StoreOptions
@@ -144,9 +144,7 @@ class Run:
     def documents(self) -> Iterator[Document]:
         """Yield every assembled document, in the order of the plan."""
         parts = [part for item in items(self._workspace) for part in item.parts]
-        names = DocumentNames.of_plan(
-            (part.document_id, path) for part in parts for path in (part.relative, *part.aliases)
-        )
+        names = DocumentNames.of_plan(claim for part in parts for claim in name_claims(part))
         seen: set[str] = set()
         for part in parts:
             if part.document_id in seen:

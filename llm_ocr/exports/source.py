@@ -14,7 +14,7 @@ from llm_ocr.exports.card import CardFacts
 from llm_ocr.exports.shards import Source
 from llm_ocr.models.registry import find_profile
 from llm_ocr.results.dataset import FOLDER, DatasetRow, dataset_file
-from llm_ocr.results.documents import DocumentNames
+from llm_ocr.results.documents import DocumentNames, name_claims
 from llm_ocr.results.schema import Images
 from llm_ocr.scheduling.scanner import PlannedItems
 from llm_ocr.stages.assemble import markers_of, paths_of
@@ -115,7 +115,7 @@ class AssembledRows:
         self._extracted = markers_of(workspace, made.get("pages_from", EXTRACT), made["extract"])
         self._described = markers_of(workspace, DESCRIBE, made["describe"])
         self._planned = PlannedItems(workspace)
-        claims = ((part.document_id, path) for i in self._planned.read() for part in i.parts for path in paths_of(part))
+        claims = (claim for i in self._planned.read() for part in i.parts for claim in name_claims(part))
         self._names = DocumentNames.of_plan(claims)
 
     def __len__(self) -> int:

@@ -17,7 +17,7 @@ from typing import Any
 from llm_ocr.config.models import AssemblyCommand
 from llm_ocr.errors import DatasetDamaged, StageMissing
 from llm_ocr.results.dataset import FOLDER, DatasetWriter, dataset_file
-from llm_ocr.results.documents import DocumentNames, document_markdown, figure_file, markdown_file
+from llm_ocr.results.documents import DocumentNames, document_markdown, figure_file, markdown_file, name_claims
 from llm_ocr.results.schema import Images, finals_to_parquet
 from llm_ocr.scheduling.follow import Published, ReadyItems
 from llm_ocr.scheduling.scanner import PlannedItems
@@ -180,7 +180,7 @@ def assemble_job(workspace: Workspace, key: str, made: Mapping[str, Any]) -> Ass
         made: The settings that the key is the hash of.
     """
     planned = PlannedItems(workspace)
-    claims = ((part.document_id, path) for item in planned.read() for part in item.parts for path in paths_of(part))
+    claims = (claim for item in planned.read() for part in item.parts for claim in name_claims(part))
     return AssembleJob(
         workspace,
         key,

@@ -167,6 +167,13 @@ def _report(result: PlanResult, skipped: dict[str, int], progress: Progress) -> 
         progress.say(f"Skipped files of other types: {kinds}")
     if result.copies:
         progress.say(f"{plural(result.copies, 'duplicate')} of documents: read once, written under each path")
+    if result.changed:
+        more = ", ..." if result.changed > len(result.changed_examples) else ""
+        named = ", ".join(map(shown, result.changed_examples)) + more
+        progress.say(
+            f"{plural(result.changed, 'document')} changed and will be read again; "
+            f"the old text gets another file name: {named}"
+        )
     if result.differing:
         named = ", ".join(map(shown, result.examples))
         progress.say(

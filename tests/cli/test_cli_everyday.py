@@ -5,6 +5,22 @@ import shutil
 import pytest
 from running import FRUGAL, cli
 
+import llm_ocr
+
+
+def made_pdf(text):
+    """Return a PDF of one page with a line of text."""
+    drawn = f"BT /F 14 Tf 72 700 Td ({text}) Tj ET".encode()
+    objects = [
+        b"<</Type/Catalog/Pages 2 0 R>>",
+        b"<</Type/Pages/Kids[4 0 R]/Count 1>>",
+        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
+        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents 5 0 R/Resources<</Font<</F 3 0 R>>>>>>",
+        b"<</Length %d>>stream\n%s\nendstream" % (len(drawn), drawn),
+    ]
+    body = b"".join(b"%d 0 obj\n%s\nendobj\n" % (number, one) for number, one in enumerate(objects, start=1))
+    return b"%PDF-1.5\n" + body + b"trailer<</Root 1 0 R/Size 6>>\n%%EOF"
+
 
 @pytest.fixture
 def folder(golden, examples, tmp_path):
@@ -53,3 +69,17 @@ def test_caption_is_the_alternative_text_of_its_figure(folder):
         "![Figure 3: Level at Hollow Bridge over ten days in January: as read, and as forecast twelve hours earlier.]("
         in text
     )
+
+
+def test_replaced_document_owns_its_name(tmp_path):
+    (tmp_path / "letter.pdf").write_bytes(made_pdf("The old text of this letter."))
+    cli("run", "letter.pdf", "-w", "out", *FRUGAL, cwd=tmp_path)
+    (tmp_path / "letter.pdf").write_bytes(made_pdf("A new text replaces the letter."))
+    again = cli("run", "letter.pdf", "-w", "out", *FRUGAL, cwd=tmp_path)
+    assert "1 document changed" in again.stderr
+    assert "A new text" in (tmp_path / "out/documents/letter.pdf.md").read_text()
+    [older] = (tmp_path / "out/documents").glob("letter-*.pdf.md")
+    assert "The old text" in older.read_text()
+    texts = {document.path: document.markdown for document in llm_ocr.open(tmp_path / "out").documents()}
+    assert "A new text" in texts["documents/letter.pdf.md"]
+    assert "changed" not in cli("run", "letter.pdf", "-w", "out", *FRUGAL, cwd=tmp_path).stderr
