@@ -294,7 +294,7 @@ def _opened(read: Read, source: Source) -> Iterator[tuple[RangeFile, "pq.Parquet
 
     ranges = RangeFile(read, source)
     try:
-        yield ranges, pq.ParquetFile(ranges)
+        yield ranges, pq.ParquetFile(ranges, pre_buffer=False)
     except (pa.ArrowException, EOFError) as error:
         raise UnreadableFile(source.key, str(error)) from error
 

@@ -1,9 +1,11 @@
 """What a user meets every day: a second run in the same folder, advice, and names."""
 
 import shutil
+import sys
+import textwrap
 
 import pytest
-from running import FRUGAL, cli
+from running import FRUGAL, cli, finished
 
 import llm_ocr
 
@@ -83,3 +85,16 @@ def test_replaced_document_owns_its_name(tmp_path):
     texts = {document.path: document.markdown for document in llm_ocr.open(tmp_path / "out").documents()}
     assert "A new text" in texts["documents/letter.pdf.md"]
     assert "changed" not in cli("run", "letter.pdf", "-w", "out", *FRUGAL, cwd=tmp_path).stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
+def test_reading_pages_leaves_no_thread_behind(paper_workspace):
+    script = """
+        import os, sys
+        import pyarrow.parquet, llm_ocr
+        before = len(os.listdir("/proc/self/task"))
+        pages = list(llm_ocr.open(sys.argv[1]).pages())
+        print(len(pages), len(os.listdir("/proc/self/task")) - before)
+    """
+    program = [sys.executable, "-c", textwrap.dedent(script), str(paper_workspace)]
+    assert finished(program, cwd=paper_workspace).stdout == "3 0\n"

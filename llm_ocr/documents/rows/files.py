@@ -242,7 +242,7 @@ class Footer:
         self._file = file
         self._opened = files.open(file)
         try:
-            self._parquet = ParquetFile(self._opened)
+            self._parquet = ParquetFile(self._opened, pre_buffer=False)
         except (LlmOcrError, ArrowException, OSError, ValueError) as error:
             self._opened.close()
             raise _damaged(file, error) from error
