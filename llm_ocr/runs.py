@@ -15,9 +15,9 @@ from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import PageRecord, Status
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.items import items
-from llm_ocr.workspace.keys import EXTRACT, required_key
+from llm_ocr.workspace.keys import EXTRACT, assembled_key, required_key
 from llm_ocr.workspace.published import extracted_pages
-from llm_ocr.workspace.status import RunStatus, assembled_key, pages_used, run_status
+from llm_ocr.workspace.status import RunStatus, pages_used, run_status
 from llm_ocr.workspace.superseding import WORST, WeakPage
 from llm_ocr.workspace.views import fetch_dataset_file
 

@@ -218,12 +218,12 @@ class SourceSettings(Group):
 
 
 class DatasetSettings(Group):
-    """Hugging Face dataset of page images."""
+    """Dataset of page images."""
 
     dataset: NAME | None = Field(
         None,
-        description="Dataset whose rows contain page images",
-        json_schema_extra={"metavar": "NS/NAME"},
+        description="Dataset whose rows contain page images: of the Hub, or a folder or Parquet files here",
+        json_schema_extra={"metavar": "NS/NAME|FOLDER|FILES"},
     )
     dataset_config: NAME | None = Field(None, description="Dataset configuration (default: the only one, or `default`)")
     dataset_split: NAME = Field("train", description="Dataset split")

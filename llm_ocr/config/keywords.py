@@ -62,10 +62,10 @@ class SourceKeywords(TypedDict, total=False):
 
 
 class DatasetKeywords(TypedDict, total=False):
-    """Hugging Face dataset of page images."""
+    """Dataset of page images."""
 
     dataset: Name | None
-    """Dataset whose rows contain page images"""
+    """Dataset whose rows contain page images: of the Hub, or a folder or Parquet files here"""
     dataset_config: Name | None
     """Dataset configuration (default: the only one, or `default`)"""
     dataset_split: Name

@@ -534,7 +534,7 @@ class PartRenderer:
     async def page(self, part: DocumentPart, number: int) -> Page:
         """Render page `number`, counted from 1. Raises `PageFailure`."""
         names = {"page_id": page_id(part.document_id, number), "document_id": part.document_id}
-        if is_remote(part.source):
+        if is_remote(part.source) or row_address(part.source) is not None:
             async with self._remote.page(part.source, part.version, number) as (path, number_there):
                 page = await self._renderer.page(str(path), "", number_there, **names)
             return replace(page, number=number, source=part.source, version=part.version)

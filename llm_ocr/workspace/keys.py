@@ -26,6 +26,8 @@ EXTRACT = "extract"
 DESCRIBE = "describe"
 ASSEMBLE = "assemble"
 STAGES = (EXTRACT, DESCRIBE, ASSEMBLE)
+#: Folder of the notes on views, see `workspace.views`.
+VIEW_NOTES = f"{ASSEMBLE}/views/"
 
 _KEY = re.compile(r"[0-9a-f]{12}")
 _ONLY = f"{EXTRACT}/key.json"
@@ -221,6 +223,13 @@ def newest_key(workspace: Workspace, stage: str, wanted: str = "") -> str | None
         there = f"Keys: {', '.join(keys)}." if keys else f"{stage} has not started there."
         raise UsageError(f"{workspace.url} has no {stage} key {wanted}", hint=there)
     return wanted or (keys[-1] if keys else None)
+
+
+def assembled_key(workspace: Workspace) -> str | None:
+    """Return the key of Assemble that wrote the documents and the dataset; None if it has not begun."""
+    note = next(iter(workspace.store.list(VIEW_NOTES)), None)
+    named = workspace.find_json(note.key) if note else None
+    return str(named["key"]) if named else newest_key(workspace, ASSEMBLE)
 
 
 def required_key(workspace: Workspace, stage: str, wanted: str = "") -> str:

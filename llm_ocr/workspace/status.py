@@ -10,7 +10,16 @@ from llm_ocr.types import Counts
 from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.generations import Generation, counts_of, examples_of, filtered_to_json, generations, totals_of
 from llm_ocr.workspace.items import parse_item_name
-from llm_ocr.workspace.keys import ASSEMBLE, DESCRIBE, EXTRACT, STAGES, key_settings, newest_key, stages_in
+from llm_ocr.workspace.keys import (
+    ASSEMBLE,
+    DESCRIBE,
+    EXTRACT,
+    STAGES,
+    assembled_key,
+    key_settings,
+    newest_key,
+    stages_in,
+)
 from llm_ocr.workspace.metrics import Spending, hours_cost, pages_per_second, spendings, total_cost
 from llm_ocr.workspace.publish import (
     ESTIMATED,
@@ -32,7 +41,6 @@ from llm_ocr.workspace.superseding import (
     newest_units,
     rank,
 )
-from llm_ocr.workspace.views import key_of_views
 
 NamedT = TypeVar("NamedT", Example, WeakPage)
 
@@ -316,11 +324,6 @@ def _superseded(found: Iterable[Generation], done: set[str]) -> Counter[str]:
             if unit in done:
                 superseded.update({reason: count for reason, count in reasons.items() if reason != LOW_QUALITY})
     return superseded
-
-
-def assembled_key(workspace: Workspace) -> str | None:
-    """Return the key of Assemble that wrote the documents and the dataset; None if it has not begun."""
-    return key_of_views(workspace) or newest_key(workspace, ASSEMBLE)
 
 
 def pages_used(workspace: Workspace, key: str | None) -> tuple[str, str | None]:

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from llm_ocr.results.figure_text import figure_words
 from llm_ocr.results.quality import what_is_wrong
 from llm_ocr.types import Counts, FigureRecord, PageRecord, Status, Unit, page_id
 from llm_ocr.workspace import Workspace
@@ -237,7 +236,12 @@ def not_ok_extra(records: Iterable[FigureRecord]) -> dict[str, Any]:
 
 def undescribed_extra(records: Iterable[FigureRecord]) -> dict[str, Any]:
     """Return the marker entry of Describe for figures of which the engine has nothing to say."""
-    pages = Counter(one.page_id for one in records if one.status is Status.OK and not figure_words(one))
+    # The data of the CPU engine are the letters inside a figure.
+    pages = Counter(
+        one.page_id
+        for one in records
+        if one.status is Status.OK and not (one.description or one.label or (one.data and one.engine != "embedded"))
+    )
     return {UNDESCRIBED: dict(pages)} if pages else {}
 
 

@@ -16,10 +16,7 @@ from llm_ocr.storage import ObjectInfo
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.items import Item
-from llm_ocr.workspace.keys import ASSEMBLE
-
-#: Folder of the notes.
-NOTES = f"{ASSEMBLE}/views/"
+from llm_ocr.workspace.keys import VIEW_NOTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +34,6 @@ def note_of_views(workspace: Workspace, item: Item) -> ViewsNote | None:
     if not note or note.get("generation", item.generation) != item.generation:
         return None
     return ViewsNote(str(note["key"]), str(note.get("sha256", "")), note.get("size"))
-
-
-def key_of_views(workspace: Workspace) -> str | None:
-    """Return the key of Assemble that wrote the views last, by the note on one item; None without a note."""
-    note = next(iter(workspace.store.list(NOTES)), None)
-    return str((workspace.find_json(note.key) or {}).get("key") or "") or None if note else None
 
 
 def is_damaged(workspace: Workspace, note: ViewsNote, info: ObjectInfo) -> bool:
@@ -101,9 +92,9 @@ def sha256_of(path: Path) -> str:
 
 def note_key(item: str) -> str:
     """Return the key of the note on an item's views."""
-    return f"{NOTES}{item}.json"
+    return f"{VIEW_NOTES}{item}.json"
 
 
 def _damaged_key(item: str) -> str:
     """Return the key of the note while the file is known to be damaged and not yet rewritten."""
-    return f"{NOTES}{item}.damaged.json"
+    return f"{VIEW_NOTES}{item}.damaged.json"
