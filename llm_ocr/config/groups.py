@@ -193,6 +193,16 @@ class WorkspaceSettings(LogSettings):
     workspace_region: NAME | None = Field(None, description="Region of the workspace's bucket (default: the SDK's)")
 
 
+class OwnWorkspaceSettings(WorkspaceSettings):
+    """Workspace."""
+
+    workspace: NAME = Field(
+        "llm-ocr-out",
+        description="Folder or s3://, gs://, or hf:// URL for the plan and all results",
+        json_schema_extra={"short": "w", "metavar": "URL"},
+    )
+
+
 class SourceSettings(Group):
     """Documents and pages."""
 

@@ -29,6 +29,7 @@ from llm_ocr.config.groups import (
     LogSettings,
     ModelSettings,
     OutcomeSettings,
+    OwnWorkspaceSettings,
     QualitySettings,
     RaySettings,
     RemoteSettings,
@@ -59,7 +60,7 @@ from llm_ocr.config.launch_groups import (
 # Settings of the commands that process finished results.
 
 
-class ExportSettings(WorkspaceSettings):
+class ExportSettings(OwnWorkspaceSettings):
     """llm-ocr export: convert results to other formats."""
 
     format: Literal["dataset", "markdown", "json", "jsonl", "dolma", "chunks", "olmocr-bench"] = Field(
@@ -97,7 +98,7 @@ class ExportSettings(WorkspaceSettings):
     public: bool = Field(False, description="Make a new dataset repository public")
 
 
-class ViewSettings(WorkspaceSettings):
+class ViewSettings(OwnWorkspaceSettings):
     """llm-ocr view: build a static website of the results."""
 
     output: FILE = Field(
@@ -110,7 +111,7 @@ class ViewSettings(WorkspaceSettings):
     )
 
 
-class ReportSettings(WorkspaceSettings):
+class ReportSettings(OwnWorkspaceSettings):
     """llm-ocr report: write an HTML report of a run."""
 
     output: FILE = Field(
@@ -262,7 +263,7 @@ class JobsSettings(WorkspaceSettings):
     json_output: bool = Field(False, description="Print JSON", json_schema_extra={"flag": "json"})
 
 
-class StatusSettings(WorkspaceSettings):
+class StatusSettings(OwnWorkspaceSettings):
     """llm-ocr status: show progress, failures, and their reasons."""
 
     json_output: bool = Field(False, description="Print JSON", json_schema_extra={"flag": "json"})

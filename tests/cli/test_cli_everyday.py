@@ -1,27 +1,15 @@
 """What a user meets every day: a second run in the same folder, advice, and names."""
 
+import importlib.util
 import shutil
 import sys
 import textwrap
 
 import pytest
+from bad_documents import text_pdf
 from running import FRUGAL, cli, finished
 
 import llm_ocr
-
-
-def made_pdf(text):
-    """Return a PDF of one page with a line of text."""
-    drawn = f"BT /F 14 Tf 72 700 Td ({text}) Tj ET".encode()
-    objects = [
-        b"<</Type/Catalog/Pages 2 0 R>>",
-        b"<</Type/Pages/Kids[4 0 R]/Count 1>>",
-        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
-        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents 5 0 R/Resources<</Font<</F 3 0 R>>>>>>",
-        b"<</Length %d>>stream\n%s\nendstream" % (len(drawn), drawn),
-    ]
-    body = b"".join(b"%d 0 obj\n%s\nendobj\n" % (number, one) for number, one in enumerate(objects, start=1))
-    return b"%PDF-1.5\n" + body + b"trailer<</Root 1 0 R/Size 6>>\n%%EOF"
 
 
 @pytest.fixture
@@ -74,9 +62,9 @@ def test_caption_is_the_alternative_text_of_its_figure(folder):
 
 
 def test_replaced_document_owns_its_name(tmp_path):
-    (tmp_path / "letter.pdf").write_bytes(made_pdf("The old text of this letter."))
+    (tmp_path / "letter.pdf").write_bytes(text_pdf(["The old text of this letter."]))
     cli("run", "letter.pdf", "-w", "out", *FRUGAL, cwd=tmp_path)
-    (tmp_path / "letter.pdf").write_bytes(made_pdf("A new text replaces the letter."))
+    (tmp_path / "letter.pdf").write_bytes(text_pdf(["A new text replaces the letter."]))
     again = cli("run", "letter.pdf", "-w", "out", *FRUGAL, cwd=tmp_path)
     assert "1 document changed" in again.stderr
     assert "A new text" in (tmp_path / "out/documents/letter.pdf.md").read_text()
@@ -98,3 +86,30 @@ def test_reading_pages_leaves_no_thread_behind(paper_workspace):
     """
     program = [sys.executable, "-c", textwrap.dedent(script), str(paper_workspace)]
     assert finished(program, cwd=paper_workspace).stdout == "3 0\n"
+
+
+def test_status_and_view_find_the_default_workspace(paper_workspace, tmp_path):
+    shutil.copytree(paper_workspace, tmp_path / "llm-ocr-out")
+    assert "3 expected: 3 ok" in cli("status", cwd=tmp_path).stdout
+    assert cli("view", "--output", "site", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "site/index.html").is_file()
+
+
+def test_missing_datasets_is_named_with_its_installation(paper_workspace, monkeypatch, tmp_path):
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name, *more: None if name == "datasets" else find_spec(name, *more)
+    )
+    done = cli("run", "-w", paper_workspace, *FRUGAL, cwd=tmp_path)
+    assert "load_dataset: pip install" in done.stdout
+
+
+def test_encrypted_document_names_the_password_file(tmp_path):
+    (tmp_path / "locked.pdf").write_bytes(text_pdf(["The text behind a password."], password="sesame"))
+    (tmp_path / "secrets.txt").write_text("sesame\n")
+    first = cli("run", "locked.pdf", "-w", "out", *FRUGAL, cwd=tmp_path)
+    assert first.stdout.endswith("Retry: llm-ocr retry-failed -w out --password-file FILE\n")
+    assert "--password-file FILE" in cli("retry-failed", "-w", "out", cwd=tmp_path).stderr
+    again = cli("retry-failed", "-w", "out", "--password-file", "secrets.txt", cwd=tmp_path)
+    assert "Next: llm-ocr run -w out --password-file secrets.txt" in again.stdout
+    assert cli("run", "-w", "out", "--password-file", "secrets.txt", *FRUGAL, cwd=tmp_path).returncode == 0
