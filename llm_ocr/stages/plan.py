@@ -20,8 +20,9 @@ from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.counting import CountOptions, PageCounter, check_filters, counted, filter_options, filtering
 from llm_ocr.stages.loop import run_blocking
 from llm_ocr.stages.runtime import Job, Remote, dataset_options, passwords, remote_options, render_options
-from llm_ocr.stages.servers import LEAST_PER_UNIT, PAGES_PER_UNIT, Engines, choose_engine
+from llm_ocr.stages.servers import LEAST_PER_LOCAL_UNIT, LEAST_PER_UNIT, PAGES_PER_UNIT, Engines, choose_engine
 from llm_ocr.storage import StoreOptions
+from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import Filtered, filtered_text, generations, read_units
@@ -122,6 +123,7 @@ async def plan(job: Job[PlanSettings], found: Found, *, dry_run: bool = False) -
     ranges = parse_pages(settings.pages) if settings.pages else None
     secrets = passwords(settings.password, settings.password_file)
     pages_per_unit = settings.pages_per_unit or PAGES_PER_UNIT[job.engines.engine]
+    least = LEAST_PER_LOCAL_UNIT if isinstance(workspace.store, LocalStore) else LEAST_PER_UNIT
     filters = filter_options(settings)
     # Filters open every document, so the pages are counted exactly.
     options = CountOptions("exact" if filters.any else settings.count_pages, pages_per_unit)
@@ -135,7 +137,7 @@ async def plan(job: Job[PlanSettings], found: Found, *, dry_run: bool = False) -
             workspace,
             documents,
             pages_per_unit=pages_per_unit,
-            least_per_unit=None if settings.pages_per_unit else LEAST_PER_UNIT,
+            least_per_unit=None if settings.pages_per_unit else least,
             skipped=found.skipped,
             filters=filters.identity(),
             dry_run=dry_run,

@@ -113,3 +113,8 @@ def test_encrypted_document_names_the_password_file(tmp_path):
     again = cli("retry-failed", "-w", "out", "--password-file", "secrets.txt", cwd=tmp_path)
     assert "Next: llm-ocr run -w out --password-file secrets.txt" in again.stdout
     assert cli("run", "-w", "out", "--password-file", "secrets.txt", *FRUGAL, cwd=tmp_path).returncode == 0
+
+
+def test_small_local_runs_publish_every_four_pages(tmp_path):
+    (tmp_path / "long.pdf").write_bytes(text_pdf(*([f"Page {number}"] for number in range(12))))
+    assert "12 pages, 3 units" in cli("plan", "long.pdf", "-w", "out", "--engine", "embedded", cwd=tmp_path).stdout
