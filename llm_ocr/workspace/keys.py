@@ -326,12 +326,26 @@ def _mismatch(workspace: Workspace, standing: Mapping[str, Any], new: Mapping[st
     names = [line.partition(":")[0] for line in changed]
     if not other and (not _OF_VERSIONS.isdisjoint(names) or all(name.endswith(f".{_VERSION}") for name in names)):
         return _other_release(workspace, standing, changed)
-    lines = "; ".join(other or changed)  # another engine has entirely different settings
     by = stored_by(standing.get("command", ""), standing.get("created", ""))
+    if other or "reader.model" in names:  # another engine or model has entirely different settings
+        before, now = _read_by(standing.get("settings", {})), _read_by(new)
+        return WorkspaceMismatch(
+            f"{workspace.url} was extracted with {before}{f' by {by}' if standing.get('command') else ''}, "
+            f"and this command would read with {now}",
+            hint="The pages of a workspace have one engine and one model. Remove the setting of the model or engine to "
+            "continue with the first, or use another `workspace`.",
+        )
+    lines = "; ".join(changed)
     return WorkspaceMismatch(
         f"{workspace.url} was extracted with other settings{f' by {by}' if standing.get('command') else ''}: {lines}",
         hint="Use the settings of the workspace (on the left), or another `workspace` for the new settings.",
     )
+
+
+def _read_by(settings: Mapping[str, Any]) -> str:
+    """Return `the model deepseek-ai/DeepSeek-OCR`, or `the CPU engine`."""
+    model = settings.get("reader", {}).get("model")
+    return f"the model {model}" if model else "the CPU engine"
 
 
 def _names(workspace: Workspace, stage: str) -> Iterator[str]:

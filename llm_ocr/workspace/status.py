@@ -215,8 +215,9 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
     views_key = assembled_key(workspace)
     pages_from, used_key = pages_used(workspace, views_key)
     used = extracted if pages_from == EXTRACT else _sum(workspace, pages_from, used_key)
+    described_key = keys[DESCRIBE]
     source_key = (
-        key_settings(workspace, DESCRIBE, keys[DESCRIBE]).get("extract", keys[EXTRACT]) if keys[DESCRIBE] else used_key
+        key_settings(workspace, DESCRIBE, described_key).get("extract", keys[EXTRACT]) if described_key else used_key
     )
     pictured = {keys[EXTRACT]: extracted, used_key: used}.get(source_key) or _of_key(workspace, str(source_key))
     described = _sum(workspace, DESCRIBE, keys[DESCRIBE], without=pictured.superseded)
