@@ -332,8 +332,8 @@ def _mismatch(workspace: Workspace, standing: Mapping[str, Any], new: Mapping[st
         return WorkspaceMismatch(
             f"{workspace.url} was extracted with {before}{f' by {by}' if standing.get('command') else ''}, "
             f"and this command would read with {now}",
-            hint="The pages of a workspace have one engine and one model. Remove the setting of the model or engine to "
-            "continue with the first, or use another `workspace`.",
+            hint="Use the settings of the workspace (name no other model or engine), or another `workspace`. Pages of two "
+            "models never mix.",
         )
     lines = "; ".join(changed)
     return WorkspaceMismatch(
@@ -344,8 +344,10 @@ def _mismatch(workspace: Workspace, standing: Mapping[str, Any], new: Mapping[st
 
 def _read_by(settings: Mapping[str, Any]) -> str:
     """Return `the model deepseek-ai/DeepSeek-OCR`, or `the CPU engine`."""
-    model = settings.get("reader", {}).get("model")
-    return f"the model {model}" if model else "the CPU engine"
+    reader = settings.get("reader", {})
+    if model := reader.get("model"):
+        return f"the model {model}"
+    return "the CPU engine" if reader.get("engine") == "embedded" else f"the engine {reader.get('engine')}"
 
 
 def _names(workspace: Workspace, stage: str) -> Iterator[str]:
