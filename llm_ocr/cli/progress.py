@@ -57,6 +57,8 @@ def _money(value: float) -> str:
 
 #: Length in seconds of the window over which the speed is measured.
 WINDOW = 30.0
+#: Pages of Assemble that end within this many seconds belong to one item.
+BURST = 1.0
 
 
 @dataclass(slots=True)
@@ -132,6 +134,7 @@ class Meter:
     engine: EngineMeter | None = None
     estimated: bool = False
     spend: SpendMeter | None = None
+    first: float | None = None  # time of the first end
 
     def __post_init__(self) -> None:
         self.started = self.clock()
@@ -142,6 +145,7 @@ class Meter:
             ok=int(status is Status.OK), degraded=int(status is Status.DEGRADED), failed=int(status is Status.FAILED)
         )
         self.ends.append(self.clock())
+        self.first = self.ends[-1] if self.first is None else self.first
 
     def correct(self, change: int, exact: bool) -> None:
         """Correct the expected count."""
@@ -158,8 +162,14 @@ class Meter:
         return self.total.ok + self.total.degraded + self.total.failed
 
     def speed(self) -> float:
-        """Return pages per second over the last half minute of this run; 0 before the first page."""
+        """Return pages per second over the last half minute of this run; 0 before the first page.
+
+        Assemble ends all pages of an item at once. Its speed is that of the whole run, and 0 until a second item ends.
+        """
         moment = self.clock()
+        if self.stage == "assemble" and self.ends:
+            known = self.first is not None and self.ends[-1] - self.first >= BURST
+            return self.ended / (moment - self.started) if known else 0.0
         while self.ends and self.ends[0] < moment - WINDOW:
             self.ends.popleft()
         span = min(WINDOW, moment - self.started)
@@ -273,7 +283,7 @@ class PlainProgress(_Metering):
         due = waited >= EVERY or (grown * SHARES >= meter.expected and waited >= APART)
         if due and meter.done < meter.expected:
             self._last = (moment, meter.done)
-            self.say(f"{meter.stage}: {meter.words()}, {meter.pace()}")
+            self.say(f"{meter.stage}: {', '.join(filter(None, (meter.words(), meter.pace())))}")
 
     def say(self, message: str) -> None:
         write_line(paragraph(message), self._stream)

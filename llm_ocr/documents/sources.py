@@ -529,9 +529,12 @@ def _nothing(
         shown[-1] += f" ({plural(skipped.files.total(), 'file')} of other types)"
     if skipped.own_results:
         shown[-1] += f" (skipped {own_results_text(skipped.own_results)})"
-    return UsageError(
-        "; ".join(shown), hint=f"Accepted are {ACCEPTED}; a folder, a glob, a .txt list or a .jsonl manifest."
-    )
+    hint = f"Accepted are {ACCEPTED}; a folder, a glob, a .txt list or a .jsonl manifest."
+    if lists := [source for source in sources if _suffix(source) == ".txt"]:
+        hint = (
+            f"{lists[0]} is read as a list: each line is the path or URL of a document. Texts are no documents. {hint}"
+        )
+    return UsageError("; ".join(shown), hint=hint)
 
 
 def own_results_text(found: Sequence[OwnResults]) -> str:

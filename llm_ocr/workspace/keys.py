@@ -332,8 +332,8 @@ def _mismatch(workspace: Workspace, standing: Mapping[str, Any], new: Mapping[st
         return WorkspaceMismatch(
             f"{workspace.url} was extracted with {before}{f' by {by}' if standing.get('command') else ''}, "
             f"and this command would read with {now}",
-            hint="Use the settings of the workspace (name no other model or engine), or another `workspace`. Pages of two "
-            "models never mix.",
+            hint="Use the settings of the workspace (name no other model or engine), or another `workspace`. Pages of "
+            "two models never mix.",
         )
     lines = "; ".join(changed)
     return WorkspaceMismatch(

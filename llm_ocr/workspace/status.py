@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 
-from llm_ocr.types import Counts
+from llm_ocr.types import Counts, plural
 from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.generations import Generation, counts_of, examples_of, filtered_to_json, generations, totals_of
 from llm_ocr.workspace.items import parse_item_name
@@ -95,6 +95,19 @@ class RunStatus:
     worst: tuple[WeakPage, ...] = ()  # worst first; at most the 20 worst pages of a unit
     undescribed: int = 0  # figures that are ok without a description, because the CPU engine read them
 
+    def __str__(self) -> str:
+        """Return one line: `out: 412 pages: 408 ok, 3 degraded, 1 failed (encrypted 1); 40 figures: 40 ok`."""
+        named = ((self.pages, "page"), (self.figures, "figure"))
+        counts = [f"{plural(one.expected, noun)}: {_counts_text(one)}" for one, noun in named if one.expected]
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in self.reasons.items())
+        if self.undescribed:
+            counts[-1] += f", {self.undescribed:,} without a description"
+        counts[:1] = [f"{one} ({reasons})" if reasons else one for one in counts[:1]]
+        open_stages = [
+            f"{name} {one.done:,} of {one.total:,} units" for name, one in self.stages.items() if not one.finished
+        ]
+        return f"{self.url}: {'; '.join([*counts, *open_stages]) or 'no pages'}"
+
     def _repr_html_(self) -> str:
         """Return the state as tables, for notebooks."""
         counts = (("pages", self.pages), ("figures", self.figures))
@@ -165,6 +178,13 @@ class RunStatus:
             "cost": self.cost,
             "workers": [one.to_json() for one in self.workers],
         }
+
+
+def _counts_text(counts: Counts) -> str:
+    """Return `408 ok, 3 degraded, 1 failed, 5 not done yet`, without zeros after the first."""
+    waiting = counts.expected - counts.ok - counts.degraded - counts.failed
+    others = ((counts.degraded, "degraded"), (counts.failed, "failed"), (waiting, "not done yet"))
+    return ", ".join([f"{counts.ok:,} ok", *(f"{count:,} {name}" for count, name in others if count > 0)])
 
 
 @dataclass(slots=True)

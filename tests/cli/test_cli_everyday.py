@@ -118,3 +118,15 @@ def test_encrypted_document_names_the_password_file(tmp_path):
 def test_small_local_runs_publish_every_four_pages(tmp_path):
     (tmp_path / "long.pdf").write_bytes(text_pdf(*([f"Page {number}"] for number in range(12))))
     assert "12 pages, 3 units" in cli("plan", "long.pdf", "-w", "out", "--engine", "embedded", cwd=tmp_path).stdout
+
+
+def test_text_file_as_source_is_explained_as_a_list(tmp_path):
+    (tmp_path / "notes.txt").write_text("Dear Sir,\nthis is a text.\n")
+    refused = cli("run", "notes.txt", "-w", "out", *FRUGAL, cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "notes.txt is read as a list" in refused.stderr
+
+
+def test_printed_status_is_one_short_line(paper_workspace):
+    text = str(llm_ocr.open(paper_workspace).status)
+    assert text == f"{paper_workspace}: 3 pages: 3 ok; 4 figures: 4 ok, 4 without a description"

@@ -56,6 +56,19 @@ def test_pages_of_earlier_runs_count_as_done_and_not_for_the_speed(clock):
     assert meter.pace() == "0.10 pages/s, 8:10 left"
 
 
+def test_first_document_of_assemble_shows_no_remaining_time(clock):
+    out = io.StringIO()
+    progress = PlainProgress(out, clock)
+    progress.begin("assemble", 5000, Counts())
+    for _ in range(2):
+        clock.now += 60
+        for _ in range(2000):
+            progress.count(Status.OK)
+    first, second = [line for line in out.getvalue().splitlines() if "/" in line]
+    assert first == "assemble: 1/5,000 pages, 1 ok"
+    assert second.endswith("16.7 pages/s, 3:00 left")
+
+
 def test_plain_lines_come_at_the_start_every_ten_seconds_or_ten_per_cent_and_at_the_end(clock):
     out = io.StringIO()
     progress = PlainProgress(out, clock)
