@@ -105,7 +105,7 @@ def figures_line(status: "RunStatus") -> str:
     if status.undescribed:
         described = f"{figures.ok - status.undescribed:,} described"
         ended = outcome(figures).partition(" ok")[2]
-        hint = "the CPU engine describes no pictures: llm-ocr describe --server-url URL, then llm-ocr assemble"
+        hint = "the CPU engine cannot; a model can: llm-ocr describe --server-url URL"
         return f"{plural(figures.expected, 'figure')}: {described}{ended} ({hint}){_waiting(figures)}"
     reasons = ", ".join(status.figure_reasons) if figures.failed else ""
     return (

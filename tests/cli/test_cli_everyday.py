@@ -47,9 +47,7 @@ def test_workspace_named_as_source_is_explained(folder):
 
 def test_figures_without_a_description_are_not_called_ok(folder):
     first = cli("run", ".", "-w", "out", *FRUGAL, cwd=folder).stdout
-    assert first.startswith(
-        "4 figures: 0 described (the CPU engine describes no pictures: llm-ocr describe --server-url"
-    )
+    assert first.startswith("4 figures: 0 described (the CPU engine cannot; a model can: llm-ocr describe --server-url")
     assert "4 ok, 4 without a description" in cli("status", "-w", "out", cwd=folder).stdout
 
 
