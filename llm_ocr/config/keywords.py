@@ -775,6 +775,8 @@ class ExportKeywords(CallKeywords, WorkspaceKeywords, LogKeywords, total=False):
     """Server of the output's store (default: the provider's)"""
     output_region: Name | None
     """Region of the output's bucket (default: the SDK's)"""
+    source_paths: Literal["relative", "absolute"]
+    """Sources on this machine in the export: below their source root, or with the private path"""
     shard_size: int
     """Size of the dataset's files in MB"""
     max_page_error_rate: float

@@ -82,6 +82,10 @@ class ExportSettings(OwnWorkspaceSettings):
         None, description="Server of the output's store (default: the provider's)", json_schema_extra={"metavar": "URL"}
     )
     output_region: NAME | None = Field(None, description="Region of the output's bucket (default: the SDK's)")
+    source_paths: Literal["relative", "absolute"] = Field(
+        "relative",
+        description="Sources on this machine in the export: below their source root, or with the private path",
+    )
     shard_size: COUNT = Field(500, description="Size of the dataset's files in MB")
     max_page_error_rate: FRACTION = Field(0.004, description="Allowed share of failed and fallback pages in a document")
     drop_over_error_rate: bool = Field(

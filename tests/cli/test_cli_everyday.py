@@ -5,6 +5,7 @@ import shutil
 import sys
 import textwrap
 
+import pyarrow.parquet as pq
 import pytest
 from bad_documents import text_pdf
 from running import FRUGAL, cli, finished
@@ -128,3 +129,31 @@ def test_text_file_as_source_is_explained_as_a_list(tmp_path):
 def test_printed_status_is_one_short_line(paper_workspace):
     text = str(llm_ocr.open(paper_workspace).status)
     assert text == f"{paper_workspace}: 3 pages: 3 ok; 4 figures: 4 ok, 4 without a description"
+
+
+@pytest.mark.parametrize("form", ["dataset", "json", "jsonl", "dolma", "chunks", "markdown", "olmocr-bench"])
+def test_exports_contain_no_private_path(folder, form):
+    cli("export", "-w", "out", "--output", "there", "--format", form, cwd=folder)
+    files = [path for path in (folder / "there").rglob("*") if path.is_file()]
+    assert files
+    private = str(folder.parent.parent.parent).encode()  # the folder of all tests
+    for path in files:
+        assert private not in readable(path)
+
+
+def test_exports_name_sources_below_their_root_unless_told(folder):
+    cli("export", "-w", "out", "--output", "relative", cwd=folder)
+    cli("export", "-w", "out", "--output", "absolute", "--source-paths", "absolute", cwd=folder)
+    relative, absolute = (
+        pq.read_table(next((folder / name / "data").glob("*.parquet")), columns=["source"])["source"].to_pylist()
+        for name in ("relative", "absolute")
+    )
+    assert set(relative) == {"paper.pdf"}
+    assert all(path.startswith("/") and path.endswith("/paper.pdf") for path in absolute)
+
+
+def readable(path):
+    """Return the bytes of a file, with the values of compressed Parquet columns."""
+    if path.suffix != ".parquet":
+        return path.read_bytes()
+    return str(pq.read_table(path).drop_columns(["source_image", "document_with_boxes_image"]).to_pylist()).encode()
