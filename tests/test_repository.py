@@ -55,6 +55,7 @@ FLAGS_THERE = ("cli/", "config/", "launch/", "simulator/", "engines/vllm/", "mod
 OF_OTHERS = {
     "compat/modal_batch.py": {"--only", "--prompt-mode"},  # of the command that the job runs, and of `modal run`
     "exports/olmocr_bench.py": {"--dir", "--candidate"},
+    "report/sections.py": {"--password-file"},  # of the command that the report shows
     "sandbox/confinement.py": {"--target"},
     "scheduling/shards.py": {"--array", "--num-jobs"},
     "serverless/__init__.py": {"--test_input", "--rp_serve_api"},

@@ -226,7 +226,7 @@ async def retry_failed(job: Job[RetrySettings]) -> None:
     if generation is None:
         low = "" if settings.below_quality is None else f", none has a quality below {settings.below_quality:g}"
         given = settings.password or settings.password_file
-        hint = "" if given else " Encrypted documents need their passwords: --password-file FILE."
+        hint = "" if given else " Encrypted documents need their passwords: `password_file=FILE`."
         progress.say(f"Nothing to retry: no page is failed{low}, or its document still cannot be opened.{hint}")
     else:
         progress.say(f"Generation {generation.number}: {plural(generation.expected, 'page')} to be read again")
