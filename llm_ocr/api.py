@@ -237,8 +237,9 @@ def transform(
     """Run a stage of your own after Extract.
 
     The rows are stored in the workspace under `stage`. `describe(pages_from=stage)` and `assemble(pages_from=stage)`
-    read them. Shards, leases, and resume work as in the other stages. If `function` raises, the page is `failed` in
-    this stage, and nothing of its content is stored.
+    read them. Shards, leases, and resume work as in the other stages. If `function` raises for the first page, the
+    call raises. Later pages for which it raises are `failed` with the reason `stage error`, and nothing of their
+    content is stored.
 
     Args:
         function: Returns the new row of a page. It is called in threads, one unit at a time.
@@ -253,6 +254,7 @@ def transform(
 
     Raises:
         UsageError: `stage` is not a valid name, or a setting is unknown or invalid.
+        StageError: `function` raised for the first page. Its exception is the cause.
         StageMissing: Extract has not finished.
     """
     chosen = settings_from(models.TransformSettings, "transform", {"workspace": str(workspace), **settings})

@@ -11,6 +11,7 @@ LlmOcrError                 exit 1 unless a subclass has another code
 │   ├── ObjectChanged           compare-and-swap failed: the object has changed or is gone
 │   └── DatasetDamaged          files of the assembled dataset differ from the files that Assemble wrote
 ├── MissingExtra            exit 1: an optional package is not installed
+├── StageError              exit 1: the function of a user-defined stage failed for its first page
 ├── PageFailure             never ends a run: becomes a failed record of one page or document
 ├── Interrupted             exit 4: stopped by a signal; the same command continues the run
 ├── ServerError             exit 1: the model server cannot be started, reached, or used
@@ -184,6 +185,10 @@ class PageFailure(LlmOcrError):
             retryable=self.retryable,
             tries=(*tries, *self.tries),
         )
+
+
+class StageError(LlmOcrError):
+    """The function of a user-defined stage raised for its first page. `__cause__` is what it raised."""
 
 
 class Interrupted(LlmOcrError):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from llm_ocr.costs.report import Spent, spent
 from llm_ocr.documents.remote.urls import shown
 from llm_ocr.errors import MissingExtra, ObjectNotFound, StageMissing
-from llm_ocr.results.documents import DocumentNames, markdown_file
+from llm_ocr.results.documents import DocumentNames, markdown_file, name_claims
 from llm_ocr.results.sanitizing import safe_markdown
 from llm_ocr.results.schema import Images
 from llm_ocr.storage import StoreOptions
@@ -15,9 +15,9 @@ from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import PageRecord, Status
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.items import items
-from llm_ocr.workspace.keys import EXTRACT, required_key
+from llm_ocr.workspace.keys import EXTRACT, assembled_key, required_key
 from llm_ocr.workspace.published import extracted_pages
-from llm_ocr.workspace.status import RunStatus, run_status
+from llm_ocr.workspace.status import RunStatus, pages_used, run_status
 from llm_ocr.workspace.superseding import WORST, WeakPage
 from llm_ocr.workspace.views import fetch_dataset_file
 
@@ -119,27 +119,32 @@ class Run:
         Raises:
             StageMissing: Extract has not started.
         """
-        key = required_key(self._workspace, EXTRACT)
+        yield from self._pages(EXTRACT, required_key(self._workspace, EXTRACT), Images.ALL if images else Images.NONE)
+
+    def _pages(self, stage: str, key: str, images: Images) -> Iterator[PageRecord]:
         for item in items(self._workspace):
-            yield from extracted_pages(self._workspace, key, item, Images.ALL if images else Images.NONE)
+            yield from extracted_pages(self._workspace, key, item, images, stage)
 
     def failures(self) -> Iterator[PageRecord]:
         """Yield the failed pages, without images.
 
-        Returns:
-            An iterator of rows, each with `reason` and `detail`.
+        If Assemble has taken the pages of a user-defined stage, these are the failed pages of that stage.
+
+        Yields:
+            Rows, each with `reason` and `detail`.
 
         Raises:
             StageMissing: Extract has not started.
         """
-        return (page for page in self.pages(images=False) if page.status is Status.FAILED)
+        stage, key = pages_used(self._workspace, assembled_key(self._workspace))
+        for page in self._pages(stage, key or required_key(self._workspace, stage), Images.NONE):
+            if page.status is Status.FAILED:
+                yield page
 
     def documents(self) -> Iterator[Document]:
         """Yield every assembled document, in the order of the plan."""
         parts = [part for item in items(self._workspace) for part in item.parts]
-        names = DocumentNames.of_plan(
-            (part.document_id, path) for part in parts for path in (part.relative, *part.aliases)
-        )
+        names = DocumentNames.of_plan(claim for part in parts for claim in name_claims(part))
         seen: set[str] = set()
         for part in parts:
             if part.document_id in seen:

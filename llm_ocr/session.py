@@ -34,6 +34,7 @@ from llm_ocr.stages.runtime import (
     passwords,
     reading,
     render_options,
+    with_served_model,
 )
 from llm_ocr.stages.servers import Engines, choose_engine
 from llm_ocr.types import DocumentPart, PageRecord, Unit
@@ -238,7 +239,8 @@ class Session:
         return await asyncio.shield(self._open)
 
     async def _opened(self) -> _Parts:
-        settings, progress = self._settings, self._progress
+        progress = self._progress
+        settings = self._settings = await with_served_model(self._settings, self._engine, progress.say)
         async with contextlib.AsyncExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="llm-ocr-session-"))
             engines = Engines(self._engine, settings, Path(folder), progress.say)

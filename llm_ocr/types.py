@@ -156,6 +156,7 @@ class Reason(StrEnum):
     LOW_QUALITY = "low quality"
     PLACEHOLDER = "placeholder page"
     NOT_DRAWN = "text not drawn"
+    STAGE_ERROR = "stage error"  # a user-defined stage raised
 
 
 class BlockKind(StrEnum):

@@ -54,16 +54,20 @@ FLAGS_THERE = ("cli/", "config/", "launch/", "simulator/", "engines/vllm/", "mod
 #: Arguments of other programs by file, and names in style sheets.
 OF_OTHERS = {
     "compat/modal_batch.py": {"--only", "--prompt-mode"},  # of the command that the job runs, and of `modal run`
+    "engines/client/probing.py": {"--metrics", "--enable-metrics"},  # of llama.cpp and SGLang
+    "engines/vlm/judging.py": {"--reasoning-parser"},
     "exports/olmocr_bench.py": {"--dir", "--candidate"},
+    "report/sections.py": {"--password-file"},  # of the command that the report shows
     "sandbox/confinement.py": {"--target"},
     "scheduling/shards.py": {"--array", "--num-jobs"},
     "serverless/__init__.py": {"--test_input", "--rp_serve_api"},
     "serverless/variables.py": {"--max-num-seqs", "--max-num-batched-tokens"},
-    "stages/runtime.py": {"--chat-template"},
+    "stages/runtime.py": {"--chat-template", "--logits-processors"},
     "stages/servers.py": {"--chat-template", "--quantization", "--recommend"},  # the last of `llm-ocr models`
     "storage/gcs/errors.py": {"--location", "--project"},
     "storage/s3/client.py": {"--x-s3"},
     "storage/s3/errors.py": {"--profile"},
+    "workspace/verdict.py": {"--gpu-memory-utilization", "--max-num-seqs", "--renderer-num-workers"},
 }
 STYLE = re.compile(r"--(?:c\d|back|card|ink|soft|rule|ok|degraded|failed|left|c)\b")
 

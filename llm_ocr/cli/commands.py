@@ -143,7 +143,7 @@ COMMANDS: tuple[Command, ...] = (
         "Show progress, failures, and their reasons",
         "StatusSettings",
         "results:run_status",
-        "status -w FOLDER [--json] [--watch] [--worst N]",
+        "status [-w FOLDER] [--json] [--watch] [--worst N]",
         (
             ("llm-ocr status -w out", "Show pages, figures, units, and reasons of failures"),
             ("llm-ocr status -w out --worst 10", "Also list the ten pages with the lowest quality"),
@@ -206,7 +206,7 @@ COMMANDS: tuple[Command, ...] = (
         "Convert results to datasets, Markdown, JSON, and other formats",
         "ExportSettings",
         "results:run_export",
-        "export -w FOLDER --output URL [options]",
+        "export [-w FOLDER] --output URL [options]",
         (
             ("llm-ocr export -w out --output hf://datasets/me/scans", "Upload a private dataset to the Hub"),
             ("llm-ocr export -w out --output s3://bucket/scans --shard-size 1000", "Write files of 1 GB to a bucket"),
@@ -232,7 +232,7 @@ COMMANDS: tuple[Command, ...] = (
         "Build a static website of the results, to open from disk",
         "ViewSettings",
         "results:run_view",
-        "view -w FOLDER --output FOLDER [options]",
+        "view [-w FOLDER] --output FOLDER [options]",
         (
             ("llm-ocr view -w out --output site", "Write site/index.html"),
             ("llm-ocr view -w out --compare other --output site", "Show two runs side by side"),
@@ -243,7 +243,7 @@ COMMANDS: tuple[Command, ...] = (
         "Write an HTML report of a run: throughput, tokens, failures, quality, cost",
         "ReportSettings",
         "results:run_report",
-        "report -w FOLDER [--output FILE]",
+        "report [-w FOLDER] [--output FILE]",
         (
             ("llm-ocr report -w out", "Write llm-ocr-report.html"),
             ("llm-ocr report -w s3://bucket/run --output run.html", "Report on a run in a bucket, also while it runs"),

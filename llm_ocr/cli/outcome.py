@@ -87,13 +87,26 @@ def last_line(status: "RunStatus", workspace: str | None) -> str:
     text += f" ({reasons})" if reasons else ""
     text += _waiting(pages, estimated=status.estimated)
     if pages.failed and workspace:
-        text += f". Retry: llm-ocr retry-failed -w {quoted(workspace)}"
+        text += f". {retry_text(status, workspace)}"
     return one_line(text)
 
 
+def retry_text(status: "RunStatus", workspace: str) -> str:
+    """Return what to do about the failed pages of a workspace: the command that plans them again, if it can help."""
+    if status.reasons.get(Reason.STAGE_ERROR, 0) == status.pages.failed:  # Extract has read these pages
+        return "Correct the function of the stage, and run the stage with another version"
+    key = " --password-file FILE" if Reason.ENCRYPTED in status.reasons else ""
+    return f"Retry: llm-ocr retry-failed -w {quoted(workspace)}{key}"
+
+
 def figures_line(status: "RunStatus") -> str:
-    """Return `40 figures: 39 ok, 1 failed (engine error)`."""
+    """Return `40 figures: 39 ok, 1 failed (engine error)`, or how many are described if some are not."""
     figures = status.figures
+    if status.undescribed:
+        described = f"{figures.ok - status.undescribed:,} described"
+        ended = outcome(figures).partition(" ok")[2]
+        hint = "the CPU engine cannot; a model can: llm-ocr describe --server-url URL"
+        return f"{plural(figures.expected, 'figure')}: {described}{ended} ({hint}){_waiting(figures)}"
     reasons = ", ".join(status.figure_reasons) if figures.failed else ""
     return (
         f"{plural(figures.expected, 'figure')}: {outcome(figures)}"
@@ -168,7 +181,11 @@ def status_text(status: "RunStatus", spent: Sequence["Spent"] = ()) -> str:
         ("workspace", status.url),
         ("documents", _documents(status)),
         ("pages", _counts_text(status.pages, estimated=status.estimated)),
-        ("figures", _counts_text(status.figures)),
+        (
+            "figures",
+            _counts_text(status.figures)
+            + (f", {status.undescribed:,} without a description" if status.undescribed else ""),
+        ),
         *((name, _stage_text(name, stage)) for name, stage in status.stages.items()),
     ]
     if status.tokens_in or status.tokens_out:
@@ -176,7 +193,7 @@ def status_text(status: "RunStatus", spent: Sequence["Spent"] = ()) -> str:
     if speed := _speed(status):
         rows.append(("speed", speed))
     if status.limit is not None:
-        rows.append(("limit", status.limit.sentence.removeprefix("limited by ").removeprefix("limit ")))
+        rows.append(("limit", with_flags(status.limit.sentence.removeprefix("limited by ").removeprefix("limit "))))
     if retries := status.stages["extract"].retries:
         rows.append(("retries", plural(retries, "repeated request")))
     if status.cost is not None:

@@ -1,5 +1,6 @@
 """Commands that work on a workspace: run, plan, extract, describe, assemble, retry-failed, clean."""
 
+import importlib.util
 import posixpath
 import sys
 import tempfile
@@ -21,6 +22,7 @@ from llm_ocr.config.models import (
     RetrySettings,
     RunSettings,
 )
+from llm_ocr.errors import install_command
 from llm_ocr.types import plural
 
 if TYPE_CHECKING:
@@ -116,6 +118,8 @@ def _results(command: str, settings: PipelineCommand, status: "RunStatus") -> li
     if isinstance(settings, AssemblyCommand):
         workspace = settings.workspace
         how = "open with load_dataset" if outcome.is_folder(workspace) else "one row per page"
+        if how.startswith("open") and importlib.util.find_spec("datasets") is None:
+            how = f"Parquet files; for load_dataset: {install_command('datasets')}"
         result = [f"Result: {workspace}/documents (Markdown), {workspace}/dataset ({how})"]
         if not outcome.is_folder(workspace):
             result.append(f"Open the dataset: {outcome.load_line(settings)}")

@@ -57,6 +57,8 @@ def _money(value: float) -> str:
 
 #: Length in seconds of the window over which the speed is measured.
 WINDOW = 30.0
+#: Pages of Assemble that end within this many seconds belong to one item.
+BURST = 1.0
 
 
 @dataclass(slots=True)
@@ -169,9 +171,13 @@ class Meter:
     def speed(self) -> float:
         """Return pages per second over the last half minute; 0 before the second page of this run.
 
-        The time until the first page is not counted: a server that starts reads nothing for minutes.
+        The time until the first page is not counted: a server that starts reads nothing for minutes. Assemble ends all
+        pages of an item at once. Its speed is that of the whole run, and 0 until a second item ends.
         """
         moment = self.clock()
+        if self.stage == "assemble" and self.ends:
+            known = self.first is not None and self.ends[-1] - self.first >= BURST
+            return self.ended / (moment - self.started) if known else 0.0
         while self.ends and self.ends[0] < moment - WINDOW:
             self.ends.popleft()
         if self.first is None or moment <= self.first:
@@ -287,7 +293,7 @@ class PlainProgress(_Metering):
         due = waited >= EVERY or (grown * SHARES >= meter.expected and waited >= APART)
         if due and meter.done < meter.expected:
             self._last = (moment, meter.done)
-            self.say(f"{meter.stage}: {meter.words()}, {meter.pace()}")
+            self.say(f"{meter.stage}: {', '.join(filter(None, (meter.words(), meter.pace())))}")
 
     def say(self, message: str) -> None:
         write_line(paragraph(message), self._stream)

@@ -193,6 +193,16 @@ class WorkspaceSettings(LogSettings):
     workspace_region: NAME | None = Field(None, description="Region of the workspace's bucket (default: the SDK's)")
 
 
+class OwnWorkspaceSettings(WorkspaceSettings):
+    """Workspace."""
+
+    workspace: NAME = Field(
+        "llm-ocr-out",
+        description="Folder or s3://, gs://, or hf:// URL for the plan and all results",
+        json_schema_extra={"short": "w", "metavar": "URL"},
+    )
+
+
 class SourceSettings(Group):
     """Documents and pages."""
 
@@ -213,17 +223,17 @@ class SourceSettings(Group):
     password_file: FILE | None = Field(None, description="File with passwords to try, one per line")
     pages_per_unit: COUNT | None = Field(
         None,
-        description="Pages per unit of work (default: 64, fewer below 2,048 pages; 16 with the embedded engine)",
+        description="Pages per unit of work (default: 64, or 16 with the embedded engine; fewer below 2,048 pages)",
     )
 
 
 class DatasetSettings(Group):
-    """Hugging Face dataset of page images."""
+    """Dataset of page images."""
 
     dataset: NAME | None = Field(
         None,
-        description="Dataset whose rows contain page images",
-        json_schema_extra={"metavar": "NS/NAME"},
+        description="Dataset whose rows contain page images: of the Hub, or a folder or Parquet files here",
+        json_schema_extra={"metavar": "NS/NAME|FOLDER|FILES"},
     )
     dataset_config: NAME | None = Field(None, description="Dataset configuration (default: the only one, or `default`)")
     dataset_split: NAME = Field("train", description="Dataset split")

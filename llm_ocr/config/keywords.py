@@ -58,14 +58,14 @@ class SourceKeywords(TypedDict, total=False):
     password_file: str | Path | None
     """File with passwords to try, one per line"""
     pages_per_unit: int | None
-    """Pages per unit of work (default: 64, fewer below 2,048 pages; 16 with the embedded engine)"""
+    """Pages per unit of work (default: 64, or 16 with the embedded engine; fewer below 2,048 pages)"""
 
 
 class DatasetKeywords(TypedDict, total=False):
-    """Hugging Face dataset of page images."""
+    """Dataset of page images."""
 
     dataset: Name | None
-    """Dataset whose rows contain page images"""
+    """Dataset whose rows contain page images: of the Hub, or a folder or Parquet files here"""
     dataset_config: Name | None
     """Dataset configuration (default: the only one, or `default`)"""
     dataset_split: Name
@@ -781,6 +781,8 @@ class ExportKeywords(CallKeywords, WorkspaceKeywords, LogKeywords, total=False):
     """Server of the output's store (default: the provider's)"""
     output_region: Name | None
     """Region of the output's bucket (default: the SDK's)"""
+    source_paths: Literal["relative", "absolute"]
+    """Sources on this machine in the export: below their source root, or with the private path"""
     shard_size: int
     """Size of the dataset's files in MB"""
     max_page_error_rate: float

@@ -29,6 +29,7 @@ from llm_ocr.config.groups import (
     LogSettings,
     ModelSettings,
     OutcomeSettings,
+    OwnWorkspaceSettings,
     QualitySettings,
     RaySettings,
     RemoteSettings,
@@ -59,7 +60,7 @@ from llm_ocr.config.launch_groups import (
 # Settings of the commands that process finished results.
 
 
-class ExportSettings(WorkspaceSettings):
+class ExportSettings(OwnWorkspaceSettings):
     """llm-ocr export: convert results to other formats."""
 
     format: Literal["dataset", "markdown", "json", "jsonl", "dolma", "chunks", "olmocr-bench"] = Field(
@@ -81,6 +82,10 @@ class ExportSettings(WorkspaceSettings):
         None, description="Server of the output's store (default: the provider's)", json_schema_extra={"metavar": "URL"}
     )
     output_region: NAME | None = Field(None, description="Region of the output's bucket (default: the SDK's)")
+    source_paths: Literal["relative", "absolute"] = Field(
+        "relative",
+        description="Sources on this machine in the export: below their source root, or with the private path",
+    )
     shard_size: COUNT = Field(500, description="Size of the dataset's files in MB")
     max_page_error_rate: FRACTION = Field(0.004, description="Allowed share of failed and fallback pages in a document")
     drop_over_error_rate: bool = Field(
@@ -97,7 +102,7 @@ class ExportSettings(WorkspaceSettings):
     public: bool = Field(False, description="Make a new dataset repository public")
 
 
-class ViewSettings(WorkspaceSettings):
+class ViewSettings(OwnWorkspaceSettings):
     """llm-ocr view: build a static website of the results."""
 
     output: FILE = Field(
@@ -110,7 +115,7 @@ class ViewSettings(WorkspaceSettings):
     )
 
 
-class ReportSettings(WorkspaceSettings):
+class ReportSettings(OwnWorkspaceSettings):
     """llm-ocr report: write an HTML report of a run."""
 
     output: FILE = Field(
@@ -262,7 +267,7 @@ class JobsSettings(WorkspaceSettings):
     json_output: bool = Field(False, description="Print JSON", json_schema_extra={"flag": "json"})
 
 
-class StatusSettings(WorkspaceSettings):
+class StatusSettings(OwnWorkspaceSettings):
     """llm-ocr status: show progress, failures, and their reasons."""
 
     json_output: bool = Field(False, description="Print JSON", json_schema_extra={"flag": "json"})

@@ -55,8 +55,21 @@ class Unlisted:
     dangling: bool = False
 
 
-def files_below(root: Path) -> Iterator[Path | Unlisted]:
+@dataclass(frozen=True, slots=True)
+class OwnResults:
+    """Folder that llm-ocr wrote. Its files are results, and no documents.
+
+    `what`: workspace, export, or site.
+    """
+
+    path: Path
+    what: str
+
+
+def files_below(root: Path) -> Iterator[Path | Unlisted | OwnResults]:
     """Yield files by path, without hidden files and folders. Links are followed; each folder is visited once.
+
+    A folder that llm-ocr wrote is yielded as `OwnResults`, without its files.
 
     A folder that is reachable without a link is listed under its own name. An inaccessible entry is yielded as
     `Unlisted` in its place and does not affect other entries.
@@ -69,7 +82,7 @@ def files_below(root: Path) -> Iterator[Path | Unlisted]:
         entry = next(stack[-1], None)
         if entry is None:
             stack.pop()
-        elif isinstance(entry, Unlisted):
+        elif isinstance(entry, Unlisted | OwnResults):
             yield entry
         elif not entry.folder:
             yield Path(entry.path)
@@ -98,13 +111,16 @@ def unfollowed(entry: "Path | os.DirEntry[str]") -> Unlisted | None:
     return None
 
 
-def _entries(folder: str, visited: set[tuple[int, int]]) -> Iterator[_Entry | Unlisted]:
+def _entries(folder: str, visited: set[tuple[int, int]]) -> Iterator[_Entry | Unlisted | OwnResults]:
     """Yield a folder's entries by name; nothing for a visited folder."""
     folders: dict[str, bool] = {}  # by name: whether the folder is a link
     broken: dict[str, Unlisted] = {}  # by name
     with ExitStack() as runs:
         try:
             if not _first_time(folder, visited):
+                return
+            if what := _own_results(Path(folder)):
+                yield OwnResults(Path(folder), what)
                 return
             with os.scandir(folder) as found:
                 names = _sorted(_names(found, folders, broken), runs)
@@ -113,6 +129,19 @@ def _entries(folder: str, visited: set[tuple[int, int]]) -> Iterator[_Entry | Un
             return
         for name in names:
             yield broken.get(name) or _Entry(os.path.join(folder, name), name in folders, folders.get(name, False))  # noqa: PTH118 - a string
+
+
+def _own_results(folder: Path) -> str:
+    """Return whether the folder is a `workspace`, `export`, or `site` of llm-ocr; "" if it is none of them."""
+    if (folder / "llm-ocr-view.json").is_file():
+        return "site"
+    if (folder / "_llm-ocr").is_dir():
+        return "export"
+    try:
+        run = json.loads((folder / "run.json").read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return ""
+    return "workspace" if isinstance(run, dict) and {"format", "created_by"} <= run.keys() else ""
 
 
 def _first_time(folder: str, visited: set[tuple[int, int]]) -> bool:
@@ -209,11 +238,13 @@ class Found:
     """Documents in a fixed order, found lazily and to be consumed once.
 
     The iteration raises the errors of `find_documents`. `skipped` counts the files of folders and globs with an unknown
-    type, by suffix. The count is complete at the end of the documents.
+    type, by suffix. `own_results` are the skipped folders that llm-ocr wrote. Both are complete at the end of the
+    documents.
     """
 
     documents: Iterator[SourceDocument]
     skipped: Counter[str] = field(default_factory=Counter)
+    own_results: list[OwnResults] = field(default_factory=list)
 
 
 def find_documents(
@@ -239,7 +270,7 @@ def find_documents(
     Raises:
         UsageError: No document is left, or a list or manifest is invalid.
     """
-    skipped: Counter[str] = Counter()
+    skipped = _Skipped()
     named = _expanded(sources, skipped, remote)
     every = chain(named if _names_none_twice(sources) else _first_of_each(named), rows)  # rows are already unique
     documents = islice(_chosen(every, only), max_samples)
@@ -247,8 +278,14 @@ def find_documents(
     for document in documents:
         begin.append(document)
         if document.reason is None:
-            return Found(chain(begin, documents), skipped)
+            return Found(chain(begin, documents), skipped.files, skipped.own_results)
     raise _nothing(sources, begin, only, skipped)
+
+
+@dataclass(slots=True)
+class _Skipped:
+    files: Counter[str] = field(default_factory=Counter)
+    own_results: list[OwnResults] = field(default_factory=list)
 
 
 def _names_none_twice(sources: Sequence[str]) -> bool:
@@ -282,13 +319,11 @@ def version_of(path: str | Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _expanded(
-    sources: Sequence[str], skipped: Counter[str], options: "RemoteOptions | None"
-) -> Iterator[SourceDocument]:
+def _expanded(sources: Sequence[str], skipped: _Skipped, options: "RemoteOptions | None") -> Iterator[SourceDocument]:
     from llm_ocr.documents.remote.listing import RemoteListing  # avoids a circular import
 
     ids = UniqueIds()
-    remote = RemoteListing(skipped, ids, options)
+    remote = RemoteListing(skipped.files, ids, options)
     for source in sources:
         if is_remote(source):
             yield from remote.documents(source)
@@ -304,7 +339,7 @@ def _expanded(
         yield from _from_path(path, skipped)
 
 
-def _from_path(path: Path, skipped: Counter[str]) -> Iterator[SourceDocument]:
+def _from_path(path: Path, skipped: _Skipped) -> Iterator[SourceDocument]:
     """Yield the documents of a path; a literal path has priority over a pattern with the same spelling."""
     if is_folder(path):
         yield from _from_folder(files_below(path), path, skipped)
@@ -314,21 +349,26 @@ def _from_path(path: Path, skipped: Counter[str]) -> Iterator[SourceDocument]:
         yield from _from_glob(path, skipped)
 
 
-def _from_folder(found: Iterable[Path | Unlisted], root: Path, skipped: Counter[str]) -> Iterator[SourceDocument]:
+def _from_folder(
+    found: Iterable[Path | Unlisted | OwnResults], root: Path, skipped: _Skipped
+) -> Iterator[SourceDocument]:
     for entry in found:
+        if isinstance(entry, OwnResults):
+            skipped.own_results.append(entry)
+            continue
         if isinstance(entry, Unlisted):
             if entry.dangling and entry.path.suffix and not kind_by_name(entry.path):
-                skipped[entry.path.suffix.lower()] += 1  # the file is not a document, whatever its type
+                skipped.files[entry.path.suffix.lower()] += 1  # the file is not a document, whatever its type
                 continue
             reason = Reason.NOT_FOUND if entry.dangling else Reason.UNREADABLE
             yield _failed(entry.path, _relative(entry.path, root), reason, entry.problem)
         elif kind := _kind_in_folder(entry):
             yield _document(entry, _relative(entry, root), kind)
         else:
-            skipped[entry.suffix.lower()] += 1
+            skipped.files[entry.suffix.lower()] += 1
 
 
-def _from_glob(pattern: Path, skipped: Counter[str]) -> Iterator[SourceDocument]:
+def _from_glob(pattern: Path, skipped: _Skipped) -> Iterator[SourceDocument]:
     root = Path(pattern.anchor)
     for part in pattern.parts[1:]:
         if not os.path.lexists(root / part):
@@ -346,17 +386,20 @@ def _from_glob(pattern: Path, skipped: Counter[str]) -> Iterator[SourceDocument]
         yield _failed(pattern, pattern.name, Reason.NOT_FOUND, "no file matches")
 
 
-def _below(folders: Iterable[Path], pattern: str) -> Iterator[Path | Unlisted]:
+def _below(folders: Iterable[Path], pattern: str) -> Iterator[Path | Unlisted | OwnResults]:
     """Yield matching files below the folders. `glob` would follow a link to a parent folder forty times."""
     fits = matcher(pattern)
     for folder in filter(is_folder, folders):
         for entry in files_below(folder):
+            if isinstance(entry, OwnResults):
+                yield entry
+                continue
             path, hides = (entry.path, not entry.dangling) if isinstance(entry, Unlisted) else (entry, False)
             if hides or fits(_relative(path, folder)):  # an inaccessible folder may contain matching files
                 yield entry
 
 
-def _matched(matches: Iterable[Path], themselves: bool) -> Iterator[Path | Unlisted]:
+def _matched(matches: Iterable[Path], themselves: bool) -> Iterator[Path | Unlisted | OwnResults]:
     """Yield files as they are and the files below folders, unless their files match `themselves`."""
     for match in matches:
         if not is_folder(match):
@@ -365,7 +408,7 @@ def _matched(matches: Iterable[Path], themselves: bool) -> Iterator[Path | Unlis
             yield from files_below(match)
 
 
-def _from_list(file: Path, skipped: Counter[str], remote: "RemoteListing") -> Iterator[SourceDocument]:
+def _from_list(file: Path, skipped: _Skipped, remote: "RemoteListing") -> Iterator[SourceDocument]:
     for line in listed_paths(file):
         if is_remote(line):
             yield from remote.line(line)
@@ -474,7 +517,7 @@ def _chosen(documents: Iterable[SourceDocument], only: Sequence[str]) -> Iterato
 
 
 def _nothing(
-    sources: Sequence[str], documents: Sequence[SourceDocument], only: Sequence[str], skipped: Counter[str]
+    sources: Sequence[str], documents: Sequence[SourceDocument], only: Sequence[str], skipped: _Skipped
 ) -> UsageError:
     shown = [
         f"{document.source}: {document.reason}, {document.detail}" for document in documents[:5] if document.reason
@@ -482,11 +525,22 @@ def _nothing(
     if not shown:
         named = ", ".join(sources[:5]) or "no source"
         shown = [f"{named}: no document" + (f" named {', '.join(only)}" if only else "")]
-    if skipped and not only:
-        shown[-1] += f" ({plural(sum(skipped.values()), 'file')} of other types)"
-    return UsageError(
-        "; ".join(shown), hint=f"Accepted are {ACCEPTED}; a folder, a glob, a .txt list or a .jsonl manifest."
-    )
+    if skipped.files and not only:
+        shown[-1] += f" ({plural(skipped.files.total(), 'file')} of other types)"
+    if skipped.own_results:
+        shown[-1] += f" (skipped {own_results_text(skipped.own_results)})"
+    hint = f"Accepted are {ACCEPTED}; a folder, a glob, a .txt list or a .jsonl manifest."
+    if lists := [source for source in sources if _suffix(source) == ".txt"]:
+        hint = (
+            f"{lists[0]} is read as a list: each line is the path or URL of a document. Texts are no documents. {hint}"
+        )
+    return UsageError("; ".join(shown), hint=hint)
+
+
+def own_results_text(found: Sequence[OwnResults]) -> str:
+    """Return `results of llm-ocr: out (workspace), site (site)`; at most five are named."""
+    named = ", ".join(f"{one.path} ({one.what})" for one in found[:5])
+    return f"results of llm-ocr: {named}" + (f", and {len(found) - 5} more" if len(found) > 5 else "")
 
 
 # Sample of the documents, independent of their order.

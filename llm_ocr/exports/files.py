@@ -336,8 +336,9 @@ async def export_files(job: ExportJob, form: Form) -> Exported:
         StageMissing: the dataset is incomplete.
         WorkspaceMismatch: the output has another export, or files of other origin.
     """
-    dataset = await asyncio.to_thread(undamaged, job.workspace)
-    rows = await asyncio.to_thread(AssembledRows, job.workspace, dataset.key)
+    relative = job.settings.source_paths == "relative"
+    dataset = await asyncio.to_thread(undamaged, job.workspace, relative_sources=relative)
+    rows = await asyncio.to_thread(AssembledRows, job.workspace, dataset.key, relative_sources=relative)
     batches = list(_batches(dataset, form, _policy(job)))
     await asyncio.to_thread(job.output.check, job.workspace.url)
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="llm-ocr-export") as pool:

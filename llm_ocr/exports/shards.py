@@ -87,7 +87,8 @@ class Source:
     """Dataset file of the workspace: `size` in bytes, `version` the store's token.
 
     `content` identifies the content, wherever the workspace is. With `most`, documents with a larger share (0..1) of
-    bad pages are dropped, and `content` identifies them. `sha256` is the expected hash of the whole file, if known.
+    bad pages are dropped, and `content` identifies them. `sha256` is the expected hash of the whole file, if known. The
+    export leaves out `roots`, beginnings of the rows' sources, the longest first.
     """
 
     key: str
@@ -96,6 +97,11 @@ class Source:
     version: str
     most: float | None = None
     sha256: str = ""
+    roots: tuple[str, ...] = ()
+
+    def named(self, source: str) -> str:
+        """Return a row's source as the export names it."""
+        return source.removeprefix(next((root for root in self.roots if source.startswith(root)), ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +246,8 @@ def bad_documents_of(read: Read, source: Source, most: float) -> list[dict[str, 
     """
     with _opened(read, source) as (_, file):
         names = [name for name in COLUMNS if name in file.schema_arrow.names]
-        return bad_documents(file.read(columns=names, use_threads=False), most)
+        found = bad_documents(file.read(columns=names, use_threads=False), most)
+        return [{**one, "source": source.named(one["source"])} for one in found]
 
 
 def write_shard(path: Path, parts: Iterable[Part], read: Read) -> int:
@@ -276,6 +283,8 @@ def _joined(tables: Iterable["pa.Table"]) -> Iterator["pa.Table"]:
 
 
 def _tables(read: Read, part: Part) -> Iterator["pa.Table"]:
+    import pyarrow as pa
+
     most = part.source.most
     dropped = None if most is None else bad_documents_of(read, part.source, most)
     ids = frozenset(one["document_id"] for one in dropped or ())
@@ -284,6 +293,10 @@ def _tables(read: Read, part: Part) -> Iterator["pa.Table"]:
             ranges.fetch(*_span(file, number))
             table = file.read_row_group(number, use_threads=False)  # threads of Arrow can abort an exiting process
             ranges.drop()
+            if part.source.roots:
+                place = table.schema.get_field_index("source")
+                named = pa.array(map(part.source.named, table["source"].to_pylist()), table.schema.field(place).type)
+                table = table.set_column(place, table.schema.field(place), named)
             yield without(table, ids) if ids else table
 
 
@@ -294,7 +307,7 @@ def _opened(read: Read, source: Source) -> Iterator[tuple[RangeFile, "pq.Parquet
 
     ranges = RangeFile(read, source)
     try:
-        yield ranges, pq.ParquetFile(ranges)
+        yield ranges, pq.ParquetFile(ranges, pre_buffer=False)
     except (pa.ArrowException, EOFError) as error:
         raise UnreadableFile(source.key, str(error)) from error
 

@@ -3,23 +3,24 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby, islice
 from typing import Any
 
-from llm_ocr.documents.remote.urls import shown
+from llm_ocr.documents.remote.urls import is_remote, shown
+from llm_ocr.documents.rows.address import row_address
 from llm_ocr.errors import DatasetDamaged, StageMissing, UsageError
 from llm_ocr.exports.card import CardFacts
 from llm_ocr.exports.shards import Source
 from llm_ocr.models.registry import find_profile
 from llm_ocr.results.dataset import FOLDER, DatasetRow, dataset_file
-from llm_ocr.results.documents import DocumentNames
+from llm_ocr.results.documents import DocumentNames, name_claims
 from llm_ocr.results.schema import Images
 from llm_ocr.scheduling.scanner import PlannedItems
 from llm_ocr.stages.assemble import markers_of, paths_of
 from llm_ocr.storage import ObjectInfo
-from llm_ocr.types import PageRecord, Status
+from llm_ocr.types import DocumentPart, PageRecord, Status
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import generations
 from llm_ocr.workspace.items import Item, items
@@ -100,13 +101,19 @@ class Document:
 class AssembledRows:
     """Rows and documents of the items of a workspace, as Assemble processed them under one of its keys."""
 
-    def __init__(self, workspace: Workspace, key: str) -> None:
+    def __init__(self, workspace: Workspace, key: str, *, relative_sources: bool = False) -> None:
         """Read the whole plan, one part at a time.
+
+        Args:
+            workspace: The workspace.
+            key: The key of Assemble.
+            relative_sources: Whether sources on this machine are named below their source root.
 
         Raises:
             StageMissing: there is no plan, or no such key.
         """
         self._workspace = workspace
+        self._relative_sources = relative_sources
         made = key_settings(workspace, ASSEMBLE, key)
         if not made:
             raise StageMissing(
@@ -115,7 +122,7 @@ class AssembledRows:
         self._extracted = markers_of(workspace, made.get("pages_from", EXTRACT), made["extract"])
         self._described = markers_of(workspace, DESCRIBE, made["describe"])
         self._planned = PlannedItems(workspace)
-        claims = ((part.document_id, path) for i in self._planned.read() for part in i.parts for path in paths_of(part))
+        claims = (claim for i in self._planned.read() for part in i.parts for claim in name_claims(part))
         self._names = DocumentNames.of_plan(claims)
 
     def __len__(self) -> int:
@@ -155,10 +162,25 @@ class AssembledRows:
             names = tuple(dict.fromkeys(self._names.of(document, path) for path in paths))
             ordered = sorted(rows.pop(document, ()), key=_page_number)
             known = totals[document] or sum(row.record.page_number is not None for row in ordered)
-            yield Document(document, shown(first.source), names, known, tuple(ordered))
+            source = shown(first.source)
+            if self._relative_sources and (root := source_root(first)):
+                source = source.removeprefix(root)
+                ordered = [replace(row, record=replace(row.record, source=source)) for row in ordered]
+            yield Document(document, source, names, known, tuple(ordered))
 
     def _pages(self, unit: str, images: Images) -> Iterator[PageRecord]:
         return published_pages(self._workspace, self._extracted(unit), images)
+
+
+def source_root(part: DocumentPart) -> str:
+    """Return the beginning of a source on this machine, up to its path below the source root; "" for a URL."""
+    if row_address(part.source) is not None:
+        is_local = part.source.startswith("file://")
+        return part.source[: part.source.rindex("/", 0, part.source.rindex("@")) + 1] if is_local else ""
+    if is_remote(part.source):
+        return ""
+    root = part.source.removesuffix(part.relative)
+    return root if root != part.source else part.source[: part.source.rfind("/") + 1]
 
 
 def page_totals(item: Item) -> dict[str, int]:
@@ -213,27 +235,31 @@ class _Found:
     damaged: bool
 
 
-def undamaged(workspace: Workspace) -> Assembled:
+def undamaged(workspace: Workspace, *, relative_sources: bool = False) -> Assembled:
     """Return the dataset, as `assembled` does.
 
     Raises:
         DatasetDamaged: files are known to be damaged.
     """
-    found = assembled(workspace)
+    found = assembled(workspace, relative_sources=relative_sources)
     if found.damaged:
         raise DatasetDamaged(workspace.url, found.damaged)
     return found
 
 
-def assembled(workspace: Workspace) -> Assembled:
+def assembled(workspace: Workspace, *, relative_sources: bool = False) -> Assembled:
     """Return the dataset after a check that it is complete and of a single key.
+
+    Args:
+        workspace: The workspace.
+        relative_sources: Whether an export names sources on this machine below their source root.
 
     Raises:
         StageMissing: items are not assembled.
     """
     files = {info.key: info for info in workspace.store.list(f"{FOLDER}/")}
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="llm-ocr-export") as pool:
-        find = partial(_find, workspace, files)
+        find = partial(_find, workspace, files, relative_sources=relative_sources)
         found = [one for chunk in _chunks(items(workspace)) for one in pool.map(find, chunk)]
     keys = Counter(one.key for one in found if one)
     key = keys.most_common(1)[0][0] if keys else ""
@@ -259,7 +285,7 @@ def _chunks(found: Iterable[Item]) -> Iterator[list[Item]]:
         yield chunk
 
 
-def _find(workspace: Workspace, files: dict[str, ObjectInfo], item: Item) -> _Found | None:
+def _find(workspace: Workspace, files: dict[str, ObjectInfo], item: Item, *, relative_sources: bool) -> _Found | None:
     """Return an item's file; None if its newest state is not assembled."""
     info = files.get(dataset_file(item.id))
     note = note_of_views(workspace, item) if info else None
@@ -268,7 +294,11 @@ def _find(workspace: Workspace, files: dict[str, ObjectInfo], item: Item) -> _Fo
         return None
     # Published results never change: the key, and the item's generation in its name, identify the content.
     content = f"{note.key} {item.name} {marker.sha256} {info.size}"
-    source = Source(info.key, info.size, content, info.version, sha256=note.sha256)
+    roots: tuple[str, ...] = ()
+    if relative_sources:
+        content += " relative sources"
+        roots = tuple(sorted({source_root(part) for part in item.parts} - {""}, key=len, reverse=True))
+    source = Source(info.key, info.size, content, info.version, sha256=note.sha256, roots=roots)
     return _Found(note.key, source, marker.counts.expected, is_damaged(workspace, note, info))
 
 

@@ -51,7 +51,7 @@ _STAY = {
 #: Text settings that may contain a URL.
 _WITH_URLS = ("prompt", "describe_prompt", "vllm_command")
 #: Names that may be a local file or folder.
-_MAY_BE_FILES = ("model", "weights", "describe_model", "chat_template", "detector", "input")
+_MAY_BE_FILES = ("model", "weights", "describe_model", "chat_template", "detector", "input", "dataset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +183,14 @@ def _check_files(stage: str, values: Mapping[str, Any]) -> None:
     for name in _MAY_BE_FILES:
         value = values.get(name)
         if isinstance(value, str) and (
-            Path(value).is_absolute() or value.startswith((".", "~")) or Path(value).is_file()
+            Path(value).is_absolute()
+            or value.startswith((".", "~", "file://"))
+            or Path(value).is_file()
+            or (name == "dataset" and (Path(value).is_dir() or value.lower().endswith(".parquet")))
         ):
             hint = "Put it on s3:// or gs:// if this setting accepts a URL, or into the image."
+            if name == "dataset":
+                hint = "Upload the dataset to the Hub. Or give images and PDFs as sources, which are uploaded."
             raise UsageError(f"{name} {value} is on this machine, where jobs of {stage} cannot read it", hint=hint)
 
 

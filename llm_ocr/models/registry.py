@@ -132,6 +132,19 @@ def choose_served(
     )
 
 
+def served_profile(served: Mapping[str, str], profiles: Sequence[Profile]) -> Profile | None:
+    """Return the first profile that fits the only model of a server; None for several or unknown models.
+
+    Args:
+        served: As in `choose_served`.
+        profiles: All known profiles.
+    """
+    if len(served) != 1:
+        return None
+    [said] = served.items()
+    return next((one for one in profiles if _is(one, one.model, said, profiles)), None)
+
+
 def _is(profile: Profile, model: str, said: tuple[str, str], profiles: Sequence[Profile]) -> bool:
     """Return whether a server's names for a model (served name, and id or folder at start) mean the profile's model.
 

@@ -141,7 +141,8 @@ def failure_sections(status: RunStatus) -> Iterator[Section]:
     command = ""
     if status.pages.failed:
         place = shlex.quote(status.url)
-        command = f"llm-ocr retry-failed -w {place} && llm-ocr run -w {place}"
+        key = " --password-file FILE" if Reason.ENCRYPTED in status.reasons else ""
+        command = f"llm-ocr retry-failed -w {place}{key} && llm-ocr run -w {place}{key}"
     sentences = ["The reasons include degraded pages; the examples are failed pages."]
     if command:
         sentences.append("The command below plans and reads the failed pages again.")

@@ -6,17 +6,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from llm_ocr.engines.embedded.joining import is_cjk, join, vocabulary
 from llm_ocr.results.markdown import IMAGE, clean, encode_target, map_prose, target_id
 from llm_ocr.results.schema import image_extension
-from llm_ocr.types import FURNITURE, Block, BlockKind, Figure, PageRecord, Status
+from llm_ocr.types import FURNITURE, Block, BlockKind, DocumentPart, Figure, PageRecord, Status
 
 # Names in the Markdown tree: any path below a source root becomes a path that every store and file system accepts. Two
 # documents may have the same name: their paths differ only in replaced characters, in case (which macOS and Windows
 # ignore), or in their source root. The first document in the order of the plan keeps the plain name; each later
 # document's name includes its document id. The order of the plan never changes and new generations are appended. So
-# every worker makes the same names, and no later generation renames an older file.
+# every worker makes the same names, and a later generation renames only documents whose file has been replaced.
 
 
 # Reserved on Windows or in URLs of stores, control characters, and characters that change the direction of text.
@@ -64,6 +65,23 @@ def _digest(text: str) -> str:
     return sha256(text.encode()).hexdigest()[:12]
 
 
+class NameClaim(NamedTuple):
+    """A document, its path below the source root, the path or URL of its file, and the file's version."""
+
+    document_id: str
+    relative: str
+    source: str
+    version: str
+
+
+def name_claims(part: DocumentPart) -> Iterator[NameClaim]:
+    """Yield a claim for each path of the part's document. Copies of the document lie below the same source root."""
+    root = part.source.removesuffix(part.relative)
+    for path in (part.relative, *part.aliases):
+        source = part.source if path == part.relative else f"{root}{path}"
+        yield NameClaim(part.document_id, path, source, part.version)
+
+
 @dataclass(frozen=True, slots=True)
 class DocumentNames:
     """Names of the documents' files below `documents/`, made once per run from all documents of the plan."""
@@ -71,17 +89,33 @@ class DocumentNames:
     renamed: Mapping[tuple[str, str], str]  # documents without their plain name
 
     @classmethod
-    def of_plan(cls, claims: Iterable[tuple[str, str]]) -> "DocumentNames":
-        """Return the names from pairs of document id and relative path in the order of the plan; pairs may repeat.
+    def of_plan(cls, claims: Iterable[NameClaim]) -> "DocumentNames":
+        """Return the names of the documents in the order of the plan; claims may repeat.
 
-        Needs about 200 bytes of memory per document.
+        A file that has been replaced is a new document in the plan. It takes the plain name, and the older document is
+        renamed. Needs about 300 bytes of memory per document.
         """
         book = _Book()
         renamed: dict[tuple[str, str], str] = {}
-        for document_id, relative in claims:
-            plain = safe_path(relative)
-            if not book.take(plain, _owner(document_id, relative)):
-                renamed[document_id, relative] = book.take_other(plain, document_id, _owner(document_id, relative))
+        holders: dict[int, tuple[str, int]] = {}  # document and version with a plain name, by file and name
+        replaced: dict[tuple[str, str], None] = {}
+        for document_id, relative, source, version in claims:
+            if (document_id, relative) in replaced:
+                continue
+            plain, owner, file = safe_path(relative), _owner(document_id, relative), _owner(source, relative)
+            holder = document_id, _number(version)
+            before = holders.get(file, holder)
+            if version and before[0] != document_id and before[1] != holder[1]:
+                book.give(plain, owner)
+                replaced[before[0], relative] = None
+            elif not book.take(plain, owner):
+                renamed[document_id, relative] = book.take_other(plain, document_id, owner)
+                continue
+            holders[file] = holder
+        for document_id, relative in replaced:  # last, so that no other document loses its name
+            renamed[document_id, relative] = book.take_other(
+                safe_path(relative), document_id, _owner(document_id, relative)
+            )
         return cls(renamed)
 
     def of(self, document_id: str, relative: str) -> str:
@@ -89,8 +123,8 @@ class DocumentNames:
         return self.renamed.get((document_id, relative)) or safe_path(relative)
 
 
-def _owner(document_id: str, relative: str) -> int:
-    return _number(f"{clean(document_id)}\0{clean(relative)}")
+def _owner(document_or_file: str, relative: str) -> int:
+    return _number(f"{clean(document_or_file)}\0{clean(relative)}")
 
 
 def _number(text: str) -> int:
@@ -113,6 +147,10 @@ class _Book:
         self._files[file] = owner
         self._folders.update(folders)
         return True
+
+    def give(self, name: str, owner: int) -> None:
+        """Give a reserved name to another owner."""
+        self._files[_number(_folded(f"{name}.md"))] = owner
 
     def take_other(self, name: str, document_id: str, owner: int) -> str:
         return next(other for other in _others(name, document_id) if self.take(other, owner))

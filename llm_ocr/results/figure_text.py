@@ -178,7 +178,7 @@ def enrich(markdown: str, figures: Mapping[str, FigureText]) -> str:
     """Write the alt texts and descriptions of a page's figures, given by their ids. Fenced code is unchanged.
 
     The alt text of `![…](figure:ID)` and of the predecessor's `![Figure ID](path)` becomes the description's first
-    sentence. Without a description, it is the beginning of the caption (`Figure 3`), the label, or `Figure`. The
+    sentence. Without a description, it is the caption's, the label, or `Figure`. The
     description follows the block with the figure's first link, as a block quote `> **Figure description:** …` of one
     line. The quote is omitted if the alt text, the caption, or the page's own text contains the description.
     Paragraphs of older versions, `*Figure ID: …*`, are replaced.
@@ -199,12 +199,17 @@ def enriched_page(record: PageRecord, descriptions: Mapping[str, FigureRecord]) 
     return enrich(record.markdown, known)
 
 
-def short(description: str) -> str:
-    """Return the first sentence, cut at a word boundary to at most 120 characters, then with three dots."""
+def short(description: str, after: int = 0) -> str:
+    """Return the first sentence, cut at a word boundary to at most 120 characters, then with three dots.
+
+    Args:
+        description: The text.
+        after: Characters at its beginning in which no sentence ends, such as the number of a caption.
+    """
     text = one_line(description)
     for end in _SENTENCE_END.finditer(text):
         before = text[max(0, end.end() - _LOOK_BACK) : end.end()]
-        if not _NO_END.search(before.rstrip("\"'”’»)]")):
+        if end.end() > after and not _NO_END.search(before.rstrip("\"'”’»)]")):
             text = text[: end.end()]
             break
     if len(text) <= ALT_LENGTH:
@@ -214,10 +219,6 @@ def short(description: str) -> str:
     return (head[:cut] if cut > 0 else head[:ALT_LENGTH]).rstrip() + _ELLIPSIS
 
 
-_SEPARATORS = " .:|,)(–—-"  # after the number of a caption
-_NUMBERED = re.compile(
-    r"[\dA-Z一二三四五六七八九十]\W*$|\d[a-z]\W*$"
-)  # the patterns ignore case: `map a` has no number
 _WORDS = re.compile(r"[^\W\d_]+(?: [^\W\d_]+)?")
 
 
@@ -225,10 +226,9 @@ def _alt(text: FigureText, added: str) -> str:
     """Return the alt text; `added` is the description without repetitions."""
     if added:
         return short(added)
-    caption = one_line(text.caption)
-    for form in (FIGURE_CAPTION, TABLE_CAPTION):
-        if (found := form.match(caption)) and _NUMBERED.search(found[0]):
-            return found[0].strip(_SEPARATORS)
+    if caption := one_line(text.caption):
+        numbers = (form.match(caption) for form in (FIGURE_CAPTION, TABLE_CAPTION))
+        return short(caption, after=max(found.end() if found else 0 for found in numbers))
     label = one_line(text.label).replace("_", " ")
     return label.capitalize() if _WORDS.fullmatch(label) else "Figure"
 
@@ -244,7 +244,11 @@ class _Enricher:
         self._added = {figure: _added(text.words, text.caption, page) for figure, text in figures.items()}
         self._alts = {figure: _alt(text, self._added[figure]) for figure, text in figures.items()}
         # An alt text without words of a description, such as `Figure`, names no figure.
-        self._by_alt = {alt: figure for figure, alt in reversed(self._alts.items()) if self._added[figure]}
+        self._by_alt = {
+            alt: figure
+            for figure, alt in reversed(self._alts.items())
+            if self._added[figure] or figures[figure].caption
+        }
         self._seen: set[str] = set()
 
     def run(self) -> str:

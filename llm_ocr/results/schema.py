@@ -156,9 +156,9 @@ def iter_rows(source: Source, kind: str, columns: Iterable[str]) -> Iterator[dic
     import pyarrow.parquet as pq
 
     try:
-        file = pq.ParquetFile(io.BytesIO(source) if isinstance(source, bytes) else source)
+        # Without read-ahead and without threads of Arrow: a thread that outlives the interpreter can abort the process.
+        file = pq.ParquetFile(io.BytesIO(source) if isinstance(source, bytes) else source, pre_buffer=False)
         _check(file.schema_arrow.metadata or {}, kind)
-        # Without threads of Arrow: a thread that outlives the interpreter can abort the process.
         for batch in file.iter_batches(batch_size=_ROWS_PER_BATCH, columns=list(columns), use_threads=False):
             yield from batch.to_pylist()
     except (pa.ArrowException, EOFError) as error:

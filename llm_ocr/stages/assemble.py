@@ -17,7 +17,7 @@ from typing import Any
 from llm_ocr.config.models import AssemblyCommand
 from llm_ocr.errors import DatasetDamaged, StageMissing
 from llm_ocr.results.dataset import FOLDER, DatasetWriter, dataset_file
-from llm_ocr.results.documents import DocumentNames, document_markdown, figure_file, markdown_file
+from llm_ocr.results.documents import DocumentNames, document_markdown, figure_file, markdown_file, name_claims
 from llm_ocr.results.schema import Images, finals_to_parquet
 from llm_ocr.scheduling.follow import Published, ReadyItems
 from llm_ocr.scheduling.scanner import PlannedItems
@@ -29,7 +29,7 @@ from llm_ocr.types import Counts, DocumentPart, FigureRecord, PageRecord, Status
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import totals_of
 from llm_ocr.workspace.items import Item, items, parse_item_name
-from llm_ocr.workspace.keys import ASSEMBLE, DESCRIBE, EXTRACT, claim_key, key_settings, stage_keys
+from llm_ocr.workspace.keys import ASSEMBLE, DESCRIBE, EXTRACT, VIEW_NOTES, claim_key, key_settings, stage_keys
 from llm_ocr.workspace.publish import Marker, Summary, correction, done_units, iter_markers, publish, standing_marker
 from llm_ocr.workspace.published import (
     Finished,
@@ -42,7 +42,6 @@ from llm_ocr.workspace.published import (
     without_images,
 )
 from llm_ocr.workspace.views import (
-    NOTES,
     ViewsNote,
     begin_views,
     end_views,
@@ -180,7 +179,7 @@ def assemble_job(workspace: Workspace, key: str, made: Mapping[str, Any]) -> Ass
         made: The settings that the key is the hash of.
     """
     planned = PlannedItems(workspace)
-    claims = ((part.document_id, path) for item in planned.read() for part in item.parts for path in paths_of(part))
+    claims = (claim for item in planned.read() for part in item.parts for claim in name_claims(part))
     return AssembleJob(
         workspace,
         key,
@@ -345,7 +344,7 @@ def _broken(job: AssembleJob, finished: list[int], *, looks: bool) -> list[int]:
         return []
     store = job.workspace.store
     views = {info.key: info for info in store.list(f"{FOLDER}/")}
-    notes = {info.key for info in store.list(NOTES)}
+    notes = {info.key for info in store.list(VIEW_NOTES)}
 
     def is_listed(place: int) -> bool:
         item, _ = parse_item_name(job.planned.name(place))

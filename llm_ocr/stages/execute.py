@@ -32,7 +32,17 @@ from llm_ocr.stages.limits import Limits, check_limits
 from llm_ocr.stages.loop import run_blocking
 from llm_ocr.stages.plan import RESULT_VERSIONS, find, need_plan, plan
 from llm_ocr.stages.recording import Recorded
-from llm_ocr.stages.runtime import Job, Remote, Stage, log_folder, model_choice, passwords, render_options, worker_name
+from llm_ocr.stages.runtime import (
+    Job,
+    Remote,
+    Stage,
+    log_folder,
+    model_choice,
+    passwords,
+    render_options,
+    with_served_model,
+    worker_name,
+)
 from llm_ocr.stages.servers import PAGES_PER_UNIT, SERVER, VLLM, Engines, choose_engine
 from llm_ocr.types import DocumentPart, plural
 from llm_ocr.workspace import Workspace
@@ -78,6 +88,7 @@ def execute(command: str, settings: PipelineCommand, progress: Progress | None =
 
 
 async def _execute(command: str, settings: PipelineCommand, engine: str, progress: Progress) -> Run:
+    settings = await with_served_model(settings, engine, progress.say)
     serving = settings if isinstance(settings, ServingCommand) else None
     # The workers of a cluster run the engines and record their costs.
     on_ray = serving is not None and serving.ray is not None
@@ -214,7 +225,9 @@ async def retry_failed(job: Job[RetrySettings]) -> None:
         )
     if generation is None:
         low = "" if settings.below_quality is None else f", none has a quality below {settings.below_quality:g}"
-        progress.say(f"Nothing to retry: no page is failed{low}, or its document still cannot be opened.")
+        given = settings.password or settings.password_file
+        hint = "" if given else " Encrypted documents need their passwords: `password_file=FILE`."
+        progress.say(f"Nothing to retry: no page is failed{low}, or its document still cannot be opened.{hint}")
     else:
         progress.say(f"Generation {generation.number}: {plural(generation.expected, 'page')} to be read again")
 

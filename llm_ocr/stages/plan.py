@@ -11,7 +11,7 @@ from llm_ocr.config.models import PlanSettings
 from llm_ocr.documents.manifests import parse_pages
 from llm_ocr.documents.remote.urls import shown
 from llm_ocr.documents.rendering import Renderer
-from llm_ocr.documents.sources import Found, SourceDocument, find_documents, sampled
+from llm_ocr.documents.sources import Found, SourceDocument, find_documents, own_results_text, sampled
 from llm_ocr.engines.embedded import reader as embedded
 from llm_ocr.engines.vlm import reader as model
 from llm_ocr.engines.vlm.reader import SOURCE
@@ -20,8 +20,9 @@ from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.counting import CountOptions, PageCounter, check_filters, counted, filter_options, filtering
 from llm_ocr.stages.loop import run_blocking
 from llm_ocr.stages.runtime import Job, Remote, dataset_options, passwords, remote_options, render_options
-from llm_ocr.stages.servers import LEAST_PER_UNIT, PAGES_PER_UNIT, Engines, choose_engine
+from llm_ocr.stages.servers import LEAST_PER_LOCAL_UNIT, LEAST_PER_UNIT, PAGES_PER_UNIT, Engines, choose_engine
 from llm_ocr.storage import StoreOptions
+from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import Filtered, filtered_text, generations, read_units
@@ -122,6 +123,7 @@ async def plan(job: Job[PlanSettings], found: Found, *, dry_run: bool = False) -
     ranges = parse_pages(settings.pages) if settings.pages else None
     secrets = passwords(settings.password, settings.password_file)
     pages_per_unit = settings.pages_per_unit or PAGES_PER_UNIT[job.engines.engine]
+    least = LEAST_PER_LOCAL_UNIT if isinstance(workspace.store, LocalStore) else LEAST_PER_UNIT
     filters = filter_options(settings)
     # Filters open every document, so the pages are counted exactly.
     options = CountOptions("exact" if filters.any else settings.count_pages, pages_per_unit)
@@ -135,11 +137,13 @@ async def plan(job: Job[PlanSettings], found: Found, *, dry_run: bool = False) -
             workspace,
             documents,
             pages_per_unit=pages_per_unit,
-            least_per_unit=None if settings.pages_per_unit else LEAST_PER_UNIT,
+            least_per_unit=None if settings.pages_per_unit else least,
             skipped=found.skipped,
             filters=filters.identity(),
             dry_run=dry_run,
         )
+    if found.own_results:
+        job.progress.say(f"Skipped {own_results_text(found.own_results)}")
     _report(result, dict(found.skipped), job.progress)
     if active is not None:
         _report_filtered(None if dry_run else result.filtered, active.message(), job.progress)
@@ -165,6 +169,13 @@ def _report(result: PlanResult, skipped: dict[str, int], progress: Progress) -> 
         progress.say(f"Skipped files of other types: {kinds}")
     if result.copies:
         progress.say(f"{plural(result.copies, 'duplicate')} of documents: read once, written under each path")
+    if result.changed:
+        more = ", ..." if result.changed > len(result.changed_examples) else ""
+        named = ", ".join(map(shown, result.changed_examples)) + more
+        progress.say(
+            f"{plural(result.changed, 'document')} changed and will be read again; "
+            f"the old text gets another file name: {named}"
+        )
     if result.differing:
         named = ", ".join(map(shown, result.examples))
         progress.say(

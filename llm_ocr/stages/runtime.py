@@ -28,9 +28,11 @@ from llm_ocr.config.groups import (
     QualitySettings,
     RemoteSettings,
     RenderSettings,
+    ServerSettings,
     VllmSettings,
     WhichModel,
 )
+from llm_ocr.config.loading import DEFAULT
 from llm_ocr.config.models import FigureCommand, PlanSettings, ReadingCommand, ServingCommand
 from llm_ocr.documents.remote.urls import RemoteOptions, is_remote
 from llm_ocr.documents.rendering import Renderer, RenderOptions
@@ -48,12 +50,12 @@ from llm_ocr.models.parsers import parser_named
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.profile_file import profile_from
 from llm_ocr.models.profiles.chat import generic
-from llm_ocr.models.registry import PROFILES, find_profile
+from llm_ocr.models.registry import PROFILES, find_profile, served_profile
 from llm_ocr.results.quality import VERSION
 from llm_ocr.results.quality.scoring import score
 from llm_ocr.stages import Progress
 from llm_ocr.stages.flow import Admission
-from llm_ocr.stages.servers import SERVER, Engines, content_of, embedded_figures, on_store
+from llm_ocr.stages.servers import SERVER, Engines, content_of, embedded_figures, on_store, server_key
 from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import Box, DocumentPart, EncodedImage, Page, Unit, page_id
@@ -158,6 +160,7 @@ class Remote:
 
 
 S_co = TypeVar("S_co", bound=Group, covariant=True)
+SettingsT = TypeVar("SettingsT", bound=Group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,10 +276,40 @@ def model_choice(settings: WhichModel) -> ModelChoice:
     """Return the model that reads pages. Raises `UsageError` if the name is ambiguous or unknown."""
     # A command without a prompt setting reads no pages.
     own_prompt = not isinstance(settings, ModelSettings) or settings.prompt is not None
-    asked = named_model(settings.model, settings.weights, own_prompt=own_prompt, parser=settings.parser)
+    served = isinstance(settings, ServerSettings) and bool(settings.server_url)
+    asked = named_model(settings.model, settings.weights, own_prompt=own_prompt, parser=settings.parser, served=served)
     if isinstance(settings, ModelSettings) and not settings.ngram_processor:
         asked = replace(asked, profile=without_processor(asked.profile))
     return _with_template(asked, settings.chat_template)
+
+
+async def with_served_model(settings: SettingsT, engine: str, say: Callable[[str], None]) -> SettingsT:
+    """Return the settings with the model of the first server that answers, if no setting chooses a model.
+
+    They are unchanged for other engines, and if the server has several models, or none with a profile.
+    """
+    serving = settings if isinstance(settings, ServingCommand) else None
+    if engine != SERVER or serving is None or serving.ray is not None:
+        return settings
+    from llm_ocr.engines.client.connections import address_of
+    from llm_ocr.engines.client.endpoint import Endpoint
+
+    if serving.origins.get("model") != DEFAULT or serving.server_model or serving.weights:
+        return settings
+    key = server_key(serving.server_key, serving.server_key_file)
+    for url in serving.server_url:
+        endpoint = Endpoint(address_of(url, "", key))
+        try:
+            served = await endpoint.served()
+        finally:
+            await endpoint.close()
+        profile = served_profile(served, PROFILES)
+        if profile is not None and profile.name != serving.model:
+            say(f"Model: {profile.name}, which {url} serves")
+            return settings.model_copy(update={"model": profile.name})
+        if served:
+            break
+    return settings
 
 
 def without_processor(profile: Profile) -> Profile:
@@ -284,7 +317,7 @@ def without_processor(profile: Profile) -> Profile:
     name = "--logits-processors"
     if name not in profile.server_args or "vllm_xargs" not in profile.page_settings:
         raise UsageError(
-            f"`ngram_processor=false` has no effect: {profile.name} has no logits processor", hint="Remove it."
+            f"`ngram_processor=False` has no effect: {profile.name} has no logits processor", hint="Remove it."
         )
     place = profile.server_args.index(name)
     page_settings = {key: value for key, value in profile.page_settings.items() if key != "vllm_xargs"}
@@ -292,7 +325,14 @@ def without_processor(profile: Profile) -> Profile:
     return replace(profile, page_settings=page_settings, server_args=server_args)
 
 
-def named_model(name: str, weights: str | None = None, *, own_prompt: bool, parser: str | None = None) -> ModelChoice:
+def named_model(
+    name: str,
+    weights: str | None = None,
+    *,
+    own_prompt: bool,
+    parser: str | None = None,
+    served: bool = False,
+) -> ModelChoice:
     """Return the profile and the weights of a model.
 
     Args:
@@ -300,11 +340,12 @@ def named_model(name: str, weights: str | None = None, *, own_prompt: bool, pars
         weights: The weights to load. By default those of the profile.
         own_prompt: Whether the user provides the prompt.
         parser: The name of the parser of the answers. By default that of the profile.
+        served: Whether a running server has the model, whose name there may be any.
 
     Raises:
         UsageError: The name is unknown, or the profile file is invalid.
     """
-    profile, of_user = _profile(name, own_prompt=own_prompt, parser=parser)
+    profile, of_user = _profile(name, own_prompt=own_prompt, parser=parser, served=served)
     if parser is not None and not of_user.get("generic"):
         profile = replace(profile, parsers={"": parser_named(parser).parse})
     chosen: dict[str, Any] = {}
@@ -369,7 +410,7 @@ def newest_commit(model: str, *, offline: bool, cache: Path | None) -> str | Non
         return None
 
 
-def _profile(name: str, *, own_prompt: bool, parser: str | None) -> tuple[Profile, Mapping[str, bool]]:
+def _profile(name: str, *, own_prompt: bool, parser: str | None, served: bool) -> tuple[Profile, Mapping[str, bool]]:
     """Return the profile, and whether it is the user's own: from a file, or of a model without a profile."""
     if not on_store(name) and name.endswith(_FILES):
         return profile_from(_read(name), name), {"file": True}
@@ -380,8 +421,11 @@ def _profile(name: str, *, own_prompt: bool, parser: str | None) -> tuple[Profil
             raise UsageError(
                 f"{error.args[0]}, and `prompt` is missing", hint=_without_profile(name, error.hint)
             ) from None
-        if not (on_store(name) or "/" in name or Path(name).is_dir()):
-            place = "With `prompt`, a model is OWNER/NAME on the Hub, a folder, or an s3:// or gs:// URL."
+        if not (served or on_store(name) or "/" in name or Path(name).is_dir()):
+            place = (
+                "With `prompt`, a model is OWNER/NAME on the Hub, a folder, an s3:// or gs:// URL, or any name of a "
+                "running server (`server_url`)."
+            )
             raise UsageError(error.args[0], hint=f"{place} {error.hint}") from None
     return generic(name, parser=parser or "plain"), {"generic": True}
 
@@ -549,7 +593,7 @@ class PartRenderer:
     async def page(self, part: DocumentPart, number: int) -> Page:
         """Render page `number`, counted from 1. Raises `PageFailure`."""
         names = {"page_id": page_id(part.document_id, number), "document_id": part.document_id}
-        if is_remote(part.source):
+        if is_remote(part.source) or row_address(part.source) is not None:
             async with self._remote.page(part.source, part.version, number) as (path, number_there):
                 page = await self._renderer.page(str(path), "", number_there, **names)
             return replace(page, number=number, source=part.source, version=part.version)
@@ -758,7 +802,7 @@ def keeps_known(settings: DescribeGroup) -> bool:
 
 async def _figure_model(job: Job[FigureCommand], name: str) -> Model:
     """Return the model that describes figures, if another than that of the pages, at the commit of its first use."""
-    asked = named_model(name, own_prompt=True)
+    asked = named_model(name, own_prompt=True, served=job.engines.engine == SERVER)
     standing = await asyncio.to_thread(known_revision, job.workspace, DESCRIBE, asked.name)
     return await pinned(job.settings, job.engines, asked, standing)
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from llm_ocr.config.models import TransformSettings
-from llm_ocr.errors import UsageError
+from llm_ocr.errors import PageFailure, StageError, UsageError
 from llm_ocr.results.schema import Images, pages_from_parquet, pages_to_parquet
 from llm_ocr.runs import Run
 from llm_ocr.stages import Progress
@@ -20,7 +20,7 @@ from llm_ocr.stages.sharing import key_before, publish_held, shared, split_of
 from llm_ocr.types import Counts, PageRecord, Reason, Status, Unit
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, STAGES, Claim
-from llm_ocr.workspace.publish import pages_summary, read_data, standing_marker
+from llm_ocr.workspace.publish import done_units, pages_summary, read_data, standing_marker
 from llm_ocr.workspace.stored import workspace_options
 
 PageFunction = Callable[[PageRecord], PageRecord]
@@ -50,11 +50,14 @@ async def _transform(
     source = await key_before(job, EXTRACT)
     claim = Claim(workspace, stage, {"extract": source, "version": version})
     key = await asyncio.to_thread(claim.take)
+    stage_function = _StageFunction(
+        function, stage, proven=bool(await asyncio.to_thread(done_units, workspace, stage, key))
+    )
     progress.begin(stage, 0, Counts())
     async with shared(job, await split_of(job, stage), stage, key) as share:
         async for unit in stepwise(share.units):
             progress.correct(unit.planned, exact=True)
-            for status in await asyncio.to_thread(_unit, job, share, unit, claim, source, function):
+            for status in await asyncio.to_thread(_unit, job, share, unit, claim, source, stage_function):
                 progress.count(status)
     progress.end()
     await asyncio.to_thread(workspace.flush)
@@ -62,34 +65,70 @@ async def _transform(
 
 
 def _unit(
-    job: Job[TransformSettings], share: Share, unit: Unit, claim: Claim, source: str, function: PageFunction
+    job: Job[TransformSettings], share: Share, unit: Unit, claim: Claim, source: str, function: "_StageFunction"
 ) -> Sequence[Status]:
     workspace = job.workspace
     marker = standing_marker(workspace, EXTRACT, source, unit.id)
     rows = pages_from_parquet(io.BytesIO(read_data(workspace, marker)), images=Images.ALL)
-    pages = [_applied(function, page, claim.stage) for page in rows]
+    pages = [function(page) for page in rows]
     publish_held(share, workspace, claim, unit.id, pages_to_parquet(pages), pages_summary(unit, pages))
     return [page.status for page in pages]
 
 
-def _applied(function: PageFunction, page: PageRecord, stage: str) -> PageRecord:
-    """Return the new row. If the function fails, nothing of the page is kept, because it may be confidential."""
-    try:
-        made = function(page)
-        if (made.page_id, made.document_id, made.dataset_index) != (page.page_id, page.document_id, page.dataset_index):
-            raise ValueError("it returned the row of another page")
-    except Exception as error:  # noqa: BLE001 - the user's code; the row records the error
-        where = traceback.extract_tb(error.__traceback__)[-1]  # not the message, which may contain text of the page
-        detail = f"{stage}: {type(error).__name__} at {Path(where.filename).name}:{where.lineno}"
-        return replace(
-            page,
-            status=Status.FAILED,
-            reason=Reason.ENGINE_ERROR,
-            detail=detail,
-            image=None,
-            markdown="",
-            blocks=(),
-            figures=(),
-            attempts=(),
-        )
-    return made
+class _StageFunction:
+    """The user's function. Its exceptions become failed rows, except before the first page that it returns.
+
+    Args:
+        function: The user's function.
+        stage: The name of the stage.
+        proven: Whether the function has returned a page before, in an earlier call.
+    """
+
+    def __init__(self, function: PageFunction, stage: str, *, proven: bool) -> None:
+        self._function = function
+        self._stage = stage
+        self._proven = proven
+
+    def __call__(self, page: PageRecord) -> PageRecord:
+        """Return the new row. If the function raises, nothing of the page is kept, because it may be confidential.
+
+        Raises:
+            StageError: The function raised for its first page, so it would probably raise for every page.
+        """
+        try:
+            made = self._function(page)
+            if _identity(made) != _identity(page):
+                raise ValueError("the function returned the row of another page")
+        except PageFailure as failure:  # raised on purpose
+            return _without_content(page, failure.reason, failure.detail)
+        except Exception as error:
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            # Without the message, which may contain text of the page.
+            detail = f"{self._stage}: {type(error).__name__} at {Path(where.filename).name}:{where.lineno}"
+            if not self._proven:
+                raise StageError(
+                    f"{detail}, for its first page ({page.source}, page {page.page_number}): {error}",
+                    hint="Nothing of this unit was stored. Correct the function and run the stage again. To record a "
+                    "page as failed on purpose, raise llm_ocr.errors.PageFailure(reason, detail).",
+                ) from error
+            return _without_content(page, Reason.STAGE_ERROR, detail)
+        self._proven = True
+        return made
+
+
+def _identity(page: PageRecord) -> tuple[str, str, int | None]:
+    return page.page_id, page.document_id, page.dataset_index
+
+
+def _without_content(page: PageRecord, reason: Reason, detail: str) -> PageRecord:
+    return replace(
+        page,
+        status=Status.FAILED,
+        reason=reason,
+        detail=detail,
+        image=None,
+        markdown="",
+        blocks=(),
+        figures=(),
+        attempts=(),
+    )

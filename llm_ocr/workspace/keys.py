@@ -26,6 +26,8 @@ EXTRACT = "extract"
 DESCRIBE = "describe"
 ASSEMBLE = "assemble"
 STAGES = (EXTRACT, DESCRIBE, ASSEMBLE)
+#: Folder of the notes on views, see `workspace.views`.
+VIEW_NOTES = f"{ASSEMBLE}/views/"
 
 _KEY = re.compile(r"[0-9a-f]{12}")
 _ONLY = f"{EXTRACT}/key.json"
@@ -223,6 +225,13 @@ def newest_key(workspace: Workspace, stage: str, wanted: str = "") -> str | None
     return wanted or (keys[-1] if keys else None)
 
 
+def assembled_key(workspace: Workspace) -> str | None:
+    """Return the key of Assemble that wrote the documents and the dataset; None if it has not begun."""
+    note = next(iter(workspace.store.list(VIEW_NOTES)), None)
+    named = workspace.find_json(note.key) if note else None
+    return str(named["key"]) if named else newest_key(workspace, ASSEMBLE)
+
+
 def required_key(workspace: Workspace, stage: str, wanted: str = "") -> str:
     """Return the same key as `newest_key`.
 
@@ -317,12 +326,28 @@ def _mismatch(workspace: Workspace, standing: Mapping[str, Any], new: Mapping[st
     names = [line.partition(":")[0] for line in changed]
     if not other and (not _OF_VERSIONS.isdisjoint(names) or all(name.endswith(f".{_VERSION}") for name in names)):
         return _other_release(workspace, standing, changed)
-    lines = "; ".join(other or changed)  # another engine has entirely different settings
     by = stored_by(standing.get("command", ""), standing.get("created", ""))
+    if other or "reader.model" in names:  # another engine or model has entirely different settings
+        before, now = _read_by(standing.get("settings", {})), _read_by(new)
+        return WorkspaceMismatch(
+            f"{workspace.url} was extracted with {before}{f' by {by}' if standing.get('command') else ''}, "
+            f"and this command would read with {now}",
+            hint="Use the settings of the workspace (name no other model or engine), or another `workspace`. Pages of "
+            "two models never mix.",
+        )
+    lines = "; ".join(changed)
     return WorkspaceMismatch(
         f"{workspace.url} was extracted with other settings{f' by {by}' if standing.get('command') else ''}: {lines}",
         hint="Use the settings of the workspace (on the left), or another `workspace` for the new settings.",
     )
+
+
+def _read_by(settings: Mapping[str, Any]) -> str:
+    """Return `the model deepseek-ai/DeepSeek-OCR`, or `the CPU engine`."""
+    reader = settings.get("reader", {})
+    if model := reader.get("model"):
+        return f"the model {model}"
+    return "the CPU engine" if reader.get("engine") == "embedded" else f"the engine {reader.get('engine')}"
 
 
 def _names(workspace: Workspace, stage: str) -> Iterator[str]:

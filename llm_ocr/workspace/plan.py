@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from llm_ocr.documents.remote.urls import shown
 from llm_ocr.errors import ObjectNotFound, UsageError
+from llm_ocr.results.documents import name_claims
 from llm_ocr.types import DocumentPart
 from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.codec import document_id
@@ -232,14 +233,16 @@ class Choice:
     """Documents that a generation will contain. The counts are of the last pass over `pieces`."""
 
     members: Callable[[], Iterator[list[PlannedDocument]]]
-    known: DiskDict  # number of the content by document id
+    known: DiskDict  # number of the content by document id; number of the version by `_file_entry`
     left_out: KnownFiltered
     begin: int
     check: Callable[[Mapping[str, PlannedDocument]], None]  # raises if `differing` documents need unplanned pages
     known_count: int = 0
     copies: int = 0
     differing: int = 0
+    changed: int = 0
     examples: list[str] = field(default_factory=list)
+    changed_examples: list[str] = field(default_factory=list)
     readmitted: Counter[str] = field(default_factory=Counter)  # documents in older lists of excluded documents
     _differing: dict[str, PlannedDocument] = field(default_factory=dict)  # by document id
 
@@ -262,8 +265,9 @@ class Choice:
         Raises:
             UsageError: a known document was requested with pages that are not in the plan. Raised at the end.
         """
-        self.known_count = self.copies = self.differing = 0
+        self.known_count = self.copies = self.differing = self.changed = 0
         self.examples.clear()
+        self.changed_examples.clear()
         self.readmitted.clear()
         self._differing.clear()
         index = self.begin
@@ -272,6 +276,9 @@ class Choice:
             if not new:
                 continue
             first = new[0]
+            changed = [one.source for one in new if self._is_changed(one)]
+            self.changed += len(changed)
+            self.changed_examples += changed[: _MOST_EXAMPLES - len(self.changed_examples)]
             causes = [self.left_out.cause(one.id, one.version) for one in new]
             self.readmitted.update(cause for cause in causes if cause)
             aliases = tuple(dict.fromkeys(other.relative for other in new[1:] if other.relative != first.relative))
@@ -281,6 +288,10 @@ class Choice:
             index += part.reserved
         if self._differing:
             self.check(self._differing)
+
+    def _is_changed(self, document: PlannedDocument) -> bool:
+        planned = self.known.get(_file_entry(document.source, document.relative))
+        return planned is not None and bool(document.version) and planned != number_of(document.version)
 
     def _is_known(self, document: PlannedDocument) -> bool:
         content = self.known.get(document.id)
@@ -343,8 +354,15 @@ def _remember(known: DiskDict, ranges: Sequence[DocumentPart]) -> None:
     else:
         content = counted_content(part.version, tuple(page for one in ranges for page in one.pages))
     known[part.document_id] = number_of(content)
+    for claim in name_claims(part):
+        known[_file_entry(claim.source, claim.relative)] = number_of(part.version)
     for alias in part.aliases:
         known[document_id(None, relative=alias, version=part.version, source="")] = number_of(content)
+
+
+def _file_entry(source: str, relative: str) -> str:
+    """Return the entry of a file among the known documents. No document id contains a null character."""
+    return f"\0{source}\0{relative}"
 
 
 # Writing of documents as a generation. Documents are spooled to the local disk first: the last of a million documents
@@ -360,7 +378,8 @@ class PlanResult:
     """Result of planning. `generation` is None if there was nothing new.
 
     `known` documents were in the plan already and did not change. Of these, `differing` documents have another content
-    or page selection now; `examples` lists some of their sources.
+    or page selection now; `examples` lists some of their sources. `changed` documents are new, because the content of
+    their file differs from the plan; `changed_examples` lists some of their sources.
     """
 
     generation: Generation | None
@@ -369,6 +388,8 @@ class PlanResult:
     copies: int = 0  # documents with the content of another document, stored as its aliases
     examples: tuple[str, ...] = ()
     filtered: Filtered | None = None  # documents that filters excluded for the first time
+    changed: int = 0
+    changed_examples: tuple[str, ...] = ()
 
 
 def plan_documents(
@@ -545,7 +566,16 @@ class Planner:
 
 def _result(choice: Choice, generation: Generation | None) -> PlanResult:
     filtered = generation.filtered if generation else None
-    return PlanResult(generation, choice.known_count, choice.differing, choice.copies, tuple(choice.examples), filtered)
+    return PlanResult(
+        generation,
+        choice.known_count,
+        choice.differing,
+        choice.copies,
+        tuple(choice.examples),
+        filtered,
+        choice.changed,
+        tuple(choice.changed_examples),
+    )
 
 
 def _cut(choice: Choice, draft: Generation) -> Iterator[CutUnit]:

@@ -13,7 +13,7 @@ from llm_ocr.types import Counts, FigureRecord, PageRecord, Reason, Status, Unit
 from llm_ocr.workspace import Workspace, codec, library_version
 from llm_ocr.workspace.codec import read_ahead
 from llm_ocr.workspace.marker import attempt_id, remove_lost, settle, slept_since
-from llm_ocr.workspace.superseding import not_ok_extra, quality_extra, superseded_extra
+from llm_ocr.workspace.superseding import not_ok_extra, quality_extra, superseded_extra, undescribed_extra
 
 # Each attempt writes its data under its own name. Readers follow markers only. Two attempts may process a unit; the
 # first marker counts permanently.
@@ -345,7 +345,7 @@ def figures_summary(expected: int, records: Sequence[FigureRecord], *, replaces:
         seconds=sum(record.seconds for record in records),
         reasons=_reasons(record.reason for record in records),
         replaces=replaces,
-        extra=not_ok_extra(records),
+        extra={**not_ok_extra(records), **undescribed_extra(records)},
     )
 
 

@@ -152,11 +152,16 @@ def published_figures(workspace: Workspace, markers: Iterable[Marker]) -> dict[s
     return {record.figure_id: current_form(record) for records in units for record in records}
 
 
-def extracted_pages(workspace: Workspace, key: str, item: Item, images: Images) -> Iterator[PageRecord]:
-    """Yield the effective rows of an item under a key of Extract. Unfinished units are skipped."""
+def extracted_pages(
+    workspace: Workspace, key: str, item: Item, images: Images, stage: str = EXTRACT
+) -> Iterator[PageRecord]:
+    """Yield the effective rows of an item under a key of Extract, or of a user-defined stage.
+
+    Unfinished units are skipped.
+    """
 
     def pages(unit: str, wanted: Images) -> Iterator[PageRecord]:
-        marker = find_marker(workspace, EXTRACT, key, unit)
+        marker = find_marker(workspace, stage, key, unit)
         return iter(()) if marker is None else published_pages(workspace, marker, wanted)
 
     if not item.newer:  # all rows are effective, and one pass is enough

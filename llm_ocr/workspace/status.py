@@ -3,14 +3,23 @@
 import html
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 
-from llm_ocr.types import Counts
+from llm_ocr.types import Counts, plural
 from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.generations import Generation, counts_of, examples_of, filtered_to_json, generations, totals_of
 from llm_ocr.workspace.items import parse_item_name
-from llm_ocr.workspace.keys import ASSEMBLE, DESCRIBE, EXTRACT, key_settings, newest_key
+from llm_ocr.workspace.keys import (
+    ASSEMBLE,
+    DESCRIBE,
+    EXTRACT,
+    STAGES,
+    assembled_key,
+    key_settings,
+    newest_key,
+    stages_in,
+)
 from llm_ocr.workspace.metrics import Spending, hours_cost, pages_per_second, spendings, total_cost
 from llm_ocr.workspace.publish import (
     ESTIMATED,
@@ -22,7 +31,16 @@ from llm_ocr.workspace.publish import (
     iter_markers,
     varied,
 )
-from llm_ocr.workspace.superseding import LOW_QUALITY, WORST, QualitySum, SupersededSum, WeakPage, newest_units, rank
+from llm_ocr.workspace.superseding import (
+    LOW_QUALITY,
+    UNDESCRIBED,
+    WORST,
+    QualitySum,
+    SupersededSum,
+    WeakPage,
+    newest_units,
+    rank,
+)
 from llm_ocr.workspace.verdict import Verdict, overall, verdict_from_json
 
 NamedT = TypeVar("NamedT", Example, WeakPage)
@@ -52,9 +70,10 @@ class StageStatus:
 class RunStatus:
     """State of a workspace. Counts cover effective rows: a retried page is counted once.
 
-    `pages.expected` is of the whole plan; the other counts are of finished units. If `estimated` is true,
-    `pages.expected` is approximate, because some documents are counted only when they are read. `figures.expected` is
-    the number of figures that Extract has found so far on effective rows. `reasons` counts pages that are not ok now;
+    `pages.expected` is of the whole plan; the other counts are of finished units. If Assemble has taken the pages of a
+    user-defined stage, pages and reasons are those of this stage. If `estimated` is true, `pages.expected` is
+    approximate, because some documents are counted only when they are read. `figures.expected` is the number of figures
+    found so far on effective rows of the stage that Describe reads. `reasons` counts pages that are not ok now;
     `figure_reasons` counts figures. Tokens and seconds include superseded work; seconds are summed over all workers.
     """
 
@@ -75,6 +94,20 @@ class RunStatus:
     filtered_examples: tuple[Mapping[str, str], ...] = ()  # source, reason, detail
     quality: tuple[int, ...] = ()  # pages by score, in 20 bins from 0 to 1; () if no page has a score
     worst: tuple[WeakPage, ...] = ()  # worst first; at most the 20 worst pages of a unit
+    undescribed: int = 0  # figures that are ok without a description, because the CPU engine read them
+
+    def __str__(self) -> str:
+        """Return one line: `out: 412 pages: 408 ok, 3 degraded, 1 failed (encrypted 1); 40 figures: 40 ok`."""
+        named = ((self.pages, "page"), (self.figures, "figure"))
+        counts = [f"{plural(one.expected, noun)}: {_counts_text(one)}" for one, noun in named if one.expected]
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in self.reasons.items())
+        if self.undescribed:
+            counts[-1] += f", {self.undescribed:,} without a description"
+        counts[:1] = [f"{one} ({reasons})" if reasons else one for one in counts[:1]]
+        open_stages = [
+            f"{name} {one.done:,} of {one.total:,} units" for name, one in self.stages.items() if not one.finished
+        ]
+        return f"{self.url}: {'; '.join([*counts, *open_stages]) or 'no pages'}"
 
     def _repr_html_(self) -> str:
         """Return the state as tables, for notebooks."""
@@ -135,7 +168,8 @@ class RunStatus:
             "generations": self.generations,
             "documents": self.documents,
             "pages": codec.counts_to_json(self.pages) | ({"estimated": True} if self.estimated else {}),
-            "figures": codec.counts_to_json(self.figures),
+            "figures": codec.counts_to_json(self.figures)
+            | ({"undescribed": self.undescribed} if self.undescribed else {}),
             "units": {name: asdict(stage) for name, stage in self.stages.items()},
             "tokens": {"in": self.tokens_in, "out": self.tokens_out},
             "seconds": round(self.seconds, 3),
@@ -153,6 +187,13 @@ class RunStatus:
         }
 
 
+def _counts_text(counts: Counts) -> str:
+    """Return `408 ok, 3 degraded, 1 failed, 5 not done yet`, without zeros after the first."""
+    waiting = counts.expected - counts.ok - counts.degraded - counts.failed
+    others = ((counts.degraded, "degraded"), (counts.failed, "failed"), (waiting, "not done yet"))
+    return ", ".join([f"{counts.ok:,} ok", *(f"{count:,} {name}" for count, name in others if count > 0)])
+
+
 @dataclass(slots=True)
 class _Sum:
     """Sum over the markers of a stage."""
@@ -165,6 +206,7 @@ class _Sum:
     seconds: float = 0.0
     retries: int = 0
     estimated: int = 0  # documents that the plan had not counted
+    undescribed: int = 0  # figures
     correction: int = 0  # correction of the pages that the plan expected of them
     reasons: Counter[str] = field(default_factory=Counter)
     examples: list[tuple[str, Example]] = field(default_factory=list)  # each with its unit
@@ -196,8 +238,16 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
         ASSEMBLE: newest_key(workspace, ASSEMBLE),
     }
     extracted = _sum(workspace, EXTRACT, keys[EXTRACT], QualitySum(worst))
-    described = _sum(workspace, DESCRIBE, keys[DESCRIBE], without=extracted.superseded)
     assembled = _assembled(workspace, keys[ASSEMBLE], found)
+    views_key = assembled_key(workspace)
+    pages_from, used_key = pages_used(workspace, views_key)
+    used = extracted if pages_from == EXTRACT else _sum(workspace, pages_from, used_key)
+    described_key = keys[DESCRIBE]
+    source_key = (
+        key_settings(workspace, DESCRIBE, described_key).get("extract", keys[EXTRACT]) if described_key else used_key
+    )
+    pictured = {keys[EXTRACT]: extracted, used_key: used}.get(source_key) or _of_key(workspace, str(source_key))
+    described = _sum(workspace, DESCRIBE, keys[DESCRIBE], without=pictured.superseded)
     superseded, again = _superseded(found, extracted.done), extracted.superseded
     pages = Counts(
         totals.expected + extracted.correction,
@@ -206,19 +256,24 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
         extracted.counts.failed - again.statuses["failed"] - superseded.total(),
     )
     ended = described.figures
-    figures = Counts(extracted.figures.expected - again.found, ended.ok, ended.degraded, ended.failed)
+    expected_figures = pictured.figures.expected - pictured.superseded.found
+    figures = Counts(expected_figures, ended.ok, ended.degraded, ended.failed)
     stages = {
         EXTRACT: extracted.stage(keys[EXTRACT], totals.units),
         DESCRIBE: described.stage(keys[DESCRIBE], totals.units),
-        ASSEMBLE: StageStatus(keys[ASSEMBLE] or "", assembled, totals.items),
+        ASSEMBLE: StageStatus(keys[ASSEMBLE] or "", len(assembled), totals.items),
     }
-    failures, weak = extracted.examples, extracted.quality.named()
+    failures, weak = used.examples, extracted.quality.named()
     named = {one.page_id for _, one in failures} | {one.page_id for _, one in weak}
     newest = newest_units(workspace, found, extracted.done, again.kept, named)
     if found and stages[EXTRACT].finished:
         check_conserved(pages, workspace.url)
         if stages[DESCRIBE].finished:
             check_conserved(figures, workspace.url, "figures")
+    if used is not extracted:  # Assemble's own counts: the stage may have changed the status of a row
+        rows = _assembled(workspace, views_key, found)
+        counts = (marker.counts for marker in iter_markers(workspace, ASSEMBLE, views_key or "", rows))
+        pages = replace(sum(counts, Counts()), expected=pages.expected)
     return RunStatus(
         url=workspace.url,
         generations=totals.generations,
@@ -226,8 +281,9 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
         pages=pages,
         figures=figures,
         stages=stages,
-        reasons=_sorted(extracted.reasons - superseded - again.reasons),
+        reasons=_sorted(used.reasons - superseded - used.superseded.reasons),
         figure_reasons=_sorted(described.reasons),
+        undescribed=described.undescribed,
         examples=varied(_standing(failures, newest)),
         skipped=totals.skipped,
         filtered=counts_of(found),
@@ -274,9 +330,18 @@ def _sum(
             gone, reasons = without.described(marker.unit, summary.extra)
             total.figures -= gone
             total.reasons -= reasons
+            replaced = without.figures.get(marker.unit, {})
+            undescribed: Mapping[str, int] = summary.extra.get(UNDESCRIBED, {})
+            total.undescribed += sum(count for page, count in undescribed.items() if page not in replaced)
         if len(total.examples) < _MOST_CANDIDATES:
             total.examples += [(marker.unit, example) for example in summary.examples]
     return total
+
+
+def _of_key(workspace: Workspace, key: str) -> _Sum:
+    """Sum the markers of the user-defined stage that has this key."""
+    stages = (stage for stage in stages_in(workspace) if stage not in STAGES and key_settings(workspace, stage, key))
+    return _sum(workspace, stage, key) if (stage := next(stages, None)) else _Sum()
 
 
 def _superseded(found: Iterable[Generation], done: set[str]) -> Counter[str]:
@@ -289,16 +354,24 @@ def _superseded(found: Iterable[Generation], done: set[str]) -> Counter[str]:
     return superseded
 
 
-def _assembled(workspace: Workspace, key: str | None, found: Sequence[Generation]) -> int:
-    """Count the items whose newest generation is assembled."""
+def pages_used(workspace: Workspace, key: str | None) -> tuple[str, str | None]:
+    """Return the stage and the key of the pages that Assemble took under its key; of Extract if it has not begun."""
+    made = key_settings(workspace, ASSEMBLE, key) if key else {}
+    if "pages_from" not in made:
+        return EXTRACT, newest_key(workspace, EXTRACT)
+    return str(made["pages_from"]), str(made["extract"])
+
+
+def _assembled(workspace: Workspace, key: str | None, found: Sequence[Generation]) -> set[str]:
+    """Return the names of the items whose newest generation is assembled."""
     if key is None:
-        return 0
-    newest: dict[str, int] = {}
+        return set()
+    newest: dict[str, tuple[int, str]] = {}
     for name in done_units(workspace, ASSEMBLE, key):
         item, generation = parse_item_name(name)
-        newest[item] = max(generation, newest.get(item, 0))
+        newest[item] = max((generation, name), newest.get(item, (0, "")))
     needed = {item: generation.number for generation in found for item in generation.touched}
-    return sum(generation >= needed.get(item, 0) for item, generation in newest.items())
+    return {name for item, (generation, name) in newest.items() if generation >= needed.get(item, 0)}
 
 
 def _standing(named: Iterable[tuple[str, NamedT]], newest: Mapping[str, str]) -> list[NamedT]:

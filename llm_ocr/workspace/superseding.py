@@ -194,6 +194,8 @@ LOW_QUALITY = "low quality"
 SUPERSEDED = "superseded"
 #: Key in `Summary.extra` of Describe: `[page, status, reason, number of figures]` of figures that are not ok.
 NOT_OK = "not_ok"
+#: In `Summary.extra` of Describe: number of ok figures without a description, by page; missing if there are none.
+UNDESCRIBED = "undescribed"
 
 
 def superseded_extra(unit: Unit, records: Iterable[PageRecord]) -> dict[str, Any]:
@@ -230,6 +232,17 @@ def not_ok_extra(records: Iterable[FigureRecord]) -> dict[str, Any]:
     ends = Counter((one.page_id, one.status.value, one.reason.value if one.reason else "") for one in records)
     told = [[*end, count] for end, count in ends.items() if end[1:] != (Status.OK.value, "")]
     return {NOT_OK: told} if told else {}
+
+
+def undescribed_extra(records: Iterable[FigureRecord]) -> dict[str, Any]:
+    """Return the marker entry of Describe for figures of which the engine has nothing to say."""
+    # The data of the CPU engine are the letters inside a figure.
+    pages = Counter(
+        one.page_id
+        for one in records
+        if one.status is Status.OK and not (one.description or one.label or (one.data and one.engine != "embedded"))
+    )
+    return {UNDESCRIBED: dict(pages)} if pages else {}
 
 
 @dataclass(slots=True)

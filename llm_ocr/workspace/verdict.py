@@ -103,7 +103,7 @@ def _ours(mean: Sample, argument: str) -> str:
     """Return how to pass an argument to vLLM: by this program if it starts the server."""
     if mean.engine_cores is None:
         return f"start vLLM with {argument}"
-    return f"--vllm-arg={argument.replace(' ', '=', 1)}"
+    return f"`vllm_arg={argument.replace(' ', '=', 1)}`"
 
 
 def _kv(mean: Sample) -> float:
@@ -128,7 +128,7 @@ RULES: tuple[Rule, ...] = (
         Cause.RENDERING,
         lambda tick: _hungry(tick) and _at_least(tick.renderer_cores, BUSY_RENDERERS),
         lambda mean: f"{_in_window(mean)}, renderers {_percent(mean.renderer_cores)} busy",
-        lambda _: "--render-workers, on a machine with more cores",
+        lambda _: "more `render_workers`, on a machine with more cores",
     ),
     Rule(
         Cause.SOURCE,
@@ -145,7 +145,7 @@ RULES: tuple[Rule, ...] = (
         Cause.GPU,
         lambda tick: _full(tick) and _at_least(tick.gpu, BUSY_GPU),
         lambda mean: f"GPU {_percent(mean.gpu)} busy",
-        lambda _: "more GPUs (--replicas)",
+        lambda _: "more GPUs",
     ),
     Rule(
         Cause.KV,
@@ -154,7 +154,7 @@ RULES: tuple[Rule, ...] = (
         lambda mean: (
             "start vLLM with a higher --gpu-memory-utilization"
             if mean.engine_cores is None
-            else "a higher --gpu-memory-utilization"
+            else "a higher `gpu_memory_utilization`"
         ),
     ),
     Rule(
@@ -183,13 +183,13 @@ RULES: tuple[Rule, ...] = (
             and not _at_least(tick.running / (tick.max_num_seqs or float("inf")), PINNED)
         ),
         lambda mean: f"{_in_window(mean)}, all of them running and none waiting",
-        lambda _: "a higher --max-inflight-requests, if it is set",
+        lambda _: "a higher `max_inflight_requests`, if it is set",
     ),
     Rule(
         Cause.CORE,
         lambda tick: _full(tick) and _at_least(tick.engine_cores, BUSY_CORE) and _below(tick.gpu, BUSY_GPU),
         lambda mean: f"GPU {_percent(mean.gpu)} busy, engine core at {_percent(mean.engine_cores)} of a core",
-        lambda _: "--replicas-per-gpu 2",
+        lambda _: "`replicas_per_gpu=2`",
     ),
     Rule(
         Cause.SEQUENCES,
@@ -250,7 +250,7 @@ class Verdict:
 
     @property
     def sentence(self) -> str:
-        """Text for users: `limited by engine core, 93 % of the time (rule 9): GPU 38 % busy: --replicas-per-gpu 2`."""
+        """Text for users: `limited by engine core, 93 % of the time (rule 9): GPU 38 % busy: …`."""
         by = "limit unknown" if self.cause is Cause.UNKNOWN else f"limited by {self.cause}"
         return f"{by}, {100 * self.share:.0f} % of the time (rule {self.rule}): {self.text}"
 

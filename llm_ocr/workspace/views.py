@@ -16,10 +16,7 @@ from llm_ocr.storage import ObjectInfo
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.items import Item
-from llm_ocr.workspace.keys import ASSEMBLE
-
-#: Folder of the notes.
-NOTES = f"{ASSEMBLE}/views/"
+from llm_ocr.workspace.keys import VIEW_NOTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +92,9 @@ def sha256_of(path: Path) -> str:
 
 def note_key(item: str) -> str:
     """Return the key of the note on an item's views."""
-    return f"{NOTES}{item}.json"
+    return f"{VIEW_NOTES}{item}.json"
 
 
 def _damaged_key(item: str) -> str:
     """Return the key of the note while the file is known to be damaged and not yet rewritten."""
-    return f"{NOTES}{item}.damaged.json"
+    return f"{VIEW_NOTES}{item}.damaged.json"

@@ -150,3 +150,31 @@ def test_the_command_line_reads_a_dataset_and_names_what_is_wrong(hub, tmp_path)
     done = cli("run", "--dataset", NAME, "--max-samples", "2", "-w", "w", *FRUGAL, cwd=tmp_path, env=env)
     assert done.returncode == 0, said(done)
     assert "2 ok" in done.stdout
+
+
+@pytest.mark.parametrize("named", ["pages", "pages/data/train-*.parquet"])
+def test_dataset_on_this_machine_is_read_like_one_of_the_hub(tmp_path, monkeypatch, named):
+    for path, data in files([parts.cell(parts.picture(word, size=(420, 120))) for word in WORDS]):
+        (tmp_path / "pages" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "pages" / path).write_bytes(data)
+    monkeypatch.chdir(tmp_path)
+    run = llm_ocr.run(dataset=named, workspace=tmp_path / "w", max_samples=8, **FRUGALLY)
+    pages = sorted(run.pages(), key=lambda page: page.dataset_index)
+    assert [page.markdown.strip() for page in pages] == list(WORDS[:8])
+    assert len(list((tmp_path / "w/documents").rglob("train-00001-of-00002.parquet/000001*.md"))) == 1
+
+
+def test_changed_file_of_a_local_dataset_fails_its_rows(tmp_path):
+    path = tmp_path / "one.parquet"
+    path.write_bytes(parts.parquet({"page": [parts.cell(parts.picture("ALPHA"))]}, {"page": parts.IMAGE}))
+    llm_ocr.plan(dataset=str(path), workspace=tmp_path / "w", engine="embedded")
+    path.write_bytes(parts.parquet({"page": [parts.cell(parts.picture("BRAVO, longer"))]}, {"page": parts.IMAGE}))
+    [failed] = llm_ocr.extract(workspace=tmp_path / "w", **FRUGALLY).failures()
+    assert failed.reason is Reason.SOURCE_CHANGED
+
+
+@pytest.mark.parametrize("named", ["./none", "none.parquet", "none-*.parquet"])
+def test_missing_local_dataset_is_a_wrong_setting(tmp_path, monkeypatch, named):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="no such file"):
+        llm_ocr.plan(dataset=named, workspace=tmp_path / "w", engine="embedded")

@@ -18,7 +18,7 @@ from llm_ocr.storage import ObjectStore, StoreOptions, open_store
 from tests.fakes.crash import CrashPoint, When
 
 #: Two files of 3 documents each.
-SHARD = {"shard_size": 3}
+SHARD = {"shard_size": 3, "source_paths": "absolute"}  # the rows are compared with those of the workspace
 
 
 def test_load_dataset_gives_the_rows_of_the_workspace_in_their_order(standing, tmp_path):

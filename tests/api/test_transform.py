@@ -5,11 +5,11 @@ import shutil
 from dataclasses import replace
 
 import pytest
-from running import FRUGALLY
+from running import FRUGALLY, cli
 
 import llm_ocr
-from llm_ocr.errors import StageMissing, UsageError
-from llm_ocr.types import Status
+from llm_ocr.errors import PageFailure, StageError, StageMissing, UsageError
+from llm_ocr.types import Reason, Status
 
 EMBEDDED = {"engine": "embedded"}
 
@@ -84,8 +84,48 @@ def test_shards_of_it_cover_every_page_once(extracted):
 
 
 def test_another_pages_row_is_refused(extracted):
-    llm_ocr.transform(lambda page: replace(page, page_id="other"), workspace=extracted, stage="shout")
-    assert {row["status"] for row in assembled(extracted).to_dataset()} == {"failed"}
+    with pytest.raises(StageError, match="row of another page"):
+        llm_ocr.transform(lambda page: replace(page, page_id="other"), workspace=extracted, stage="shout")
+
+
+def test_function_that_always_raises_ends_the_call(extracted):
+    def broken(page):
+        return page.no_such_field
+
+    with pytest.raises(StageError, match=r"test_transform\.py") as caught:
+        llm_ocr.transform(broken, workspace=extracted, stage="shout")
+    assert isinstance(caught.value.__cause__, AttributeError)
+    llm_ocr.transform(shouted, workspace=extracted, stage="shout")
+    assert assembled(extracted).status.pages.failed == 0
+
+
+def test_failures_of_a_stage_are_counted_where_it_was_used(extracted):
+    def picky(page):
+        if page.page_number == 3:
+            raise ValueError("confidential")
+        return shouted(page)
+
+    llm_ocr.transform(picky, workspace=extracted, stage="shout")
+    run = assembled(extracted)
+    assert (run.status.pages.ok, run.status.pages.failed) == (3, 1)
+    assert run.status.reasons == {"stage error": 1}
+    [failed] = run.failures()
+    assert failed.reason is Reason.STAGE_ERROR
+    assert failed.detail.startswith("shout: ValueError at test_transform.py:")
+    done = cli("assemble", "-w", extracted, "--pages-from", "shout", cwd=extracted)
+    assert done.returncode == 3
+    assert "1 failed (stage error: paper.pdf page 3). Correct the function" in done.stdout
+    plain = llm_ocr.run(workspace=extracted, **FRUGALLY)
+    assert (plain.status.pages.ok, list(plain.failures())) == (4, [])
+    assert assembled(extracted).status.pages.failed == 1
+
+
+def test_stage_fails_a_page_on_purpose(extracted):
+    def refusing(page):
+        raise PageFailure(Reason.LOW_QUALITY, "not wanted")
+
+    llm_ocr.transform(refusing, workspace=extracted, stage="shout")
+    assert {(page.reason, page.detail) for page in assembled(extracted).failures()} == {("low quality", "not wanted")}
 
 
 @pytest.mark.parametrize("stage", ["extract", "plan", "dataset", "Loud", "a/b", ""])

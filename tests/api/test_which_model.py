@@ -241,7 +241,7 @@ def test_a_planned_engine_gives_way_to_a_named_server_and_an_extracted_one_is_re
     llm_ocr.plan(small_examples / "fax.tiff", workspace=tmp_path, engine="embedded")
     with running(**QUICK) as server:
         assert llm_ocr.extract(workspace=tmp_path, server_url=server.url).status.stages["extract"].finished
-    with pytest.raises(WorkspaceMismatch, match=r"by llm-ocr extract on .* UTC: reader.engine: 'model' -> 'embedded'"):
+    with pytest.raises(WorkspaceMismatch, match=r"the model .* by llm-ocr extract on .* UTC, .* the CPU engine"):
         llm_ocr.extract(workspace=tmp_path, engine="embedded", **FRUGAL)
 
 
@@ -319,3 +319,40 @@ def test_a_run_says_first_whether_it_can_read_scans(installed, says, examples, t
     settings = RunSettings(sources=(str(examples / "paper.pdf"),), engine="embedded", workspace=str(tmp_path / "w"))
     with pytest.raises(Said, match=says):
         execute("run", settings, Stopping())
+
+
+def test_server_of_a_known_model_chooses_the_profile(small_examples, tmp_path):
+    told = Told()
+    with running(**QUICK, served_model_name="dots.mocr") as server:
+        read = {"server_url": server.url, "workspace": tmp_path / "w", **FRUGAL}
+        run = llm_ocr.extract(small_examples / "invoice.png", progress=told, **read)
+        assert run.status.model == "rednote-hilab/dots.mocr"
+        assert f"Model: dots.mocr, which {server.url} serves" in told.lines
+        assert llm_ocr.extract(small_examples / "paper.pdf", **read).status.pages.failed == 0
+    with running(**QUICK) as server, pytest.raises(WorkspaceMismatch) as error:
+        llm_ocr.extract(workspace=tmp_path / "w", server_url=server.url, model="deepseek-ocr", **FRUGAL)
+    assert "the model rednote-hilab/dots.mocr" in error.value.args[0]
+    assert "would read with the model deepseek-ai/DeepSeek-OCR" in error.value.args[0]
+    assert len(error.value.args[0]) < 300
+    with running(**QUICK, served_model_name="dots.mocr") as server:  # noqa: SIM117 - two promises
+        with pytest.raises(LlmOcrError, match=r"serves dots\.mocr instead of deepseek-ocr"):
+            llm_ocr.extract(
+                small_examples / "invoice.png",
+                workspace=tmp_path / "other",
+                server_url=server.url,
+                model="deepseek-ocr",
+                **FRUGAL,
+            )
+
+
+def test_any_name_of_a_server_is_a_model_with_a_prompt(small_examples, tmp_path):
+    with running(**QUICK, served_model_name="my-finetune") as server:
+        run = llm_ocr.extract(
+            small_examples / "invoice.png",
+            workspace=tmp_path / "w",
+            server_url=server.url,
+            model="my-finetune",
+            prompt="Read.",
+            **FRUGAL,
+        )
+    assert (run.status.model, run.status.pages.failed) == ("my-finetune", 0)

@@ -34,7 +34,7 @@ def test_the_last_line_says_it_in_words_and_how_to_go_on(llm_ocr):
     done = llm_ocr("run", "a.pdf", "-w", "my out", stub={"pages": [416, 411, 2, 3], "failed": failed})
     assert done.stdout.splitlines()[-1] == (
         "411 ok, 2 degraded, 3 failed (render timeout 2: b.pdf page 3, b.pdf page 4; encrypted: a.pdf). "
-        "Retry: llm-ocr retry-failed -w 'my out'"
+        "Retry: llm-ocr retry-failed -w 'my out' --password-file FILE"
     )
     assert "my out/documents" in done.stdout
 
@@ -88,7 +88,7 @@ def test_markdown_on_standard_output_leaves_no_folder_and_no_broken_link(llm_ocr
     if kept:
         assert targets and all((tmp_path / target).is_file() for target in targets)
     else:
-        assert targets == [] and "[Figure 1]\n" in done.stdout
+        assert targets == [] and "[Figure 1: The lower Arlen" in done.stdout
         assert "1 figure left out: add -w FOLDER to keep them" in done.stderr
         assert list(tmp_path.iterdir()) == []
 

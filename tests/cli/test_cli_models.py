@@ -134,7 +134,6 @@ def test_the_short_name_of_a_family_says_which_member_it_means(llm_ocr):
     [
         (("--model", "nobody/new-ocr"), "no profile for model 'nobody/new-ocr', and --prompt is missing\n"),
         (("--model", "deepsek-ocr"), "no profile for model 'deepsek-ocr', and --prompt is missing\n"),
-        (("--model", "new-ocr", "--prompt", "Read."), "With --prompt, a model is OWNER/NAME on the Hub"),
     ],
 )
 def test_an_unknown_model_is_first_answered_with_the_missing_prompt(llm_ocr, tmp_path, arguments, said):

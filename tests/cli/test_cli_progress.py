@@ -72,6 +72,19 @@ def test_the_start_of_a_server_is_not_counted_as_work(clock):
     assert meter.pace().startswith("1.0 pages/s, 8:20 left")
 
 
+def test_first_document_of_assemble_shows_no_remaining_time(clock):
+    out = io.StringIO()
+    progress = PlainProgress(out, clock)
+    progress.begin("assemble", 5000, Counts())
+    for _ in range(2):
+        clock.now += 60
+        for _ in range(2000):
+            progress.count(Status.OK)
+    first, second = [line for line in out.getvalue().splitlines() if "/" in line]
+    assert first == "assemble: 1/5,000 pages, 1 ok"
+    assert second.endswith("16.7 pages/s, 3:00 left")
+
+
 def test_plain_lines_come_at_the_start_every_ten_seconds_or_ten_per_cent_and_at_the_end(clock):
     out = io.StringIO()
     progress = PlainProgress(out, clock)

@@ -48,7 +48,7 @@ def test_reasons_of_degraded_pages_are_not_said_of_failed_ones():
         examples=(Example("p", "a.pdf", None, "encrypted"),),
     )
     assert outcome.last_line(status, "w") == (
-        "90 ok, 8 degraded, 2 failed (encrypted: a.pdf). Retry: llm-ocr retry-failed -w w"
+        "90 ok, 8 degraded, 2 failed (encrypted: a.pdf). Retry: llm-ocr retry-failed -w w --password-file FILE"
     )
 
 

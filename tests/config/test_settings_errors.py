@@ -6,7 +6,7 @@ import pytest
 
 from llm_ocr.config.fields import settings_of
 from llm_ocr.config.loading import load, shown_values
-from llm_ocr.config.models import ExtractSettings, RunSettings, StatusSettings
+from llm_ocr.config.models import DescribeSettings, ExtractSettings, RunSettings
 from llm_ocr.errors import UsageError
 
 
@@ -80,7 +80,7 @@ def test_an_unknown_variable_of_ours_is_a_warning_with_the_nearest_name(loaded):
 
 def test_a_missing_workspace_says_how_to_give_one(loaded):
     with pytest.raises(UsageError, match="`workspace=URL` or LLM_OCR_WORKSPACE"):
-        loaded(StatusSettings)
+        loaded(DescribeSettings)
 
 
 KEYS = {
@@ -114,7 +114,7 @@ def test_what_is_no_key_is_shown_as_it_is(loaded, url):
 
 
 def test_settings_can_be_shown_without_a_workspace(loaded):
-    assert loaded(StatusSettings, lenient=True).origins["workspace"] == "missing"
+    assert loaded(DescribeSettings, lenient=True).origins["workspace"] == "missing"
 
 
 def test_a_shard_outside_of_the_count_is_refused(loaded):

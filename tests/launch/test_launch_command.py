@@ -84,6 +84,10 @@ def test_a_job_that_fails_is_an_error_with_its_reason(examples, tmp_path, state)
         (("local", "pipeline", "-w", "out", "a.pdf"), "Add --wait"),
         (("local", "extract", "-w", "out", "--time-limit", "soon"), "--time-limit"),
         (("hf-jobs", "extract", "-w", "s3://b/w", "--weights", "./mine"), "weights ./mine is on this machine"),
+        (
+            ("hf-jobs", "extract", "-w", "s3://b/w", "--dataset", "p/*.parquet"),
+            "dataset p/*.parquet is on this machine",
+        ),
     ],
 )
 def test_wrong_usage_is_said_and_nothing_is_made(tmp_path, words, message):

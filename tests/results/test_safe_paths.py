@@ -56,32 +56,48 @@ def test_long_names_are_cut_keep_their_extension_and_stay_apart():
     assert len(one) <= 180
 
 
+def names_of(claims):
+    """Return the names of documents from different source roots."""
+    return DocumentNames.of_plan((number, path, f"/{number}/{path}", "v1") for number, path in claims)
+
+
 def test_names_that_do_not_clash_stay_plain():
-    names = DocumentNames.of_plan([("1", "a.pdf"), ("2", "sub/a.pdf"), ("1", "a.pdf")])
+    names = names_of([("1", "a.pdf"), ("2", "sub/a.pdf"), ("1", "a.pdf")])
     assert not names.renamed
     assert names.of("2", "sub/a.pdf") == "sub/a.pdf"
 
 
 def test_the_later_one_gets_its_id_also_where_only_case_differs():
-    names = DocumentNames.of_plan([("1", "a.pdf"), ("2", "A.PDF"), ("3", "b:.pdf"), ("4", "b?.pdf"), ("5", "a.pdf")])
+    names = names_of([("1", "a.pdf"), ("2", "A.PDF"), ("3", "b:.pdf"), ("4", "b?.pdf"), ("5", "a.pdf")])
     claims = [("1", "a.pdf"), ("2", "A.PDF"), ("3", "b:.pdf"), ("4", "b?.pdf"), ("5", "a.pdf")]
     assert [names.of(*claim) for claim in claims] == ["a.pdf", "A-2.PDF", "b_.pdf", "b_-4.pdf", "a-5.pdf"]
 
 
+def test_newest_version_of_a_file_owns_its_name():
+    versions = [(number, "a.pdf", "/in/a.pdf", f"v{number}") for number in "123"]
+    names = DocumentNames.of_plan([versions[0], *versions, versions[0]])
+    assert [names.of(number, "a.pdf") for number in "123"] == ["a-1.pdf", "a-2.pdf", "a.pdf"]
+
+
+def test_two_documents_of_one_file_keep_their_names():
+    names = DocumentNames.of_plan([(number, "a.pdf", "/in/a.pdf", "v1") for number in "12"])
+    assert [names.of(number, "a.pdf") for number in "12"] == ["a.pdf", "a-2.pdf"]
+
+
 def test_a_document_never_stands_where_a_folder_must():
     claims = [("1", "a.pdf"), ("2", "a.pdf.md/x.pdf"), ("3", "b.pdf.md/x.pdf"), ("4", "b.pdf")]
-    names = DocumentNames.of_plan(claims)
+    names = names_of(claims)
     assert [names.of(*claim) for claim in claims] == ["a.pdf", "_2/x.pdf", "b.pdf.md/x.pdf", "b-4.pdf"]
 
 
 @given(st.lists(st.tuples(st.sampled_from("12345"), PATHS), max_size=12), st.integers(0, 12))
 def test_names_differ_and_later_generations_change_none(claims, first):
-    names = DocumentNames.of_plan(claims)
+    names = names_of(claims)
     taken = {claim: names.of(*claim) for claim in claims}
     folded = {unicodedata.normalize("NFC", name.casefold()) for name in taken.values()}
     cleaned = {
         (document, path.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")) for document, path in taken
     }
     assert len(folded) == len(cleaned)
-    earlier = DocumentNames.of_plan(claims[:first])
+    earlier = names_of(claims[:first])
     assert all(earlier.of(*claim) == taken[claim] for claim in claims[:first])

@@ -48,25 +48,25 @@ def test_a_measured_run_was_limited_by_the_engine_core() -> None:
     assert verdict is not None
     assert (verdict.cause, verdict.rule) == (Cause.CORE, 9)
     assert verdict.share > 0.6
-    assert verdict.text == "GPU 34 % busy, engine core at 106 % of a core: --replicas-per-gpu 2"
+    assert verdict.text == "GPU 34 % busy, engine core at 106 % of a core: `replicas_per_gpu=2`"
     assert verdict.causes[Cause.INTAKE] == 8.0
 
 
 CASES = [
     (1, HUNGRY | {"client_cores": 0.97, "renderer_cores": 0.8}, "start a second worker"),
-    (2, HUNGRY | {"client_cores": 0.3, "renderer_cores": 0.85}, "renderers 85 % busy: --render-workers"),
+    (2, HUNGRY | {"client_cores": 0.3, "renderer_cores": 0.85}, "renderers 85 % busy: more `render_workers`"),
     (3, HUNGRY | {"client_cores": 0.3, "renderer_cores": 0.1}, "10 of 72 requests in flight, renderers 10 % busy"),
     (3, HUNGRY | {"bytes_waiting": 0, "in_flight": 10}, "nearer store"),
     (4, HUNGRY, "source or rendering"),
     (5, SERVED | {"gpu": 0.93, "engine_cores": 1.0}, "GPU 93 % busy: more GPUs"),
     (6, SERVED | {"kv_usage": 0.95, "max_num_seqs": 256}, "KV cache 95 % full: start vLLM with a higher"),
-    (6, SERVED | {"kv_usage": 0.95, "engine_cores": 0.5}, "full: a higher --gpu-memory-utilization"),
+    (6, SERVED | {"kv_usage": 0.95, "engine_cores": 0.5}, "full: a higher `gpu_memory_utilization`"),
     (7, {"running": 30, "waiting": 0}, "42 of 72 requests have not reached the engine: start vLLM with"),
-    (7, {"running": 30, "waiting": 0, "intake_cores": 1.1, "engine_cores": 1.0}, "--vllm-arg=--renderer-num-workers=N"),
-    (8, {"running": 70, "waiting": 0, "max_num_seqs": 256}, "--max-inflight-requests"),
+    (7, {"running": 30, "waiting": 0, "intake_cores": 1.1, "engine_cores": 1.0}, "`vllm_arg=--renderer-num-workers=N`"),
+    (8, {"running": 70, "waiting": 0, "max_num_seqs": 256}, "`max_inflight_requests`"),
     (9, SERVED | {"gpu": 0.38, "engine_cores": 1.0}, "GPU 38 % busy, engine core at 100 % of a core"),
     (10, SERVED | {"running": 64}, "running pinned at 64 of 64: start vLLM with --max-num-seqs 128"),
-    (10, SERVED | {"running": 64, "engine_cores": 0.6, "gpu": 0.4}, ": --vllm-arg=--max-num-seqs=128"),
+    (10, SERVED | {"running": 64, "engine_cores": 0.6, "gpu": 0.4}, ": `vllm_arg=--max-num-seqs=128`"),
     (11, SERVED | {"running": 40}, "40 of 64 running, 6 waiting, KV cache 4 % full"),
     (12, {}, "the server has no gauges"),
 ]

@@ -1,14 +1,20 @@
 """Define the URLs of dataset rows and the options that select rows."""
 
+import hashlib
+import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import quote, unquote
+
+from llm_ocr.documents.manifests import is_folder
 
 # Address of a row: the URL in a plan, by which any machine can read the row's images.
 
 
 _ROW = re.compile(
-    r"hf://datasets/(?P<repository>[^/@]+/[^/@]+)@(?P<commit>[0-9a-f]{40})/(?P<path>.+)"
+    r"(?:hf://datasets/(?P<repository>[^/@]+/[^/@]+)@(?P<commit>[0-9a-f]{40})/(?P<path>.+)"
+    r"|file://(?P<local>.+)@(?P<version>[0-9a-f]{40}))"
     r"#row=(?P<row>\d+)&column=(?P<column>[^&]*)",
     re.DOTALL,
 )
@@ -16,15 +22,25 @@ _ROW = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """Parquet file of a dataset repository at a commit. `repository` is namespace/name."""
+    """Parquet file of a dataset repository at a commit, or on this machine.
+
+    Attributes:
+        repository: namespace/name; "" for a file on this machine.
+        commit: The commit; of a file on this machine, its `local_version`.
+        path: Path in the repository, or the absolute path.
+        below: Path below the folder that the user named, for a file on this machine.
+    """
 
     repository: str
     commit: str
     path: str
+    below: str = field(default="", compare=False)
 
     @property
     def url(self) -> str:
         """Return the URL in the format of stores."""
+        if not self.repository:
+            return f"file://{self.path}@{self.commit}"
         return f"hf://datasets/{self.repository}@{self.commit}/{self.path}"
 
 
@@ -44,12 +60,12 @@ class RowAddress:
     @property
     def relative(self) -> str:
         """Return the path below the source root: the file's path, and the row in at least six digits."""
-        return f"{self.file.path}/{self.row:06d}"
+        return f"{self.file.below or self.file.path}/{self.row:06d}"
 
     @property
     def version(self) -> str:
         """Return the version from commit, file, and row: two rows are never copies of each other."""
-        return f"{self.file.commit}/{self.file.path}#{self.row}"
+        return f"{self.file.commit}/{self.file.below or self.file.path}#{self.row}"
 
 
 def row_address(source: str) -> RowAddress | None:
@@ -57,8 +73,24 @@ def row_address(source: str) -> RowAddress | None:
     found = _ROW.fullmatch(source)
     if found is None:
         return None
-    file = DataFile(found["repository"], found["commit"], found["path"])
+    file = DataFile(found["repository"] or "", found["commit"] or found["version"], found["path"] or found["local"])
     return RowAddress(file, int(found["row"]), unquote(found["column"]))
+
+
+def local_version(path: Path) -> str:
+    """Return 40 hex digits of a Parquet file's size and footer, which contains the places of all its values.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _FOOTER))
+        return hashlib.sha256(b"%d\0" % size + file.read()).hexdigest()[:40]
+
+
+#: Bytes at the end of a Parquet file that contain at least the end of its footer.
+_FOOTER = 1 << 20
 
 
 # Rows that reference a file instead of containing an image.
@@ -95,6 +127,10 @@ def _is_inside(path: str) -> bool:
 # Selection of rows.
 
 
+#: Endings of the names of Parquet files.
+PARQUET = (".parquet", ".geoparquet", ".gpq")
+
+
 @dataclass(frozen=True, slots=True)
 class DatasetOptions:
     """Settings of `dataset` and its related settings; None for unset ones."""
@@ -105,3 +141,9 @@ class DatasetOptions:
     revision: str | None = None
     image_column: str | None = None
     id_column: str | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the name is a folder or Parquet files on this machine, and not a dataset of the Hub."""
+        marked = self.name.startswith(("/", "./", "../", "~", "file://")) or self.name.lower().endswith(PARQUET)
+        return marked or bool(self.name and is_folder(Path(self.name)))

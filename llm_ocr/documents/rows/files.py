@@ -6,13 +6,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from llm_ocr.documents.rows.address import DataFile
-from llm_ocr.errors import LlmOcrError, ObjectNotFound, StorageError, UsageError
+from llm_ocr.documents.rows.address import DataFile, local_version
+from llm_ocr.errors import LlmOcrError, ObjectNotFound, PageFailure, StorageError, UsageError
 from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.hf import Place
 from llm_ocr.storage.hf.client import RETRIES, HubClient, RetryPolicy
+from llm_ocr.types import Reason
 
 if TYPE_CHECKING:
     from huggingface_hub import HfFileSystem
@@ -164,7 +166,10 @@ class HubFiles:
         Raises:
             StorageError: The Hub failed; also raised by each read.
             ObjectNotFound: The file is missing.
+            PageFailure: The file on this machine has changed since the plan.
         """
+        if not file.repository:
+            return _open_local(file)
         client = HubClient(Place("dataset", file.repository, "", file.commit), StoreOptions())
 
         def opened() -> IO[bytes]:
@@ -187,6 +192,18 @@ class HubFiles:
             return self._retries.keep_trying(attempt, self._pause)
 
         return _RetriedFile(self._retries.keep_trying(opened, self._pause), keep_trying)
+
+
+def _open_local(file: DataFile) -> io.RawIOBase:
+    path = Path(file.path)
+    try:
+        if local_version(path) != file.commit:
+            raise PageFailure(Reason.SOURCE_CHANGED, f"{path} has changed since the plan")
+        return path.open("rb", buffering=0)
+    except FileNotFoundError as error:
+        raise ObjectNotFound(f"no file {path}") from error
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror or error}") from error
 
 
 class _RetriedFile(io.RawIOBase):
@@ -242,7 +259,7 @@ class Footer:
         self._file = file
         self._opened = files.open(file)
         try:
-            self._parquet = ParquetFile(self._opened)
+            self._parquet = ParquetFile(self._opened, pre_buffer=False)
         except (LlmOcrError, ArrowException, OSError, ValueError) as error:
             self._opened.close()
             raise _damaged(file, error) from error

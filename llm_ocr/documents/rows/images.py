@@ -263,6 +263,14 @@ class RowImages:
     @contextlib.asynccontextmanager
     async def _referred(self, address: RowAddress, reference: str) -> AsyncIterator[Path]:
         """Provide the file of the repository that a row references instead of containing an image."""
+        if not address.file.repository:
+            folder = Path(address.file.path).parent.resolve()
+            found = (folder / reference).resolve()
+            if not found.is_relative_to(folder) or not found.is_file():
+                detail = f"row {address.row} has no image but names {reference}, which is not in the data file's folder"
+                raise PageFailure(Reason.NOT_FOUND, detail)
+            yield found
+            return
         for path in in_repository(address.file, reference):
             url = DataFile(address.file.repository, address.file.commit, path).url
             async with contextlib.AsyncExitStack() as stack:

@@ -1,16 +1,19 @@
 """Resolve a dataset to its commit and data files, and list its rows as documents."""
 
 import contextlib
+import glob
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import repeat
+from pathlib import Path
 from typing import Any
 
 from llm_ocr.documents.file_types import IMAGE
-from llm_ocr.documents.rows.address import DataFile, DatasetOptions, RowAddress
+from llm_ocr.documents.manifests import is_file, is_folder, local_path
+from llm_ocr.documents.rows.address import PARQUET, DataFile, DatasetOptions, RowAddress, local_version
 from llm_ocr.documents.rows.files import Footer, HubFiles, ImageColumn, RowGroup, image_column
 from llm_ocr.documents.sources import SourceDocument
 from llm_ocr.errors import MissingExtra, StorageError, UsageError
@@ -26,7 +29,6 @@ from llm_ocr.types import Reason
 CONVERTED = "refs/convert/parquet"
 #: Retries during an interactive command.
 RETRIES = RetryPolicy(tries=4, longest=10.0)
-_SUFFIXES = (".parquet", ".geoparquet", ".gpq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class Dataset:
 
 
 def resolve(options: DatasetOptions) -> Dataset:
-    """Return the data files at the current commit. Blocking.
+    """Return the data files at the current commit, or on this machine. Blocking.
 
     Raises:
         UsageError: The revision, configuration, or split does not exist, or the files are not Parquet.
@@ -51,6 +53,8 @@ def resolve(options: DatasetOptions) -> Dataset:
     except ImportError as error:
         what = f"`dataset={options.name}` needs datasets, which is not installed"
         raise MissingExtra(what, install="datasets") from error
+    if options.is_local:
+        return _local(options)
     place = _place(options.name)
     client = HubClient(place, StoreOptions())
     commit = RETRIES.keep_trying(lambda: _commit(client, options.revision))
@@ -60,7 +64,7 @@ def resolve(options: DatasetOptions) -> Dataset:
     if elsewhere is not None:
         raise UsageError(f"the dataset {place.id} has its data in another place: {elsewhere}", hint=_OTHERS)
     paths = [url.removeprefix(base) for url in files]
-    other = next((path for path in paths if not path.lower().endswith(_SUFFIXES)), None)
+    other = next((path for path in paths if not path.lower().endswith(PARQUET)), None)
     if other is not None:
         raise UsageError(
             f"the dataset {place.id} is not in Parquet: {other}",
@@ -69,6 +73,40 @@ def resolve(options: DatasetOptions) -> Dataset:
         )
     where = f"the dataset {place.id}, split {split}"
     return Dataset(tuple(DataFile(place.id, commit, path) for path in paths), features, where)
+
+
+def _local(options: DatasetOptions) -> Dataset:
+    """Return the Parquet files of a folder with their split as `datasets` finds them, or the files of a pattern."""
+    if options.revision:
+        raise UsageError("`dataset_revision` is for datasets of the Hub, and the dataset is on this machine")
+    path = local_path(options.name)
+    features = None
+    if is_folder(path):
+        root, builder = path, _builder(str(path), None, {"name": options.config})
+        splits = builder.config.data_files or {}
+        if options.split not in splits:
+            raise UsageError(
+                f"`dataset_split={options.split}`: {path} has no such split", hint=f"Splits: {', '.join(splits)}."
+            )
+        files, features = [Path(name) for name in splits[options.split]], builder.info.features
+    else:
+        root = path.parent
+        found = [str(path)] if is_file(path) else sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207 - skips hidden files
+        files = [Path(name) for name in found]
+        while not is_folder(root):  # a pattern
+            root = root.parent
+    if not files:
+        raise UsageError(f"`dataset={options.name}`: no such file", hint="Name a folder or Parquet files.")
+    if other := next((file for file in files if file.suffix.lower() not in PARQUET), None):
+        raise UsageError(
+            f"`dataset={options.name}`: {other} is not in Parquet",
+            hint="Name images and PDFs as a source: llm-ocr run FOLDER",
+        )
+    try:
+        data = [DataFile("", local_version(file), str(file), file.relative_to(root).as_posix()) for file in files]
+    except OSError as error:
+        raise StorageError(f"cannot read the dataset {path}: {error.strerror or error}") from error
+    return Dataset(tuple(data), features, f"the dataset {path}")
 
 
 _OTHERS = "Name the dataset with the files."
@@ -118,7 +156,7 @@ def _data_files(
         # On this branch, folders and not a card name configurations and splits.
         given = {"data_files": {split: f"{config}/{split}/*.parquet" for split in _folders(client, commit, config)}}
     with client.doing("read"):
-        builder = _builder(client.place.id, commit, given)
+        builder = _builder(f"{_HUB}{client.place.id}", commit, given)
     splits = builder.config.data_files or {}
     if options.split not in splits:
         raise UsageError(
@@ -128,15 +166,18 @@ def _data_files(
     return options.split, [str(url) for url in splits[options.split]], builder.info.features
 
 
-def _builder(name: str, commit: str, given: Mapping[str, Any]) -> Any:
-    """Return the builder that `datasets` creates for the repository; only the Hub's cache of the card stays on disk."""
+_HUB = "hf://datasets/"  # with the scheme: not a local folder of this name
+
+
+def _builder(location: str, commit: str | None, given: Mapping[str, Any]) -> Any:
+    """Return the builder that `datasets` creates for a repository or folder; of the Hub, only cards stay on disk."""
     import datasets
     from datasets.exceptions import DatasetNotFoundError
 
+    name = location.removeprefix(_HUB)
     try:
         with _quiet(), tempfile.TemporaryDirectory(prefix="llm-ocr-dataset-") as folder:
-            # With the scheme: not a local folder of this name.
-            return datasets.load_dataset_builder(f"hf://datasets/{name}", revision=commit, cache_dir=folder, **given)
+            return datasets.load_dataset_builder(location, revision=commit, cache_dir=folder, **given)
     except DatasetNotFoundError as error:
         if error.__cause__ is not None:
             raise error.__cause__ from error  # the Hub's error
@@ -146,7 +187,7 @@ def _builder(name: str, commit: str, given: Mapping[str, Any]) -> Any:
     except RuntimeError as error:  # a script, which `datasets` no longer runs
         raise UsageError(f"the dataset {name} cannot be read: {error}", hint=_SCRIPT) from error
     except ValueError as error:
-        raise _no_configuration(name, commit, given, error) from error
+        raise _no_configuration(location, commit, given, error) from error
 
 
 @contextlib.contextmanager
@@ -166,10 +207,11 @@ def _quiet() -> Iterator[None]:
 _SCRIPT = f"Read the conversion of the Hub to Parquet: `dataset_revision={CONVERTED}`."
 
 
-def _no_configuration(name: str, commit: str, given: Mapping[str, Any], error: ValueError) -> UsageError:
+def _no_configuration(location: str, commit: str | None, given: Mapping[str, Any], error: ValueError) -> UsageError:
     import datasets
 
-    names = datasets.get_dataset_config_names(f"hf://datasets/{name}", revision=commit)
+    name = location.removeprefix(_HUB)
+    names = datasets.get_dataset_config_names(location, revision=commit)
     wanted = given.get("name")
     if wanted is None and len(names) > 1:
         return UsageError(f"the dataset {name} has several configurations: {', '.join(names)}", hint=_SAY_ONE)

@@ -109,7 +109,7 @@ def plan(
     why = f"up to {number_of(given, 'max-num-seqs') or sizes.max_num_seqs} sequences and {workers} each"
     if engines > 1:
         reason = "" if options.replicas_per_gpu else ", since one engine process cannot keep it busy with a small model"
-        why = f"{engines} servers per GPU{reason} (--replicas-per-gpu 1 for one); {why}"
+        why = f"{engines} servers per GPU{reason} (`replicas_per_gpu=1` for one); {why}"
     return Plan(tuple(group for group in groups for _ in range(engines)), sizes, why)
 
 

@@ -53,7 +53,7 @@ def test_two_servers_share_the_memory_and_say_so():
     found = planned()
     assert found.devices == ("", "")
     assert found.sizes.gpu_memory_utilization == 0.45
-    assert "2 servers per GPU" in found.why and "--replicas-per-gpu 1" in found.why
+    assert "2 servers per GPU" in found.why and "`replicas_per_gpu=1`" in found.why
     words = serve_command(DEEPSEEK_OCR, ServeOptions(sizes=found.sizes), 8000, version=(0, 25, 1))
     assert value_of(words, "gpu-memory-utilization") == "0.45"
     assert value_of(words, "max-num-seqs") == "128"
