@@ -132,12 +132,13 @@ class AssembledRows:
             StageMissing: a unit of the item is not finished.
             StorageError: data could not be read.
         """
+        pages = partial(self._pages, item)
         if item.newer:
-            chosen = choose(item.unit_ids, item.documents, self._pages)
-            rows, units = chosen_rows(item.layers, chosen, self._pages, images=images), dict.fromkeys(chosen.values())
+            chosen = choose(item.unit_ids, item.documents, pages)
+            rows, units = chosen_rows(item.layers, chosen, pages, images=images), dict.fromkeys(chosen.values())
         else:  # all rows are effective, and one pass is enough
             units = dict.fromkeys(item.unit_ids)
-            rows = (record for unit in units for record in self._pages(unit, images))
+            rows = (record for unit in units for record in pages(unit, images))
         figures = published_figures(self._workspace, map(self._described, units))
         wanted = Images.FIGURES if images is Images.FIGURES else Images.NONE
         for page in finished_pages(rows, figures, images=wanted):  # never ALL: no boxes are needed
@@ -157,8 +158,8 @@ class AssembledRows:
             known = totals[document] or sum(row.record.page_number is not None for row in ordered)
             yield Document(document, shown(first.source), names, known, tuple(ordered))
 
-    def _pages(self, unit: str, images: Images) -> Iterator[PageRecord]:
-        return published_pages(self._workspace, self._extracted(unit), images)
+    def _pages(self, item: Item, unit: str, images: Images) -> Iterator[PageRecord]:
+        return published_pages(self._workspace, self._extracted(unit), images, item.unit(unit))
 
 
 def page_totals(item: Item) -> dict[str, int]:

@@ -210,13 +210,14 @@ def read_data(workspace: Workspace, marker: Marker) -> bytes:
     try:
         data = workspace.store.get(marker.object)
     except ObjectNotFound as error:
-        raise _data_damaged(workspace, marker, "missing") from error
+        raise data_damaged(workspace, marker, "missing") from error
     if len(data) != marker.size or hashlib.sha256(data).hexdigest() != marker.sha256:
-        raise _data_damaged(workspace, marker, f"damaged ({len(data)} of {marker.size} bytes, or other content)")
+        raise data_damaged(workspace, marker, f"damaged ({len(data)} of {marker.size} bytes, or other content)")
     return data
 
 
-def _data_damaged(workspace: Workspace, marker: Marker, how: str) -> DataDamaged:
+def data_damaged(workspace: Workspace, marker: Marker, how: str) -> DataDamaged:
+    """Return the error for data of a marker that are missing, changed, or of another unit."""
     return DataDamaged(
         f"{workspace.url}: the data of unit {marker.unit} of {marker.stage} is {how}: {marker.object}",
         hint=f"Remove the marker {marker_key(marker.stage, marker.key, marker.unit)} from the workspace, and run the "
@@ -289,9 +290,12 @@ def _marker_from(data: bytes, workspace: Workspace, unit: str) -> Marker:
             extra=value["extra"],
         )
         names = ("unit", "stage", "key", "attempt", "object", "sha256", "size")
-        return Marker(**{name: value[name] for name in names}, summary=summary, created_by=value["created_by"])
-    except (KeyError, TypeError) as error:
+        marker = Marker(**{name: value[name] for name in names}, summary=summary, created_by=value["created_by"])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise codec.damaged(where, f"{type(error).__name__} {error}") from error
+    if marker.unit != unit:
+        raise codec.damaged(where, f"it is of unit {marker.unit}")
+    return marker
 
 
 # Summaries of a unit's rows.
