@@ -23,7 +23,6 @@ from llm_ocr.workspace.publish import marker_key
 #: list 1,000 objects per request. A look therefore takes few requests, and so does a look at all groups of a small
 #: plan.
 _ONE_GROUP = 1_000
-_SIXTEEN_GROUPS = 32_000
 
 #: Parts of the plan in memory, of at most 1,000 units each.
 _PARTS_KEPT = 2
@@ -121,19 +120,24 @@ class _Part:
 class Groups:
     """Units grouped by the first zero, one, or two digits of their folder `<xx>`; larger plans use more digits."""
 
-    def __init__(self, units: Units[object], stage: str, key: str) -> None:
-        digits = 0 if len(units) <= _ONE_GROUP else 1 if len(units) <= _SIXTEEN_GROUPS else _DIGITS
+    def __init__(self, units: Units[object], stage: str, key: str, *, one: int = _ONE_GROUP) -> None:
+        """Make 1 group for up to `one` units, 16 for up to 32 times as many, else 256."""
+        digits = 0 if len(units) <= one else 1 if len(units) <= 32 * one else _DIGITS
         folder = f"{stage}/{key}/"
         self._units = units
         self._digits = digits
         self._folder = folder
         self._stage, self._key = stage, key
-        names = [f"{number:0{digits}x}" if digits else "" for number in range(16**digits)]
+        names = [self.digits(number) for number in range(16**digits)]
         self.prefixes = [f"{folder}{name}/" if digits == _DIGITS else folder + name for name in names]
         #: Places of each group's units, ascending; four bytes per unit.
         self.members = [array("I") for _ in self.prefixes]
         for place in range(len(units)):
             self.members[self.of(place)].append(place)
+
+    def digits(self, group: int) -> str:
+        """Return the digits with which the folders of a group begin; empty for the only group."""
+        return f"{group:0{self._digits}x}" if self._digits else ""
 
     def of(self, place: int) -> int:
         """Return the number of the unit's group."""

@@ -24,7 +24,18 @@ from llm_ocr.scheduling.scanner import PlannedItems
 from llm_ocr.stages import Progress
 from llm_ocr.stages.loop import stepwise
 from llm_ocr.stages.runtime import Job
-from llm_ocr.stages.sharing import SMALL, Sharing, Split, follows, key_before, pages_stage, sharing, shows_all, split_of
+from llm_ocr.stages.sharing import (
+    SMALL,
+    Sharing,
+    Split,
+    copy_markers,
+    follows,
+    key_before,
+    pages_stage,
+    sharing,
+    shows_all,
+    split_of,
+)
 from llm_ocr.types import Counts, DocumentPart, FigureRecord, PageRecord, Status, plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import totals_of
@@ -99,6 +110,7 @@ async def assemble(command: Job[AssemblyCommand]) -> None:
         while share.grown:  # a newer generation may contain pages of the same items
             job = await asyncio.to_thread(assemble_job, workspace, key, made)
             await _assemble(job, _todo(job, command, share, describe), share, progress, whole)
+    await asyncio.to_thread(copy_markers, workspace, ASSEMBLE, key, job.planned)
     await asyncio.to_thread(_check_dataset, job)
     await asyncio.to_thread(_name_dataset, command, job)
     progress.end()
