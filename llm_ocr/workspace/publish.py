@@ -177,7 +177,7 @@ def _marker_infos(workspace: Workspace, stage: str, key: str) -> Iterator[Object
         if info.key.endswith(_DONE):
             unlisted.discard(info.key)
             yield info
-    yield from (info for name in sorted(unlisted) if (info := workspace.store.stat(name)) is not None)
+    yield from filter(None, map(workspace.store.stat, sorted(unlisted)))
 
 
 def iter_markers(workspace: Workspace, stage: str, key: str, among: Container[str] | None = None) -> Iterator[Marker]:
@@ -305,6 +305,12 @@ def _marker_of(value: Mapping[str, Any], workspace: Workspace, unit: str) -> Mar
         marker = Marker(**{name: value[name] for name in names}, summary=summary, created_by=value["created_by"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise codec.damaged(where, f"{type(error).__name__} {error}") from error
+    numbers = (summary.tokens_in, summary.tokens_out, summary.seconds, summary.replaces, marker.size)
+    texts = (marker.object, marker.sha256, marker.attempt)
+    mappings = (summary.reasons, summary.extra)
+    right = all(isinstance(one, int | float) for one in numbers) and all(isinstance(one, str) for one in texts)
+    if not right or not all(isinstance(one, dict) for one in mappings):
+        raise codec.damaged(where, "a value has the wrong type")
     if marker.unit != unit:
         raise codec.damaged(where, f"it is of unit {marker.unit}")
     return marker
