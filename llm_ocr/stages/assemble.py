@@ -110,7 +110,8 @@ async def assemble(command: Job[AssemblyCommand]) -> None:
         while share.grown:  # a newer generation may contain pages of the same items
             job = await asyncio.to_thread(assemble_job, workspace, key, made)
             await _assemble(job, _todo(job, command, share, describe), share, progress, whole)
-    await asyncio.to_thread(copy_markers, workspace, ASSEMBLE, key, job.planned)
+    if split.alone or workspace.published(f"{ASSEMBLE}/{key}/"):
+        await asyncio.to_thread(copy_markers, workspace, ASSEMBLE, key, job.planned)
     await asyncio.to_thread(_check_dataset, job)
     await asyncio.to_thread(_name_dataset, command, job)
     progress.end()

@@ -201,7 +201,8 @@ async def shared(
     async with sharing(job, split, stage, key) as own:
         planned = await asyncio.to_thread(PlannedUnits, job.workspace)
         yield Share(units(own) if units else own.take(planned), own.mine, own.done)
-    await asyncio.to_thread(copy_markers, job.workspace, stage, key, planned)
+    if split.alone or job.workspace.published(f"{stage}/{key}/"):
+        await asyncio.to_thread(copy_markers, job.workspace, stage, key, planned)
 
 
 def publish_held(share: Share, workspace: Workspace, claim: Claim, unit: str, data: bytes, summary: Summary) -> None:
