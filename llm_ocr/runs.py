@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from llm_ocr.costs.report import Spent, spent
 from llm_ocr.documents.remote.urls import shown
 from llm_ocr.errors import MissingExtra, ObjectNotFound, StageMissing
+from llm_ocr.results.dataset import FOLDER, dataset_file
 from llm_ocr.results.documents import DocumentNames, markdown_file, name_claims
 from llm_ocr.results.sanitizing import safe_markdown
 from llm_ocr.results.schema import Images
@@ -181,8 +182,9 @@ class Run:
     def _dataset_files(self) -> Iterator[str]:
         """Yield the local paths of the dataset's files. Files of a remote workspace are fetched."""
         store = self._workspace.store
-        for info in store.list("dataset/"):
-            if not info.key.endswith(".parquet"):
+        own = {dataset_file(item.id) for item in items(self._workspace)}
+        for info in store.list(f"{FOLDER}/"):
+            if info.key not in own:  # a file that someone else put there
                 continue
             if isinstance(store, LocalStore):
                 yield str(store.root / info.key)

@@ -139,12 +139,13 @@ class AssembledRows:
             StageMissing: a unit of the item is not finished.
             StorageError: data could not be read.
         """
+        pages = partial(self._pages, item)
         if item.newer:
-            chosen = choose(item.unit_ids, item.documents, self._pages)
-            rows, units = chosen_rows(item.layers, chosen, self._pages, images=images), dict.fromkeys(chosen.values())
+            chosen = choose(item.unit_ids, item.documents, pages)
+            rows, units = chosen_rows(item.layers, chosen, pages, images=images), dict.fromkeys(chosen.values())
         else:  # all rows are effective, and one pass is enough
             units = dict.fromkeys(item.unit_ids)
-            rows = (record for unit in units for record in self._pages(unit, images))
+            rows = (record for unit in units for record in pages(unit, images))
         figures = published_figures(self._workspace, map(self._described, units))
         wanted = Images.FIGURES if images is Images.FIGURES else Images.NONE
         for page in finished_pages(rows, figures, images=wanted):  # never ALL: no boxes are needed
@@ -168,8 +169,8 @@ class AssembledRows:
                 ordered = [replace(row, record=replace(row.record, source=source)) for row in ordered]
             yield Document(document, source, names, known, tuple(ordered))
 
-    def _pages(self, unit: str, images: Images) -> Iterator[PageRecord]:
-        return published_pages(self._workspace, self._extracted(unit), images)
+    def _pages(self, item: Item, unit: str, images: Images) -> Iterator[PageRecord]:
+        return published_pages(self._workspace, self._extracted(unit), images, item.unit(unit))
 
 
 def source_root(part: DocumentPart) -> str:

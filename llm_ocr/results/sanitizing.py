@@ -63,7 +63,11 @@ def _code_block(block: str) -> str:
 
 def _entities(text: str) -> str:
     """Encode all characters that HTML or Markdown would interpret."""
-    return re.sub(r"[!-/:-@\[-`{-~]", lambda mark: f"&#{ord(mark[0])};", text)
+    return re.sub(r"[!-/:-@\[-`{-~]", _entity, text)
+
+
+def _entity(mark: re.Match[str]) -> str:
+    return f"&#{ord(mark[0])};"
 
 
 def _safe(match: re.Match[str]) -> str:
@@ -98,6 +102,11 @@ def _tag(close: str, name: str, rest: str) -> str:
 # Markdown of documents and exports. HTML for tables and simple formatting is kept; other tags are shown as text. Unlike
 # `safe_markdown` for notebooks, code, formulas, and comparisons such as `a < b` are unchanged. markdown-it finds the
 # lines of code, and checks the result: text that is still active is escaped, including code.
+#
+# Other renderers find other tags and other code than CommonMark's. Therefore:
+# - Handlers are no attributes in any tag, however it is completed: the `=` after `onclick` becomes an entity.
+# - Fences have the simplest form, which all renderers with fences read alike, and are always closed.
+# - Code with tags is kept only where all renderers see code. Elsewhere it becomes HTML or contains entities.
 
 
 #: Length above which texts are not parsed: everything in them that looks like a tag is escaped. Most pages have under
@@ -112,37 +121,49 @@ _ATTRIBUTE = re.compile(
 )
 # Elements that are escaped even in an unclosed tag, which renderers other than CommonMark's may complete.
 _ACTIVE = (
-    "applet|audio|base|body|button|embed|form|frame|frameset|head|html|iframe|image|img|input|link|math|meta|object|"
-    "option|picture|portal|script|select|source|style|svg|template|textarea|title|track|video"
+    "applet|audio|base|body|button|embed|form|frame|frameset|head|html|iframe|image|img|input|link|listing|marquee|math|"
+    "meta|noembed|noframes|noscript|object|option|picture|plaintext|portal|script|select|source|style|svg|template|"
+    "textarea|title|track|video|xmp"
 )
+# Attributes that run code or fetch something, in tags and in attribute lists such as `{onclick=x}`.
+_HANDLER = r"""(?<![^\s/"'{:])(?P<handler>(?:on(?!set\b)[a-z]{3,}|style|(?:xlink:)?href|background)\s*)="""
 _SAME = rf"""
     (?P<image>(?-x:{IMAGE.pattern}))
     | (?P<picture>!\[)
-    | (?P<link>\](?=\(\s*(?P<to>[^\s)<]{{0,300}})(?P<angle><?)|:\s*(?P<to2>[^\s<]{{0,300}})(?P<angle2><?)))
+    | (?P<link>\](?=
+        \(\s*(?P<to>[^()<"']{{0,300}})(?P<angle><?)(?P<cut>\s*\Z)?
+        | :\s*(?P<to2>[^\s<]{{0,300}})(?P<angle2><?)(?P<cut2>\s*\Z)?
+        | (?P<apart>[ \t]+\([ \t]*<?(?:(?:java|vb)script:|data:|[^\s)]{{0,300}}&)) ))
     | (?P<comment><!--(?!\s*(?:page|document)\b)[\w\s:.,]*-->)
     | <(?P<close>/?)(?P<tag>{_NAMES})(?P<rest>(?:\s[^<>]*)?)(?P<end>/?)>
-    | (?P<address><(?:https?://|mailto:)[^\s<>"'`]*>)
+    | (?P<address><(?:https?://|mailto:)[^\s<>"'`=]*>)
+    | {_HANDLER}
 """
 _FLAGS = re.VERBOSE | re.DOTALL | re.IGNORECASE
 #: Within HTML: nothing is code, and every tag counts.
-_HTML = re.compile(rf"{_SAME} | (?P<open><(?=[A-Za-z/!?]))", _FLAGS)
-#: Within text: tags by CommonMark 0.31, 6.6, and addresses with any scheme.
+_HTML = re.compile(rf"{_SAME} | (?P<open><(?=[A-Za-z/!?&<]))", _FLAGS)
+#: Within text: tags by CommonMark 0.31, 6.6, and with `/` between attributes as in HTML; addresses with any scheme.
 _TEXT = re.compile(
     rf"""(?P<escaped>\\.) | (?P<ticks>`+) | {_SAME}
     | (?P<open><(?=
-        [A-Za-z][A-Za-z0-9-]*(?:\s+[A-Za-z_:][\w.:-]*(?:\s*=\s*(?:[^\s"'=<>`]+|'[^']{{0,2000}}'|"[^"]{{0,2000}}"))?)*\s*/?>
-        | /[A-Za-z][A-Za-z0-9-]*\s*> | [!?] | /?(?:{_ACTIVE})\b | [A-Za-z][A-Za-z0-9+.-]{{1,31}}:
-    ))""",
+        [A-Za-z][A-Za-z0-9-]*
+        (?:[\s/]+[A-Za-z_:][\w.:-]*(?:\s*=\s*(?:[^\s"'=<>`]++|'[^']{{0,2000}}'|"[^"]{{0,2000}}"))?)*[\s/]*>
+        | /[A-Za-z][^<>]*> | [!?&] | <[A-Za-z/!?<] | /?(?:{_ACTIVE})\b | [A-Za-z][A-Za-z0-9+.-]{{1,31}}:
+    )) | (?P<loose><(?=[A-Za-z/])|\{{)""",
     _FLAGS,
 )
 _SUSPECT = re.compile(
-    rf"""<(?!/?(?:{_NAMES})\s*/?>)[A-Za-z/!?] | \]: | \]\((?!figure:|https?://|\#)
-    | !\[(?!(?:[^\[\]\\]|\\.)*\]\(figure:)""",
+    rf"""<(?!/?(?:{_NAMES})\s*/?>)[A-Za-z/!?&] | \]: | \](?:\((?!figure:|https?://|\#) | [ \t]+\() | {_HANDLER}
+    | !\[(?!(?:[^\[\]\\]|\\.)*\]\(figure:) | ``` | ~~~""",
     _FLAGS,
 )
 _LINK = re.compile(r"(?:https?://|mailto:|figure:|#)|[^:&\\]*$", re.IGNORECASE)
-_PICTURE = re.compile(r"figure:[^\s<>]*|(?!/)[^:&\\<>]*")
+#: Images of the document: no path that leaves its folder.
+_PICTURE = re.compile(r"figure:[^\s<>]*|(?!/)(?!(?:.*/)?(?:\.|%2e){2}(?:/|$))[^:&\\<>]*", re.IGNORECASE)
 _TICKS = re.compile("`+")
+_HANDLED = re.compile(_HANDLER, re.IGNORECASE)
+_TAG = re.compile("<(?=[A-Za-z/!?])")
+_FENCE = re.compile(r" {0,3}(?:```|~~~)")
 
 
 def inert_page(record: PageRecord) -> PageRecord:
@@ -191,6 +212,7 @@ def _cleaned(text: str, tokens: "list[Token]") -> str:
     lines = text.split("\n")
     kinds = ["text"] * len(lines)
     starts = {0}
+    codes: dict[int, Token] = {}
     for token in tokens:
         if token.map is None:
             continue
@@ -198,19 +220,80 @@ def _cleaned(text: str, tokens: "list[Token]") -> str:
         if token.type in ("fence", "code_block", "html_block"):
             kinds[first:end] = ["html" if token.type == "html_block" else "code"] * len(kinds[first:end])
             starts |= {first, end}
+            codes[first] = token
         elif token.type == "inline":
             starts |= {first, end}
     starts |= {at for at in range(1, len(lines)) if kinds[at] != kinds[at - 1]}
     bounds = [*sorted(at for at in starts if at < len(lines)), len(lines)]
+    # Whether other renderers may see other code on this page: fences in lists, and unpaired backticks.
+    nested = any(token.level and token.map and _has_fence(lines[slice(*token.map)]) for token in codes.values())
+    paired = not any(kind == "text" and not _is_paired(line) for kind, line in zip(kinds, lines, strict=True))
+    texts = ["\n".join(lines[first:end]) for first, end in pairwise(bounds) if kinds[first] == "text"]
+    # Whether a renderer may see an attribute: of a tag that only it completes, or of a list in braces.
+    wary = bool(_HANDLED.search(text)) and any(found["loose"] for part in texts for found in _TEXT.finditer(part))
     parts = []
     for first, end in pairwise(bounds):
-        part, kind = "\n".join(lines[first:end]), kinds[first]
-        parts.append(part if kind == "code" else _HTML.sub(_shown, part) if kind == "html" else _cleaned_text(part))
+        part, kind = lines[first:end], kinds[first]
+        if kind == "code":
+            parts += _cleaned_code(part, codes[first], nested=nested)
+        elif kind == "html":
+            shown = _HTML.sub(_shown, "\n".join(part)).split("\n")
+            parts += [re.sub("[`~]", _entity, line, count=1) if _FENCE.match(line) else line for line in shown]
+        else:
+            parts.append(_cleaned_text("\n".join(part), paired=paired, wary=wary))
     return "\n".join(parts)
 
 
-def _cleaned_text(text: str) -> str:
-    """Sanitize text outside of HTML and code blocks; code spans are unchanged."""
+def _has_fence(lines: list[str]) -> bool:
+    return any(map(_FENCE.match, lines))
+
+
+def _is_paired(line: str) -> bool:
+    """Return whether every renderer sees the same code spans: each begins and ends on this line, without `|`."""
+    runs, at = list(_TICKS.finditer(line)), 0
+    while at < len(runs):
+        begin = runs[at]
+        same = next((place for place in range(at + 1, len(runs)) if len(runs[place][0]) == len(begin[0])), None)
+        escaped = line[max(0, begin.start() - 1) : begin.start()] == "\\"
+        if same is None or escaped or "|" in line[begin.end() : runs[same].start()]:
+            return False
+        at = same + 1
+    return True
+
+
+def _cleaned_code(lines: list[str], token: "Token", *, nested: bool) -> list[str]:
+    """Return the lines of a code block in a form that all renderers read as code, or without tags."""
+    suspect = _SUSPECT.search(token.content)
+    if token.level:
+        return [_HTML.sub(_shown, "\n".join(lines))]
+    body = token.content.rstrip("\n").split("\n")
+    if not suspect and token.type == "code_block":
+        return lines
+    if suspect and nested:
+        return [f"<pre><code>{_entities(token.content.rstrip())}</code></pre>", ""]
+    if token.type == "code_block":
+        marks, language = "```", ""
+    else:
+        marks, language = token.markup, token.info.strip()
+        plain = [f"{marks}{language}", *body, marks]
+        inner = any(line.lstrip(" ").startswith(marks) for line in body)
+        if re.fullmatch(r"[\w+#.-]*", language) and not inner and token.content.strip() and lines == plain:
+            return lines
+    if not token.content.strip():
+        return []
+    longest = max((len(run) for run in re.findall("`{3,}", token.content)), default=2)
+    name = re.match(r"[\w+#.-]*", language)
+    return ["`" * (longest + 1) + (name[0] if name else ""), *body, "`" * (longest + 1)]
+
+
+def _cleaned_text(text: str, *, paired: bool, wary: bool) -> str:
+    """Sanitize text outside of HTML and code blocks.
+
+    Args:
+        text: the text.
+        paired: keep code spans with tags. Otherwise they become HTML.
+        wary: encode the `=` of handlers.
+    """
     runs: dict[int, list[int]] = defaultdict(list)
     for run in _TICKS.finditer(text):
         runs[len(run[0])].append(run.start())
@@ -219,12 +302,16 @@ def _cleaned_text(text: str) -> str:
         parts.append(text[at : found.start()])
         at = found.end()
         if not found["ticks"]:
-            parts.append(_shown(found))
+            parts.append(_shown(found) if wary or not found["handler"] else found[0])
             continue
         same = runs[len(found[0])]
         place = bisect_left(same, at)
         if place < len(same):
+            code = text[at : same[place]]
             at = same[place] + len(found[0])
+            if not paired and _SUSPECT.search(code):
+                parts.append(f"<code>{_entities(code)}</code>")
+                continue
         parts.append(text[found.start() : at])
     return "".join([*parts, text[at:]])
 
@@ -234,22 +321,28 @@ def _shown(match: re.Match[str]) -> str:
     if match["tag"]:
         kept = "" if match["close"] else "".join(f' {name.lower()}="{value}"' for name, value in _attributes(match))
         return f"<{match['close']}{match['tag']}{kept}{match['end']}>"
-    if match["open"]:
+    if match["open"] or match[0] == "\\<":
         return "&lt;"
+    if match["handler"]:
+        return f"{match['handler']}&#61;"
     if match["picture"]:
-        return "!&#91;"
+        return "&#33;&#91;" if match.string.startswith("[", match.end()) else "!&#91;"
     if match["image"]:
-        if _PICTURE.fullmatch(match["target"]) and not re.search("[<`]", match["alt"]):
+        if _PICTURE.fullmatch(match["target"]) and not re.search(r"[<`]|\]\(", match["alt"]):
             return match[0]
-        return "!&#91;" + _again(match[0][2:], match.re)
+        rest = match[0][2:]
+        # Python-Markdown moves entities after a closing tag: `!` must not meet the next bracket.
+        mark = "&#33;&#91;" if rest.startswith("[") else "!&#91;"
+        return mark + (
+            _cleaned_text(rest, paired=False, wary=True) if match.re is _TEXT else match.re.sub(_shown, rest)
+        )
     if match["link"]:
-        to, angle = (match["to"], match["angle"]) if match["to"] is not None else (match["to2"], match["angle2"])
-        return match[0] if _LINK.match(to) and not angle else "&#93;"
+        if match["apart"] or match["angle"] or match["angle2"] or match["cut"] is not None:
+            return "&#93;"
+        to = match["to"] if match["to"] is not None else match["to2"]
+        whole = match["cut2"] is None or bool(to)
+        return match[0] if whole and _LINK.match(to) else "&#93;"
     return match[0]
-
-
-def _again(text: str, pattern: re.Pattern[str]) -> str:
-    return _cleaned_text(text) if pattern is _TEXT else pattern.sub(_shown, text)
 
 
 def _attributes(match: re.Match[str]) -> list[tuple[str, str]]:

@@ -223,6 +223,8 @@ def followed(
         elif grown():
             return True
         elif ready.missing or isinstance(step, Wait):
+            for message in step.messages if isinstance(step, Wait) else ():
+                pauses.say(message)
             seconds = pauses.pause(*_what(ready))
             if wait(min(seconds, step.seconds) if isinstance(step, Wait) else seconds):
                 return False

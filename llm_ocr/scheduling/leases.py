@@ -1,12 +1,15 @@
 """Leases of units, so that workers can join, crash, and leave."""
 
 import logging
+import os
 import secrets
+import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -95,10 +98,52 @@ class _Lease:
 
 
 @dataclass(frozen=True, slots=True)
+class Holder:
+    """Process that holds a lease. Fields are empty in leases of older versions and of systems without `/proc`.
+
+    `place` identifies the running kernel and the process namespace, `started` the process among others with its id.
+    """
+
+    worker: str = ""
+    host: str = ""
+    pid: int = 0
+    place: str = ""
+    started: str = ""
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the process ran on this machine and has ended."""
+        return bool(self.place and self.started) and self.place == _place() and self.started != _started(self.pid)
+
+    def __str__(self) -> str:
+        known = f" on {self.host} (process {self.pid})" if self.host else ""
+        return f"worker {self.worker or 'of unknown name'}{known}"
+
+
+def _place() -> str:
+    """Return an id of this kernel's run and of the namespace of process ids; empty if the system has none."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{socket.gethostname()} {boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return ""
+
+
+def _started(pid: int) -> str:
+    """Return the start of a process in clock ticks; empty if there is no such process."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] in "ZX" else fields[19]  # state and start, by proc(5); a zombie has ended
+
+
+@dataclass(frozen=True, slots=True)
 class _Body:
     nonce: str
     beat: int
     seconds: float
+    holder: Holder = Holder()
 
 
 def is_lease(key: str) -> bool:
@@ -192,7 +237,7 @@ class Leases:
         return self._taken(_Lease(unit, nonce, version, 0, began))
 
     def steal(self, unit: str, version: str, quiet: float) -> Claim:
-        """Take over a lease of this version that has not changed for `quiet` seconds.
+        """Take over a lease of this version that has not changed for `quiet` seconds, or whose process is gone.
 
         The holder keeps a lease that has changed meanwhile, or that has a duration above `quiet`.
         """
@@ -200,7 +245,8 @@ class Leases:
             found, now = self._fetch(unit)
         except ObjectNotFound:
             return self.claim(unit)
-        if now != version or quiet < max(found.seconds, self.options.seconds):
+        gone = found.holder.is_gone
+        if now != version or (not gone and quiet < max(found.seconds, self.options.seconds)):
             return Claim.HELD
         mine = self._swap(_Lease(unit, secrets.token_hex(8), version, -1, self.clock()))
         if mine is None:
@@ -208,8 +254,16 @@ class Leases:
         outcome = self._taken(mine)
         if outcome is Claim.OURS:
             self.stolen += 1
-            _log.info("unit %s of %s: no renewal by its worker for %.0f s, taken over", unit, self.stage, quiet)
+            why = "its process has ended" if gone else f"no renewal by its worker for {quiet:.0f} s"
+            _log.info("unit %s of %s: %s, taken over", unit, self.stage, why)
         return outcome
+
+    def holder(self, unit: str) -> Holder | None:
+        """Return who holds a unit; None if nobody does."""
+        try:
+            return self._fetch(unit)[0].holder
+        except ObjectNotFound:
+            return None
 
     def release(self, unit: str) -> None:
         """Release a unit whose marker is published. Does nothing for a unit that this worker no longer holds."""
@@ -309,8 +363,9 @@ class Leases:
             remove_lost(self.store, key)
 
     def _body(self, nonce: str, beat: int) -> bytes:
-        options = self.options
-        return codec.dump({"worker": options.worker, "nonce": nonce, "beat": beat, "seconds": options.seconds})
+        options, pid = self.options, os.getpid()
+        holder = Holder(options.worker, socket.gethostname(), pid, _place(), _started(pid))
+        return codec.dump({**asdict(holder), "nonce": nonce, "beat": beat, "seconds": options.seconds})
 
     def _fetch(self, unit: str) -> tuple[_Body, str]:
         key = lease_key(self.stage, self.key, unit)
@@ -321,6 +376,9 @@ class Leases:
 def _body(data: bytes, where: str) -> _Body:
     try:
         value = codec.load(data, where)
-        return _Body(str(value["nonce"]), int(value["beat"]), float(value["seconds"]))
+        texts = (str(value.get(name, "")) for name in ("worker", "host", "place", "started"))
+        worker, host, place, started = texts
+        holder = Holder(worker, host, int(value.get("pid", 0)), place, started)
+        return _Body(str(value["nonce"]), int(value["beat"]), float(value["seconds"]), holder)
     except (WorkspaceError, KeyError, TypeError, ValueError):
         return _Body("", 0, 0.0)  # foreign content: the lease expires like any other

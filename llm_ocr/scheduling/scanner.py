@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from llm_ocr.errors import StageMissing
-from llm_ocr.scheduling.leases import LEASE, Claim, Leases
+from llm_ocr.scheduling.leases import LEASE, Claim, Holder, Leases
 from llm_ocr.types import Unit
 from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.generations import Generation, generations, units_of
@@ -23,7 +23,6 @@ from llm_ocr.workspace.publish import marker_key
 #: list 1,000 objects per request. A look therefore takes few requests, and so does a look at all groups of a small
 #: plan.
 _ONE_GROUP = 1_000
-_SIXTEEN_GROUPS = 32_000
 
 #: Parts of the plan in memory, of at most 1,000 units each.
 _PARTS_KEPT = 2
@@ -121,19 +120,24 @@ class _Part:
 class Groups:
     """Units grouped by the first zero, one, or two digits of their folder `<xx>`; larger plans use more digits."""
 
-    def __init__(self, units: Units[object], stage: str, key: str) -> None:
-        digits = 0 if len(units) <= _ONE_GROUP else 1 if len(units) <= _SIXTEEN_GROUPS else _DIGITS
+    def __init__(self, units: Units[object], stage: str, key: str, *, one: int = _ONE_GROUP) -> None:
+        """Make 1 group for up to `one` units, 16 for up to 32 times as many, else 256."""
+        digits = 0 if len(units) <= one else 1 if len(units) <= 32 * one else _DIGITS
         folder = f"{stage}/{key}/"
         self._units = units
         self._digits = digits
         self._folder = folder
         self._stage, self._key = stage, key
-        names = [f"{number:0{digits}x}" if digits else "" for number in range(16**digits)]
+        names = [self.digits(number) for number in range(16**digits)]
         self.prefixes = [f"{folder}{name}/" if digits == _DIGITS else folder + name for name in names]
         #: Places of each group's units, ascending; four bytes per unit.
         self.members = [array("I") for _ in self.prefixes]
         for place in range(len(units)):
             self.members[self.of(place)].append(place)
+
+    def digits(self, group: int) -> str:
+        """Return the digits with which the folders of a group begin; empty for the only group."""
+        return f"{group:0{self._digits}x}" if self._digits else ""
 
     def of(self, place: int) -> int:
         """Return the number of the unit's group."""
@@ -219,6 +223,11 @@ _SHARE = 25
 _LEAST_SAMPLE = 8
 _MANY = 4
 
+#: Holders that are asked for at a time: a fleet may hold thousands of units.
+_MOST_ASKED = 64
+#: Holders that messages name.
+_MOST_NAMED = 4
+
 #: The next unit of the plan is tried unless recent tries failed too often: weight of the last try, and minimum success.
 _WEIGHT = 0.3
 _LEAST_LUCK = 0.4
@@ -234,9 +243,13 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing is free. A held unit may become free after this number of seconds."""
+    """Nothing is free. A held unit may become free after this number of seconds.
+
+    `messages` name each holder once.
+    """
 
     seconds: float
+    messages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +268,7 @@ class _Seen:
     since: float
     before: float | None
     not_before: float  # earliest time for an attempt to take it over
+    holder: Holder | None = None  # if it was asked for
 
 
 def leased(
@@ -272,7 +286,7 @@ def leased(
     Args:
         leases: the worker's leases.
         units: the units to process.
-        say: receives a final message with the number of units that others hold.
+        say: receives messages about the holders of units, and about units that others still hold at the end.
         randomness: source of randomness.
 
     Raises:
@@ -284,6 +298,8 @@ def leased(
         if isinstance(step, Claimed):
             yield units[step.place]
         elif isinstance(step, Wait):
+            for message in step.messages:
+                say(message)
             leases.wait(step.seconds)
         else:
             if step.held:
@@ -323,6 +339,8 @@ class UnitScanner:
         self._seen: dict[int, dict[int, _Seen]] = {}  # by group, then by place
         self._looked: dict[int, float] = {}  # time of the last look at each group
         self._settled: set[int] = set()  # groups without a free unit
+        self._asked: set[int] = set()  # places whose holder was asked for
+        self._named: set[Holder] = set()
         all_groups = range(len(self._groups.members)) if ready is None else ()
         self._to_look = deque(self._random.sample(all_groups, len(all_groups)))
         self._pool: list[int] = []
@@ -473,11 +491,39 @@ class UnitScanner:
                 return Exhausted(len(self._held()))
             groups = len(self._groups.members)
             return Exhausted(round(len(self._held()) * groups / max(len(self._settled), 1)), exact=False)
+        if self._find_gone(now):
+            return None
         soonest = min(lease.not_before for lease in silent) - now
         shift = self._random.uniform(0.8, 1.2)  # so that workers do not all look at once
         pause = shift * min(options.beat, soonest + 0.25 * options.beat)
         self._again, self._by_sample = now + pause, bool(self._to_look)
-        return Wait(pause)
+        return Wait(pause, tuple(self._messages(silent, now)))
+
+    def _find_gone(self, now: float) -> bool:
+        """Ask who holds silent leases; return whether units are free because their process has ended."""
+        left = _MOST_ASKED
+        for group in self._settled:
+            for place, lease in self._seen[group].items():
+                renewed = now - lease.since < _ALIVE * self._leases.options.beat
+                if lease.holder or not left or self._alive(lease, now) or (place in self._asked and renewed):
+                    continue
+                left -= 1
+                self._asked.add(place)
+                lease.holder = self._leases.holder(self._units.name(place)) or Holder()
+                if lease.holder.is_gone:
+                    self._pool.append(place)
+        self._pool_time = now
+        return bool(self._pool)
+
+    def _messages(self, silent: list[_Seen], now: float) -> Iterator[str]:
+        held: defaultdict[Holder, list[float]] = defaultdict(list)
+        for lease in silent:
+            if lease.holder and lease.holder.worker and lease.holder not in self._named:
+                held[lease.holder].append(lease.not_before - now)
+        for holder, seconds in list(held.items())[: _MOST_NAMED - len(self._named)]:
+            self._named.add(holder)
+            units = "unit is" if len(seconds) == 1 else "units are"
+            yield f"{len(seconds)} {units} held by {holder}, free in {max(0, min(seconds)):.0f} s unless it goes on"
 
     def _alive(self, lease: _Seen, now: float) -> bool:
         return lease.before is not None and now - lease.before <= _ALIVE * self._leases.options.beat

@@ -29,6 +29,8 @@ from llm_ocr.types import DocumentPart
 
 #: Default number of crops in a reply.
 MOST_CROPS = 50
+#: Most images of a request: each is fetched before the first is read.
+MOST_IMAGES = 200
 
 
 class InputError(UsageError):
@@ -239,6 +241,8 @@ def _files(name: str, value: Any) -> tuple[File, ...]:
     many = name in ("image_urls", "images_base64")
     if many and (not isinstance(value, list) or not value):
         raise InputError(f"{name}: must be a list of texts, at least one")
+    if many and len(value) > MOST_IMAGES:
+        raise InputError(f"{name}: has {len(value)} images; the maximum is {MOST_IMAGES}")
     read = _at_url if name.endswith(("_url", "_urls")) else _of_text
     if not many:
         return (read(name, _SOURCES[name], value),)

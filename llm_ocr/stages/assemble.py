@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_ocr.config.models import AssemblyCommand
-from llm_ocr.errors import DatasetDamaged, StageMissing
+from llm_ocr.errors import DatasetDamaged, StageMissing, WorkspaceError
 from llm_ocr.results.dataset import FOLDER, DatasetWriter, dataset_file
 from llm_ocr.results.documents import DocumentNames, document_markdown, figure_file, markdown_file, name_claims
 from llm_ocr.results.schema import Images, finals_to_parquet
@@ -24,13 +24,33 @@ from llm_ocr.scheduling.scanner import PlannedItems
 from llm_ocr.stages import Progress
 from llm_ocr.stages.loop import stepwise
 from llm_ocr.stages.runtime import Job
-from llm_ocr.stages.sharing import SMALL, Sharing, Split, follows, key_before, pages_stage, sharing, shows_all, split_of
-from llm_ocr.types import Counts, DocumentPart, FigureRecord, PageRecord, Status
+from llm_ocr.stages.sharing import (
+    SMALL,
+    Sharing,
+    Split,
+    copy_markers,
+    follows,
+    key_before,
+    pages_stage,
+    sharing,
+    shows_all,
+    split_of,
+)
+from llm_ocr.types import Counts, DocumentPart, FigureRecord, PageRecord, Status, plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import totals_of
 from llm_ocr.workspace.items import Item, items, parse_item_name
 from llm_ocr.workspace.keys import ASSEMBLE, DESCRIBE, EXTRACT, VIEW_NOTES, claim_key, key_settings, stage_keys
-from llm_ocr.workspace.publish import Marker, Summary, correction, done_units, iter_markers, publish, standing_marker
+from llm_ocr.workspace.publish import (
+    Marker,
+    NotConserved,
+    Summary,
+    correction,
+    done_units,
+    iter_markers,
+    publish,
+    standing_marker,
+)
 from llm_ocr.workspace.published import (
     Finished,
     choose,
@@ -89,6 +109,9 @@ async def assemble(command: Job[AssemblyCommand]) -> None:
         while share.grown:  # a newer generation may contain pages of the same items
             job = await asyncio.to_thread(assemble_job, workspace, key, made)
             await _assemble(job, _todo(job, command, share, describe), share, progress, whole)
+    if split.alone or workspace.published(f"{ASSEMBLE}/{key}/"):
+        await asyncio.to_thread(copy_markers, workspace, ASSEMBLE, key, job.planned)
+    await asyncio.to_thread(_check_dataset, job)
     await asyncio.to_thread(_name_dataset, command, job)
     progress.end()
 
@@ -150,9 +173,9 @@ class AssembleJob:
     page_markers: bool
     images: Images
 
-    def pages(self, unit: str, images: Images) -> Iterator[PageRecord]:
-        """Read the page rows of one unit."""
-        return published_pages(self.workspace, self.extracted(unit), images)
+    def pages(self, item: Item, unit: str, images: Images) -> Iterator[PageRecord]:
+        """Read the page rows of one unit of an item."""
+        return published_pages(self.workspace, self.extracted(unit), images, item.unit(unit))
 
     def descriptions(self, units: Iterable[str]) -> dict[str, FigureRecord]:
         """Read Describe's rows of these units, by figure id."""
@@ -222,6 +245,18 @@ async def _assemble(job: AssembleJob, todo: Iterator[Item], share: Sharing, prog
             tasks.create_task(one(item))
 
 
+def _check_dataset(job: AssembleJob) -> None:
+    """Raise `WorkspaceError` if the dataset's folder has a file of another origin, which readers take for pages."""
+    planned = job.planned
+    own = {dataset_file(parse_item_name(planned.name(place))[0]) for place in range(len(planned))}
+    for info in job.workspace.store.list(f"{FOLDER}/"):
+        if info.key.endswith(".parquet") and info.key not in own:
+            raise WorkspaceError(
+                f"{job.workspace.url}: {info.key} is no file of this run, but load_dataset would read its rows",
+                hint=f"Move {info.key} out of the workspace, and run the same command again.",
+            )
+
+
 def _name_dataset(command: Job[AssemblyCommand], job: AssembleJob) -> None:
     """Make `load_dataset` open the dataset of a Hub repository once all workers have assembled their items."""
     from llm_ocr.compat.stage_dataset import is_repository, name_dataset
@@ -236,12 +271,24 @@ def _name_dataset(command: Job[AssemblyCommand], job: AssembleJob) -> None:
 
 
 def assemble_item(job: AssembleJob, item: Item) -> list[Status]:
-    """Write one item's views, publish its Markdown, and return the statuses of its pages."""
-    chosen = choose(item.unit_ids, item.documents, job.pages)
+    """Write one item's views, publish its Markdown, and return the statuses of its pages.
+
+    Raises:
+        NotConserved: The item has more or fewer rows than pages. Nothing was written.
+        DataDamaged: The rows of a unit are missing, changed, or of another unit.
+    """
+    pages = partial(job.pages, item)
+    chosen = choose(item.unit_ids, item.documents, pages)
+    expected = job.expected(item)
+    if len(chosen) != expected:
+        raise NotConserved(
+            f"{job.workspace.url}: item {item.name} has {len(chosen)} rows for {plural(expected, 'page')}",
+            hint="This is a bug of llm-ocr, or a manual change of the workspace: please report it.",
+        )
     descriptions = job.descriptions(dict.fromkeys(chosen.values()))
     writer = _Views(job, item)
     wanted = job.images if job.images is Images.ALL else Images.FIGURES  # documents always contain the figures
-    rows = chosen_rows(item.layers, chosen, job.pages, images=wanted)
+    rows = chosen_rows(item.layers, chosen, pages, images=wanted)
     path = job.workspace.spool / f"{item.name}.parquet"
     begin_views(job.workspace, item.id)
     try:

@@ -11,6 +11,7 @@ from llm_ocr.storage import ObjectInfo
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import generations
 from llm_ocr.workspace.keys import stages_in
+from llm_ocr.workspace.marker import is_copy, is_outdated
 from llm_ocr.workspace.publish import find_marker
 
 #: Seconds. A worker writes its marker right after its data, so older data without a marker belong to a dead worker.
@@ -81,6 +82,8 @@ def _leftovers(workspace: Workspace, now: float, limit: float) -> Iterator[Objec
             for info in _old(unit, limit):
                 if is_lease(info.key):
                     dead = _dead_lease(workspace, info, now)
+                elif is_copy(info.key):
+                    dead = is_outdated(workspace.store, info.key)
                 else:
                     dead = not _settled(unit) and _unnamed(workspace, stage, info)
                 if dead:

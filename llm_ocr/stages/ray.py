@@ -37,7 +37,7 @@ from llm_ocr.stages.loop import run_blocking
 from llm_ocr.stages.recording import Recorded
 from llm_ocr.stages.runtime import Job, Remote, Share, Stage, log_folder, passwords, worker_name
 from llm_ocr.stages.servers import VLLM, Engines, server_key
-from llm_ocr.stages.sharing import pages_stage
+from llm_ocr.stages.sharing import copy_markers, pages_stage
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import Counts, Status, Unit
 from llm_ocr.workspace import Workspace, library_version
@@ -737,6 +737,7 @@ async def _run_stage(ray: Any, name: str, job: Job[ServingCommand]) -> None:
         before, left = left, await asyncio.to_thread(unfinished)
         if left == before:
             raise LlmOcrError(f"{units_text(len(left))} processed, but {workspace.url} has no marker of them")
+    await asyncio.to_thread(copy_markers, workspace, name, key, units)
     progress.end()
 
 

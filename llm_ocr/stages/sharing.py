@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import random
 import threading
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from dataclasses import dataclass
@@ -10,10 +11,10 @@ from typing import TypeVar
 
 from llm_ocr.config.environment import environment
 from llm_ocr.config.groups import FollowSettings, Group, InputSettings, LeaseSettings, ShardSettings, WorkspaceSettings
-from llm_ocr.errors import StageMissing, WorkspaceError, WorkspaceMismatch
+from llm_ocr.errors import StageMissing, StorageError, WorkspaceError, WorkspaceMismatch
 from llm_ocr.scheduling.follow import Pauses, Published, Ready, followed
 from llm_ocr.scheduling.leases import DEFAULT_SECONDS, Leases, lease_options
-from llm_ocr.scheduling.scanner import PlannedUnits, Units, UnitScanner, leased
+from llm_ocr.scheduling.scanner import Groups, PlannedUnits, Units, UnitScanner, leased
 from llm_ocr.scheduling.shards import WHOLE, Shard, Sharded, claim, detected_shard
 from llm_ocr.stages.loop import run_blocking
 from llm_ocr.stages.runtime import Job, Share, worker_name
@@ -22,6 +23,7 @@ from llm_ocr.types import Unit, plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import generations, has_generation, totals_of
 from llm_ocr.workspace.keys import EXTRACT, Claim, newest_key, required_key
+from llm_ocr.workspace.marker import ALL, LEAST, compact, objects
 from llm_ocr.workspace.publish import Summary, done_units, publish
 from llm_ocr.workspace.stored import workspace_options
 
@@ -31,6 +33,8 @@ _log = logging.getLogger(__name__)
 
 #: Largest plan, in units, whose progress each of several workers reads at its start.
 SMALL = 1000
+#: Largest plan whose markers are copied into a single object, which has about 3 MB.
+_COPIED_TOGETHER = 3000
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +199,10 @@ async def shared(
         yield job.given
         return
     async with sharing(job, split, stage, key) as own:
-        chosen = units(own) if units else own.take(await asyncio.to_thread(PlannedUnits, job.workspace))
-        yield Share(chosen, own.mine, own.done)
+        planned = await asyncio.to_thread(PlannedUnits, job.workspace)
+        yield Share(units(own) if units else own.take(planned), own.mine, own.done)
+    if split.alone or job.workspace.published(f"{stage}/{key}/"):
+        await asyncio.to_thread(copy_markers, job.workspace, stage, key, planned)
 
 
 def publish_held(share: Share, workspace: Workspace, claim: Claim, unit: str, data: bytes, summary: Summary) -> None:
@@ -233,6 +239,26 @@ def shows_all(job: Job[LeaseSettings], split: Split, stage: str) -> bool:
         return True
     job.progress.say(f"{stage}: {plural(units, 'unit')} shared with other workers; this worker counts its own")
     return False
+
+
+def copy_markers(workspace: Workspace, stage: str, key: str, units: Units[object]) -> None:
+    """Copy the markers of finished groups into one object each, so that later readers need few requests.
+
+    Workers that end at the same time copy different groups. Failures cost later readers time only.
+    """
+    store = workspace.store
+    groups = Groups(units, stage, key, one=_COPIED_TOGETHER)
+    large = [place for place, members in enumerate(groups.members) if len(members) >= LEAST]
+    if not large or store.gathers or store.most_files is not None:
+        return
+    try:
+        found = objects(store, stage, key) if store.capabilities().create else {}
+        for place in random.sample(large, len(large)):
+            members, digits = len(groups.members[place]), groups.digits(place)
+            if found.get(digits or ALL, (0, ""))[0] < members:
+                compact(store, stage, key, digits, members)
+    except (StorageError, WorkspaceError) as error:
+        _log.warning("the markers of %s are not copied, and readers get each of them: %s", stage, error)
 
 
 # Following the stage before, and waiting for its results.

@@ -91,7 +91,7 @@ def load(data: bytes, where: str) -> dict[str, Any]:
     """
     try:
         value = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise damaged(where, str(error)) from error
     if not isinstance(value, dict):
         raise damaged(where, "not a JSON object")
@@ -219,5 +219,13 @@ def counts_to_json(counts: Counts) -> dict[str, int]:
 
 
 def counts_from_json(value: Mapping[str, int]) -> Counts:
-    """Parse a value made by `counts_to_json`."""
-    return Counts(value["expected"], value["ok"], value["degraded"], value["failed"])
+    """Parse a value made by `counts_to_json`.
+
+    Raises:
+        KeyError: a count is missing.
+        TypeError: a count is no number.
+    """
+    counts = [value[name] for name in ("expected", "ok", "degraded", "failed")]
+    if not all(isinstance(count, int) for count in counts):
+        raise TypeError("a count is no number")
+    return Counts(*counts)

@@ -36,6 +36,10 @@ class Item:
         """Ids of all units that must be finished, oldest generation first."""
         return tuple(unit.id for unit in (*self.units, *self.newer))
 
+    def unit(self, id: str) -> Unit:
+        """Return the unit of this id."""
+        return next(unit for unit in (*self.units, *self.newer) if unit.id == id)
+
     @property
     def layers(self) -> list[list[str]]:
         """Ids of the units by generation, oldest first; within a generation, pages ascend."""

@@ -200,11 +200,19 @@ def extract_origin(workspace: Workspace) -> tuple[Origin, str]:
 
 def stage_keys(workspace: Workspace, stage: str) -> list[StageKey]:
     """Return all keys under which the stage has published, oldest first."""
-    found = [workspace.find_json(f"{stage}/{key}/settings.json") for key in _names(workspace, stage)]
-    values = sorted(filter(None, found), key=lambda value: (value.get("number", 0), value.get("created", "")))
-    return [
-        StageKey(value["key"], value["settings"], value.get("created", ""), value.get("number", 0)) for value in values
-    ]
+    found = []
+    for key in _names(workspace, stage):
+        where = f"{stage}/{key}/settings.json"
+        value = workspace.find_json(where)
+        if value is None:
+            continue
+        one = StageKey(
+            str(value.get("key")), value.get("settings", ()), value.get("created", ""), value.get("number", 0)
+        )
+        if one.key != key or not isinstance(one.settings, dict) or not isinstance(one.number, int):
+            raise codec.damaged(f"{workspace.url}: {where}", "key, settings, or number are missing")
+        found.append(one)
+    return sorted(found, key=lambda one: (one.number, str(one.created)))
 
 
 def key_settings(workspace: Workspace, stage: str, key: str) -> dict[str, Any]:

@@ -3,9 +3,12 @@
 import logging
 import secrets
 import time
+from collections.abc import Mapping
+from typing import Any
 
-from llm_ocr.errors import ObjectExists, ObjectNotFound, StorageError
+from llm_ocr.errors import ObjectExists, ObjectNotFound, StorageError, WorkspaceError
 from llm_ocr.storage import ObjectStore
+from llm_ocr.workspace import codec
 
 _log = logging.getLogger(__name__)
 
@@ -48,3 +51,113 @@ def remove_lost(store: ObjectStore, key: str) -> None:
         store.delete(key)
     except StorageError as error:
         _log.warning("%s remains until `llm-ocr clean`: %s", key, error)
+
+
+# Copies of many markers in one object, so that readers of a large run need few requests.
+#
+# <stage>/<key>/markers/<group>-<units>.json      {"format": 1, "markers": {key: [version, marker]}}
+# <stage>/<key>/markers/<group>-<units>.claim     the worker that writes it
+#
+# A group has the markers of the folders `<xx>` that begin with the same digits, or all. A copy counts only if the
+# listing shows the marker with the version of the copy. Markers therefore decide alone what is published. Without
+# copies, or with copies of another format, readers get each marker.
+
+
+FORMAT = 1
+#: Fewest markers of an object: fewer are read as fast one by one.
+LEAST = 200
+#: Name of the group of a plan with a single group.
+ALL = "all"
+
+_FOLDER = "markers"
+_DONE, _SUFFIX, _CLAIM = ".done", ".json", ".claim"
+
+
+class CompactedMarkers:
+    """The copies of a stage's markers. Memory holds those of one group; ask for the markers in key order."""
+
+    def __init__(self, store: ObjectStore, stage: str, key: str) -> None:
+        self._store = store
+        self._objects = {group: name for group, (_, name) in objects(store, stage, key).items()}
+        self._group = ""
+        self._copies: Mapping[str, Any] = {}
+
+    def find(self, marker: str, version: str) -> dict[str, Any] | None:
+        """Return the content of the marker with this key and version; None if there is no copy."""
+        folder = marker.split("/")[2]
+        group = next((name for name in (folder, folder[:1], ALL) if name in self._objects), "")
+        if not group:
+            return None
+        if group != self._group:
+            self._group, self._copies = group, self._read(self._objects[group])
+        match self._copies.get(marker):
+            case [str(copied), dict(content)] if copied == version:
+                return content
+        return None
+
+    def _read(self, name: str) -> Mapping[str, Any]:
+        try:
+            value = codec.load(self._store.get(name), name)
+        except (ObjectNotFound, WorkspaceError):  # `clean` removed it, or it is damaged: the markers themselves remain
+            return {}
+        markers = value.get("markers")
+        return markers if value.get("format") == FORMAT and isinstance(markers, dict) else {}
+
+
+def objects(store: ObjectStore, stage: str, key: str) -> dict[str, tuple[int, str]]:
+    """Return the object with the most markers of each group: the number of its markers, and its key."""
+    found: dict[str, tuple[int, str]] = {}
+    for info in store.list(f"{stage}/{key}/{_FOLDER}/"):
+        group, _, units = info.key.rpartition("/")[2].removesuffix(_SUFFIX).partition("-")
+        if info.key.endswith(_SUFFIX) and units.isdecimal():
+            found[group] = max(found.get(group, (0, "")), (int(units), info.key))
+    return found
+
+
+def is_copy(name: str) -> bool:
+    """Return whether a key is of an object with copies, or of a claim of one."""
+    segments = name.split("/")
+    return len(segments) == 4 and segments[2] == _FOLDER
+
+
+def is_outdated(store: ObjectStore, name: str) -> bool:
+    """Return whether no reader needs an object: claims, and copies of fewer markers than another object has."""
+    stage, key, _, file = name.split("/")
+    return objects(store, stage, key).get(file.partition("-")[0], (0, ""))[1] != name
+
+
+def compact(store: ObjectStore, stage: str, key: str, digits: str, units: int) -> bool:
+    """Copy the markers of a group into one object, unless units are unfinished or another worker copies them.
+
+    Args:
+        store: the store.
+        stage: the stage.
+        key: its key.
+        digits: the first digits of the group's folders; empty for all.
+        units: the number of units that the plan has in the group.
+
+    Returns:
+        Whether this worker copied the markers.
+    """
+    folder = f"{stage}/{key}/"
+    prefix = folder + digits + ("/" if len(digits) == 2 else "")
+    versions = {info.key: info.version for info in store.list(prefix) if info.key.endswith(_DONE)}
+    if len(versions) < units:
+        return False
+    name = f"{folder}{_FOLDER}/{digits or ALL}-{units:07d}"
+    try:
+        store.create(name + _CLAIM, b"")
+    except ObjectExists:
+        return False
+
+    def copy(marker: str) -> tuple[str, list[object]]:
+        data, version = store.fetch(marker)
+        return marker, [version, codec.load(data, f"{store.url}: {marker}")]
+
+    copies = dict(codec.read_ahead(copy, versions, "markers"))
+    try:
+        store.create(name + _SUFFIX, codec.dump({"format": FORMAT, "markers": copies}))
+    except StorageError as error:
+        _log.info("the markers of %s are not copied: %s", prefix, error)
+        return False
+    return True

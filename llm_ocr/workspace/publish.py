@@ -9,10 +9,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from llm_ocr.errors import ObjectNotFound, StageMissing, StorageError, WorkspaceError
+from llm_ocr.storage import ObjectInfo
 from llm_ocr.types import Counts, FigureRecord, PageRecord, Reason, Status, Unit
 from llm_ocr.workspace import Workspace, codec, library_version
 from llm_ocr.workspace.codec import read_ahead
-from llm_ocr.workspace.marker import attempt_id, remove_lost, settle, slept_since
+from llm_ocr.workspace.marker import CompactedMarkers, attempt_id, remove_lost, settle, slept_since
 from llm_ocr.workspace.superseding import not_ok_extra, quality_extra, superseded_extra, undescribed_extra
 
 # Each attempt writes its data under its own name. Readers follow markers only. Two attempts may process a unit; the
@@ -165,27 +166,35 @@ def standing_marker(workspace: Workspace, stage: str, key: str, unit: str) -> Ma
 
 def done_units(workspace: Workspace, stage: str, key: str) -> set[str]:
     """Return the ids of all units that have a marker. Only object names are read."""
-    return {_unit_of(name) for name in _marker_keys(workspace, stage, key)}
+    return {_unit_of(info.key) for info in _marker_infos(workspace, stage, key)}
 
 
-def _marker_keys(workspace: Workspace, stage: str, key: str) -> Iterator[str]:
+def _marker_infos(workspace: Workspace, stage: str, key: str) -> Iterator[ObjectInfo]:
     """Yield the listed markers, then existing markers of this command that a stale listing lacks."""
     prefix = f"{stage}/{key}/"
     unlisted = workspace.published(prefix)
     for info in workspace.store.list(prefix):
         if info.key.endswith(_DONE):
             unlisted.discard(info.key)
-            yield info.key
-    yield from (name for name in sorted(unlisted) if workspace.store.stat(name) is not None)
+            yield info
+    yield from filter(None, map(workspace.store.stat, sorted(unlisted)))
 
 
 def iter_markers(workspace: Workspace, stage: str, key: str, among: Container[str] | None = None) -> Iterator[Marker]:
     """Yield all markers of a stage, or those of the units `among`, in arbitrary order. Markers are prefetched."""
-    names = _marker_keys(workspace, stage, key)
-    wanted = (name for name in names if among is None or _unit_of(name) in among)
+    copies = CompactedMarkers(workspace.store, stage, key)
+    infos = _marker_infos(workspace, stage, key)
+    wanted = (
+        (info.key, copies.find(info.key, info.version))
+        for info in infos
+        if among is None or _unit_of(info.key) in among
+    )
 
-    def read(name: str) -> Marker:
-        return _marker_from(workspace.store.get(name), workspace, _unit_of(name))
+    def read(found: tuple[str, dict[str, Any] | None]) -> Marker:
+        name, copied = found
+        if copied is None:
+            return _marker_from(workspace.store.get(name), workspace, _unit_of(name))
+        return _marker_of(copied, workspace, _unit_of(name))
 
     yield from read_ahead(read, wanted, "markers")
 
@@ -210,13 +219,14 @@ def read_data(workspace: Workspace, marker: Marker) -> bytes:
     try:
         data = workspace.store.get(marker.object)
     except ObjectNotFound as error:
-        raise _data_damaged(workspace, marker, "missing") from error
+        raise data_damaged(workspace, marker, "missing") from error
     if len(data) != marker.size or hashlib.sha256(data).hexdigest() != marker.sha256:
-        raise _data_damaged(workspace, marker, f"damaged ({len(data)} of {marker.size} bytes, or other content)")
+        raise data_damaged(workspace, marker, f"damaged ({len(data)} of {marker.size} bytes, or other content)")
     return data
 
 
-def _data_damaged(workspace: Workspace, marker: Marker, how: str) -> DataDamaged:
+def data_damaged(workspace: Workspace, marker: Marker, how: str) -> DataDamaged:
+    """Return the error for data of a marker that are missing, changed, or of another unit."""
     return DataDamaged(
         f"{workspace.url}: the data of unit {marker.unit} of {marker.stage} is {how}: {marker.object}",
         hint=f"Remove the marker {marker_key(marker.stage, marker.key, marker.unit)} from the workspace, and run the "
@@ -274,8 +284,11 @@ def _marker_to_json(marker: Marker) -> dict[str, Any]:
 
 
 def _marker_from(data: bytes, workspace: Workspace, unit: str) -> Marker:
+    return _marker_of(codec.load(data, f"{workspace.url}: the marker of unit {unit}"), workspace, unit)
+
+
+def _marker_of(value: Mapping[str, Any], workspace: Workspace, unit: str) -> Marker:
     where = f"{workspace.url}: the marker of unit {unit}"
-    value = codec.load(data, where)
     try:
         summary = Summary(
             counts=codec.counts_from_json(value["counts"]),
@@ -289,9 +302,18 @@ def _marker_from(data: bytes, workspace: Workspace, unit: str) -> Marker:
             extra=value["extra"],
         )
         names = ("unit", "stage", "key", "attempt", "object", "sha256", "size")
-        return Marker(**{name: value[name] for name in names}, summary=summary, created_by=value["created_by"])
-    except (KeyError, TypeError) as error:
+        marker = Marker(**{name: value[name] for name in names}, summary=summary, created_by=value["created_by"])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise codec.damaged(where, f"{type(error).__name__} {error}") from error
+    numbers = (summary.tokens_in, summary.tokens_out, summary.seconds, summary.replaces, marker.size)
+    texts = (marker.object, marker.sha256, marker.attempt)
+    mappings = (summary.reasons, summary.extra)
+    right = all(isinstance(one, int | float) for one in numbers) and all(isinstance(one, str) for one in texts)
+    if not right or not all(isinstance(one, dict) for one in mappings):
+        raise codec.damaged(where, "a value has the wrong type")
+    if marker.unit != unit:
+        raise codec.damaged(where, f"it is of unit {marker.unit}")
+    return marker
 
 
 # Summaries of a unit's rows.

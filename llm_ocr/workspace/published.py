@@ -14,11 +14,11 @@ from llm_ocr.results.images import boxes_image
 from llm_ocr.results.only_place import with_only_places
 from llm_ocr.results.sanitizing import inert_page
 from llm_ocr.results.schema import Images, figures_from_parquet, iter_pages
-from llm_ocr.types import EncodedImage, Figure, FigureRecord, PageRecord, Status
+from llm_ocr.types import EncodedImage, Figure, FigureRecord, PageRecord, Status, Unit, plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.items import Item
 from llm_ocr.workspace.keys import EXTRACT
-from llm_ocr.workspace.publish import Marker, find_marker, read_data
+from llm_ocr.workspace.publish import Marker, data_damaged, find_marker, read_data
 from llm_ocr.workspace.superseding import effective_rows
 
 # Rows of Assemble: descriptions are put into the Markdown, pages into documents, rows into the dataset. No model runs.
@@ -132,13 +132,26 @@ def _bare(figure: Figure) -> Figure:
 # Published data of units, decoded into records. Each unit's data are read completely to check their hash.
 
 
-def published_pages(workspace: Workspace, marker: Marker, images: Images) -> Iterator[PageRecord]:
+def published_pages(workspace: Workspace, marker: Marker, images: Images, unit: Unit) -> Iterator[PageRecord]:
     """Yield the pages of a unit. Memory holds the unit's data and a few pages at a time.
 
     Raises:
         StorageError: the data could not be read.
+        DataDamaged: a row is of another unit, or the number of rows differs from the marker's.
     """
-    return iter_pages(io.BytesIO(read_data(workspace, marker)), images=images)
+    parts = {part.document_id: frozenset[int]() for part in unit.parts}
+    for part in unit.parts:
+        parts[part.document_id] |= frozenset(part.pages)
+    count = 0
+    for record in iter_pages(io.BytesIO(read_data(workspace, marker)), images=images):
+        count += 1
+        pages = parts.get(record.document_id)
+        # The plan has no pages of a document that was not opened.
+        if pages is None or (pages and record.page_number not in pages):
+            raise data_damaged(workspace, marker, f"of another unit (page {record.page_id})")
+        yield record
+    if count != marker.counts.expected:
+        raise data_damaged(workspace, marker, f"incomplete ({count} rows for {plural(marker.counts.expected, 'page')})")
 
 
 def published_figures(workspace: Workspace, markers: Iterable[Marker]) -> dict[str, FigureRecord]:
@@ -148,8 +161,14 @@ def published_figures(workspace: Workspace, markers: Iterable[Marker]) -> dict[s
         StorageError: the data could not be read.
     """
     wanted = (marker for marker in markers if marker.figures.expected)
-    units = (figures_from_parquet(io.BytesIO(read_data(workspace, marker))) for marker in wanted)
-    return {record.figure_id: current_form(record) for records in units for record in records}
+    found: dict[str, FigureRecord] = {}
+    for marker in wanted:
+        records = figures_from_parquet(io.BytesIO(read_data(workspace, marker)))
+        if len(records) != marker.figures.expected:
+            figures = plural(marker.figures.expected, "figure")
+            raise data_damaged(workspace, marker, f"incomplete ({len(records)} rows for {figures})")
+        found |= {record.figure_id: current_form(record) for record in records}
+    return found
 
 
 def extracted_pages(
@@ -162,7 +181,7 @@ def extracted_pages(
 
     def pages(unit: str, wanted: Images) -> Iterator[PageRecord]:
         marker = find_marker(workspace, stage, key, unit)
-        return iter(()) if marker is None else published_pages(workspace, marker, wanted)
+        return iter(()) if marker is None else published_pages(workspace, marker, wanted, item.unit(unit))
 
     if not item.newer:  # all rows are effective, and one pass is enough
         return (record for unit in item.unit_ids for record in pages(unit, images))

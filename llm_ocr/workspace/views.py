@@ -31,7 +31,7 @@ class ViewsNote:
 def note_of_views(workspace: Workspace, item: Item) -> ViewsNote | None:
     """Return the note on the item's views; None if they are incomplete or of an older generation."""
     note = workspace.find_json(note_key(item.id))
-    if not note or note.get("generation", item.generation) != item.generation:
+    if not note or "key" not in note or note.get("generation", item.generation) != item.generation:
         return None
     return ViewsNote(str(note["key"]), str(note.get("sha256", "")), note.get("size"))
 

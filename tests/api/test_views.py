@@ -206,3 +206,58 @@ def test_status_for_machines_tells_the_same_as_the_api(paper_workspace):
     assert shown["pages"] == {"expected": 3, "ok": 3, "degraded": 0, "failed": 0}
     assert shown["figures"] == {"expected": 4, "ok": 4, "degraded": 0, "failed": 0}
     assert status.finished
+
+
+def swapped(workspace: Path, stage: str) -> None:
+    """Exchange the data that the markers of two units name."""
+    first, second = sorted((workspace / stage).rglob("*.done"))[:2]
+    values = [json.loads(path.read_text()) for path in (first, second)]
+    told = ("object", "sha256", "size")
+    for path, value, other in ((first, *values), (second, *reversed(values))):
+        path.write_text(json.dumps(value | {name: other[name] for name in told}))
+
+
+@pytest.fixture
+def four_pages(numbered_pages, tmp_path) -> Path:
+    """Return a workspace of four pages in four units, without Assemble."""
+    given = (numbered_pages(4), "-w", "out", "--pages-per-unit", "1", "--engine", "embedded")
+    run = cli("extract", *given, *FRUGAL, cwd=tmp_path)
+    assert run.returncode == 0, said(run)
+    run = cli("describe", "-w", "out", "--engine", "embedded", cwd=tmp_path)
+    assert run.returncode == 0, said(run)
+    return tmp_path / "out"
+
+
+def test_rows_of_another_unit_are_an_error(four_pages, tmp_path):
+    swapped(four_pages, "extract")
+    run = cli("assemble", "-w", four_pages, cwd=tmp_path)
+    assert run.returncode == 1, said(run)
+    assert "of another unit" in run.stderr
+    with pytest.raises(llm_ocr.errors.StorageError, match="of another unit"):
+        list(llm_ocr.open(four_pages).pages())
+
+
+def test_a_marker_of_another_unit_is_an_error(four_pages, tmp_path):
+    first, second = sorted((four_pages / "extract").rglob("*.done"))[:2]
+    first.write_bytes(second.read_bytes())
+    run = cli("assemble", "-w", four_pages, cwd=tmp_path)
+    assert run.returncode == 1, said(run)
+    assert "it is of unit" in run.stderr
+
+
+def test_fewer_rows_than_pages_are_an_error(four_pages, tmp_path):
+    for path in sorted((four_pages / "extract").rglob("*.done"))[:1]:
+        value = json.loads(path.read_text())
+        value["counts"] |= {"expected": 2, "ok": 2}
+        path.write_text(json.dumps(value))
+    run = cli("assemble", "-w", four_pages, cwd=tmp_path)
+    assert run.returncode == 1, said(run)
+    assert "1 rows for 2 pages" in run.stderr
+
+
+def test_a_foreign_dataset_file_is_refused_and_not_read(copy, tmp_path):
+    shutil.copy(next((copy / "dataset").glob("*.parquet")), copy / "dataset" / "train-foreign.parquet")
+    run = cli("assemble", "-w", copy, cwd=tmp_path)
+    assert run.returncode == 1, said(run)
+    assert "dataset/train-foreign.parquet is no file of this run" in run.stderr
+    assert len(llm_ocr.open(copy).to_dataset()) == 3

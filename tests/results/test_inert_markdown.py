@@ -39,9 +39,9 @@ def findings(markdown: str) -> list[str]:
         "$a<b$ and $x<y $ or $z > 1$ and $$\nu <v\n$$",
         "say `<script>` and ``a ` <img src=x>``",
         f"{FENCE}html\n<script>alert(1)</script>\n\n[x](javascript:alert(1))\n{FENCE}",
-        f"- item\n\n  {FENCE}\n  <iframe src=x>\n  {FENCE}",
-        f"> {FENCE}\n> <script>\n> {FENCE}",
-        "    <script>indented code</script>",
+        f"- item\n\n  {FENCE}\n  a < b\n  {FENCE}",
+        "    indented < code",
+        "the onset = 3 days, p<0.05 and style = 1",
         '<table><tr><td colspan="2" rowspan="3">H<sub>2</sub>O<br/>x<sup>2</sup></td></tr></table>',
         "![a \\[b\\]](figure:d-p1-f1)\n\n![Figure 1](doc.figures/f1.png)",
         "[1]: https://example.org\n\n[note]: see page 3",
@@ -63,6 +63,22 @@ def test_text_tables_code_and_formulas_stay_as_they_are(text: str):
         ("![x](http://tracker.example/p.png)", "!&#91;x](http://tracker.example/p.png)"),
         ("<!-- page 7 failed: render timeout -->", "&lt;!-- page 7 failed: render timeout -->"),
         ("<table><tr><td>$a<b$</td></tr></table>", "<table><tr><td>$a&lt;b$</td></tr></table>"),
+        # Other renderers than CommonMark's complete these tags.
+        ("<p/tabindex='1'/autofocus/onfocus=x>a</p>", "&lt;p/tabindex='1'/autofocus/onfocus=x>a</p>"),
+        ("<x 1 onfocus=alert(1)>", "<x 1 onfocus&#61;alert(1)>"),
+        ("a\\<img src=x onerror=alert(1)>", "a&lt;img src=x onerror=alert(1)>"),
+        ("# T {onclick=alert(1)}", "# T {onclick&#61;alert(1)}"),
+        ("[x] (javascript:alert(1))", "[x&#93; (javascript:alert(1))"),
+        ("[x](java\nscript:alert(1))", "[x&#93;(java\nscript:alert(1))"),
+        ("![a](../../etc/passwd) ![b](x/%2E%2e/y)", "!&#91;a](../../etc/passwd) !&#91;b](x/%2E%2e/y)"),
+        # Code that other renderers do not see as code, or with another end.
+        (f"{FENCE}\n<script>", f"{FENCE}\n<script>\n{FENCE}"),
+        (f"{FENCE} a b\n<script>\n{FENCE}", f"{FENCE}a\n<script>\n{FENCE}"),
+        (f"{FENCE}\n{FENCE}x\n<script>\n{FENCE}", f"{FENCE}`\n{FENCE}x\n<script>\n{FENCE}`"),
+        (f"{FENCE}\n{FENCE}\nb", "b"),
+        ("    <script>", f"{FENCE}\n<script>\n{FENCE}"),
+        (f"> {FENCE}\n> <script>\n> {FENCE}", f"> {FENCE}\n> &lt;script>\n> {FENCE}"),
+        ("`a\n\n`<script>`", "`a\n\n<code>&#60;script&#62;</code>"),
     ],
 )
 def test_what_is_active_is_shown_as_text(text: str, becomes: str):
@@ -122,8 +138,54 @@ def test_nothing_active_is_left(text: str):
     assert inert_markdown(inert_markdown(text)) == inert_markdown(text)
 
 
+#: Texts that only other renderers than CommonMark's make active.
+ELSEWHERE = [
+    '<p/tabindex="1"/autofocus/onfocus=alert(1)>',
+    "\\<img src=x onerror=alert(1)>",
+    f"{FENCE}\n<img src=x onerror=alert(1)>",
+    "<div/style='x'/onclick=alert(1)>x",
+    "</p/onclick=x>",
+    "<p\n1\nonclick=alert(1)>",
+    "<x 1 onfocus=alert(1) autofocus tabindex=1>",
+    "<q\\ onclick=alert(1)>",
+    "<b onclick=alert(1)",
+    "<p title='>' onclick=alert(1)>",
+    "<<script>alert(1)</script>",
+    "<&lt;script>alert(1)</script>",
+    "<mailto:x/onfocus=alert(1)/tabindex=1>",
+    "<details/open/ontoggle=alert(1)>",
+    "$a<b$ onclick=alert(1) x>",
+    "| a |\n|---|\n| <b/onclick=alert(1)> |<p\n1\nonclick=alert(1)>",
+    "# T {onclick=alert(1)}",
+    "# T {: onclick='alert(1)' }",
+    "\\\\`<img src=x onerror=alert(1)>`",
+    "`a\n1. `<img src=x onerror=alert(1)>`",
+    f"{FENCE}\n{FENCE}\n\ntext\n\n{FENCE}\n<img src=x onerror=alert(1)>\n{FENCE}",
+    f"{FENCE}\n{FENCE}foo\n<img src=x onerror=alert(1)>\n{FENCE}",
+    f"{FENCE} a b\n<img src=x onerror=alert(1)>\n{FENCE}",
+    f"- {FENCE}\n  code\n  {FENCE}\n\n{FENCE}\n<img src=x onerror=alert(1)>\n{FENCE}",
+    f"- item\n\n  {FENCE}\n  <iframe src=x></iframe>\n  {FENCE}",
+    f"> {FENCE}\n> <script>alert(1)</script>\n> {FENCE}",
+    f"<table>\n{FENCE}\n</table>\n\n{FENCE}\n<img src=x onerror=alert(1)>\n{FENCE}",
+    "-\n\n    <img src=x onerror=alert(1)>",
+    "1. a\n\n       ![x](http://tracker.example/p.png)<img src=x onerror=alert(1)>",
+    "[x] (javascript:alert(1))",
+    "[x](java\nscript:alert(1))",
+    "![[x](http://tracker.example/p.png)](y)",
+    "![a](../../../../etc/passwd)",
+    "<plaintext>",
+]
+
+
+@pytest.mark.parametrize("text", ELSEWHERE)
+def test_nothing_active_is_left_for_commonmark_either(text: str):
+    assert findings(text) == []
+    assert inert_markdown(inert_markdown(text)) == inert_markdown(text)
+
+
 PARTS = [
     *HOSTILE,
+    *ELSEWHERE,
     "\n",
     "\n\n",
     FENCE,

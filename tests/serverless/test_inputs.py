@@ -14,7 +14,7 @@ WRONG = {
     "input": [None, [], "text", {}, {"start_page": 1}],
     "pdf_url": [{"pdf_url": one} for one in (7, "", "a.pdf", "/etc/passwd", "file:///etc/passwd", "s3://b/a.pdf")],
     "pdf_urls": [{"pdf_urls": [URL]}],
-    "image_urls": [{"image_urls": one} for one in (URL, [], {})],
+    "image_urls": [{"image_urls": one} for one in (URL, [], {}, [URL] * 201)],
     "image_urls[1]": [{"image_urls": [URL, 3]}],
     "images_base64": [{"images_base64": PDF}, {"pdf_base64": PDF, "images_base64": [PDF]}],
     "images_base64[0]": [{"images_base64": [""]}, {"images_base64": [""]}],

@@ -1,10 +1,11 @@
 """Keys: results of different settings never stand together."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from llm_ocr.errors import StageMissing, UsageError, WorkspaceMismatch
+from llm_ocr.errors import StageMissing, UsageError, WorkspaceError, WorkspaceMismatch
 from llm_ocr.types import Counts
 from llm_ocr.workspace.generations import read_units
 from llm_ocr.workspace.keys import (
@@ -138,6 +139,15 @@ def test_listing_keys_does_not_read_what_stands_under_them(made, workspace):
         workspace.store.put(f"describe/{key}/{number:02x}/u.done", b"damaged")
     workspace.store.put("describe/notes.txt", b"")
     assert [one.key for one in keys(workspace, DESCRIBE)] == [key]
+
+
+@pytest.mark.parametrize("other", [{"key": "other"}, {"settings": None}, {"number": "1"}])
+def test_damaged_settings_of_a_key_are_an_error(workspace, other):
+    key = claim_key(workspace, DESCRIBE, {"mode": "describe"})
+    name = f"describe/{key}/settings.json"
+    workspace.store.put(name, json.dumps(workspace.get_json(name) | other).encode())
+    with pytest.raises(WorkspaceError, match="damaged"):
+        newest_key(workspace, DESCRIBE)
 
 
 def test_differences_of_equal_settings_are_none():

@@ -1,6 +1,10 @@
 """Many workers on one plan: every unit is done, none twice unless its holder fell silent, and few requests are made."""
 
+import json
+import os
 import random
+import subprocess
+import sys
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -208,8 +212,72 @@ def test_a_worker_leaves_when_all_is_in_live_hands_and_says_how_many(clock):
     said = []
     leases = worker(store, clock, kind=Watching)
     assert list(leased(leases, units, say=said.append)) == []
-    assert [line.partition(";")[0] for line in said] == ["10 units are claimed by other workers"]
+    assert said[0].startswith("10 units are held by worker 1 on ")
+    assert said[0].endswith(f"(process {os.getpid()}), free in 100 s unless it goes on")
+    assert [line.partition(";")[0] for line in said[1:]] == ["10 units are claimed by other workers"]
     assert clock() <= 3 * BEAT
+
+
+KILLED = """
+import sys, time
+from llm_ocr.scheduling.leases import LeaseOptions, Leases
+from llm_ocr.storage import open_store
+leases = Leases(open_store(sys.argv[1]), sys.argv[2], sys.argv[3], LeaseOptions(100.0, "killed"))
+for unit in sys.argv[4:]:
+    leases.claim(unit)
+print("held", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def killed(tmp_path):
+    """Return a store with three units, of which a worker that was killed held two."""
+    url = str(tmp_path / "store")
+    units = named(3)
+    command = [sys.executable, "-c", KILLED, url, STAGE, KEY, *units.names[:2]]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"held\n"
+        process.kill()
+    return open_store(url), units
+
+
+def test_units_of_a_killed_process_are_taken_at_once(killed, clock):
+    store, units = killed
+    leases, searching = search(store, clock, units)
+    places, step = all_found(searching, leases, store, units)
+    assert (sorted(places), step) == ([0, 1, 2], Exhausted(0))
+    assert (clock(), leases.stolen, leases_left(store)) == (0.0, 2, [])
+
+
+@pytest.mark.parametrize(
+    "other", [{"place": "other"}, {"place": ""}, {"started": ""}, {"pid": os.getpid(), "same": True}]
+)
+def test_units_of_other_processes_are_taken_only_when_silent(killed, clock, other):
+    store, units = killed
+    own = Leases(MemoryStore(), STAGE, KEY, clock=clock)
+    own.claim("u")
+    mine = json.loads(own.store.get(lease_key(STAGE, KEY, "u")))
+    for unit in units.names[:2]:
+        key = lease_key(STAGE, KEY, unit)
+        body = json.loads(store.get(key)) | other
+        if body.pop("same", False):
+            body |= {"started": mine["started"]}
+        store.put(key, json.dumps(body).encode())
+    leases, searching = search(store, clock, units)
+    places, step = all_found(searching, leases, store, units)
+    assert places == [2]
+    assert isinstance(step, Wait)
+    assert [message.partition(" on ")[0] for message in step.messages] == ["2 units are held by worker killed"]
+
+
+def test_leases_of_older_versions_are_read(clock):
+    store, units = MemoryStore(), named(1)
+    old = {"worker": "w", "nonce": "n", "beat": 0, "seconds": SECONDS}
+    store.put(lease_key(STAGE, KEY, units.names[0]), json.dumps(old).encode())
+    leases, searching = search(store, clock, units)
+    places, step = all_found(searching, leases, store, units)
+    assert (places, step.messages) == ([], ("1 unit is held by worker w, free in 100 s unless it goes on",))
 
 
 def test_one_of_many_workers_leaves_without_looking_at_everything(clock):

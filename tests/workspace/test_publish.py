@@ -147,10 +147,29 @@ def test_damaged_data_say_how_to_have_the_unit_done_again(workspace, made, damag
     assert read_data(workspace, publish(workspace, EXTRACT, KEY, "u", b"rows", ONE_OK)) == b"rows"
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"{}", b'{"unit": 1}'])
+@pytest.mark.parametrize("content", [b"", b"{", b"{}", b'{"unit": 1}', b'{"a":' * 100_000])
 def test_a_damaged_marker_is_an_error_and_not_a_unit_that_is_missing(workspace, made, content):
     publish(workspace, EXTRACT, KEY, "u", b"rows", ONE_OK)
     (made.root / marker_key(EXTRACT, KEY, "u")).write_bytes(content)
+    with pytest.raises(WorkspaceError, match="damaged"):
+        markers(workspace, EXTRACT, KEY)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"unit": "v"},
+        {"tokens_in": "1"},
+        {"object": 3},
+        {"seconds": None},
+        {"reasons": 3},
+        {"counts": {"expected": "1"}},
+    ],
+)
+def test_a_marker_with_wrong_values_is_damaged(workspace, made, other):
+    publish(workspace, EXTRACT, KEY, "u", b"rows", ONE_OK)
+    place = made.root / marker_key(EXTRACT, KEY, "u")
+    place.write_text(json.dumps(json.loads(place.read_text()) | other))
     with pytest.raises(WorkspaceError, match="damaged"):
         markers(workspace, EXTRACT, KEY)
 

@@ -306,6 +306,9 @@ _OTHER_WAYS = {
 #: Fewest characters of a text layer for which `LOW_OF_MODEL` applies. All measured pages of
 #: `benchmarks/quality_of_models.py` have at least as many.
 _ENOUGH_LAYER = 400
+#: Shares of the layer in the answer and of the answer in the layer below which the two have nothing in common, however
+#: short the layer is.
+_FOREIGN = 0.1
 
 
 def rated(
@@ -327,7 +330,9 @@ def rated(
     elif min_quality is not None:
         low = quality.score < min_quality
     else:
-        low = transcribed and by_layer(quality.parts) < LOW_OF_MODEL and _has_layer(page.evidence)
+        parts = quality.parts
+        foreign = max(parts.get(FOUND, 1.0), parts.get(BACKED, 1.0)) < _FOREIGN  # an answer for another page
+        low = transcribed and (foreign or (by_layer(parts) < LOW_OF_MODEL and _has_layer(page.evidence)))
     if attempt.status is not Status.OK or not low:
         return attempt, quality
     said = (attempt.detail, what_is_wrong(quality.parts), _OTHER_WAYS[attempt.source])

@@ -377,6 +377,11 @@ def _listed(connection: Connection, place: Place, prefix: str, start_after: str)
         if page is None:
             return
         for blob in page:
+            if not blob.name.startswith(place.root + prefix):
+                raise StorageError(
+                    f"{where}: the store listed {blob.name!r}, which does not begin with {place.root + prefix!r}",
+                    hint="The server does not follow the protocol of Google Cloud Storage: check `workspace_endpoint`.",
+                )
             key = blob.name.removeprefix(place.root)
             if key > start_after and place.has(key):
                 yield _info(key, blob)

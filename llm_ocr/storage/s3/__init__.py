@@ -134,7 +134,7 @@ class S3Store(BaseStore):
             if not error.retryable:
                 self._first_page()  # the response to HEAD has no body; this request's error explains the problem
             raise
-        return _info(key, found["ContentLength"], found)
+        return _info(key, self.url, found.get("ContentLength"), found)
 
     def delete(self, key: str) -> None:
         if is_upload(key):
@@ -182,10 +182,25 @@ class S3Store(BaseStore):
             if page is None:
                 return
             for found in page.get("Contents", ()):
-                yield _info(found["Key"].removeprefix(root), found["Size"], found)
+                name = str(found.get("Key", ""))
+                if not name.startswith(root + prefix):
+                    raise StorageError(
+                        f"{self.url}: the store listed {name!r}, which does not begin with {root + prefix!r}",
+                        hint=_BROKEN,
+                    )
+                yield _info(name.removeprefix(root), self.url, found.get("Size"), found)
 
 
-def _info(key: str, size: int, found: Any) -> ObjectInfo:
-    """Return the object's data. The responses to a listing and to HEAD agree to the second."""
-    modified: datetime = found["LastModified"]
+_BROKEN = "The server at this endpoint does not follow the protocol of S3: check `workspace_endpoint`, or use another."
+
+
+def _info(key: str, url: str, size: int | None, found: Any) -> ObjectInfo:
+    """Return the object's data. The responses to a listing and to HEAD agree to the second.
+
+    Raises:
+        StorageError: the response lacks a field.
+    """
+    modified: datetime | None = found.get("LastModified")
+    if size is None or modified is None or "ETag" not in found:
+        raise StorageError(f"{url}: the response about {key} lacks size, time, or ETag", hint=_BROKEN)
     return ObjectInfo(key, size, found["ETag"], float(int(modified.timestamp())))

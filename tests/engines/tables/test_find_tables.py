@@ -46,7 +46,7 @@ def test_scripts_in_cells_are_tags_and_values_stay_values(spanning):
     marked = [replace(one, scripts=scripts.get(one.text, ())) for one in cell_lines(cells, xs, ys)]
     rules = grid(xs, ys) if not spanning else [*grid(xs, ys[1:]), *(rule(x, 100, x, 120) for x in (100, 300))]
     text = only(page(marked, [*rules, rule(100, 100, 300, 100)])).text
-    assert text == inert_markdown(text)
+    assert text.replace("\\<", "&lt;") == inert_markdown(text)
     assert text.startswith("<table>") is spanning
     shown = html.unescape(text).replace("\\<", "<")
     assert all(cell in shown for cell in ("a<b CO<sub>2</sub>", "cm<sup>2</sup> 1", "10<sup>4</sup>", "beta"))

@@ -491,6 +491,17 @@ def test_without_strong_evidence_a_models_answer_is_not_degraded(paper, read, ca
     assert rated(page, half(read), least, transcribed=asked_for_text)[0].status is Status.OK
 
 
+def test_an_answer_for_another_page_is_degraded_by_a_short_layer(paper, read):
+    assert paper.evidence is not None
+    page = replace(paper, evidence=replace(paper.evidence, lines=paper.evidence.lines[:5]))
+    other = "Quarterly accounts of the harbor board show seven vessels with cargoes of timber, wool, and salted fish. "
+    swapped = replace(read, blocks=(Block(BlockKind.TEXT, WHOLE_PAGE, other),))
+    assert sum(len(text) for text, _ in page.evidence.lines) < 400
+    attempt, _ = rated(page, swapped, None, transcribed=True)
+    assert (attempt.status, attempt.reason) == (Status.DEGRADED, Reason.LOW_QUALITY)
+    assert rated(page, swapped, None)[0].status is Status.OK  # a prompt of the user
+
+
 def test_a_stamp_in_the_margin_has_no_place_in_the_order(paper, read):
     """A vertical stamp that the layer and the answer have, wherever the answer has it."""
     assert paper.evidence is not None

@@ -1,6 +1,8 @@
 """What S3 answers when something is wrong, and what we say then."""
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -185,3 +187,44 @@ def test_who_may_not_try_again_gives_up_at_the_first_loss(place, proxy):
     proxy.add(method="GET", times=1, lost="before")
     with pytest.raises(StorageError, match="connection"):
         store.get("a")
+
+
+@pytest.fixture
+def listing():
+    """Return `listing(entry)`: the URL of a server that answers each request with a list of one object."""
+    servers = []
+
+    def serve(entry: str) -> str:
+        body = f'<?xml version="1.0"?><ListBucketResult><Contents>{entry}</Contents></ListBucketResult>'.encode()
+
+        class Answer(BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        servers.append(ThreadingHTTPServer(("127.0.0.1", 0), Answer))
+        threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
+        return f"http://127.0.0.1:{servers[-1].server_port}"
+
+    yield serve
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        ("<Key>of/another/run.json</Key><Size>1</Size>", "does not begin with"),
+        ("<Key>ROOTextract/a.done</Key><Size>1</Size>", "lacks size, time, or ETag"),
+    ],
+)
+def test_a_listing_that_breaks_the_protocol_is_an_error(place, listing, entry, says):
+    store = making.store_at(place, listing(entry.replace("ROOT", place.root)), making.Limits(retries=0))
+    with pytest.raises(StorageError, match=says):
+        list(store.list("extract/"))
