@@ -63,7 +63,7 @@ def test_status_needs_few_requests_and_is_the_same(finished):
     workspace, _ = finished
     workspace.store.calls.clear()
     status = run_status(workspace)
-    assert workspace.store.calls.total() < 30
+    assert workspace.store.calls.total() < 50
     for name in copies(workspace):
         workspace.store.delete(name)
     assert run_status(workspace) == status
