@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from llm_ocr.documents.fd_file import FdFile
+from llm_ocr.documents.ink import ink_of
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import Box, EncodedImage, InkMap, Reason
 
@@ -85,8 +86,6 @@ def _rows(image: "Image.Image", kind: int, top: int, bottom: int) -> bytes | byt
 
 
 MEDIA_TYPES = {"png": "image/png", "jpeg": "image/jpeg"}
-#: Upper bound (of 255) of each channel's range on a blank page.
-BLANK = 24
 #: Interval of pixels and rows in the first search for color, before all pixels are checked.
 _SPARSE = 16
 
@@ -132,9 +131,8 @@ def turned(image: EncodedImage, degrees: int, quality: int) -> EncodedImage:
 
 
 def blank(image: EncodedImage) -> bool:
-    """Return whether the image is blank: paper of any color is blank."""
-    page = _decoded(image)
-    return all(high - low < BLANK for low, high in map(_extremes, page.split()))
+    """Return whether the image has no ink; see `ink_of`."""
+    return ink_of(_decoded(image)).blank
 
 
 def _format(image: EncodedImage) -> str:
@@ -167,12 +165,6 @@ def _differs(image: "Image.Image") -> bool:
     return red != image.getchannel(1).tobytes() or red != image.getchannel(2).tobytes()
 
 
-def _extremes(channel: "Image.Image") -> tuple[int, int]:
-    values = channel.histogram()
-    seen = [value for value, count in enumerate(values) if count]
-    return seen[0], seen[-1]
-
-
 def _pixels(box: Box, width: int, height: int) -> tuple[int, int, int, int]:
     box = box.clipped()
     left, top = min(int(box.x0 * width), width - 1), min(int(box.y0 * height), height - 1)
@@ -182,31 +174,6 @@ def _pixels(box: Box, width: int, height: int) -> tuple[int, int, int, int]:
         max(left + 1, min(width, round(box.x1 * width))),
         max(top + 1, min(height, round(box.y1 * height))),
     )
-
-
-# Coarse black-and-white picture of a page, used to judge answers.
-
-
-#: Approximate longest side in pixels: a line of 10 points on A4 is 8 pixels high, and its gaps are visible.
-LONGEST = 700
-#: Difference of 255 between ink and paper, the page's most frequent value; thin strokes become gray when scaled down.
-_CONTRAST = 40
-#: Width of the histogram bins for the most frequent value.
-_BAND = 8
-
-
-def ink_of(image: "Image.Image") -> InkMap:
-    """Return the ink of an image of mode L, RGB, or RGBX; 3 to 4 ms for 1540 pixels. Light is ink on dark pages."""
-    small = image.reduce(max(1, round(max(image.size) / LONGEST))).convert("L")
-    paper = _paper(small.histogram())
-    black = small.point([255 if abs(value - paper) > _CONTRAST else 0 for value in range(256)], "1")
-    return InkMap(black.width, black.height, zlib.compress(black.tobytes(), 1))
-
-
-def _paper(counts: list[int]) -> int:
-    bands = [sum(counts[start : start + _BAND]) for start in range(0, 256, _BAND)]
-    start = _BAND * max(range(len(bands)), key=bands.__getitem__)
-    return max(range(start, start + _BAND), key=counts.__getitem__)
 
 
 # Image files as documents: PNG, JPEG, WebP, and every frame of a TIFF.

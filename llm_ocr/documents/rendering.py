@@ -147,7 +147,7 @@ class Renderer:
             content = await self._content_of(reply, source, version, number)
         image, evidence = image_from_wire(reply["image"]), evidence_from_wire(reply["evidence"])
         made = Page(page_id, document_id, number, image, content, source, evidence, version=version)
-        return replace(made, stands_for=reply["stands_for"])
+        return replace(made, stands_for=reply["stands_for"], damage=reply["damage"])
 
     async def content(self, source: str, kind: str, number: int, page: Page, version: str = "") -> Page:
         """Return the page with its text layer and objects if it was rendered without them. Raises as `page`."""

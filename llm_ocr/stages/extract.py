@@ -443,9 +443,11 @@ async def finished_page(
     figures = await _figures(blocks, image, cropper)
     # Scoring takes milliseconds of Python, which would block the event loop.
     attempt, quality = await asyncio.to_thread(rated, page, attempt, min_quality, transcribed=transcribed)
-    if page.stands_for and attempt.status is Status.OK:
-        detail = "; ".join(filter(None, (page.stands_for, attempt.detail)))
-        attempt = replace(attempt, status=Status.DEGRADED, reason=Reason.PLACEHOLDER, detail=detail)
+    for fault, reason in ((page.damage, Reason.UNREADABLE), (page.stands_for, Reason.PLACEHOLDER)):
+        if fault:
+            of_page = (Status.DEGRADED, reason) if attempt.status is Status.OK else (attempt.status, attempt.reason)
+            detail = "; ".join(filter(None, (fault, attempt.detail)))
+            attempt = replace(attempt, status=of_page[0], reason=of_page[1], detail=detail)
     return PageRecord(
         page_id=page.id,
         document_id=part.document_id,

@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw
 from PIL.PngImagePlugin import PngInfo
 from test_rendering import opened, pixels, rendered
 
-from llm_ocr.documents.images import ink_of
+from llm_ocr.documents.ink import ink_of
 from llm_ocr.types import Reason
 
 

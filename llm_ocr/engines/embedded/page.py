@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from llm_ocr.documents.ink import ink_of
 from llm_ocr.engines.embedded.figures import find_figures
 from llm_ocr.engines.embedded.formulas import find_formulas
 from llm_ocr.engines.embedded.layout import page_blocks
@@ -26,8 +27,6 @@ OLD_OCR = 0.03
 FEW = 30
 #: Number of invisible words up to which the text layer of a blank scan is noise.
 _NOISE = 5
-#: Range of pixel values (of 255) below which a page is blank.
-BLANK = 24
 #: Number of unreadable text areas from which, if they outnumber the read lines, the model does not support the script.
 UNREAD = 5
 
@@ -64,9 +63,11 @@ def _read(page: Page, recogniser: GetRecogniser, *, text_layer: bool, layout_mod
             _note_source("text layer", page, probe, text_layer=text_layer)
             content = _with_pictures(page, _reread(page, content, recogniser), recogniser)
             return replace(_by_text_layer(content), probe=probe)
+    from PIL import Image
+
     pixels = pixels_of(page.image)
-    if int(pixels.max()) - int(pixels.min()) < BLANK:
-        _note_source("nothing: the image has one color", page, probe, text_layer=text_layer)
+    if ink_of(Image.fromarray(pixels)).blank:
+        _note_source("nothing: the image has no ink", page, probe, text_layer=text_layer)
         return replace(_nothing_seen(content), probe=probe)
     _note_source("OCR", page, probe, text_layer=text_layer)
     with timed("loading OCR"):

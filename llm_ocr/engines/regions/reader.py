@@ -210,6 +210,8 @@ class LayoutReader:
             PageFailure: No answer is usable.
             ServerError: No server is available.
         """
+        if page.evidence is not None and page.evidence.no_ink:
+            return await self.whole.read(page, on_dispatched)
         try:
             layout = await self.detector.detect(page)
         except PageFailure as failure:

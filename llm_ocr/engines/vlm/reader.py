@@ -237,6 +237,13 @@ class PageReading:
 
     async def _run(self, on_dispatched: Callable[[], None]) -> Attempt:
         reader = self._reader
+        evidence = self._page.evidence
+        if evidence is not None and evidence.no_ink:
+            if not evidence.layer_characters:
+                return Attempt(reader.name, SOURCE, Status.OK)  # a model would invent text
+            detail = f"the image shows nothing, but the text layer has {evidence.layer_characters:,} characters"
+            failure = PageFailure(Reason.EMPTY, detail)
+            return await self._degraded(Ended(None, failure), failure)
         await reader.backlog.room()
         if reader.options.rotate == "probe":
             self._turn(await self._help.orientation())
@@ -252,11 +259,10 @@ class PageReading:
 
         loop = AttemptLoop(reader.engine, self, ladder, self._tries, sent, reader.options.backoff, rereads=rereads)
         ended = await loop.run()
-        failure = ended.failure
-        if failure is None and ended.best is not None:
+        if ended.failure is None and ended.best is not None:
             return await self._of_model(ended, Status.OK, None, ended.best.verdict.detail)
-        assert failure is not None  # a loop without a sound answer ends with a failure
-        return await self._degraded(ended, failure)
+        assert ended.failure is not None  # a loop without a sound answer ends with a failure
+        return await self._degraded(ended, ended.failure)
 
     async def request(self, step: Step) -> CompletionRequest:
         """Return the request of a step. Raises `PageFailure` if its image cannot be created."""
@@ -321,6 +327,9 @@ class PageReading:
 
     async def _is_blank(self) -> bool:
         """Return whether the page is blank; checked once per page, and only after a bad answer."""
+        evidence = self._page.evidence
+        if evidence is not None and evidence.ink is not None:
+            return evidence.no_ink
         if self._blank is None:
             try:
                 self._blank = await self._reader.tools.blank(self._page.image)
@@ -403,7 +412,7 @@ def _notes_as_json(notes: PageNotes | None) -> Mapping[str, Any]:
 
 
 #: Increased when a change alters results for the same answers, parsers included; part of the key.
-RESULT_VERSION = 2
+RESULT_VERSION = 3
 #: Pages that may wait for figure detection before requests are delayed: about as many megabytes.
 _WAITING = 128
 #: Parallel inspections of pages that the model still reads. Pages with a complete answer do not wait here.
