@@ -346,6 +346,7 @@ class Page:
     evidence: Evidence | None = field(default=None, repr=False)
     again: bool = False  # the page was read before, and is to be read in another way
     version: str = ""  # of the page's document; empty: unknown
+    slice_height: int = 0  # pixels of the slices in which a tall page is read; 0: not in slices
     damage: str = ""  # what of the page could not be decoded
     stands_for: str = ""  # why the page is not the document's content, such as an XFA form's "Please wait"
 

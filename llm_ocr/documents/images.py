@@ -183,8 +183,14 @@ def _pixels(box: Box, width: int, height: int) -> tuple[int, int, int, int]:
 MAX_PIXELS = 200_000_000
 #: Minimum side of a page image in pixels; smaller images are unreadable.
 MIN_SIDE = 8
+#: Height divided by width above which a page is tall and read in slices, and this ratio of an ordinary page.
+_TALL, _ORDINARY = 2.5, 1.414
+_MOST_SLICES = 24
 _ORIENTATION = 0x0112  # the EXIF tag
+_ON_SIDE = (5, 6, 7, 8)  # its values for images that are turned by a quarter
 _PNG_BITS = 24  # place of the byte with a PNG's bits per channel
+#: Bits per pixel of scanners and cameras whose gray is stored in 16 bits.
+_DEPTHS = (8, 10, 12, 14, 16)
 #: Gray values of the paper behind transparency: white, and others if white would hide content.
 _WHITE, _PAPERS = 255, (0, 128)
 #: Longest side in pixels for the comparison of papers, and the minimum difference of neighboring pixels at an edge.
@@ -194,6 +200,16 @@ _DAMAGED = (
     *(OSError, SyntaxError, ValueError, EOFError, TypeError, LookupError),
     *(ArithmeticError, AttributeError, AssertionError, RuntimeError, struct.error),
 )
+
+
+def longest_side(width: float, height: float, size: int) -> int:
+    """Return the limit of a page's longest side in pixels: `size`, and more for a tall page.
+
+    A tall page has the width of an ordinary page of that size, and is read in slices of that height.
+    """
+    if height <= _TALL * width:
+        return size
+    return min(max(size, round(size / _ORDINARY * height / width)), _MOST_SLICES * size)
 
 
 class ImageFile:
@@ -238,6 +254,10 @@ class ImageFile:
         image = self._image
         if self.pages > 1:
             image.seek(number - 1)
+        width, height = image.size
+        if image.getexif().get(_ORIENTATION, 1) in _ON_SIDE:
+            width, height = height, width
+        size = longest_side(width, height, size)
         _check(image.width, image.height, size)
         if self._needs_no_change(image, size, image_format):
             media_type = MEDIA_TYPES["png" if image.format == "PNG" else "jpeg"]
@@ -340,13 +360,14 @@ def _edges(image: "Image.Image") -> int:
 
 
 def _eight_bits(image: "Image.Image") -> "Image.Image":
-    """Convert 16-bit gray by its high byte; stretch wider or floating values between their extremes."""
+    """Convert 10 to 16 bits of gray by the depth in use; stretch wider or floating values between their extremes."""
     import numpy as np
     from PIL import Image
 
     values = np.asarray(image).astype(np.float64)
     if image.mode.startswith("I;16") or (image.mode == "I" and 255 < values.max() <= 65535 and values.min() >= 0):
-        values = values / 257
+        depth = next(bits for bits in _DEPTHS if values.max() < 1 << bits)
+        values = values * (255 / ((1 << depth) - 1))
     elif values.max() > 255 or values.min() < 0 or image.mode == "F":
         spread = float(values.max() - values.min()) or 1.0
         values = (values - values.min()) * (255 / spread)

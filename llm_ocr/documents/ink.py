@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 #: Approximate longest side in pixels: a line of 10 points on A4 is 8 pixels high, and its gaps are visible.
 LONGEST = 700
+#: Ratio of the sides from which the shorter side determines the size.
+_TALL = 2.5
 #: Least difference of 255 between ink and paper; thin strokes become gray when scaled down.
 _CONTRAST = 40
 #: The same on a page without such ink, for pencil and faded print, and its minimum as a multiple of the paper's noise.
@@ -40,7 +42,8 @@ def ink_of(image: "Image.Image") -> InkMap:
     """
     from PIL import ImageChops
 
-    small = image.reduce(max(1, round(max(image.size) / LONGEST))).convert("L")
+    longest = min(max(image.size), _TALL * min(image.size))
+    small = image.reduce(max(1, round(longest / LONGEST))).convert("L")
     paper, uneven = _paper_of(small)
     difference = ImageChops.difference(small, paper)
     ink = _without_specks(_without_borders(_above(difference, _CONTRAST)))

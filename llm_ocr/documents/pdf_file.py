@@ -13,7 +13,7 @@ import pypdfium2.raw as pdfium
 from llm_ocr.documents import poppler
 from llm_ocr.documents.damage import content_damage, image_damage
 from llm_ocr.documents.fd_file import FdFile
-from llm_ocr.documents.images import grayscale_if_equal
+from llm_ocr.documents.images import grayscale_if_equal, longest_side
 from llm_ocr.documents.ink import ink_of
 from llm_ocr.documents.pdf_forms import CheckBox, check_boxes, has_fields, placeholder, with_check_boxes
 from llm_ocr.documents.pdf_objects import Frame, Objects, page_frame, page_images, page_objects
@@ -297,7 +297,7 @@ class PdfFile:
         """Check the sides in points. Damaged pages have sides of zero, or sides that are not numbers."""
         if not (0 < width < math.inf and 0 < height < math.inf):
             raise PageFailure(Reason.UNREADABLE, "the page has no size")
-        if min(width, height) * _scale(width, height, self._look.size) < MIN_SIDE:
+        if min(width, height) * min(self._look.size / max(width, height), MAX_SCALE) < MIN_SIDE:
             raise PageFailure(Reason.RENDER_LIMIT, f"a page of {width:g} x {height:g} points is too narrow to read")
 
     def _check_images(self, largest: int) -> None:
@@ -365,7 +365,7 @@ class PdfFile:
 
 
 def _scale(width: float, height: float, size: int) -> float:
-    return min(size / max(width, height), MAX_SCALE)
+    return min(longest_side(width, height, size) / max(width, height), MAX_SCALE)
 
 
 def _forget_last_error() -> None:

@@ -15,6 +15,7 @@ from llm_ocr.config.models import ReadingCommand
 from llm_ocr.documents.remote.urls import shown
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.engines import PageReader
+from llm_ocr.engines.slices import read_page
 from llm_ocr.errors import PageFailure, UsageError
 from llm_ocr.results.markdown import blocks_to_markdown
 from llm_ocr.results.quality.scoring import rated
@@ -224,7 +225,7 @@ class Extract:
             ticket.weigh(len(page.image.data))
             if part.again:
                 page = replace(page, again=True)
-            attempt = await self.reader.read(page, ticket.release)
+            attempt = await read_page(self.reader, page, self.renderer.crop, ticket.release)
             return await finished_page(
                 part,
                 position,

@@ -207,3 +207,15 @@ def test_a_page_with_transparent_corners_stays_on_white(tmp_path):
     image.save(tmp_path / "a.png")
     (page,) = rendered(str(tmp_path / "a.png"))
     assert pixels(page).getpixel((2, 2)) == (255, 255, 255)
+
+
+@pytest.mark.parametrize("bits", [10, 12, 14, 16])
+def test_gray_in_sixteen_bits_is_scaled_by_its_depth(tmp_path, bits):
+    most = (1 << bits) - 1
+    values = np.full((60, 80), most, np.uint16)
+    values[20:40, 20:60] = most // 10
+    Image.fromarray(values).save(tmp_path / "a.png")
+    (page,) = rendered(str(tmp_path / "a.png"))
+    shown = pixels(page).convert("L")
+    assert shown.getpixel((5, 5)) == 255
+    assert shown.getpixel((40, 30)) == pytest.approx(25, abs=2)
