@@ -6,6 +6,7 @@ import struct
 import warnings
 import zlib
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from llm_ocr.documents.fd_file import FdFile
@@ -15,6 +16,7 @@ from llm_ocr.types import Box, EncodedImage, InkMap, Reason
 
 if TYPE_CHECKING:
     from PIL import Image
+    from PIL.TiffImagePlugin import TiffImageFile
 
 
 # PNG encoder, twice as fast as Pillow: one filter for the whole page instead of five tried on every row.
@@ -176,9 +178,17 @@ def _pixels(box: Box, width: int, height: int) -> tuple[int, int, int, int]:
     )
 
 
-# Image files as documents: PNG, JPEG, WebP, and every frame of a TIFF.
+# Image files as documents: one page, and every page of a TIFF.
 
 
+#: Formats of Pillow, and the features that optional ones need.
+_FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "GIF", "BMP", "JPEG2000", "AVIF")
+_OPTIONAL = {"JPEG2000": "jpg_2000", "AVIF": "avif"}
+#: Tags of a TIFF's frames, and their values for smaller copies of another frame and for masks.
+_SUBFILE, _REDUCED, _MASK = 254, 1, 4
+_OLD_SUBFILE, _OLD_REDUCED = 255, 2
+#: Frames from which a TIFF whose frames are each half as large is one page in several sizes.
+_LEVELS = 3
 #: Limit of an image's pixels, checked before decoding. 200 megapixels are A2 at 600 dpi.
 MAX_PIXELS = 200_000_000
 #: Minimum side of a page image in pixels; smaller images are unreadable.
@@ -223,43 +233,64 @@ class ImageFile:
         self._buffered = io.BufferedReader(file)  # closes the file when unreferenced
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         try:
-            self._image = Image.open(self._buffered, formats=("PNG", "JPEG", "WEBP", "TIFF"))  # a JPEG may be an MPO
+            self._image = self._opened()
             # Frames of a TIFF are pages; frames of an animation are not.
-            self.pages = self._image.n_frames if isinstance(self._image, TiffImageFile) else 1
+            self._frames = _tiff_pages(self._image) if isinstance(self._image, TiffImageFile) else [0]
         except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
             raise PageFailure(Reason.RENDER_LIMIT, f"more than {MAX_PIXELS // 1_000_000} million pixels") from error
         except UnidentifiedImageError as error:
-            raise PageFailure(Reason.UNREADABLE, "not a readable image (PNG, JPEG, WebP, TIFF)") from error
+            raise PageFailure(Reason.UNREADABLE, f"not a readable image ({', '.join(_FORMATS)})") from error
         except _DAMAGED as error:
             raise PageFailure(Reason.UNREADABLE, f"cannot be opened as an image: {error}") from error
+        self.pages = len(self._frames)
         self._file = file
 
-    def page(self, number: int, *, size: int, image_format: str, quality: int) -> tuple[EncodedImage, InkMap]:
-        """Return page `number` and its ink.
+    def _opened(self) -> "Image.Image":
+        from PIL import Image, features
+
+        formats = [name for name in _FORMATS if name not in _OPTIONAL or features.check(_OPTIONAL[name])]
+        return Image.open(self._buffered, formats=formats)  # a JPEG may be an MPO
+
+    def page(self, number: int, *, size: int, image_format: str, quality: int) -> tuple[EncodedImage, InkMap, str]:
+        """Return page `number`, its ink, and its damage: "" for an image that can be decoded to its end.
 
         The page is upright by EXIF, with at most `size` pixels on its longest side; it is never enlarged.
         """
         from PIL import Image
+        from PIL import ImageFile as Decoding
 
         if not 1 <= number <= self.pages:
             raise PageFailure(Reason.NO_SUCH_PAGE, f"page {number} of {self.pages}")
         try:
-            return self._page(number, size, image_format, quality)
+            try:
+                return *self._page(number, size, image_format, quality), ""
+            except _DAMAGED as error:
+                self._buffered.seek(0)
+                self._image = self._opened()
+                Decoding.LOAD_TRUNCATED_IMAGES = True
+                image, ink = self._page(number, size, image_format, quality, damaged=True)
+                if ink.blank:  # nothing was decoded
+                    raise
+                return image, ink, f"the image is damaged: {error}"
         except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
             raise PageFailure(Reason.RENDER_LIMIT, f"more than {MAX_PIXELS // 1_000_000} million pixels") from error
         except _DAMAGED as error:
             raise PageFailure(Reason.UNREADABLE, f"image data cannot be decoded: {error}") from error
+        finally:
+            Decoding.LOAD_TRUNCATED_IMAGES = False
 
-    def _page(self, number: int, size: int, image_format: str, quality: int) -> tuple[EncodedImage, InkMap]:
+    def _page(
+        self, number: int, size: int, image_format: str, quality: int, *, damaged: bool = False
+    ) -> tuple[EncodedImage, InkMap]:
         image = self._image
-        if self.pages > 1:
-            image.seek(number - 1)
+        if self._frames != [0]:
+            image.seek(self._frames[number - 1])
         width, height = image.size
         if image.getexif().get(_ORIENTATION, 1) in _ON_SIDE:
             width, height = height, width
         size = longest_side(width, height, size)
         _check(image.width, image.height, size)
-        if self._needs_no_change(image, size, image_format):
+        if not damaged and self._needs_no_change(image, size, image_format):
             media_type = MEDIA_TYPES["png" if image.format == "PNG" else "jpeg"]
             image.draft("L", image.size)  # JPEG decodes without color in half the time; the ink needs none
             image.load()  # proves that the image can be decoded
@@ -294,6 +325,22 @@ class ImageFile:
         """Close the file."""
         self._image.close()
         self._file.close()
+
+
+def _tiff_pages(image: "TiffImageFile") -> list[int]:
+    """Return the frames of a TIFF that are pages: no smaller copies of a page, and no masks."""
+    frames, sizes = [], []
+    for frame in range(image.n_frames):
+        image.seek(frame)
+        sizes.append(image.size)
+        kind, old_kind = image.tag_v2.get(_SUBFILE, 0), image.tag_v2.get(_OLD_SUBFILE, 1)
+        if not int(kind) & (_REDUCED | _MASK) and old_kind != _OLD_REDUCED:
+            frames.append(frame)
+    image.seek(0)
+    halves = all(
+        abs(2 * small - large) <= 2 for last, size in pairwise(sizes) for large, small in zip(last, size, strict=True)
+    )
+    return [0] if not frames or (halves and len(sizes) >= _LEVELS) else frames
 
 
 def _check(width: int, height: int, size: int) -> None:

@@ -24,8 +24,9 @@ _TILE, _ALIKE = 48, 8
 #: Least share of a tile that is within this range of its most frequent value, if that is far from the page's paper:
 #: otherwise the edge of a dark area would lie in a tile of dark paper.
 _MOSTLY, _EVEN = 0.75, 12
-#: Range of the tiles' paper from which a page without strokes is a picture, not a blank sheet in uneven light.
-_PICTURE = 96
+#: Range of the tiles' paper, and difference between neighbors, from which a page without strokes is a picture, not a
+#: blank sheet in uneven light.
+_PICTURE, _STEP = 96, 24
 #: Pixels within which a stroke ends, and those around a faint stroke whose mean is the paper; shadows are wider.
 _EDGE, _AROUND = 2, 8
 #: Reach in pixels around a pixel, and the pixels of ink in this square below which it is a speck.
@@ -44,15 +45,14 @@ def ink_of(image: "Image.Image") -> InkMap:
 
     longest = min(max(image.size), _TALL * min(image.size))
     small = image.reduce(max(1, round(longest / LONGEST))).convert("L")
-    paper, uneven = _paper_of(small)
+    paper, is_picture = _paper_of(small)
     difference = ImageChops.difference(small, paper)
     ink = _without_specks(_without_borders(_above(difference, _CONTRAST)))
-    if (ink.getbbox() is not None or uneven < _PICTURE) and not _has_edges(small, ink):
+    if not (is_picture and ink.getbbox() is None) and not _has_edges(small, ink):
         ink = _faint(small, difference)
     bits = ink.point([0] * 128 + [255] * 128, "1")
-    return InkMap(
-        bits.width, bits.height, zlib.compress(bits.tobytes(), 1), ink.getbbox() is None and uneven < _PICTURE
-    )
+    blank = ink.getbbox() is None and not is_picture
+    return InkMap(bits.width, bits.height, zlib.compress(bits.tobytes(), 1), blank)
 
 
 def _has_edges(image: "Image.Image", ink: "Image.Image") -> bool:
@@ -82,9 +82,9 @@ def _above(image: "Image.Image", least: int) -> "Image.Image":
     return image.point([255 if value > least else 0 for value in range(256)])
 
 
-def _paper_of(image: "Image.Image") -> tuple["Image.Image", int]:
-    """Return the local paper of a grayscale image, and the range of its values, apart from the edges of the page."""
-    from PIL import Image
+def _paper_of(image: "Image.Image") -> tuple["Image.Image", bool]:
+    """Return the local paper of a grayscale image, and whether it varies as much as a picture."""
+    from PIL import Image, ImageChops
 
     whole = _most_frequent(image.histogram())
     across, down = -(-image.width // _TILE), -(-image.height // _TILE)
@@ -104,7 +104,7 @@ def _paper_of(image: "Image.Image") -> tuple["Image.Image", int]:
         if abs(value - whole) > _ALIKE and (even or abs(value - whole) < _CONTRAST):
             values[at] = value
     if set(values) == {whole}:
-        return Image.new("L", image.size, whole), 0
+        return Image.new("L", image.size, whole), False
     tiles = Image.frombytes("L", (across, down), bytes(values))
     if min(across, down) > 2:  # the border of a scan may fill the tiles at its edge
         inner = [
@@ -113,8 +113,12 @@ def _paper_of(image: "Image.Image") -> tuple["Image.Image", int]:
             for x in range(across)
         ]
         tiles = Image.frombytes("L", (across, down), bytes(inner))
-    low, high = min(tiles.tobytes()), max(tiles.tobytes())
-    return tiles.resize(image.size, Image.Resampling.BILINEAR), high - low
+    values = list(tiles.tobytes())
+    beside = ImageChops.difference(tiles, ImageChops.offset(tiles, 1, 0)).crop((1, 0, across, down))
+    below = ImageChops.difference(tiles, ImageChops.offset(tiles, 0, 1)).crop((0, 1, across, down))
+    step = max(0, *beside.tobytes(), *below.tobytes())
+    is_picture = max(values) - min(values) >= _PICTURE or step >= _STEP
+    return tiles.resize(image.size, Image.Resampling.BILINEAR), is_picture
 
 
 def _most_frequent(counts: list[int]) -> int:

@@ -5,7 +5,7 @@ from typing import Any
 
 from llm_ocr.documents import poppler
 from llm_ocr.documents.fd_file import FdFile, state
-from llm_ocr.documents.file_types import IMAGE, PDF
+from llm_ocr.documents.file_types import ACCEPTED, IMAGE, PDF
 from llm_ocr.documents.furniture import edge_lines
 from llm_ocr.documents.images import ImageFile, blank, cropped, encoded, resized, turned
 from llm_ocr.documents.page_wire import content_to_wire, evidence_to_wire, image_from_wire, image_to_wire
@@ -55,7 +55,7 @@ def _opened(file: FdFile, payload: Mapping[str, Any]) -> PdfFile | ImageFile:
             return PdfFile(file, payload["passwords"], Look(**payload["look"]))
         if file.size == 0:
             raise PageFailure(Reason.UNREADABLE, "the file is empty")
-        raise PageFailure(Reason.UNKNOWN_TYPE, "neither a PDF nor an image (PNG, JPEG, WebP, TIFF)")
+        raise PageFailure(Reason.UNKNOWN_TYPE, f"the file is none of {ACCEPTED}")
     except BaseException:
         file.close()
         raise
@@ -99,8 +99,8 @@ def _page(payload: Mapping[str, Any]) -> dict[str, Any]:
     number, image_format, quality = payload["number"], payload["image_format"], payload["quality"]
     if isinstance(document, ImageFile):
         size = max(payload["look"]["size"], payload["look"]["scan_size"])
-        image, ink = document.page(number, size=size, image_format=image_format, quality=quality)
-        reply = {"evidence": evidence_to_wire(Evidence(ink)), "stands_for": "", "damage": ""}
+        image, ink, damage = document.page(number, size=size, image_format=image_format, quality=quality)
+        reply = {"evidence": evidence_to_wire(Evidence(ink)), "stands_for": "", "damage": damage}
         return reply | {"image": image_to_wire(image)} | _content(document, None)
     drawn = document.page(number, text_layer=payload["text_layer"])
     evidence = evidence_to_wire(Evidence(drawn.ink, drawn.layer.lines, drawn.layer.pictured))

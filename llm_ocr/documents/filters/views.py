@@ -95,8 +95,8 @@ class ImageView:
 
     def _without_ink(self, number: int) -> bool:
         try:
-            _, ink = self._document.page(number, size=_SIDE, image_format="png", quality=0)
-            return ink.blank
+            _, ink, damage = self._document.page(number, size=_SIDE, image_format="png", quality=0)
+            return ink.blank and not damage
         except PageFailure:
             return False
 
