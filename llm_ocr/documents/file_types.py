@@ -24,6 +24,7 @@ SUFFIXES = {
     ".jpx": IMAGE,
     ".avif": IMAGE,
 }
+_SEVERAL_PAGES = (".tif", ".tiff")
 ACCEPTED = "PDF, PNG, JPEG, WebP, TIFF, GIF, BMP, JPEG 2000, AVIF"
 
 #: Readers accept a PDF whose header is within the first 1024 bytes.
@@ -40,6 +41,12 @@ _AVIF = (b"avif", b"avis")
 def kind_by_name(path: str | Path) -> str:
     """Return `pdf`, `image`, or "" for an unknown suffix."""
     return SUFFIXES.get(os.path.splitext(path)[1].lower(), "")  # noqa: PTH122 - creating a million paths is slow
+
+
+def is_one_page(path: str) -> bool:
+    """Return whether a file of this name has one page: an image, but not a TIFF."""
+    suffix = os.path.splitext(path)[1].lower()  # noqa: PTH122 - as above
+    return SUFFIXES.get(suffix) == IMAGE and suffix not in _SEVERAL_PAGES
 
 
 def kind_by_content(path: str | Path) -> str:

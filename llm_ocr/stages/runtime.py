@@ -540,10 +540,11 @@ class PartRenderer:
         if is_remote(part.source):
             async with self._remote.page(part.source, part.version, number) as (path, number_there):
                 page = await self._renderer.page(str(path), "", number_there or 1, **names)
-                if number_there is None and (pages := await self._renderer.open(str(path))) > 1:
-                    page = replace(
-                        page, damage=f"only the first of {pages} pages of image {number} of the row was read"
-                    )
+                # The plan counts an image in a list, and one whose name says so, as one page.
+                if row_address(part.source) and (number_there is None or part.page_total == 1):
+                    pages = await self._renderer.open(str(path))
+                    if pages > 1:
+                        page = replace(page, damage=f"only the first of the {pages} pages of the row's image was read")
             return replace(page, number=number, source=part.source, version=part.version)
         return await self._renderer.page(part.source, "", number, **names, version=part.version)
 
