@@ -2,6 +2,7 @@
 
 import base64
 import html
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -288,18 +289,29 @@ class PageContent:
 
 #: Share of the page that an image covers above which the page is a scan; its text layer, if any, is older OCR.
 SCAN = 0.6
+#: Characters below which a scan's text layer is a stamp or a page number, not the page's text.
+_STAMP = 30
 
 
 @dataclass(frozen=True, slots=True)
 class InkMap:
     """Coarse map of the non-paper pixels of a page image: one bit per pixel, rows padded to bytes, first pixel highest.
 
-    `packed` is compressed by zlib, because pages wait in memory.
+    `packed` is compressed by zlib, because pages wait in memory. `blank`: there is no ink but specks and borders.
     """
 
     width: int
     height: int
     packed: bytes = field(repr=False)
+    blank: bool = False
+
+    def covers(self, box: Box) -> bool:
+        """Return whether there is ink in a relative box."""
+        row = (self.width + 7) // 8
+        bits = zlib.decompress(self.packed)
+        left, right = max(0, int(box.x0 * self.width)) // 8, min(row, -(-int(box.x1 * self.width) // 8) + 1)
+        top, bottom = max(0, int(box.y0 * self.height)), min(self.height, int(box.y1 * self.height) + 1)
+        return any(any(bits[y * row + left : y * row + right]) for y in range(top, bottom))
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,6 +329,17 @@ class Evidence:
     pictured: float = 0.0
     undrawn: float = 0.0
 
+    @property
+    def no_ink(self) -> bool:
+        """Whether the page image is known to show nothing."""
+        return self.ink is not None and self.ink.blank
+
+    @property
+    def layer_characters(self) -> int:
+        """Characters of the text layer; 0 for the noise of older OCR on a scan, which is shorter than a stamp."""
+        characters = sum(len(text.strip()) for text, _ in self.lines)
+        return 0 if self.pictured > SCAN and characters < _STAMP else characters
+
 
 @dataclass(frozen=True, slots=True)
 class Page:
@@ -331,6 +354,8 @@ class Page:
     evidence: Evidence | None = field(default=None, repr=False)
     again: bool = False  # the page was read before, and is to be read in another way
     version: str = ""  # of the page's document; empty: unknown
+    slice_height: int = 0  # pixels of the slices in which a tall page is read; 0: not in slices
+    damage: str = ""  # what of the page could not be decoded
     stands_for: str = ""  # why the page is not the document's content, such as an XFA form's "Please wait"
 
 

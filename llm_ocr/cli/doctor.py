@@ -149,7 +149,7 @@ def pillow() -> Check:
     def load() -> str:
         from PIL import features
 
-        lacking = [name for name in ("jpg", "zlib", "libtiff", "webp") if not features.check(name)]
+        lacking = [name for name in ("jpg", "zlib", "libtiff", "webp", "jpg_2000", "avif") if not features.check(name)]
         return f"without {', '.join(lacking)}" if lacking else ""
 
     return _tried("Pillow", ("pillow",), "reads and writes images", load, "pip install --upgrade pillow")

@@ -6,14 +6,17 @@ import struct
 import warnings
 import zlib
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from llm_ocr.documents.fd_file import FdFile
+from llm_ocr.documents.ink import ink_of
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import Box, EncodedImage, InkMap, Reason
 
 if TYPE_CHECKING:
     from PIL import Image
+    from PIL.TiffImagePlugin import TiffImageFile
 
 
 # PNG encoder, twice as fast as Pillow: one filter for the whole page instead of five tried on every row.
@@ -85,8 +88,6 @@ def _rows(image: "Image.Image", kind: int, top: int, bottom: int) -> bytes | byt
 
 
 MEDIA_TYPES = {"png": "image/png", "jpeg": "image/jpeg"}
-#: Upper bound (of 255) of each channel's range on a blank page.
-BLANK = 24
 #: Interval of pixels and rows in the first search for color, before all pixels are checked.
 _SPARSE = 16
 
@@ -132,9 +133,8 @@ def turned(image: EncodedImage, degrees: int, quality: int) -> EncodedImage:
 
 
 def blank(image: EncodedImage) -> bool:
-    """Return whether the image is blank: paper of any color is blank."""
-    page = _decoded(image)
-    return all(high - low < BLANK for low, high in map(_extremes, page.split()))
+    """Return whether the image has no ink; see `ink_of`."""
+    return ink_of(_decoded(image)).blank
 
 
 def _format(image: EncodedImage) -> str:
@@ -167,12 +167,6 @@ def _differs(image: "Image.Image") -> bool:
     return red != image.getchannel(1).tobytes() or red != image.getchannel(2).tobytes()
 
 
-def _extremes(channel: "Image.Image") -> tuple[int, int]:
-    values = channel.histogram()
-    seen = [value for value, count in enumerate(values) if count]
-    return seen[0], seen[-1]
-
-
 def _pixels(box: Box, width: int, height: int) -> tuple[int, int, int, int]:
     box = box.clipped()
     left, top = min(int(box.x0 * width), width - 1), min(int(box.y0 * height), height - 1)
@@ -184,40 +178,29 @@ def _pixels(box: Box, width: int, height: int) -> tuple[int, int, int, int]:
     )
 
 
-# Coarse black-and-white picture of a page, used to judge answers.
+# Image files as documents: one page, and every page of a TIFF.
 
 
-#: Approximate longest side in pixels: a line of 10 points on A4 is 8 pixels high, and its gaps are visible.
-LONGEST = 700
-#: Difference of 255 between ink and paper, the page's most frequent value; thin strokes become gray when scaled down.
-_CONTRAST = 40
-#: Width of the histogram bins for the most frequent value.
-_BAND = 8
-
-
-def ink_of(image: "Image.Image") -> InkMap:
-    """Return the ink of an image of mode L, RGB, or RGBX; 3 to 4 ms for 1540 pixels. Light is ink on dark pages."""
-    small = image.reduce(max(1, round(max(image.size) / LONGEST))).convert("L")
-    paper = _paper(small.histogram())
-    black = small.point([255 if abs(value - paper) > _CONTRAST else 0 for value in range(256)], "1")
-    return InkMap(black.width, black.height, zlib.compress(black.tobytes(), 1))
-
-
-def _paper(counts: list[int]) -> int:
-    bands = [sum(counts[start : start + _BAND]) for start in range(0, 256, _BAND)]
-    start = _BAND * max(range(len(bands)), key=bands.__getitem__)
-    return max(range(start, start + _BAND), key=counts.__getitem__)
-
-
-# Image files as documents: PNG, JPEG, WebP, and every frame of a TIFF.
-
-
+#: Formats of Pillow, and the features that optional ones need.
+_FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "GIF", "BMP", "JPEG2000", "AVIF")
+_OPTIONAL = {"JPEG2000": "jpg_2000", "AVIF": "avif"}
+#: Tags of a TIFF's frames, and their values for smaller copies of another frame and for masks.
+_SUBFILE, _REDUCED, _MASK = 254, 1, 4
+_OLD_SUBFILE, _OLD_REDUCED = 255, 2
+#: Frames from which a TIFF whose frames are each half as large is one page in several sizes.
+_LEVELS = 3
 #: Limit of an image's pixels, checked before decoding. 200 megapixels are A2 at 600 dpi.
 MAX_PIXELS = 200_000_000
 #: Minimum side of a page image in pixels; smaller images are unreadable.
 MIN_SIDE = 8
+#: Height divided by width above which a page is tall and read in slices, and this ratio of an ordinary page.
+_TALL, _ORDINARY = 2.5, 1.414
+_MOST_SLICES = 24
 _ORIENTATION = 0x0112  # the EXIF tag
+_ON_SIDE = (5, 6, 7, 8)  # its values for images that are turned by a quarter
 _PNG_BITS = 24  # place of the byte with a PNG's bits per channel
+#: Bits per pixel of scanners and cameras whose gray is stored in 16 bits.
+_DEPTHS = (8, 10, 12, 14, 16)
 #: Gray values of the paper behind transparency: white, and others if white would hide content.
 _WHITE, _PAPERS = 255, (0, 128)
 #: Longest side in pixels for the comparison of papers, and the minimum difference of neighboring pixels at an edge.
@@ -227,6 +210,16 @@ _DAMAGED = (
     *(OSError, SyntaxError, ValueError, EOFError, TypeError, LookupError),
     *(ArithmeticError, AttributeError, AssertionError, RuntimeError, struct.error),
 )
+
+
+def longest_side(width: float, height: float, size: int) -> int:
+    """Return the limit of a page's longest side in pixels: `size`, and more for a tall page.
+
+    A tall page has the width of an ordinary page of that size, and is read in slices of that height.
+    """
+    if height <= _TALL * width:
+        return size
+    return min(max(size, round(size / _ORDINARY * height / width)), _MOST_SLICES * size)
 
 
 class ImageFile:
@@ -240,39 +233,64 @@ class ImageFile:
         self._buffered = io.BufferedReader(file)  # closes the file when unreferenced
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         try:
-            self._image = Image.open(self._buffered, formats=("PNG", "JPEG", "WEBP", "TIFF"))  # a JPEG may be an MPO
+            self._image = self._opened()
             # Frames of a TIFF are pages; frames of an animation are not.
-            self.pages = self._image.n_frames if isinstance(self._image, TiffImageFile) else 1
+            self._frames = _tiff_pages(self._image) if isinstance(self._image, TiffImageFile) else [0]
         except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
             raise PageFailure(Reason.RENDER_LIMIT, f"more than {MAX_PIXELS // 1_000_000} million pixels") from error
         except UnidentifiedImageError as error:
-            raise PageFailure(Reason.UNREADABLE, "not a readable image (PNG, JPEG, WebP, TIFF)") from error
+            raise PageFailure(Reason.UNREADABLE, f"not a readable image ({', '.join(_FORMATS)})") from error
         except _DAMAGED as error:
             raise PageFailure(Reason.UNREADABLE, f"cannot be opened as an image: {error}") from error
+        self.pages = len(self._frames)
         self._file = file
 
-    def page(self, number: int, *, size: int, image_format: str, quality: int) -> tuple[EncodedImage, InkMap]:
-        """Return page `number` and its ink.
+    def _opened(self) -> "Image.Image":
+        from PIL import Image, features
+
+        formats = [name for name in _FORMATS if name not in _OPTIONAL or features.check(_OPTIONAL[name])]
+        return Image.open(self._buffered, formats=formats)  # a JPEG may be an MPO
+
+    def page(self, number: int, *, size: int, image_format: str, quality: int) -> tuple[EncodedImage, InkMap, str]:
+        """Return page `number`, its ink, and its damage: "" for an image that can be decoded to its end.
 
         The page is upright by EXIF, with at most `size` pixels on its longest side; it is never enlarged.
         """
         from PIL import Image
+        from PIL import ImageFile as Decoding
 
         if not 1 <= number <= self.pages:
             raise PageFailure(Reason.NO_SUCH_PAGE, f"page {number} of {self.pages}")
         try:
-            return self._page(number, size, image_format, quality)
+            try:
+                return *self._page(number, size, image_format, quality), ""
+            except _DAMAGED as error:
+                self._buffered.seek(0)
+                self._image = self._opened()
+                Decoding.LOAD_TRUNCATED_IMAGES = True
+                image, ink = self._page(number, size, image_format, quality, damaged=True)
+                if ink.blank:  # nothing was decoded
+                    raise
+                return image, ink, f"the image is damaged: {error}"
         except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
             raise PageFailure(Reason.RENDER_LIMIT, f"more than {MAX_PIXELS // 1_000_000} million pixels") from error
         except _DAMAGED as error:
             raise PageFailure(Reason.UNREADABLE, f"image data cannot be decoded: {error}") from error
+        finally:
+            Decoding.LOAD_TRUNCATED_IMAGES = False
 
-    def _page(self, number: int, size: int, image_format: str, quality: int) -> tuple[EncodedImage, InkMap]:
+    def _page(
+        self, number: int, size: int, image_format: str, quality: int, *, damaged: bool = False
+    ) -> tuple[EncodedImage, InkMap]:
         image = self._image
-        if self.pages > 1:
-            image.seek(number - 1)
+        if self._frames != [0]:
+            image.seek(self._frames[number - 1])
+        width, height = image.size
+        if image.getexif().get(_ORIENTATION, 1) in _ON_SIDE:
+            width, height = height, width
+        size = longest_side(width, height, size)
         _check(image.width, image.height, size)
-        if self._needs_no_change(image, size, image_format):
+        if not damaged and self._needs_no_change(image, size, image_format):
             media_type = MEDIA_TYPES["png" if image.format == "PNG" else "jpeg"]
             image.draft("L", image.size)  # JPEG decodes without color in half the time; the ink needs none
             image.load()  # proves that the image can be decoded
@@ -307,6 +325,22 @@ class ImageFile:
         """Close the file."""
         self._image.close()
         self._file.close()
+
+
+def _tiff_pages(image: "TiffImageFile") -> list[int]:
+    """Return the frames of a TIFF that are pages: no smaller copies of a page, and no masks."""
+    frames, sizes = [], []
+    for frame in range(image.n_frames):
+        image.seek(frame)
+        sizes.append(image.size)
+        kind, old_kind = image.tag_v2.get(_SUBFILE, 0), image.tag_v2.get(_OLD_SUBFILE, 1)
+        if not int(kind) & (_REDUCED | _MASK) and old_kind != _OLD_REDUCED:
+            frames.append(frame)
+    image.seek(0)
+    halves = all(
+        abs(2 * small - large) <= 2 for last, size in pairwise(sizes) for large, small in zip(last, size, strict=True)
+    )
+    return [0] if not frames or (halves and len(sizes) >= _LEVELS) else frames
 
 
 def _check(width: int, height: int, size: int) -> None:
@@ -373,13 +407,14 @@ def _edges(image: "Image.Image") -> int:
 
 
 def _eight_bits(image: "Image.Image") -> "Image.Image":
-    """Convert 16-bit gray by its high byte; stretch wider or floating values between their extremes."""
+    """Convert 10 to 16 bits of gray by the depth in use; stretch wider or floating values between their extremes."""
     import numpy as np
     from PIL import Image
 
     values = np.asarray(image).astype(np.float64)
     if image.mode.startswith("I;16") or (image.mode == "I" and 255 < values.max() <= 65535 and values.min() >= 0):
-        values = values / 257
+        depth = next(bits for bits in _DEPTHS if values.max() < 1 << bits)
+        values = values * (255 / ((1 << depth) - 1))
     elif values.max() > 255 or values.min() < 0 or image.mode == "F":
         spread = float(values.max() - values.min()) or 1.0
         values = (values - values.min()) * (255 / spread)

@@ -52,7 +52,7 @@ def evidence_to_wire(evidence: Evidence) -> dict[str, Any]:
     """Return the evidence that answers are judged by, as JSON values and one `bytes`."""
     ink = evidence.ink
     return {
-        "ink": [ink.width, ink.height, ink.packed] if ink else None,
+        "ink": [ink.width, ink.height, ink.packed, ink.blank] if ink else None,
         "lines": [[text, *(round(side, 4) for side in _sides(box))] for text, box in evidence.lines],
         "pictured": round(evidence.pictured, 4),
         "undrawn": round(evidence.undrawn, 4),

@@ -12,11 +12,14 @@ import pypdfium2
 import pypdfium2.raw as pdfium
 
 from llm_ocr.documents import poppler
+from llm_ocr.documents.damage import content_damage, image_damage
 from llm_ocr.documents.fd_file import FdFile
+from llm_ocr.documents.images import grayscale_if_equal, longest_side
+from llm_ocr.documents.ink import ink_of
 from llm_ocr.documents.pdf_forms import CheckBox, check_boxes, has_fields, placeholder, with_check_boxes
 from llm_ocr.documents.pdf_objects import Frame, Objects, page_frame, page_images, page_objects
 from llm_ocr.errors import PageFailure
-from llm_ocr.types import Box, PageContent, Reason
+from llm_ocr.types import SCAN, Box, InkMap, PageContent, Reason
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -167,6 +170,20 @@ class Look:
     memory: int
 
 
+@dataclass(frozen=True, slots=True)
+class DrawnPage:
+    """Page as shown, in grayscale, RGB, or RGBX, with its ink and its layer for judging answers.
+
+    `content` is None if not requested, or if only poppler can read the page. `damage`: what is missing from the page.
+    """
+
+    image: "Image.Image"
+    ink: InkMap
+    content: PageContent | None = None
+    layer: Layer = Layer()
+    damage: str = ""
+
+
 class PdfFile:
     """Opened PDF. Raises `PageFailure` `unreadable` or `encrypted`."""
 
@@ -249,15 +266,13 @@ class PdfFile:
             self._pdf.close()
         self._file.close()
 
-    def page(self, number: int, *, text_layer: bool) -> "tuple[Image.Image, PageContent | None, Layer]":
-        """Return page `number` as shown (RGB or RGBX), its content, and its layer for judging answers.
-
-        The content is None if not requested, or if only poppler can read the page.
-        """
+    def page(self, number: int, *, text_layer: bool) -> "DrawnPage":
+        """Return page `number`. Raises `PageFailure` for a damaged page that shows nothing."""
         self._check_number(number)
         loaded = self._loaded(number)
         if loaded is None:
-            return self._by_poppler(number, self._look.size), None, Layer()
+            image = self._by_poppler(number, self._look.size)
+            return DrawnPage(image, ink_of(image))
         try:
             self._check_size(*loaded.get_size())
             frame = page_frame(loaded)
@@ -266,8 +281,16 @@ class PdfFile:
             size = self._size(max(loaded.get_size()) * objects.scan_resolution(frame))
             poppler_draws = self._look.renderer == "poppler"
             image = self._by_poppler(number, size) if poppler_draws else self._rendered(loaded, size)
+            image = grayscale_if_equal(image)
+            ink = ink_of(image)
             layer = layer_of(loaded, frame, objects, image, whole=not has_fields(loaded))
-            return image, self._content(number, loaded, objects, image) if text_layer else None, layer
+            damage = image_damage(objects.large_images, frame, ink)
+            if not damage and layer.pictured < SCAN and self._pdf is not None:
+                damage = content_damage(self._pdf, number)
+            if damage and ink.blank and not layer.lines:
+                raise PageFailure(Reason.UNREADABLE, damage)
+            content = self._content(number, loaded, objects, image) if text_layer else None
+            return DrawnPage(image, ink, content, layer, damage)
         finally:
             loaded.close()
 
@@ -318,7 +341,7 @@ class PdfFile:
         """Check the sides in points. Damaged pages have sides of zero, or sides that are not numbers."""
         if not (0 < width < math.inf and 0 < height < math.inf):
             raise PageFailure(Reason.UNREADABLE, "the page has no size")
-        if min(width, height) * _scale(width, height, self._look.size) < MIN_SIDE:
+        if min(width, height) * min(self._look.size / max(width, height), MAX_SCALE) < MIN_SIDE:
             raise PageFailure(Reason.RENDER_LIMIT, f"a page of {width:g} x {height:g} points is too narrow to read")
 
     def _check_images(self, largest: int) -> None:
@@ -386,7 +409,7 @@ class PdfFile:
 
 
 def _scale(width: float, height: float, size: int) -> float:
-    return min(size / max(width, height), MAX_SCALE)
+    return min(longest_side(width, height, size) / max(width, height), MAX_SCALE)
 
 
 def _forget_last_error() -> None:

@@ -93,6 +93,14 @@ _HUGE, _ABSURD = 100_000_000, 1_000_000_000
 Colour = tuple[int, int, int]
 
 
+@dataclass(frozen=True, slots=True)
+class LargeImage:
+    """Image object that is no small detail, valid until the page is closed. `box` in points as shown."""
+
+    handle: "_Handle"
+    box: Box
+
+
 @dataclass(slots=True)
 class Objects:
     """Objects among the first `MAX_OBJECTS`. `largest_image`: bytes of the largest decoded image.
@@ -106,6 +114,7 @@ class Objects:
     largest_image: int = 0
     resolution: float = 0.0
     texts: int = 0
+    large_images: list[LargeImage] = field(default_factory=list)
 
     def scan_resolution(self, frame: Frame) -> float:
         """Return the pixels per point of a scanned page; 0.0 for other pages.
@@ -157,6 +166,7 @@ def _add_image(found: Objects, page: pypdfium2.PdfPage, handle: "_Handle", where
     if (box := _visible(handle, where, clip=True)) is not None:
         found.rasters.append(Raster(box))
         if box.area > _STRIP * where.width * where.height:
+            found.large_images.append(LargeImage(handle, box))
             if box.area > SCAN * where.width * where.height:
                 found.texts = 0
             # The root of the areas' ratio is the same for a turned image; a clipped image counts as finer.

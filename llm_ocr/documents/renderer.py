@@ -5,11 +5,11 @@ from typing import Any
 
 from llm_ocr.documents import poppler
 from llm_ocr.documents.fd_file import FdFile, state
-from llm_ocr.documents.file_types import IMAGE, PDF
+from llm_ocr.documents.file_types import ACCEPTED, IMAGE, PDF
 from llm_ocr.documents.furniture import edge_lines
-from llm_ocr.documents.images import ImageFile, blank, cropped, encoded, grayscale_if_equal, ink_of, resized, turned
+from llm_ocr.documents.images import ImageFile, blank, cropped, encoded, resized, turned
 from llm_ocr.documents.page_wire import content_to_wire, evidence_to_wire, image_from_wire, image_to_wire
-from llm_ocr.documents.pdf_file import Layer, Look, PdfFile
+from llm_ocr.documents.pdf_file import Look, PdfFile
 from llm_ocr.errors import PageFailure
 from llm_ocr.sandbox.confinement import Confinement
 from llm_ocr.sandbox.memory import give_back_memory
@@ -55,7 +55,7 @@ def _opened(file: FdFile, payload: Mapping[str, Any]) -> PdfFile | ImageFile:
             return PdfFile(file, payload["passwords"], Look(**payload["look"]))
         if file.size == 0:
             raise PageFailure(Reason.UNREADABLE, "the file is empty")
-        raise PageFailure(Reason.UNKNOWN_TYPE, "neither a PDF nor an image (PNG, JPEG, WebP, TIFF)")
+        raise PageFailure(Reason.UNKNOWN_TYPE, f"the file is none of {ACCEPTED}")
     except BaseException:
         file.close()
         raise
@@ -97,19 +97,16 @@ def _judge(payload: Mapping[str, Any]) -> dict[str, Any]:
 def _page(payload: Mapping[str, Any]) -> dict[str, Any]:
     document = _shelf.document(payload)
     number, image_format, quality = payload["number"], payload["image_format"], payload["quality"]
-    content: PageContent | None = None
-    layer = Layer()
     if isinstance(document, ImageFile):
         size = max(payload["look"]["size"], payload["look"]["scan_size"])
-        image, ink = document.page(number, size=size, image_format=image_format, quality=quality)
-    else:
-        picture, content, layer = document.page(number, text_layer=payload["text_layer"])
-        picture = grayscale_if_equal(picture)
-        image, ink = encoded(picture, image_format, quality), ink_of(picture)
-    evidence = evidence_to_wire(Evidence(ink, layer.lines, layer.pictured, layer.undrawn))
-    stands_for = document.placeholder if isinstance(document, PdfFile) else ""
-    reply = {"image": image_to_wire(image), "evidence": evidence, "stands_for": stands_for}
-    return reply | _content(document, content)
+        image, ink, damage = document.page(number, size=size, image_format=image_format, quality=quality)
+        reply = {"evidence": evidence_to_wire(Evidence(ink)), "stands_for": "", "damage": damage}
+        return reply | {"image": image_to_wire(image)} | _content(document, None)
+    drawn = document.page(number, text_layer=payload["text_layer"])
+    evidence = evidence_to_wire(Evidence(drawn.ink, drawn.layer.lines, drawn.layer.pictured, drawn.layer.undrawn))
+    reply = {"evidence": evidence, "stands_for": document.placeholder, "damage": drawn.damage}
+    image = encoded(drawn.image, image_format, quality)
+    return reply | {"image": image_to_wire(image)} | _content(document, drawn.content)
 
 
 def _content(document: PdfFile | ImageFile, content: PageContent | None) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any, Self
 from llm_ocr.config.environment import cores
 from llm_ocr.documents.filters import FilterOptions, LeftOut
 from llm_ocr.documents.furniture import REACH, EdgeLine, edge_lines, marked
+from llm_ocr.documents.images import longest_side
 from llm_ocr.documents.open_fd import Proofs
 from llm_ocr.documents.page_wire import content_from_wire, evidence_from_wire, image_from_wire, image_to_wire
 from llm_ocr.errors import PageFailure, WorkerDied, WorkerError
@@ -147,8 +148,11 @@ class Renderer:
             content = await self._content_of(reply, source, version, number)
         image, evidence = image_from_wire(reply["image"]), evidence_from_wire(reply["evidence"])
         content = replace(content, undrawn=evidence.undrawn) if content else None
+        # Scans and image files may be larger than other pages.
+        size = options.image_size if content and not evidence.pictured else max(options.image_size, options.scan_size)
+        tall = image.height > size and longest_side(image.width, image.height, size) > size
         made = Page(page_id, document_id, number, image, content, source, evidence, version=version)
-        return replace(made, stands_for=reply["stands_for"])
+        return replace(made, stands_for=reply["stands_for"], damage=reply["damage"], slice_height=size * tall)
 
     async def content(self, source: str, kind: str, number: int, page: Page, version: str = "") -> Page:
         """Return the page with its text layer and objects if it was rendered without them. Raises as `page`."""

@@ -230,6 +230,7 @@ class SourceDocument:
     detail: str = ""
     size: int | None = None  # bytes; None if the listing does not include the size
     page_total: int | None = None  # None: requires opening the document
+    at_least: bool = False  # `page_total` is the usual number; the file is opened when it is read
     name_in_id: str = ""  # replaces `relative` in the id; empty: `relative` itself
 
 

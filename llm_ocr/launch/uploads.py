@@ -14,7 +14,10 @@ from llm_ocr.workspace import Workspace
 
 #: Folder below the workspace.
 FOLDER = "uploads/documents"
-_KINDS = (".pdf", ".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".tif", ".tiff")
+_KINDS = (
+    *(".pdf", ".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".tif", ".tiff"),
+    *(".gif", ".bmp", ".jp2", ".j2k", ".jpf", ".jpx", ".avif"),
+)
 
 
 def is_local(source: str) -> bool:

@@ -322,6 +322,8 @@ class PageCounter:
 
     def counted(self, document: SourceDocument, version: str, total: int) -> PlannedDocument:
         """Return a document of `total` pages."""
+        if document.at_least:
+            return self.estimated(document, version, total)
         wanted = self.wanted(document)
         return _planned(document, version, wanted, pages=wanted_pages(wanted, total), page_total=total)
 

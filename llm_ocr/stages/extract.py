@@ -15,6 +15,7 @@ from llm_ocr.config.models import ReadingCommand
 from llm_ocr.documents.remote.urls import shown
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.engines import PageReader
+from llm_ocr.engines.slices import read_page
 from llm_ocr.errors import PageFailure, UsageError
 from llm_ocr.results.markdown import blocks_to_markdown
 from llm_ocr.results.quality.scoring import rated
@@ -224,7 +225,7 @@ class Extract:
             ticket.weigh(len(page.image.data))
             if part.again:
                 page = replace(page, again=True)
-            attempt = await self.reader.read(page, ticket.release)
+            attempt = await read_page(self.reader, page, self.renderer.crop, ticket.release)
             return await finished_page(
                 part,
                 position,
@@ -443,9 +444,11 @@ async def finished_page(
     figures = await _figures(blocks, image, cropper)
     # Scoring takes milliseconds of Python, which would block the event loop.
     attempt, quality = await asyncio.to_thread(rated, page, attempt, min_quality, transcribed=transcribed)
-    if page.stands_for and attempt.status is Status.OK:
-        detail = "; ".join(filter(None, (page.stands_for, attempt.detail)))
-        attempt = replace(attempt, status=Status.DEGRADED, reason=Reason.PLACEHOLDER, detail=detail)
+    for fault, reason in ((page.damage, Reason.UNREADABLE), (page.stands_for, Reason.PLACEHOLDER)):
+        if fault:
+            of_page = (Status.DEGRADED, reason) if attempt.status is Status.OK else (attempt.status, attempt.reason)
+            detail = "; ".join(filter(None, (fault, attempt.detail)))
+            attempt = replace(attempt, status=of_page[0], reason=of_page[1], detail=detail)
     return PageRecord(
         page_id=page.id,
         document_id=part.document_id,

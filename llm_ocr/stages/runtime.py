@@ -125,13 +125,13 @@ class Remote:
         return self._documents
 
     @contextlib.asynccontextmanager
-    async def page(self, source: str, version: str, number: int) -> AsyncIterator[tuple[Path, int]]:
+    async def page(self, source: str, version: str, number: int) -> AsyncIterator[tuple[Path, int | None]]:
         """Open page `number` of a document.
 
-        Each image of a dataset's row is a separate file.
+        Each image in a list of a dataset's row is a separate file.
 
         Yields:
-            A local file that contains the page, and the number of the page in that file.
+            A local file that contains the page, and the number of the page in that file. None: the file is one page.
 
         Raises:
             StorageError: The dataset cannot be read. For other documents, see `open`.
@@ -145,8 +145,8 @@ class Remote:
             from llm_ocr.documents.rows.images import RowImages
 
             self._rows = RowImages(self._options, self.open)
-        async with self._rows.open(address, number) as path:
-            yield path, 1
+        async with self._rows.open(address, number) as row:
+            yield row
 
     async def close(self) -> None:
         """Remove the local files."""
@@ -585,6 +585,9 @@ class PartRenderer:
 
     async def count(self, part: DocumentPart) -> int:
         """Return the number of pages of the document. Raises `PageFailure`."""
+        if row_address(part.source) is not None:
+            async with self._remote.page(part.source, part.version, 1) as (path, _):
+                return await self._renderer.open(str(path))
         if is_remote(part.source):
             async with self._remote.open(part.source, part.version) as copy:
                 return await self._renderer.open(str(copy.path))
@@ -595,7 +598,12 @@ class PartRenderer:
         names = {"page_id": page_id(part.document_id, number), "document_id": part.document_id}
         if is_remote(part.source) or row_address(part.source) is not None:
             async with self._remote.page(part.source, part.version, number) as (path, number_there):
-                page = await self._renderer.page(str(path), "", number_there, **names)
+                page = await self._renderer.page(str(path), "", number_there or 1, **names)
+                # The plan counts an image in a list, and one whose name says so, as one page.
+                if row_address(part.source) and (number_there is None or part.page_total == 1):
+                    pages = await self._renderer.open(str(path))
+                    if pages > 1:
+                        page = replace(page, damage=f"only the first of the {pages} pages of the row's image was read")
             return replace(page, number=number, source=part.source, version=part.version)
         return await self._renderer.page(part.source, "", number, **names, version=part.version)
 
@@ -622,7 +630,10 @@ class RendererTools:
     async def content(self, page: Page) -> Page:
         """Return the page with its text layer. A page without text layer is returned unchanged."""
         if row_address(page.source) is not None:
-            return page  # an image
+            if page.evidence is None or not (page.evidence.lines or page.evidence.pictured):
+                return page  # an image
+            async with self._remote.page(page.source, page.version, page.number) as (path, number):
+                return await self._renderer.content(str(path), "", number or 1, page)
         if is_remote(page.source):
             async with self._remote.open(page.source, page.version) as copy:
                 return await self._renderer.content(str(copy.path), "", page.number, page)

@@ -3,12 +3,15 @@
 The server is the fake Hub; the datasets are written to it by `datasets` itself.
 """
 
+import io
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from running import FRUGAL, FRUGALLY, cli, said
 
 import llm_ocr
+from llm_ocr.documents.rows.address import row_address
 from llm_ocr.errors import StorageError, UsageError
 from llm_ocr.types import Reason
 from llm_ocr.workspace import Workspace
@@ -51,8 +54,8 @@ def test_each_row_is_a_document_and_what_is_wrong_with_it_fails_alone(hub, tmp_p
     assert [page.markdown.strip() for page in pages if page.status == "ok"] == [
         word for place, word in enumerate(WORDS) if place not in (4, 7)
     ]
-    failed = {page.dataset_index: page.reason for page in pages if page.status == "failed"}
-    assert failed == {4: Reason.UNREADABLE, 7: Reason.NOT_FOUND}
+    failed = {row_address(page.source).row: page.reason for page in pages if page.status == "failed"}
+    assert failed == {4: Reason.UNREADABLE, 1: Reason.NOT_FOUND}
     counts = run.status.pages
     assert (counts.expected, counts.ok, counts.degraded, counts.failed) == (12, 10, 0, 2)
     assert run.status.documents == 12
@@ -83,7 +86,11 @@ def test_the_first_rows_are_the_first_whatever_the_units(hub, tmp_path):
     every = llm_ocr.plan(dataset=NAME, workspace=tmp_path / "all", **FRUGALLY)
     some = llm_ocr.run(dataset=NAME, workspace=tmp_path / "some", max_samples=8, pages_per_unit=3, **FRUGALLY)
     assert every.status.pages.expected == 12
-    assert sorted(page.dataset_index for page in some.pages()) == list(range(8))
+    rows = [row_address(page.source) for page in some.pages()]
+    assert sorted((row.file.path, row.row) for row in rows) == [
+        *(("data/train-00000-of-00002.parquet", row) for row in range(6)),
+        *(("data/train-00001-of-00002.parquet", row) for row in range(2)),
+    ]
     assert some.status.pages.failed == 2
 
 
@@ -107,6 +114,19 @@ def test_lists_of_images_are_pages_of_one_document(hub, tmp_path):
     assert (run.status.documents, run.status.pages.expected, run.status.pages.failed) == (3, 5, 1)
     first = next(document for document in run.documents() if document.path.endswith("000000.md"))
     assert [word in first.markdown for word in WORDS[:4]] == [True, True, True, False]
+
+
+def test_row_with_a_tiff_of_three_pages_has_three_rows(hub, tmp_path):
+    first, *others = [Image.open(io.BytesIO(parts.picture(word, size=(420, 120)))) for word in WORDS[:3]]
+    file = io.BytesIO()
+    first.save(file, "TIFF", save_all=True, append_images=others)
+    hub.new("tester/tiffs")
+    cells = [parts.cell(file.getvalue(), "a.tif"), parts.cell(parts.picture("DELTA", size=(420, 120)), "b.png")]
+    hub.add("tester/tiffs", {"train.parquet": parts.parquet({"page": cells}, {"page": parts.IMAGE})})
+    run = llm_ocr.run(dataset="tester/tiffs", workspace=tmp_path / "w", **FRUGALLY)
+    found = sorted((page.page_number, page.markdown.strip()) for page in run.pages())
+    assert found == [(1, "ALPHA"), (1, "DELTA"), (2, "BRAVO"), (3, "CHARLIE")]
+    assert run.status.pages.expected == 4
 
 
 def test_rows_come_behind_files_and_ids_are_those_of_the_column(hub, tmp_path, examples):

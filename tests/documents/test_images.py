@@ -7,11 +7,12 @@ import zlib
 import numpy as np
 import pytest
 from making import written
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, TiffImagePlugin, features
 from PIL.PngImagePlugin import PngInfo
 from test_rendering import opened, pixels, rendered
 
-from llm_ocr.documents.images import ink_of
+from llm_ocr.documents.file_types import kind_by_content, kind_by_name
+from llm_ocr.documents.ink import ink_of
 from llm_ocr.types import Reason
 
 
@@ -175,11 +176,12 @@ def test_a_sliver_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a.png", "a.jpg", "a.tiff", "a.webp"])
-def test_damaged_images_are_unreadable(tmp_path, picture, name):
+def test_cut_images_are_unreadable_or_damaged(tmp_path, picture, name):
     noise = Image.effect_noise((300, 300), 90).convert("RGB")
     noise.save(tmp_path / name)
     data = (tmp_path / name).read_bytes()
-    assert rendered(written(tmp_path / f"cut-{name}", data[: len(data) // 2])) == [Reason.UNREADABLE]
+    (page,) = rendered(written(tmp_path / f"cut-{name}", data[: len(data) // 2]))
+    assert page is Reason.UNREADABLE or page.damage
     assert rendered(written(tmp_path / f"empty-{name}", b"")) == [Reason.UNREADABLE]
 
 
@@ -207,3 +209,73 @@ def test_a_page_with_transparent_corners_stays_on_white(tmp_path):
     image.save(tmp_path / "a.png")
     (page,) = rendered(str(tmp_path / "a.png"))
     assert pixels(page).getpixel((2, 2)) == (255, 255, 255)
+
+
+@pytest.mark.parametrize("bits", [10, 12, 14, 16])
+def test_gray_in_sixteen_bits_is_scaled_by_its_depth(tmp_path, bits):
+    most = (1 << bits) - 1
+    values = np.full((60, 80), most, np.uint16)
+    values[20:40, 20:60] = most // 10
+    Image.fromarray(values).save(tmp_path / "a.png")
+    (page,) = rendered(str(tmp_path / "a.png"))
+    shown = pixels(page).convert("L")
+    assert shown.getpixel((5, 5)) == 255
+    assert shown.getpixel((40, 30)) == pytest.approx(25, abs=2)
+
+
+@pytest.mark.parametrize("name", ["a.gif", "a.bmp", "a.jp2", "a.j2k", "a.avif"])
+def test_image_formats_are_known_by_content_and_read(tmp_path, picture, name):
+    if name == "a.avif" and not features.check("avif"):
+        pytest.skip("this Pillow reads no AVIF")
+    picture.save(tmp_path / name)
+    assert kind_by_content(tmp_path / name) == kind_by_name(name) == "image"
+    (page,) = rendered(str(tmp_path / name))
+    assert (page.image.width, page.image.height, corner(page)) == (200, 100, "red")
+
+
+def test_text_that_begins_like_a_bmp_is_no_image(tmp_path):
+    (tmp_path / "a").write_text("BMW, Munich: minutes of the annual meeting of the members, in May.")
+    assert kind_by_content(tmp_path / "a") == ""
+
+
+@pytest.mark.parametrize("name", ["a.jpg", "a.png"])
+def test_image_without_its_last_bytes_is_read_and_damaged(tmp_path, picture, name):
+    picture.resize((800, 600)).save(tmp_path / name)
+    data = (tmp_path / name).read_bytes()
+    for kept, whole in ((len(data), True), (len(data) - 2 if name == "a.jpg" else len(data) - 30, False)):
+        (tmp_path / name).write_bytes(data[:kept])
+        (page,) = rendered(str(tmp_path / name))
+        assert (corner(page), page.damage == "") == ("red", whole)
+        assert (page.image.data == data[:kept]) is whole  # other readers refuse the damaged file
+
+
+def test_image_without_its_pixels_is_unreadable(tmp_path, picture):
+    picture.resize((800, 600)).save(tmp_path / "a.jpg")
+    (tmp_path / "a.jpg").write_bytes((tmp_path / "a.jpg").read_bytes()[:300])
+    assert rendered(str(tmp_path / "a.jpg")) == [Reason.UNREADABLE]
+
+
+def levels(picture, *, marked):
+    """Smaller copies of a picture, each half as large."""
+    tags = []
+    for level in (1, 2, 3):
+        about = TiffImagePlugin.ImageFileDirectory_v2()
+        if marked:
+            about[254] = 1
+        small = picture.resize((200 >> level, 104 >> level))
+        small.encoderinfo = {"tiffinfo": about}
+        tags.append(small)
+    return tags
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_smaller_copies_in_a_tiff_are_no_pages(tmp_path, picture, marked):
+    first = picture.resize((200, 104))
+    first.save(tmp_path / "a.tif", save_all=True, append_images=levels(first, marked=marked))
+    assert opened(str(tmp_path / "a.tif")) == 1
+
+
+def test_pages_of_a_tiff_in_several_sizes_stay_pages(tmp_path, picture):
+    others = [picture.resize((100, 50)), picture.resize((150, 75))]
+    picture.save(tmp_path / "a.tif", save_all=True, append_images=others)
+    assert opened(str(tmp_path / "a.tif")) == 3

@@ -10,7 +10,7 @@ from making import pages, text, written
 from PIL import Image, ImageDraw
 from test_rendering import HELLO, outcome, rendered, with_renderer
 
-from llm_ocr.documents.images import blank, cropped, encoded, resized, turned
+from llm_ocr.documents.images import cropped, encoded, resized, turned
 from llm_ocr.documents.page_wire import page_from_wire, page_to_wire
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import Box, EncodedImage, Line, Page, PageContent, Path, Raster, Reason, Word
@@ -171,23 +171,6 @@ def test_a_page_is_turned_clockwise_and_so_are_boxes_on_it(image_format, degrees
 
 def test_an_image_is_never_resized_to_nothing():
     assert (resized(encoded(page(3, 200), "png", 90), 0.01, 90)).width == 1
-
-
-@pytest.mark.parametrize(
-    ("paper", "ink", "empty"),
-    [
-        ((255, 255, 255), (255, 255, 255), True),
-        ((0, 0, 0), (0, 0, 0), True),
-        ((255, 240, 120), (250, 230, 110), True),  # paper of any colour
-        ((255, 255, 255), (232, 232, 232), True),
-        ((255, 255, 255), (231, 231, 231), False),
-        ((200, 200, 200), (200, 200, 100), False),
-    ],
-)
-def test_a_page_is_blank_when_nothing_stands_out(paper, ink, empty):
-    image = Image.new("RGB", (200, 300), paper)
-    image.putpixel((100, 299), ink)
-    assert blank(encoded(image, "png", 90)) is empty
 
 
 WORDS = (Word("two", Box(1, 2, 3, 4)), Word("words", Box(4, 2, 9, 4)))

@@ -16,7 +16,7 @@ from test_rendering import outcome, with_renderer
 
 from llm_ocr.cli.doctor import State, cjk_font
 from llm_ocr.documents import pdf_glyphs
-from llm_ocr.documents.images import ink_of
+from llm_ocr.documents.ink import ink_of
 from llm_ocr.documents.page_wire import content_from_wire, content_to_wire, evidence_from_wire, evidence_to_wire
 from llm_ocr.documents.pdf_glyphs import _with_pairs_joined
 from llm_ocr.documents.pdf_text import page_content

@@ -32,7 +32,7 @@ async def images_of(sources, images):
     ends = []
     for source in sources:
         try:
-            async with images.open(row_address(source), 1) as path:
+            async with images.open(row_address(source), 1) as (path, _):
                 path.read_bytes()
                 ends.append("image")
         except PageFailure as failure:

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from llm_ocr.documents.file_types import is_one_page
 from llm_ocr.documents.rows.address import DataFile, local_version
 from llm_ocr.errors import LlmOcrError, ObjectNotFound, PageFailure, StorageError, UsageError
 from llm_ocr.storage import StoreOptions
@@ -240,13 +241,15 @@ class _RetriedFile(io.RawIOBase):
 class RowGroup:
     """Rows of a file that start at row `first`.
 
-    `images`: number per row, None for one each. `ids`: None if the dataset has no ids.
+    `images`: number per row, None for one each. `ids`: None if the dataset has no ids. `one_page`: whether the names
+    of the rows' files say that each has one page.
     """
 
     first: int
     count: int
     images: Sequence[int] | None = None
     ids: Sequence[str] | None = None
+    one_page: bool = False
 
 
 class Footer:
@@ -283,7 +286,7 @@ class Footer:
             if count:
                 images = self._images(number, column.name) if column.many else None
                 ids = self._ids(number, id_column, first) if id_column is not None else None
-                yield RowGroup(first, count, images, ids)
+                yield RowGroup(first, count, images, ids, self._is_one_page(number, column.name))
             first += count
 
     def _check(self, column: ImageColumn, id_column: str | None) -> None:
@@ -318,6 +321,15 @@ class Footer:
             return None
         lists = self._read(number, smallest.path_in_schema)
         return [length or 0 for length in pc.list_value_length(lists).to_pylist()]
+
+    def _is_one_page(self, number: int, column: str) -> bool:
+        """Return whether the first and the last name of the rows' files, which the footer has, are of images."""
+        group = self._parquet.metadata.row_group(number)
+        leaves = [group.column(place) for place in range(group.num_columns)]
+        about = next((leaf.statistics for leaf in leaves if leaf.path_in_schema == f"{column}.path"), None)
+        if about is None or not about.has_min_max or about.null_count != 0:
+            return False
+        return all(isinstance(name, str) and is_one_page(name) for name in (about.min, about.max))
 
     def _ids(self, number: int, column: str, first: int) -> list[str]:
         ids = ["" if value is None else str(value) for value in self._read(number, column).to_pylist()]

@@ -159,11 +159,12 @@ def _disk(path: Path) -> Iterator[None]:
         ) from error
 
 
-def take_image(copied: Path, place: int, number: int, row: int, target: Path) -> str:
-    """Write image `number`, from 1, of the row at `place` in a copied group to `target`.
+def take_image(copied: Path, place: int, number: int, row: int, target: Path) -> tuple[str, bool]:
+    """Write the image of the row at `place` in a copied group to `target`; of a list, image `number`, from 1.
 
     Returns:
-        The path that the row contains instead of bytes, or "" if the bytes were written.
+        The path that the row contains instead of bytes, or "" if the bytes were written; and whether the row has a
+        list.
 
     Raises:
         PageFailure: The row has neither bytes nor a path.
@@ -172,7 +173,8 @@ def take_image(copied: Path, place: int, number: int, row: int, target: Path) ->
 
     with pa.memory_map(str(copied)) as mapped:
         cell = pa.ipc.open_file(mapped).get_batch(place).column(0)[0]
-        if isinstance(cell, pa.ListScalar):
+        has_list = isinstance(cell, pa.ListScalar)
+        if has_list:
             if not cell.is_valid or not len(cell.values):
                 raise PageFailure(Reason.NOT_FOUND, no_image(row))
             if not 1 <= number <= len(cell.values):
@@ -182,11 +184,11 @@ def take_image(copied: Path, place: int, number: int, row: int, target: Path) ->
         if has["bytes"].is_valid and not isinstance(has["bytes"], pa.StructScalar):
             with _disk(target):
                 target.write_bytes(has["bytes"].as_buffer())
-            return ""
+            return "", has_list
         path = has["path"].as_py() if "path" in has else None
         if not isinstance(path, str) or not path:
             raise PageFailure(Reason.NOT_FOUND, no_image(row))
-        return path
+        return path, has_list
 
 
 # Images of rows as local files: the common entry point for reading pages of datasets.
@@ -212,8 +214,11 @@ class RowImages:
         self._cache = FileCache(self._folder.path, self._fetch, options)
 
     @contextlib.asynccontextmanager
-    async def open(self, address: RowAddress, number: int) -> AsyncIterator[Path]:
-        """Provide image `number`, from 1, of the row as a local file for the duration of the block.
+    async def open(self, address: RowAddress, number: int) -> AsyncIterator[tuple[Path, int | None]]:
+        """Provide page `number`, from 1, of the row as a local file for the duration of the block.
+
+        Yields:
+            The file, and the number of the page in it. None: the image of a list, which has one page.
 
         Raises:
             PageFailure: Not found, unreadable, or no such page: a fault of this row or file.
@@ -222,14 +227,15 @@ class RowImages:
         """
         path = self._folder.path / f"{secrets.token_hex(16)}.image"
         try:
-            reference = await self._take(address, number, path)
+            reference, has_list = await self._take(address, number, path)
+            number_there = None if has_list else number
             if not reference:
-                yield path
+                yield path, number_there
                 return
         finally:
             path.unlink(missing_ok=True)
         async with self._referred(address, reference) as path:
-            yield path
+            yield path, number_there
 
     async def close(self) -> None:
         """Cancel the transfers and remove all files."""
@@ -238,7 +244,7 @@ class RowImages:
         self._threads.shutdown(wait=False, cancel_futures=True)
         await asyncio.to_thread(self._folder.remove)
 
-    async def _take(self, address: RowAddress, number: int, target: Path) -> str:
+    async def _take(self, address: RowAddress, number: int, target: Path) -> tuple[str, bool]:
         loop = asyncio.get_running_loop()
         group = await loop.run_in_executor(self._threads, self._groups.of, address)
         first = RowAddress(address.file, group.first, address.column)  # represents the group

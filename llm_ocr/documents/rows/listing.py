@@ -337,6 +337,7 @@ def _documents(file: DataFile, group: RowGroup, column: ImageColumn) -> Iterator
             reason=None if count else Reason.NOT_FOUND,
             detail="" if count else no_image(row),
             page_total=count,
+            at_least=group.images is None and not group.one_page,
         )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from llm_ocr.documents.ink import ink_of
 from llm_ocr.engines.embedded.figures import find_figures
 from llm_ocr.engines.embedded.formulas import find_formulas
 from llm_ocr.engines.embedded.layout import page_blocks
@@ -28,8 +29,6 @@ FEW = 30
 _NOISE = 5
 #: Share of unreadable characters of a text layer above which OCR reads the page too, and its least confidence.
 _UNREADABLE, _LEGIBLE = 0.05, 0.85
-#: Range of pixel values (of 255) below which a page is blank.
-BLANK = 24
 #: Number of unreadable text areas from which, if they outnumber the read lines, the model does not support the script.
 UNREAD = 5
 
@@ -71,9 +70,11 @@ def _read(page: Page, recogniser: GetRecogniser, *, text_layer: bool, layout_mod
                 detail = "a font of the page names its characters wrongly, and OCR could not read some of its words"
                 better = replace(attempt, status=Status.DEGRADED, reason=Reason.LOW_QUALITY, detail=detail)
             return replace(better or attempt, probe=probe)
+    from PIL import Image
+
     pixels = pixels_of(page.image)
-    if int(pixels.max()) - int(pixels.min()) < BLANK:
-        _note_source("nothing: the image has one color", page, probe, text_layer=text_layer)
+    if ink_of(Image.fromarray(pixels)).blank:
+        _note_source("nothing: the image has no ink", page, probe, text_layer=text_layer)
         return replace(_nothing_seen(content), probe=probe)
     _note_source("OCR", page, probe, text_layer=text_layer)
     with timed("loading OCR"):

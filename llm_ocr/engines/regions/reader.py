@@ -211,7 +211,7 @@ class LayoutReader:
             PageFailure: No answer is usable.
             ServerError: No server is available.
         """
-        if page.evidence and page.evidence.undrawn > UNDRAWN:
+        if page.evidence is not None and (page.evidence.no_ink or page.evidence.undrawn > UNDRAWN):
             return await self.whole.read(page, on_dispatched)
         try:
             layout = await self.detector.detect(page)

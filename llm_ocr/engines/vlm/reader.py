@@ -239,8 +239,15 @@ class PageReading:
 
     async def _run(self, on_dispatched: Callable[[], None]) -> Attempt:
         reader = self._reader
-        await reader.backlog.room()
+        evidence = self._page.evidence
         undrawn = _undrawn(self._page)
+        if evidence is not None and evidence.no_ink and undrawn is None:
+            if not evidence.layer_characters:
+                return Attempt(reader.name, SOURCE, Status.OK)  # a model would invent text
+            detail = f"the image shows nothing, but the text layer has {evidence.layer_characters:,} characters"
+            failure = PageFailure(Reason.EMPTY, detail)
+            return await self._degraded(Ended(None, failure), failure)
+        await reader.backlog.room()
         if undrawn is not None:
             read, _ = await self._by_fallback(0)
             if read is not None:
@@ -259,14 +266,13 @@ class PageReading:
 
         loop = AttemptLoop(reader.engine, self, ladder, self._tries, sent, reader.options.backoff, rereads=rereads)
         ended = await loop.run()
-        failure = ended.failure
-        if failure is None and ended.best is not None:
+        if ended.failure is None and ended.best is not None:
             if undrawn is not None:
                 detail = joined(undrawn.detail, ended.best.verdict.detail)
                 return await self._of_model(ended, Status.DEGRADED, undrawn.reason, detail)
             return await self._of_model(ended, Status.OK, None, ended.best.verdict.detail)
-        assert failure is not None  # a loop without a sound answer ends with a failure
-        return await self._degraded(ended, failure)
+        assert ended.failure is not None  # a loop without a sound answer ends with a failure
+        return await self._degraded(ended, ended.failure)
 
     async def request(self, step: Step) -> CompletionRequest:
         """Return the request of a step. Raises `PageFailure` if its image cannot be created."""
@@ -331,6 +337,9 @@ class PageReading:
 
     async def _is_blank(self) -> bool:
         """Return whether the page is blank; checked once per page, and only after a bad answer."""
+        evidence = self._page.evidence
+        if evidence is not None and evidence.ink is not None:
+            return evidence.no_ink
         if self._blank is None:
             try:
                 self._blank = await self._reader.tools.blank(self._page.image)

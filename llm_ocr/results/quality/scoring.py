@@ -267,6 +267,8 @@ def _mixed(word: str) -> bool:
 
 #: Letters and digits of an answer divided by `Strokes.text`: the median of good pages.
 _CHARACTERS = 0.6
+#: Pixels of ink of a small character: fewer than any legible print has.
+_CHARACTER_PIXELS = 8
 #: Minimum number of characters that the ink must suggest for a comparison.
 _ENOUGH_IN_BLOCK = 40
 #: Minimum characters of a block whose order is checked by its box.
@@ -289,10 +291,22 @@ def score(page: Page, attempt: Attempt) -> Quality:
         parts[ORDER if layer else SEQUENCE] = order
     if evidence.ink is not None and not evidence.undrawn:
         parts |= _ink_parts(evidence.ink, attempt.rotation, said, guess=not {FOUND, BACKED} & parts.keys())
+    if (contradiction := _contradiction(evidence, attempt)) is not None:
+        parts[contradiction] = 0.0
     if attempt.source == "ocr":  # it reads nothing but ink, also on dark paper, whose ink cannot be counted
         parts.pop(FITS, None)
     rounded = {name: round(value, 4) for name, value in parts.items()}
     return Quality(round(min((on_scale(name, value) for name, value in rounded.items()), default=1.0), 4), rounded)
+
+
+def _contradiction(evidence: Evidence, attempt: Attempt) -> str | None:
+    """Return the part that is 0 for a model's text of a page without ink, and for ink without any block."""
+    if evidence.ink is None:
+        return None
+    if not attempt.blocks:
+        return None if evidence.no_ink else FILLED
+    text = any(block.text.strip() for block in attempt.blocks if block.kind is not BlockKind.FIGURE)
+    return FITS if evidence.no_ink and text and attempt.source == "model" else None
 
 
 #: Other ways to read a page, by the source of its text.
@@ -316,6 +330,8 @@ def rated(
 ) -> tuple[Attempt, Quality]:
     """Return the answer and its quality. An answer that is `ok` but of low quality becomes `degraded`.
 
+    So does one that contradicts the ink: text of a page without ink, and a page with ink of which nothing was read.
+
     Args:
         page: The page, with its evidence.
         attempt: The answer.
@@ -325,7 +341,13 @@ def rated(
             answers have no threshold but the user's.
     """
     quality = score(page, attempt)
-    if attempt.source != "model":
+    contradiction = _contradiction(page.evidence or Evidence(None), attempt)
+    if attempt.status is Status.OK and contradiction == FILLED:
+        detail = "; ".join(filter(None, (attempt.detail, "the page is not blank, but nothing was read")))
+        return replace(attempt, status=Status.DEGRADED, reason=Reason.EMPTY, detail=detail), quality
+    if contradiction == FITS:
+        low = True
+    elif attempt.source != "model":
         low = quality.score < LOW
     elif min_quality is not None:
         low = quality.score < min_quality
@@ -359,6 +381,12 @@ def _ink_parts(ink: InkMap, rotation: int, said: Sequence[Said], *, guess: bool)
         filled = sum(map(len, texts)) / expected
         parts[FILLED] = min(1.0, filled)
         parts[FITS] = min(1.0, 1 / filled) if filled else 1.0
+    elif guess and said and not figures:
+        # The ink of a few words, whose number is uncertain.
+        pixels = int.from_bytes(zlib.decompress(ink.packed), "big").bit_count()
+        most = max(_ENOUGH_IN_BLOCK, expected, pixels / _CHARACTER_PIXELS)
+        letters = sum(len(chunk.letters) for one in said for chunk in one.chunks)
+        parts[FITS] = min(1.0, most / letters) if letters else 1.0
     return parts
 
 

@@ -45,7 +45,7 @@ def addresses(**options):
 
 
 async def content(images, address, number=1):
-    async with images.open(address, number) as path:
+    async with images.open(address, number) as (path, _):
         return path.read_bytes()
 
 

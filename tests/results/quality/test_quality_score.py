@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image, ImageDraw, ImageFont
 
+from llm_ocr.documents.ink import ink_of
 from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.engines.embedded.page import laid_out
 from llm_ocr.results.quality import LOW_OF_MODEL, by_layer, what_is_wrong
@@ -403,6 +405,28 @@ def test_an_empty_answer_for_a_page_with_text_is_worthless(paper, read):
 def test_an_empty_answer_for_an_empty_page_is_right(paper, read):
     page = replace(paper, evidence=Evidence(None))
     assert score(page, replace(read, blocks=())).score == 1.0
+
+
+def test_text_of_a_page_without_ink_is_never_ok(paper, read):
+    page = replace(paper, evidence=Evidence(ink_of(Image.new("L", (500, 700), 250))))
+    attempt, quality = rated(page, read, None)
+    assert (attempt.status, attempt.reason, quality.score) == (Status.DEGRADED, Reason.LOW_QUALITY, 0.0)
+
+
+@pytest.mark.parametrize("source", ["model", "ocr", "text-layer"])
+def test_ink_without_text_is_never_ok(paper, read, source):
+    attempt, quality = rated(no_layer(paper), replace(read, blocks=(), source=source), None)
+    assert (attempt.status, attempt.reason, quality.score) == (Status.DEGRADED, Reason.EMPTY, 0.0)
+
+
+def test_long_text_of_a_page_with_one_number_scores_low(paper, read):
+    image = Image.new("L", (500, 700), 250)
+    ImageDraw.Draw(image).text((240, 660), "27", fill=20, font=ImageFont.load_default(size=12))
+    page = replace(paper, evidence=Evidence(ink_of(image)))
+    number = Block(BlockKind.TEXT, WHOLE_PAGE, "27")
+    assert score(page, replace(read, blocks=(number,))).score == 1.0
+    invented = replace(number, text="The members of the rowing society met in the boat house. " * 10)
+    assert score(page, replace(read, blocks=(invented,))).parts["fits"] < 0.1
 
 
 @pytest.mark.parametrize("reason", [Reason.LOOP, Reason.TRUNCATED, Reason.MALFORMED])

@@ -1,0 +1,140 @@
+"""Find parts of a PDF page that cannot be decoded. pdfium draws nothing in their place and reports no error."""
+
+import binascii
+import ctypes
+import io
+import re
+import zlib
+from base64 import a85decode
+from collections.abc import Sequence
+
+import pypdfium2
+import pypdfium2.raw as pdfium
+
+from llm_ocr.documents.pdf_objects import Frame, LargeImage
+from llm_ocr.types import InkMap
+
+#: Images of a page that are checked, and bytes of a page's decoded content.
+_MOST_IMAGES, _MOST_CONTENT = 32, 64 << 20
+#: Bytes at the end of a JPEG in which its end marker is searched, because writers pad.
+_TAIL = 4096
+_JPEG_END = b"\xff\xd9"
+#: Least height of an empty area at the bottom of a JPEG without its end, as a share of the image.
+_EMPTY = 0.02
+_CONTENTS = re.compile(rb"/Contents\s*(?:(\d+) 0 R|\[([^\]]*)\])")
+_STREAM = re.compile(rb"<<(?P<about>[^\x00]*?)>>\s*stream\r?\n")
+_PAIRS = ((rb"\bBT\b", rb"\bET\b"), (rb"(?<![^\s])q(?![^\s])", rb"(?<![^\s])Q(?![^\s])"))
+
+
+def image_damage(images: Sequence[LargeImage], frame: Frame, ink: InkMap) -> str:
+    """Return what is wrong with an image of the page; "" if all can be decoded.
+
+    Only images without visible ink are decoded again, because a decoded image shows that it can be.
+    """
+    for image in images[:_MOST_IMAGES]:
+        if not ink.covers(image.box.scaled(1 / frame.width, 1 / frame.height)):
+            bitmap = pdfium.FPDFImageObj_GetBitmap(image.handle)
+            if not bitmap:
+                return "an image of the page cannot be decoded"
+            pdfium.FPDFBitmap_Destroy(bitmap)
+        if _is_cut_jpeg(image):
+            return "an image of the page is damaged: its data ends early"
+    return ""
+
+
+def _is_cut_jpeg(image: LargeImage) -> bool:
+    """Return whether the image is a JPEG without its end, whose last rows are missing."""
+    name = ctypes.create_string_buffer(32)
+    if pdfium.FPDFImageObj_GetImageFilterCount(image.handle) != 1:
+        return False
+    pdfium.FPDFImageObj_GetImageFilter(image.handle, 0, name, len(name))
+    if name.value != b"DCTDecode":
+        return False
+    size = pdfium.FPDFImageObj_GetImageDataRaw(image.handle, None, 0)
+    data = (ctypes.c_ubyte * size)()
+    pdfium.FPDFImageObj_GetImageDataRaw(image.handle, data, size)
+    return cut_jpeg(bytes(data))
+
+
+def cut_jpeg(data: bytes) -> bool:
+    """Return whether a JPEG lacks its end marker and its last rows, which decoders fill with gray."""
+    if _JPEG_END in data[-_TAIL:]:
+        return False
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(data + _JPEG_END)) as picture:
+            picture.draft("L", picture.size)
+            rows = max(8, round(_EMPTY * picture.height))
+            last = picture.convert("L").crop((0, picture.height - rows, picture.width, picture.height))
+            return last.getextrema() == (128, 128)
+    except (OSError, SyntaxError, ValueError):
+        return True
+
+
+def content_damage(pdf: pypdfium2.PdfDocument, number: int) -> str:
+    """Return what is wrong with the content stream of page `number`; "" if it can be decoded to its end."""
+    single = pypdfium2.PdfDocument.new()
+    file = io.BytesIO()
+    try:
+        single.import_pages(pdf, [number - 1])
+        single.save(file)  # without object streams and encryption, whatever the document has
+    except (pypdfium2.PdfiumError, OSError):
+        return ""
+    finally:
+        single.close()
+    data = file.getvalue()
+    found = _CONTENTS.search(data)
+    if found is None:
+        return ""
+    content, whole = bytearray(), True
+    for name in [found[1]] if found[1] else re.findall(rb"(\d+) 0 R", found[2]):
+        start = re.search(rb"(?:^|[\r\n])%s 0 obj\s*" % name, data)
+        stream = _STREAM.match(data, start.end()) if start else None
+        length = re.search(rb"/Length (\d+)(?! 0 R)", stream["about"]) if stream else None
+        if stream is None or length is None:
+            continue
+        raw = data[stream.end() : stream.end() + int(length[1])]
+        decoded, complete = _decoded(raw, stream["about"])
+        content += decoded + b"\n"
+        whole = whole and complete
+    unbalanced = any(len(re.findall(a, content)) != len(re.findall(b, content)) for a, b in _PAIRS)
+    return (
+        ""
+        if whole or (content.strip() and not unbalanced)
+        else "the content of the page is damaged: its data ends early"
+    )
+
+
+def _decoded(data: bytes, about: bytes) -> tuple[bytes, bool]:
+    """Return the decoded stream as far as it can be decoded, and whether that is all of it."""
+    filters = re.search(rb"/Filter\s*(?:\[([^\]]*)\]|/(\w+))", about)
+    names = re.findall(rb"\w+", filters[1] or filters[2]) if filters else []
+    for name in names:
+        if name in (b"ASCII85Decode", b"A85"):
+            try:
+                data = a85decode(data.split(b"~")[0])
+            except ValueError:
+                return b"", False
+        elif name in (b"ASCIIHexDecode", b"AHx"):
+            try:
+                data = binascii.unhexlify(re.sub(rb"\s|>.*", b"", data))
+            except ValueError:
+                return b"", False
+        elif name in (b"FlateDecode", b"Fl"):
+            return _inflated(data)
+        else:
+            return data, True
+    return data, True
+
+
+def _inflated(data: bytes) -> tuple[bytes, bool]:
+    inflate, result = zlib.decompressobj(), bytearray()
+    try:
+        for start in range(0, len(data), 256):  # an error loses one piece only
+            result += inflate.decompress(data[start : start + 256], _MOST_CONTENT)
+            if len(result) >= _MOST_CONTENT:
+                return bytes(result), True
+    except zlib.error:
+        return bytes(result), False
+    return bytes(result), inflate.eof

@@ -1,0 +1,170 @@
+"""Read tall pages in slices, so that small letters stay readable, and return one result."""
+
+import asyncio
+import zlib
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+from llm_ocr.engines import PageReader, noop
+from llm_ocr.errors import PageFailure
+from llm_ocr.types import Attempt, Box, EncodedImage, Evidence, InkMap, Line, Page, PageContent, Status, Word
+
+#: Share of a slice's height, from its end, in which a row without ink is searched for the cut.
+_SEARCHED = 0.3
+
+Crop = Callable[[EncodedImage, Sequence[Box]], Awaitable[tuple[EncodedImage, ...]]]
+
+
+async def read_page(reader: PageReader, page: Page, crop: Crop, on_dispatched: Callable[[], None] = noop) -> Attempt:
+    """Read a page, in slices if it is tall. Raises as `PageReader.read`; a single unreadable slice is only a defect.
+
+    Args:
+        reader: The engine.
+        page: The page.
+        crop: Cuts relative boxes out of an image.
+        on_dispatched: See `PageReader.read`.
+    """
+    has_text = page.content is not None and bool(page.content.lines)
+    if not page.slice_height or (reader.name == "embedded" and has_text):
+        return await reader.read(page, on_dispatched)
+    boxes = slices_of(page)
+    images = await crop(page.image, boxes)
+    parts = [_part(page, box, image, number) for number, (box, image) in enumerate(zip(boxes, images, strict=True), 1)]
+    waiting = [noop] * (len(parts) - 1) + [on_dispatched]
+    tasks = [asyncio.create_task(_read(reader, part, called)) for part, called in zip(parts, waiting, strict=True)]
+    try:
+        results = await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return _joined(results, boxes)
+
+
+async def _read(reader: PageReader, part: Page, on_dispatched: Callable[[], None]) -> Attempt | PageFailure:
+    try:
+        return await reader.read(part, on_dispatched)
+    except PageFailure as failure:
+        return failure
+
+
+def slices_of(page: Page) -> list[Box]:
+    """Return the relative boxes of a tall page's slices, cut between lines of text where possible."""
+    height = page.image.height
+    count = -(-height // page.slice_height)
+    empty = _empty_rows(page.evidence.ink) if page.evidence and page.evidence.ink else [False]
+    tops = [0.0]
+    while count > 1 and 1 - tops[-1] > page.slice_height / height:
+        # Slices of equal height, unless a cut without ink is only possible above.
+        end = tops[-1] + min(page.slice_height / height, (1 - tops[-1]) / max(1, count - len(tops) + 1))
+        lowest = end - _SEARCHED * (end - tops[-1])
+        rows = range(int(end * len(empty)) - 1, int(lowest * len(empty)), -1)
+        cut = next((row for row in rows if empty[row]), None)
+        tops.append(end if cut is None else (cut + 0.5) / len(empty))
+    return [Box(0, top, 1, bottom) for top, bottom in zip(tops, [*tops[1:], 1.0], strict=True)]
+
+
+def _empty_rows(ink: InkMap) -> list[bool]:
+    row, bits = (ink.width + 7) // 8, zlib.decompress(ink.packed)
+    return [not any(bits[start : start + row]) for start in range(0, len(bits), row)]
+
+
+def _part(page: Page, box: Box, image: EncodedImage, number: int) -> Page:
+    """Return a slice as a page of its own."""
+    evidence = page.evidence
+    if evidence is not None:
+        lines = tuple((text, _within(place, box)) for text, place in evidence.lines if _is_in(place, box))
+        evidence = Evidence(evidence.ink and _cut_ink(evidence.ink, box), lines, evidence.pictured)
+    content = page.content
+    if content is not None:
+        content = _cut_content(content, box)
+    elif evidence is not None and (page.evidence.lines or evidence.pictured):  # type: ignore[union-attr]
+        # The text layer of the whole page must not be read for the slice.
+        content = PageContent(float(image.width), float(image.height))
+    return replace(page, id=f"{page.id}-s{number:02}", image=image, content=content, evidence=evidence, slice_height=0)
+
+
+def _is_in(place: Box, box: Box) -> bool:
+    return box.y0 <= place.centre[1] < box.y1
+
+
+def _within(place: Box, box: Box) -> Box:
+    height = box.height
+    return Box(place.x0, (place.y0 - box.y0) / height, place.x1, (place.y1 - box.y0) / height).clipped()
+
+
+def _cut_ink(ink: InkMap, box: Box) -> InkMap:
+    row = (ink.width + 7) // 8
+    top, bottom = int(box.y0 * ink.height), max(int(box.y0 * ink.height) + 1, int(box.y1 * ink.height))
+    bits = zlib.decompress(ink.packed)[top * row : bottom * row]
+    return InkMap(ink.width, bottom - top, zlib.compress(bits, 1), not any(bits))
+
+
+def _cut_content(content: PageContent, box: Box) -> PageContent:
+    top, bottom = box.y0 * content.height, box.y1 * content.height
+
+    def moved(place: Box) -> Box:
+        return Box(place.x0, max(0.0, place.y0 - top), place.x1, min(bottom, place.y1) - top)
+
+    def words(of: Sequence[Word]) -> tuple[Word, ...]:
+        return tuple(replace(word, box=moved(word.box)) for word in of)
+
+    def line(of: Line) -> Line:
+        return replace(of, box=moved(of.box), words=words(of.words), parts=words(of.parts))
+
+    def shown(place: Box) -> bool:
+        return place.y0 < bottom and place.y1 > top
+
+    return replace(
+        content,
+        height=bottom - top,
+        lines=tuple(line(one) for one in content.lines if top <= one.box.centre[1] < bottom),
+        rasters=tuple(replace(one, box=moved(one.box)) for one in content.rasters if shown(one.box)),
+        paths=tuple(replace(one, box=moved(one.box)) for one in content.paths if shown(one.box)),
+    )
+
+
+def _joined(results: Sequence[Attempt | PageFailure], boxes: Sequence[Box]) -> Attempt:
+    """Return one result of all slices. Raises the first failure if no slice was read."""
+    read = [(one, box) for one, box in zip(results, boxes, strict=True) if isinstance(one, Attempt)]
+    failures = [one for one in results if isinstance(one, PageFailure)]
+    if not read:
+        raise failures[0]
+    faults = [one for one in results if isinstance(one, PageFailure) or one.status is not Status.OK]
+    details = []
+    for number, one in enumerate(results, 1):
+        said = one.why if isinstance(one, PageFailure) else one.detail
+        if said:
+            details.append(f"slice {number} of {len(results)}: {said}")
+    # The texts of most slices decide what the text is; blank slices have none.
+    attempts = [attempt for attempt, _ in read]
+    chosen = next((attempt for attempt in attempts if attempt.blocks), attempts[0])
+    sure = [(len(block.text), one.confidence) for one in attempts if one.confidence for block in one.blocks]
+    letters = sum(count for count, _ in sure)
+    return replace(
+        chosen,
+        status=Status.DEGRADED if faults else Status.OK,
+        blocks=tuple(
+            replace(
+                block,
+                box=_on_page(block.box.turned(-attempt.rotation), box),
+                continued=tuple(_on_page(one.turned(-attempt.rotation), box) for one in block.continued),
+            )
+            for attempt, box in read
+            for block in attempt.blocks
+        ),
+        reason=faults[0].reason if faults else None,
+        detail="; ".join(details),
+        raw="\n\n".join(one.raw for one in attempts if one.raw),
+        rotation=0,
+        image=None,
+        tokens_in=sum(one.tokens_in for one in attempts),
+        tokens_out=sum(one.tokens_out for one in attempts),
+        seconds=sum(one.seconds for one in attempts),
+        tries=tuple(row for one in results for row in one.tries),
+        confidence=round(sum(count * share for count, share in sure) / letters, 4) if letters else None,
+    )
+
+
+def _on_page(place: Box, box: Box) -> Box:
+    return Box(place.x0, box.y0 + place.y0 * box.height, place.x1, box.y0 + place.y1 * box.height)

@@ -1,0 +1,86 @@
+"""Blank pages are told from pages with ink, whatever the paper, the scanner, and the light."""
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw, ImageFont
+
+from llm_ocr.documents.images import blank as is_blank
+from llm_ocr.documents.images import encoded
+
+WIDTH, HEIGHT = 1000, 1414
+
+
+def picture(pixels: np.ndarray) -> Image.Image:
+    return Image.fromarray(np.clip(np.rint(pixels), 0, 255).astype("uint8"))
+
+
+def sheet(gray: float = 245) -> np.ndarray:
+    return np.full((HEIGHT, WIDTH), float(gray))
+
+
+def noise(deviation: float) -> np.ndarray:
+    return np.random.default_rng(3).normal(0, deviation, (HEIGHT, WIDTH))
+
+
+def speckled() -> np.ndarray:
+    pixels = sheet()
+    drawn = np.random.default_rng(4)
+    for x, y in zip(drawn.integers(60, WIDTH - 60, 40), drawn.integers(60, HEIGHT - 60, 40), strict=True):
+        pixels[y : y + 3, x : x + 3] = 80
+    return pixels
+
+
+def bordered() -> np.ndarray:
+    pixels = sheet()
+    pixels[:, :25] = 20
+    pixels[-40:, :] = 35
+    for row in range(HEIGHT):  # a sheet that lies askew
+        pixels[row, WIDTH - 10 - row // 40 :] = 20
+    return pixels + noise(2)
+
+
+def gutter() -> np.ndarray:
+    return sheet() - 120 * np.exp(-np.arange(WIDTH) / 50) + noise(2)
+
+
+def uneven_light() -> np.ndarray:
+    y, x = np.mgrid[0:HEIGHT, 0:WIDTH]
+    return 250 - 90 * ((x / WIDTH - 0.5) ** 2 + (y / HEIGHT - 0.5) ** 2) + noise(3)
+
+
+BLANK = {
+    "white": sheet(255),
+    "black": sheet(0),
+    "grain": sheet(240) + noise(10),
+    "specks": speckled(),
+    "border": bordered(),
+    "gutter": gutter(),
+    "light": uneven_light(),
+}
+
+
+def written(pixels: np.ndarray, text: str, ink: int, size: int, at: tuple[int, int] = (200, 300)) -> np.ndarray:
+    image = picture(pixels)
+    ImageDraw.Draw(image).text(at, text, fill=ink, font=ImageFont.load_default(size=size))
+    return np.asarray(image, dtype=float)
+
+
+INKED = {
+    "page number": written(sheet(255), "7", 0, 20, (490, 1360)),
+    "pencil": written(sheet(), "Two boats left before noon.", 214, 30) + noise(1),
+    "dark paper": written(sheet(10), "NIGHT CHART", 240, 30),
+    "in the shade": written(uneven_light() - 80, "Text in the shade", 30, 24),
+    "beside a border": written(bordered(), "Entry 12", 30, 24),
+    "at the edge": written(sheet(255), "Cut off at the edge", 0, 24, (-5, 300)),
+    "dark area": np.where(np.arange(HEIGHT)[:, None] < HEIGHT // 2, 90.0, sheet(255)),
+}
+
+
+@pytest.mark.parametrize("name", BLANK)
+def test_blank_sheet_is_blank(name):
+    assert is_blank(encoded(picture(BLANK[name]), "png", 90))
+
+
+@pytest.mark.parametrize("name", INKED)
+def test_sheet_with_ink_is_not_blank(name):
+    assert not is_blank(encoded(picture(INKED[name]), "png", 90))

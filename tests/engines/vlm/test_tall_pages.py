@@ -1,0 +1,81 @@
+"""Tall pages are read in slices, and have one result."""
+
+import asyncio
+import io
+
+import pytest
+from PIL import Image, ImageDraw, ImageFont
+from scripted_model import ScriptedEngine, Tools, reader, stop, text_of
+
+from llm_ocr.documents.rendering import Renderer, RenderOptions
+from llm_ocr.engines.slices import read_page
+from llm_ocr.errors import PageFailure
+from llm_ocr.types import BlockKind, Reason, Status
+
+LINES = 120
+#: Lines of the text that are missing, so that a slice is blank.
+GAP = range(55, 95)
+
+
+def screenshot(tmp_path, *, gap=range(0)):
+    image = Image.new("L", (600, 40 * LINES), 255)
+    draw, font = ImageDraw.Draw(image), ImageFont.load_default(size=20)
+    for number in range(LINES):
+        if number not in gap:
+            draw.text((40, 40 * number + 8), f"Item {number}: parcel to dock {number % 7}", fill=0, font=font)
+    image.save(tmp_path / "tall.png")
+    return str(tmp_path / "tall.png")
+
+
+def read(source, *answers, mode="text", **options):
+    engine = ScriptedEngine(*answers)
+
+    async def main():
+        async with Renderer(RenderOptions(image_size=1280, workers=1)) as renderer:
+            page = await renderer.page(source, "", 1, page_id="d-p00001", document_id="d")
+            return page, await read_page(reader(engine, Tools(), mode=mode, **options), page, renderer.crop)
+
+    return engine, *asyncio.run(main())
+
+
+def test_tall_page_is_read_at_full_size_in_slices(tmp_path):
+    engine, page, attempt = read(screenshot(tmp_path), *map(stop, ("one", "two", "three", "four")))
+    assert (page.image.width, page.image.height) == (600, 40 * LINES)
+    sizes = [(one.image.width, one.image.height) for one in engine.requests]
+    assert {width for width, _ in sizes} == {600}
+    assert max(height for _, height in sizes) <= 1280
+    assert sum(height for _, height in sizes) == 40 * LINES
+    assert (attempt.status, text_of(attempt), attempt.tokens_out) == (Status.OK, "one\ntwo\nthree\nfour", 200)
+
+
+def test_slices_end_between_lines_of_text(tmp_path):
+    engine, _, _ = read(screenshot(tmp_path), stop())
+    for request in engine.requests:
+        pixels = Image.open(io.BytesIO(request.image.data)).convert("L")
+        assert pixels.crop((0, 0, 600, 1)).getextrema() == (255, 255)
+
+
+def test_boxes_of_slices_are_places_on_the_page(tmp_path):
+    _, _, attempt = read(screenshot(tmp_path), stop("first\nfig:image"), mode="marked")
+    figures = [block.box.y0 for block in attempt.blocks if block.kind is BlockKind.FIGURE]
+    assert figures == sorted(figures)
+    assert figures[0] < 0.01
+    assert figures[-1] > 0.7
+
+
+def test_blank_slice_costs_no_request(tmp_path):
+    engine, _, attempt = read(screenshot(tmp_path, gap=GAP), stop("words"))
+    assert (len(engine.requests), attempt.status) == (3, Status.OK)
+
+
+def test_unreadable_slice_makes_the_page_degraded(tmp_path):
+    answers = (stop("one"), stop(""), stop("three"), stop("four"))
+    _, _, attempt = read(screenshot(tmp_path), *answers, max_attempts=1)
+    assert (attempt.status, attempt.reason) == (Status.DEGRADED, Reason.EMPTY)
+    assert text_of(attempt) == "one\nthree\nfour"
+    assert attempt.detail.startswith("slice 2 of 4: ")
+
+
+def test_page_fails_if_no_slice_is_readable(tmp_path):
+    with pytest.raises(PageFailure, match="empty answer"):
+        read(screenshot(tmp_path), stop(""), max_attempts=1)
