@@ -27,6 +27,8 @@ _MOSTLY, _EVEN = 0.75, 12
 #: Range of the tiles' paper, and difference between neighbors, from which a page without strokes is a picture, not a
 #: blank sheet in uneven light.
 _PICTURE, _STEP = 96, 24
+#: Share of the neighbors with such a difference from which the page is a photo.
+_PHOTO = 0.12
 #: Pixels within which a stroke ends, and those around a faint stroke whose mean is the paper; shadows are wider.
 _EDGE, _AROUND = 2, 8
 #: Reach in pixels around a pixel, and the pixels of ink in this square below which it is a speck.
@@ -116,8 +118,11 @@ def _paper_of(image: "Image.Image") -> tuple["Image.Image", bool]:
     values = list(tiles.tobytes())
     beside = ImageChops.difference(tiles, ImageChops.offset(tiles, 1, 0)).crop((1, 0, across, down))
     below = ImageChops.difference(tiles, ImageChops.offset(tiles, 0, 1)).crop((0, 1, across, down))
-    step = max(0, *beside.tobytes(), *below.tobytes())
-    is_picture = max(values) - min(values) >= _PICTURE or step >= _STEP
+    neighbors = [*beside.tobytes(), *below.tobytes()]
+    steps = sum(step >= _STEP for step in neighbors)
+    if steps > _PHOTO * len(neighbors):  # a photo has no local paper
+        return Image.new("L", image.size, whole), True
+    is_picture = max(values) - min(values) >= _PICTURE or steps > 0
     return tiles.resize(image.size, Image.Resampling.BILINEAR), is_picture
 
 
