@@ -782,7 +782,7 @@ class ExportKeywords(CallKeywords, WorkspaceKeywords, LogKeywords, total=False):
     output_region: Name | None
     """Region of the output's bucket (default: the SDK's)"""
     source_paths: Literal["relative", "absolute"]
-    """Sources on this machine in the export: below their source root, or with the private path"""
+    """Sources on this machine in the export: relative to the current folder, or with the whole path"""
     shard_size: int
     """Size of the dataset's files in MB"""
     max_page_error_rate: float

@@ -84,7 +84,7 @@ class ExportSettings(OwnWorkspaceSettings):
     output_region: NAME | None = Field(None, description="Region of the output's bucket (default: the SDK's)")
     source_paths: Literal["relative", "absolute"] = Field(
         "relative",
-        description="Sources on this machine in the export: below their source root, or with the private path",
+        description="Sources on this machine in the export: relative to the current folder, or with the whole path",
     )
     shard_size: COUNT = Field(500, description="Size of the dataset's files in MB")
     max_page_error_rate: FRACTION = Field(0.004, description="Allowed share of failed and fallback pages in a document")

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import io
 import json
+import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -87,8 +88,8 @@ class Source:
     """Dataset file of the workspace: `size` in bytes, `version` the store's token.
 
     `content` identifies the content, wherever the workspace is. With `most`, documents with a larger share (0..1) of
-    bad pages are dropped, and `content` identifies them. `sha256` is the expected hash of the whole file, if known. The
-    export leaves out `roots`, beginnings of the rows' sources, the longest first.
+    bad pages are dropped, and `content` identifies them. `sha256` is the expected hash of the whole file, if known.
+    The export names sources on this machine relative to `folder`, if it is not empty.
     """
 
     key: str
@@ -97,11 +98,17 @@ class Source:
     version: str
     most: float | None = None
     sha256: str = ""
-    roots: tuple[str, ...] = ()
+    folder: str = ""
 
     def named(self, source: str) -> str:
         """Return a row's source as the export names it."""
-        return source.removeprefix(next((root for root in self.roots if source.startswith(root)), ""))
+        return relative_source(source, self.folder) if self.folder else source
+
+
+def relative_source(source: str, folder: str) -> str:
+    """Return a source on this machine as a path relative to a folder; other sources are unchanged."""
+    path = source.removeprefix("file://")  # of rows: file:///folder/rows.parquet@column/3
+    return os.path.relpath(path, folder) if path.startswith("/") else source
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +300,7 @@ def _tables(read: Read, part: Part) -> Iterator["pa.Table"]:
             ranges.fetch(*_span(file, number))
             table = file.read_row_group(number, use_threads=False)  # threads of Arrow can abort an exiting process
             ranges.drop()
-            if part.source.roots:
+            if part.source.folder:
                 place = table.schema.get_field_index("source")
                 named = pa.array(map(part.source.named, table["source"].to_pylist()), table.schema.field(place).type)
                 table = table.set_column(place, table.schema.field(place), named)

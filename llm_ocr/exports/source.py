@@ -6,13 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby, islice
+from pathlib import Path
 from typing import Any
 
-from llm_ocr.documents.remote.urls import is_remote, shown
-from llm_ocr.documents.rows.address import row_address
+from llm_ocr.documents.remote.urls import shown
 from llm_ocr.errors import DatasetDamaged, StageMissing, UsageError
 from llm_ocr.exports.card import CardFacts
-from llm_ocr.exports.shards import Source
+from llm_ocr.exports.shards import Source, relative_source
 from llm_ocr.models.registry import find_profile
 from llm_ocr.results.dataset import FOLDER, DatasetRow, dataset_file
 from llm_ocr.results.documents import DocumentNames, name_claims
@@ -20,7 +20,7 @@ from llm_ocr.results.schema import Images
 from llm_ocr.scheduling.scanner import PlannedItems
 from llm_ocr.stages.assemble import markers_of, paths_of
 from llm_ocr.storage import ObjectInfo
-from llm_ocr.types import DocumentPart, PageRecord, Status
+from llm_ocr.types import PageRecord, Status
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import generations
 from llm_ocr.workspace.items import Item, items
@@ -107,7 +107,7 @@ class AssembledRows:
         Args:
             workspace: The workspace.
             key: The key of Assemble.
-            relative_sources: Whether sources on this machine are named below their source root.
+            relative_sources: Whether sources on this machine are named relative to the current folder.
 
         Raises:
             StageMissing: there is no plan, or no such key.
@@ -164,24 +164,13 @@ class AssembledRows:
             ordered = sorted(rows.pop(document, ()), key=_page_number)
             known = totals[document] or sum(row.record.page_number is not None for row in ordered)
             source = shown(first.source)
-            if self._relative_sources and (root := source_root(first)):
-                source = source.removeprefix(root)
+            if self._relative_sources:
+                source = relative_source(source, str(Path.cwd()))
                 ordered = [replace(row, record=replace(row.record, source=source)) for row in ordered]
             yield Document(document, source, names, known, tuple(ordered))
 
     def _pages(self, item: Item, unit: str, images: Images) -> Iterator[PageRecord]:
         return published_pages(self._workspace, self._extracted(unit), images, item.unit(unit))
-
-
-def source_root(part: DocumentPart) -> str:
-    """Return the beginning of a source on this machine, up to its path below the source root; "" for a URL."""
-    if row_address(part.source) is not None:
-        is_local = part.source.startswith("file://")
-        return part.source[: part.source.rindex("/", 0, part.source.rindex("@")) + 1] if is_local else ""
-    if is_remote(part.source):
-        return ""
-    root = part.source.removesuffix(part.relative)
-    return root if root != part.source else part.source[: part.source.rfind("/") + 1]
 
 
 def page_totals(item: Item) -> dict[str, int]:
@@ -253,7 +242,7 @@ def assembled(workspace: Workspace, *, relative_sources: bool = False) -> Assemb
 
     Args:
         workspace: The workspace.
-        relative_sources: Whether an export names sources on this machine below their source root.
+        relative_sources: Whether an export names sources on this machine relative to the current folder.
 
     Raises:
         StageMissing: items are not assembled.
@@ -295,11 +284,10 @@ def _find(workspace: Workspace, files: dict[str, ObjectInfo], item: Item, *, rel
         return None
     # Published results never change: the key, and the item's generation in its name, identify the content.
     content = f"{note.key} {item.name} {marker.sha256} {info.size}"
-    roots: tuple[str, ...] = ()
+    folder = str(Path.cwd()) if relative_sources else ""
     if relative_sources:
-        content += " relative sources"
-        roots = tuple(sorted({source_root(part) for part in item.parts} - {""}, key=len, reverse=True))
-    source = Source(info.key, info.size, content, info.version, sha256=note.sha256, roots=roots)
+        content += f" sources relative to {folder}"
+    source = Source(info.key, info.size, content, info.version, sha256=note.sha256, folder=folder)
     return _Found(note.key, source, marker.counts.expected, is_damaged(workspace, note, info))
 
 
