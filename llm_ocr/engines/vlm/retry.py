@@ -19,6 +19,8 @@ from llm_ocr.types import Reason
 SHRINK_IMAGE, SHRINK_ANSWER = 0.7, 0.5
 #: Maximum answers with a loop per page: on higher rungs, most pages that loop so often loop again.
 MOST_LOOPS = 4
+#: Maximum answers of reasoning alone: the server's settings are the cause, and another try has the same.
+MOST_REASONED = 2
 #: Maximum times that an image is made smaller: to a quarter of its sides.
 MOST_SHRINKS = 4
 
@@ -131,8 +133,9 @@ class AttemptLoop(Generic[ResultT]):
     """Loop over the requests of one task, up the ladder and within its tries.
 
     A bad answer moves up the ladder. A lost request is repeated unchanged after a pause. `malformed_left` limits the
-    number of malformed answers; None: limited by the tries only. `MOST_LOOPS` limits answers with a loop. `rereads`
-    limits the tries after a sound answer of low quality. The best sound answer is kept, whatever the later answers are.
+    number of malformed answers; None: limited by the tries only. `MOST_LOOPS` limits answers with a loop, and
+    `MOST_REASONED` those of reasoning alone. `rereads` limits the tries after a sound answer of low quality. The best
+    sound answer is kept, whatever the later answers are.
     """
 
     engine: Engine
@@ -145,6 +148,7 @@ class AttemptLoop(Generic[ResultT]):
     rereads: int = 0
     _best: Found[ResultT] | None = None
     _loops: int = 0  # answers with a loop
+    _reasoned: int = 0  # answers of reasoning alone
     _lost: int = 0  # consecutive lost requests
 
     async def run(self) -> Ended[ResultT]:
@@ -176,7 +180,7 @@ class AttemptLoop(Generic[ResultT]):
                 if verdict.again or verdict.weak:
                     continue
                 failure = PageFailure(verdict.reason, verdict.detail) if verdict.reason else None
-                if failure is None or self.malformed_left == 0 or self._loops == MOST_LOOPS:
+                if failure is None or self._is_hopeless():
                     break
         return self._ended(failure)
 
@@ -185,6 +189,9 @@ class AttemptLoop(Generic[ResultT]):
             return True
         self.rereads -= 1
         return self.rereads >= 0
+
+    def _is_hopeless(self) -> bool:
+        return self.malformed_left == 0 or self._loops == MOST_LOOPS or self._reasoned == MOST_REASONED
 
     def _is_final(self) -> bool:
         return self._best is not None and self._best.verdict.sound
@@ -213,6 +220,7 @@ class AttemptLoop(Generic[ResultT]):
         if verdict.again:
             return verdict
         self._loops += verdict.reason is Reason.LOOP
+        self._reasoned += bool(answer.reasoned) and not answer.text.strip()
         if verdict.reason is Reason.MALFORMED and self.malformed_left is not None:
             self.malformed_left -= 1
         self.ladder.climb()

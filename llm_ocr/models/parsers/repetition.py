@@ -209,7 +209,7 @@ _STRANGE = 4  # more lines without a repetition, at the beginning
 _LINE_FACTOR, _VARIANT_FACTOR = 2, 4
 #: Consecutive numbers with the same text between them: so many, or fewer with so many characters.
 _COUNTED, _FEWER_COUNTED, _COUNTED_LENGTH = 400, 100, 6000
-_COUNT = re.compile(r"(?P<between>[^0-9]*+)(?P<number>[0-9]{1,9}+)(?=[^0-9])")
+_NUMBER = re.compile(r"(?<![0-9])[0-9]{1,9}+(?=[^0-9])")
 
 
 class RepetitionWatch:
@@ -390,8 +390,8 @@ class _Counting:
         """Add the next part of the text; return True if it ends in counting."""
         self._open += text
         at = 0
-        for found in _COUNT.finditer(self._open):
-            number, between = int(found["number"]), found["between"]
+        for found in _NUMBER.finditer(self._open):
+            number, between = int(found.group()), self._open[at : found.start()]
             at = found.end()
             counts = number == self._number + 1 and (between == self._between or self._run < 2)
             self._run = self._run + 1 if counts else 1
