@@ -2,8 +2,9 @@
 
 import asyncio
 import zlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from llm_ocr.engines import PageReader, noop
 from llm_ocr.errors import PageFailure
@@ -12,23 +13,30 @@ from llm_ocr.types import Attempt, Box, EncodedImage, Evidence, InkMap, Line, Pa
 #: Share of a slice's height, from its end, in which a row without ink is searched for the cut.
 _SEARCHED = 0.3
 
-Crop = Callable[[EncodedImage, Sequence[Box]], Awaitable[tuple[EncodedImage, ...]]]
+
+class Cropper(Protocol):
+    """Cuts parts out of page images."""
+
+    async def crop(self, image: EncodedImage, boxes: Sequence[Box]) -> tuple[EncodedImage, ...]:
+        """Return the parts under relative boxes. Raises `PageFailure`."""
 
 
-async def read_page(reader: PageReader, page: Page, crop: Crop, on_dispatched: Callable[[], None] = noop) -> Attempt:
+async def read_page(
+    reader: PageReader, page: Page, cropper: Cropper, on_dispatched: Callable[[], None] = noop
+) -> Attempt:
     """Read a page, in slices if it is tall. Raises as `PageReader.read`; a single unreadable slice is only a defect.
 
     Args:
         reader: The engine.
         page: The page.
-        crop: Cuts relative boxes out of an image.
+        cropper: Cuts the slices out of the page image.
         on_dispatched: See `PageReader.read`.
     """
     has_text = page.content is not None and bool(page.content.lines)
     if not page.slice_height or (reader.name == "embedded" and has_text):
         return await reader.read(page, on_dispatched)
     boxes = slices_of(page)
-    images = await crop(page.image, boxes)
+    images = await cropper.crop(page.image, boxes)
     parts = [_part(page, box, image, number) for number, (box, image) in enumerate(zip(boxes, images, strict=True), 1)]
     waiting = [noop] * (len(parts) - 1) + [on_dispatched]
     tasks = [asyncio.create_task(_read(reader, part, called)) for part, called in zip(parts, waiting, strict=True)]

@@ -225,7 +225,7 @@ class Extract:
             ticket.weigh(len(page.image.data))
             if part.again:
                 page = replace(page, again=True)
-            attempt = await read_page(self.reader, page, self.renderer.crop, ticket.release)
+            attempt = await read_page(self.reader, page, self.renderer, ticket.release)
             return await finished_page(
                 part,
                 position,

@@ -33,7 +33,7 @@ def read(source, *answers, mode="text", **options):
     async def main():
         async with Renderer(RenderOptions(image_size=1280, workers=1)) as renderer:
             page = await renderer.page(source, "", 1, page_id="d-p00001", document_id="d")
-            return page, await read_page(reader(engine, Tools(), mode=mode, **options), page, renderer.crop)
+            return page, await read_page(reader(engine, Tools(), mode=mode, **options), page, renderer)
 
     return engine, *asyncio.run(main())
 
