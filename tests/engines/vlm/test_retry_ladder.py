@@ -62,6 +62,13 @@ def test_a_bad_answer_climbs_and_the_next_good_one_counts(bad, reason):
     json.dumps(attempt.tries)
 
 
+def test_answers_of_reasoning_alone_end_after_two():
+    engine = ScriptedEngine(*[replace(stop(""), reasoned=812)] * 8)
+    failure = failure_of(engine)
+    assert len(engine.requests) == 2
+    assert "reasoning" in failure.detail
+
+
 def test_an_answer_of_which_most_was_lost_climbs():
     attempt = read(ScriptedEngine(stop("bad\nbad\none"), stop("bad"), stop("one")), mode="marked")
     assert [one["reason"] for one in attempt.tries] == ["malformed answer", "malformed answer", None]
