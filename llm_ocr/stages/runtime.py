@@ -288,7 +288,8 @@ async def with_served_model(settings: SettingsT, engine: str, say: Callable[[str
 
     They are unchanged for other engines, and if the server has several models, or none with a profile.
     """
-    serving = settings if isinstance(settings, ServingCommand) else None
+    # A stage that reads no pages has the model of the stage before it, and may wait for that stage.
+    serving = settings if isinstance(settings, ServingCommand) and isinstance(settings, ModelSettings) else None
     if engine != SERVER or serving is None or serving.ray is not None:
         return settings
     from llm_ocr.engines.client.connections import address_of

@@ -352,6 +352,7 @@ def test_killed_between_two_files_it_goes_on(making, tmp_path):
     hub, name = making.hub(), new_name()
     hub.faults.add(Fault("lfs_put", status=503, times=1_000_000, after=2))
     words = ["export", "-w", make(str(tmp_path / "w"), 8), "--output", f"hf://datasets/{name}", "--shard-size", "2"]
+    words += ["--source-paths", "absolute"]  # the two commands have different current folders
     env = environment(**hub.environment(tmp_path))
     sent = hub.requests.get("lfs_put", 0)
     first = subprocess.Popen(program(*words), env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

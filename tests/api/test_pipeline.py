@@ -172,7 +172,7 @@ def test_status_tells_the_numbers_of_the_run(examples_read):
     status = status_of(examples_read.workspace)
     count = sum(len(row.figures) for row in examples_read.rows.values())
     assert status["pages"] == {"expected": 9, "ok": 9, "degraded": 0, "failed": 0}
-    assert status["figures"] == {"expected": count, "ok": count, "degraded": 0, "failed": 0}
+    assert status["figures"] == {"expected": count, "ok": count, "degraded": 0, "failed": 0, "undescribed": count}
     assert (status["documents"], status["generations"], status["reasons"]) == (4, 1, {})
     assert all(stage["done"] == stage["total"] for stage in status["units"].values())
 

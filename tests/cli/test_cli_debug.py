@@ -129,7 +129,7 @@ def test_a_text_layer_that_lies_is_named(debug, sign, tmp_path):
 def test_a_blank_page_has_no_blocks(debug, tmp_path):
     (tmp_path / "blank.pdf").write_bytes(text_pdf([""]))
     done = debug("blank.pdf")
-    assert values_of(done, "text source") == ["nothing: the image has one color; the page has no text layer"]
+    assert values_of(done, "text source") == ["nothing: the image has no ink; the page has no text layer"]
     assert values_of(done, "block") == ["none: the page is blank"]
 
 
@@ -155,7 +155,7 @@ def test_what_cannot_be_read_is_an_error_that_names_it(debug, sign, tmp_path):
         ("sign.png", "--output", "sign.gif"): (2, "--output sign.gif: must end in .png or .jpg"),
         ("sign.png", "--output", "no/folder.png"): (2, "--output no/folder.png cannot be written: No such file"),
         ("none.pdf",): (2, "none.pdf does not exist"),
-        ("notes.txt",): (1, "unknown type: notes.txt, page 1: neither a PDF nor an image"),
+        ("notes.txt",): (1, "unknown type: notes.txt, page 1: the file is none of PDF"),
         ("locked.pdf",): (1, "encrypted: locked.pdf, page 1"),
     }
     for arguments, (code, words) in cases.items():

@@ -4,6 +4,7 @@ import importlib.util
 import shutil
 import sys
 import textwrap
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -141,14 +142,15 @@ def test_exports_contain_no_private_path(folder, form):
         assert private not in readable(path)
 
 
-def test_exports_name_sources_below_their_root_unless_told(folder):
+def test_exports_name_sources_from_the_folder_unless_told(folder):
     cli("export", "-w", "out", "--output", "relative", cwd=folder)
     cli("export", "-w", "out", "--output", "absolute", "--source-paths", "absolute", cwd=folder)
     relative, absolute = (
         pq.read_table(next((folder / name / "data").glob("*.parquet")), columns=["source"])["source"].to_pylist()
         for name in ("relative", "absolute")
     )
-    assert set(relative) == {"paper.pdf"}
+    assert not any(path.startswith("/") for path in relative)
+    assert {(folder / path).resolve() for path in relative} == {Path(path).resolve() for path in absolute}
     assert all(path.startswith("/") and path.endswith("/paper.pdf") for path in absolute)
 
 

@@ -123,7 +123,7 @@ def test_one_bad_image_does_not_fail_the_others(small_examples, site):
 
 def test_a_damaged_image_is_one_failed_page(small_examples):
     good = (small_examples / "invoice.png").read_bytes()
-    images = [base64.b64encode(data).decode() for data in (good[: len(good) // 2], good)]
+    images = [base64.b64encode(data).decode() for data in (good[:40], good)]
     reply = asked({"images_base64": images})
     assert [page["status"] for page in reply["pages"]] == ["failed", "ok"]
     assert reply["json_result"][0] == []
