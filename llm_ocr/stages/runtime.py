@@ -289,8 +289,8 @@ async def with_served_model(settings: SettingsT, engine: str, say: Callable[[str
     They are unchanged for other engines, and if the server has several models, or none with a profile.
     """
     # A stage that reads no pages has the model of the stage before it, and may wait for that stage.
-    serving = settings if isinstance(settings, ServingCommand) and isinstance(settings, ModelSettings) else None
-    if engine != SERVER or serving is None or serving.ray is not None:
+    serving = settings if isinstance(settings, ServingCommand) else None
+    if engine != SERVER or serving is None or serving.ray is not None or not isinstance(settings, ModelSettings):
         return settings
     from llm_ocr.engines.client.connections import address_of
     from llm_ocr.engines.client.endpoint import Endpoint
