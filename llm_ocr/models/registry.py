@@ -155,7 +155,9 @@ def _is(profile: Profile, model: str, said: tuple[str, str], profiles: Sequence[
     if _normal(root) in ids:
         return True
     if known := _known_in(root, (*profiles, profile)):
-        return known == profile.name
+        # Several profiles may have the same weights, such as a profile file that inherits from another profile.
+        same = {one.name for one in profiles if _normal(one.model) in ids}
+        return known == profile.name or known in same
     if _ID.fullmatch(root):
         return False
     own = {normal for word in (profile.name, *ids, *profile.aliases) for normal in _forms(word)}
