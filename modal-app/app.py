@@ -7,12 +7,13 @@ from typing import Any, Literal
 import modal
 
 from llm_ocr.config.environment import environment as environment_now
+from llm_ocr.launch.library import GPU_IMAGE
 from llm_ocr.launch.modal.functions import CACHE, DATA, MODELS, board_name, names_from, run_stage
 from llm_ocr.launch.modal.launcher import LONGEST, Modal
 
-#: The newest vLLM that can be installed: 0.33.0 needs certifi>=2026.10.19, which PyPI does not have (2026-11-23).
-VLLM = "vllm==0.32.0"
-#: FlashInfer compiles kernels with nvcc when a model starts. vLLM 0.32.0 needs torch 2.13.0, built for CUDA 13.0.
+#: The release of the stock images.
+VLLM = f"vllm=={GPU_IMAGE.rpartition(':v')[2]}"
+#: FlashInfer compiles kernels with nvcc when a model starts. vLLM 0.33.0 needs torch 2.14.0, built for CUDA 13.0.
 #: vLLM builds its own image on this tag (docker/versions.json). Modal's driver 580.95 has CUDA 13.0
 #: (gpu-mode/kernelbot, pull request 510, July 2026).
 CUDA_IMAGE = "nvidia/cuda:13.0.2-devel-ubuntu22.04"

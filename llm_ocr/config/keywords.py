@@ -464,6 +464,8 @@ class LaunchGroupKeywords(TypedDict, total=False):
     """Environment variable to pass to jobs as a secret: NAME, or NAME=WHERE with its place on the platform (one or
     several)
     """
+    env: Name | Iterable[Name]
+    """Environment variable of the jobs, readable in plans and on the platform (one or several)"""
     time_limit: int | str | None
     """Time limit of each job, such as 90m or 3h (default: from the estimate)"""
     attempts: int

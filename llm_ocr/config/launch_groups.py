@@ -38,6 +38,11 @@ class LaunchGroup(Group):
         ),
         json_schema_extra={"metavar": "NAME[=WHERE]"},
     )
+    env: NAMES = Field(
+        (),
+        description="Environment variable of the jobs, readable in plans and on the platform (repeatable)",
+        json_schema_extra={"metavar": "NAME=VALUE"},
+    )
     time_limit: DURATION | None = Field(
         None,
         description="Time limit of each job, such as 90m or 3h (default: from the estimate)",

@@ -62,7 +62,8 @@ class State(StrEnum):
 class JobSpec:
     """One stage as a job, or as one job per shard on platforms without arrays.
 
-    A job receives only `environment` (the workspace and its launch) and secrets: its settings are in the workspace.
+    A job receives only `environment` (the workspace, its launch, and `--env`) and secrets: its settings are in the
+    workspace.
     `secrets` maps a variable's name to the place of its value on the platform, "" for the default place; never to a
     value.
     """

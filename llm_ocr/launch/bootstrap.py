@@ -1,4 +1,4 @@
-"""Install the library in a job's container, then run the job's command.
+"""Prepare a job's container (the library, CUDA on older drivers), then run the job's command.
 
 A launcher passes the source of this file to `python3 -c` in a stock image. Its argument is a JSON object: `wheel` (the
 wheel's URL in the workspace, "" if the image contains the library), `sha256`, `extras`, and `command`. The image needs
@@ -28,6 +28,14 @@ CLIENTS = {"s3": ("boto3", "boto3"), "gs": ("google.cloud.storage", "google-clou
 #: Versions that pip can read. System packages of Debian have others, for example `1.1build1`.
 VERSION = "[0-9]+([.][0-9]+)*((a|b|rc)[0-9]+)?([.]post[0-9]+)?([.]dev[0-9]+)?([+][A-Za-z0-9.]+)?"
 TRIES = 3
+#: What a container shows of the NVIDIA driver, and the folder of an image's CUDA versions.
+DRIVER, CUDA = "/proc/driver/nvidia", "/usr/local"
+#: First release of the driver with CUDA 13.
+CUDA_13_DRIVER = 580
+#: Makes vLLM load the image's own CUDA driver libraries.
+COMPATIBILITY = "VLLM_ENABLE_CUDA_COMPATIBILITY"
+#: Data-center GPUs, by the driver's names. On other GPUs, the compatibility libraries fail (CUDA error 804).
+DATA_CENTER = "Tesla |NVIDIA ([ABHL][0-9]|T4$|G[BH][0-9])|.*Server Edition"
 
 
 class Failed(Exception):
@@ -134,6 +142,25 @@ def prepare(wheel: str, sha256: str, extras: list[str]) -> None:
         install(fetch(wheel, sha256, folder) + (f"[{','.join(extras)}]" if extras else ""), folder)
 
 
+def use_cuda_compatibility() -> None:
+    """Let vLLM of an image with CUDA 13 run on an older driver, where NVIDIA supports it; print the decision."""
+    version, about = Path(DRIVER, "version"), list(Path(DRIVER, "gpus").glob("*/information"))
+    release = re.search(r"Kernel Module.*?\s([0-9]{3,})[.][0-9]", version.read_text()) if version.is_file() else None
+    folders = [*Path(CUDA).glob("cuda-1[3-9]*/compat")]
+    if release is None or int(release[1]) >= CUDA_13_DRIVER or not folders or COMPATIBILITY in os.environ:
+        return
+    models = [re.search(r"Model:\s*(.*\S)", one.read_text()) for one in about]
+    names = sorted({model[1] for model in models if model})
+    older = f"the NVIDIA driver {release[1]} is older than CUDA 13 of this image ({CUDA_13_DRIVER})"
+    if names and all(re.match(DATA_CENTER, name) for name in names):
+        os.environ[COMPATIBILITY] = "1"
+        sys.stdout.write(f"{older}: vLLM uses the compatibility libraries in {folders[0]} ({COMPATIBILITY}=1)\n")
+    else:
+        hint = "use a machine with a newer driver, or an image built for CUDA 12"
+        lacks = f"{', '.join(names) or 'this GPU'} does not support its compatibility libraries"
+        sys.stdout.write(f"{older}, and {lacks}: {hint}\n")
+
+
 def main() -> None:
     """Run the job's command in place of this program; exit with 1 and the reason if the library is unavailable."""
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
@@ -145,6 +172,7 @@ def main() -> None:
         with contextlib.suppress(OSError):
             Path(os.environ.get("LLM_OCR_ERROR_FILE", os.devnull)).write_text(str(error)[:1000])
         sys.exit(f"llm-ocr: {error}")
+    use_cuda_compatibility()
     # Some images have no `python`.
     words = [sys.executable if word == "python" else word for word in job["command"]]
     os.execvp(words[0], words)

@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 from llm_ocr.config.loading import check_effect, masked
 from llm_ocr.config.models import LaunchSettings
-from llm_ocr.errors import JobFailed, LaunchError, UsageError
+from llm_ocr.errors import Interrupted, JobFailed, LaunchError, UsageError
 from llm_ocr.launch import PIPELINE, Job, JobSpec, JobStatus, Launcher, Plan, State
 from llm_ocr.launch.bill import Budget, bounded, budget_of, check_prices, fitted_limit, has_ended, most_text, record_end
 from llm_ocr.launch.coordinator import SHARE, with_coordinator
@@ -164,11 +164,33 @@ class Launch:
         Raises:
             JobFailed: A stage cannot be finished; contains the platform's reason.
             LimitReached: The rest of `max_cost` is too small for the next submission.
+            Interrupted: Ctrl-C or SIGTERM arrived while jobs run. They continue; the message says how to end them.
         """
-        if coordinator := self._open(PIPELINE):
-            self._follow(coordinator)
-        else:
-            self.run_stages()
+        try:
+            if coordinator := self._open(PIPELINE):
+                self._follow(coordinator)
+            else:
+                self.run_stages()
+        except KeyboardInterrupt as interrupt:
+            if not (jobs := self._running()):
+                raise
+            going, cost = ("goes on", "costs") if len(jobs) == 1 else ("go on", "cost")
+            money = "" if self.launcher.platform in SHARED_DISK else f" and {cost} money"
+            raise Interrupted(
+                f"{plural(len(jobs), 'job')} {going}{money}: llm-ocr jobs cancel -w {self.workspace.url}",
+                hint="Run the same command again to watch them.",
+            ) from interrupt
+
+    def _running(self) -> list[Job]:
+        """Return the jobs that have not ended; all open ones if the platform does not respond."""
+        jobs: list[Job] = []
+        try:
+            for one in submissions(self.workspace, self.id):
+                if not one.over:
+                    jobs += one.jobs or self.launcher.find(one.spec)
+            return [one.job for one in self.launcher.status(jobs) if not one.state.over]
+        except LaunchError:
+            return jobs
 
     def run_stages(self) -> None:
         """Submit each stage, repeatedly while it makes progress, until all are done. Raises as `wait` does."""

@@ -48,6 +48,10 @@ _STAY = {
     *("launch", "shard_index", "shard_count"),
     *("max_cost", "price_per_hour"),  # limits of the bill: `launching` applies them to each submission
 }
+#: Ends of names of secrets: the values of `--env` are part of plans.
+_SECRET_NAMES = ("TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIALS_JSON")
+#: Beginnings of names that launches and platforms set.
+_OF_LAUNCH = ("LLM_OCR_WORKSPACE", "LLM_OCR_LAUNCH", "LLM_OCR_SHARD_", "LLM_OCR_SECRETS", "LLM_OCR_ERROR_FILE")
 #: Text settings that may contain a URL.
 _WITH_URLS = ("prompt", "describe_prompt", "vllm_command")
 #: Names that may be a local file or folder.
@@ -120,7 +124,20 @@ def _spec(settings: LaunchSettings, launcher: Launcher, stage: str, launch: str,
 
 
 def _environment(settings: LaunchSettings, launch: str) -> dict[str, str]:
-    found = {
+    """Return the variables of a job, or raise `UsageError` for an `--env` that would show a secret or has no effect."""
+    given, secret = {}, _secrets(settings.secret)
+    for one in settings.env:
+        name, equals, value = one.partition("=")
+        if not name.isidentifier() or not equals:
+            raise UsageError(f"--env {name}: must be the name of an environment variable and its value, NAME=VALUE")
+        if name.upper().endswith(_SECRET_NAMES) or without_credentials(value) != value:
+            hint = f"Set {name} on this machine or on the platform, and use --secret {name}."
+            raise UsageError(f"--env {name}: plans and platforms show its value, and it looks like a secret", hint=hint)
+        if name in secret or name.startswith(_OF_LAUNCH):
+            why = f"--secret {name} sets it, too" if name in secret else "the launch itself sets it"
+            raise UsageError(f"--env {name}: {why}", hint=f"Remove --env {name}.")
+        given[name] = value
+    found = given | {
         "LLM_OCR_WORKSPACE": on_any_folder(settings.workspace),
         "LLM_OCR_LAUNCH": launch,
         "LLM_OCR_WORKSPACE_ENDPOINT": settings.workspace_endpoint,

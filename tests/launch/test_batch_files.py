@@ -68,6 +68,12 @@ def test_the_images_are_the_stock_images():
     assert f"vllm/vllm-openai:v{pin}" == GPU_IMAGE
 
 
+def test_nothing_needs_a_program_that_the_images_lack():
+    """The images of vLLM, CUDA, and Python contain no Git."""
+    for path in (path for path in FOLDER.iterdir() if path.suffix != ".md"):
+        assert not re.search(r"git\+|\bgit ", path.read_text()), path.name
+
+
 def test_the_page_names_every_file():
     page = (FOLDER / "README.md").read_text()
     assert all(f"]({path.name})" in page for path in FOLDER.iterdir() if path.suffix != ".md")

@@ -1,10 +1,12 @@
 """`llm-ocr launch` and `llm-ocr jobs` as people use them, on this machine's own processes."""
 
 import json
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
-from running import cli, said, status_of, when
+from running import cli, environment, program, said, status_of, when
 
 SMALL = ("--engine", "embedded", "--render-workers", "1", "--ocr-workers", "1")
 
@@ -59,6 +61,23 @@ def test_what_was_submitted_is_cancelled(examples, tmp_path, state):
     assert when(over) == "cancelled"
     again = cli("jobs", "cancel", "-w", "w", cwd=tmp_path, env=state)
     assert again.stdout == "No job is running.\n"
+
+
+def test_ctrl_c_during_wait_names_the_command_that_ends_the_jobs(examples, tmp_path, state):
+    words = ("launch", "local", "extract", str(examples / "invoice.png"), "-w", "w", "--wait")
+    words += ("--server-url", "http://127.0.0.1:9")
+    run = subprocess.Popen(program(*words), cwd=tmp_path, env=environment(**state), stderr=subprocess.PIPE, text=True)
+    assert run.stderr
+    for line in run.stderr:
+        if "1 job: " in line:
+            break
+    run.send_signal(signal.SIGINT)
+    rest = run.stderr.read()
+    assert run.wait(60) == 4, rest
+    said_last = f"1 job goes on: llm-ocr jobs cancel -w {tmp_path / 'w'}\nRun the same command again to watch them.\n"
+    assert rest.endswith(said_last), rest
+    cancelled = cli("jobs", "cancel", "-w", "w", cwd=tmp_path, env=state)
+    assert cancelled.stdout.startswith("Canceled "), said(cancelled)
 
 
 def test_a_job_that_fails_is_an_error_with_its_reason(examples, tmp_path, state):

@@ -13,7 +13,7 @@ import llm_ocr
 from llm_ocr.cli import main
 from llm_ocr.config.loading import settings_from
 from llm_ocr.config.models import LaunchSettings
-from llm_ocr.errors import JobFailed, LaunchError, LimitReached, UsageError, WorkspaceError
+from llm_ocr.errors import Interrupted, JobFailed, LaunchError, LimitReached, UsageError, WorkspaceError
 from llm_ocr.launch import Job, State, bill, launching, watching
 from llm_ocr.launch.local.launcher import Local
 from llm_ocr.launch.records import submissions
@@ -219,6 +219,34 @@ def test_a_platform_that_does_not_answer_for_a_while_ends_nothing(platform, sour
     one = launch(tmp_path / "w", "extract", sources, said=said)
     one.wait()
     assert sum("does not answer; retrying" in line for line in said) == 3
+
+
+@pytest.mark.parametrize(
+    ("platform_name", "words"), [("hf-jobs", "1 job goes on and costs money: "), ("local", "1 job goes on: ")]
+)
+def test_ctrl_c_says_which_jobs_go_on(platform, sources, tmp_path, monkeypatch, platform_name, words):
+    def interrupted(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    platform.endings["extract"] = [Ending(None, State.RUNNING)]
+    one = launch(tmp_path / "w", "extract", sources)
+    platform.platform = platform_name
+    monkeypatch.setattr(watching.time, "sleep", interrupted)
+    with pytest.raises(Interrupted) as caught:
+        one.wait()
+    assert caught.value.args[0] == f"{words}llm-ocr jobs cancel -w {tmp_path / 'w'}"
+    assert caught.value.exit_code == 4
+    platform.unreachable = 1  # the network is away
+    with pytest.raises(Interrupted, match="1 job go"):
+        one.wait()
+
+
+def test_ctrl_c_while_a_job_is_created_does_not_hide_it(platform, sources, tmp_path):
+    """The platform has the job, but the workspace has no record of it yet."""
+    platform.endings["extract"] = [Ending(None, State.RUNNING)]
+    platform.dies_after_submit = True
+    with pytest.raises(Interrupted, match="1 job goes on"):
+        launch(tmp_path / "w", "extract", sources).wait()
 
 
 def test_jobs_lists_what_was_launched(platform, sources, tmp_path):

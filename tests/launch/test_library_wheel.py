@@ -156,3 +156,48 @@ def test_a_google_key_becomes_a_file_that_only_the_job_reads(tmp_path):
     job = {"wheel": "", "command": ["python", "-c", show]}
     run = started(job, tmp_path, GOOGLE_APPLICATION_CREDENTIALS_JSON='{"type": "service_account"}')
     assert run.stdout == '{"type": "service_account"} 0o40700\n', run.stderr
+
+
+#: Driver, GPU -> whether vLLM is told to use the compatibility libraries.
+DRIVERS = {
+    ("NVIDIA UNIX x86_64 Kernel Module  570.195.03  Sat Sep 20 2026", "NVIDIA A100-SXM4-80GB"): True,
+    ("NVIDIA UNIX Open Kernel Module for x86_64  575.57.08  Release Build", "NVIDIA L40S"): True,
+    ("NVIDIA UNIX x86_64 Kernel Module  535.216.03  Fri Oct 25 2024", "Tesla T4"): True,
+    ("NVIDIA UNIX Open Kernel Module for x86_64  580.82.07  Release Build", "NVIDIA H100 80GB HBM3"): False,
+    ("NVIDIA UNIX x86_64 Kernel Module  570.195.03  Sat Sep 20 2026", "NVIDIA GeForce RTX 4090"): False,
+    ("NVIDIA UNIX x86_64 Kernel Module  570.195.03  Sat Sep 20 2026", "NVIDIA RTX A6000"): False,
+}
+SHOW = {"wheel": "", "command": ["python", "-c", "import os; print(os.environ.get('VLLM_ENABLE_CUDA_COMPATIBILITY'))"]}
+
+
+def on_driver(tmp_path: Path, driver: str, gpu: str, cuda: str = "13.0", **variables: str) -> list[str]:
+    """What a job prints in a container with this driver, GPU, and CUDA."""
+    folder = tmp_path / "nvidia" / "gpus" / "0000:00:1e.0"
+    folder.mkdir(parents=True)
+    (tmp_path / "nvidia" / "version").write_text(f"NVRM version: {driver}\nGCC version:  gcc version 12.2.0\n")
+    (folder / "information").write_text(f"Model: \t\t {gpu}\nIRQ:   \t\t 35\nGPU UUID: \t GPU-0123\n")
+    (tmp_path / "usr" / f"cuda-{cuda}" / "compat").mkdir(parents=True)
+    source = Path(bootstrap.__file__).read_text().replace("/proc/driver/nvidia", str(tmp_path / "nvidia"))
+    source = source.replace("/usr/local", str(tmp_path / "usr"))
+    words = [sys.executable, "-c", source, json.dumps(SHOW)]
+    run = subprocess.run(words, env={"HOME": str(tmp_path), **variables}, capture_output=True, text=True, check=True)
+    return run.stdout.splitlines()
+
+
+@pytest.mark.parametrize(("driver", "gpu"), DRIVERS)
+def test_an_older_driver_gets_compatibility_libraries(driver, gpu, tmp_path):
+    *said, variable = on_driver(tmp_path, driver, gpu)
+    assert variable == ("1" if DRIVERS[driver, gpu] else "None")
+    assert bool(said) == ("580" not in driver)
+    if said:
+        assert ("vLLM uses the compatibility libraries" in said[0]) == DRIVERS[driver, gpu], said
+
+
+def test_cuda_12_and_a_users_choice_stay_as_they_are(tmp_path):
+    older = ("NVIDIA UNIX x86_64 Kernel Module  570.195.03  Sat Sep 20 2026", "NVIDIA L4")
+    assert on_driver(tmp_path / "a", *older, cuda="12.9") == ["None"]
+    assert on_driver(tmp_path / "b", *older, VLLM_ENABLE_CUDA_COMPATIBILITY="0") == ["0"]
+
+
+def test_a_machine_without_a_gpu_needs_no_decision(tmp_path):
+    assert started(SHOW, tmp_path).stdout == "None\n"

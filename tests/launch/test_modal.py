@@ -12,6 +12,7 @@ from stub_modal import StubModal, dockerfile
 
 from llm_ocr.errors import LaunchError, MissingExtra, UsageError
 from llm_ocr.launch import JobSpec, State
+from llm_ocr.launch.library import GPU_IMAGE
 from llm_ocr.launch.modal.launcher import GPUS, Modal
 
 pytestmark = pytest.mark.filterwarnings("ignore:The .* function is executing locally")
@@ -246,6 +247,7 @@ def test_gpu_stages_have_the_pinned_vllm_and_the_compiler_of_its_cuda(account, r
         versions = {line.rpartition(" vllm==")[2] for line in installed}  # the second command must not change it
         assert len(versions) == 1
         assert versions <= set(resolved)  # the library is known to install next to it
+        assert GPU_IMAGE.endswith(f":v{versions.pop()}")  # as on other platforms
 
 
 def test_cpu_stages_need_no_cuda_image(account):

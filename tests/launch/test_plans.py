@@ -9,6 +9,7 @@ from make_plans import FOLDER, as_text, cases, snapshot
 
 from llm_ocr.config.loading import settings_from
 from llm_ocr.config.models import LaunchSettings
+from llm_ocr.errors import UsageError
 from llm_ocr.launch import STAGES, JobSpec
 from llm_ocr.launch.platforms import PLATFORMS, launcher_for
 from llm_ocr.launch.specs import launch_request
@@ -115,3 +116,71 @@ def images(**more: str) -> dict[str, str]:
     plans = {stage: launcher.plan(specs[stage]) for stage in ("extract", "assemble")}
     assert not any(plan.missing for plan in plans.values())
     return {stage: plan.requests[-1].body["image"] for stage, plan in plans.items()}
+
+
+def with_env(platform: str, *env: str, **more: object) -> list[JobSpec]:
+    """The jobs of a pipeline with `--env`."""
+    workspace = "/shared/run" if platform in ("local", "slurm") else "s3://bucket/run"
+    keywords = {"platform": platform, "stage": "pipeline", "workspace": workspace, "env": env, **more}
+    settings = settings_from(LaunchSettings, "submit", keywords)
+    return list(launch_request(settings, launcher_for(platform), "20260101-000000-abcd").specs.values())
+
+
+def names_and_values(value: object) -> list[tuple[str, str]]:
+    """Every variable in the requests of a plan, in the notation of each platform."""
+    if isinstance(value, dict):
+        named = [(str(value["name"]), str(value["value"]))] if {"name", "value"} <= value.keys() else []
+        pairs = [(str(name), one) for name, one in value.items() if isinstance(one, str)]
+        return named + pairs + [pair for one in value.values() for pair in names_and_values(one)]
+    if isinstance(value, list):
+        return [pair for one in value for pair in names_and_values(one)]
+    lines = [line.removeprefix("export ") for line in str(value).splitlines() if line.startswith("export ")]
+    return [tuple(line.split("=", 1)) for line in lines]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("platform", [name for name in PLATFORMS if name != "runpod"])
+def test_env_reaches_every_stage_on_every_platform(platform):
+    launcher = launcher_for(platform)
+    for spec in with_env(platform, "VLLM_LOGGING_LEVEL=DEBUG", "PIP_INDEX_URL=http://127.0.0.1/a=b"):
+        found = names_and_values([request.body for request in launcher.plan(spec).requests])
+        assert {("VLLM_LOGGING_LEVEL", "DEBUG"), ("PIP_INDEX_URL", "http://127.0.0.1/a=b")} <= set(found)
+
+
+def test_runpod_says_where_variables_belong():
+    with pytest.raises(UsageError, match="--env A: requests to an endpoint cannot set variables") as caught:
+        launcher_for("runpod").plan(with_env("runpod", "A=b")[0])
+    assert "endpoint's environment" in caught.value.hint
+
+
+def test_env_replaces_what_the_launcher_would_choose():
+    hub = launcher_for("hf-jobs").plan(with_env("hf-jobs", "HF_ENDPOINT=http://127.0.0.1:1")[0])
+    assert hub.requests[0].body["env"]["HF_ENDPOINT"] == "http://127.0.0.1:1"
+    (spec, *_) = with_env("cloud-run", "VLLM_ENABLE_CUDA_COMPATIBILITY=0")
+    found = names_and_values([request.body for request in launcher_for("cloud-run").plan(spec).requests])
+    assert [pair for pair in found if pair[0] == "VLLM_ENABLE_CUDA_COMPATIBILITY"] == [
+        ("VLLM_ENABLE_CUDA_COMPATIBILITY", "0")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        ("HF_TOKEN=hf_abc", "--secret HF_TOKEN"),
+        ("my_api_key=abc", "--secret my_api_key"),
+        ("AWS_SECRET=abc", "--secret AWS_SECRET"),
+        ("DB_PASSWORD=abc", "--secret DB_PASSWORD"),
+        ("HTTPS_PROXY=http://me:geheim@127.0.0.1:3128", "--secret HTTPS_PROXY"),
+        ("LLM_OCR_WORKSPACE=s3://other/run", "Remove --env LLM_OCR_WORKSPACE"),
+        ("LLM_OCR_LAUNCH=x", "Remove --env LLM_OCR_LAUNCH"),
+        ("GIVEN=x", "Remove --env GIVEN"),
+        ("NAME", "NAME=VALUE"),
+        ("A B=c", "NAME=VALUE"),
+    ],
+)
+def test_env_refuses_secrets_and_what_others_set(env, words):
+    with pytest.raises(UsageError) as caught:
+        with_env("hf-jobs", env, secret="GIVEN")
+    said = f"{caught.value.args[0]} {caught.value.hint}"
+    assert words in said
+    assert "geheim" not in said
+    assert "hf_abc" not in said

@@ -285,7 +285,7 @@ def test_a_platform_that_cannot_be_reached():
         ({"image": "mine:1"}, "--image"),
         ({"hardware": "NVIDIA A4O"}, "Similar: .*NVIDIA A40"),
         ({"time_limit": 8 * 86_400}, "--time-limit"),
-        ({"environment": {"MORE": "x"}}, "MORE: jobs on RunPod cannot receive this"),
+        ({"environment": {"MORE": "x"}}, "--env MORE: requests to an endpoint cannot set variables"),
     ],
 )
 def test_what_can_never_work_is_wrong_usage(more, said):

@@ -106,8 +106,8 @@ _SIGNS = (
         r"nvidia driver on your system is too old|error 803\b|unsupported display driver / cuda driver combination"
         r"|cudaErrorSystemDriverMismatch|cuda driver version is insufficient|cudaErrorInsufficientDriver",
         "The machine's NVIDIA driver is older than the CUDA that vLLM was built for. Use an image built for an older"
-        " CUDA (a tag with cu129 or lower), set VLLM_ENABLE_CUDA_COMPATIBILITY=1 on a data center GPU, or use a"
-        " machine with a newer driver.",
+        " CUDA (a tag with cu129 or lower), set VLLM_ENABLE_CUDA_COMPATIBILITY=1 on a data center GPU (--env of"
+        " launch), or use a machine with a newer driver.",
     ),
     _sign(
         Diagnosis.NO_COMPATIBILITY,

@@ -112,7 +112,8 @@ def _task(spec: JobSpec, hardware: str, limit: int) -> dict[str, Any]:
 def _compatibility(spec: JobSpec, hardware: str) -> dict[str, str]:
     """Return variables with which the stock image (CUDA 13) loads its own CUDA libraries on an older driver."""
     older = MACHINES[hardware].gpus and MACHINES[hardware].cuda < GPU_IMAGE_CUDA
-    return {"VLLM_ENABLE_CUDA_COMPATIBILITY": "1"} if older and not spec.image else {}
+    name = "VLLM_ENABLE_CUDA_COMPATIBILITY"
+    return {name: "1"} if older and not spec.image and name not in spec.environment else {}
 
 
 def _secret(name: str, where: str) -> dict[str, str]:

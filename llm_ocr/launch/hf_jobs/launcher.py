@@ -328,7 +328,7 @@ def _body(spec: JobSpec, image: str, shard: int) -> dict[str, Any]:
         "image": image,
         # Images need not have a `python`.
         "command": command if installs(spec) else ["python3", *command[1:]],
-        "env": {**spec.environment, "HF_ENDPOINT": "<endpoint>", **spec.shard_variables(shard)},
+        "env": {"HF_ENDPOINT": "<endpoint>", **spec.environment, **spec.shard_variables(shard)},
         "secrets": {name: f"<secret {name}>" for name in _secrets(spec)},
         "flavor": spec.hardware or HARDWARE[spec.stage],
         "timeout": limit,

@@ -152,7 +152,8 @@ def _check_spec(spec: JobSpec) -> None:
     if spec.time_limit is not None and spec.time_limit > _LONGEST - 3600:
         raise UsageError("--time-limit: RunPod ends every job after one week", hint="Use more --shards.")
     if strange := sorted(set(spec.environment) - set(_FIELDS)):
-        raise UsageError(f"{', '.join(strange)}: jobs on RunPod cannot receive this; set it on the endpoint")
+        hint = "Set it in the endpoint's environment, and remove --env: runpod-serverless/README.md"
+        raise UsageError(f"--env {', '.join(strange)}: requests to an endpoint cannot set variables", hint=hint)
 
 
 def _notes(spec: JobSpec) -> Iterator[str]:
