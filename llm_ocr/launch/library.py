@@ -71,7 +71,13 @@ def job_command(spec: JobSpec, *, gpus: int | None = None, wrapper: tuple[str, .
     engine = ["embedded"] if spec.stage in GPU_STAGES and gpus == 0 else []
     extras = list(dict.fromkeys([*store_extras([spec.workspace]), *engine, *spec.options.get("extra", ())]))
     wheel = {"wheel": WHEEL, "sha256": SHA256, "extras": extras} if installs(spec) else {"wheel": ""}
-    return ["python3", "-c", BOOTSTRAP, json.dumps({**wheel, "command": command})]
+    keep = {} if serves(spec, gpus) else {"keep": False}
+    return ["python3", "-c", BOOTSTRAP, json.dumps({**wheel, **keep, "command": command})]
+
+
+def serves(spec: JobSpec, gpus: int | None) -> bool:
+    """Return whether a job on a machine with `gpus` may start vLLM. Other jobs may change the image's packages."""
+    return spec.stage in GPU_STAGES and gpus != 0
 
 
 def check_library(spec: JobSpec) -> None:
@@ -89,9 +95,10 @@ def library_notes(spec: JobSpec) -> list[str]:
     if not installs(spec):
         return []
     source = spec.options.get("wheel") or "the llm-ocr installed here"
+    keep = " without changing the image's packages" if spec.stage in GPU_STAGES else ""
     return [
-        f"{WHEEL} is {source}, uploaded to the workspace; each job checks its sha256 and installs it without changing "
-        f"the image's packages ({BOOTSTRAP} is llm_ocr/launch/bootstrap.py)"
+        f"{WHEEL} is {source}, uploaded to the workspace; each job checks its sha256 and installs it{keep} "
+        f"({BOOTSTRAP} is llm_ocr/launch/bootstrap.py)"
     ]
 
 
