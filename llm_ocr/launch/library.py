@@ -103,9 +103,9 @@ def library_notes(spec: JobSpec) -> list[str]:
 
 
 def with_library(plan: Plan, workspace: Workspace) -> Plan:
-    """Upload the library's wheel, and return the plan without its placeholders."""
+    """Upload the library's wheel if the plan names it, and return the plan without its placeholders."""
     known = {BOOTSTRAP: Path(__file__).with_name("bootstrap.py").read_text(encoding="utf-8")}
-    if installs(plan.spec):
+    if WHEEL in repr(plan.requests):  # not in the plans of platforms that have the library
         wheel = library_wheel(plan.spec.options.get("wheel"))
         key = f"{LAUNCHES}/{plan.spec.launch}/{wheel.sha256[:16]}/{wheel.name}"
         if workspace.store.stat(key) is None:
