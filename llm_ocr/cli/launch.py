@@ -68,16 +68,23 @@ def _outcome(settings: LaunchSettings) -> int:
 
 def run_jobs(command: str, settings: JobsSettings) -> int:
     """List jobs, show a log, cancel, or clean; return 0."""
+    from llm_ocr.launch.uploads import kept_uploads, remove_wheels
     from llm_ocr.launch.watching import launched_jobs
     from llm_ocr.workspace import Workspace
     from llm_ocr.workspace.stored import workspace_options
 
-    with Workspace.open(settings.workspace, options=workspace_options(settings)) as workspace:
+    options = workspace_options(settings)
+    with Workspace.open(settings.workspace, options=options) as workspace:
         found = launched_jobs(workspace)
     chosen = [one for one in found if settings.job in (None, one.job.id, one.job.name)]
     if settings.job is not None and not chosen:
         raise UsageError(f"{settings.workspace} has no job {settings.job}", hint=_there(found))
     _ACTIONS[settings.action](settings, chosen)
+    if settings.action == "clean" and settings.job is None:  # no job runs that could still need its wheel
+        with Workspace.open(settings.workspace, options=options) as workspace:
+            for line in [*remove_wheels(workspace), *kept_uploads(workspace)]:
+                write_line(line)
+            workspace.flush()
     return 0
 
 

@@ -1,8 +1,9 @@
 """Prepare a job's container (the library, CUDA on older drivers), then run the job's command.
 
 A launcher passes the source of this file to `python3 -c` in a stock image. Its argument is a JSON object: `wheel` (the
-wheel's URL in the workspace, "" if the image contains the library), `sha256`, `extras`, and `command`. The image needs
-Python and pip. Before the installation, only the standard library is imported.
+wheel's URL in the workspace, "" if the image contains the library), `sha256`, `extras`, `command`, and `keep` (whether
+the packages of the image must not change, because vLLM needs them). The image needs Python and pip. Before the
+installation, only the standard library is imported.
 """
 
 import contextlib
@@ -51,10 +52,10 @@ def constraints() -> str:
     return "".join(f"{name}=={version}\n" for name, version in readable.items() if name != "llm-ocr")
 
 
-def install(requirement: str, folder: str) -> None:
+def install(requirement: str, folder: str, keep: bool = True) -> None:
     """Install a requirement with pip; print the output of pip, and its whole message on failure."""
     pins = Path(folder, "installed.txt")
-    pins.write_text(constraints())
+    pins.write_text(constraints() if keep else "")
     words = [sys.executable, "-m", "pip", "install", "--progress-bar=off", "--constraint", str(pins), requirement]
     variables = {**os.environ, "PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_ROOT_USER_ACTION": "ignore"}
     run = subprocess.Popen(words, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -66,7 +67,8 @@ def install(requirement: str, folder: str) -> None:
     if run.wait():
         start = next((number for number, line in enumerate(said) if line.startswith("ERROR")), -8)
         words = [line for line in said[start:] if line]
-        raise Failed("\n".join(["pip cannot install llm-ocr without changing the packages of this image:", *words]))
+        how = " without changing the packages of this image" if keep else ""
+        raise Failed("\n".join([f"pip cannot install llm-ocr{how}:", *words]))
     # Without root, pip installs into the user's folder, which may not have existed when Python started.
     site.addsitedir(site.getusersitepackages())
     invalidate_caches()
@@ -110,11 +112,11 @@ def importable(module: str) -> bool:
         return False
 
 
-def fetch(url: str, sha256: str, folder: str) -> str:
+def fetch(url: str, sha256: str, folder: str, keep: bool = True) -> str:
     """Return the path of the wheel after a check of its hash."""
     module, package = CLIENTS.get(url.partition(":")[0], ("json", ""))
     if not importable(module):
-        install(package, folder)
+        install(package, folder, keep)
     path = f"{folder}/{url.rpartition('/')[2]}"
     for number in range(1, TRIES + 1):
         try:
@@ -129,7 +131,7 @@ def fetch(url: str, sha256: str, folder: str) -> str:
     return path
 
 
-def prepare(wheel: str, sha256: str, extras: list[str]) -> None:
+def prepare(wheel: str, sha256: str, extras: list[str], keep: bool) -> None:
     """Make the library importable, or raise `Failed`."""
     if sys.version_info < (3, 11):
         raise Failed(f"llm-ocr needs Python 3.11 or newer, but this image has {sys.version.split()[0]}")
@@ -139,7 +141,7 @@ def prepare(wheel: str, sha256: str, extras: list[str]) -> None:
         os.environ["GOOGLE_APPLICATION_CREDENTIALS"] = path = f"{folder}/google.json"
         Path(path).write_text(os.environ[GOOGLE_KEY])
     if wheel:
-        install(fetch(wheel, sha256, folder) + (f"[{','.join(extras)}]" if extras else ""), folder)
+        install(fetch(wheel, sha256, folder, keep) + (f"[{','.join(extras)}]" if extras else ""), folder, keep)
 
 
 def use_cuda_compatibility() -> None:
@@ -166,7 +168,7 @@ def main() -> None:
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     job = json.loads(sys.argv[1])
     try:
-        prepare(job["wheel"], job.get("sha256", ""), job.get("extras", []))
+        prepare(job["wheel"], job.get("sha256", ""), job.get("extras", []), job.get("keep", True))
     except Failed as error:
         # The platform shows this file. Without root, it may not be writable; the log has the reason, too.
         with contextlib.suppress(OSError):

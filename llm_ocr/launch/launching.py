@@ -45,6 +45,7 @@ from llm_ocr.launch.watching import (
 )
 from llm_ocr.types import plural
 from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.keys import EXTRACT
 from llm_ocr.workspace.stored import remembered, workspace_options
 
 #: Examples in documentation that users replace by their own values, and the settings that may still contain one.
@@ -267,7 +268,7 @@ class Launch:
             hint = "Run the same command again in 10 minutes, or cancel the launch: llm-ocr jobs cancel."
             raise LaunchError(f"{stage} of {self.workspace.url} is being submitted by another process", hint=hint)
         # The recorded decision only shows that a submission exists; the spec is that of this command.
-        spec = self._next_spec(stage, None if found is None else found.spec.submission)
+        spec = self._next_spec(stage, found)
         plan = complete_plan(self.launcher, spec)
         jobs = self.launcher.find(spec) if found is not None else ()
         if not jobs:
@@ -286,11 +287,28 @@ class Launch:
             self.display.say(f"{stage}: {job.name} {job.url or job.id}")
         return jobs
 
-    def _next_spec(self, stage: str, submission: int | None) -> JobSpec:
-        spec = replace(self.asked.specs[stage], submission=submission or len(self._of(stage)) + 1)
+    def _next_spec(self, stage: str, found: Submission | None) -> JobSpec:
+        """Return the spec of the next submission, or of a recorded one, with at most one shard per missing unit."""
+        spec = replace(self.asked.specs[stage], submission=len(self._of(stage)) + 1)
+        progress = stage_progress(self.workspace, EXTRACT if stage == PIPELINE else stage)
+        missing = progress.total - progress.done
+        settings = self.asked.settings.get(stage, {})
+        # The first jobs of Extract add sources to the plan.
+        grows = stage == EXTRACT and spec.submission == 1 and (settings.get("sources") or settings.get("dataset"))
+        if found is not None:
+            spec = replace(spec, submission=found.spec.submission, shards=min(spec.shards, found.spec.shards))
+        elif 0 < missing < spec.shards and not grows:
+            self.display.say(
+                f"{stage}: --shards {spec.shards}, but {plural(missing, 'unit')} to process: only {missing} started"
+            )
+            spec = replace(spec, shards=missing)
+        elif not progress.total and spec.shards > 1 and grows:
+            self.display.say(
+                f"{stage}: the number of units is unknown before the plan, and shards without a unit cost their start; "
+                f"llm-ocr plan -w {self.workspace.url} SOURCE... before the launch makes it known"
+            )
         if spec.time_limit is None:
-            progress = stage_progress(self.workspace, stage)
-            limit = fitted_limit(self.asked.platform, spec, self.asked.settings[stage], progress.pages)
+            limit = fitted_limit(self.asked.platform, spec, settings, progress.pages)
             spec = replace(spec, time_limit=limit)
         return spec
 

@@ -71,7 +71,13 @@ def job_command(spec: JobSpec, *, gpus: int | None = None, wrapper: tuple[str, .
     engine = ["embedded"] if spec.stage in GPU_STAGES and gpus == 0 else []
     extras = list(dict.fromkeys([*store_extras([spec.workspace]), *engine, *spec.options.get("extra", ())]))
     wheel = {"wheel": WHEEL, "sha256": SHA256, "extras": extras} if installs(spec) else {"wheel": ""}
-    return ["python3", "-c", BOOTSTRAP, json.dumps({**wheel, "command": command})]
+    keep = {} if serves(spec, gpus) else {"keep": False}
+    return ["python3", "-c", BOOTSTRAP, json.dumps({**wheel, **keep, "command": command})]
+
+
+def serves(spec: JobSpec, gpus: int | None) -> bool:
+    """Return whether a job on a machine with `gpus` may start vLLM. Other jobs may change the image's packages."""
+    return spec.stage in GPU_STAGES and gpus != 0
 
 
 def check_library(spec: JobSpec) -> None:
@@ -89,16 +95,17 @@ def library_notes(spec: JobSpec) -> list[str]:
     if not installs(spec):
         return []
     source = spec.options.get("wheel") or "the llm-ocr installed here"
+    keep = " without changing the image's packages" if spec.stage in GPU_STAGES else ""
     return [
-        f"{WHEEL} is {source}, uploaded to the workspace; each job checks its sha256 and installs it without changing "
-        f"the image's packages ({BOOTSTRAP} is llm_ocr/launch/bootstrap.py)"
+        f"{WHEEL} is {source}, uploaded to the workspace; each job checks its sha256 and installs it{keep} "
+        f"({BOOTSTRAP} is llm_ocr/launch/bootstrap.py)"
     ]
 
 
 def with_library(plan: Plan, workspace: Workspace) -> Plan:
-    """Upload the library's wheel, and return the plan without its placeholders."""
+    """Upload the library's wheel if the plan names it, and return the plan without its placeholders."""
     known = {BOOTSTRAP: Path(__file__).with_name("bootstrap.py").read_text(encoding="utf-8")}
-    if installs(plan.spec):
+    if WHEEL in repr(plan.requests):  # not in the plans of platforms that have the library
         wheel = library_wheel(plan.spec.options.get("wheel"))
         key = f"{LAUNCHES}/{plan.spec.launch}/{wheel.sha256[:16]}/{wheel.name}"
         if workspace.store.stat(key) is None:

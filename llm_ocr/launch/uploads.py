@@ -1,4 +1,4 @@
-"""Upload local documents into the workspace, where jobs can read them."""
+"""Upload local documents into the workspace, where jobs can read them; remove and name what launches leave there."""
 
 import hashlib
 import os
@@ -11,6 +11,7 @@ from llm_ocr.launch.watching import Say
 from llm_ocr.storage.names import split_scheme
 from llm_ocr.types import plural
 from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.stored import LAUNCHES
 
 #: Folder below the workspace.
 FOLDER = "uploads/documents"
@@ -45,6 +46,31 @@ def uploaded(workspace: Workspace, sources: Sequence[str], say: Say) -> tuple[st
         UsageError: A local source is a list or a pattern, or does not exist.
     """
     return tuple(_upload(workspace, source, say) if is_local(source) else source for source in sources)
+
+
+def remove_wheels(workspace: Workspace) -> list[str]:
+    """Remove the wheels that finished launches uploaded, and return lines about them. The next launch uploads its own.
+
+    Raises:
+        StorageError: The workspace cannot be read or written.
+    """
+    wheels = [info for info in workspace.store.list(f"{LAUNCHES}/") if info.key.endswith(".whl")]
+    for info in wheels:
+        workspace.store.delete(info.key)
+    size = plural(sum(info.size for info in wheels), "byte")
+    return [f"deleted: {plural(len(wheels), 'wheel')} of llm-ocr, {size}"] if wheels else []
+
+
+def kept_uploads(workspace: Workspace) -> list[str]:
+    """Return a line about uploaded documents, which only the user may remove; empty without such documents.
+
+    Raises:
+        StorageError: The workspace cannot be read.
+    """
+    found = list(workspace.store.list(f"{FOLDER}/"))
+    size = plural(sum(info.size for info in found), "byte")
+    where = f"{workspace.url}/{FOLDER}"
+    return [f"kept: {plural(len(found), 'uploaded document')}, {size}, which retries read: {where}"] if found else []
 
 
 def _upload(workspace: Workspace, source: str, say: Say) -> str:

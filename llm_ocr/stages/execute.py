@@ -20,6 +20,7 @@ from llm_ocr.documents.rendering import Renderer
 from llm_ocr.documents.sources import SourceDocument
 from llm_ocr.engines.embedded.ocr.models import available
 from llm_ocr.errors import StorageError, install_command
+from llm_ocr.launch.uploads import kept_uploads
 from llm_ocr.results.schema import failed_pages, scored_pages
 from llm_ocr.runs import Run
 from llm_ocr.stages import Progress, Silent
@@ -242,6 +243,8 @@ async def _clean(job: Job[CleanSettings]) -> None:
     verb = "would remove" if cleaned.dry_run else "removed"
     for leftover in cleaned.objects:
         progress.say(f"{verb} {leftover.key} ({leftover.size} bytes)")
+    for line in await asyncio.to_thread(kept_uploads, job.workspace):
+        progress.say(line)
     progress.say(f"{verb} {plural(len(cleaned.objects), 'file')}, {plural(cleaned.size, 'byte')}")
 
 

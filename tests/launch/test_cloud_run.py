@@ -2,6 +2,7 @@
 
 import itertools
 import sys
+from dataclasses import replace
 
 import pytest
 from jobs_running import ended, submitted
@@ -264,19 +265,24 @@ def test_a_secret_that_nobody_may_look_at_does_not_stop_a_launch(platform, launc
     assert ended(launcher, submitted(launcher, spec(secrets={"HF_TOKEN": ""}))).state is State.SUCCEEDED
 
 
-def test_a_run_with_another_launchs_image_is_cancelled(platform, launcher, spec, monkeypatch):
-    """Two launches of one stage at the same moment: the second changes the job before the first runs it."""
-    begin = platform.api._begin
+def test_launches_share_no_job_and_cleaning_one_keeps_the_other(platform, launcher, spec):
+    mine = submitted(launcher, spec())
+    theirs = submitted(launcher, replace(spec(), launch="20260101-000000-beef"))
+    ended(launcher, mine)
+    ended(launcher, theirs)
+    assert mine.id.split("/")[5] != theirs.id.split("/")[5]
+    assert launcher.clean([mine])[0].startswith("deleted: job ")
+    (status,) = launcher.status([theirs])
+    assert status.state is State.SUCCEEDED
+    assert [name.rpartition("/")[2] for name in platform.api.jobs] == ["llm-ocr-20260101-000000-beef-extract"]
 
-    def after_another(name, template):
-        return begin(name, {**template, "labels": {**template["labels"], "llm-ocr-job": "another"}})
 
-    monkeypatch.setattr(platform.api, "_begin", after_another)
-    with pytest.raises(LaunchError, match="another launch changed") as raised:
-        launcher.submit(launcher.plan(spec(SLEEP)))
-    assert raised.value.retryable
-    assert platform.executions[0].wait(60)
-    assert platform.executions[0].json()["cancelledCount"] == 1
+def test_cleaning_keeps_a_job_that_earlier_versions_shared(platform, launcher, spec):
+    job = submitted(launcher, spec())
+    ended(launcher, job)
+    shared = replace(job, name="llm-ocr-20251201-000000-0123-extract-1")  # another launch ran on the same job
+    assert launcher.clean([shared])[0].startswith("kept projects/my-project/")
+    assert len(platform.api.jobs) == 1
 
 
 def test_a_server_that_cannot_be_reached_is_an_error_that_may_be_tried_again(launcher):

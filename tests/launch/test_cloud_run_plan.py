@@ -39,7 +39,10 @@ def test_what_is_not_known_is_a_named_placeholder():
     assert set(made.missing) == {"<region>"}
     assert all(name in json.dumps(made.requests[0].body) for name in made.missing)
     # The project is the credentials', which nobody has asked yet.
-    assert made.requests[1].body["name"] == "projects/<project>/locations/<region>/jobs/llm-ocr-extract-nvidia-l4"
+    assert (
+        made.requests[1].body["name"]
+        == "projects/<project>/locations/<region>/jobs/llm-ocr-20260101-000000-abcd-extract"
+    )
 
 
 def test_an_l4_whose_driver_is_older_than_the_stock_image_loads_the_compatibility_libraries():

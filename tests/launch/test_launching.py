@@ -85,6 +85,29 @@ def test_a_stage_is_submitted_again_while_units_are_missing_and_some_came(platfo
     assert llm_ocr.open(tmp_path / "w").status.pages.ok == 3
 
 
+def test_no_more_shards_are_started_than_units_are_missing(platform, sources, tmp_path):
+    llm_ocr.plan(str(sources), workspace=tmp_path / "w", pages_per_unit=1, engine="embedded")
+    platform.endings["extract"] = [Ending((0, 3), State.FAILED, "taken away")]
+    said: list[str] = []
+    launch(tmp_path / "w", "extract", shards=8, said=said).wait()
+    assert [spec.shards for spec in platform.submitted] == [3, 2]
+    assert "extract: --shards 8, but 3 units to process: only 3 started" in said
+    assert llm_ocr.open(tmp_path / "w").status.pages.ok == 3
+
+
+def test_new_sources_get_all_shards(platform, sources, tmp_path):
+    llm_ocr.plan(str(sources / "0.pdf"), workspace=tmp_path / "w", pages_per_unit=1, engine="embedded")
+    launch(tmp_path / "w", "extract", sources, shards=3).wait()
+    assert [spec.shards for spec in platform.submitted] == [3]
+
+
+def test_shards_without_a_plan_are_said_to_be_a_guess(platform, sources, tmp_path):
+    said: list[str] = []
+    launch(tmp_path / "w", "pipeline", sources, shards=8, said=said).wait()
+    assert [spec.shards for spec in platform.submitted] == [8, 3, 1]
+    assert sum("llm-ocr plan -w" in line for line in said) == 1
+
+
 def test_a_job_that_fails_before_its_first_unit_is_not_repeated(platform, sources, tmp_path):
     platform.endings["extract"] = [Ending(None, State.FAILED, "image not found")]
     with pytest.raises(JobFailed, match="image not found") as caught:

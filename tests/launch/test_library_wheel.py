@@ -136,6 +136,26 @@ def test_a_conflict_of_pip_is_shown_whole_and_ends_the_job(tmp_path, servers):
     assert "pillow<5" in run.stderr
 
 
+@pytest.mark.parametrize("keep", [True, False])
+def test_only_jobs_with_vllm_keep_older_packages_of_the_image(tmp_path, keep):
+    """The image has an older package than the library needs."""
+    for name, version, needs in [("llm_ocr", "9.9", "Requires-Dist: needed>=2\n"), ("needed", "2.0", "")]:
+        with zipfile.ZipFile(tmp_path / f"{name}-{version}-py3-none-any.whl", "w") as archive:
+            folder, about = f"{name}-{version}.dist-info", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+            archive.writestr(f"{folder}/METADATA", about + needs)
+            archive.writestr(f"{folder}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+            archive.writestr(f"{folder}/RECORD", "")
+    image = tmp_path / "image" / "needed-1.0.dist-info"
+    image.mkdir(parents=True)
+    (image / "METADATA").write_text("Metadata-Version: 2.1\nName: needed\nVersion: 1.0\n")
+    wheel = str(tmp_path / "llm_ocr-9.9-py3-none-any.whl")
+    code = f"from llm_ocr.launch import bootstrap; bootstrap.install({wheel!r}, {str(tmp_path)!r}, {keep})"
+    own = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "PIP_TARGET": str(tmp_path / "site")}
+    own |= {"PYTHONPATH": f"{image.parent}:{Path(bootstrap.__file__).parents[2]}", "HOME": str(tmp_path)}
+    run = subprocess.run([sys.executable, "-c", code], env=own, cwd=tmp_path, capture_output=True, text=True)
+    assert (run.returncode == 0) != keep, run.stderr
+
+
 def test_a_reason_is_left_where_the_platform_shows_it(tmp_path):
     job = {"wheel": "hf://buckets/me/ocr/x.whl", "sha256": "0", "extras": [], "command": ["true"]}
     message = tmp_path / "message"

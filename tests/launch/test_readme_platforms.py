@@ -26,6 +26,22 @@ def test_the_readmes_of_platforms_have_the_same_headings(folder):
     assert re.findall(r"^## (.*)$", text, re.MULTILINE) == ["Needs", "Run", "Watch", "Cost", "Clean up"]
 
 
+def test_hints_lead_to_pages_that_say_how():
+    """`Mirror the image there (sagemaker/README.md)`: the page exists, and its text has the verb."""
+    found = 0
+    for source in (REPOSITORY / "llm_ocr" / "launch").rglob("*.py"):
+        for page in re.findall(r"[\w/-]+/[\w-]+\.md\b", source.read_text()):
+            if page.partition("/")[0] in ("docs", *FOLDERS, "docker"):
+                assert (REPOSITORY / page).is_file(), f"{source.name} names {page}"
+        for verb, page in re.findall(
+            r"(Mirror|Create|Build|Deploy)\b[^.]*?\(([\w-]+/README\.md)\)", source.read_text()
+        ):
+            said_there = re.search(rf"\b{verb}\b", (REPOSITORY / page).read_text(), re.IGNORECASE)
+            assert said_there, f"{source.name}: {page} does not say how to {verb}"
+            found += 1
+    assert found >= 5
+
+
 @pytest.mark.parametrize("line", LINES)
 def test_its_command_plans(line, tmp_path):
     words = [word for word in shlex.split(line) if word not in ("--wait", "--dry-run")]

@@ -172,3 +172,17 @@ def test_the_limits_are_sagemakers(job, fits):
 )
 def test_images_are_named_by_tag_or_digest(image):
     assert body(spec(image=image))["AppSpecification"]["ImageUri"] == image
+
+
+def test_only_stages_with_a_gpu_pull_the_image_with_cuda():
+    region = {"region": "us-east-1"}
+    images = [
+        body(spec(stage, image="", hardware=hardware, options=region))["AppSpecification"]["ImageUri"]
+        for stage, hardware in [
+            ("extract", "ml.g6e.2xlarge"),
+            ("extract", "ml.c5.xlarge"),
+            ("assemble", "ml.c5.xlarge"),
+        ]
+    ]
+    assert ["-gpu-" in image for image in images] == [True, False, False]
+    assert all("-cpu-py312-" in image for image in images[1:])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from llm_ocr.cli import main
 from llm_ocr.launch.uploads import uploaded
 from llm_ocr.workspace import Workspace
 
@@ -31,6 +32,22 @@ def test_only_what_is_new_or_changed_is_uploaded_again_be_it_of_the_same_size(tm
         assert in_store(workspace, source) == {"a.pdf": b"first", "b.pdf": b"other"}
     assert source.endswith("/in/")
     assert [line.partition(": ")[2].partition(" files")[0] for line in said] == ["2 of 2", "0 of 2", "1 of 2"]
+
+
+def test_cleaning_removes_wheels_and_names_documents_that_stay(tmp_path, capsys):
+    (tmp_path / "a.pdf").write_bytes(b"12345")
+    with Workspace.open(str(tmp_path / "w"), True) as workspace:
+        (source,) = uploaded(workspace, [str(tmp_path / "a.pdf")], lambda line: None)
+        workspace.store.put("launches/20260101-000000-abcd/0123/llm_ocr-1-py3-none-any.whl", b"wheel")
+    folder = f"{tmp_path / 'w'}/uploads/documents"
+    kept = f"kept: 1 uploaded document, 5 bytes, which retries read: {folder}\n"
+    assert main(["clean", "-w", str(tmp_path / "w")]) == 0
+    assert capsys.readouterr().out.startswith(kept)
+    assert main(["jobs", "clean", "-w", str(tmp_path / "w")]) == 0
+    said = capsys.readouterr().out
+    assert said.endswith(f"deleted: 1 wheel of llm-ocr, 5 bytes\n{kept}")
+    assert not list((tmp_path / "w" / "launches").rglob("*.whl"))
+    assert Path(source).read_bytes() == b"12345"
 
 
 @pytest.mark.parametrize(("given", "found"), [("scans", {"a.pdf"}), ("scans/a.pdf", {""})])

@@ -20,6 +20,7 @@ from llm_ocr.launch.cloud_run.plan import (
     default_hardware,
     job_name,
     make_plan,
+    short_name,
     time_limit,
 )
 from llm_ocr.launch.library import filled
@@ -68,10 +69,6 @@ class CloudRun(Launcher):
         return [_job(one.name, spec) for one in executions if one.labels.get(JOB_LABEL) == spec.name]
 
     def submit(self, plan: Plan) -> Sequence[Job]:
-        """Create the execution.
-
-        If another launch changes the job concurrently, the execution is canceled and a `retryable` error is raised.
-        """
         google = self._google(_endpoint(plan.spec))
         patch, run = _bodies(plan, google)
         google.update("create or update the job", patch)
@@ -81,15 +78,6 @@ class CloudRun(Launcher):
             raise LaunchError(
                 "Cloud Run: the run was accepted without a name", hint="Run the command again to find it."
             )
-        if execution.labels.get(JOB_LABEL, plan.spec.name) != plan.spec.name:
-            self.cancel(Job(execution.name, plan.spec.name, place=_place(plan.spec)))
-            made = LaunchError(
-                f"Cloud Run: another launch changed {run['name'].rpartition('/')[2]} at the same time; the run with "
-                "its image and secrets was canceled",
-                hint="Run the same command again.",
-            )
-            made.retryable = True
-            raise made
         return [_job(execution.name, plan.spec)]
 
     def logs(self, job: Job, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
@@ -108,10 +96,14 @@ class CloudRun(Launcher):
             self._of_job(job).executions.cancel_execution(name=job.id, timeout=TIMEOUT)
 
     def clean(self, jobs: Sequence[Job]) -> Sequence[str]:
-        """Delete the Cloud Run jobs without running executions, with their execution records."""
+        """Delete the Cloud Run jobs of these launches without running executions, with their execution records."""
         lines = []
-        for name, google in {job.id.partition("/executions/")[0]: self._of_job(job) for job in jobs}.items():
-            if running := [one.name for one in _executions(google, name) if not is_over(one)]:
+        own = {job.id.partition("/executions/")[0]: job for job in jobs}
+        for name, job in own.items():
+            google = self._of_job(job)
+            if name.rpartition("/")[2] != short_name(job.name):
+                lines.append(f"kept {name}: an earlier version made it for the launches of all workspaces")
+            elif running := [one.name for one in _executions(google, name) if not is_over(one)]:
                 lines.append(f"kept {name}: {plural(len(running), 'run')} in progress")
             else:
                 lines.append(_delete(google, name))

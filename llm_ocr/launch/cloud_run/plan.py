@@ -1,7 +1,8 @@
 """Requests to Cloud Run for a stage: its job is updated, then executed. Pure functions.
 
-A project has one job per stage and hardware. Values that an execution may override (tasks, time limit, variables) are
-part of the execution, so that concurrent launches do not mix theirs. The rest is part of the job.
+Each stage of a launch has a job of its own, whose executions are the submissions of the stage. Launches, and the
+workspaces of a project, thus share no job. Values that an execution may override (tasks, time limit, variables) are
+part of the execution. The rest is part of the job.
 """
 
 import re
@@ -46,8 +47,12 @@ def default_hardware(stage: str) -> str:
 def job_name(spec: JobSpec) -> str:
     """Return the job's full name, with placeholders for an unknown project or region."""
     project, region = spec.options.get("project") or PROJECT, spec.options.get("region") or _REGION
-    hardware = spec.hardware or default_hardware(spec.stage)
-    return f"projects/{project}/locations/{region}/jobs/llm-ocr-{spec.stage}-{hardware}"
+    return f"projects/{project}/locations/{region}/jobs/{short_name(spec.name)}"
+
+
+def short_name(name: str) -> str:
+    """Return the name of the Cloud Run job for the name of a submission, which ends with its number."""
+    return name.rpartition("-")[0]
 
 
 def make_plan(platform: str, spec: JobSpec) -> Plan:

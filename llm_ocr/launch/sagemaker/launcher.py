@@ -78,7 +78,7 @@ class SageMaker(Launcher):
         clients, kind = self._of_spec(plan.spec), kind_of(plan.spec)
         jobs = []
         for request in plan.requests:
-            body = _sent(request.body, clients)
+            body = _sent(plan.spec, request.body, clients)
             self._create(clients, kind, request.call, body)
             found = self._described(clients, kind, body[_NAME[kind]])
             jobs.append(_job(clients, kind, found or body))
@@ -159,13 +159,13 @@ class SageMaker(Launcher):
         return self._clients.setdefault((region, endpoint), Clients(region, endpoint))
 
 
-def _sent(body: Mapping[str, Any], clients: Clients) -> dict[str, Any]:
+def _sent(spec: JobSpec, body: Mapping[str, Any], clients: Clients) -> dict[str, Any]:
     """Return the body with the image of the region, and with the bootstrap within SageMaker's limits."""
     sent = deepcopy(dict(body))
     at = sent.get("AppSpecification") or sent["AlgorithmSpecification"]
     name = "ImageUri" if "ImageUri" in at else "TrainingImage"
     if at[name] == requests.IMAGE:
-        at[name] = requests.default_image(clients.region)
+        at[name] = requests.default_image(spec, clients.region)
     if "ContainerArguments" in at:
         command = [*at["ContainerEntrypoint"], *at["ContainerArguments"]]
         at["ContainerEntrypoint"], at["ContainerArguments"] = requests.compressed(command)
@@ -337,7 +337,9 @@ def _check_role(plan: Plan, clients: Clients, account: str) -> None:
 def _check_image(plan: Plan, clients: Clients) -> None:
     image = requests.parsed_image(plan.spec.image)
     if image is None:
-        requests.default_image(clients.region)  # UsageError for a region without images; only AWS may describe them
+        requests.default_image(
+            plan.spec, clients.region
+        )  # UsageError for a region without images; only AWS may describe them
         return
     if image["region"] != clients.region:
         raise UsageError(

@@ -13,7 +13,7 @@ from typing import Any
 from llm_ocr.config.environment import ERROR_FILE
 from llm_ocr.errors import UsageError
 from llm_ocr.launch import JobSpec, Plan, Request
-from llm_ocr.launch.library import installs, job_command, library_notes
+from llm_ocr.launch.library import installs, job_command, library_notes, serves
 
 PROCESSING, TRAINING = "processing", "training"
 CALLS: Mapping[str, str] = {PROCESSING: "create_processing_job", TRAINING: "create_training_job"}
@@ -25,8 +25,10 @@ _HOW = {
     OUTPUT: "--training-output s3://BUCKET/PREFIX",
 }
 
-#: AWS's newest image with vLLM and the accounts that hold it, as sagemaker-core 2.27.0 (October 2026) lists them.
+#: AWS's newest image with vLLM, an image without CUDA for the other jobs, and the accounts that hold both, as
+#: sagemaker-core 2.27.0 (October 2026) lists them. SageMaker takes no image from Docker Hub.
 _VLLM = "vllm:0.30.0-gpu-py312-cu130-ubuntu24.04-sagemaker"
+_CPU = "pytorch-training:2.8.0-cpu-py312-ubuntu22.04-sagemaker"
 _ACCOUNTS: Mapping[str, str] = {
     **dict.fromkeys(("us-east-1", "us-east-2", "us-west-1", "us-west-2", "ca-central-1", "sa-east-1"), "763104351884"),
     **dict.fromkeys(("eu-central-1", "eu-north-1", "eu-west-1", "eu-west-2", "eu-west-3"), "763104351884"),
@@ -72,15 +74,16 @@ def kind_of(spec: JobSpec) -> str:
     return TRAINING if spec.options.get("spot") or needs_training(spec.hardware) else PROCESSING
 
 
-def default_image(region: str) -> str:
-    """Return the address of AWS's image with vLLM in a region. Raises `UsageError` where AWS has none.
-
-    Assemble uses it, too: SageMaker takes no image from Docker Hub, and AWS has no smaller image that is sure to fit.
-    """
+def default_image(spec: JobSpec, region: str) -> str:
+    """Return the address of AWS's image for a job in a region. Raises `UsageError` where AWS has none."""
     account = _ACCOUNTS.get(region)
     if account is None:
         raise UsageError(f"AWS has no vLLM image in {region}", hint=f"Mirror one there, and set {_HOW[IMAGE]}.")
-    return f"{account}.dkr.ecr.{region}.amazonaws.com/{_VLLM}"
+    return f"{account}.dkr.ecr.{region}.amazonaws.com/{_stock(spec)}"
+
+
+def _stock(spec: JobSpec) -> str:
+    return _VLLM if serves(spec, gpus_of(spec.hardware)) else _CPU
 
 
 def compressed(command: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -130,7 +133,7 @@ def output_of(body: Mapping[str, Any]) -> str:
 
 def _body(spec: JobSpec, kind: str) -> dict[str, Any]:
     seconds, key = spec.time_limit or DEFAULT_TIME_LIMIT, spec.options.get("kms_key")
-    image = spec.image or (default_image(spec.options["region"]) if spec.options.get("region") else IMAGE)
+    image = spec.image or (default_image(spec, spec.options["region"]) if spec.options.get("region") else IMAGE)
     stops: dict[str, int] = {"MaxRuntimeInSeconds": seconds}
     first: dict[str, Any] = {"TrainingJobName": spec.name, "ResourceConfig": _machines(spec)}
     program: dict[str, Any] = {"TrainingImage": image, "TrainingInputMode": "File", **_command(spec)}
@@ -212,7 +215,7 @@ def _output(spec: JobSpec) -> str:
 def _notes(spec: JobSpec, kind: str) -> list[str]:
     notes = library_notes(spec)
     if not spec.image:
-        notes.append(f"{IMAGE} is the AWS image {_VLLM} in the region of the job")
+        notes.append(f"{IMAGE} is the AWS image {_stock(spec)} in the region of the job")
     if kind == TRAINING:
         why = "for spot machines" if spec.options.get("spot") else f"for {spec.hardware}"
         notes.append(f"this is a training job ({why}); SageMaker writes its own files to {_output(spec)}")
