@@ -52,6 +52,7 @@ class Setting:
     args: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     kv_gib: float = 7.25
+    cache: str = ""  # setting whose compiled code it finds; "": its own
 
 
 SETTINGS = {
@@ -62,8 +63,12 @@ SETTINGS = {
     "wide": Setting(sequences=128, kv_gib=14.5),
     "servers": Setting(workers=1, args=("--api-server-count=4",)),
     "graphs": Setting(args=(_ENCODER_GRAPHS,)),
-    "graphs2": Setting(args=(_ENCODER_GRAPHS,)),
+    # Started for the turns of two servers, when the compiled code is there and the first servers have ended.
+    "fast2": Setting(cache="fast"),
+    "graphs2": Setting(args=(_ENCODER_GRAPHS,), cache="graphs"),
 }
+LATE = ("fast2", "graphs2")
+DONE = ("before", "workers", "servers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +97,12 @@ TURNS = (
     Turn("intake", ("fast",), share=0.5),
     Turn("intake", ("servers",), share=0.5),
     Turn("llm-ocr", ("graphs",), profile=True),
-    Turn("llm-ocr", ("graphs", "graphs2"), profile=True),
-    Turn("llm-ocr", ("fast", "second")),
+    Turn("llm-ocr", ("fast", "fast2")),
     Turn("vllm-bench", ("fast",)),
-    Turn("llm-ocr", ("fast", "second", "graphs")),
-    Turn("llm-ocr", ("fast", "second"), image_format="jpeg"),
-    Turn("llm-ocr", ("none", "second")),
+    Turn("llm-ocr", ("graphs", "graphs2"), profile=True),
+    Turn("llm-ocr", ("fast", "fast2", "graphs")),
+    Turn("llm-ocr", ("fast", "fast2"), image_format="jpeg"),
+    Turn("llm-ocr", ("none", "fast2")),
 )
 
 
@@ -110,7 +115,12 @@ def parse() -> argparse.Namespace:
     add("--pages", type=int, default=192, metavar="N", help="pages of a turn (default 192)")
     add("--tokens", type=int, default=1000, metavar="N", help="of an answer, on average (default 1000)")
     add("--seconds", type=float, default=560, metavar="S", help="no turn begins that would end later (default 560)")
-    add("--settings", default=",".join(SETTINGS), metavar="NAMES", help=f"servers to start: {', '.join(SETTINGS)}")
+    add(
+        "--settings",
+        default=",".join(name for name in SETTINGS if name not in LATE),
+        metavar="NAMES",
+        help=f"servers to start at once: {', '.join(SETTINGS)}",
+    )
     add("--turns", metavar="LABELS", help=f"clients and servers: {', '.join(turn.label for turn in TURNS)}")
     add("--dollars-per-hour", type=float, default=3.5, metavar="X", help="price of the machine (default 3.50)")
     add("--vllm-command", default="vllm", metavar="COMMAND", help="as llm-ocr takes it")
@@ -175,7 +185,7 @@ class Bench:
             args=tuple(args),
             model=self.model,
             offline=True,
-            compile_cache=self.folder / f"cache-{'fast' if name == 'second' else name.rstrip('2')}",
+            compile_cache=self.folder / f"cache-{setting.cache or name}",
             log_folder=self.folder / f"server-{name}",
             sizes=Sizes(max_num_seqs=setting.sequences, renderer_workers=setting.workers),
         )
@@ -253,6 +263,13 @@ class Bench:
         self.sampler.label = ""
         self.lasted[turn.client] = time.monotonic() - began
         did = served(self.sampler.during(turn.label), [address.root for address in addresses])
+        lengths = [int(one.settings["max_tokens"]) for one in self.asked]
+        wanted = (pages, pages if turn.client == "intake" else sum(lengths))
+        counted = (did.requests, did.output_tokens) if did else (0, 0)
+        if counted != wanted:  # not comparable with the other turns
+            error = f"the servers counted {counted} requests and output tokens instead of {wanted}"
+            self.report["failures"].append({"turn": turn.label, "error": error})
+            self.tell(f"{turn.label}: {error}")
         rate = 60 * pages / seconds
         row = {
             "turn": turn.label,
@@ -295,7 +312,7 @@ class Bench:
         }  # fmt: skip
 
     async def bench(self, turn: Turn, addresses: Sequence[Address], folder: Path) -> tuple[float, int, dict[str, Any]]:
-        sequences = sum(SETTINGS.get(name, Setting()).sequences for name in turn.servers)
+        sequences = sum(SETTINGS[name].sequences for name in turn.servers)
         words = bench(
             self.work, self.command, addresses[0], self.model, self.given.dataset_name,
             self.folder / "work" / "requests.jsonl", folder / "result.json", 2 * sequences,
@@ -342,10 +359,10 @@ class Bench:
         await asyncio.gather(*starting)
         wanted = self.given.turns.split(",") if self.given.turns else [turn.label for turn in TURNS]
         for turn in (turn for turn in TURNS if turn.label in wanted):
-            if "second" in turn.servers and "second" not in self.report["starts"]:
-                # Its code is compiled already, and its memory is that of servers whose turns are over.
-                await self.stop("before", "workers", "servers")
-                await self.start("second", SETTINGS["fast"])
+            for name in turn.servers:
+                if name in LATE and name not in self.report["starts"]:
+                    await self.stop(*DONE)  # for their memory
+                    await self.start(name, SETTINGS[name])
             await self.take(turn)
         await self.stop(*list(self.servers))
 

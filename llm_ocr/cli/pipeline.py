@@ -117,8 +117,10 @@ class Removals(QuietProgress):
 def _results(command: str, settings: PipelineCommand, status: "RunStatus") -> list[str]:
     if isinstance(settings, AssemblyCommand):
         workspace = settings.workspace
-        how = "open with load_dataset" if outcome.is_folder(workspace) else "one row per page"
-        if how.startswith("open") and importlib.util.find_spec("datasets") is None:
+        how = "open with load_dataset"
+        if not outcome.is_folder(workspace):
+            how = "one row per page"
+        elif importlib.util.find_spec("datasets") is None:
             how = f"Parquet files; for load_dataset: {install_command('datasets')}"
         result = [f"Result: {workspace}/documents (Markdown), {workspace}/dataset ({how})"]
         if not outcome.is_folder(workspace):

@@ -185,6 +185,7 @@ class AssembleSettings(
 
 
 class RunSettings(
+    OwnWorkspaceSettings,
     PlanSettings,
     ServingSettings,
     LeaseSettings,
@@ -197,11 +198,6 @@ class RunSettings(
 ):
     """llm-ocr run: run all three stages on this machine."""
 
-    workspace: NAME = Field(
-        "llm-ocr-out",
-        description="Folder or s3://, gs://, or hf:// URL for the plan and all results",
-        json_schema_extra={"short": "w", "metavar": "URL"},
-    )
     stdout: bool = Field(
         False,
         description="Print the Markdown of the documents to standard output. Without --workspace, no file remains",

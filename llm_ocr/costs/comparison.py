@@ -95,8 +95,8 @@ def _line(row: Row) -> str:
 
 _HEAD = ("where", "cost", "time", "pages/min", "start-up", "rate", "price")
 _RATES = (
-    "rate: reported (published for this model on this GPU), guessed (that of a close relative, or of other cores), or "
-    "measured (now, on this machine)"
+    "rate: reported (published, or measured by us, for this model on this GPU), guessed (that of a close relative, or "
+    "of other cores), or measured (now, on this machine)"
 )
 
 
@@ -104,7 +104,7 @@ _RATES = (
 class Option:
     """Machine or provider that can read the pages. `cost` is None without a price or a rate.
 
-    Providers have no `estimate`, nor have machines without a measurement: `missing` says so.
+    Providers have no `estimate`. Machines without a measurement have none either, and `missing` is the note about it.
     """
 
     name: str
@@ -258,8 +258,8 @@ def on_machines(
         if found is not None:
             options.append(_option(name, model, found, price))
         elif machine.gpu and model != EMBEDDED_MODEL and fits(known_model(model), machine.gpu):
-            said = no_measurement(stage, model, machine.gpu)
-            options.append(Option(name, model, None, *_priced(machine, price), missing=said))
+            missing = no_measurement(stage, model, machine.gpu)
+            options.append(Option(name, model, None, *_priced(machine, price), missing=missing))
         else:
             left_out.append(machine.label)
     return options, left_out
@@ -433,7 +433,7 @@ def other_machines(
 
 
 def _same_gpu(here: Machine, there: Machine, pages: int, seconds: float, startup: float | None) -> WhatIf:
-    work = seconds * max(here.gpus, 1) / max(there.gpus, 1)
+    work = seconds * here.gpus / there.gpus
     before = startup_of(there)[0].likely if startup is None else startup
     words = (
         f"this run's rate on {here.label}, proportional to the number of GPUs, with the same start-up; the range is "

@@ -132,7 +132,7 @@ _OTHER_CORES = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Pages per minute of one machine, and the basis; `known`: published for this model on this GPU."""
+    """Pages per minute of one machine, and the basis; `known`: for this model on this GPU, not for a relative."""
 
     pages_per_minute: Span
     words: tuple[str, ...]
@@ -156,15 +156,14 @@ def rate_of(stage: str, model: str, machine: Machine) -> Rate | None:
 
 
 def no_measurement(stage: str, model: str, gpu: str) -> str:
-    """Return that a model was not measured on a GPU, and the rate on the measured GPU with the nearest bandwidth."""
+    """Return a note: the model has no rate on this GPU, and its rate on the measured GPU of the nearest bandwidth."""
     name = known_model(model)
     measured = _measured(stage, name)
     if not measured:
         return f"no measurement for {name} on any GPU"
     bandwidth = {other: float(_table()["gpu"][other]["bandwidth"]) for other in (gpu, *measured)}
     nearest = min(measured, key=lambda other: abs(math.log(bandwidth[other] / bandwidth[gpu])))
-    rate = _said(measured[nearest]).partition(" on ")[2]
-    return f"no measurement for {name} on {gpu}; the nearest measured GPU is {rate}"
+    return f"no measurement for {name} on {gpu}; the nearest measured GPU is {_on_gpu(measured[nearest])}"
 
 
 def fits(model: str, gpu: str) -> bool:
@@ -258,7 +257,11 @@ def _span(rate: Mapping[str, Any]) -> Span:
 
 def _said(rate: Mapping[str, Any]) -> str:
     who = ", ".join(rate["models"][:1]) or rate["stage"]
-    return f"{who} on {rate['gpu']}: {rate['pages_per_minute']:g} pages/min: {rate['words']} ({rate['date']})"
+    return f"{who} on {_on_gpu(rate)}"
+
+
+def _on_gpu(rate: Mapping[str, Any]) -> str:
+    return f"{rate['gpu']}: {rate['pages_per_minute']:g} pages/min: {rate['words']} ({rate['date']})"
 
 
 def _plain(name: str) -> str:

@@ -91,7 +91,7 @@ def content_damage(pdf: pypdfium2.PdfDocument, number: int) -> str:
     for name in [found[1]] if found[1] else re.findall(rb"(\d+) 0 R", found[2]):
         start = re.search(rb"(?:^|[\r\n])%s 0 obj\s*" % name, data)
         stream = _STREAM.match(data, start.end()) if start else None
-        length = re.search(rb"/Length (\d+)(?! 0 R)", stream["about"]) if stream else None
+        length = re.search(rb"/Length (\d+)\b(?! 0 R)", stream["about"]) if stream else None
         if stream is None or length is None:
             continue
         raw = data[stream.end() : stream.end() + int(length[1])]

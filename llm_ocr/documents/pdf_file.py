@@ -194,7 +194,7 @@ class PdfFile:
         self._pdf: pypdfium2.PdfDocument | None = None
         self._contents: dict[int, PageContent] = {}
         self._check_boxes: dict[int, tuple[CheckBox, ...]] = {}
-        #: What the pages stand for, if they are not the document's content.
+        #: For what the pages are placeholders; see `pdf_forms.placeholder`.
         self.placeholder = ""
         self._total = 0
         try:
@@ -266,7 +266,7 @@ class PdfFile:
             self._pdf.close()
         self._file.close()
 
-    def page(self, number: int, *, text_layer: bool) -> "DrawnPage":
+    def page(self, number: int, *, text_layer: bool) -> DrawnPage:
         """Return page `number`. Raises `PageFailure` for a damaged page that shows nothing."""
         self._check_number(number)
         loaded = self._loaded(number)
@@ -295,7 +295,7 @@ class PdfFile:
             loaded.close()
 
     def content(self, number: int) -> PageContent | None:
-        """Return the content of page `number` without rendering; None if only poppler can read it."""
+        """Return the content of page `number` without its image; None if only poppler can read it."""
         self._check_number(number)
         if number not in self._contents:
             loaded = self._loaded(number)

@@ -1,4 +1,4 @@
-"""Read check boxes of a PDF's forms, and find pages that stand for other content."""
+"""Read check boxes of a PDF's forms, and find placeholder pages."""
 
 import ctypes
 from collections.abc import Sequence
@@ -112,14 +112,14 @@ def _marked(line: Line, mark: Word, *, before: bool) -> Line:
 
 
 def placeholder(pdf: pypdfium2.PdfDocument) -> str:
-    """Return what the document's pages stand for; "" for a document whose pages are its content.
+    """Return for what the pages are placeholders; "" for a document whose pages are its content.
 
     Viewers without XFA show a page such as "Please wait" for a form of XFA. The page of a portfolio is its cover.
     """
     kind = pdf.get_formtype()
     only = pdfium.FPDF_GetPageCount(pdf) == 1
     if kind == pdfium.FORMTYPE_XFA_FULL or (kind == pdfium.FORMTYPE_XFA_FOREGROUND and only and not _first_has(pdf)):
-        return "the page stands for an XFA form, whose content was not read"
+        return "the page is a placeholder for an XFA form, whose content was not read"
     files = [_file_name(pdf, index) for index in range(min(pdfium.FPDFDoc_GetAttachmentCount(pdf), _MOST_ANNOTATIONS))]
     files = [name for name in files if not name.lower().endswith(".xml")]  # data of an electronic invoice
     if files and only and pdf.get_pagemode() == pdfium.PAGEMODE_USEATTACHMENTS:

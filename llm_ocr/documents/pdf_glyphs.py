@@ -37,7 +37,7 @@ _MONO = re.compile(
     r"|nimbusmonl|lettergothic|(source|fira|cascadia)code",
     re.IGNORECASE,
 )
-#: Last letter that the substitute of a font that is not embedded has surely.
+#: Last letter that the substitute of a font that is not embedded always has.
 _LAST_LATIN = 0x24F
 #: Code of a removed character: an invisible soft hyphen, or a piece of a tall delimiter.
 _REMOVED = 0xAD
@@ -463,7 +463,7 @@ _FEW_UNNAMED = 0.05
 _SPACES = (9, 10, 13, 32, 0x85, 0xA0, *range(0x2000, 0x200C), 0x2028, 0x2029, 0x202F, 0x205F, 0x2060, 0x3000, 0xFEFF)
 #: Bullets of the fonts Symbol and Wingdings, which have no code points of their own.
 _BULLETS = {0xF0B7: "•", 0xF0A7: "▪", 0xF0A8: "▫", 0xF06E: "■", 0xF071: "❑", 0xF0D8: "➢", 0xF0FC: "✓", 0xF02D: "-"}
-#: Radicals, ligatures, and forms of Arabic letters and vertical punctuation: characters that nobody searches for.
+#: Radicals, ligatures, and forms of Arabic letters and vertical punctuation: characters that searches do not find.
 _FORMS = (
     *((0x2E80, 0x2FD5), (0xFB00, 0xFB18), (0xFB1D, 0xFDFF), (0xFE10, 0xFE19), (0xFE35, 0xFE44)),
     (0xFE70, 0xFEFD),

@@ -101,8 +101,8 @@ def _letterspaced(glyphs: Glyphs, spaced: Bools) -> tuple[Bools, Bools]:
         usual = float(np.percentile(row, 40, method="lower"))  # more gaps are between letters than words
         within = row <= 1.5 * usual + 0.05
         even = usual < _LETTER_GAPS[1] and np.ptp(row[within]) < _UNEVEN
-        told = re.fullmatch("[A-Z][a-z]{4,}", "".join(texts)) if within.all() else row[~within].min() > 2 * usual
-        if even and (usual < _SPACE or told):
+        distinct = re.fullmatch("[A-Z][a-z]{4,}", "".join(texts)) if within.all() else row[~within].min() > 2 * usual
+        if even and (usual < _SPACE or distinct):
             spaced[first + 1 : end + 1] = ~within
             follows[first + 1 : end + 1] = row < 2 * usual + 0.5
     return spaced, follows

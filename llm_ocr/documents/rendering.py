@@ -193,7 +193,7 @@ class Renderer:
         return image_from_wire(reply["image"])
 
     async def blank(self, image: EncodedImage) -> bool:
-        """Return whether the range of each channel is below 24 of 255. Raises `PageFailure`."""
+        """Return whether the image has no ink; see `ink_of`. Raises `PageFailure`."""
         reply = await self._call("blank", {"image": image_to_wire(image)}, "", "an image was not looked at")
         return bool(reply["blank"])
 

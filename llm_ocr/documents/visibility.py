@@ -14,15 +14,15 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Pixels = npt.NDArray[np.uint8]  # height x width, gray
 
-#: Largest difference of gray values, of 255, that nobody sees.
+#: Largest difference of gray values, of 255, that is not visible.
 _UNSEEN = 8
-#: Font size that nobody reads, in points and as a share of the page's longer side.
+#: Largest font size that is too small to read, in points and as a share of the page's longer side.
 _TINY, _TINY_SHARE = 2.0, 0.0024
-#: Height of text in pixels below which the picture does not tell what is visible.
+#: Height of text in pixels below which the picture does not show what is visible.
 _LEAST_PIXELS = 3.0
 #: Part of a line's box, from its top, where letters have ink and gaps.
 _BAND = (0.35, 0.72)
-#: Share of a word's height at each side that is not looked at, because a bar may end there.
+#: Share of a word's height at each side that is not compared, because a bar may end there.
 _EDGE = 0.1
 _SPACES = (9, 10, 13, 32, 0xA0)
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from llm_ocr.engines import PageReader, noop
+from llm_ocr.engines.vlm.reader import UNDRAWN
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import Attempt, Box, EncodedImage, Evidence, InkMap, Line, Page, PageContent, Status, Word
 
@@ -32,8 +33,10 @@ async def read_page(
         cropper: Cuts the slices out of the page image.
         on_dispatched: See `PageReader.read`.
     """
-    has_text = page.content is not None and bool(page.content.lines)
-    if not page.slice_height or (reader.name == "embedded" and has_text):
+    by_layer = reader.name == "embedded" and page.content is not None and bool(page.content.lines)
+    # An image that lacks a part of the text is replaced by the text layer, which is that of the whole page.
+    by_layer |= page.evidence is not None and page.evidence.undrawn > UNDRAWN
+    if not page.slice_height or by_layer:
         return await reader.read(page, on_dispatched)
     boxes = slices_of(page)
     images = await cropper.crop(page.image, boxes)
@@ -79,21 +82,19 @@ def _empty_rows(ink: InkMap) -> list[bool]:
 
 def _part(page: Page, box: Box, image: EncodedImage, number: int) -> Page:
     """Return a slice as a page of its own."""
-    evidence = page.evidence
-    if evidence is not None:
-        lines = tuple((text, _within(place, box)) for text, place in evidence.lines if _is_in(place, box))
-        evidence = Evidence(evidence.ink and _cut_ink(evidence.ink, box), lines, evidence.pictured)
-    content = page.content
+    evidence, content = page.evidence, page.content
     if content is not None:
         content = _cut_content(content, box)
-    elif evidence is not None and (page.evidence.lines or evidence.pictured):  # type: ignore[union-attr]
+    elif evidence is not None and (evidence.lines or evidence.pictured):
         # The text layer of the whole page must not be read for the slice.
         content = PageContent(float(image.width), float(image.height))
-    return replace(page, id=f"{page.id}-s{number:02}", image=image, content=content, evidence=evidence, slice_height=0)
+    part = replace(page, id=f"{page.id}-s{number:02}", image=image, content=content, slice_height=0)
+    return part if evidence is None else replace(part, evidence=_cut_evidence(evidence, box))
 
 
-def _is_in(place: Box, box: Box) -> bool:
-    return box.y0 <= place.centre[1] < box.y1
+def _cut_evidence(evidence: Evidence, box: Box) -> Evidence:
+    lines = [(text, _within(place, box)) for text, place in evidence.lines if box.y0 <= place.centre[1] < box.y1]
+    return replace(evidence, ink=evidence.ink and _cut_ink(evidence.ink, box), lines=tuple(lines))
 
 
 def _within(place: Box, box: Box) -> Box:
@@ -109,6 +110,7 @@ def _cut_ink(ink: InkMap, box: Box) -> InkMap:
 
 
 def _cut_content(content: PageContent, box: Box) -> PageContent:
+    """Return the content of a slice. Its `unmapped` is an estimate; the first slice has the page's other counts."""
     top, bottom = box.y0 * content.height, box.y1 * content.height
 
     def moved(place: Box) -> Box:
@@ -123,10 +125,16 @@ def _cut_content(content: PageContent, box: Box) -> PageContent:
     def shown(place: Box) -> bool:
         return place.y0 < bottom and place.y1 > top
 
+    lines = tuple(line(one) for one in content.lines if top <= one.box.centre[1] < bottom)
+    share = sum(len(one.text) for one in lines) / max(1, sum(len(one.text) for one in content.lines))
+    is_first = box.y0 == 0
     return replace(
         content,
         height=bottom - top,
-        lines=tuple(line(one) for one in content.lines if top <= one.box.centre[1] < bottom),
+        unmapped=round(share * content.unmapped),
+        unread=content.unread * is_first,
+        hidden=content.hidden * is_first,
+        lines=lines,
         rasters=tuple(replace(one, box=moved(one.box)) for one in content.rasters if shown(one.box)),
         paths=tuple(replace(one, box=moved(one.box)) for one in content.paths if shown(one.box)),
     )
@@ -141,10 +149,10 @@ def _joined(results: Sequence[Attempt | PageFailure], boxes: Sequence[Box]) -> A
     faults = [one for one in results if isinstance(one, PageFailure) or one.status is not Status.OK]
     details = []
     for number, one in enumerate(results, 1):
-        said = one.why if isinstance(one, PageFailure) else one.detail
-        if said:
-            details.append(f"slice {number} of {len(results)}: {said}")
-    # The texts of most slices decide what the text is; blank slices have none.
+        detail = one.why if isinstance(one, PageFailure) else one.detail
+        if detail:
+            details.append(f"slice {number} of {len(results)}: {detail}")
+    # Fields without a sum are those of the first slice with text.
     attempts = [attempt for attempt, _ in read]
     chosen = next((attempt for attempt in attempts if attempt.blocks), attempts[0])
     sure = [(len(block.text), one.confidence) for one in attempts if one.confidence for block in one.blocks]

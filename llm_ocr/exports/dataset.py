@@ -132,8 +132,7 @@ async def export_dataset(job: ExportJob) -> Exported:
 
 
 async def _export_dataset(job: ExportJob) -> Exported:
-    relative = job.settings.source_paths == "relative"
-    dataset = await asyncio.to_thread(undamaged, job.workspace, relative_sources=relative)
+    dataset = await asyncio.to_thread(undamaged, job.workspace, job.source_folder)
     kept: Kept | None = None
     if job.settings.drop_over_error_rate:
         most = job.settings.max_page_error_rate

@@ -144,6 +144,11 @@ class ExportJob:
     settings: ExportSettings
     progress: Progress
 
+    @property
+    def source_folder(self) -> str:
+        """Folder to which the export names sources on this machine relative; empty for whole paths."""
+        return str(Path.cwd()) if self.settings.source_paths == "relative" else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Exported:

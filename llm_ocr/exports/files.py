@@ -336,9 +336,8 @@ async def export_files(job: ExportJob, form: Form) -> Exported:
         StageMissing: the dataset is incomplete.
         WorkspaceMismatch: the output has another export, or files of other origin.
     """
-    relative = job.settings.source_paths == "relative"
-    dataset = await asyncio.to_thread(undamaged, job.workspace, relative_sources=relative)
-    rows = await asyncio.to_thread(AssembledRows, job.workspace, dataset.key, relative_sources=relative)
+    dataset = await asyncio.to_thread(undamaged, job.workspace, job.source_folder)
+    rows = await asyncio.to_thread(AssembledRows, job.workspace, dataset.key, job.source_folder)
     batches = list(_batches(dataset, form, _policy(job)))
     await asyncio.to_thread(job.output.check, job.workspace.url)
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="llm-ocr-export") as pool:

@@ -100,15 +100,11 @@ class Source:
     sha256: str = ""
     folder: str = ""
 
-    def named(self, source: str) -> str:
-        """Return a row's source as the export names it."""
-        return relative_source(source, self.folder) if self.folder else source
-
 
 def relative_source(source: str, folder: str) -> str:
-    """Return a source on this machine as a path relative to a folder; other sources are unchanged."""
+    """Return a source on this machine as a path relative to a folder, if there is one; others are unchanged."""
     path = source.removeprefix("file://")  # of rows: file:///folder/rows.parquet@column/3
-    return os.path.relpath(path, folder) if path.startswith("/") else source
+    return os.path.relpath(path, folder) if folder and path.startswith("/") else source
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +250,7 @@ def bad_documents_of(read: Read, source: Source, most: float) -> list[dict[str, 
     with _opened(read, source) as (_, file):
         names = [name for name in COLUMNS if name in file.schema_arrow.names]
         found = bad_documents(file.read(columns=names, use_threads=False), most)
-        return [{**one, "source": source.named(one["source"])} for one in found]
+        return [{**one, "source": relative_source(one["source"], source.folder)} for one in found]
 
 
 def write_shard(path: Path, parts: Iterable[Part], read: Read) -> int:
@@ -302,8 +298,9 @@ def _tables(read: Read, part: Part) -> Iterator["pa.Table"]:
             ranges.drop()
             if part.source.folder:
                 place = table.schema.get_field_index("source")
-                named = pa.array(map(part.source.named, table["source"].to_pylist()), table.schema.field(place).type)
-                table = table.set_column(place, table.schema.field(place), named)
+                column = table.schema.field(place)
+                named = [relative_source(one, part.source.folder) for one in table["source"].to_pylist()]
+                table = table.set_column(place, column, pa.array(named, column.type))
             yield without(table, ids) if ids else table
 
 

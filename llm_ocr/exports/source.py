@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby, islice
-from pathlib import Path
 from typing import Any
 
 from llm_ocr.documents.remote.urls import shown
@@ -101,19 +100,19 @@ class Document:
 class AssembledRows:
     """Rows and documents of the items of a workspace, as Assemble processed them under one of its keys."""
 
-    def __init__(self, workspace: Workspace, key: str, *, relative_sources: bool = False) -> None:
+    def __init__(self, workspace: Workspace, key: str, source_folder: str = "") -> None:
         """Read the whole plan, one part at a time.
 
         Args:
             workspace: The workspace.
             key: The key of Assemble.
-            relative_sources: Whether sources on this machine are named relative to the current folder.
+            source_folder: The folder to which sources on this machine are relative; empty for whole paths.
 
         Raises:
             StageMissing: there is no plan, or no such key.
         """
         self._workspace = workspace
-        self._relative_sources = relative_sources
+        self._source_folder = source_folder
         made = key_settings(workspace, ASSEMBLE, key)
         if not made:
             raise StageMissing(
@@ -163,9 +162,8 @@ class AssembledRows:
             names = tuple(dict.fromkeys(self._names.of(document, path) for path in paths))
             ordered = sorted(rows.pop(document, ()), key=_page_number)
             known = totals[document] or sum(row.record.page_number is not None for row in ordered)
-            source = shown(first.source)
-            if self._relative_sources:
-                source = relative_source(source, str(Path.cwd()))
+            source = relative_source(shown(first.source), self._source_folder)
+            if self._source_folder:
                 ordered = [replace(row, record=replace(row.record, source=source)) for row in ordered]
             yield Document(document, source, names, known, tuple(ordered))
 
@@ -225,31 +223,31 @@ class _Found:
     damaged: bool
 
 
-def undamaged(workspace: Workspace, *, relative_sources: bool = False) -> Assembled:
+def undamaged(workspace: Workspace, source_folder: str = "") -> Assembled:
     """Return the dataset, as `assembled` does.
 
     Raises:
         DatasetDamaged: files are known to be damaged.
     """
-    found = assembled(workspace, relative_sources=relative_sources)
+    found = assembled(workspace, source_folder)
     if found.damaged:
         raise DatasetDamaged(workspace.url, found.damaged)
     return found
 
 
-def assembled(workspace: Workspace, *, relative_sources: bool = False) -> Assembled:
+def assembled(workspace: Workspace, source_folder: str = "") -> Assembled:
     """Return the dataset after a check that it is complete and of a single key.
 
     Args:
         workspace: The workspace.
-        relative_sources: Whether an export names sources on this machine relative to the current folder.
+        source_folder: The folder to which an export names sources on this machine relative; empty for whole paths.
 
     Raises:
         StageMissing: items are not assembled.
     """
     files = {info.key: info for info in workspace.store.list(f"{FOLDER}/")}
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="llm-ocr-export") as pool:
-        find = partial(_find, workspace, files, relative_sources=relative_sources)
+        find = partial(_find, workspace, files, source_folder)
         found = [one for chunk in _chunks(items(workspace)) for one in pool.map(find, chunk)]
     keys = Counter(one.key for one in found if one)
     key = keys.most_common(1)[0][0] if keys else ""
@@ -275,7 +273,7 @@ def _chunks(found: Iterable[Item]) -> Iterator[list[Item]]:
         yield chunk
 
 
-def _find(workspace: Workspace, files: dict[str, ObjectInfo], item: Item, *, relative_sources: bool) -> _Found | None:
+def _find(workspace: Workspace, files: dict[str, ObjectInfo], folder: str, item: Item) -> _Found | None:
     """Return an item's file; None if its newest state is not assembled."""
     info = files.get(dataset_file(item.id))
     note = note_of_views(workspace, item) if info else None
@@ -284,8 +282,7 @@ def _find(workspace: Workspace, files: dict[str, ObjectInfo], item: Item, *, rel
         return None
     # Published results never change: the key, and the item's generation in its name, identify the content.
     content = f"{note.key} {item.name} {marker.sha256} {info.size}"
-    folder = str(Path.cwd()) if relative_sources else ""
-    if relative_sources:
+    if folder:
         content += f" sources relative to {folder}"
     source = Source(info.key, info.size, content, info.version, sha256=note.sha256, folder=folder)
     return _Found(note.key, source, marker.counts.expected, is_damaged(workspace, note, info))

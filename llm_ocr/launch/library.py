@@ -90,12 +90,12 @@ def check_library(spec: JobSpec) -> None:
         check_wheel(given)
 
 
-def library_notes(spec: JobSpec) -> list[str]:
-    """Return the notes of a plan about the library."""
+def library_notes(spec: JobSpec, gpus: int | None = None) -> list[str]:
+    """Return the notes of a plan about the library, for jobs on machines with `gpus`."""
     if not installs(spec):
         return []
     source = spec.options.get("wheel") or "the llm-ocr installed here"
-    keep = " without changing the image's packages" if spec.stage in GPU_STAGES else ""
+    keep = " without changing the image's packages" if serves(spec, gpus) else ""
     return [
         f"{WHEEL} is {source}, uploaded to the workspace; each job checks its sha256 and installs it{keep} "
         f"({BOOTSTRAP} is llm_ocr/launch/bootstrap.py)"

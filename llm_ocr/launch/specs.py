@@ -137,13 +137,13 @@ def _environment(settings: LaunchSettings, launch: str) -> dict[str, str]:
             why = f"--secret {name} sets it, too" if name in secret else "the launch itself sets it"
             raise UsageError(f"--env {name}: {why}", hint=f"Remove --env {name}.")
         given[name] = value
-    found = given | {
+    own = {
         "LLM_OCR_WORKSPACE": on_any_folder(settings.workspace),
         "LLM_OCR_LAUNCH": launch,
         "LLM_OCR_WORKSPACE_ENDPOINT": settings.workspace_endpoint,
         "LLM_OCR_WORKSPACE_REGION": settings.workspace_region,
     }
-    return {name: value for name, value in found.items() if value}
+    return given | {name: value for name, value in own.items() if value}
 
 
 def _secrets(given: tuple[str, ...]) -> dict[str, str]:

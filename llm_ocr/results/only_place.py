@@ -31,7 +31,7 @@ def with_only_places(records: Iterable[PageRecord]) -> Iterator[PageRecord]:
         if record.document_id != seen.document_id:
             seen = _Seen(record.document_id)
         seen.words |= _words(unescape(record.markdown))
-        # A text layer tells which numbers are apart from a head; other readers join both.
+        # A text layer shows which numbers are apart from a head; other readers join both.
         joined = record.text_source != "text-layer"
         blocks = tuple(seen.kept(block, record.page_number or 0, joined) for block in record.blocks)
         if blocks != record.blocks and record.markdown == blocks_to_markdown(record.blocks):

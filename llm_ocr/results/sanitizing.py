@@ -290,9 +290,9 @@ def _cleaned_text(text: str, *, paired: bool, wary: bool) -> str:
     """Sanitize text outside of HTML and code blocks.
 
     Args:
-        text: the text.
-        paired: keep code spans with tags. Otherwise they become HTML.
-        wary: encode the `=` of handlers.
+        text: The text.
+        paired: Whether code spans with tags are kept. Otherwise they become HTML.
+        wary: Whether the `=` of handlers is encoded.
     """
     runs: dict[int, list[int]] = defaultdict(list)
     for run in _TICKS.finditer(text):

@@ -112,8 +112,11 @@ class Holder:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the process ran on this machine and has ended."""
-        return bool(self.place and self.started) and self.place == _place() and self.started != _started(self.pid)
+        """Whether the process ran on this machine and has ended. False if the system hides the process."""
+        if not (self.place and self.started) or self.place != _place():
+            return False
+        started = _started(self.pid)
+        return started != self.started if started is not None else not _exists(self.pid)
 
     def __str__(self) -> str:
         known = f" on {self.host} (process {self.pid})" if self.host else ""
@@ -121,21 +124,37 @@ class Holder:
 
 
 def _place() -> str:
-    """Return an id of this kernel's run and of the namespace of process ids; empty if the system has none."""
+    """Return an id of this kernel's run and of the namespace of process ids.
+
+    Empty if the system has none, or if `/proc` has the ids of another namespace.
+    """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{socket.gethostname()} {boot} {Path('/proc/self/ns/pid').readlink()}"
+        namespace = Path("/proc/self/ns/pid").readlink()
+        own = Path("/proc/self").readlink().name == str(os.getpid())
     except OSError:
         return ""
+    return f"{socket.gethostname()} {boot} {namespace}" if own else ""
 
 
-def _started(pid: int) -> str:
-    """Return the start of a process in clock ticks; empty if there is no such process."""
+def _started(pid: int) -> str | None:
+    """Return the start of a process in clock ticks; empty if it has ended; None if `/proc` does not show it."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return ""
+        return None
     return "" if fields[0] in "ZX" else fields[19]  # state and start, by proc(5); a zombie has ended
+
+
+def _exists(pid: int) -> bool:
+    """Return whether a process exists: the mount option `hidepid` hides those of other users in `/proc`."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +205,8 @@ class Leases:
         self.clock = clock
         self.stolen = 0  # number of leases taken from other workers
         self.lost = 0  # number of leases that other workers took
+        pid = os.getpid()
+        self._holder = Holder(self.options.worker, socket.gethostname(), pid, _place(), _started(pid) or "")
         self._held: dict[str, _Lease] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -363,9 +384,7 @@ class Leases:
             remove_lost(self.store, key)
 
     def _body(self, nonce: str, beat: int) -> bytes:
-        options, pid = self.options, os.getpid()
-        holder = Holder(options.worker, socket.gethostname(), pid, _place(), _started(pid))
-        return codec.dump({**asdict(holder), "nonce": nonce, "beat": beat, "seconds": options.seconds})
+        return codec.dump({**asdict(self._holder), "nonce": nonce, "beat": beat, "seconds": self.options.seconds})
 
     def _fetch(self, unit: str) -> tuple[_Body, str]:
         key = lease_key(self.stage, self.key, unit)
@@ -376,9 +395,8 @@ class Leases:
 def _body(data: bytes, where: str) -> _Body:
     try:
         value = codec.load(data, where)
-        texts = (str(value.get(name, "")) for name in ("worker", "host", "place", "started"))
-        worker, host, place, started = texts
-        holder = Holder(worker, host, int(value.get("pid", 0)), place, started)
+        texts = {name: str(value.get(name, "")) for name in ("worker", "host", "place", "started")}
+        holder = Holder(pid=int(value.get("pid", 0)), **texts)
         return _Body(str(value["nonce"]), int(value["beat"]), float(value["seconds"]), holder)
     except (WorkspaceError, KeyError, TypeError, ValueError):
         return _Body("", 0, 0.0)  # foreign content: the lease expires like any other

@@ -20,7 +20,6 @@ from llm_ocr.documents.rendering import Renderer
 from llm_ocr.documents.sources import SourceDocument
 from llm_ocr.engines.embedded.ocr.models import available
 from llm_ocr.errors import StorageError, install_command
-from llm_ocr.launch.uploads import kept_uploads
 from llm_ocr.results.schema import failed_pages, scored_pages
 from llm_ocr.runs import Run
 from llm_ocr.stages import Progress, Silent
@@ -238,6 +237,8 @@ def _source(part: DocumentPart) -> SourceDocument:
 
 
 async def _clean(job: Job[CleanSettings]) -> None:
+    from llm_ocr.launch.uploads import kept_uploads
+
     settings, progress = job.settings, job.progress
     cleaned = await asyncio.to_thread(clean, job.workspace, older_than=settings.older_than, dry_run=settings.dry_run)
     verb = "would remove" if cleaned.dry_run else "removed"

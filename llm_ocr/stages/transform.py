@@ -50,9 +50,7 @@ async def _transform(
     source = await key_before(job, EXTRACT)
     claim = Claim(workspace, stage, {"extract": source, "version": version})
     key = await asyncio.to_thread(claim.take)
-    stage_function = _StageFunction(
-        function, stage, proven=bool(await asyncio.to_thread(done_units, workspace, stage, key))
-    )
+    stage_function = _StageFunction(function, stage, lambda: bool(done_units(workspace, stage, key)))
     progress.begin(stage, 0, Counts())
     async with shared(job, await split_of(job, stage), stage, key) as share:
         async for unit in stepwise(share.units):
@@ -81,13 +79,14 @@ class _StageFunction:
     Args:
         function: The user's function.
         stage: The name of the stage.
-        proven: Whether the function has returned a page before, in an earlier call.
+        has_units: Returns whether the stage has published units, here or elsewhere.
     """
 
-    def __init__(self, function: PageFunction, stage: str, *, proven: bool) -> None:
+    def __init__(self, function: PageFunction, stage: str, has_units: Callable[[], bool]) -> None:
         self._function = function
         self._stage = stage
-        self._proven = proven
+        self._has_units = has_units
+        self._proven = False
 
     def __call__(self, page: PageRecord) -> PageRecord:
         """Return the new row. If the function raises, nothing of the page is kept, because it may be confidential.
@@ -105,6 +104,7 @@ class _StageFunction:
             where = traceback.extract_tb(error.__traceback__)[-1]
             # Without the message, which may contain text of the page.
             detail = f"{self._stage}: {type(error).__name__} at {Path(where.filename).name}:{where.lineno}"
+            self._proven = self._proven or self._has_units()
             if not self._proven:
                 raise StageError(
                     f"{detail}, for its first page ({page.source}, page {page.page_number}): {error}",

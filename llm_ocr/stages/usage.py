@@ -4,7 +4,6 @@ Processor times are those of Linux' `/proc`; on other systems only this process 
 the processes below this one are searched. Between searches only the known ones are read.
 """
 
-import ctypes
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -17,8 +16,6 @@ from llm_ocr.engines.vllm.hardware import gpus
 SEARCH = 10
 #: Share of a GPU's memory from which it counts: a GPU without a model would lower the mean.
 _HOLDS_MODEL = 0.1
-
-_NVML = "libnvidia-ml.so.1"
 
 #: Kinds of processes by the fields of `Usage`. vLLM names its processes with setproctitle ("VLLM::EngineCore_DP0").
 _ENGINE, _INTAKE = b"VLLM::EngineCore", b"VLLM::APIServer"
@@ -130,53 +127,32 @@ class UsageMeter:
         return None if fields is None else (int(fields[11]) + int(fields[12])) / self._ticks
 
 
-class _Utilization(ctypes.Structure):
-    _fields_ = (("gpu", ctypes.c_uint), ("memory", ctypes.c_uint))  # percent
-
-
-class _Memory(ctypes.Structure):
-    _fields_ = (("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong))
-
-
 class GpuMeter:
-    """Reads GPU utilization from NVML, the library of NVIDIA's driver (nvml.h); without it, nothing is known."""
+    """Reads GPU utilization with the package nvidia-ml-py; without it or a driver, the utilization is unknown."""
 
     def __init__(self) -> None:
-        self._library: ctypes.CDLL | None = None
-        self._devices: list[ctypes.c_void_p] | None = None  # None before the first reading
+        self._devices: list[object] | None = None  # None before the first reading
 
     def read(self) -> float | None:
         """Return the mean utilization of the visible GPUs that hold a model, 0..1; None if unknown."""
-        if self._devices is None:
-            self._devices = self._open()
-        busy = [share for device in self._devices if (share := self._utilization(device)) is not None]
-        return sum(busy) / len(busy) if busy else None
-
-    def _open(self) -> list[ctypes.c_void_p]:
         try:
-            library = ctypes.CDLL(_NVML)
-        except OSError:
-            return []  # no driver
-        self._library = library
-        if library.nvmlInit_v2() != 0:
-            return []
-        devices = []
-        for name in gpus():
-            device = ctypes.c_void_p()
-            if name.isdecimal():
-                failed = library.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(int(name)), ctypes.byref(device))
-            else:
-                failed = library.nvmlDeviceGetHandleByUUID(ctypes.c_char_p(name.encode()), ctypes.byref(device))
-            if not failed:
-                devices.append(device)
-        return devices
-
-    def _utilization(self, device: ctypes.c_void_p) -> float | None:
-        memory, used = _Memory(), _Utilization()
-        if self._library is None or self._library.nvmlDeviceGetMemoryInfo(device, ctypes.byref(memory)):
+            import pynvml
+        except ImportError:
             return None
-        if memory.used < _HOLDS_MODEL * memory.total:
-            return None
-        # Parts of a divided GPU (MIG) do not report it.
-        failed = self._library.nvmlDeviceGetUtilizationRates(device, ctypes.byref(used))
-        return None if failed else used.gpu / 100
+        busy = []
+        try:
+            if self._devices is None:
+                self._devices = []
+                pynvml.nvmlInit()
+                for name in gpus():
+                    if name.isdecimal():
+                        self._devices.append(pynvml.nvmlDeviceGetHandleByIndex(int(name)))
+                    else:
+                        self._devices.append(pynvml.nvmlDeviceGetHandleByUUID(name))
+            for device in self._devices:
+                memory = pynvml.nvmlDeviceGetMemoryInfo(device)
+                if memory.used >= _HOLDS_MODEL * memory.total:
+                    busy.append(pynvml.nvmlDeviceGetUtilizationRates(device).gpu / 100)
+        except pynvml.NVMLError:
+            return None  # no driver, or part of a divided GPU (MIG), which does not report it
+        return sum(busy) / len(busy) if busy else None

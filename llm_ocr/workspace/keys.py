@@ -237,7 +237,7 @@ def assembled_key(workspace: Workspace) -> str | None:
     """Return the key of Assemble that wrote the documents and the dataset; None if it has not begun."""
     note = next(iter(workspace.store.list(VIEW_NOTES)), None)
     named = workspace.find_json(note.key) if note else None
-    return str(named["key"]) if named else newest_key(workspace, ASSEMBLE)
+    return str(named["key"]) if named and "key" in named else newest_key(workspace, ASSEMBLE)
 
 
 def required_key(workspace: Workspace, stage: str, wanted: str = "") -> str:

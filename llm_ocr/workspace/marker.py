@@ -126,7 +126,7 @@ def is_outdated(store: ObjectStore, name: str) -> bool:
     return objects(store, stage, key).get(file.partition("-")[0], (0, ""))[1] != name
 
 
-def compact(store: ObjectStore, stage: str, key: str, digits: str, units: int) -> bool:
+def compact(store: ObjectStore, stage: str, key: str, digits: str, units: int) -> None:
     """Copy the markers of a group into one object, unless units are unfinished or another worker copies them.
 
     Args:
@@ -136,28 +136,24 @@ def compact(store: ObjectStore, stage: str, key: str, digits: str, units: int) -
         digits: the first digits of the group's folders; empty for all.
         units: the number of units that the plan has in the group.
 
-    Returns:
-        Whether this worker copied the markers.
+    Raises:
+        StorageError: the markers could not be read, or the copies not written.
+        WorkspaceError: a marker is damaged.
     """
     folder = f"{stage}/{key}/"
     prefix = folder + digits + ("/" if len(digits) == 2 else "")
     versions = {info.key: info.version for info in store.list(prefix) if info.key.endswith(_DONE)}
     if len(versions) < units:
-        return False
+        return
     name = f"{folder}{_FOLDER}/{digits or ALL}-{units:07d}"
     try:
         store.create(name + _CLAIM, b"")
     except ObjectExists:
-        return False
+        return
 
     def copy(marker: str) -> tuple[str, list[object]]:
         data, version = store.fetch(marker)
         return marker, [version, codec.load(data, f"{store.url}: {marker}")]
 
     copies = dict(codec.read_ahead(copy, versions, "markers"))
-    try:
-        store.create(name + _SUFFIX, codec.dump({"format": FORMAT, "markers": copies}))
-    except StorageError as error:
-        _log.info("the markers of %s are not copied: %s", prefix, error)
-        return False
-    return True
+    store.create(name + _SUFFIX, codec.dump({"format": FORMAT, "markers": copies}))

@@ -1,5 +1,6 @@
 """Publish the result of a unit: data first, then the marker."""
 
+import contextlib
 import hashlib
 import logging
 import time
@@ -192,9 +193,10 @@ def iter_markers(workspace: Workspace, stage: str, key: str, among: Container[st
 
     def read(found: tuple[str, dict[str, Any] | None]) -> Marker:
         name, copied = found
-        if copied is None:
-            return _marker_from(workspace.store.get(name), workspace, _unit_of(name))
-        return _marker_of(copied, workspace, _unit_of(name))
+        if copied is not None:
+            with contextlib.suppress(WorkspaceError):  # a damaged copy: the marker itself decides
+                return _marker_of(copied, workspace, _unit_of(name))
+        return _marker_from(workspace.store.get(name), workspace, _unit_of(name))
 
     yield from read_ahead(read, wanted, "markers")
 

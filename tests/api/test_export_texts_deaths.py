@@ -100,7 +100,7 @@ sys.exit(main(["export", "-w", sys.argv[1], "--output", "o", "--format", "json"]
 
 
 @pytest.mark.parametrize("name", [signal.SIGKILL.name, signal.SIGTERM.name])
-def test_after_a_signal_the_batches_that_are_done_are_not_written_again(name, standing, tmp_path, monkeypatch):
+def test_after_a_signal_finished_batches_are_not_written_again(name, standing, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # sources are relative to the current folder
     program = [sys.executable, "-c", _KILLED.format(name=name), str(standing)]
     ended = subprocess.run(program, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=180)

@@ -69,15 +69,15 @@ def cover(catalog: bytes, pages: int = 1) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "content"),
     [
         (cover(DYNAMIC), "XFA"),
         (cover(STATIC), "XFA"),
         (cover(PORTFOLIO % b"list.pdf"), "portfolio, whose 1 attached files"),
     ],
 )
-def test_pages_that_stand_for_other_content_say_so(tmp_path, data, told):
-    assert told in read(tmp_path, data).stands_for
+def test_placeholder_pages_name_the_missing_content(tmp_path, data, content):
+    assert content in read(tmp_path, data).stands_for
 
 
 @pytest.mark.parametrize(
@@ -88,5 +88,5 @@ def test_pages_that_stand_for_other_content_say_so(tmp_path, data, told):
         form(("Crane needed", 84, 700, True)),
     ],
 )
-def test_pages_with_content_of_their_own_stand_for_nothing(tmp_path, data):
+def test_pages_with_their_own_content_are_no_placeholders(tmp_path, data):
     assert read(tmp_path, data).stands_for == ""

@@ -1,4 +1,4 @@
-"""Blank pages are told from pages with ink, whatever the paper, the scanner, and the light."""
+"""Blank pages are distinguished from pages with ink, whatever the paper, the scanner, and the light."""
 
 import numpy as np
 import pytest

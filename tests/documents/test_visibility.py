@@ -1,4 +1,4 @@
-"""Words of a text layer that nobody sees on the page are left out and counted."""
+"""Words of a text layer that the page does not show are left out and counted."""
 
 import pypdfium2
 import pytest

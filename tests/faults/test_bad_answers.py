@@ -110,7 +110,7 @@ def largest_url(folder):
     return len(data_url(pages(folder / "whole", images=True)[0].image))
 
 
-def test_a_page_that_is_too_long_however_small_fails_after_five_requests(documents, tmp_path):
+def test_a_page_that_never_fits_fails_after_five_requests(documents, tmp_path):
     with simulator(fault={"too-long": 1}) as server:
         run = extract(documents, tmp_path / "w", server_url=server.url)
         assert run.code == 3, run.said

@@ -162,6 +162,12 @@ def test_env_replaces_what_the_launcher_would_choose():
     ]
 
 
+def test_env_without_a_value_is_an_empty_variable():
+    (spec, *_) = with_env("hf-jobs", "VLLM_PLUGINS=")
+    assert spec.environment["VLLM_PLUGINS"] == ""
+    assert "LLM_OCR_WORKSPACE_REGION" not in spec.environment
+
+
 @pytest.mark.parametrize(
     ("env", "words"),
     [

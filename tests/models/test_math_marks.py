@@ -26,6 +26,7 @@ def test_formulas_are_set_between_dollars(text: str, shown: str):
     "text",
     [
         "Tickets cost $ 5 in winter and $ 9 in summer; a dog travels for $ 2.",
+        "A seat costs $ 10 / month or $ 12 / month.",
         r"As shown \(see below\).",
         r"\[12, 14\]",
         "```\n\\(\\d+\\)\n```",

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -44,7 +45,37 @@ def test_without_a_server_the_gpu_is_not_asked() -> None:
     assert (meter.read().gpu, meter.read().engine_cores) == (None, None)
 
 
-def test_without_a_driver_the_use_of_gpus_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr("llm_ocr.stages.usage._NVML", "libllm-ocr-none.so.1")
+class Driver:
+    """Stands for the package nvidia-ml-py on a machine with two GPUs, one of which holds a model."""
+
+    class NVMLError(Exception):
+        pass
+
+    def __init__(self, *, works: bool) -> None:
+        self.works = works
+
+    def nvmlInit(self) -> None:
+        if not self.works:
+            raise self.NVMLError
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        return index
+
+    def nvmlDeviceGetMemoryInfo(self, device: int) -> SimpleNamespace:
+        return SimpleNamespace(used=(70, 1)[device], total=80)
+
+    def nvmlDeviceGetUtilizationRates(self, device: int) -> SimpleNamespace:
+        return SimpleNamespace(gpu=(38, 0)[device])
+
+
+@pytest.mark.parametrize(("works", "share"), [(True, 0.38), (False, None)])
+def test_only_gpus_that_hold_a_model_count(monkeypatch: pytest.MonkeyPatch, works: bool, share: float | None) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", Driver(works=works))  # type: ignore[arg-type]  # stands for a module
+    monkeypatch.setattr("llm_ocr.stages.usage.gpus", lambda: ("0", "1"))
+    meter = GpuMeter()
+    assert [meter.read(), meter.read()] == [share, share]
+
+
+def test_without_the_package_the_use_of_gpus_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)  # type: ignore[arg-type]  # makes the import fail
     assert GpuMeter().read() is None

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from llm_ocr.errors import StorageError
 from llm_ocr.scheduling.scanner import PlannedItems, PlannedUnits
 from llm_ocr.stages.clean import clean
 from llm_ocr.stages.sharing import copy_markers
@@ -112,6 +113,35 @@ def test_a_copy_of_another_marker_is_not_read(finished):
     workspace.store.put(name, json.dumps(value).encode())
     found = markers(workspace, EXTRACT, keys[EXTRACT])
     assert {marker.attempt for marker in found.values()}.isdisjoint({"other"})
+
+
+@pytest.mark.parametrize("other", [{"unit": "other"}, {"counts": {}}, {"object": 3}])
+def test_damaged_copies_are_replaced_by_the_markers(finished, other):
+    workspace, keys = finished
+    before = markers(workspace, EXTRACT, keys[EXTRACT])
+    (name,) = (name for name in copies(workspace) if name.startswith(EXTRACT) and name.endswith(".json"))
+    value = json.loads(workspace.store.get(name))
+    for copied in value["markers"].values():
+        copied[1] |= other
+    workspace.store.put(name, json.dumps(value).encode())
+    assert markers(workspace, EXTRACT, keys[EXTRACT]) == before
+
+
+def test_a_full_store_keeps_the_run_without_copies(finished, monkeypatch):
+    workspace, keys = finished
+    for name in copies(workspace):
+        workspace.store.delete(name)
+    create = workspace.store.create
+
+    def full(name, data):
+        if name.endswith(".json"):
+            raise StorageError("no space left")
+        return create(name, data)
+
+    monkeypatch.setattr(workspace.store, "create", full)
+    copy_markers(workspace, EXTRACT, keys[EXTRACT], PlannedUnits(workspace))
+    assert not [name for name in copies(workspace) if name.endswith(".json")]
+    assert len(markers(workspace, EXTRACT, keys[EXTRACT])) == UNITS
 
 
 def test_unfinished_and_small_runs_have_no_copies(made, finished):

@@ -12,8 +12,10 @@ from llm_ocr.workspace.keys import (
     ASSEMBLE,
     DESCRIBE,
     EXTRACT,
+    VIEW_NOTES,
     Claim,
     Origin,
+    assembled_key,
     claim_key,
     differences,
     key_of,
@@ -148,6 +150,12 @@ def test_damaged_settings_of_a_key_are_an_error(workspace, other):
     workspace.store.put(name, json.dumps(workspace.get_json(name) | other).encode())
     with pytest.raises(WorkspaceError, match="damaged"):
         newest_key(workspace, DESCRIBE)
+
+
+def test_damaged_note_on_views_names_no_key(workspace):
+    key = claim_key(workspace, ASSEMBLE, {"extract": "e"})
+    workspace.store.put(f"{VIEW_NOTES}item.json", b'{"generation": 1}')
+    assert assembled_key(workspace) == key
 
 
 def test_differences_of_equal_settings_are_none():

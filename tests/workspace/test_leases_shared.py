@@ -14,7 +14,7 @@ import pytest
 from leasing import BEAT, KEY, SECONDS, STAGE, Clock, done, leases_left, named, publish, search, worker
 
 from llm_ocr.errors import StageMissing
-from llm_ocr.scheduling.leases import Leases, lease_key
+from llm_ocr.scheduling.leases import Holder, Leases, lease_key
 from llm_ocr.scheduling.scanner import Claimed, Exhausted, Groups, PlannedUnits, UnitScanner, Wait, leased
 from llm_ocr.storage import open_store
 from llm_ocr.workspace import generations
@@ -269,6 +269,19 @@ def test_units_of_other_processes_are_taken_only_when_silent(killed, clock, othe
     assert places == [2]
     assert isinstance(step, Wait)
     assert [message.partition(" on ")[0] for message in step.messages] == ["2 units are held by worker killed"]
+
+
+@pytest.mark.parametrize(("answer", "gone"), [(None, False), (PermissionError(), False), (ProcessLookupError(), True)])
+def test_live_process_that_proc_hides_keeps_its_lease(monkeypatch, answer, gone):
+    def kill(pid, number):
+        assert number == 0
+        if answer:
+            raise answer
+
+    monkeypatch.setattr("llm_ocr.scheduling.leases._place", lambda: "here")
+    monkeypatch.setattr("llm_ocr.scheduling.leases.os.kill", kill)
+    holder = Holder("w", "host", 2**30, "here", "1")  # Linux has no ids as large
+    assert holder.is_gone is gone
 
 
 def test_leases_of_older_versions_are_read(clock):

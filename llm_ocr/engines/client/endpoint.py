@@ -111,8 +111,9 @@ class Endpoint:
         if models.status in (401, 403) or 300 <= models.status < 400:
             raise self._failures.answered(models.status, models.headers, models.body)
         version = await self._get(f"{self.address.root}/version")
-        said = [got.body if got is not None and got.status == 200 else b"" for got in (models, version)]
-        return facts_of(self.address.model, said[0], said[1], await self._metrics_text())
+        version_body = version.body if version is not None and version.status == 200 else b""
+        models_body = models.body if models.status == 200 else b""
+        return facts_of(self.address.model, models_body, version_body, await self._metrics_text())
 
     async def gauges(self) -> Gauges | None:
         """Return the server's current gauges, or None without gauges."""

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from llm_ocr.engines.embedded.ocr import OcrPage, Recogniser
 
 
-#: The share of `LIE` for older OCR, above which the page is read again. A real layer with a wrong letter in every third
-#: line has 0.04, and one with unreadable lines 0.09 to 0.17. Our OCR of clean lines differs by less than 0.01.
+#: The same share as `LIE` for older OCR, above which the page is read again. A real layer with a wrong letter in every
+#: third line has 0.04, and one with unreadable lines 0.09 to 0.17. Our OCR of clean lines differs by less than 0.01.
 OLD_OCR = 0.03
 #: Number of characters below which a scan's text is a stamp or a page number, not the page's text.
 FEW = 30
@@ -131,7 +131,7 @@ def _by_text_layer(content: PageContent) -> Attempt:
 
 
 def _nothing_seen(content: PageContent | None) -> Attempt:
-    """Return the attempt for a page of one color. Invisible text is not used, but reported."""
+    """Return the attempt for a page without ink. Invisible text is not used, but reported."""
     blank = Attempt("embedded", "text-layer" if content is not None else "ocr", Status.OK)
     # Noise of older OCR on a blank leaf is no text.
     if content is None or not (has_text(content) or content.hidden > (_NOISE if is_scan(content) else 0)):

@@ -31,7 +31,7 @@ _MOST_RUNS = 9
 _SIGNS = r"""!"#$%&*+<=>@\\^_|~"""
 _WITHIN = re.compile(f"(?<=[a-z])[{_SIGNS}](?=[a-z])")
 _BESIDE = re.compile(f"(?<=[a-z])[{_SIGNS}]|[{_SIGNS}](?=[a-z])")
-#: Fewest times that a sign stands within words, on pages where signs are also doubtful at their starts and ends.
+#: Fewest occurrences of a sign within words from which signs are also doubtful at the starts and ends of words.
 _OFTEN = 2
 #: Fonts that are compared with the image, words of each, and fewest letters and digits of such a word and of all.
 _FONTS, _WORDS, _LEAST_CHARACTERS, _LEAST_IN_ALL = 4, 3, 3, 4
@@ -53,7 +53,7 @@ def with_doubtful_signs(content: PageContent) -> PageContent:
 
     def marked(word: Word) -> Word:
         places = {found.start() for found in _WITHIN.finditer(word.text)}
-        if often:  # the signs of the other ligatures of the font may only stand at the starts of words
+        if often:  # the signs of the other ligatures of the font may only be at the starts of words
             beside = _BESIDE.finditer(word.text)
             places |= {found.start() for found in beside if found[0] in often or found.start() == 0}
         return replace(word, doubtful=tuple(sorted(places.union(word.doubtful)))) if places else word
@@ -94,12 +94,12 @@ def _lies(image: "Pixels", content: PageContent, reader: "Reader", font: int) ->
     places: dict[str, tuple[Line, int]] = {}
     for line in content.lines:
         for place, word in enumerate(line.words):
-            lying = not line.stacked and line.box.width > line.box.height
-            if word.font != font or word.doubtful or not lying or not script_supported(word.text, reader.scripts):
+            horizontal = not line.stacked and line.box.width > line.box.height
+            if word.font != font or word.doubtful or not horizontal or not script_supported(word.text, reader.scripts):
                 continue
             if sum(map(str.isalnum, word.text)) >= _LEAST_CHARACTERS:
                 places.setdefault(word.text, (line, place))
-    # Longer words take longer, and say no more.
+    # Longer words take more time and are no better samples.
     samples = sorted(places, key=lambda text: (len(text) > _LONG, -len(text)))[:_WORDS]
     wrong = 0
     for text in samples:

@@ -4,7 +4,7 @@ import os
 import shlex
 import socket
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from llm_ocr.config.environment import server_environment
@@ -140,6 +140,15 @@ _KEY = "VLLM_API_KEY"
 
 
 @dataclass(frozen=True, slots=True)
+class Sizes:
+    """Sizes of each server that llm_ocr plans; every other source of the same argument has precedence."""
+
+    max_num_seqs: int | None = None
+    renderer_workers: int = 1  # threads that decode and preprocess images
+    gpu_memory_utilization: float | None = None  # 0..1, of one of several servers on a GPU
+
+
+@dataclass(frozen=True, slots=True)
 class ServeOptions:
     """Options of managed servers. None leaves the choice to the profile or to vLLM.
 
@@ -169,21 +178,12 @@ class ServeOptions:
     startup_timeout: float = 1800.0  # seconds, including the download of the model
     log_folder: Path | None = None  # None: the log is kept in memory only
     stream_interval: int | None = 20  # tokens per event of a streamed answer
-    sizes: "Sizes" = field(default_factory=lambda: Sizes())
+    sizes: Sizes = Sizes()
 
     @property
     def shares_files(self) -> bool:
         """Whether the server can read this process's files: False for a container that receives the key by name."""
         return not any(_KEY in word for word in self.command)
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """Sizes of each server that llm_ocr plans; every other source of the same argument has precedence."""
-
-    max_num_seqs: int | None = None
-    renderer_workers: int = 1  # threads that decode and preprocess images
-    gpu_memory_utilization: float | None = None  # 0..1, of one of several servers on a GPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,8 +309,8 @@ def server_env(options: ServeOptions, *, key: str = "", devices: str = "") -> di
     """Return the server's environment: the allowed part of this process's environment, and its own variables.
 
     `devices` sets CUDA_VISIBLE_DEVICES; "" leaves the variable unchanged. vLLM's usage reports are off. `key` is set
-    only for a server that cannot read our files: vLLM includes VLLM_API_KEY in the key of its cache of compiled code,
-    and writes it there, so that a new key would compile anew at each start.
+    only for a server that cannot read our files: up to 0.25, vLLM hashes VLLM_API_KEY into the key of its compile
+    cache and writes it there in plain text, so that each new key misses the cache.
     """
     # One thread per process for image preprocessing; more threads compete with each other.
     made = {"OMP_NUM_THREADS": "1"} | server_environment()

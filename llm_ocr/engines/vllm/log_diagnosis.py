@@ -17,6 +17,7 @@ class Diagnosis(StrEnum):
     GATED = "gated"
     NOT_CACHED = "not cached"
     ARGUMENT = "argument"
+    NO_FILES = "no files"
     ARCHITECTURE = "architecture"
     REMOTE_CODE = "remote code"
     DRIVER_TOO_OLD = "driver too old"  # before NO_DEVICE, which it causes
@@ -89,6 +90,12 @@ _SIGNS = (
         Diagnosis.ARGUMENT,
         r"error: (unrecognized arguments|argument |the following arguments|ambiguous option)|unrecognized arguments:",
         "This vLLM does not accept one of the arguments. See `vllm serve --help=all`, and check `vllm_arg`.",
+    ),
+    _sign(
+        Diagnosis.NO_FILES,
+        r"no such file or directory: .?/\S*llm-ocr-\w+/key\.yaml|no module named .?llm_ocr_ngram",
+        "`vllm_command` starts vLLM where the files of this machine are missing. Pass the key by name: docker run -e"
+        " VLLM_API_KEY …",
     ),
     _sign(
         Diagnosis.ARCHITECTURE,

@@ -99,7 +99,8 @@ def plan(
         fast = bool(gpus) and all(capability.get(name) in _FAST for name in gpus)
         room = cores // len(groups) >= _CORES_FOR_TWO and least > 0 and sequences(2) >= _WORTH_AN_ENGINE
         engines = 2 if free_choice and fast and room and 0 < weights <= _SMALL_MODEL else 1
-    most = sequences(engines) // 8 * 8 if least and weights else MOST_SEQUENCES
+    # Without the model's own size of a token, too few sequences would cost more than vLLM's queue for memory.
+    most = sequences(engines) // 8 * 8 if least and weights and profile.kv_bytes else MOST_SEQUENCES
     sizes = Sizes(
         max_num_seqs=min(MOST_SEQUENCES, max(_FEWEST_SEQUENCES, most)),
         renderer_workers=min(_MOST_WORKERS, max(1, cores // (len(groups) * engines) - 2)),

@@ -8,7 +8,7 @@ from llm_ocr.engines import Completion, Finish
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
 from llm_ocr.models.parsers.figure_answers import read_class, read_parse
 from llm_ocr.models.parsers.math_marks import with_dollar_math
-from llm_ocr.models.parsers.plain import is_refusal, without_special
+from llm_ocr.models.parsers.plain import is_placeless, is_refusal, without_special
 from llm_ocr.models.parsers.repetition import sound_length
 from llm_ocr.models.profile import NO_FRAME, Frame, PageNotes, Parsed, Parser
 from llm_ocr.types import Block, BlockKind, Reason
@@ -19,6 +19,7 @@ ResultT = TypeVar("ResultT")
 SMALL_LOOP = 0.5
 #: Number of reported losses.
 _SHOWN = 3
+_REFUSED = "the model refused to read an image"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +78,23 @@ def ending(answer: Completion) -> Ending:
 def judge_page(answer: Completion, parse: Parser, frame: Frame = NO_FRAME) -> Verdict[tuple[Block, ...]]:
     """Judge an answer about a page: its blocks, and whether they are acceptable.
 
-    A page without blocks has the reason `empty`, because the page may be blank.
+    A page without blocks has the reason `empty`, because the page may be blank. A refusal in the place of a figure's
+    description is left out. A paragraph that reads like a refusal may be printed on the page, as in a letter: it is
+    kept, but the answer is not sound.
     """
     end = ending(answer)
     parsed = parse(end.text, frame)
-    if is_refusal(end.text.strip()) or any(map(_has_refusal, parsed.blocks)):
-        kept = tuple(_without_refusal(block) for block in parsed.blocks if not is_refusal(block.text))
-        parsed = replace(parsed, blocks=kept, lost=(*parsed.lost, "the model refused to read an image"))
+    doubtful = False
+    if is_refusal(end.text.strip()):
+        parsed = replace(parsed, blocks=(), lost=(*parsed.lost, _REFUSED))
+    elif any(map(_has_refusal, parsed.blocks)):
+        others = tuple(block for block in parsed.blocks if not is_refusal(block.text))
+        doubtful = any(is_refusal(block.text) and not is_placeless(block) for block in parsed.blocks)
+        kept = parsed.blocks if doubtful and others else others
+        parsed = replace(parsed, blocks=tuple(map(_without_refusal, kept)), lost=(*parsed.lost, _REFUSED))
     parsed = replace(parsed, blocks=tuple(map(with_dollar_math, parsed.blocks)))
-    return replace(_judged(end, parsed, _nothing_in(answer)), notes=parsed.notes)
+    verdict = replace(_judged(end, parsed, _nothing_in(answer)), notes=parsed.notes)
+    return replace(verdict, reason=Reason.MALFORMED) if doubtful and verdict.sound else verdict
 
 
 def _nothing_in(answer: Completion) -> str:

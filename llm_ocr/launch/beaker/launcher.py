@@ -66,7 +66,7 @@ class Beaker(Launcher):
             experiment["budget"] = budget
         body = {"name": spec.name, "workspace": workspace or "<workspace>", "spec": experiment}
         request = Request("beaker experiment create", body)
-        return Plan(self.platform, spec, (request,), missing, tuple(library_notes(spec)))
+        return Plan(self.platform, spec, (request,), missing, tuple(library_notes(spec, gpus)))
 
     def check(self, plan: Plan) -> None:
         _beaker("account", "whoami")

@@ -1,1 +1,1 @@
-"""Google Cloud Run: one job per stage and hardware, an execution of N tasks per launch."""
+"""Google Cloud Run: one job per stage of a launch, an execution of N tasks per submission."""

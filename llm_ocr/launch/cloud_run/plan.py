@@ -144,7 +144,7 @@ def time_limit(spec: JobSpec) -> int:
 
 
 def _notes(spec: JobSpec, hardware: str, limit: int) -> list[str]:
-    notes = library_notes(spec)
+    notes = library_notes(spec, machine(hardware).gpus)
     if _compatibility(spec, hardware):
         major, minor = MACHINES[hardware].cuda
         notes.append(

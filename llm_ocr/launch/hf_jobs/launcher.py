@@ -341,7 +341,7 @@ def _body(spec: JobSpec, image: str, shard: int) -> dict[str, Any]:
 
 
 def _notes(spec: JobSpec) -> tuple[str, ...]:
-    notes = library_notes(spec)
+    notes = library_notes(spec, _gpus(spec))
     if _namespace(spec) == "<namespace>":
         notes.append("<namespace> is the account of the token; --namespace sets another")
     named = ", ".join(name if name == where else f"{name} (from {where})" for name, where in _secrets(spec).items())

@@ -71,7 +71,7 @@ def make_plan(platform: str, spec: JobSpec) -> Plan:
     # In clouds other than the Hub, a service account may have an identity.
     lacks = spec.workspace.startswith("hf:") and "HF_TOKEN" not in spec.secrets
     needs = {"<token>": "--secret HF_TOKEN"} if lacks else {}
-    return Plan(platform, spec, (Request(CREATE, {"namespace": namespace, "body": job}),), needs, _notes(spec))
+    return Plan(platform, spec, (Request(CREATE, {"namespace": namespace, "body": job}),), needs, _notes(spec, gpus))
 
 
 def secrets_of(spec: JobSpec) -> dict[str, tuple[str, str]]:
@@ -155,8 +155,8 @@ def _pairs(flag: str, given: Sequence[str] | None, *, bare: bool = False) -> dic
     return found
 
 
-def _notes(spec: JobSpec) -> tuple[str, ...]:
-    notes = library_notes(spec)
+def _notes(spec: JobSpec, gpus: int) -> tuple[str, ...]:
+    notes = library_notes(spec, gpus)
     if not spec.options.get("namespace"):
         notes.append(f"{NAMESPACE} is the namespace of the kubeconfig's context; --namespace sets another")
     if not spec.secrets and not spec.workspace.startswith("hf:"):

@@ -337,9 +337,8 @@ def _check_role(plan: Plan, clients: Clients, account: str) -> None:
 def _check_image(plan: Plan, clients: Clients) -> None:
     image = requests.parsed_image(plan.spec.image)
     if image is None:
-        requests.default_image(
-            plan.spec, clients.region
-        )  # UsageError for a region without images; only AWS may describe them
+        # Raises for a region without images. Only AWS may describe its images.
+        requests.default_image(plan.spec, clients.region)
         return
     if image["region"] != clients.region:
         raise UsageError(

@@ -213,7 +213,7 @@ def _output(spec: JobSpec) -> str:
 
 
 def _notes(spec: JobSpec, kind: str) -> list[str]:
-    notes = library_notes(spec)
+    notes = library_notes(spec, gpus_of(spec.hardware))
     if not spec.image:
         notes.append(f"{IMAGE} is the AWS image {_stock(spec)} in the region of the job")
     if kind == TRAINING:

@@ -341,7 +341,7 @@ def _table(parts: Sequence[str]) -> str:
     return "".join(made)
 
 
-# Tables that stand behind their captions.
+# Tables whose text follows that of their captions.
 
 
 def with_own_tables(pieces: Iterable[Marked]) -> list[Marked]:

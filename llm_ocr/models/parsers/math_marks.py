@@ -17,6 +17,7 @@ _SQUARE = re.compile(
 )
 _DOLLAR = re.compile(r"(?<![\\$])\$(?!\$)")
 _SIGN = re.compile(r"[\\^_={}<>+*/|]")
+_NUMBER = re.compile(r"[ \t]*\d")
 _WORD = re.compile(r"[^\W\d_]{4}")
 _REFERENCE = re.compile(r"[\d\s,;–-]+\Z")
 
@@ -61,7 +62,8 @@ def _tight(text: str) -> str:
         bare = inner.strip(" \t")
         spaced = inner != bare
         symbol = len(bare) <= 3 and bare.isalpha()
-        if spaced and bare and "\n" not in inner and (_SIGN.search(bare) or symbol):
+        money = _NUMBER.match(text, start + 1) and _NUMBER.match(text, end + 1)
+        if spaced and bare and "\n" not in inner and not money and (_SIGN.search(bare) or symbol):
             parts += [text[done:start], f"${bare}$"]
             done = end + 1
             at += 1

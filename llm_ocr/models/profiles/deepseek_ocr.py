@@ -80,6 +80,7 @@ DEEPSEEK_OCR_2 = Profile(
     licence="Apache-2.0",
     prompts={"layout": _PAGE, "markdown": _PAGE, "text": "Free OCR."},
     parsers={"": parse_plain, "layout": parse_grounding, "markdown": parse_grounding},
+    # vLLM's first release with this architecture: release notes of 0.16.0, pull request 33165.
     min_vllm="0.16.0",
     image=_IMAGE,
     max_tokens=_CONTEXT - _SECOND_LARGEST_PROMPT,

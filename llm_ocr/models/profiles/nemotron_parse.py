@@ -30,7 +30,7 @@ NEMOTRON_PARSE = Profile(
     settings={"top_p": 1.0},
     vllm_settings={"top_k": -1, "repetition_penalty": 1.1, "skip_special_tokens": False},
     server_args=(*CACHES_OFF, *ONE_IMAGE),
-    # vLLM's first release with this architecture (pull request 30864).
+    # vLLM's first release with this architecture: release notes of 0.14.0, pull request 30864.
     min_vllm="0.14.0",
     trust_remote_code=True,
     notice="nemotron-parse: its image processor needs the package `albumentations`, which vLLM's own image lacks.",

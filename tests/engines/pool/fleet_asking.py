@@ -31,6 +31,25 @@ async def until(true: Callable[[], object]) -> None:
         await asyncio.sleep(0.002)
 
 
+async def until_window_follows(fleet: ServerPool, server: Scripted) -> None:
+    """Ask until the window has followed the server's 40 slots, then 4, then 40 again."""
+    enough = asyncio.Event()
+
+    async def ask_on(name: str) -> None:
+        while not enough.is_set():
+            await fleet.complete(request_for(name))
+
+    asking = asyncio.gather(*map(ask_on, names(150)))
+    await until(lambda: fleet.load().window >= 40 and server.most == 40)
+    assert fleet.load().running is not None
+    server.slots = 4
+    await until(lambda: fleet.load().window <= 16)
+    server.slots = 40
+    await until(lambda: fleet.load().window >= 40)
+    enough.set()
+    await asking
+
+
 async def ask_all(fleet: ServerPool, asked: list[str]) -> dict[str, Completion | BaseException]:
     found = await asyncio.gather(*(fleet.complete(request_for(name)) for name in asked), return_exceptions=True)
     return dict(zip(asked, found, strict=True))

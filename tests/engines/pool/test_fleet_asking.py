@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from aiohttp import web
-from fleet_asking import QUICK, VLLM, answered, ask_all, failing, names, until, with_fleet
+from fleet_asking import QUICK, VLLM, answered, ask_all, failing, names, until, until_window_follows, with_fleet
 from scripted_server import Scripted, request_for
 
 from llm_ocr.engines import Completion, ServerFacts
@@ -214,22 +214,9 @@ def test_a_wrong_key_ends_in_an_error() -> None:
 def test_the_window_is_steered_by_the_servers_gauges() -> None:
     facts = ServerFacts(vllm=True, kv_tokens=20_000, max_num_seqs=4)
     server = Scripted(facts=facts, gauges=True, slots=40, seconds=0.05)
-    enough = asyncio.Event()
 
     async def test(fleet: ServerPool, said: list[str]) -> None:
-        async def ask_on(name: str) -> None:
-            while not enough.is_set():
-                await fleet.complete(request_for(name))
-
-        asking = asyncio.gather(*map(ask_on, names(150)))
-        await until(lambda: fleet.load().window >= 40 and server.most == 40)
-        assert fleet.load().running is not None
-        server.slots = 4
-        await until(lambda: fleet.load().window <= 16)
-        server.slots = 40
-        await until(lambda: fleet.load().window >= 40)
-        enough.set()
-        await asking
+        await until_window_follows(fleet, server)
 
     with_fleet([server], QUICK, test)
 

@@ -1,10 +1,8 @@
 """Servers of other kinds with gauges: the window works there as with vLLM."""
 
-import asyncio
-
 import pytest
-from fleet_asking import QUICK, names, run, until
-from scripted_server import METRICS, Scripted, request_for
+from fleet_asking import QUICK, run, until_window_follows
+from scripted_server import METRICS, Scripted
 
 from llm_ocr.engines.client.endpoint import Endpoint
 from llm_ocr.engines.pool.pool import ServerPool
@@ -20,21 +18,7 @@ def test_window_grows_and_settles_by_gauges_of(kind: str) -> None:
         address, _ = await server.start()
         said: list[str] = []
         fleet = ServerPool("model", [ExternalServer(address)], QUICK, said.append)
-        enough = asyncio.Event()
-
-        async def ask_on(name: str) -> None:
-            while not enough.is_set():
-                await fleet.complete(request_for(name))
-
-        asking = asyncio.gather(*map(ask_on, names(150)))
-        await until(lambda: fleet.load().window >= 40 and server.most == 40)
-        assert fleet.load().running is not None
-        server.slots = 4
-        await until(lambda: fleet.load().window <= 12)
-        server.slots = 40
-        await until(lambda: fleet.load().window >= 40)
-        enough.set()
-        await asking
+        await until_window_follows(fleet, server)
         await fleet.close()
         await server.stop()
         assert f"({kind}) is ready: window 16: follows the gauges of {kind}" in said[0]

@@ -42,6 +42,8 @@ def log_of(*lines: str, **kwargs) -> ServerLog:
         ("huggingface_hub.errors.RevisionNotFoundError: 404 Client Error.", Diagnosis.NO_REVISION),
         ("OSError: main2 is not a valid git identifier (branch name, tag name or commit id)", Diagnosis.NO_REVISION),
         ("vllm: error: unrecognized arguments: --no-such", Diagnosis.ARGUMENT),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/tmp/llm-ocr-a1_b/key.yaml'", Diagnosis.NO_FILES),
+        ("ModuleNotFoundError: No module named 'llm_ocr_ngram'", Diagnosis.NO_FILES),
         ("vllm serve: error: argument --max-num-seqs: invalid int value: 'x'", Diagnosis.ARGUMENT),
         ("Model architectures ['NewOCRForCausalLM'] are not supported for now.", Diagnosis.ARCHITECTURE),
         (

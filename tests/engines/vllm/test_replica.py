@@ -72,7 +72,7 @@ def test_the_key_is_in_a_private_file_and_nowhere_else(fake, monkeypatch):
 
 def test_a_container_receives_the_key_by_name(tmp_path):
     record = tmp_path / "record.json"
-    # `env` stands for a container runtime: what it is told by name reaches the server.
+    # `env` stands for a container runtime that passes variables by name.
     command = ("env", "VLLM_API_KEY_IS_PASSED=1", *COMMAND)
     options = ServeOptions(command=command, args=(f"--fake-record={record}",), startup_timeout=30.0)
     one = server.VllmServer(made_profile(), options, pace=PACE)
@@ -90,7 +90,7 @@ def test_a_container_receives_the_key_by_name(tmp_path):
 
 
 def test_environments_of_two_servers_are_equal(fake):
-    """vLLM includes its environment in the key of its compile cache: a variable that differs compiles anew."""
+    """vLLM hashes its environment into the key of its compile cache: a different variable misses the cache."""
     first, second = fake().server, fake().server
     assert first._environment == second._environment
 

@@ -84,6 +84,10 @@ def test_a_choice_of_the_user_stays_one_server(options):
     assert found.sizes.gpu_memory_utilization is None
 
 
+def test_an_unknown_size_of_the_cache_does_not_limit_sequences():
+    assert planned(L4, 4, profile=made_profile(parameters=3.0)).sizes.max_num_seqs == 128
+
+
 def test_a_large_or_unknown_model_gets_one_server():
     assert len(planned(profile=made_profile(parameters=8.0)).devices) == 1
     assert len(planned(profile=made_profile()).devices) == 1

@@ -215,3 +215,15 @@ def test_a_refusal_in_the_place_of_a_caption_is_left_out():
     verdict = judge_page(stop(answer), parse_chandra)
     assert [block.described for block in verdict.result] == [""]
     assert "refused" in verdict.detail
+
+
+def test_no_sentence_of_a_refusal_becomes_a_page():
+    verdict = judge_page(stop("I'm sorry, but I can't read this image.\n\nPlease provide a clearer one."), parse_plain)
+    assert (verdict.reason, verdict.result) == (Reason.MALFORMED, ())
+
+
+def test_a_printed_sentence_like_a_refusal_is_kept_and_the_page_is_not_ok():
+    letter = "Dear Sir,\n\nI am unable to open the attached document. Please send it again.\n\nYours"
+    verdict = judge_page(stop(letter), parse_plain)
+    assert verdict.reason is Reason.MALFORMED
+    assert "\n\n".join(block.text for block in verdict.result) == letter

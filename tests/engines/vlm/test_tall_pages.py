@@ -2,15 +2,16 @@
 
 import asyncio
 import io
+from dataclasses import replace
 
 import pytest
 from PIL import Image, ImageDraw, ImageFont
-from scripted_model import ScriptedEngine, Tools, reader, stop, text_of
+from scripted_model import Fallback, ScriptedEngine, Tools, by_layer, reader, stop, text_of
 
 from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.engines.slices import read_page
 from llm_ocr.errors import PageFailure
-from llm_ocr.types import BlockKind, Reason, Status
+from llm_ocr.types import BlockKind, Box, Line, PageContent, Reason, Status
 
 LINES = 120
 #: Lines of the text that are missing, so that a slice is blank.
@@ -66,6 +67,39 @@ def test_boxes_of_slices_are_places_on_the_page(tmp_path):
 def test_blank_slice_costs_no_request(tmp_path):
     engine, _, attempt = read(screenshot(tmp_path, gap=GAP), stop("words"))
     assert (len(engine.requests), attempt.status) == (3, Status.OK)
+
+
+def test_tall_page_without_glyphs_is_read_from_its_whole_text_layer(tmp_path):
+    async def main(undrawn, engine, fallback):
+        async with Renderer(RenderOptions(image_size=1280, workers=1)) as renderer:
+            page = await renderer.page(screenshot(tmp_path), "", 1, page_id="d-p00001", document_id="d")
+            page = replace(page, evidence=replace(page.evidence, undrawn=undrawn))
+            return await read_page(reader(engine, Tools(), fallback), page, renderer)
+
+    engine, fallback = ScriptedEngine(stop()), Fallback(by_layer("請求書"))
+    attempt = asyncio.run(main(0.6, engine, fallback))
+    assert (attempt.status, attempt.reason, text_of(attempt)) == (Status.DEGRADED, Reason.NOT_DRAWN, "請求書")
+    assert (engine.requests, [page.id for page in fallback.pages]) == ([], ["d-p00001"])
+    assert asyncio.run(main(0.01, engine, fallback)).status is Status.OK
+    assert len(engine.requests) == 4
+
+
+def test_counts_of_a_text_layer_are_those_of_the_page_in_sum(tmp_path):
+    class Recorder(Fallback):
+        name = "recorder"
+
+    lines = tuple(Line(f"Item {number}", Box(40, top, 300, top + 20), 12) for number, top in enumerate((100, 4700)))
+    content = PageContent(600, 4800, lines, unmapped=4, unread=7, hidden=5)
+
+    async def main():
+        async with Renderer(RenderOptions(image_size=1280, workers=1)) as renderer:
+            page = await renderer.page(screenshot(tmp_path), "", 1, page_id="d-p00001", document_id="d")
+            await read_page(recorder, replace(page, content=content), renderer)
+
+    recorder = Recorder(by_layer())
+    asyncio.run(main())
+    counts = [(page.content.unmapped, page.content.unread, page.content.hidden) for page in recorder.pages]
+    assert counts == [(2, 7, 5), (0, 0, 0), (0, 0, 0), (2, 0, 0)]
 
 
 def test_unreadable_slice_makes_the_page_degraded(tmp_path):
