@@ -58,7 +58,7 @@ def test_the_images_have_the_layout_model_without_its_dependencies(name):
 
 
 @pytest.mark.parametrize("name", ["docker/gpu.Dockerfile", "docker/cpu.Dockerfile", "runpod-serverless/Dockerfile"])
-def test_the_images_draw_chinese_text_of_fonts_outside_of_the_file(name):
+def test_container_images_draw_fonts_that_are_not_embedded(name):
     assert any("fonts-noto-cjk" in run for run in of(ROOT / name, "RUN"))
 
 

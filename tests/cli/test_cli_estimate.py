@@ -99,7 +99,7 @@ def test_what_nobody_measured_has_neither_time_nor_cost(llm_ocr):
     assert (option["kind"], option["cost"], option["estimate"]) == ("machine", None, None)
 
 
-def test_machines_without_a_measurement_are_named_below_the_table(llm_ocr):
+def test_machines_without_a_measurement_are_named(llm_ocr):
     text = llm_ocr("estimate", "--page-count", "1000", "--model", "chandra-2", "--all").stdout
     table, _, notes = text.partition("1,000 pages, as given")
     assert "hf-jobs:l40sx1" in table and "hf-jobs:l4x1" not in table

@@ -133,7 +133,7 @@ def test_numbers_close_above_each_other_are_lines_and_no_standing_text():
     assert downwards([line for line in read.lines if line.box.x0 > 300]) == numbers
 
 
-def test_standing_ideographs_of_an_upright_page_are_vertical_writing():
+def test_upright_ideographs_are_vertical_writing():
     from llm_ocr.engines.embedded.ocr.detect import Quad
     from llm_ocr.engines.embedded.ocr.recognise import Reading, standing_line
 

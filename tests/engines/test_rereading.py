@@ -100,7 +100,7 @@ def test_words_of_a_font_that_lies_are_read_from_the_image(words):
     assert {line.text for line in read.lines} == {line.text for line in layer.lines}
 
 
-def test_other_pages_than_the_first_compare_only_fonts_of_no_language():
+def test_later_pages_compare_only_fonts_without_a_language():
     words = [Word(text, BOX, font=1 + at % 2) for at, text in enumerate(["harbour", "QVSQPTF"] * 5)]
     layer = PageContent(300, 400, (Line(" ".join(word.text for word in words), BOX, 10.0, tuple(words)),))
     assert fonts_to_check(layer, probed=False) == (2,)
@@ -151,7 +151,7 @@ def test_signs_within_words_are_doubtful_as_ligatures(text, doubtful):
 
 @needs_ocr
 @pytest.mark.parametrize(("known", "source"), [(20, "text-layer"), (2, "ocr")])  # lines of 20 that the layer has
-def test_a_layer_with_much_unreadable_text_gives_way_to_clear_ocr(known, source):
+def test_clear_ocr_replaces_a_mostly_unreadable_layer(known, source):
     words = "harbour office keeps lists"
     lines = tuple(
         Line(text, Box(20, 10 + 15 * row, 280, 20 + 15 * row), 10.0, tuple(Word(word, BOX) for word in text.split()))

@@ -158,7 +158,7 @@ def test_a_table_in_a_caption_without_a_marker_stays_a_table():
     assert [(block.kind, block.text) for block in blocks] == [(BlockKind.CAPTION, "Table 4."), (BlockKind.TABLE, table)]
 
 
-def test_entities_that_were_escaped_twice_are_escaped_once_except_in_code():
+def test_entities_escaped_twice_are_decoded_once():
     table = tag("table", "[[1, 1, 9, 9]]", "<table><tr><td>d &amp;gt; 4, R &amp;amp; D, a &amp; b</td></tr></table>")
     code = tag("code", "[[1, 1, 9, 9]]", "```\n&amp;gt;\n```")
     assert [block.text for block in parse_grounding(table + code).blocks] == [

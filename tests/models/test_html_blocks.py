@@ -145,7 +145,7 @@ def test_what_is_printed_inside_a_figure_stays_on_the_page(inner: str, kinds: li
     assert next(block for block in blocks if block.kind is BlockKind.FIGURE).described
 
 
-def test_containers_of_qwen_do_not_take_the_place_of_their_contents():
+def test_containers_of_qwen_keep_their_contents():
     blocks = parse_qwen_html(
         '<body data-bbox="0 0 999 998"><div data-bbox="0 0 999 998"><section data-bbox="60 40 940 90">'
         '<h1 data-bbox="60 40 940 90">Locks</h1></section><section data-bbox="60 120 940 700">'

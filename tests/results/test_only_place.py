@@ -52,7 +52,7 @@ def test_numbers_of_heads_that_are_elsewhere_by_chance_are_kept():
     ]
 
 
-def test_a_number_at_the_end_of_a_head_is_content_in_a_text_layer():
+def test_number_at_the_end_of_a_layer_head_is_content():
     drawn = [((HEADER, f"Certificate {n}"), (TEXT, "Ropes.")) for n in (17, 18)]
     of_layer = [replace(record, text_source="text-layer") for record in pages(*drawn)]
     assert markdown(of_layer) == ["Certificate 17\n\nRopes.", "Certificate 18\n\nRopes."]

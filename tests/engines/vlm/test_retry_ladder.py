@@ -167,7 +167,7 @@ def test_a_page_that_does_not_fit_is_made_smaller():
     assert attempt.status is Status.OK
 
 
-def test_an_image_is_made_smaller_until_the_encoder_cache_holds_it():
+def test_images_shrink_until_the_encoder_cache_holds_them():
     small = RequestRefused("exceeds the pre-allocated encoder cache size 2048", status=400, too_long=True)
     attempt = read(ScriptedEngine(small, small, small, stop()))
     assert [one["scale"] for one in attempt.tries] == [1.0, 0.7, 0.49, 0.343]
