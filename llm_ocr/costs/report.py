@@ -220,7 +220,7 @@ class StageCost:
 class Projection:
     """Cost of a number of pages at the rates of a run. None without known costs.
 
-    `cost` and `hours`, of machines, are without start-up. `startup` is the money that the start of this run's jobs cost.
+    `cost` and `hours`, of machines, are without start-up. `startup` is the money for the start of this run's jobs.
     """
 
     pages: int
@@ -253,7 +253,7 @@ class CostReport:
 
     @property
     def per_thousand(self) -> float | None:
-        """Return dollars for 1,000 pages without start-up, jobs, hours, and tokens together; None without known costs."""
+        """Return dollars for 1,000 pages without start-up: jobs, hours, and tokens; None without known costs."""
         return self.projected[0].cost if self.pages else None
 
     @property
@@ -261,12 +261,14 @@ class CostReport:
         """Return the cost of 1,000, 10,000, and 100,000 pages without start-up; nothing before the first page."""
         if not self.pages:
             return ()
-        paid = [one for one in self.stages if one.cost is not None and one.currency == DOLLARS]
+        # A stage of unknown start-up, such as a job of Assemble, would count its start-up for each page.
+        counted = [one for one in self.stages if one.startup_share is not None] or self.stages
+        paid = [one for one in counted if one.cost is not None and one.currency == DOLLARS]
         startup = sum((one.cost or 0.0) * (one.startup_share or 0.0) for one in paid)
         # A stage on several kinds of hardware has no pages of its own.
-        page = sum(((one.cost or 0.0) * (1 - (one.startup_share or 0.0))) / (one.pages or self.pages) for one in paid)
+        page = sum((one.cost or 0.0) * (1 - (one.startup_share or 0.0)) / (one.pages or self.pages) for one in paid)
         page += (self.tokens or 0.0) / self.pages
-        seconds = sum((one.working or one.billed or 0.0) / (one.pages or self.pages) for one in self.stages)
+        seconds = sum((one.working or one.billed or 0.0) / (one.pages or self.pages) for one in counted)
         known, timed = bool(paid) or self.tokens is not None, any(one.startup_share is not None for one in paid)
         return tuple(
             Projection(pages, pages * seconds / 3600, pages * page if known else None, startup if timed else None)
@@ -384,8 +386,14 @@ def _notes(pages: int, stages: Sequence[StageCost], found: Sequence[Spent], what
         yield f"{missing} of {len(found)} submissions have an unknown cost"
     if not found:
         yield "this workspace has no jobs of a platform"
-    if any(one.working is None and one.pages for one in stages):
-        yield "without recorded working time, pages/min is for the billed time, and the start-up is unknown"
+    unmeasured = [one.stage for one in stages if one.startup_share is None and one.billed and one.pages]
+    if unmeasured:
+        yield (
+            f"{' and '.join(unmeasured)}: the working time is not recorded; pages/min is for the billed time, and the "
+            "start-up is unknown"
+        )
+    if unmeasured and any(one.startup_share is not None for one in stages):
+        yield f"costs of 1,000 pages and more are without {' and '.join(unmeasured)}"
     if any(one.hardware and not one.pages for one in stages):
         yield "a stage on several kinds of hardware has no pages/min: the hardware of each page is unknown"
     yield from dict.fromkeys(one.words for one in what_if)

@@ -62,6 +62,13 @@ def test_costs_of_more_pages_have_no_start_up():
     assert "$0.2083 per 1,000 pages without start-up" in report.title
 
 
+def test_a_stage_of_unknown_start_up_is_named_and_not_multiplied():
+    assemble = replace(JOBS, submission="assemble-1", stage="assemble", hardware="cpu-upgrade", seconds=60.0, cost=0.01)
+    report = cost_report(STATUS, [JOBS, assemble])
+    assert report.per_thousand == pytest.approx(0.8333 / 2)
+    assert "costs of 1,000 pages and more are without assemble" in report.notes
+
+
 def test_other_hardware_is_not_judged_by_its_start_up_for_four_pages():
     tiny = replace(STATUS, pages=Counts(4, 4), workers=(Spending("w", "extract", items=4, seconds=2.0),))
     report = cost_report(tiny, [replace(JOBS, hardware="cpu-upgrade")])
