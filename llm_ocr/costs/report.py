@@ -194,10 +194,10 @@ class StageCost:
 
     @property
     def per_thousand(self) -> float | None:
-        """Return the money for 1,000 pages without start-up, or with start-up if its share is unknown."""
-        if self.cost is None or not self.pages:
+        """Return the money for 1,000 pages without start-up; None if the cost or the start-up is unknown."""
+        if self.cost is None or self.startup_share is None or not self.pages:
             return None
-        return 1000 * self.cost * (1 - (self.startup_share or 0.0)) / self.pages
+        return 1000 * self.cost * (1 - self.startup_share) / self.pages
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
