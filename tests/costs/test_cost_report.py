@@ -69,7 +69,7 @@ def test_a_stage_of_unknown_start_up_is_named_and_not_multiplied():
     assert "costs of 1,000 pages and more are without assemble" in report.notes
 
 
-def test_other_hardware_is_not_judged_by_its_start_up_for_four_pages():
+def test_four_pages_do_not_judge_hardware_by_its_start_up():
     tiny = replace(STATUS, pages=Counts(4, 4), workers=(Spending("w", "extract", items=4, seconds=2.0),))
     report = cost_report(tiny, [replace(JOBS, hardware="cpu-upgrade")])
     machine = next(one for one in report.what_if if one.hardware == "hf-jobs:l4x1")

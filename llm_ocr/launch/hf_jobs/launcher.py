@@ -386,7 +386,8 @@ def _notes(spec: JobSpec) -> tuple[str, ...]:
     if _namespace(spec) == "<namespace>":
         notes.append("<namespace> is the account of the token; --namespace sets another")
     if volume := _volume(spec):
-        newest = ", its newest commit," if volume["revision"] == _NEWEST else ""
+        branch = spec.options["hub_model"][1] or "main"
+        newest = f" (the newest of {branch})" if volume["revision"] == _NEWEST else ""
         notes.append(
             f"{volume['source']} at {volume['revision']}{newest} is mounted in each job and not downloaded; --env "
             "HF_HUB_CACHE=FOLDER lets the jobs download it"
