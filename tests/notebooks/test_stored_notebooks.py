@@ -17,7 +17,8 @@ HELPERS = {"json", "itertools"}
 LARGEST = 600_000  # bytes
 #: Folders and addresses of the machine that ran the notebook, and keys of the stand-ins.
 _OF_THE_RUN = re.compile(
-    r"/(?:tmp|work|root|var|home/(?!you\b)\w+)/|(?:127\.0\.0\.1|localhost):\d|AKIA|of[- ]the[- ]tests\b|\bhf_(?:owner|fake)"
+    r"/(?:tmp|work|root|var|home/(?!you\b)\w+)/|(?:127\.0\.0\.1|localhost):\d|AKIA|of[- ]the[- ]tests\b"
+    r"|\bhf_(?:owner|fake)"
 )
 
 
