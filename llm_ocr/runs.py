@@ -84,13 +84,16 @@ class Run:
         return spent(self._workspace)
 
     def costs(self) -> "CostReport":
-        """Return throughput, money per 1,000 pages, start-up time, and other hardware, from the record of the run.
+        """Return throughput, start-up, the cost of 1,000 to 100,000 pages without it, and other hardware.
+
+        All numbers are from the record of the run, except for published rates of other hardware.
 
         Notebooks display the result.
         """
         from llm_ocr.costs.report import cost_report
+        from llm_ocr.workspace.metrics import all_series
 
-        return cost_report(self.status, self.spent)
+        return cost_report(self.status, self.spent, all_series(self._workspace))
 
     def report(self, path: str | Path) -> Path:
         """Write an HTML page about the run in its current state. The page needs no network.

@@ -366,19 +366,23 @@ def _three(span: Span) -> tuple[float, float, float]:
 
 # Time and cost of the same pages on other hardware.
 
+#: Pages for which the cost without start-up is shown.
+PROJECTED = (1_000, 10_000, 100_000)
+
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
     """One machine that reads the pages. `scaled`: from this run's own rate on the same GPU, otherwise a published rate.
 
-    `hours` are billed ones, start-up included.
+    `hours` are billed ones, and `cost` is of this run's pages, both with start-up. `per_thousand` is the cost of 1,000
+    pages without start-up.
     """
 
     hardware: str
-    pages: int
     pages_per_minute: float
     hours: float
     cost: Span
+    per_thousand: Span
     scaled: bool
     words: str
 
@@ -389,7 +393,7 @@ class WhatIf:
             f"{self.pages_per_minute:,.1f}",
             f"{self.hours:.3g}",
             money_span(self.cost),
-            money_span(self.cost * (1000 / self.pages)),
+            *(money_text(self.per_thousand.likely * pages / 1000) for pages in PROJECTED),
             "this run, scaled" if self.scaled else "others' runs",
         )
 
@@ -400,7 +404,7 @@ class WhatIf:
             "pages_per_minute": round(self.pages_per_minute, 2),
             "hours": round(self.hours, 4),
             "cost": self.cost.to_json(),
-            "per_1000_pages": (self.cost * (1000 / self.pages)).to_json(),
+            "per_1000_pages": self.per_thousand.to_json(),
             "scaled": self.scaled,
         }
 
@@ -439,10 +443,9 @@ def _same_gpu(here: Machine, there: Machine, pages: int, seconds: float, startup
         f"this run's rate on {here.label}, proportional to the number of GPUs, with the same start-up; the range is "
         "half to twice"
     )
-    doubt = Span(before + work / 2, before + work, before + work * 2)
-    return WhatIf(
-        there.label, pages, 60 * pages / work, (before + work) / _HOUR, doubt * (_per_hour(there) / _HOUR), True, words
-    )
+    doubt, price = Span(work / 2, work, work * 2), _per_hour(there) / _HOUR
+    cost, per_thousand = (Span.of(before) + doubt) * price, doubt * (price * 1000 / pages)
+    return WhatIf(there.label, 60 * pages / work, (before + work) / _HOUR, cost, per_thousand, True, words)
 
 
 def _expected(there: Machine, model: str, pages: int) -> WhatIf | None:
@@ -451,7 +454,8 @@ def _expected(there: Machine, model: str, pages: int) -> WhatIf | None:
         return None
     words = f"other GPUs: published rates of {model}"
     hours = found.billed.likely / _HOUR
-    return WhatIf(there.label, pages, found.rate.likely, hours, found.cost(there.price), False, words)
+    per_thousand = found.work * (there.price.per_hour / _HOUR * 1000 / pages)
+    return WhatIf(there.label, found.rate.likely, hours, found.cost(there.price), per_thousand, False, words)
 
 
 def _per_hour(machine: Machine) -> float:

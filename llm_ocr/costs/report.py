@@ -8,6 +8,7 @@ from typing import Any
 
 from llm_ocr.costs.comparison import (
     DOLLARS,
+    PROJECTED,
     Row,
     WhatIf,
     html_table,
@@ -20,7 +21,7 @@ from llm_ocr.costs.comparison import (
 from llm_ocr.errors import ObjectNotFound, WorkspaceError
 from llm_ocr.types import plural
 from llm_ocr.workspace import Workspace
-from llm_ocr.workspace.metrics import hours_cost
+from llm_ocr.workspace.metrics import Series, hours_cost
 from llm_ocr.workspace.status import RunStatus
 from llm_ocr.workspace.stored import LAUNCHES
 
@@ -154,16 +155,19 @@ def _number(value: object) -> float | None:
 #: Maximum number of cheaper machines shown.
 _MOST = 10
 _STAGES = ("extract", "describe", "assemble")
-_HEAD = ("stage", "hardware", "submissions", "machine hours", "pages/min", "start-up", "cost", "per 1,000 pages")
-_WHAT_IF = ("hardware", "pages/min", "machine hours", "cost", "per 1,000 pages", "from")
+_HEAD = ("stage", "hardware", "submissions", "machine hours", "pages/min", "start-up", "cost", "reading 1,000 pages")
+_PROJECTED = ("pages", "machine hours", "cost without start-up", "start-up of the jobs")
+_WHAT_IF = ("hardware", "pages/min", "machine hours", "cost", *(f"{pages:,} pages" for pages in PROJECTED), "from")
+#: Pages below which the measured rate says little: a GPU reads hundreds of pages at the same time.
+_FEW = 500
 
 
 @dataclass(frozen=True, slots=True)
 class StageCost:
     """One stage on one kind of hardware. None means not recorded.
 
-    `billed` are the seconds that the platform bills, summed over machines; `working` are the seconds of its workers.
-    `pages` are the finished pages of the stage; `cost` is in `currency`.
+    `billed` are the seconds that the platform bills, summed over machines; `working` are the seconds in which its
+    workers had a server that was ready. `pages` are the finished pages of the stage; `cost` is in `currency`.
     """
 
     stage: str
@@ -190,8 +194,10 @@ class StageCost:
 
     @property
     def per_thousand(self) -> float | None:
-        """Return the money for 1,000 pages."""
-        return None if self.cost is None or not self.pages else 1000 * self.cost / self.pages
+        """Return the money for 1,000 pages without start-up; None if the cost or the start-up is unknown."""
+        if self.cost is None or self.startup_share is None or not self.pages:
+            return None
+        return 1000 * self.cost * (1 - self.startup_share) / self.pages
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -208,6 +214,24 @@ class StageCost:
             "currency": self.currency,
             "per_1000_pages": _rounded(self.per_thousand),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """Cost of a number of pages at the rates of a run. None without known costs.
+
+    `cost` and `hours`, of machines, are without start-up. `startup` is the money for the start of this run's jobs.
+    """
+
+    pages: int
+    hours: float
+    cost: float | None
+    startup: float | None
+
+    def row(self) -> Row:
+        """Return the row for a table."""
+        money = ("not known" if one is None else money_text(one) for one in (self.cost, self.startup))
+        return (f"{self.pages:,}", f"{self.hours:.3g}", *money)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,20 +253,44 @@ class CostReport:
 
     @property
     def per_thousand(self) -> float | None:
-        """Return dollars for 1,000 pages from jobs, hours, and tokens together; None without known costs."""
-        known = [one for one in (self.jobs.get("USD"), self.hours, self.tokens) if one is not None]
-        return 1000 * sum(known) / self.pages if known and self.pages else None
+        """Return dollars for 1,000 pages without start-up: jobs, hours, and tokens; None without known costs."""
+        return self.projected[0].cost if self.pages else None
+
+    @property
+    def projected(self) -> tuple[Projection, ...]:
+        """Return the cost of 1,000, 10,000, and 100,000 pages without start-up; nothing before the first page."""
+        if not self.pages:
+            return ()
+        # A stage of unknown start-up, such as a job of Assemble, would count its start-up for each page.
+        counted = [one for one in self.stages if one.startup_share is not None] or self.stages
+        paid = [one for one in counted if one.cost is not None and one.currency == DOLLARS]
+        startup = sum((one.cost or 0.0) * (one.startup_share or 0.0) for one in paid)
+        # A stage on several kinds of hardware has no pages of its own.
+        page = sum((one.cost or 0.0) * (1 - (one.startup_share or 0.0)) / (one.pages or self.pages) for one in paid)
+        page += (self.tokens or 0.0) / self.pages
+        seconds = sum((one.working or one.billed or 0.0) / (one.pages or self.pages) for one in counted)
+        known, timed = bool(paid) or self.tokens is not None, any(one.startup_share is not None for one in paid)
+        return tuple(
+            Projection(pages, pages * seconds / 3600, pages * page if known else None, startup if timed else None)
+            for pages in PROJECTED
+        )
+
+    @property
+    def rate_text(self) -> str:
+        """Return `$0.40 per 1,000 pages without start-up`; "" without known costs."""
+        if self.per_thousand is None:
+            return ""
+        known = self.projected[0].startup is not None
+        return f"{money_text(self.per_thousand)} per 1,000 pages{' without start-up' if known else ''}"
 
     @property
     def title(self) -> str:
-        """Return `1,024 pages; $0.61 for jobs; $0.60 per 1,000 pages`."""
+        """Return `1,024 pages; $0.61 for jobs; $0.40 per 1,000 pages without start-up`."""
         parts = [plural(self.pages, "page")]
         parts += [f"{money_text(value, currency)} for jobs" for currency, value in self.jobs.items()]
         parts += [f"{money_text(self.tokens)} for tokens"] if self.tokens is not None else []
         parts += [f"{money_text(self.hours)} for machine hours"] if self.hours is not None else []
-        if self.per_thousand is not None:
-            parts.append(f"{money_text(self.per_thousand)} per 1,000 pages")
-        return "; ".join(parts)
+        return "; ".join([*parts, *filter(None, [self.rate_text])])
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -252,6 +300,7 @@ class CostReport:
             "cost": {"jobs": dict(self.jobs), "tokens": self.tokens, "hours": self.hours},
             "per_1000_pages": _rounded(self.per_thousand),
             "stages": [one.to_json() for one in self.stages],
+            "projected": [asdict(one) for one in self.projected],
             "what_if": [one.to_json() for one in self.what_if],
             "notes": list(self.notes),
         }
@@ -271,14 +320,17 @@ class CostReport:
 
     def _tables(self) -> Iterator[tuple[Row, list[Row]]]:
         yield _HEAD, [_stage_row(one) for one in self.stages]
+        if any(one.hours or one.cost for one in self.projected):
+            yield _PROJECTED, [one.row() for one in self.projected]
         if self.what_if:
             yield _WHAT_IF, [one.row() for one in self.what_if]
 
 
-def cost_report(status: RunStatus, found: Sequence[Spent]) -> CostReport:
-    """Return the report for a workspace's status and the costs of its jobs (`spent`)."""
+def cost_report(status: RunStatus, found: Sequence[Spent], series: Sequence[Series] = ()) -> CostReport:
+    """Return the report for a workspace's status, the costs of its jobs (`spent`), and the series of its workers."""
     pages = status.pages.ok + status.pages.degraded + status.pages.failed
-    stages = tuple(one for name in _STAGES for one in _stage_costs(name, pages, status, found))
+    serving = {(one.worker, one.stage): one.serving for one in series}
+    stages = tuple(one for name in _STAGES for one in _stage_costs(name, pages, status, found, serving))
     read = next((one for one in stages if one.stage == "extract" and one.pages), None)
     others = other_machines(read.hardware, status.model, read.pages, read.working, read.billed) if read else ()
     what_if = others[:_MOST]
@@ -290,12 +342,14 @@ def cost_report(status: RunStatus, found: Sequence[Spent]) -> CostReport:
         totals(found),
         sum(tokens) if tokens else None,
         what_if,
-        tuple(_notes(stages, found, what_if)),
+        tuple(_notes(pages, stages, found, what_if)),
         status.hours_cost,
     )
 
 
-def _stage_costs(name: str, pages: int, status: RunStatus, found: Sequence[Spent]) -> Iterator[StageCost]:
+def _stage_costs(
+    name: str, pages: int, status: RunStatus, found: Sequence[Spent], serving: Mapping[tuple[str, str], float]
+) -> Iterator[StageCost]:
     """Yield the costs per kind of hardware.
 
     The pages of each kind are unknown, so that only a stage on a single kind has a rate.
@@ -303,12 +357,13 @@ def _stage_costs(name: str, pages: int, status: RunStatus, found: Sequence[Spent
     stage = status.stages[name]
     pages = pages if name == "extract" else round(pages * stage.done / stage.total) if stage.total else 0
     mine = [one for one in found if one.stage == name]
-    working = sum(one.seconds for one in status.workers if one.stage == name) or None
+    workers = [one for one in status.workers if one.stage == name]
+    working = sum(serving.get((one.worker, name), one.seconds) for one in workers) or None
     kinds = list(dict.fromkeys(f"{one.platform}:{one.hardware}" for one in mine))
     if not kinds and (working or stage.done):
-        yield StageCost(
-            name, pages, working=working, cost=hours_cost([one for one in status.workers if one.stage == name])
-        )
+        cost = hours_cost(workers)
+        paid = None if cost is None else sum(one.paid for one in workers)
+        yield StageCost(name, pages, billed=paid, working=working, cost=cost)
     for kind in kinds:
         jobs = [one for one in mine if f"{one.platform}:{one.hardware}" == kind]
         alone = len(kinds) == 1
@@ -324,13 +379,21 @@ def _stage_costs(name: str, pages: int, status: RunStatus, found: Sequence[Spent
         )
 
 
-def _notes(stages: Sequence[StageCost], found: Sequence[Spent], what_if: Sequence[WhatIf]) -> Iterator[str]:
+def _notes(pages: int, stages: Sequence[StageCost], found: Sequence[Spent], what_if: Sequence[WhatIf]) -> Iterator[str]:
+    if 0 < pages < _FEW:
+        yield f"rates of {plural(pages, 'page')}: a GPU works at its full rate only in a run of {_FEW:,} pages or more"
     if missing := unknown(found):
         yield f"{missing} of {len(found)} submissions have an unknown cost"
     if not found:
         yield "this workspace has no jobs of a platform"
-    if any(one.working is None and one.pages for one in stages):
-        yield "without recorded working time, pages/min is for the billed time, and the start-up is unknown"
+    unmeasured = [one.stage for one in stages if one.startup_share is None and one.billed and one.pages]
+    if unmeasured:
+        yield (
+            f"{' and '.join(unmeasured)}: the working time is not recorded; pages/min is for the billed time, and the "
+            "start-up is unknown"
+        )
+    if unmeasured and any(one.startup_share is not None for one in stages):
+        yield f"costs of 1,000 pages and more are without {' and '.join(unmeasured)}"
     if any(one.hardware and not one.pages for one in stages):
         yield "a stage on several kinds of hardware has no pages/min: the hardware of each page is unknown"
     yield from dict.fromkeys(one.words for one in what_if)

@@ -9,7 +9,7 @@ continue to watch.
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TextIO
 
 from llm_ocr.config.loading import check_effect, masked
@@ -134,6 +134,7 @@ class Launch:
     limits: Limits
     display: Display
     resumed: bool = False
+    _over: set[str] = field(default_factory=set)  # stages that `wait` has seen the end of
 
     @property
     def _again(self) -> str:
@@ -159,19 +160,26 @@ class Launch:
         """Return the status of each job."""
         return self.launcher.status(self.jobs())
 
-    def wait(self) -> None:
+    def wait(self, until: str | None = None) -> None:
         """Wait until all stages are done. Submit them, unless a coordinator on the platform does.
 
+        Args:
+            until: The last stage to submit and to wait for, so that its results can be looked at; the next `wait`
+                continues. By default all stages. A coordinator does not stop there.
+
         Raises:
+            UsageError: The launch has no such stage.
             JobFailed: A stage cannot be finished; contains the platform's reason.
             LimitReached: The rest of `max_cost` is too small for the next submission.
             Interrupted: Ctrl-C or SIGTERM arrived while jobs run. They continue; the message says how to end them.
         """
+        if until is not None and until not in self.asked.stages:
+            raise UsageError(f"this launch has no stage {until!r}", hint=f"Its stages: {', '.join(self.asked.stages)}")
         try:
             if coordinator := self._open(PIPELINE):
                 self._follow(coordinator)
             else:
-                self.run_stages()
+                self.run_stages(until)
         except KeyboardInterrupt as interrupt:
             if not (jobs := self._running()):
                 raise
@@ -193,10 +201,14 @@ class Launch:
         except LaunchError:
             return jobs
 
-    def run_stages(self) -> None:
-        """Submit each stage, repeatedly while it makes progress, until all are done. Raises as `wait` does."""
+    def run_stages(self, until: str | None = None) -> None:
+        """Submit each stage, repeatedly while it makes progress, until it is done. Raises as `wait` does."""
         for stage in self.asked.stages:
-            self._carry_out(stage)
+            if stage not in self._over:
+                self._carry_out(stage)
+                self._over.add(stage)
+            if stage == until:
+                break
 
     def _follow(self, coordinator: Submission) -> None:
         """Wait for the coordinator, and show its progress."""

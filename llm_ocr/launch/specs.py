@@ -1,5 +1,6 @@
 """Jobs of a launch, and the settings that they read from its record, from the user's settings."""
 
+import re
 import secrets
 import time
 from collections.abc import Mapping
@@ -54,6 +55,8 @@ _SECRET_NAMES = ("TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIALS_JSON")
 _OF_LAUNCH = ("LLM_OCR_WORKSPACE", "LLM_OCR_LAUNCH", "LLM_OCR_SHARD_", "LLM_OCR_SECRETS", "LLM_OCR_ERROR_FILE")
 #: Text settings that may contain a URL.
 _WITH_URLS = ("prompt", "describe_prompt", "vllm_command")
+#: A model's id on the Hub.
+_HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 #: Names that may be a local file or folder.
 _MAY_BE_FILES = ("model", "weights", "describe_model", "chat_template", "detector", "input", "dataset")
 
@@ -95,6 +98,9 @@ def launch_request(settings: LaunchSettings, launcher: Launcher, launch: str) ->
             needed = [*store_extras(values.get("sources", ())), *(["datasets"] if values.get("dataset") else ())]
             specs[stage] = replace(specs[stage], options={**options, "extra": [*needed, *options["extra"]]})
         travelling[stage] = _with_engine(stage, values, launcher, specs[stage].hardware)
+        if settings.platform == "hf-jobs" and travelling[stage].get("engine") == "vllm":
+            hub_model = _hub_model(settings, stage, alone=len(stages) == 1)
+            specs[stage] = replace(specs[stage], options={**specs[stage].options, "hub_model": hub_model})
     return LaunchRequest(launch, settings.platform, stages, specs, travelling)
 
 
@@ -231,6 +237,28 @@ def _with_engine(stage: str, values: Mapping[str, Any], launcher: Launcher, hard
     if engine == "auto":
         settings["engine"] = "vllm"
     return settings
+
+
+def _hub_model(settings: LaunchSettings, stage: str, *, alone: bool) -> list[str]:
+    """Return the id and the revision ("" for the newest) of the model that vLLM loads from the Hub; [] if unknown."""
+    from llm_ocr.models.registry import find_profile  # the tables of all models
+
+    other = settings.describe_model if stage == "describe" else None
+    # Describe alone uses the model of the workspace.
+    known = other or not (stage == "describe" and alone) or settings.model_fields_set & {"model", "weights"}
+    if not known or settings.model_cache:
+        return []
+    name, revision = other or settings.model, None
+    try:
+        profile = find_profile(name)
+        name, revision = profile.model, profile.revision
+    except UsageError:
+        pass  # with --prompt, any model of the Hub
+    if not other and settings.weights:
+        name, revision = settings.weights, None
+    if not other and settings.revision:
+        revision = settings.revision
+    return [name, revision or ""] if _HUB_ID.fullmatch(name) else []
 
 
 def _check_value(setting: Setting, value: Any) -> None:

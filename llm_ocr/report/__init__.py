@@ -198,7 +198,7 @@ def report_of(workspace: Workspace) -> Report:
     status = run_status(workspace)
     found = all_series(workspace)
     jobs = spent(workspace)
-    costs = cost_report(status, jobs)
+    costs = cost_report(status, jobs, found)
     sections: list[Section | None] = [
         outcome_section(status),
         *failure_sections(status),

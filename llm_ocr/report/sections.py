@@ -474,9 +474,7 @@ def money_tile(costs: CostReport) -> Iterator[Tile]:
     """Yield the tile of the total in dollars; nothing without a known price."""
     known = [one for one in (costs.jobs.get(DOLLARS), costs.hours, costs.tokens) if one is not None]
     if known:
-        rate = costs.per_thousand
-        label = "spent" if rate is None else f"spent, {money_text(rate)} per 1,000 pages"
-        yield Tile(money_text(sum(known)), label)
+        yield Tile(money_text(sum(known)), ", ".join(filter(None, ["spent", costs.rate_text])))
 
 
 def cost_section(costs: CostReport, jobs: Sequence[Spent], found: Sequence[Series]) -> Section:

@@ -1,6 +1,7 @@
 """Costs and time series of workers: one small file of each per worker and stage."""
 
 import bisect
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -245,6 +246,14 @@ class Series:
     def items(self) -> int:
         """Number of finished pages or figures."""
         return sum(sample.items for sample in self.samples)
+
+    @property
+    def serving(self) -> float:
+        """Seconds since the first server was ready; all seconds if no engine reports servers."""
+        if all(sample.servers is None for sample in self.samples):
+            return self.seconds
+        ready = itertools.dropwhile(lambda sample: not sample.servers, self.samples)
+        return sum(sample.seconds for sample in ready)
 
 
 def merged(one: Sample, other: Sample) -> Sample:

@@ -11,7 +11,7 @@ from llm_ocr.launch import Job, JobSpec, JobStatus, State
 from llm_ocr.launch.records import write_end
 from llm_ocr.types import Counts
 from llm_ocr.workspace import Workspace
-from llm_ocr.workspace.metrics import Spending
+from llm_ocr.workspace.metrics import Sample, Series, Spending
 from llm_ocr.workspace.status import RunStatus, StageStatus
 
 STATUS = RunStatus(
@@ -37,7 +37,52 @@ def test_rate_startup_and_money_are_those_of_the_run():
     extract = cost_report(STATUS, [replace(JOBS, seconds=2400.0)]).stages[0]
     assert extract.pages_per_minute == pytest.approx(100)  # 1,000 pages in 10 minutes of work
     assert extract.startup_share == pytest.approx(0.75)
-    assert extract.per_thousand == pytest.approx(0.8333)
+    assert extract.per_thousand == pytest.approx(0.8333 / 4)  # without start-up
+
+
+def test_loading_a_model_is_start_up_and_not_reading():
+    series = [
+        Series(worker, "extract", samples=(Sample(200.0), Sample(40.0, servers=0.0), Sample(60.0, ok=500, servers=1.0)))
+        for worker in ("w1", "w2")
+    ]
+    report = cost_report(STATUS, [JOBS], series)
+    extract = report.stages[0]
+    assert extract.pages_per_minute == pytest.approx(500)  # of a worker whose server was ready
+    assert extract.startup_share == pytest.approx(0.9)
+    assert report.per_thousand == pytest.approx(0.08333)
+
+
+def test_costs_of_more_pages_have_no_start_up():
+    report = cost_report(STATUS, [replace(JOBS, seconds=2400.0)])
+    thousand, _, hundred_thousand = report.projected
+    assert (thousand.pages, hundred_thousand.pages) == (1_000, 100_000)
+    assert thousand.cost == pytest.approx(0.8333 / 4) and thousand.startup == pytest.approx(0.8333 * 3 / 4)
+    assert hundred_thousand.cost == pytest.approx(100 * thousand.cost)
+    assert hundred_thousand.startup == thousand.startup and hundred_thousand.hours == pytest.approx(600 / 36)
+    assert "$0.2083 per 1,000 pages without start-up" in report.title
+
+
+def test_a_stage_of_unknown_start_up_is_named_and_not_multiplied():
+    assemble = replace(JOBS, submission="assemble-1", stage="assemble", hardware="cpu-upgrade", seconds=60.0, cost=0.01)
+    report = cost_report(STATUS, [JOBS, assemble])
+    assert report.per_thousand == pytest.approx(0.8333 / 2)
+    assert "costs of 1,000 pages and more are without assemble" in report.notes
+
+
+def test_four_pages_do_not_judge_hardware_by_its_start_up():
+    tiny = replace(STATUS, pages=Counts(4, 4), workers=(Spending("w", "extract", items=4, seconds=2.0),))
+    report = cost_report(tiny, [replace(JOBS, hardware="cpu-upgrade")])
+    machine = next(one for one in report.what_if if one.hardware == "hf-jobs:l4x1")
+    assert machine.cost.likely * 250 > 10  # dollars per 1,000 pages, with start-up
+    assert machine.per_thousand.likely < 0.5
+    assert any("4 pages" in line and "500 pages" in line for line in report.notes)
+
+
+def test_machine_hours_of_workers_are_billed_from_their_start():
+    worker = Spending("w1", "extract", items=1000, seconds=900.0, price_per_hour=2.0, paid=1800.0)
+    report = cost_report(replace(STATUS, workers=(worker,)), [])
+    assert report.stages[0].startup_share == pytest.approx(0.5)
+    assert report.projected[0].cost == pytest.approx(0.5)
 
 
 def test_tokens_and_jobs_are_both_paid():

@@ -17,6 +17,12 @@ def spec(stage: str, workspace: str = WORKSPACE, **more: Any) -> JobSpec:
 def cases() -> Iterator[tuple[str, JobSpec]]:
     yield "extract", spec("extract", image="vllm/vllm-openai@sha256:0123")
     yield "no-image", spec("describe")
+    yield "model", spec("extract", options={"hub_model": ["deepseek-ai/DeepSeek-OCR", ""]})
+    yield (
+        "model-commit",
+        spec("extract", options={"hub_model": ["zai-org/GLM-OCR", "e9134f400acad80346162536e043def285fa1022"]}),
+    )
+    yield "model-image", spec("extract", image="me/ocr:1", options={"hub_model": ["zai-org/GLM-OCR", ""]})
     yield "no-gpu", spec("extract", hardware="cpu-upgrade")
     yield "assemble", spec("assemble", hardware="cpu-upgrade", options={"namespace": "team"})
     yield (

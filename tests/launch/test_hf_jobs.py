@@ -205,3 +205,45 @@ def test_the_library_of_the_image_is_used_where_it_is_named(planned):
     (status,) = planned.over([job])
     assert status.state is State.SUCCEEDED
     assert planned.hub.state.jobs.by_id[job.id].spec["command"] == ["python3", "-m", "llm_ocr.stages", "extract"]
+
+
+def model_on(platform: Platform) -> str:
+    """A model on the Hub; its commit."""
+    platform.api.create_repo("tester/model")
+    return platform.api.upload_file(path_or_fileobj=b"{}", path_in_repo="config.json", repo_id="tester/model").oid
+
+
+def test_a_job_with_a_gpu_gets_the_model_as_a_volume(platform):
+    commit = model_on(platform)
+    platform.hub.state.jobs.mishaps.append(Mishap("enough", never_starts=True))
+    (job,) = submitted(platform, hardware="l4x1", options={"hub_model": ["tester/model", ""]})
+    spec = platform.hub.state.jobs.by_id[job.id].spec
+    path = f"/models/models--tester--model/snapshots/{commit}"
+    volume = {"type": "model", "source": "tester/model", "mountPath": path, "revision": commit, "readOnly": True}
+    assert spec["volumes"] == [volume]
+    assert spec["environment"]["HF_HUB_CACHE"] == "/models"
+
+
+@pytest.mark.parametrize(
+    ("model", "environment"), [("tester/missing", {}), ("tester/model", {"HF_HUB_CACHE": "/tmp/models"})]
+)
+def test_a_model_that_cannot_be_mounted_is_downloaded(platform, model, environment):
+    model_on(platform)
+    platform.hub.state.jobs.mishaps.append(Mishap("enough", never_starts=True))
+    more = {"options": {"hub_model": [model, ""]}, "environment": environment}
+    (job,) = submitted(platform, hardware="l4x1", **more)
+    assert "volumes" not in platform.hub.state.jobs.by_id[job.id].spec
+
+
+def test_a_mounted_model_is_not_downloaded(platform, tmp_path):
+    """The place of the volume is the one where huggingface_hub looks for a commit; a mount has no links."""
+    commit = model_on(platform)
+    plan = platform.launcher.plan(platform.spec(hardware="l4x1", options={"hub_model": ["tester/model", commit]}))
+    (volume,) = plan.requests[0].body["volumes"]
+    mounted = tmp_path / volume["mount_path"].lstrip("/")
+    mounted.mkdir(parents=True)
+    (mounted / "config.json").write_text("{}")
+    cache = {"cache_dir": tmp_path / "models", "allow_patterns": ["*.json"]}  # as vLLM asks
+    found = platform.api.snapshot_download("tester/model", revision=commit, **cache)
+    assert found == str(mounted)
+    assert not platform.hub.requests.get("resolve")

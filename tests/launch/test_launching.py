@@ -59,6 +59,19 @@ def test_a_pipeline_is_one_job_after_the_other_and_leaves_a_whole_result(platfor
     assert status.pages.ok == 3
 
 
+def test_waiting_for_one_stage_submits_no_later_one(platform, sources, tmp_path):
+    pipeline = launch(tmp_path / "w", "pipeline", sources)
+    pipeline.wait("extract")
+    assert [spec.stage for spec in platform.submitted] == ["extract"]
+    assert len(list(llm_ocr.open(tmp_path / "w").pages())) == 3
+    pipeline.wait("describe")
+    pipeline.wait()
+    pipeline.wait()
+    assert [spec.stage for spec in platform.submitted] == ["extract", "describe", "assemble"]
+    with pytest.raises(UsageError, match="no stage 'export'"):
+        pipeline.wait("export")
+
+
 def test_settings_travel_in_the_workspace_and_jobs_get_little_else(platform, sources, tmp_path):
     launch(tmp_path / "w", "extract", sources, pages="1").wait()
     (spec,) = platform.submitted

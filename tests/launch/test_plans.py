@@ -190,3 +190,24 @@ def test_env_refuses_secrets_and_what_others_set(env, words):
     assert words in said
     assert "geheim" not in said
     assert "hf_abc" not in said
+
+
+@pytest.mark.parametrize(
+    ("stage", "settings", "model"),
+    [
+        ("extract", {}, ["deepseek-ai/DeepSeek-OCR", ""]),
+        ("extract", {"model": "glm-ocr"}, ["zai-org/GLM-OCR", "e9134f400acad80346162536e043def285fa1022"]),
+        ("extract", {"model": "glm-ocr", "revision": "v2"}, ["zai-org/GLM-OCR", "v2"]),
+        ("extract", {"model": "glm-ocr", "weights": "me/tuned"}, ["me/tuned", ""]),
+        ("extract", {"model": "me/other", "prompt": "Read."}, ["me/other", ""]),
+        ("extract", {"model": "s3://bucket/model", "prompt": "Read."}, []),
+        ("extract", {"model_cache": "/data"}, []),
+        ("describe", {"describe_model": "qwen3-vl-8b"}, ["Qwen/Qwen3-VL-8B-Instruct", ""]),
+        ("describe", {}, []),  # the workspace names the model
+        ("extract", {"engine": "embedded", "hardware": "cpu-upgrade"}, None),
+    ],
+)
+def test_jobs_on_the_hub_get_the_model_that_their_server_loads(stage, settings, model):
+    asked = {"platform": "hf-jobs", "stage": stage, "workspace": "hf://buckets/me/ocr/run", **settings}
+    found = launch_request(settings_from(LaunchSettings, "submit", asked), launcher_for("hf-jobs"), "l1")
+    assert found.specs[stage].options.get("hub_model") == model

@@ -53,7 +53,7 @@ def with_values(notebook: NotebookNode, values: Mapping[str, Any]) -> NotebookNo
 
 
 def execute(
-    name: str, folder: Path, values: Mapping[str, Any], environment: Mapping[str, str], start: str = ""
+    notebook: NotebookNode, folder: Path, values: Mapping[str, Any], environment: Mapping[str, str], start: str = ""
 ) -> NotebookNode:
     """The notebook as it stands after a run in `folder`; raises `CellExecutionError` where a cell fails.
 
@@ -65,10 +65,18 @@ def execute(
     (startup / "quick.py").write_text(_QUICK + start)
     work = folder / "work"
     work.mkdir(exist_ok=True)
-    notebook = with_values(read(name), values)
+    notebook = with_values(notebook, values)
     manager = AsyncKernelManager(kernel_name="python3", transport="ipc", connection_file=str(folder / "kernel.json"))
     place = {"metadata": {"path": str(work)}}
-    client = NotebookClient(notebook, km=manager, timeout=240, kernel_name="python3", resources=place)
+    client = NotebookClient(
+        notebook,
+        km=manager,
+        timeout=240,
+        kernel_name="python3",
+        resources=place,
+        record_timing=False,
+        coalesce_streams=True,
+    )
     own = {
         "PATH": "/usr/bin:/bin",
         "HOME": str(home),

@@ -16,7 +16,7 @@ def test_this_machine(tmp_path):
 def test_hugging_face_jobs_read_the_data_set(tmp_path):
     pytest.importorskip("rapidocr")
     notebook = executed("hf_jobs", tmp_path)
-    assert "hf://datasets/HuggingFaceM4/FineVision@" in said(notebook, "failures")
+    assert "hf://datasets/HuggingFaceM4/FineVision@" in said(notebook, "page")
     assert "$" in said(notebook, "cost").partition("hf-jobs:l4x1")[0]
     assert "kept: finished jobs and their logs" in said(notebook, "clean")
 
@@ -26,5 +26,5 @@ def test_google_cloud_run(tmp_path):
     pytest.importorskip("google.cloud.run_v2")
     pytest.importorskip("google.cloud.storage")
     notebook = executed("cloud_run", tmp_path)
-    assert "gs://my-bucket/run-1" in said(notebook, "failures")
+    assert "gs://my-bucket/run-1" in said(notebook, "page")
     assert said(notebook, "clean").count("deleted: job") == 3

@@ -1,8 +1,11 @@
 """Hugging Face Jobs: one job per shard, found by its labels.
 
 Each request of a plan is a method of `huggingface_hub.HfApi` with its arguments. Placeholders are replaced at
-submission: `<namespace>` and `<endpoint>` (the account of the token, and its Hub), `<secret NAME>`, and those of
-`library`.
+submission: `<namespace>` and `<endpoint>` (the account of the token, and its Hub), `<secret NAME>`, `<commit>` (the
+newest of the model), and those of `library`.
+
+Jobs with vLLM get the model as a read-only volume, mounted where huggingface_hub would download this commit to. The job
+finds all files there. If it needs another commit, it downloads that commit as without a volume.
 """
 
 import math
@@ -49,9 +52,13 @@ GPUS: Mapping[str, int] = MappingProxyType(
 OWN_LABELS = ("launch", "stage", "submission")
 #: Seconds. The Hub's own default of half an hour is hardly enough to load a large model.
 TIME_LIMIT = 3 * 3600
+#: Folder of models in a job, for HF_HUB_CACHE.
+MODELS = "/models"
 #: First release whose `run_job` has `attempts`. Jobs themselves need only the release in pyproject.toml.
 HUB_RELEASE = "2.1"
 
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_NEWEST = "<commit>"
 _STATES: Mapping[str, State] = {
     "SCHEDULING": State.QUEUED,
     "RUNNING": State.RUNNING,
@@ -122,7 +129,7 @@ class HfJobs(Launcher):
         spec = plan.spec
         api, namespace = self._account(spec)
         known = {f"<secret {name}>": value for name, value in _values(spec).items()}
-        known |= {"<namespace>": namespace, "<endpoint>": api.endpoint.rstrip("/")}
+        known |= {"<namespace>": namespace, "<endpoint>": api.endpoint.rstrip("/"), **_newest(api, spec)}
         standing = self._standing(spec)
         made: list[Job] = []
         for request in plan.requests:
@@ -195,10 +202,13 @@ class HfJobs(Launcher):
         return {one.job.shard: one.job for one in statuses if one.state is not State.CANCELLED}
 
     def _run(self, api: "HfApi", spec: JobSpec, body: Mapping[str, Any]) -> Job:
+        from huggingface_hub import Volume
+
+        volumes = [Volume(**one) for one in body.get("volumes", ()) if _COMMIT.fullmatch(one["revision"])]
         shard, namespace = int(body["labels"]["shard"]), str(body["namespace"])
         try:
             with _asking(f"start a job on {body['flavor']} in {namespace}"):
-                return _job(api.run_job(**body))
+                return _job(api.run_job(**{**body, "volumes": volumes}))
         except LaunchError as error:
             # A lost response does not show whether the job exists.
             if error.retryable and (job := self._standing(spec).get(shard)):
@@ -321,15 +331,46 @@ def _gpus(spec: JobSpec) -> int:
     return GPUS.get(spec.hardware or HARDWARE[spec.stage], int(spec.stage in GPU_STAGES))
 
 
+def _volume(spec: JobSpec) -> dict[str, Any] | None:
+    """Return the volume with the model of a job; None if the job may not look for it there.
+
+    An image of the user may have the model, or may run without the right to write into HF_HUB_CACHE.
+    """
+    model, revision = spec.options.get("hub_model") or ("", "")
+    if not model or spec.image or {"HF_HOME", "HF_HUB_CACHE"} & spec.environment.keys():
+        return None
+    commit = revision if _COMMIT.fullmatch(revision) else _NEWEST
+    path = f"{MODELS}/models--{model.replace('/', '--')}/snapshots/{commit}"
+    return {"type": "model", "source": model, "mount_path": path, "revision": commit, "read_only": True}
+
+
+def _newest(api: "HfApi", spec: JobSpec) -> dict[str, str]:
+    """Return the newest commit of the model, by its placeholder; {} if the Hub does not say it."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    volume = _volume(spec)
+    if volume is None or volume["revision"] != _NEWEST:
+        return {}
+    no_answer: type[BaseException] = HfHubHTTPError.__bases__[0]
+    try:
+        commit = api.model_info(volume["source"], revision=spec.options["hub_model"][1] or None).sha
+    except (HfHubHTTPError, no_answer, OSError):
+        return {}  # the job itself explains what is wrong with the model
+    return {_NEWEST: commit} if commit else {}
+
+
 def _body(spec: JobSpec, image: str, shard: int) -> dict[str, Any]:
     limit = spec.time_limit or TIME_LIMIT
     command = job_command(spec, gpus=_gpus(spec))
+    volume = _volume(spec)
+    cache = {} if volume is None else {"HF_HUB_CACHE": MODELS}
     return {
         "image": image,
         # Images need not have a `python`.
         "command": command if installs(spec) else ["python3", *command[1:]],
-        "env": {"HF_ENDPOINT": "<endpoint>", **spec.environment, **spec.shard_variables(shard)},
+        "env": {"HF_ENDPOINT": "<endpoint>", **cache, **spec.environment, **spec.shard_variables(shard)},
         "secrets": {name: f"<secret {name}>" for name in _secrets(spec)},
+        **({} if volume is None else {"volumes": [volume]}),
         "flavor": spec.hardware or HARDWARE[spec.stage],
         "timeout": limit,
         # The launch itself submits again, and only while the run makes progress.
@@ -344,6 +385,13 @@ def _notes(spec: JobSpec) -> tuple[str, ...]:
     notes = library_notes(spec, _gpus(spec))
     if _namespace(spec) == "<namespace>":
         notes.append("<namespace> is the account of the token; --namespace sets another")
+    if volume := _volume(spec):
+        branch = spec.options["hub_model"][1] or "main"
+        newest = f" (the newest of {branch})" if volume["revision"] == _NEWEST else ""
+        notes.append(
+            f"{volume['source']} at {volume['revision']}{newest} is mounted in each job and not downloaded; --env "
+            "HF_HUB_CACHE=FOLDER lets the jobs download it"
+        )
     named = ", ".join(name if name == where else f"{name} (from {where})" for name, where in _secrets(spec).items())
     if named:
         notes.append(f"secrets from this machine, encrypted by the Hub: {named}")
