@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 from llm_ocr.errors import ObjectChanged, ObjectNotFound, StageMissing, UsageError, WorkspaceMismatch
@@ -215,18 +216,29 @@ def stage_keys(workspace: Workspace, stage: str) -> list[StageKey]:
     return sorted(found, key=lambda one: (one.number, str(one.created)))
 
 
-def key_settings(workspace: Workspace, stage: str, key: str) -> dict[str, Any]:
-    """Return the settings of a stage's key; empty if the key does not exist."""
-    return next((dict(one.settings) for one in stage_keys(workspace, stage) if one.key == key), {})
+#: Keys of stages that are already read, by stage.
+KnownKeys = Mapping[str, Sequence[StageKey]]
+NO_KEYS: KnownKeys = MappingProxyType({})
 
 
-def newest_key(workspace: Workspace, stage: str, wanted: str = "") -> str | None:
+def _keys_of(workspace: Workspace, stage: str, known: KnownKeys) -> Sequence[StageKey]:
+    return known[stage] if stage in known else stage_keys(workspace, stage)
+
+
+def key_settings(workspace: Workspace, stage: str, key: str, known: KnownKeys = NO_KEYS) -> dict[str, Any]:
+    """Return the settings of a stage's key; empty if the key does not exist. `known` keys are not read again."""
+    return next((dict(one.settings) for one in _keys_of(workspace, stage, known) if one.key == key), {})
+
+
+def newest_key(workspace: Workspace, stage: str, wanted: str = "", known: KnownKeys = NO_KEYS) -> str | None:
     """Return the stage's newest key, or `wanted` if given; None if the stage has not begun.
+
+    `known` keys are not read again.
 
     Raises:
         UsageError: there is no key `wanted`.
     """
-    keys = [one.key for one in stage_keys(workspace, stage)]
+    keys = [one.key for one in _keys_of(workspace, stage, known)]
     if wanted and wanted not in keys:
         there = f"Keys: {', '.join(keys)}." if keys else f"{stage} has not started there."
         raise UsageError(f"{workspace.url} has no {stage} key {wanted}", hint=there)
