@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import hashlib
 import logging
+import math
 import os
 import socket
 import threading
@@ -507,6 +508,7 @@ def render_options(settings: RenderSettings, secrets: tuple[str, ...], profile: 
         text_layer=profile is None or (isinstance(settings, ModelSettings) and _needs_text(settings, profile)),
         renderer=settings.renderer,
         timeout=settings.render_timeout,
+        page_timeout=settings.page_timeout if isinstance(settings, EmbeddedSettings) else math.inf,
         memory=settings.render_memory << 20,
         passwords=secrets,
         workers=settings.render_workers or cores(),
