@@ -33,8 +33,8 @@ _TOGETHER_TIMEOUT = 10.0
 class RenderOptions:
     """Options of page images.
 
-    `image_size` is the longest side in pixels, `memory` is in bytes per worker. `timeout` is in seconds per page, and to
-    open a document. `page_timeout`, in seconds, bounds the work of the engine on a page, and so its rendering as well.
+    `image_size` is the longest side in pixels, `memory` is in bytes per worker. `timeout` is in seconds for opening a
+    document, and for each page. `page_timeout` bounds what the engine may take for a page, and so its rendering.
     `scan_size` is the longest side of scans and image files, which are never enlarged; 0: `image_size`.
     """
 
