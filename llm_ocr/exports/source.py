@@ -246,12 +246,12 @@ def assembled(workspace: Workspace, source_folder: str = "") -> Assembled:
         StageMissing: items are not assembled.
     """
     files = {info.key: info for info in workspace.store.list(f"{FOLDER}/")}
-    newest = assembled_key(workspace) or ""
-    notes = copied_notes(workspace, newest, {info.key: info.version for info in workspace.store.list(VIEW_NOTES)})
-    made = {
-        (newest, marker.unit): (marker.sha256, marker.counts.expected)
-        for marker in iter_markers(workspace, ASSEMBLE, newest)
-    }
+    notes: Mapping[str, dict[str, Any]] = {}
+    made: Mapping[tuple[str, str], tuple[str, int]] = {}
+    if newest := assembled_key(workspace):
+        notes = copied_notes(workspace, newest, {info.key: info.version for info in workspace.store.list(VIEW_NOTES)})
+        markers = iter_markers(workspace, ASSEMBLE, newest)
+        made = {(newest, marker.unit): (marker.sha256, marker.counts.expected) for marker in markers}
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="llm-ocr-export") as pool:
         find = partial(_find, workspace, files, notes, made, source_folder)
         found = [one for chunk in _chunks(items(workspace)) for one in pool.map(find, chunk)]
