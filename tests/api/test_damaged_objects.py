@@ -175,5 +175,5 @@ def test_a_field_of_another_type_is_named_as_damage(content, commands, kind, pat
         at = at.setdefault(name, {}) if isinstance(at, dict) else at[name]
     at[path[-1]] = value
     damaged = json.dumps(whole).encode()
-    messages = [ended(commands[name], key, damaged) for name in ("status", "retry", "extract", "clean")]
+    messages = [ended(commands[name], key, damaged) for name in ("status", "retry", "extract", "assemble", "clean")]
     assert any("is damaged" in message for message in messages)
