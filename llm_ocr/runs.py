@@ -1,6 +1,6 @@
 """A workspace for readers: status, pages, documents, failures, and dataset."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,12 +13,12 @@ from llm_ocr.results.sanitizing import safe_markdown
 from llm_ocr.results.schema import Images
 from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.local import LocalStore
-from llm_ocr.types import PageRecord, Status
+from llm_ocr.types import Counts, PageRecord, Status
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.items import items
 from llm_ocr.workspace.keys import EXTRACT, assembled_key, required_key
 from llm_ocr.workspace.published import extracted_pages
-from llm_ocr.workspace.status import RunStatus, pages_used, run_status
+from llm_ocr.workspace.status import RunStatus, Worked, known_status, pages_used, run_status
 from llm_ocr.workspace.superseding import WORST, WeakPage
 from llm_ocr.workspace.views import fetch_dataset_file
 
@@ -46,8 +46,9 @@ class Document(NamedTuple):
 class Run:
     """The results of a workspace, finished or not. Read-only."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, worked: Worked | None = None) -> None:
         self._workspace = workspace
+        self._worked = worked or Worked()
 
     def __repr__(self) -> str:
         return f"Run({self.url!r})"
@@ -64,6 +65,16 @@ class Run:
     def status(self) -> RunStatus:
         """Counts of pages and figures, finished units, and reasons of failures; read on each access."""
         return run_status(self._workspace)
+
+    @property
+    def processed(self) -> Mapping[str, Counts]:
+        """Pages that this command finished itself, by stage, and figures in `describe`; empty after `open`."""
+        return self._worked.counts
+
+    @property
+    def known_status(self) -> RunStatus | None:
+        """The status, or None if it needs many requests and this command was one of several workers."""
+        return known_status(self._workspace, self._worked)
 
     def worst(self, count: int = WORST) -> tuple[WeakPage, ...]:
         """Return the pages with the lowest quality scores, the worst first.

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from llm_ocr.cli import outcome
 from llm_ocr.cli.output import write, write_line
-from llm_ocr.cli.progress import QuietProgress, progress_for
+from llm_ocr.cli.progress import NOUNS, QuietProgress, progress_for
 from llm_ocr.config.groups import OutcomeSettings
 from llm_ocr.config.models import (
     AssemblyCommand,
@@ -23,7 +23,7 @@ from llm_ocr.config.models import (
     RunSettings,
 )
 from llm_ocr.errors import install_command
-from llm_ocr.types import plural
+from llm_ocr.types import Counts, plural
 
 if TYPE_CHECKING:
     from llm_ocr.runs import Run
@@ -81,15 +81,21 @@ def _preview(settings: PlanOnlySettings) -> int:
 
 def finish(command: str, settings: PipelineCommand, run: "Run", out: TextIO, *, kept: bool = True) -> int:
     """Write the closing lines of a command; return its exit code. Only a `kept` workspace is named in them."""
-    status = run.status
     if not isinstance(settings, OutcomeSettings):  # plan and retry-failed
-        text = outcome.plan_line(status) if command == "plan" else outcome.retry_line(status)
-        done = status.stages["extract"].finished
+        planned = run.status
+        text = outcome.plan_line(planned) if command == "plan" else outcome.retry_line(planned)
+        done = planned.stages["extract"].finished
         write_line(text if done else f"{text}. {_next(command, settings)}", out)
         return 0
+    status = run.known_status
     if not settings.quiet and kept:
         for line in _results(command, settings, status):
             write_line(line, out)
+    if status is None:  # one of many workers, which knows what it has done itself
+        own = run.processed.get("extract" if command == "run" else command, Counts())
+        noun = NOUNS.get(command, "page")
+        write_line(outcome.own_line(own, noun, settings.workspace), out)
+        return outcome.exit_code(own, settings.max_failed_rate)
     if command == "describe":
         write_line(outcome.figures_line(status), out)
         return outcome.exit_code(status.figures, settings.max_failed_rate)
@@ -114,7 +120,7 @@ class Removals(QuietProgress):
         write_line(self._last or "Nothing to remove")
 
 
-def _results(command: str, settings: PipelineCommand, status: "RunStatus") -> list[str]:
+def _results(command: str, settings: PipelineCommand, status: "RunStatus | None") -> list[str]:
     if isinstance(settings, AssemblyCommand):
         workspace = settings.workspace
         how = "open with load_dataset"
@@ -125,7 +131,7 @@ def _results(command: str, settings: PipelineCommand, status: "RunStatus") -> li
         result = [f"Result: {workspace}/documents (Markdown), {workspace}/dataset ({how})"]
         if not outcome.is_folder(workspace):
             result.append(f"Open the dataset: {outcome.load_line(settings)}")
-        return [outcome.figures_line(status), *result] if status.figures.expected else result
+        return [outcome.figures_line(status), *result] if status and status.figures.expected else result
     return [_next(command, settings)]
 
 

@@ -336,7 +336,7 @@ class EmbeddedSettings(ConfinementSettings):
     )
     ocr_workers: COUNT | None = Field(None, description="OCR processes (default: one per core)")
     ocr_memory: Annotated[int, Field(ge=512)] = Field(4096, description="Memory limit of each OCR process in MiB")
-    page_timeout: Annotated[float, Field(gt=0)] = Field(300.0, description="Maximum seconds to read a page")
+    page_timeout: Annotated[float, Field(gt=0)] = Field(300.0, description="Maximum seconds to render or read a page")
 
 
 class FilterSettings(Group):

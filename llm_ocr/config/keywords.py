@@ -252,7 +252,7 @@ class EmbeddedKeywords(TypedDict, total=False):
     ocr_memory: int
     """Memory limit of each OCR process in MiB"""
     page_timeout: float
-    """Maximum seconds to read a page"""
+    """Maximum seconds to render or read a page"""
 
 
 class ConfinementKeywords(TypedDict, total=False):

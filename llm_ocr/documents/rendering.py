@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -20,6 +21,8 @@ from llm_ocr.types import Box, EncodedImage, Page, PageContent, Reason
 MODULE = "llm_ocr.documents.renderer"
 #: Increased when text layers or pixels change, so that results of different versions do not mix.
 REVISION = 2
+#: Operations on whole documents, which `page_timeout` does not limit.
+_OF_DOCUMENTS = ("open", "judge")
 #: Time limit in seconds for reading neighbors' margins, which only show whether a header recurs.
 _EDGES_TIMEOUT = 10.0
 #: Time limit in seconds for opening several documents together; a slow document is then opened alone with `timeout`.
@@ -30,7 +33,8 @@ _TOGETHER_TIMEOUT = 10.0
 class RenderOptions:
     """Options of page images.
 
-    `image_size` is the longest side in pixels, `timeout` is in seconds per page, `memory` is in bytes per worker.
+    `image_size` is the longest side in pixels, `memory` is in bytes per worker. `timeout` is in seconds for opening a
+    document, and for each page. `page_timeout` bounds what the engine may take for a page, and so its rendering.
     `scan_size` is the longest side of scans and image files, which are never enlarged; 0: `image_size`.
     """
 
@@ -41,6 +45,7 @@ class RenderOptions:
     text_layer: bool = True
     renderer: str = "pdfium"  # or "poppler"
     timeout: float = 60.0
+    page_timeout: float = math.inf
     memory: int = 2 << 30
     passwords: tuple[str, ...] = field(default=(), repr=False)
     workers: int = field(default_factory=cores)
@@ -217,12 +222,14 @@ class Renderer:
         self, operation: str, payload: dict[str, Any], source: str, failing: str, version: str = ""
     ) -> dict[str, Any]:
         """Send a request, and repeat it on another worker after a crash; deaths of workers become `PageFailure`."""
+        options = self._options
+        deadline = options.timeout if operation in _OF_DOCUMENTS else min(options.timeout, options.page_timeout)
         for last in (False, True):
             try:
-                return await self._ask(operation, payload, source, version, self._options.timeout)
+                return await self._ask(operation, payload, source, version, deadline)
             except WorkerDied as death:
                 if last or death.timed_out or death.out_of_memory:
-                    raise self._failure(death, failing) from death
+                    raise self._failure(death, failing, deadline) from death
             except WorkerError as error:
                 raise PageFailure(Reason.RENDER_CRASHED, f"{failing}: {error}") from error
         raise AssertionError("unreachable")
@@ -236,12 +243,13 @@ class Renderer:
         async with self._proofs.given(source, version) as file:
             return await self._pool.call(operation, payload, deadline=deadline, affinity=source, files=(file,))
 
-    def _failure(self, death: WorkerDied, failing: str) -> PageFailure:
+    def _failure(self, death: WorkerDied, failing: str, deadline: float) -> PageFailure:
         if death.timed_out:
+            setting = "render_timeout" if deadline == self._options.timeout else "page_timeout"
             return PageFailure(
                 Reason.RENDER_TIMEOUT,
-                f"{failing} in {self._options.timeout:g} s",
-                hint="If you trust the document, increase `render_timeout`.",
+                f"{failing} in {deadline:g} s",
+                hint=f"If you trust the document, increase `{setting}`.",
             )
         if death.out_of_memory:
             megabytes = self._options.memory >> 20
@@ -262,7 +270,7 @@ class Renderer:
     async def _read_edges(self, source: str, version: str, number: int) -> list[EdgeLine]:
         """Read the margins of a page that has not been rendered; a page that kills its worker has none."""
         payload = self._payload(source, "") | {"number": number}
-        deadline = min(self._options.timeout, _EDGES_TIMEOUT)
+        deadline = min(self._options.timeout, self._options.page_timeout, _EDGES_TIMEOUT)
         try:
             reply = await self._ask("edges", payload, source, version, deadline)
         except (PageFailure, WorkerDied, WorkerError):

@@ -260,7 +260,7 @@ def write_shard(path: Path, parts: Iterable[Part], read: Read) -> int:
         StorageError: reading or writing failed.
     """
     rows = 0
-    with translated("write", str(path)), contextlib.ExitStack() as stack:
+    with translated("write", str(path), temporary=True), contextlib.ExitStack() as stack:
         writer: pq.ParquetWriter | None = None
         for table in _joined(table for part in parts for table in _tables(read, part)):
             writer = writer or stack.enter_context(open_writer(path, table.schema))

@@ -1,7 +1,7 @@
 """Dataset files of an assembled workspace, as the source of exports."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,8 +23,8 @@ from llm_ocr.types import PageRecord, Status
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import generations
 from llm_ocr.workspace.items import Item, items
-from llm_ocr.workspace.keys import ASSEMBLE, DESCRIBE, EXTRACT, key_settings
-from llm_ocr.workspace.publish import find_marker
+from llm_ocr.workspace.keys import ASSEMBLE, DESCRIBE, EXTRACT, VIEW_NOTES, assembled_key, key_settings
+from llm_ocr.workspace.publish import find_marker, iter_markers
 from llm_ocr.workspace.published import (
     choose,
     chosen_rows,
@@ -35,7 +35,7 @@ from llm_ocr.workspace.published import (
 )
 from llm_ocr.workspace.status import run_status
 from llm_ocr.workspace.stored import OF_MODELS, REMEMBERED, remembered_in
-from llm_ocr.workspace.views import is_damaged, note_of_views
+from llm_ocr.workspace.views import copied_notes, is_damaged, note_of_views
 
 # Provenance of a workspace's results: keys, engines, models, and their revisions.
 
@@ -246,8 +246,14 @@ def assembled(workspace: Workspace, source_folder: str = "") -> Assembled:
         StageMissing: items are not assembled.
     """
     files = {info.key: info for info in workspace.store.list(f"{FOLDER}/")}
+    notes: Mapping[str, dict[str, Any]] = {}
+    made: Mapping[tuple[str, str], tuple[str, int]] = {}
+    if newest := assembled_key(workspace):
+        notes = copied_notes(workspace, newest, {info.key: info.version for info in workspace.store.list(VIEW_NOTES)})
+        markers = iter_markers(workspace, ASSEMBLE, newest)
+        made = {(newest, marker.unit): (marker.sha256, marker.counts.expected) for marker in markers}
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="llm-ocr-export") as pool:
-        find = partial(_find, workspace, files, source_folder)
+        find = partial(_find, workspace, files, notes, made, source_folder)
         found = [one for chunk in _chunks(items(workspace)) for one in pool.map(find, chunk)]
     keys = Counter(one.key for one in found if one)
     key = keys.most_common(1)[0][0] if keys else ""
@@ -273,19 +279,32 @@ def _chunks(found: Iterable[Item]) -> Iterator[list[Item]]:
         yield chunk
 
 
-def _find(workspace: Workspace, files: dict[str, ObjectInfo], folder: str, item: Item) -> _Found | None:
-    """Return an item's file; None if its newest state is not assembled."""
+def _find(
+    workspace: Workspace,
+    files: Mapping[str, ObjectInfo],
+    notes: Mapping[str, dict[str, Any]],
+    made: Mapping[tuple[str, str], tuple[str, int]],
+    folder: str,
+    item: Item,
+) -> _Found | None:
+    """Return an item's file; None if its newest state is not assembled.
+
+    `made` has the hash of the data and the number of rows of finished items, by key and name.
+    """
     info = files.get(dataset_file(item.id))
-    note = note_of_views(workspace, item) if info else None
-    marker = find_marker(workspace, ASSEMBLE, note.key, item.name) if note else None
-    if info is None or note is None or marker is None:
+    note = note_of_views(workspace, item, notes) if info else None
+    known = made.get((note.key, item.name)) if note else None
+    if note and known is None and (marker := find_marker(workspace, ASSEMBLE, note.key, item.name)):
+        known = marker.sha256, marker.counts.expected
+    if info is None or note is None or known is None:
         return None
+    digest, rows = known
     # Published results never change: the key, and the item's generation in its name, identify the content.
-    content = f"{note.key} {item.name} {marker.sha256} {info.size}"
+    content = f"{note.key} {item.name} {digest} {info.size}"
     if folder:
         content += f" sources relative to {folder}"
     source = Source(info.key, info.size, content, info.version, sha256=note.sha256, folder=folder)
-    return _Found(note.key, source, marker.counts.expected, is_damaged(workspace, note, info))
+    return _Found(note.key, source, rows, is_damaged(workspace, note, info))
 
 
 def facts(workspace: Workspace, dataset: Assembled, title: str) -> CardFacts:

@@ -21,6 +21,7 @@ from llm_ocr.report.sections import (
     time_sections,
     time_tiles,
 )
+from llm_ocr.storage.local import DISK_FULL
 from llm_ocr.workspace import Workspace, library_version
 from llm_ocr.workspace.keys import EXTRACT, stage_keys
 from llm_ocr.workspace.metrics import Series, all_series
@@ -189,7 +190,9 @@ def write_report(workspace: Workspace, path: Path) -> Written:
     try:
         _replace(path, data)
     except OSError as error:
-        raise StorageError(f"cannot write {path}: {error.strerror or error}", hint="Name another file.") from error
+        full = "The disk is full. Free space there, or name a file on another disk."
+        hint = full if error.errno in DISK_FULL else "Name another file."
+        raise StorageError(f"cannot write {path}: {error.strerror or error}", hint=hint) from error
     return Written(path, len(data))
 
 

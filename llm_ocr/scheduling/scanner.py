@@ -103,7 +103,10 @@ class PlannedUnits:
         if number not in self._kept:
             generation, part = self._parts[number].generation, self._parts[number].number
             alone = replace(generation, parts=generation.parts[part : part + 1])
-            self._kept[number] = list(units_of(self._workspace, alone))
+            units = list(units_of(self._workspace, alone))
+            if len(units) != alone.parts[0].units:
+                raise codec.damaged(f"{self._workspace.url}: {alone.parts[0].object}", f"it has {len(units)} units")
+            self._kept[number] = units
             while len(self._kept) > _PARTS_KEPT:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(number)

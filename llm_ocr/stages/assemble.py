@@ -64,8 +64,10 @@ from llm_ocr.workspace.published import (
 from llm_ocr.workspace.views import (
     ViewsNote,
     begin_views,
+    copied_notes,
     end_views,
     is_damaged,
+    note_beside,
     note_key,
     note_of_views,
     sha256_of,
@@ -110,7 +112,7 @@ async def assemble(command: Job[AssemblyCommand]) -> None:
             job = await asyncio.to_thread(assemble_job, workspace, key, made)
             await _assemble(job, _todo(job, command, share, describe), share, progress, whole)
     if split.alone or workspace.published(f"{ASSEMBLE}/{key}/"):
-        await asyncio.to_thread(copy_markers, workspace, ASSEMBLE, key, job.planned)
+        await asyncio.to_thread(copy_markers, workspace, ASSEMBLE, key, job.planned, note_beside)
     await asyncio.to_thread(_check_dataset, job)
     await asyncio.to_thread(_name_dataset, command, job)
     progress.end()
@@ -391,7 +393,7 @@ def _broken(job: AssembleJob, finished: list[int], *, looks: bool) -> list[int]:
         return []
     store = job.workspace.store
     views = {info.key: info for info in store.list(f"{FOLDER}/")}
-    notes = {info.key for info in store.list(VIEW_NOTES)}
+    notes = {info.key: info.version for info in store.list(VIEW_NOTES)}
 
     def is_listed(place: int) -> bool:
         item, _ = parse_item_name(job.planned.name(place))
@@ -401,8 +403,10 @@ def _broken(job: AssembleJob, finished: list[int], *, looks: bool) -> list[int]:
         return [place for place in finished if not is_listed(place)]
     views |= {info.key: info for info in store.list("documents/") if info.key.endswith(".md")}
 
+    copied = copied_notes(job.workspace, job.key, notes)
+
     def is_whole(item: Item) -> bool:
-        note = note_of_views(job.workspace, item) if views.keys() >= set(job.files(item)) else None
+        note = note_of_views(job.workspace, item, copied) if views.keys() >= set(job.files(item)) else None
         if note is None or note.key != job.key:
             return False
         return not is_damaged(job.workspace, note, views[dataset_file(item.id)])

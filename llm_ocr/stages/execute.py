@@ -31,7 +31,7 @@ from llm_ocr.stages.extract import extract, warming_up
 from llm_ocr.stages.limits import Limits, check_limits
 from llm_ocr.stages.loop import run_blocking
 from llm_ocr.stages.plan import RESULT_VERSIONS, find, need_plan, plan
-from llm_ocr.stages.recording import Recorded
+from llm_ocr.stages.recording import Recorded, Tally
 from llm_ocr.stages.runtime import (
     Job,
     Remote,
@@ -49,6 +49,7 @@ from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, need_same_version, required_key
 from llm_ocr.workspace.planned import PlannedDocument, wanted_pages
 from llm_ocr.workspace.retry import Below, plan_retry
+from llm_ocr.workspace.status import Worked
 from llm_ocr.workspace.stored import remember_plan, workspace_options
 
 if TYPE_CHECKING:
@@ -106,7 +107,8 @@ async def _execute(command: str, settings: PipelineCommand, engine: str, progres
             recorded = None
             if serving is not None and not on_ray:
                 recorded = Recorded(progress, workspace, worker, serving)
-            limits = Limits(settings, workspace, recorded, engines)
+            worked = Worked()
+            limits = Limits(settings, workspace, recorded, engines, worked)
             await limits.check()
             if not on_ray:  # the cluster's workers write their costs, but not every second
                 await limits.show(progress)
@@ -117,7 +119,10 @@ async def _execute(command: str, settings: PipelineCommand, engine: str, progres
                 progress = recorded
             remote = Remote(settings)
             stack.push_async_callback(remote.close)
-            job: Job[Any] = Job(workspace, settings, progress, engines, remote, stop=limits.stop, command=command)
+            progress = Tally(progress, worked)
+            job: Job[Any] = Job(
+                workspace, settings, progress, engines, remote, stop=limits.stop, command=command, worked=worked
+            )
             run_stage = await _stage_runner(serving if on_ray else None, stack)
             if found is not None:
                 async with _still_exists(workspace), contextlib.nullcontext() if on_ray else warming_up(job, command):
@@ -139,7 +144,7 @@ async def _execute(command: str, settings: PipelineCommand, engine: str, progres
                     await run_stage(stage, job)
         await _show_pages(job, command)  # the engine has ended, so no GPU waits for the upload
         await asyncio.to_thread(workspace.flush)
-    return Run(workspace)
+    return Run(workspace, worked)
 
 
 @contextlib.asynccontextmanager

@@ -25,7 +25,7 @@ from llm_ocr.types import Counts, PageRecord
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import DESCRIBE, EXTRACT
 from llm_ocr.workspace.metrics import Records, total_cost
-from llm_ocr.workspace.status import RunStatus, run_status
+from llm_ocr.workspace.status import RunStatus, Worked, known_status
 
 #: Seconds between two checks of the limits.
 LOOK = 0.25
@@ -147,11 +147,14 @@ class Account:
 class Limits:
     """The limits of one command from begin to end."""
 
-    def __init__(self, settings: Group, workspace: Workspace, own: Recorded | None, engines: Engines) -> None:
+    def __init__(
+        self, settings: Group, workspace: Workspace, own: Recorded | None, engines: Engines, worked: Worked
+    ) -> None:
         limited = settings if isinstance(settings, ServingCommand) else None
         self._hours, self._cost = (limited.max_hours, limited.max_cost) if limited else (None, None)
         self._engines = engines
         self._own = own
+        self._worked = worked
         self._began = time.monotonic()
         self._workspace = workspace
         self._account = Account(workspace, own) if limited and _has_prices(limited) else None
@@ -184,8 +187,8 @@ class Limits:
             return
         self._stage, self._over = "", True  # the watch must not cancel what follows
         await asyncio.to_thread(self._workspace.flush)
-        status = await asyncio.to_thread(run_status, self._workspace)
-        if not (last and status.stages[name].finished):
+        status = await asyncio.to_thread(known_status, self._workspace, self._worked)
+        if status is None or not (last and status.stages[name].finished):
             raise self._error(self._message(), status)
 
     async def show(self, progress: object) -> None:
@@ -200,7 +203,7 @@ class Limits:
             return
         await self._account.look()
         if reached := money_reached(self._account.total(), self._cost):
-            status = await asyncio.to_thread(_status, self._workspace)
+            status = await asyncio.to_thread(self._status)
             raise self._error(f"{reached} by earlier runs; no work was started", status)
 
     @contextlib.asynccontextmanager
@@ -218,7 +221,7 @@ class Limits:
             if not self._end.expired():
                 raise
             await asyncio.to_thread(self._workspace.flush)
-            raise self._error(self._message(), await asyncio.to_thread(_status, self._workspace)) from None
+            raise self._error(self._message(), await asyncio.to_thread(self._status)) from None
         finally:
             if watch is not None:
                 watch.cancel()
@@ -257,20 +260,19 @@ class Limits:
         message = money_reached(self._account.total(), self._cost) if self._account else ""
         return message and f"{message}, over all runs of this workspace"
 
+    def _status(self) -> RunStatus | None:
+        try:
+            return known_status(self._workspace, self._worked)
+        except LlmOcrError as error:  # the error to report is the limit
+            _log.warning("cannot read the progress of the workspace: %s", error)
+            return None
+
     def _error(self, message: str, status: RunStatus | None) -> LimitReached:
         done = _done(status) if status else ""
         hint = f"{_AGAIN} with a higher `max_cost` to continue."
         if message.startswith("stopped by `max_hours`"):
             hint = f"{_AGAIN} to continue for the same time, or set a higher `max_hours`. The limit applies to one run."
         return LimitReached("; ".join(filter(None, [message, done])), hint=hint)
-
-
-def _status(workspace: Workspace) -> RunStatus | None:
-    try:
-        return run_status(workspace)
-    except LlmOcrError as error:  # the error to report is the limit
-        _log.warning("cannot read the progress of the workspace: %s", error)
-        return None
 
 
 def _done(status: RunStatus) -> str:

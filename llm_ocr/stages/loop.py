@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
-import errno
 import signal
+import sqlite3
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from llm_ocr.errors import Interrupted, LlmOcrError, StorageError
 from llm_ocr.sandbox.memory import map_large_blocks
+from llm_ocr.storage.local import DISK_FULL, TEMPORARY_FULL
 
 T = TypeVar("T")
 
@@ -90,7 +91,7 @@ async def _guarded(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
         except BaseExceptionGroup as group:
             error = first_error(group)
             raise (_disk_full(error) or error) from group
-        except OSError as error:
+        except (OSError, sqlite3.Error) as error:
             if (disk_full := _disk_full(error)) is None:
                 raise
             raise disk_full from error
@@ -98,12 +99,13 @@ async def _guarded(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 def _disk_full(error: BaseException) -> StorageError | None:
     """Return the error to show if a local disk is full. Stores and copies of documents raise their own errors."""
-    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    full = isinstance(error, OSError) and error.errno in DISK_FULL
+    full = full or (isinstance(error, sqlite3.Error) and error.sqlite_errorcode == sqlite3.SQLITE_FULL)
     if not full or isinstance(error, LlmOcrError):
         return None
     return StorageError(
         f"a local disk is full, probably the disk of temporary files ({tempfile.gettempdir()}): {error}",
-        hint="Free space there, or set TMPDIR to a folder on a larger disk. Run the same command again to continue.",
+        hint=TEMPORARY_FULL,
     )
 
 

@@ -29,6 +29,7 @@ from llm_ocr.workspace.metrics import (
     write_series,
     write_spending,
 )
+from llm_ocr.workspace.status import Worked
 from llm_ocr.workspace.verdict import judge, verdict_from_json
 
 Clock = Callable[[], float]
@@ -112,6 +113,45 @@ class Sampler:
         values = asdict(self._load())
         load = {name: None if values[name] is None else float(values[name]) for name in LOADS}
         return load | asdict(self._usage)
+
+
+# Progress that is shown and also counted, for the end of the command.
+
+
+class Tally:
+    """Passes the progress on to `shown`, and counts what the command finishes.
+
+    Args:
+        shown: Receives all calls.
+        worked: Receives the counts.
+    """
+
+    def __init__(self, shown: Progress, worked: Worked) -> None:
+        self._shown = shown
+        self._worked = worked
+        self._stage = ""
+
+    def begin(self, stage: str, expected: int, done: Counts, estimated: bool = False) -> None:
+        self._stage = stage
+        self._worked.counts.setdefault(stage, Counts())
+        self._shown.begin(stage, expected, done, *([True] if estimated else []))
+
+    def correct(self, change: int, *, exact: bool) -> None:
+        self._shown.correct(change, exact=exact)
+
+    def count(self, status: Status) -> None:
+        one = Counts(1, *(int(status is other) for other in (Status.OK, Status.DEGRADED, Status.FAILED)))
+        self._worked.counts[self._stage] += one
+        self._shown.count(status)
+
+    def measure(self, load: Callable[[], Load]) -> None:
+        self._shown.measure(load)
+
+    def say(self, message: str) -> None:
+        self._shown.say(message)
+
+    def end(self) -> None:
+        self._shown.end()
 
 
 # Progress that is shown and also written into the workspace: totals, and series over time.

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import hashlib
 import logging
+import math
 import os
 import socket
 import threading
@@ -61,6 +62,7 @@ from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import Box, DocumentPart, EncodedImage, Page, Unit, page_id
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, stage_keys
+from llm_ocr.workspace.status import Worked
 
 if TYPE_CHECKING:
     from llm_ocr.documents.remote.cache import Fetched, LocalCopy
@@ -193,6 +195,7 @@ class Job(Generic[S_co]):
         given: The units to process. By default `stages.sharing` selects them.
         stop: Returns whether no further unit may be claimed. Units in progress are finished.
         command: The name of the command. It is stored with the settings that later commands need not repeat.
+        worked: What the command has finished, and whether it shares units with other workers.
     """
 
     opened: Workspace | None
@@ -203,6 +206,7 @@ class Job(Generic[S_co]):
     given: Share | None = None
     stop: Callable[[], bool] = lambda: False
     command: str = ""
+    worked: Worked = field(default_factory=Worked)
 
     @property
     def workspace(self) -> Workspace:
@@ -504,6 +508,7 @@ def render_options(settings: RenderSettings, secrets: tuple[str, ...], profile: 
         text_layer=profile is None or (isinstance(settings, ModelSettings) and _needs_text(settings, profile)),
         renderer=settings.renderer,
         timeout=settings.render_timeout,
+        page_timeout=settings.page_timeout if isinstance(settings, EmbeddedSettings) else math.inf,
         memory=settings.render_memory << 20,
         passwords=secrets,
         workers=settings.render_workers or cores(),

@@ -66,6 +66,7 @@ def _split(job: Job[LeaseSettings], stage: str) -> Split:
     if job.given is not None:
         return Split()
     found = _chosen_split(job, stage)
+    job.worked.shared = job.worked.shared or not found.alone
     job.workspace.store.share(found.shard.count)
     return found
 
@@ -241,10 +242,13 @@ def shows_all(job: Job[LeaseSettings], split: Split, stage: str) -> bool:
     return False
 
 
-def copy_markers(workspace: Workspace, stage: str, key: str, units: Units[object]) -> None:
+def copy_markers(
+    workspace: Workspace, stage: str, key: str, units: Units[object], beside: Callable[[str], str] | None = None
+) -> None:
     """Copy the markers of finished groups into one object each, so that later readers need few requests.
 
-    Workers that end at the same time copy different groups. Failures cost later readers time only.
+    Workers that end at the same time copy different groups. Failures cost later readers time only. `beside` returns the
+    key of an object to copy with the marker of a unit, from the unit's name.
     """
     store = workspace.store
     groups = Groups(units, stage, key, one=_COPIED_TOGETHER)
@@ -256,7 +260,7 @@ def copy_markers(workspace: Workspace, stage: str, key: str, units: Units[object
         for place in random.sample(large, len(large)):
             members, digits = len(groups.members[place]), groups.digits(place)
             if found.get(digits or ALL, (0, ""))[0] < members:
-                compact(store, stage, key, digits, members)
+                compact(store, stage, key, digits, members, beside)
     except (StorageError, WorkspaceError) as error:
         _log.warning("the markers of %s are not copied, and readers get each of them: %s", stage, error)
 

@@ -14,6 +14,7 @@ from llm_ocr.results.schema import Images, pages_from_parquet, pages_to_parquet
 from llm_ocr.runs import Run
 from llm_ocr.stages import Progress
 from llm_ocr.stages.loop import run_blocking, stepwise
+from llm_ocr.stages.recording import Tally
 from llm_ocr.stages.runtime import Job, Remote, Share
 from llm_ocr.stages.servers import EMBEDDED, Engines
 from llm_ocr.stages.sharing import key_before, publish_held, shared, split_of
@@ -21,6 +22,7 @@ from llm_ocr.types import Counts, PageRecord, Reason, Status, Unit
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, STAGES, Claim
 from llm_ocr.workspace.publish import done_units, pages_summary, read_data, standing_marker
+from llm_ocr.workspace.status import Worked
 from llm_ocr.workspace.stored import workspace_options
 
 PageFunction = Callable[[PageRecord], PageRecord]
@@ -46,7 +48,9 @@ async def _transform(
 ) -> Run:
     workspace = await asyncio.to_thread(Workspace.open, str(settings.workspace), options=workspace_options(settings))
     engines = Engines(EMBEDDED, settings, Path(), progress.say)  # not used
-    job = Job(workspace, settings, progress, engines, Remote(settings))
+    worked = Worked()
+    progress = Tally(progress, worked)
+    job = Job(workspace, settings, progress, engines, Remote(settings), worked=worked)
     source = await key_before(job, EXTRACT)
     claim = Claim(workspace, stage, {"extract": source, "version": version})
     key = await asyncio.to_thread(claim.take)
@@ -59,7 +63,7 @@ async def _transform(
                 progress.count(status)
     progress.end()
     await asyncio.to_thread(workspace.flush)
-    return Run(workspace)
+    return Run(workspace, worked)
 
 
 def _unit(

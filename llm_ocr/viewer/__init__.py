@@ -14,6 +14,7 @@ from llm_ocr.results.dataset import DatasetRow
 from llm_ocr.results.schema import Images
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.loop import run_blocking
+from llm_ocr.storage.local import DISK_FULL
 from llm_ocr.types import Counts
 from llm_ocr.viewer.pages import PageView, page_view
 from llm_ocr.viewer.site import SiteFolder, SiteWriter, begin_site
@@ -141,7 +142,10 @@ def _guarded(output: Path, write: Callable[[], T]) -> T:
     except OSError as error:
         if isinstance(error, LlmOcrError):
             raise
-        raise StorageError(f"cannot write the site to {output}: {error}") from error
+        hint = ""
+        if error.errno in DISK_FULL:
+            hint = f"The disk of {output} is full. Free space there, or set `output` to a folder on another disk."
+        raise StorageError(f"cannot write the site to {output}: {error.strerror or error}", hint=hint) from error
 
 
 def _title(workspace: Workspace) -> str:

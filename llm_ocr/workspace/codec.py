@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any, TypeVar
 
+from pydantic import TypeAdapter, ValidationError
+
 from llm_ocr.errors import WorkspaceError
 from llm_ocr.results.markdown import clean
 from llm_ocr.types import Counts, DocumentPart, PageSelection, Reason, Repeated, Status, Unit
@@ -104,6 +106,19 @@ def damaged(where: str, what: str) -> WorkspaceError:
         f"{where} is damaged: {what}",
         hint="Restore the object from a copy of the workspace, or start again with another `workspace`.",
     )
+
+
+def typed(kind: TypeAdapter[T], value: object, where: str) -> T:
+    """Return a stored JSON value as the type of `kind`.
+
+    Raises:
+        WorkspaceError: a field is missing or has another type; the message names `where` and the field.
+    """
+    try:
+        return kind.validate_python(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise damaged(where, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
 def pages_to_text(pages: Iterable[int]) -> str:

@@ -4,11 +4,13 @@ import hashlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
+
+from pydantic import TypeAdapter
 
 from llm_ocr.errors import ObjectNotFound, StageMissing, WorkspaceError
 from llm_ocr.types import DocumentPart, Repeated, Unit, plural
@@ -130,7 +132,7 @@ class Filtered:
     size: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values; `filtered_from_json` is the inverse."""
+        """Return JSON values."""
         return asdict(self)
 
 
@@ -140,16 +142,6 @@ class Marked(Protocol):
     @property
     def filtered(self) -> Filtered | None:
         """Record of excluded documents; None if there are none."""
-
-
-def filtered_from_json(value: Mapping[str, Any]) -> Filtered:
-    """Parse a value made by `to_json`.
-
-    Raises:
-        KeyError: a field is missing.
-        TypeError: there is an unknown field.
-    """
-    return Filtered(**{**value, "examples": tuple(value["examples"])})
 
 
 def cause_of(reason: str, kind: str) -> str:
@@ -318,6 +310,11 @@ class PlanTotals:
     estimated: int = 0
 
 
+#: Fields that each marker of a generation has.
+_NAMED = {"parts", "kind", "touched"}
+_GENERATION = TypeAdapter(Generation)
+
+
 def generations(workspace: Workspace) -> list[Generation]:
     """Return all generations in order.
 
@@ -383,7 +380,10 @@ def units_of(workspace: Workspace, generation: Generation) -> Iterator[Unit]:
         if hashlib.sha256(data).hexdigest() != part.sha256:
             raise codec.damaged(where, "the content has changed")
         for line in data.splitlines():
-            yield codec.unit_from_json(codec.load(line, where))
+            try:
+                yield codec.unit_from_json(codec.load(line, where))
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                raise codec.damaged(where, f"{type(error).__name__} {error}") from error
 
 
 def new_draft(
@@ -524,10 +524,7 @@ def _to_json(generation: Generation) -> dict[str, Any]:
 
 def _from_json(value: dict[str, Any], where: str) -> Generation:
     value = {name: given for name, given in value.items() if name != "replaces"}
-    try:
-        parts = tuple(PlanPart(**part) for part in value.pop("parts"))
-        kind, touched = Kind(value.pop("kind")), tuple(value.pop("touched"))
-        filtered = filtered_from_json(value.pop("filtered")) if value.get("filtered") else None
-        return Generation(**value, kind=kind, touched=touched, parts=parts, filtered=filtered)
-    except (KeyError, TypeError, ValueError) as error:
-        raise codec.damaged(where, f"{type(error).__name__} {error}") from error
+    known = {one.name for one in fields(Generation)}
+    if not known.issuperset(value) or not _NAMED.issubset(value):
+        raise codec.damaged(where, "a field is missing or unknown")
+    return codec.typed(_GENERATION, value, where)

@@ -16,7 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
+
+from pydantic import BaseModel, StrictInt, StrictStr, TypeAdapter
 
 from llm_ocr.errors import ObjectChanged, ObjectNotFound, StageMissing, UsageError, WorkspaceMismatch
 from llm_ocr.workspace import Workspace, codec, library_version
@@ -143,7 +146,7 @@ class Claim:
         if self._origin.command:
             value |= {"command": self._origin.command, "remembered": dict(self._origin.remembered)}
         if self.stage == EXTRACT:
-            standing = self._workspace.find_json(_ONLY) or self._workspace.create_json(_ONLY, value)
+            standing = _only_key(self._workspace) or self._workspace.create_json(_ONLY, value)
             if standing.get("key") != self.key and not self._replaced(standing, value):
                 raise _mismatch(self._workspace, standing, self._settings)
         name = f"{self.stage}/{self.key}/settings.json"
@@ -173,7 +176,10 @@ class Claim:
             data, version = self._workspace.store.fetch(_ONLY)
         except ObjectNotFound:
             return None
-        return codec.load(data, f"{self._workspace.url}: {_ONLY}"), version
+        where = f"{self._workspace.url}: {_ONLY}"
+        value = codec.load(data, where)
+        codec.typed(_STORED, value, where)
+        return value, version
 
     def _is_unused(self, standing: Mapping[str, Any]) -> bool:
         """Return whether a claim may be replaced. Imports claim their key before the plan, and keep it."""
@@ -194,8 +200,38 @@ def claim_key(workspace: Workspace, stage: str, settings: Mapping[str, Any]) -> 
 
 def extract_origin(workspace: Workspace) -> tuple[Origin, str]:
     """Return the origin stored with Extract's key and its time of creation; both are empty if nothing was extracted."""
-    value = workspace.find_json(_ONLY) or {}
+    value = _only_key(workspace) or {}
     return Origin(value.get("remembered", {}), value.get("command", "")), value.get("created", "")
+
+
+class _Settings(BaseModel):
+    """Settings of a key that are objects, if the stage has them."""
+
+    reader: dict[str, Any] = {}
+    render: dict[str, Any] = {}
+
+
+class _Stored(BaseModel):
+    """Content of `key.json` and `settings.json`."""
+
+    key: StrictStr
+    settings: _Settings
+    created: StrictStr = ""
+    number: StrictInt = 0
+    command: StrictStr = ""
+    remembered: dict[str, Any] = {}
+    created_by: StrictStr = ""
+
+
+_STORED = TypeAdapter(_Stored)
+
+
+def _only_key(workspace: Workspace) -> dict[str, Any] | None:
+    """Return the content of `key.json`; None if Extract has not claimed its key."""
+    value = workspace.find_json(_ONLY)
+    if value is not None:
+        codec.typed(_STORED, value, f"{workspace.url}: {_ONLY}")
+    return value
 
 
 def stage_keys(workspace: Workspace, stage: str) -> list[StageKey]:
@@ -206,27 +242,36 @@ def stage_keys(workspace: Workspace, stage: str) -> list[StageKey]:
         value = workspace.find_json(where)
         if value is None:
             continue
-        one = StageKey(
-            str(value.get("key")), value.get("settings", ()), value.get("created", ""), value.get("number", 0)
-        )
-        if one.key != key or not isinstance(one.settings, dict) or not isinstance(one.number, int):
-            raise codec.damaged(f"{workspace.url}: {where}", "key, settings, or number are missing")
-        found.append(one)
+        stored = codec.typed(_STORED, value, f"{workspace.url}: {where}")
+        if stored.key != key:
+            raise codec.damaged(f"{workspace.url}: {where}", "it is of another key")
+        found.append(StageKey(stored.key, value["settings"], stored.created, stored.number))
     return sorted(found, key=lambda one: (one.number, str(one.created)))
 
 
-def key_settings(workspace: Workspace, stage: str, key: str) -> dict[str, Any]:
-    """Return the settings of a stage's key; empty if the key does not exist."""
-    return next((dict(one.settings) for one in stage_keys(workspace, stage) if one.key == key), {})
+#: Keys of stages that are already read, by stage.
+KnownKeys = Mapping[str, Sequence[StageKey]]
+NO_KEYS: KnownKeys = MappingProxyType({})
 
 
-def newest_key(workspace: Workspace, stage: str, wanted: str = "") -> str | None:
+def _keys_of(workspace: Workspace, stage: str, known: KnownKeys) -> Sequence[StageKey]:
+    return known[stage] if stage in known else stage_keys(workspace, stage)
+
+
+def key_settings(workspace: Workspace, stage: str, key: str, known: KnownKeys = NO_KEYS) -> dict[str, Any]:
+    """Return the settings of a stage's key; empty if the key does not exist. `known` keys are not read again."""
+    return next((dict(one.settings) for one in _keys_of(workspace, stage, known) if one.key == key), {})
+
+
+def newest_key(workspace: Workspace, stage: str, wanted: str = "", known: KnownKeys = NO_KEYS) -> str | None:
     """Return the stage's newest key, or `wanted` if given; None if the stage has not begun.
+
+    `known` keys are not read again.
 
     Raises:
         UsageError: there is no key `wanted`.
     """
-    keys = [one.key for one in stage_keys(workspace, stage)]
+    keys = [one.key for one in _keys_of(workspace, stage, known)]
     if wanted and wanted not in keys:
         there = f"Keys: {', '.join(keys)}." if keys else f"{stage} has not started there."
         raise UsageError(f"{workspace.url} has no {stage} key {wanted}", hint=there)
@@ -301,7 +346,7 @@ def need_same_version(workspace: Workspace, versions: Mapping[str, int]) -> None
     Raises:
         WorkspaceMismatch: units were extracted by a version whose results differ.
     """
-    standing = workspace.find_json(_ONLY) or {}
+    standing = _only_key(workspace) or {}
     changed = list(_other_versions(standing.get("settings", {}), versions))
     if changed and done_units(workspace, EXTRACT, str(standing.get("key"))):
         raise _other_release(workspace, standing, changed)

@@ -3,7 +3,7 @@
 import logging
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from llm_ocr.errors import ObjectExists, ObjectNotFound, StorageError, WorkspaceError
@@ -58,9 +58,10 @@ def remove_lost(store: ObjectStore, key: str) -> None:
 # <stage>/<key>/markers/<group>-<units>.json      {"format": 1, "markers": {key: [version, marker]}}
 # <stage>/<key>/markers/<group>-<units>.claim     the worker that writes it
 #
-# A group has the markers of the folders `<xx>` that begin with the same digits, or all. A copy counts only if the
-# listing shows the marker with the version of the copy. Markers therefore decide alone what is published. Without
-# copies, or with copies of another format, readers get each marker.
+# A group has the markers of the folders `<xx>` that begin with the same digits, or all. In Assemble, the notes on views
+# of its items are copied beside the markers. A copy counts only if the listing shows the object with the version of the
+# copy. The objects therefore decide alone what is published. Without copies, or with copies of another format, readers
+# get each object.
 
 
 FORMAT = 1
@@ -95,6 +96,14 @@ class CompactedMarkers:
                 return content
         return None
 
+    def among(self, versions: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the key and the content of each object of these versions, by key, that has a copy."""
+        for name in self._objects.values():
+            for key, copied in self._read(name).items():
+                match copied:
+                    case [str(version), dict(content)] if versions.get(key) == version:
+                        yield key, content
+
     def _read(self, name: str) -> Mapping[str, Any]:
         try:
             value = codec.load(self._store.get(name), name)
@@ -126,7 +135,9 @@ def is_outdated(store: ObjectStore, name: str) -> bool:
     return objects(store, stage, key).get(file.partition("-")[0], (0, ""))[1] != name
 
 
-def compact(store: ObjectStore, stage: str, key: str, digits: str, units: int) -> None:
+def compact(
+    store: ObjectStore, stage: str, key: str, digits: str, units: int, beside: Callable[[str], str] | None = None
+) -> None:
     """Copy the markers of a group into one object, unless units are unfinished or another worker copies them.
 
     Args:
@@ -135,6 +146,7 @@ def compact(store: ObjectStore, stage: str, key: str, digits: str, units: int) -
         key: its key.
         digits: the first digits of the group's folders; empty for all.
         units: the number of units that the plan has in the group.
+        beside: returns the key of an object to copy as well, if it exists, from the unit's name.
 
     Raises:
         StorageError: the markers could not be read, or the copies not written.
@@ -151,9 +163,15 @@ def compact(store: ObjectStore, stage: str, key: str, digits: str, units: int) -
     except ObjectExists:
         return
 
-    def copy(marker: str) -> tuple[str, list[object]]:
-        data, version = store.fetch(marker)
-        return marker, [version, codec.load(data, f"{store.url}: {marker}")]
+    def copy(key: str) -> tuple[str, list[object]] | None:
+        try:
+            data, version = store.fetch(key)
+        except ObjectNotFound:  # removed meanwhile, or nothing is beside the marker
+            return None
+        return key, [version, codec.load(data, f"{store.url}: {key}")]
 
-    copies = dict(codec.read_ahead(copy, versions, "markers"))
+    keys = list(versions)
+    if beside is not None:
+        keys += (beside(marker.rpartition("/")[2].removesuffix(_DONE)) for marker in versions)
+    copies = dict(filter(None, codec.read_ahead(copy, keys, "markers")))
     store.create(name + _SUFFIX, codec.dump({"format": FORMAT, "markers": copies}))

@@ -15,7 +15,7 @@ from llm_ocr.types import Counts, FigureRecord, PageRecord, Reason, Status, Unit
 from llm_ocr.workspace import Workspace, codec, library_version
 from llm_ocr.workspace.codec import read_ahead
 from llm_ocr.workspace.marker import CompactedMarkers, attempt_id, remove_lost, settle, slept_since
-from llm_ocr.workspace.superseding import not_ok_extra, quality_extra, superseded_extra, undescribed_extra
+from llm_ocr.workspace.superseding import STORED, not_ok_extra, quality_extra, superseded_extra, undescribed_extra
 
 # Each attempt writes its data under its own name. Readers follow markers only. Two attempts may process a unit; the
 # first marker counts permanently.
@@ -309,10 +309,10 @@ def _marker_of(value: Mapping[str, Any], workspace: Workspace, unit: str) -> Mar
         raise codec.damaged(where, f"{type(error).__name__} {error}") from error
     numbers = (summary.tokens_in, summary.tokens_out, summary.seconds, summary.replaces, marker.size)
     texts = (marker.object, marker.sha256, marker.attempt)
-    mappings = (summary.reasons, summary.extra)
     right = all(isinstance(one, int | float) for one in numbers) and all(isinstance(one, str) for one in texts)
-    if not right or not all(isinstance(one, dict) for one in mappings):
+    if not right:
         raise codec.damaged(where, "a value has the wrong type")
+    codec.typed(STORED, value, where)
     if marker.unit != unit:
         raise codec.damaged(where, f"it is of unit {marker.unit}")
     return marker

@@ -14,12 +14,16 @@ from llm_ocr.workspace.keys import (
     ASSEMBLE,
     DESCRIBE,
     EXTRACT,
+    NO_KEYS,
     STAGES,
+    KnownKeys,
     assembled_key,
     key_settings,
     newest_key,
+    stage_keys,
     stages_in,
 )
+from llm_ocr.workspace.marker import objects
 from llm_ocr.workspace.metrics import Spending, hours_cost, pages_per_second, spendings, total_cost
 from llm_ocr.workspace.publish import (
     ESTIMATED,
@@ -44,6 +48,9 @@ from llm_ocr.workspace.superseding import (
 from llm_ocr.workspace.verdict import Verdict, overall, verdict_from_json
 
 NamedT = TypeVar("NamedT", Example, WeakPage)
+
+#: Most markers that one of several workers reads one by one at its end, to show the totals of the run.
+_FEW = 1000
 
 #: Failures kept while markers are read. Failures that a retry has superseded are removed afterward.
 _MOST_CANDIDATES = 1000
@@ -218,6 +225,39 @@ class _Sum:
         return StageStatus(key or "", count, total, self.tokens_in, self.tokens_out, self.seconds, self.retries)
 
 
+@dataclass(slots=True)
+class Worked:
+    """What a command has finished itself: pages by stage, and figures in Describe.
+
+    `shared` is whether other workers may process units of the same stages.
+    """
+
+    counts: dict[str, Counts] = field(default_factory=dict)
+    shared: bool = False
+
+
+def known_status(workspace: Workspace, worked: Worked) -> RunStatus | None:
+    """Return the state of the workspace; None if one of several workers would have to read too many markers for it.
+
+    Args:
+        workspace: the workspace.
+        worked: what the worker has finished.
+
+    Raises:
+        NotConserved: a finished stage has lost or duplicated a row.
+    """
+    found = generations(workspace)
+    units = totals_of(found).units
+    if worked.shared and units > _FEW:
+        pages_from, used_key = pages_used(workspace, assembled_key(workspace))
+        keys = {stage: newest_key(workspace, stage) for stage in (EXTRACT, DESCRIBE)} | {pages_from: used_key}
+        for stage, key in keys.items():
+            copied = objects(workspace.store, stage, key).values() if key else [(units, "")]
+            if units - sum(count for count, _ in copied) > _FEW:
+                return None
+    return run_status(workspace)
+
+
 def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) -> RunStatus:
     """Return the state of the workspace.
 
@@ -232,19 +272,22 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
     """
     found = generations(workspace)
     totals = totals_of(found)
+    known = {stage: stage_keys(workspace, stage) for stage in STAGES}
     keys = {
-        EXTRACT: newest_key(workspace, EXTRACT),
-        DESCRIBE: newest_key(workspace, DESCRIBE, describe),
-        ASSEMBLE: newest_key(workspace, ASSEMBLE),
+        EXTRACT: newest_key(workspace, EXTRACT, known=known),
+        DESCRIBE: newest_key(workspace, DESCRIBE, describe, known),
+        ASSEMBLE: newest_key(workspace, ASSEMBLE, known=known),
     }
     extracted = _sum(workspace, EXTRACT, keys[EXTRACT], QualitySum(worst))
     assembled = _assembled(workspace, keys[ASSEMBLE], found)
     views_key = assembled_key(workspace)
-    pages_from, used_key = pages_used(workspace, views_key)
+    pages_from, used_key = pages_used(workspace, views_key, known)
     used = extracted if pages_from == EXTRACT else _sum(workspace, pages_from, used_key)
     described_key = keys[DESCRIBE]
     source_key = (
-        key_settings(workspace, DESCRIBE, described_key).get("extract", keys[EXTRACT]) if described_key else used_key
+        key_settings(workspace, DESCRIBE, described_key, known).get("extract", keys[EXTRACT])
+        if described_key
+        else used_key
     )
     pictured = {keys[EXTRACT]: extracted, used_key: used}.get(source_key) or _of_key(workspace, str(source_key))
     described = _sum(workspace, DESCRIBE, keys[DESCRIBE], without=pictured.superseded)
@@ -290,15 +333,10 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
         filtered_examples=examples_of(found),
         workers=tuple(spendings(workspace)),
         estimated=totals.estimated > extracted.estimated,
-        model=_model(workspace, keys[EXTRACT]),
+        model=str(key_settings(workspace, EXTRACT, keys[EXTRACT] or "", known).get("reader", {}).get("model") or ""),
         quality=extracted.quality.without(again.bins),
         worst=tuple(sorted(_standing(weak, newest), key=rank)[:worst]),
     )
-
-
-def _model(workspace: Workspace, key: str | None) -> str:
-    """Return the model in the settings of Extract's key."""
-    return str(key_settings(workspace, EXTRACT, key or "").get("reader", {}).get("model") or "")
 
 
 def _sum(
@@ -354,11 +392,14 @@ def _superseded(found: Iterable[Generation], done: set[str]) -> Counter[str]:
     return superseded
 
 
-def pages_used(workspace: Workspace, key: str | None) -> tuple[str, str | None]:
-    """Return the stage and the key of the pages that Assemble took under its key; of Extract if it has not begun."""
-    made = key_settings(workspace, ASSEMBLE, key) if key else {}
+def pages_used(workspace: Workspace, key: str | None, known: KnownKeys = NO_KEYS) -> tuple[str, str | None]:
+    """Return the stage and the key of the pages that Assemble took under its key; of Extract if it has not begun.
+
+    `known` keys are not read again.
+    """
+    made = key_settings(workspace, ASSEMBLE, key, known) if key else {}
     if "pages_from" not in made:
-        return EXTRACT, newest_key(workspace, EXTRACT)
+        return EXTRACT, newest_key(workspace, EXTRACT, known=known)
     return str(made["pages_from"]), str(made["extract"])
 
 

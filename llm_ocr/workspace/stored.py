@@ -155,10 +155,11 @@ def _named(settings: Mapping[str, Any]) -> Iterator[str]:
 def remembered_in(workspace: Workspace) -> Stored:
     """Return all stored settings, trusted or not. Settings of the extraction override those of the plan."""
     planned = workspace.find_json(_OF_PLAN) or {}
+    command, created = str(planned.get("command", "")), str(planned.get("created", ""))  # only for messages
     origin, claimed = extract_origin(workspace)
     layers = (
         (workspace.settings, ""),
-        (planned.get("settings", {}), stored_by(planned.get("command", ""), planned.get("created", ""))),
+        (planned.get("settings", {}), stored_by(command, created)),
         (origin.remembered, stored_by(origin.command, claimed)),
     )
     found = Stored({}, {})

@@ -4,7 +4,10 @@ import heapq
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
+
+from annotated_types import Len
+from pydantic import BaseModel, StrictInt, StrictStr, TypeAdapter
 
 from llm_ocr.results.quality import what_is_wrong
 from llm_ocr.types import Counts, FigureRecord, PageRecord, Status, Unit, page_id
@@ -243,6 +246,50 @@ def undescribed_extra(records: Iterable[FigureRecord]) -> dict[str, Any]:
         if one.status is Status.OK and not (one.description or one.label or (one.data and one.engine != "embedded"))
     )
     return {UNDESCRIBED: dict(pages)} if pages else {}
+
+
+class _Quality(BaseModel):
+    bins: Annotated[list[StrictInt], Len(BINS, BINS)]
+    worst: list[WeakPage]
+
+
+class _Superseded(BaseModel):
+    statuses: dict[str, StrictInt]
+    reasons: dict[str, StrictInt]
+    bins: dict[int, StrictInt]
+    kept: list[StrictStr]
+    figures: list[tuple[StrictStr, StrictStr, StrictInt]] = []
+
+
+class _Extra(BaseModel):
+    """Values of `Summary.extra` in markers, by the keys of this module and of `publish`."""
+
+    quality: _Quality | None = None
+    superseded: _Superseded | None = None
+    not_ok: list[tuple[StrictStr, StrictStr, StrictStr, StrictInt]] = []
+    undescribed: dict[str, StrictInt] = {}
+    retries: StrictInt = 0
+    estimated: StrictInt = 0
+    planned: StrictInt = 0
+
+
+class _Example(BaseModel):
+    page_id: StrictStr
+    source: StrictStr
+    page: StrictInt | None
+    reason: StrictStr
+    detail: StrictStr = ""
+
+
+class _Stored(BaseModel):
+    """Objects in a marker; `publish` checks its numbers and texts."""
+
+    reasons: dict[str, StrictInt]
+    examples: list[_Example]
+    extra: _Extra
+
+
+STORED = TypeAdapter(_Stored)
 
 
 @dataclass(slots=True)

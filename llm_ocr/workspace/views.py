@@ -6,8 +6,10 @@ change and written back when they are complete.
 """
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from llm_ocr.errors import DatasetDamaged, StorageError
@@ -15,8 +17,9 @@ from llm_ocr.results.dataset import item_of_file
 from llm_ocr.storage import ObjectInfo
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.workspace import Workspace, codec
-from llm_ocr.workspace.items import Item
-from llm_ocr.workspace.keys import VIEW_NOTES
+from llm_ocr.workspace.items import Item, parse_item_name
+from llm_ocr.workspace.keys import ASSEMBLE, VIEW_NOTES
+from llm_ocr.workspace.marker import CompactedMarkers
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +31,31 @@ class ViewsNote:
     size: int | None = None
 
 
-def note_of_views(workspace: Workspace, item: Item) -> ViewsNote | None:
-    """Return the note on the item's views; None if they are incomplete or of an older generation."""
-    note = workspace.find_json(note_key(item.id))
+def copied_notes(workspace: Workspace, key: str, versions: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Return the content of notes that are copied beside the markers of a key of Assemble, by the key of the note.
+
+    Args:
+        workspace: the workspace.
+        key: the key of Assemble.
+        versions: the version of each note that exists, by its key.
+    """
+    return dict(CompactedMarkers(workspace.store, ASSEMBLE, key).among(versions))
+
+
+def note_beside(name: str) -> str:
+    """Return the key of the note on the views of an item, from the name of its marker."""
+    return note_key(parse_item_name(name)[0])
+
+
+def note_of_views(
+    workspace: Workspace, item: Item, copied: Mapping[str, dict[str, Any]] = MappingProxyType({})
+) -> ViewsNote | None:
+    """Return the note on the item's views; None if they are incomplete or of an older generation.
+
+    A note in `copied` is not read again.
+    """
+    key = note_key(item.id)
+    note = copied[key] if key in copied else workspace.find_json(key)
     if not note or "key" not in note or note.get("generation", item.generation) != item.generation:
         return None
     return ViewsNote(str(note["key"]), str(note.get("sha256", "")), note.get("size"))

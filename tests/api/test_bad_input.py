@@ -7,7 +7,7 @@ from typing import Any
 
 import bad_documents as bad
 import pytest
-from running import FRUGAL, Finished, assert_nothing_half_published, cli, said, status_of
+from running import FRUGAL, FRUGALLY, Finished, assert_nothing_half_published, cli, said, status_of
 
 import llm_ocr
 from llm_ocr.types import PageRecord, Reason, Status
@@ -223,3 +223,11 @@ def test_a_manifest_that_names_a_missing_page_costs_that_page_alone(tmp_path):
         ("mine-p00002", "ok", None),
         ("mine-p00007", "failed", Reason.NO_SUCH_PAGE),
     ]
+
+
+def test_the_time_limit_of_a_page_ends_its_rendering(tmp_path):
+    Path(tmp_path, "paths.pdf").write_bytes(bad.path_bomb("Before the paths.", "After the paths."))
+    run = llm_ocr.extract(tmp_path / "paths.pdf", workspace=tmp_path / "w", page_timeout=0.1, pages="2", **FRUGALLY)
+    (page,) = run.failures()
+    assert page.reason is Reason.RENDER_TIMEOUT
+    assert "in 0.1 s" in page.detail

@@ -199,6 +199,26 @@ def test_a_full_folder_for_temporary_files_is_named_with_the_way_out(tmp_path, s
     assert "set TMPDIR to a folder on a larger disk" in done.stderr
 
 
+@pytest.mark.slow
+def test_view_and_export_name_the_full_disk_and_the_way_out(made, tmp_path):
+    site, table = quoted("view", "-w", str(made), "-o", "small/site"), quoted("export", "-w", str(made), "-o", "table")
+    elsewhere = quoted("view", "-w", str(made), "-o", "site")
+    script = f"""
+        mkdir small; mount -t tmpfs -o size=64k tmpfs small; head -c 48k /dev/zero >small/filler
+        {site} 2>site.err && exit 9
+        TMPDIR=$PWD/small {elsewhere} 2>elsewhere.err && exit 9
+        TMPDIR=$PWD/small {table} 2>table.err && exit 9
+        true
+    """
+    done = in_own_mounts(script, cwd=tmp_path)
+    assert done.returncode == 0, said(done)
+    assert "The disk of small/site is full" in (tmp_path / "site.err").read_text()
+    for name in ("elsewhere.err", "table.err"):
+        message = (tmp_path / name).read_text()
+        assert str(tmp_path / "small") in message
+        assert "set TMPDIR to a folder on a larger disk" in message
+
+
 @pytest.mark.parametrize("during", ["extract", "assemble"])
 def test_a_workspace_that_is_removed_while_it_is_in_use_ends_the_run_by_name(tmp_path, source, during):
     class Removing(Silent):

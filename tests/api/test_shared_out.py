@@ -194,11 +194,16 @@ def test_tasks_of_a_platform_read_each_unit_once(small_examples, tmp_path, monke
         [small_examples / "paper.pdf", small_examples / "fax.tiff"], workspace=url, pages_per_unit=1, engine="embedded"
     )
     total = llm_ocr.open(url).status.stages["extract"].total
-    done = []
+    done, pages = [], Counts()
     for index in range(3):
         on(monkeypatch, {**CLOUD_RUN, "CLOUD_RUN_TASK_INDEX": str(index)})
         run = llm_ocr.extract(workspace=url, **FRUGALLY)
         done.append(run.status.stages["extract"].done)
+        pages += run.processed["extract"]
+        assert run.known_status == run.status
+    monkeypatch.setattr("llm_ocr.workspace.status._FEW", 0)
+    assert run.known_status is None
+    assert pages == run.status.pages
     assert done[0] == len(range(0, total, 3))
     assert done[1] == done[0] + len(range(1, total, 3))
     assert done[2] == total

@@ -9,7 +9,8 @@ import os
 import signal
 import time
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,6 +31,11 @@ class Run:
     workspace: str
     status: RunStatus
     spent: tuple = ()  # no jobs
+    processed: Mapping[str, Counts] = field(default_factory=dict)
+
+    @property
+    def known_status(self) -> RunStatus | None:
+        return None if self.processed else self.status
 
     def documents(self):
         found = enumerate(planned("documents", []))
@@ -58,7 +64,7 @@ def open(url: str, **where: str | None) -> Run:
         examples=tuple(failed),
         skipped={".docx": 2},
     )
-    return Run(url, status)
+    return Run(url, status, processed={stage: Counts(*counts) for stage, counts in planned("processed", {}).items()})
 
 
 def execute(command: str, settings: Any, progress: Any) -> Run:

@@ -51,6 +51,17 @@ def test_figures_that_failed_are_no_success_of_describe(llm_ocr):
     assert done.stdout.splitlines()[-1] == "4 figures: 1 ok, 3 failed"
 
 
+def test_one_of_many_workers_ends_by_its_own_pages(llm_ocr):
+    stub = {"pages": [1000, 900, 0, 100], "processed": {"extract": [10, 8, 2, 0]}}
+    done = llm_ocr("extract", "-w", "w", stub=stub)
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-1] == "This worker: 10 pages, 8 ok, 2 degraded. All workers: llm-ocr status -w w"
+    stub = {"figures": [4, 4, 0, 0], "processed": {"describe": [2, 1, 0, 1]}}
+    done = llm_ocr("describe", "-w", "w", "--quiet", stub=stub)
+    assert done.returncode == 3
+    assert done.stdout == "This worker: 2 figures, 1 ok, 1 failed. All workers: llm-ocr status -w w\n"
+
+
 def test_the_traceback_is_there_for_who_asks(llm_ocr):
     done = llm_ocr("run", "a.pdf", "--log-level", "debug", stub={"raises": "bug"})
     assert "Traceback" in done.stderr

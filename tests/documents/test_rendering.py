@@ -295,6 +295,21 @@ def test_poppler_renders_the_same_page(require, tmp_path):
     assert page.content.lines[0].text == "Hello"
 
 
+def test_the_time_of_a_page_bounds_its_rendering_and_not_the_opening(tmp_path):
+    bomb = b"".join(b"%d %d 500 500 re S\n" % (n % 97, n % 89) for n in range(30_000)) * 4
+    source = written(tmp_path / "a.pdf", pages(bomb))
+
+    async def steps(renderer):
+        total = await renderer.open(source)
+        with pytest.raises(PageFailure, match=r"page 1 was not rendered in 0\.05 s") as failed:
+            await renderer.page(source, "", 1, page_id="d-p00001", document_id="d")
+        return total, failed.value
+
+    total, failure = with_renderer(steps, page_timeout=0.05)
+    assert (total, failure.reason) == (1, Reason.RENDER_TIMEOUT)
+    assert "`page_timeout`" in failure.hint
+
+
 @pytest.mark.slow
 def test_poppler_is_killed_at_the_deadline(require, tmp_path):
     require("poppler")

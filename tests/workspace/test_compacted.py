@@ -14,9 +14,10 @@ from llm_ocr.types import Counts
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import read_units
 from llm_ocr.workspace.items import items
-from llm_ocr.workspace.keys import ASSEMBLE, DESCRIBE, EXTRACT, claim_key
+from llm_ocr.workspace.keys import ASSEMBLE, DESCRIBE, EXTRACT, VIEW_NOTES, claim_key
 from llm_ocr.workspace.publish import Summary, done_units, find_marker, marker_key, markers, publish
-from llm_ocr.workspace.status import run_status
+from llm_ocr.workspace.status import Worked, known_status, run_status
+from llm_ocr.workspace.views import ViewsNote, copied_notes, end_views, note_beside, note_key
 from tests.fakes.memory_store import PAGE, MemoryStore
 
 UNITS = 250
@@ -47,12 +48,13 @@ def finished(made) -> tuple[Workspace, dict[str, str]]:
         made.extract(workspace, unit)
         publish(workspace, DESCRIBE, keys[DESCRIBE], unit.id, b"x", Summary(figures=Counts(2, 2)))
     for item in items(workspace):
+        end_views(workspace, item, ViewsNote(keys[ASSEMBLE], "a" * 64, 12))
         publish(workspace, ASSEMBLE, keys[ASSEMBLE], item.name, b"x", Summary(counts=Counts(1, 1)))
     for stage in (EXTRACT, DESCRIBE):
         copy_markers(workspace, stage, keys[stage], PlannedUnits(workspace))
     planned = PlannedItems(workspace)
     assert len(list(planned.read())) == UNITS
-    copy_markers(workspace, ASSEMBLE, keys[ASSEMBLE], planned)
+    copy_markers(workspace, ASSEMBLE, keys[ASSEMBLE], planned, note_beside)
     return Workspace.on(workspace.store), keys
 
 
@@ -64,12 +66,50 @@ def test_status_needs_few_requests_and_is_the_same(finished):
     workspace, _ = finished
     workspace.store.calls.clear()
     status = run_status(workspace)
-    assert workspace.store.calls.total() < 50
+    assert workspace.store.calls.total() < 30
     for name in copies(workspace):
         workspace.store.delete(name)
     assert run_status(workspace) == status
     assert (status.pages, status.figures) == (Counts(UNITS, UNITS), Counts(2 * UNITS, 2 * UNITS))
     assert {stage.done for stage in status.stages.values()} == {UNITS}
+
+
+def notes(workspace: Workspace) -> dict[str, str]:
+    return {info.key: info.version for info in workspace.store.list(VIEW_NOTES)}
+
+
+def test_notes_on_views_need_one_request_for_many(finished):
+    workspace, keys = finished
+    versions = notes(workspace)
+    workspace.store.calls.clear()
+    found = copied_notes(workspace, keys[ASSEMBLE], versions)
+    assert workspace.store.calls.total() == 2
+    assert found == {key: workspace.get_json(key) for key in versions}
+    assert len(found) == UNITS
+
+
+def test_a_rewritten_note_and_a_removed_one_have_no_copy(finished):
+    workspace, keys = finished
+    changed, gone = list(items(workspace))[:2]
+    end_views(workspace, changed, ViewsNote("other", "b" * 64, 13))
+    workspace.store.delete(note_key(gone.id))
+    found = copied_notes(workspace, keys[ASSEMBLE], notes(workspace))
+    assert len(found) == UNITS - 2
+    assert {note_key(changed.id), note_key(gone.id)}.isdisjoint(found)
+
+
+def test_one_of_many_workers_reads_totals_only_if_copied(finished, monkeypatch):
+    workspace, _ = finished
+    monkeypatch.setattr("llm_ocr.workspace.status._FEW", 10)
+    whole = run_status(workspace)
+    assert known_status(workspace, Worked(shared=True)) == whole
+    for name in copies(workspace):
+        if name.startswith(DESCRIBE):
+            workspace.store.delete(name)
+    workspace.store.calls.clear()
+    assert known_status(workspace, Worked(shared=True)) is None
+    assert workspace.store.calls.total() < 30
+    assert known_status(workspace, Worked()) == whole
 
 
 def test_copying_again_costs_two_requests_for_a_stage(finished):

@@ -56,8 +56,8 @@ def set_apart(path: Path) -> None:
 _AGAIN = "Published results remain. Then run the same command again."
 _MAY_NOT = "This user lacks a permission: change the permissions of the folder, or use another folder."
 _HINTS = {
-    errno.ENOSPC: f"The disk is full. Free some space, or use a workspace on another disk. {_AGAIN}",
-    errno.EDQUOT: f"The disk quota is used up. Free some space, or use a workspace on another disk. {_AGAIN}",
+    errno.ENOSPC: f"The disk is full. Free space there, or use a folder on another disk. {_AGAIN}",
+    errno.EDQUOT: f"The disk quota is used up. Free space there, or use a folder on another disk. {_AGAIN}",
     errno.EROFS: "The file system is mounted read-only: use a folder on another file system.",
     errno.EACCES: _MAY_NOT,
     errno.EPERM: _MAY_NOT,
@@ -70,6 +70,9 @@ _HINTS = {
     errno.EIO: "The disk or the network file system failed: check it, then run the same command again.",
     errno.ESTALE: "The network file system lost the file: run the same command again.",
 }
+#: Errors of a full disk and of a used-up quota, and what to do if the disk is that of temporary files.
+DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+TEMPORARY_FULL = "Free space there, or set TMPDIR to a folder on a larger disk. Run the same command again to continue."
 _PASSING = frozenset({errno.EIO, errno.ESTALE, errno.EAGAIN, errno.ETIMEDOUT, errno.EINTR, errno.EBUSY})
 _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
 
@@ -81,8 +84,11 @@ NO_LOCKS_HINT = "Workers cannot claim units here. Divide the units with `shard_i
 
 
 @contextlib.contextmanager
-def translated(action: str, where: str, *, reading: bool = False) -> Iterator[None]:
-    """Turn an OSError into a `StorageError` "cannot <action> <where>"; when `reading`, a missing file into its own."""
+def translated(action: str, where: str, *, reading: bool = False, temporary: bool = False) -> Iterator[None]:
+    """Turn an OSError into a `StorageError` "cannot <action> <where>"; when `reading`, a missing file into its own.
+
+    `temporary` is whether the file is in the folder of temporary files, which the user sets with TMPDIR.
+    """
     try:
         yield
     except StorageError:
@@ -90,7 +96,10 @@ def translated(action: str, where: str, *, reading: bool = False) -> Iterator[No
     except OSError as error:
         if reading and error.errno in _MISSING:
             raise ObjectNotFound(f"no object {where}") from error
-        raise storage_error(error, action, where) from error
+        said = storage_error(error, action, where)
+        if temporary and error.errno in DISK_FULL:
+            said.hint = TEMPORARY_FULL
+        raise said from error
 
 
 def storage_error(error: OSError, action: str, where: str) -> StorageError:
