@@ -13,7 +13,7 @@ from running import cli, environment, program, said, status_of, unfinished
 
 import llm_ocr
 from llm_ocr.errors import LimitReached, UsageError
-from llm_ocr.simulator import running
+from llm_ocr_simulator import running
 from llm_ocr.types import DocumentPart
 
 PAGES = 24

@@ -8,7 +8,7 @@ import pytest
 import llm_ocr
 from llm_ocr.errors import UsageError, WorkspaceMismatch
 from llm_ocr.models.registry import find_profile
-from llm_ocr.simulator import running
+from llm_ocr_simulator import running
 from llm_ocr.types import FURNITURE, BlockKind
 
 OLMOCR = find_profile("olmocr-2")

@@ -12,7 +12,7 @@ from viewer_browser import FLAGS
 
 import llm_ocr
 from llm_ocr.errors import StorageError, UsageError, WorkspaceError
-from llm_ocr.simulator import running as simulated
+from llm_ocr_simulator import running as simulated
 from llm_ocr.types import Counts
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, claim_key

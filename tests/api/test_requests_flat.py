@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import llm_ocr
-from llm_ocr.simulator import running
+from llm_ocr_simulator import running
 from llm_ocr.storage import opening, register_store
 from tests.fakes.memory_store import MemoryStore
 

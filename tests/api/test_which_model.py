@@ -16,7 +16,7 @@ from llm_ocr.errors import LlmOcrError, UsageError, WorkspaceMismatch
 from llm_ocr.models.parsers.grounding import parse_grounding
 from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.models.registry import PROFILES, find_profile
-from llm_ocr.simulator import running
+from llm_ocr_simulator import running
 from llm_ocr.stages import Silent, servers
 from llm_ocr.stages.execute import execute
 from llm_ocr.stages.runtime import mode_of, model_choice, named_model

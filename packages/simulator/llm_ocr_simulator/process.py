@@ -57,7 +57,7 @@ class Running:
 
 def command(**options: Any) -> list[str]:
     """Return the simulator's command line. Keywords are its flags: `max_num_seqs=8`, `fault={"429": 0.1}`."""
-    words = [sys.executable, "-m", "llm_ocr.simulator"]
+    words = [sys.executable, "-m", "llm_ocr_simulator"]
     for name, value in options.items():
         flag = "--" + name.replace("_", "-")
         if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Run the simulator: `python -m llm_ocr.simulator --help`."""
+"""Run the simulator: `python -m llm_ocr_simulator --help`."""
 
 import asyncio
 import json
@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from aiohttp import web
 
 from llm_ocr.config.environment import environment
-from llm_ocr.simulator import reporting
-from llm_ocr.simulator.options import VERSION, Options, read_options
-from llm_ocr.simulator.server import Simulator
+from llm_ocr_simulator import reporting
+from llm_ocr_simulator.options import VERSION, Options, read_options
+from llm_ocr_simulator.server import Simulator
 
 _PARENT = os.getppid()  # read early: the parent may exit while this process starts
 _PARENT_CHECK = 0.5  # seconds
