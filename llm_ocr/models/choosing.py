@@ -72,6 +72,7 @@ ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
         "nanonets-ocr2": _QWEN_2_5,
         "nanonets-ocr-s": _QWEN_2_5,
         "rolmocr": _QWEN_2_5,
+        "firered-ocr": _QWEN_3,
         "qwen3-vl-2b": _QWEN_3,
         "qwen3-vl-4b": _QWEN_3,
         "qwen3-vl-8b": _QWEN_3,

@@ -10,6 +10,8 @@ from llm_ocr.models.profiles import (
     chandra,
     deepseek_ocr,
     dots,
+    falcon_ocr,
+    firered_ocr,
     glm_ocr,
     granite_docling,
     hunyuanocr,
@@ -24,6 +26,7 @@ from llm_ocr.models.profiles import (
     olmocr,
     ovis_ocr,
     paddleocr_vl,
+    points_reader,
     qianfan_ocr,
     qwen3_vl,
     rolmocr,
@@ -58,6 +61,9 @@ PROFILES: tuple[Profile, ...] = (
     *nuextract.PROFILES,
     *minicpm_ocr.PROFILES,
     *rolmocr.PROFILES,
+    *firered_ocr.PROFILES,
+    *points_reader.PROFILES,
+    *falcon_ocr.PROFILES,
 )
 DEFAULT = PROFILES[0].name
 

@@ -227,7 +227,7 @@ def _cleaned(text: str, tokens: "list[Token]") -> str:
     bounds = [*sorted(at for at in starts if at < len(lines)), len(lines)]
     # Whether other renderers may see other code on this page: fences in lists, and unpaired backticks.
     nested = any(token.level and token.map and _has_fence(lines[slice(*token.map)]) for token in codes.values())
-    paired = not any(kind == "text" and not _is_paired(line) for kind, line in zip(kinds, lines, strict=True))
+    paired = not any(kind != "code" and not _is_paired(line) for kind, line in zip(kinds, lines, strict=True))
     texts = ["\n".join(lines[first:end]) for first, end in pairwise(bounds) if kinds[first] == "text"]
     # Whether a renderer may see an attribute: of a tag that only it completes, or of a list in braces.
     wary = bool(_HANDLED.search(text)) and any(found["loose"] for part in texts for found in _TEXT.finditer(part))

@@ -183,11 +183,11 @@ def test_an_answer_that_is_whole_is_not_waited_for_while_comments_come():
 STALL = 0.5
 
 
-def unending(name: str) -> Completion | LlmOcrError:
+def unending(name: str, stall: float = STALL) -> Completion | LlmOcrError:
     """How a question ends whose answer never does."""
 
     async def run() -> Completion:
-        async with serving(ENDLESS[name]) as url, connected(url, stall=STALL) as endpoint, asyncio.timeout(30):
+        async with serving(ENDLESS[name]) as url, connected(url, stall=stall) as endpoint, asyncio.timeout(30):
             return await endpoint.complete(replace(REQUEST, settings={"max_tokens": 500}))
 
     try:
@@ -205,7 +205,7 @@ def test_what_only_keeps_a_connection_awake_is_no_progress(name):
 
 @pytest.mark.parametrize("name", ["text", "reasoning"])
 def test_an_answer_far_beyond_the_tokens_that_were_asked_for_is_cut(name):
-    answer = unending(name)
+    answer = unending(name, stall=20)
     assert isinstance(answer, Completion)
     assert answer.finish is Finish.LENGTH
     assert len(answer.text) <= Bounds(500).characters
@@ -214,7 +214,7 @@ def test_an_answer_far_beyond_the_tokens_that_were_asked_for_is_cut(name):
 
 @pytest.mark.parametrize("name", ["JSON", "one event"])
 def test_json_far_beyond_the_tokens_that_were_asked_for_is_not_read_to_its_end(name):
-    error = unending(name)
+    error = unending(name, stall=20)
     assert isinstance(error, RequestLost) and not error.stalled
     assert f"more than {Bounds(500).bytes} bytes" in str(error)
 
