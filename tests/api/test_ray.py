@@ -22,12 +22,12 @@ from running import cli, environment, program, said, when
 import llm_ocr
 from llm_ocr.config.environment import quiet_ray
 from llm_ocr.errors import LlmOcrError, MissingExtra, UsageError
-from llm_ocr_simulator import running
 from llm_ocr.stages import ray
 from llm_ocr.stages.ray import Worker
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, newest_key
 from llm_ocr.workspace.publish import markers
+from llm_ocr_simulator import running
 
 pytestmark = pytest.mark.slow
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import llm_ocr
 from llm_ocr.cli import main
-from llm_ocr_simulator import running
-from llm_ocr_simulator.answers import data_url, image_hash
-from llm_ocr_simulator.process import Running
 from llm_ocr.types import PageRecord, Status
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, newest_key
 from llm_ocr.workspace.publish import markers
+from llm_ocr_simulator import running
+from llm_ocr_simulator.answers import data_url, image_hash
+from llm_ocr_simulator.process import Running
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCUMENTS, PAGES_EACH = 4, 10

@@ -21,8 +21,8 @@ from running import FRUGAL, environment, said
 import llm_ocr
 from llm_ocr.config.fields import settings_of
 from llm_ocr.config.models import ExportSettings
-from llm_ocr_simulator import running
 from llm_ocr.types import Status
+from llm_ocr_simulator import running
 
 #: Worker processes are what is tested here.
 OWN_WORKERS = True
