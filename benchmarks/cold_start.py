@@ -26,10 +26,10 @@ import proctree
 from growth import PAGES_EACH, SMALL, make_documents
 from reporting import keep
 
-from llm_ocr.simulator import running
+from llm_ocr_simulator import running
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
-SIMULATOR = shlex.join([sys.executable, "-m", "llm_ocr.simulator"])
+SIMULATOR = shlex.join([sys.executable, "-m", "llm_ocr_simulator"])
 SERVER: dict[str, Any] = {"speed": 50, "mean_tokens": 300, "seed": 0}
 _LONGEST = 300.0
 

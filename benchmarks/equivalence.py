@@ -34,8 +34,8 @@ DOCUMENTS = (REPOSITORY.parent / "shared" / "data" / "pdfs", *EXAMPLES)
 PAGES = "1-4"
 PASSWORD = "1234"
 FORMATS = ("dataset", "markdown", "json", "jsonl", "dolma", "chunks", "olmocr-bench")
-#: The simulator's present and planned module.
-SIMULATORS = ("llm_ocr.simulator", "llm_ocr.simulator")
+#: The simulator's module, now and up to version 0.1.
+SIMULATORS = ("llm_ocr_simulator", "llm_ocr.simulator")
 COMMAND_SECONDS = 3600
 #: For Extract. pdfium's character boxes depend on what its process rendered before. Several renderers share the pages
 #: by chance, so boxes differ by 0.004 of a page's width (page 4 of failing_anchor_pg4.pdf, pypdfium2 5.15.2).

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from llm_ocr.config.environment import worker_environment
-from llm_ocr.simulator import running
-from llm_ocr.simulator.faults import RATES
-from llm_ocr.simulator.process import Running, stop
+from llm_ocr_simulator import running
+from llm_ocr_simulator.faults import RATES
+from llm_ocr_simulator.process import Running, stop
 
 #: Seconds of calm, and of a storm, of each part for itself.
 _CALM, _STORM = (15.0, 45.0), (15.0, 60.0)

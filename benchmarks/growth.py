@@ -27,8 +27,8 @@ from proctree import Usage, measure
 from reporting import keep, tell
 
 import llm_ocr
-from llm_ocr.simulator import running
-from llm_ocr.simulator.process import Running
+from llm_ocr_simulator import running
+from llm_ocr_simulator.process import Running
 
 # The stages over made-up documents: what a page costs, and what starting, stopping and going on cost.
 

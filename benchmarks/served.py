@@ -12,7 +12,7 @@ from page_lists import Selection, copies, find_pdfs, write_manifest
 from proctree import Usage, measure
 
 import llm_ocr
-from llm_ocr.simulator import running
+from llm_ocr_simulator import running
 
 #: The share of requests, in the order of their ends, between which the window is steadily full.
 STEADY = (0.2, 0.8)

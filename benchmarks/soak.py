@@ -37,10 +37,10 @@ import llm_ocr
 from llm_ocr.errors import LlmOcrError
 from llm_ocr.runs import Run
 from llm_ocr.scheduling.leases import is_lease
-from llm_ocr.simulator.answers import data_url, image_hash
 from llm_ocr.storage import ObjectStore
 from llm_ocr.types import PageRecord, Status
 from llm_ocr.workspace import Workspace
+from llm_ocr_simulator.answers import data_url, image_hash
 
 REPOSITORY = Path(llm_ocr.__file__).resolve().parents[1]
 sys.path[:0] = [str(REPOSITORY / "tests" / "faults" / "stores")]

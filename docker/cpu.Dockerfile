@@ -7,6 +7,7 @@ FROM ${PYTHON_IMAGE} AS wheel
 COPY pyproject.toml README.md LICENSE /src/
 COPY examples /src/examples
 COPY llm_ocr /src/llm_ocr
+COPY packages /src/packages
 RUN python -m pip wheel --no-cache-dir --no-deps --wheel-dir /wheels /src
 
 FROM ${PYTHON_IMAGE}

@@ -9,6 +9,7 @@ FROM ${VLLM_BASE_IMAGE} AS wheel
 COPY pyproject.toml README.md LICENSE /src/
 COPY examples /src/examples
 COPY llm_ocr /src/llm_ocr
+COPY packages /src/packages
 RUN python3 -m pip wheel --no-cache-dir --no-deps --wheel-dir /wheels /src
 
 FROM ${VLLM_BASE_IMAGE}

@@ -15,7 +15,8 @@ from llm_ocr.config.fields import command_models, settings_of
 
 
 def modules(repository: Path) -> list[Path]:
-    return sorted((repository / "llm_ocr").rglob("*.py"))
+    folders = (repository / "llm_ocr", *(repository / "packages").glob("*/llm_ocr_*"))
+    return sorted(path for folder in folders for path in folder.rglob("*.py"))
 
 
 def test_every_module_says_what_it_is_for(repository):
@@ -42,15 +43,14 @@ def test_the_package_is_marked_as_typed(repository):
 
 def test_one_module_alone_reads_the_environment(repository):
     readers = re.compile(r"\bos\.environ\b|\bos\.getenv\b|\bos\.environb\b|from os import .*\b(?:environ|getenv)\b")
-    found = {
-        path.relative_to(repository).as_posix() for path in modules(repository) if readers.search(path.read_text())
-    }
+    core = (path for path in modules(repository) if path.is_relative_to(repository / "llm_ocr"))
+    found = {path.relative_to(repository).as_posix() for path in core if readers.search(path.read_text())}
     # The second one runs before the library is installed.
     assert found == {"llm_ocr/config/environment.py", "llm_ocr/launch/bootstrap.py"}
 
 
 #: Parts of the package that print or send flags.
-FLAGS_THERE = ("cli/", "config/", "launch/", "simulator/", "engines/vllm/", "models/")  # the last two have vLLM's
+FLAGS_THERE = ("cli/", "config/", "launch/", "engines/vllm/", "models/")  # the last two have vLLM's
 #: Arguments of other programs by file, and names in style sheets.
 OF_OTHERS = {
     "compat/modal_batch.py": {"--only", "--prompt-mode"},  # of the command that the job runs, and of `modal run`
@@ -75,7 +75,7 @@ STYLE = re.compile(r"--(?:c\d|back|card|ink|soft|rule|ok|degraded|failed|left|c)
 def test_messages_outside_of_the_command_line_name_settings_and_no_flags(repository):
     package = repository / "llm_ocr"
     found = {}
-    for path in modules(repository):
+    for path in sorted(package.rglob("*.py")):
         name = path.relative_to(package).as_posix()
         if name.startswith(FLAGS_THERE):
             continue
@@ -140,7 +140,7 @@ def run_pytest(repository, folder, content, *options):
     """Run these tests with the project's conftest."""
     (folder / "test_it.py").write_text(content)
     command = [sys.executable, "-m", "pytest", "-p", "conftest", "-p", "no:cacheprovider", *options, "test_it.py"]
-    found = ":".join(str(repository / name) for name in ("tests", "tests/api", "."))
+    found = ":".join(str(repository / name) for name in (".", "tests/api"))
     environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": found}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
 

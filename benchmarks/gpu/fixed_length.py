@@ -21,7 +21,7 @@ from pathlib import Path
 from llm_ocr.cli import main
 from llm_ocr.engines import Completion, CompletionRequest, Finish, TextWatch, noop
 from llm_ocr.engines.pool.pool import ServerPool
-from llm_ocr.simulator.answers import CHARACTERS, Form, page
+from llm_ocr_simulator.answers import CHARACTERS, Form, page
 
 #: Deviation of the logarithm of an answer's length: the simulator's default.
 DEVIATION = 0.5

@@ -9,7 +9,7 @@ import argparse
 import math
 from dataclasses import replace
 
-from llm_ocr.simulator.engine import H200, Costs, EngineModel, Limits
+from llm_ocr_simulator.engine import H200, Costs, EngineModel, Limits
 
 #: Seconds of the engine's process per token: the n-gram processor of vLLM, measured, and the same rule without tuples.
 SLOW, FAST = 36e-6, 1.8e-6

@@ -14,8 +14,8 @@ from peer_clients import Client, Job
 from proctree import Usage, measure
 from served import STEADY
 
-from llm_ocr.simulator import running
-from llm_ocr.simulator.process import Running
+from llm_ocr_simulator import running
+from llm_ocr_simulator.process import Running
 
 #: olmOCR takes a lock for dead after this long: `is_worker_lock_taken`, worker_lock_timeout_secs.
 LOCK_SECONDS = 1800

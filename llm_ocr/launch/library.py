@@ -39,6 +39,8 @@ GOOGLE_KEY = "GOOGLE_APPLICATION_CREDENTIALS_JSON"
 BOOTSTRAP, WHEEL, SHA256 = "<bootstrap>", "<wheel>", "<wheel sha256>"
 
 _NAME = re.compile(r"llm_ocr-[A-Za-z0-9.+!_]+-py3-none-any\.whl")
+#: Import packages of the wheel.
+_PACKAGES = ("llm_ocr", "llm_ocr_simulator")
 #: Files that an installer adds to those of the wheel.
 _ADDED = ("INSTALLER", "REQUESTED", "RECORD", "direct_url.json", "uv_cache.json", "uv_build.json")
 #: Extra for each store, by the scheme of its URLs.
@@ -183,17 +185,20 @@ def _packed(installed: Distribution) -> Wheel:
 
 def _files(installed: Distribution, folder: str) -> Iterator[tuple[str, Path]]:
     """Yield each file of the wheel with its name there; an editable checkout has the package in another folder."""
-    package = Path(__file__).parents[1]
-    for path in package.rglob("*"):
-        if path.is_file() and "__pycache__" not in path.parts:
-            yield f"llm_ocr/{path.relative_to(package).as_posix()}", path
-    project = package.with_name("pyproject.toml")
+    project = Path(__file__).parents[2] / "pyproject.toml"
+    kept = [folder]
     if project.is_file():
-        targets = tomllib.loads(project.read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]
-        for source, name in targets["wheel"]["force-include"].items():
+        wheel = tomllib.loads(project.read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]["wheel"]
+        for package in (project.parent / name for name in wheel["packages"]):
+            for path in package.rglob("*"):
+                if path.is_file() and "__pycache__" not in path.parts:
+                    yield path.relative_to(package.parent).as_posix(), path
+        for source, name in wheel["force-include"].items():
             yield name, project.parent / source
+    else:
+        kept += _PACKAGES
     for file in installed.files or ():
-        if file.as_posix().startswith(f"{folder}/") and file.name not in _ADDED:
+        if file.parts[0] in kept and "__pycache__" not in file.parts and file.name not in _ADDED:
             yield file.as_posix(), Path(str(installed.locate_file(file)))
 
 

@@ -10,8 +10,8 @@ from running import FRUGAL, cli, said
 import llm_ocr
 from llm_ocr.errors import UsageError
 from llm_ocr.estimating import sample_of
-from llm_ocr.simulator import running
 from llm_ocr.types import DocumentPart, Unit
+from llm_ocr_simulator import running
 
 PAGES = 30
 QUICK = ("--image-size", "256", "--render-workers", "1")

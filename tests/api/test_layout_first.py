@@ -8,8 +8,8 @@ from running import Told
 import llm_ocr
 from llm_ocr.engines.regions.doclayout import installed
 from llm_ocr.errors import UsageError, WorkspaceMismatch
-from llm_ocr.simulator import running
 from llm_ocr.types import BlockKind, Status
+from llm_ocr_simulator import running
 
 WORDS, TABLE, WHOLE = "Words of a region.", "<table><tr><td>Cell of a region</td></tr></table>", "A page read whole."
 GLM = "zai-org/GLM-OCR"

@@ -13,8 +13,8 @@ from running import cli, environment, program, said, status_of, unfinished
 
 import llm_ocr
 from llm_ocr.errors import LimitReached, UsageError
-from llm_ocr.simulator import running
 from llm_ocr.types import DocumentPart
+from llm_ocr_simulator import running
 
 PAGES = 24
 #: Four answers within half a second, each of about 300 tokens.

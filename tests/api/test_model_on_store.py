@@ -16,7 +16,7 @@ from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, stage_keys
 
 FILES = {"config.json": b"{}", "model.safetensors": b"w" * 5000, "tokenizer/vocab.txt": b"a\nb"}
-SIMULATOR = shlex.join([sys.executable, "-m", "llm_ocr.simulator"])
+SIMULATOR = shlex.join([sys.executable, "-m", "llm_ocr_simulator"])
 
 
 @pytest.fixture(params=[s3, gcs], ids=["s3", "gcs"])

@@ -8,8 +8,8 @@ import pytest
 import llm_ocr
 from llm_ocr.errors import UsageError, WorkspaceMismatch
 from llm_ocr.models.registry import find_profile
-from llm_ocr.simulator import running
 from llm_ocr.types import FURNITURE, BlockKind
+from llm_ocr_simulator import running
 
 OLMOCR = find_profile("olmocr-2")
 WORDS = ["A chart of three levels.", "A chart of ten days."]

@@ -8,8 +8,8 @@ import pytest
 from running import FRUGAL, Told, cli, said, status_of
 
 import llm_ocr
-from llm_ocr.simulator import running
 from llm_ocr.types import Reason, Status
+from llm_ocr_simulator import running
 
 
 @pytest.fixture(scope="module")

@@ -22,12 +22,12 @@ from running import cli, environment, program, said, when
 import llm_ocr
 from llm_ocr.config.environment import quiet_ray
 from llm_ocr.errors import LlmOcrError, MissingExtra, UsageError
-from llm_ocr.simulator import running
 from llm_ocr.stages import ray
 from llm_ocr.stages.ray import Worker
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, newest_key
 from llm_ocr.workspace.publish import markers
+from llm_ocr_simulator import running
 
 pytestmark = pytest.mark.slow
 
@@ -260,7 +260,7 @@ def test_two_commands_on_one_workspace_do_no_harm(cluster, nodes, documents, ser
     assert data_files(workspace) == UNITS
 
 
-SIMULATOR = shlex.join([sys.executable, "-m", "llm_ocr.simulator"])
+SIMULATOR = shlex.join([sys.executable, "-m", "llm_ocr_simulator"])
 
 
 def with_own_servers(cluster, documents: Path, workspace: Path, mark: str) -> "subprocess.Popen[str]":

@@ -12,13 +12,13 @@ from viewer_browser import FLAGS
 
 import llm_ocr
 from llm_ocr.errors import StorageError, UsageError, WorkspaceError
-from llm_ocr.simulator import running as simulated
 from llm_ocr.types import Counts
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, claim_key
 from llm_ocr.workspace.metrics import all_series
 from llm_ocr.workspace.plan import PlannedDocument, plan_documents
 from llm_ocr.workspace.publish import Example, Summary, publish
+from llm_ocr_simulator import running as simulated
 
 EVIL = '/in/<script>document.title="hit"</script><img src=x onerror="document.title=\'hit\'">.pdf'
 

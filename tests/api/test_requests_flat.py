@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import llm_ocr
-from llm_ocr.simulator import running
 from llm_ocr.stages import sharing
 from llm_ocr.storage import opening, register_store
+from llm_ocr_simulator import running
 from tests.fakes.memory_store import MemoryStore
 
 SIZES = (4, 16, 48)

@@ -10,9 +10,9 @@ import pytest
 
 import llm_ocr
 from llm_ocr.errors import LlmOcrError, UsageError
-from llm_ocr.simulator import running
-from llm_ocr.simulator.answers import data_url, image_hash
 from llm_ocr.types import BlockKind, Status
+from llm_ocr_simulator import running
+from llm_ocr_simulator.answers import data_url, image_hash
 
 QUICK = {"preset": "h100", "speed": 50, "mean_tokens": 300}
 

@@ -16,7 +16,6 @@ from llm_ocr.errors import LlmOcrError, UsageError, WorkspaceMismatch
 from llm_ocr.models.parsers.grounding import parse_grounding
 from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.models.registry import PROFILES, find_profile
-from llm_ocr.simulator import running
 from llm_ocr.stages import Silent, servers
 from llm_ocr.stages.execute import execute
 from llm_ocr.stages.runtime import mode_of, model_choice, named_model
@@ -24,6 +23,7 @@ from llm_ocr.storage import StoreOptions
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, stage_keys
 from llm_ocr.workspace.stored import remembered
+from llm_ocr_simulator import running
 
 QUICK = {"preset": "h100", "speed": 50, "mean_tokens": 300}
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import llm_ocr
 from llm_ocr.cli import main
-from llm_ocr.simulator import running
-from llm_ocr.simulator.answers import data_url, image_hash
-from llm_ocr.simulator.process import Running
 from llm_ocr.types import PageRecord, Status
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, newest_key
 from llm_ocr.workspace.publish import markers
+from llm_ocr_simulator import running
+from llm_ocr_simulator.answers import data_url, image_hash
+from llm_ocr_simulator.process import Running
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCUMENTS, PAGES_EACH = 4, 10
@@ -27,7 +27,7 @@ PAGES = DOCUMENTS * PAGES_EACH
 QUICK = ("429", "503", "500", "reset", "reset-within", "truncated", "stream-error")
 #: Answers of some hundred tokens, within a tenth of a second.
 SERVER = {"speed": 50, "max_num_seqs": 16, "mean_tokens": 300}
-SIMULATOR = shlex.join([sys.executable, "-m", "llm_ocr.simulator"])
+SIMULATOR = shlex.join([sys.executable, "-m", "llm_ocr_simulator"])
 #: Small pages, small units; without a fallback nothing hides what the model's server did.
 SMALL = {"image_size": 256, "render_workers": 1, "pages_per_unit": 5, "fallback": "none", "request_timeout": 30}
 #: So few requests at a time that whole units are done when a trigger acts in the middle.
@@ -176,7 +176,7 @@ def simulators_of(root: int) -> list[int]:
         if not more:
             break
         below |= more
-    servers = f"{sys.executable} -m llm_ocr.simulator serve "
+    servers = f"{sys.executable} -m llm_ocr_simulator serve "
     return [int(row[0]) for row in rows if int(row[0]) in below and row[2:] and row[2].startswith(servers)]
 
 

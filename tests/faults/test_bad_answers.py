@@ -9,7 +9,7 @@ from reportlab.lib.utils import ImageReader
 from reportlab.pdfgen import canvas
 
 from llm_ocr.engines.vlm.retry import SHRINK_IMAGE
-from llm_ocr.simulator.answers import data_url
+from llm_ocr_simulator.answers import data_url
 
 #: Rungs of the ladder up to the one at which the simulator's model does not loop, or answers something.
 RUNGS = 2

@@ -21,7 +21,7 @@ from llm_ocr.launch.hf_jobs.launcher import HARDWARE, TIME_LIMIT
 from llm_ocr.launch.library import GPU_IMAGE
 from tests.fakes.hub.jobs import Mishap
 
-SIMULATOR = f"{shlex.quote(sys.executable)} -m llm_ocr.simulator"
+SIMULATOR = f"{shlex.quote(sys.executable)} -m llm_ocr_simulator"
 
 
 @pytest.fixture

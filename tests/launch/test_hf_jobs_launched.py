@@ -36,9 +36,7 @@ def test_a_launch_whose_job_ran_out_of_time_goes_on_where_it_was(bucket, example
     launched.wait()
     assert llm_ocr.open(WORKSPACE, endpoint=bucket.hub.url).status.pages.ok == 3
     jobs = list(bucket.hub.state.jobs.by_id.values())
-    assert [(job.labels["submission"], job.labels["shard"]) for job in jobs] == [
-        *(("1", "0"), ("1", "1"), ("2", "0"))
-    ]
+    assert [(job.labels["submission"], job.labels["shard"]) for job in jobs] == [*(("1", "0"), ("1", "1"), ("2", "0"))]
     assert any("Job timeout" in line and "submitting again" in line for line in said)
     assert "extract: 3 pages, 2 already done" in jobs[2].lines
 

@@ -14,7 +14,7 @@ from stub_modal import APP, StubModal
 from llm_ocr.compat.modal_batch import batch_from
 from llm_ocr.errors import UsageError
 from llm_ocr.launch.modal.functions import names_from
-from llm_ocr.simulator import running
+from llm_ocr_simulator import running
 
 pytestmark = pytest.mark.filterwarnings("ignore:The .* function is executing locally")
 

@@ -16,7 +16,7 @@ from llm_ocr.launch import launching
 
 pytestmark = pytest.mark.filterwarnings("ignore:The .* function is executing locally")
 
-SIMULATOR = shlex.join([sys.executable, "-m", "llm_ocr.simulator"])
+SIMULATOR = shlex.join([sys.executable, "-m", "llm_ocr_simulator"])
 KEYS = {"AWS_ACCESS_KEY_ID": "AKIATESTTESTTESTTEST", "AWS_SECRET_ACCESS_KEY": "of the tests"}
 JOBS = {"LLM_OCR_VLLM_COMMAND": SIMULATOR, "LLM_OCR_RENDER_WORKERS": "1"}
 BUCKET = "ocr-of-modal"  # moto keeps one state for the whole process, and other READMEs have the same example

@@ -13,7 +13,7 @@ from readme_commands import blocks, followed, put_programs
 import llm_ocr
 from tests.fakes.runpod import ENDPOINT, KEY, FakeRunPod
 
-SIMULATOR = shlex.join([sys.executable, "-m", "llm_ocr.simulator"])
+SIMULATOR = shlex.join([sys.executable, "-m", "llm_ocr_simulator"])
 #: The address of RunPod's server is another one; all else is the command.
 CURL = """#!{python}
 import os, sys

@@ -19,7 +19,7 @@ FOLDER = REPOSITORY / "sagemaker"
 AWS = """#!/bin/sh
 exec {python} {aws} "$@"
 """
-SIMULATOR = f"{sys.executable} -m llm_ocr.simulator"
+SIMULATOR = f"{sys.executable} -m llm_ocr_simulator"
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from llm_ocr.engines.vlm.requests import DescribeOptions, ReadOptions
 from llm_ocr.errors import PageFailure
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.registry import PROFILES
-from llm_ocr.simulator.answers import data_url
 from llm_ocr.types import Box, EncodedImage, Figure, Page
+from llm_ocr_simulator.answers import data_url
 
 FOLDER = Path(__file__).parent / "snapshots"
 #: The vLLM whose arguments are written.

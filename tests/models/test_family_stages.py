@@ -12,8 +12,8 @@ import llm_ocr
 from llm_ocr.cli import main
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.registry import PROFILES
-from llm_ocr.simulator import running
 from llm_ocr.types import Status
+from llm_ocr_simulator import running
 
 SAYS = "A quay with two boats."
 #: One profile of each usual format.

@@ -13,7 +13,7 @@ from notebook_platforms import s3
 from notebook_runs import REPOSITORY
 
 from llm_ocr.document import display_markdown, display_samples
-from llm_ocr.simulator import running
+from llm_ocr_simulator import running
 from tests.fakes.gcs import running as storage
 from tests.fakes.hub import running as hub_running
 

@@ -21,8 +21,8 @@ from running import FRUGAL, environment, said
 import llm_ocr
 from llm_ocr.config.fields import settings_of
 from llm_ocr.config.models import ExportSettings
-from llm_ocr.simulator import running
 from llm_ocr.types import Status
+from llm_ocr_simulator import running
 
 #: Worker processes are what is tested here.
 OWN_WORKERS = True
@@ -105,7 +105,7 @@ def test_no_secret_is_in_a_file_a_log_or_a_list_of_processes(examples, tmp_path)
     assert all("127.0.0.1" in line or "localhost" in line for line in connections), connections
     assert SECRET not in done.stdout + done.stderr
     assert any(str(examples / "paper.pdf") in line for line in seen)
-    assert not [line for line in seen if SECRET in line and "llm_ocr.simulator" not in line]
+    assert not [line for line in seen if SECRET in line and "llm_ocr_simulator" not in line]
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(files) > 5
     assert not [path for path in files if tells(path)]

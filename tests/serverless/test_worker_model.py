@@ -12,7 +12,7 @@ from serverless_running import asked, b64, with_worker
 from llm_ocr.errors import ServerError
 from llm_ocr.models.profiles.glm_ocr import GLM_OCR
 from llm_ocr.serverless.inputs import InputError
-from llm_ocr.simulator import running
+from llm_ocr_simulator import running
 from tests.fakes.container import Container
 
 WORDS, TABLE = "Words of a region.", "<table><tr><td>Cell of a region</td></tr></table>"
@@ -84,7 +84,7 @@ def own_server(folder):
         "import os, runpy, sys\n"
         "if 'serve' in sys.argv:\n"  # and not only its version is asked for
         f"    open({str(folder / 'starts')!r}, 'a').write(f'{{os.getpid()}}\\n')\n"
-        "runpy.run_module('llm_ocr.simulator', run_name='__main__', alter_sys=True)\n"
+        "runpy.run_module('llm_ocr_simulator', run_name='__main__', alter_sys=True)\n"
     )
     arguments = ("--preset=h100", "--speed=100")
     command = f"{sys.executable} {wrapper}"

@@ -9,8 +9,8 @@ from typing import Any
 from llm_ocr.engines import Address, CompletionRequest, ServerFacts
 from llm_ocr.engines.client.endpoint import Endpoint
 from llm_ocr.errors import ServerError
-from llm_ocr.simulator import Running, running
 from llm_ocr.types import EncodedImage
+from llm_ocr_simulator import Running, running
 
 
 def page(name: str) -> CompletionRequest:

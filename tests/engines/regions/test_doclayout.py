@@ -22,8 +22,8 @@ import llm_ocr
 from llm_ocr.engines.regions.detection import LABELS, Layout
 from llm_ocr.engines.regions.doclayout import DetectorOptions, DocLayout, installed, weights_folder
 from llm_ocr.errors import LlmOcrError, PageFailure, WorkerDied, WorkerError
-from llm_ocr.simulator import running
 from llm_ocr.types import EncodedImage, Page, Reason, Status
+from llm_ocr_simulator import running
 
 _HERE = Path(__file__).resolve().parent
 _HAS_BOTH = "import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, ('torch', 'transformers'))))"

@@ -13,7 +13,7 @@ from llm_ocr.engines.vllm.server import VllmServer
 from llm_ocr.errors import RequestLost
 from llm_ocr.types import EncodedImage
 
-SIMULATOR = (sys.executable, "-m", "llm_ocr.simulator")
+SIMULATOR = (sys.executable, "-m", "llm_ocr_simulator")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Run the simulator: `python -m llm_ocr.simulator --help`."""
+"""Run the simulator: `python -m llm_ocr_simulator --help`."""
 
 import asyncio
 import json
@@ -11,10 +11,9 @@ from collections.abc import Sequence
 
 from aiohttp import web
 
-from llm_ocr.config.environment import environment
-from llm_ocr.simulator import reporting
-from llm_ocr.simulator.options import VERSION, Options, read_options
-from llm_ocr.simulator.server import Simulator
+from llm_ocr_simulator import reporting
+from llm_ocr_simulator.options import VERSION, Options, read_options
+from llm_ocr_simulator.server import Simulator
 
 _PARENT = os.getppid()  # read early: the parent may exit while this process starts
 _PARENT_CHECK = 0.5  # seconds
@@ -23,7 +22,7 @@ _KEEP_ALIVE = 3600.0
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until stopped; return the exit code."""
-    options = read_options(sys.argv[1:] if argv is None else argv, environment())
+    options = read_options(sys.argv[1:] if argv is None else argv, os.environ)
     if options.serve:
         reporting.starting(options.model, VERSION)
     if options.oom_above is not None and options.limits.max_num_seqs > options.oom_above:

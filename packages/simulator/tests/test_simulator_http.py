@@ -14,9 +14,9 @@ import aiohttp
 import pytest
 from simulator_client import ask, ask_all, asked, body_of, fetched, metrics, until, url_of
 
-from llm_ocr.simulator import running
-from llm_ocr.simulator.answers import token_of
-from llm_ocr.simulator.process import command
+from llm_ocr_simulator import running
+from llm_ocr_simulator.answers import token_of
+from llm_ocr_simulator.process import command
 
 
 @pytest.fixture(scope="module")
@@ -227,7 +227,7 @@ def test_it_ends_when_its_parent_has_died():
 def test_a_busy_port_is_said_in_one_line_with_the_way_out(arguments):
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = busy.getsockname()[1]
-        command = [sys.executable, "-m", "llm_ocr.simulator", *arguments, "--port", str(port)]
+        command = [sys.executable, "-m", "llm_ocr_simulator", *arguments, "--port", str(port)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     said = f"simulator: cannot listen on 127.0.0.1:{port}: Address already in use. Use --port 0 for a free port.\n"

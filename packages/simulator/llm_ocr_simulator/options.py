@@ -9,9 +9,9 @@ from pathlib import Path
 
 import yaml
 
-from llm_ocr.simulator.answers import Style
-from llm_ocr.simulator.engine import PRESETS, Costs, Limits
-from llm_ocr.simulator.faults import Faults, faults_of, parsed
+from llm_ocr_simulator.answers import Style
+from llm_ocr_simulator.engine import PRESETS, Costs, Limits
+from llm_ocr_simulator.faults import Faults, faults_of, parsed
 
 BLOCK = 16
 #: Version in `--version` and GET /version: the vLLM release that is imitated.
@@ -156,9 +156,9 @@ def _said(file: str | None) -> dict[str, str]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m llm_ocr.simulator",
+        prog="python -m llm_ocr_simulator",
         description="Simulate a vLLM server: real HTTP, simulated engine and answers, faults on request.",
-        epilog="As a replacement of vLLM: python -m llm_ocr.simulator serve MODEL ..., with vLLM's flags.",
+        epilog="As a replacement of vLLM: python -m llm_ocr_simulator serve MODEL ..., with vLLM's flags.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=VERSION)

@@ -16,13 +16,13 @@ from typing import Any, NoReturn
 
 from aiohttp import web
 
-from llm_ocr.simulator import answers, reporting
-from llm_ocr.simulator.answers import Ask, SseStream, image_hash, prompt_tokens, whole_answer
-from llm_ocr.simulator.engine import EngineModel
-from llm_ocr.simulator.faults import Faults, State, faults_of
-from llm_ocr.simulator.live import Job, LiveEngine
-from llm_ocr.simulator.options import VERSION, Options
-from llm_ocr.simulator.reporting import Entry, log_json, metrics_text
+from llm_ocr_simulator import answers, reporting
+from llm_ocr_simulator.answers import Ask, SseStream, image_hash, prompt_tokens, whole_answer
+from llm_ocr_simulator.engine import EngineModel
+from llm_ocr_simulator.faults import Faults, State, faults_of
+from llm_ocr_simulator.live import Job, LiveEngine
+from llm_ocr_simulator.options import VERSION, Options
+from llm_ocr_simulator.reporting import Entry, log_json, metrics_text
 
 # Requests over HTTP, validated as in vLLM, and its error answers.
 

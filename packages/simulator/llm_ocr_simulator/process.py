@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import urllib.error
@@ -9,8 +10,6 @@ import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-
-from llm_ocr.config.environment import worker_environment
 
 _ANSWER_SECONDS = 60.0
 _END_SECONDS = 5.0
@@ -57,7 +56,7 @@ class Running:
 
 def command(**options: Any) -> list[str]:
     """Return the simulator's command line. Keywords are its flags: `max_num_seqs=8`, `fault={"429": 0.1}`."""
-    words = [sys.executable, "-m", "llm_ocr.simulator"]
+    words = [sys.executable, "-m", "llm_ocr_simulator"]
     for name, value in options.items():
         flag = "--" + name.replace("_", "-")
         if isinstance(value, Mapping):
@@ -81,9 +80,10 @@ class running:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Running:
-        self._process = subprocess.Popen(
-            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=worker_environment()
-        )
+        # Without the caller's settings: LLM_OCR_SIMULATOR and VLLM_API_KEY would change the server.
+        kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "TMPDIR") if name in os.environ}
+        environment = {**kept, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
+        self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
         try:
             return _announced(self._process)
         except BaseException:

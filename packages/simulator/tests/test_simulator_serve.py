@@ -11,7 +11,7 @@ import pytest
 from free_ports import free_port
 from simulator_client import ask, body_of, metrics, until, url_of
 
-SERVE = (sys.executable, "-m", "llm_ocr.simulator", "serve", "deepseek-ai/DeepSeek-OCR")
+SERVE = (sys.executable, "-m", "llm_ocr_simulator", "serve", "deepseek-ai/DeepSeek-OCR")
 FLAGS = (
     *("--served-model-name", "deepseek-ocr", "--no-enable-prefix-caching", "--mm-processor-cache-gb", "0"),
     *("--limit-mm-per-prompt", '{"image": 1}', "--logits-processors"),

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from llm_ocr.simulator import engine
-from llm_ocr.simulator.engine import EngineModel, RunningSequence
+from llm_ocr_simulator import engine
+from llm_ocr_simulator.engine import EngineModel, RunningSequence
 
 # Lines of vLLM's log that a supervisor reads, on standard output.
 

@@ -9,9 +9,9 @@ import pytest
 from running import when
 from simulator_client import ask, ask_all, asked, body_of, until, url_of
 
-from llm_ocr.simulator import running
-from llm_ocr.simulator.answers import image_hash
-from llm_ocr.simulator.faults import faults_of
+from llm_ocr_simulator import running
+from llm_ocr_simulator.answers import image_hash
+from llm_ocr_simulator.faults import faults_of
 
 FAST = {"speed": 300, "preprocess_seconds": 0}
 

@@ -15,8 +15,8 @@ from llm_ocr.models.parsers.front_matter import parse_front_matter
 from llm_ocr.models.parsers.repetition import sound_length
 from llm_ocr.models.profile import Frame, PageNotes
 from llm_ocr.models.registry import PROFILES, find_profile
-from llm_ocr.simulator import running
-from llm_ocr.simulator.answers import Ask, Style, image_hash, instance, prompt_tokens, reply, token_of
+from llm_ocr_simulator import running
+from llm_ocr_simulator.answers import Ask, Style, image_hash, instance, prompt_tokens, reply, token_of
 
 PAGE = "<|grounding|>Convert the document to markdown."
 BLOCK = re.compile(r"<\|ref\|>(\w+)<\|/ref\|><\|det\|>\[\[(\d+), (\d+), (\d+), (\d+)\]\]<\|/det\|>\n")

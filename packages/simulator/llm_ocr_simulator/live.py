@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from llm_ocr.simulator.engine import EngineModel, RunningSequence
+from llm_ocr_simulator.engine import EngineModel, RunningSequence
 
 #: Minimum seconds between two writes of a stream: a wake-up per token would use a whole core.
 TICK = 0.02

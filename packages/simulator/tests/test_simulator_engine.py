@@ -9,7 +9,7 @@ import step_loop
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_ocr.simulator.engine import (
+from llm_ocr_simulator.engine import (
     A100,
     H100,
     H200,

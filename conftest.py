@@ -32,7 +32,7 @@ sys.dont_write_bytecode = False
 #: Marks of tests that may take a long time.
 _SLOW = ("slow", "long", "vllm")
 
-_REPOSITORY = Path(__file__).resolve().parent.parent
+_REPOSITORY = Path(__file__).resolve().parent
 
 #: Command of the vLLM that `make test-vllm` installs; LLM_OCR_TEST_VLLM names another such environment.
 VLLM = Path(_REPOSITORY, os.environ.get("LLM_OCR_TEST_VLLM") or ".venv-vllm/bin/vllm")
