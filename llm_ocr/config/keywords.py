@@ -492,7 +492,7 @@ class PlatformGroupKeywords(TypedDict, total=False):
 
 
 class LibraryGroupKeywords(TypedDict, total=False):
-    """llm-ocr in jobs (hf-jobs, sagemaker, cloud-run, beaker, kubernetes)."""
+    """llm-ocr in jobs (hf-jobs, sagemaker, cloud-run, kubernetes)."""
 
     wheel: Name | None
     """Wheel of llm-ocr for jobs to install, or `image` if the image contains llm-ocr (default: the installed
@@ -568,19 +568,6 @@ class SlurmGroupKeywords(TypedDict, total=False):
     """Argument for sbatch, for example slurm_arg=--account=lab (one or several)"""
     slurm_setup: Name | Iterable[Name]
     """Shell line to run first, such as 'module load cuda' or 'source venv/bin/activate' (one or several)"""
-
-
-class BeakerGroupKeywords(TypedDict, total=False):
-    """Beaker."""
-
-    beaker_workspace: Name | None
-    """Beaker workspace"""
-    beaker_budget: Name | None
-    """Budget that pays (default: the workspace's)"""
-    cluster: Name | Iterable[Name]
-    """Beaker cluster (one or several)"""
-    priority: Literal["low", "normal", "high", "urgent"]
-    """Job priority"""
 
 
 class RunKeywords(
@@ -931,7 +918,6 @@ class SubmitKeywords(
     ModalGroupKeywords,
     RunPodGroupKeywords,
     SlurmGroupKeywords,
-    BeakerGroupKeywords,
     total=False,
 ):
     """Settings of `llm_ocr.submit`."""

@@ -1,6 +1,6 @@
 """The settings of launching: what all platforms have, and one group for each platform."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
@@ -64,7 +64,7 @@ class LaunchGroup(Group):
 
 
 class LibraryGroup(Group):
-    """llm-ocr in jobs (hf-jobs, sagemaker, cloud-run, beaker, kubernetes)."""
+    """llm-ocr in jobs (hf-jobs, sagemaker, cloud-run, kubernetes)."""
 
     wheel: NAME | None = Field(
         None,
@@ -156,15 +156,6 @@ class SlurmGroup(Group):
         (),
         description="Shell line to run first, such as 'module load cuda' or 'source venv/bin/activate' (repeatable)",
     )
-
-
-class BeakerGroup(Group):
-    """Beaker."""
-
-    beaker_workspace: NAME | None = Field(None, description="Beaker workspace")
-    beaker_budget: NAME | None = Field(None, description="Budget that pays (default: the workspace's)")
-    cluster: NAMES = Field((), description="Beaker cluster (repeatable)")
-    priority: Literal["low", "normal", "high", "urgent"] = Field("normal", description="Job priority")
 
 
 class KubernetesGroup(Group):

@@ -43,7 +43,6 @@ from llm_ocr.config.groups import (
     WorkspaceSettings,
 )
 from llm_ocr.config.launch_groups import (
-    BeakerGroup,
     CloudRunGroup,
     HfJobsGroup,
     JobGroup,
@@ -227,13 +226,12 @@ class LaunchSettings(
     ModalGroup,
     RunPodGroup,
     SlurmGroup,
-    BeakerGroup,
     KubernetesGroup,
 ):
     """llm-ocr launch: run stages as jobs on a cloud platform or cluster."""
 
     platform: NAME = Field(
-        description="hf-jobs, sagemaker, cloud-run, modal, runpod, slurm, beaker, kubernetes, or local",
+        description="hf-jobs, sagemaker, cloud-run, modal, runpod, slurm, kubernetes, or local",
         json_schema_extra={"positional": True, "metavar": "PLATFORM"},
     )
     stage: Literal["extract", "describe", "assemble", "pipeline"] = Field(

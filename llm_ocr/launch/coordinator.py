@@ -29,9 +29,7 @@ _REFUSED: Mapping[str, tuple[str, str]] = MappingProxyType(
     }
 )
 #: Platform -> secrets without which its jobs cannot submit jobs. On other platforms, jobs have an identity.
-_KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"beaker": ("BEAKER_TOKEN",), "modal": ("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET")}
-)
+_KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType({"modal": ("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET")})
 #: Platform -> extra of the library with the platform's client.
 _CLIENTS: Mapping[str, str] = MappingProxyType(
     {"cloud-run": "cloud-run", "kubernetes": "kubernetes", "modal": "modal", "sagemaker": "s3"}

@@ -17,7 +17,6 @@ PLATFORMS: Mapping[str, str] = MappingProxyType(
         "modal": "modal.launcher:Modal",
         "runpod": "runpod.launcher:RunPod",
         "slurm": "slurm.launcher:Slurm",
-        "beaker": "beaker.launcher:Beaker",
         "kubernetes": "kubernetes.launcher:Kubernetes",
         "local": "local.launcher:Local",
     }

@@ -21,7 +21,7 @@ from llm_ocr.launch.uploads import is_local, on_any_folder
 SHARED_DISK = frozenset({"local", "slurm"})
 
 #: Platforms whose jobs install the library into a stock image.
-INSTALLING = frozenset({"hf-jobs", "sagemaker", "cloud-run", "beaker", "kubernetes"})
+INSTALLING = frozenset({"hf-jobs", "sagemaker", "cloud-run", "kubernetes"})
 
 _OF_PLATFORMS: Mapping[str, type[Group]] = {
     "hf-jobs": launch_groups.HfJobsGroup,
@@ -30,7 +30,6 @@ _OF_PLATFORMS: Mapping[str, type[Group]] = {
     "modal": launch_groups.ModalGroup,
     "runpod": launch_groups.RunPodGroup,
     "slurm": launch_groups.SlurmGroup,
-    "beaker": launch_groups.BeakerGroup,
     "kubernetes": launch_groups.KubernetesGroup,
 }
 

@@ -69,7 +69,6 @@ def test_cloud_run_receives_the_time_that_the_budget_pays_for(examples):
         ("cloud-run", "--hardware", "nvidia-rtx-pro-6000"),
         ("modal", "--region", "eu"),
         ("runpod",),
-        ("beaker",),
     ],
 )
 def test_a_limit_without_a_price_is_wrong_usage_before_anything_is_written(words, tmp_path, capsys):
@@ -135,7 +134,7 @@ def ended(seconds: float | None = None, *, shard: int | None = None) -> JobStatu
 
 def test_a_bill_counts_every_machine_once():
     spec = JobSpec("extract", "s3://b/w", "l", shards=4, hardware="x", options={"price_per_hour": 2.0})
-    one_job = bill("beaker", spec, [ended()])
+    one_job = bill("cloud-run", spec, [ended()])
     assert (one_job["machines"], one_job["seconds"], one_job["cost"]) == (4, 7200.0, 4.0)
     summed = bill("sagemaker", spec, [ended(7200.0)])  # SageMaker's seconds are of all its machines
     assert summed["cost"] == 4.0

@@ -199,7 +199,6 @@ def test_a_coordinator_does_not_trust_specs_that_another_has_changed(bucket, exa
     [
         (("local", "pipeline", "--detach"), "--detach does not work on local", "--wait"),
         (("runpod", "pipeline", "--detach"), "--detach does not work on runpod", "--wait"),
-        (("beaker", "pipeline", "--detach"), "needs BEAKER_TOKEN", "--secret BEAKER_TOKEN"),
         (("modal", "pipeline", "--detach"), "MODAL_TOKEN_ID and MODAL_TOKEN_SECRET", "--secret MODAL_TOKEN_ID"),
         (("slurm", "pipeline", "--detach", "--image", "x.sif"), "lacks sbatch", "--slurm-setup"),
         (("hf-jobs", "pipeline", "--detach", "--wait"), "--detach cannot be used with --wait", "Remove --wait"),
