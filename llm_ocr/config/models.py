@@ -231,7 +231,7 @@ class LaunchSettings(
     """llm-ocr launch: run stages as jobs on a cloud platform or cluster."""
 
     platform: NAME = Field(
-        description="hf-jobs, sagemaker, cloud-run, modal, runpod, slurm, kubernetes, or local",
+        description="hf-jobs, sagemaker, cloud-run, modal, runpod, slurm, or kubernetes",
         json_schema_extra={"positional": True, "metavar": "PLATFORM"},
     )
     stage: Literal["extract", "describe", "assemble", "pipeline"] = Field(

@@ -24,7 +24,6 @@ SHARE = 0.1
 #: Platform -> reason why its jobs cannot submit jobs, and an alternative.
 _REFUSED: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
-        "local": ("jobs on this machine end when it stops", "Use --wait."),
         "runpod": ("RunPod endpoints only run stages", "Use --wait on a small machine that stays on."),
     }
 )

@@ -18,7 +18,6 @@ PLATFORMS: Mapping[str, str] = MappingProxyType(
         "runpod": "runpod.launcher:RunPod",
         "slurm": "slurm.launcher:Slurm",
         "kubernetes": "kubernetes.launcher:Kubernetes",
-        "local": "local.launcher:Local",
     }
 )
 
@@ -27,7 +26,7 @@ def check_platform(name: str) -> str:
     """Return the name, or raise `UsageError` with a similar one."""
     if name in PLATFORMS:
         return name
-    hint = near(name.replace("_", "-").lower(), PLATFORMS, f"Platforms: {', '.join(PLATFORMS)}", n=1)
+    hint = near(name.replace("_", "-").lower(), PLATFORMS, f"Platforms: {', '.join(PLATFORMS)}", n=1, cutoff=0.75)
     raise UsageError(f"unknown platform {name!r}", hint=hint)
 
 

@@ -18,7 +18,7 @@ from llm_ocr.launch.library import store_extras
 from llm_ocr.launch.uploads import is_local, on_any_folder
 
 #: Platforms whose jobs can access this machine's files.
-SHARED_DISK = frozenset({"local", "slurm"})
+SHARED_DISK = frozenset({"slurm"})
 
 #: Platforms whose jobs install the library into a stock image.
 INSTALLING = frozenset({"hf-jobs", "sagemaker", "cloud-run", "kubernetes"})

@@ -197,7 +197,6 @@ def test_a_coordinator_does_not_trust_specs_that_another_has_changed(bucket, exa
 @pytest.mark.parametrize(
     ("more", "message", "hint"),
     [
-        (("local", "pipeline", "--detach"), "--detach does not work on local", "--wait"),
         (("runpod", "pipeline", "--detach"), "--detach does not work on runpod", "--wait"),
         (("modal", "pipeline", "--detach"), "MODAL_TOKEN_ID and MODAL_TOKEN_SECRET", "--secret MODAL_TOKEN_ID"),
         (("slurm", "pipeline", "--detach", "--image", "x.sif"), "lacks sbatch", "--slurm-setup"),
@@ -207,7 +206,7 @@ def test_a_coordinator_does_not_trust_specs_that_another_has_changed(bucket, exa
     ],
 )
 def test_where_it_cannot_work_is_said_before_anything_is_made(more, message, hint, tmp_path):
-    workspace = "w" if more[0] in ("local", "slurm") else "s3://no-such-bucket/w"
+    workspace = "w" if more[0] == "slurm" else "s3://no-such-bucket/w"
     run = cli("launch", *more, "a.pdf", "-w", workspace, cwd=tmp_path)
     assert run.returncode == 2, said(run)
     assert message in run.stderr

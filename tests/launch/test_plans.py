@@ -67,7 +67,7 @@ sys.exit(code)
 """
 
 
-@pytest.mark.parametrize("platform", [name for name in PLATFORMS if name not in ("local", "slurm")])
+@pytest.mark.parametrize("platform", [name for name in PLATFORMS if name != "slurm"])
 @pytest.mark.parametrize("stage", ["extract", "pipeline"])
 def test_a_dry_run_needs_no_account_network_workspace_or_package(platform, stage, tmp_path):
     run = subprocess.run(
@@ -120,7 +120,7 @@ def images(**more: str) -> dict[str, str]:
 
 def with_env(platform: str, *env: str, **more: object) -> list[JobSpec]:
     """The jobs of a pipeline with `--env`."""
-    workspace = "/shared/run" if platform in ("local", "slurm") else "s3://bucket/run"
+    workspace = "/shared/run" if platform == "slurm" else "s3://bucket/run"
     keywords = {"platform": platform, "stage": "pipeline", "workspace": workspace, "env": env, **more}
     settings = settings_from(LaunchSettings, "submit", keywords)
     return list(launch_request(settings, launcher_for(platform), "20260101-000000-abcd").specs.values())

@@ -23,7 +23,7 @@ _PICTURE = re.compile(r"data:image/(?:png|jpeg|webp);base64,([A-Za-z0-9+/=]+)")
 _NOTE = """<p class="note">This page shows <code>notebooks/{name}.ipynb</code> after a run of the tests: {where},
 and the engine for CPUs in place of a model. What was read is real; times and costs say nothing of GPUs.</p>"""
 _STAND_IN = "the platform's real client, a stand-in for the platform whose jobs are processes of one machine"
-_HERE = "jobs as processes of one machine"
+_HERE = "the stages in the process of the notebook"
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 pre { font: 13px/1.4 ui-monospace, monospace; overflow-x: auto; margin: 0; }

@@ -56,9 +56,8 @@ def values(work: Path, workspace: str, **settings: Any) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def local(work: Path) -> Iterator[Setup]:
-    """Processes of this machine."""
-    settings = {**FRUGAL, "shards": 2, "pages_per_unit": 2}
-    yield Setup({"DOCUMENTS": documents(work), "SETTINGS": settings})
+    """The notebook's own process."""
+    yield Setup({"DOCUMENTS": documents(work), "SETTINGS": {**FRUGAL, "pages_per_unit": 2}})
 
 
 @contextlib.contextmanager
