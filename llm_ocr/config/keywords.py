@@ -550,15 +550,6 @@ class ModalGroupKeywords(TypedDict, total=False):
     """Name of the deployed app (modal-app/README.md)"""
 
 
-class RunPodGroupKeywords(TypedDict, total=False):
-    """RunPod."""
-
-    runpod_endpoint: Name | None
-    """ID of the serverless endpoint (runpod-serverless/README.md)"""
-    runpod_cpu_endpoint: Name | None
-    """ID of an endpoint for Assemble, which needs no GPU (default: the same)"""
-
-
 class SlurmGroupKeywords(TypedDict, total=False):
     """Slurm."""
 
@@ -916,7 +907,6 @@ class SubmitKeywords(
     SageMakerGroupKeywords,
     CloudRunGroupKeywords,
     ModalGroupKeywords,
-    RunPodGroupKeywords,
     SlurmGroupKeywords,
     total=False,
 ):

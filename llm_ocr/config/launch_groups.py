@@ -136,17 +136,6 @@ class ModalGroup(Group):
     modal_app: NAME = Field("llm-ocr", description="Name of the deployed app (modal-app/README.md)")
 
 
-class RunPodGroup(Group):
-    """RunPod."""
-
-    runpod_endpoint: NAME | None = Field(
-        None, description="ID of the serverless endpoint (runpod-serverless/README.md)"
-    )
-    runpod_cpu_endpoint: NAME | None = Field(
-        None, description="ID of an endpoint for Assemble, which needs no GPU (default: the same)"
-    )
-
-
 class SlurmGroup(Group):
     """Slurm."""
 

@@ -15,7 +15,6 @@ PLATFORMS: Mapping[str, str] = MappingProxyType(
         "sagemaker": "sagemaker.launcher:SageMaker",
         "cloud-run": "cloud_run.launcher:CloudRun",
         "modal": "modal.launcher:Modal",
-        "runpod": "runpod.launcher:RunPod",
         "slurm": "slurm.launcher:Slurm",
         "kubernetes": "kubernetes.launcher:Kubernetes",
     }

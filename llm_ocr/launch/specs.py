@@ -28,7 +28,6 @@ _OF_PLATFORMS: Mapping[str, type[Group]] = {
     "sagemaker": launch_groups.SageMakerGroup,
     "cloud-run": launch_groups.CloudRunGroup,
     "modal": launch_groups.ModalGroup,
-    "runpod": launch_groups.RunPodGroup,
     "slurm": launch_groups.SlurmGroup,
     "kubernetes": launch_groups.KubernetesGroup,
 }

@@ -68,7 +68,6 @@ def test_cloud_run_receives_the_time_that_the_budget_pays_for(examples):
         ("sagemaker", "--spot"),
         ("cloud-run", "--hardware", "nvidia-rtx-pro-6000"),
         ("modal", "--region", "eu"),
-        ("runpod",),
     ],
 )
 def test_a_limit_without_a_price_is_wrong_usage_before_anything_is_written(words, tmp_path, capsys):

@@ -197,7 +197,6 @@ def test_a_coordinator_does_not_trust_specs_that_another_has_changed(bucket, exa
 @pytest.mark.parametrize(
     ("more", "message", "hint"),
     [
-        (("runpod", "pipeline", "--detach"), "--detach does not work on runpod", "--wait"),
         (("modal", "pipeline", "--detach"), "MODAL_TOKEN_ID and MODAL_TOKEN_SECRET", "--secret MODAL_TOKEN_ID"),
         (("slurm", "pipeline", "--detach", "--image", "x.sif"), "lacks sbatch", "--slurm-setup"),
         (("hf-jobs", "pipeline", "--detach", "--wait"), "--detach cannot be used with --wait", "Remove --wait"),

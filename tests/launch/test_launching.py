@@ -415,21 +415,21 @@ def test_a_record_names_no_folder_and_no_flag_of_this_machine(tmp_path, job):
         submissions(workspace)
 
 
-@pytest.mark.parametrize(
-    ("platform_name", "field"), [("runpod", "api"), ("hf-jobs", "endpoint"), ("cloud-run", "endpoint")]
-)
-def test_a_record_does_not_choose_where_the_platforms_keys_are_sent(tmp_path, monkeypatch, platform_name, field):
+@pytest.mark.parametrize("platform_name", ["hf-jobs", "cloud-run"])
+def test_a_record_does_not_choose_where_the_platforms_keys_are_sent(tmp_path, monkeypatch, platform_name):
     monkeypatch.delenv("LLM_OCR_PLATFORM_ENDPOINT", raising=False)
-    with recorded(tmp_path, platform_name, place={field: "https://attacker/"}) as workspace:
+    with recorded(tmp_path, platform_name, place={"endpoint": "https://attacker/"}) as workspace:
         with pytest.raises(WorkspaceError, match="must not determine where keys are sent") as caught:
             submissions(workspace)
         assert "LLM_OCR_PLATFORM_ENDPOINT=https://attacker" in caught.value.hint
         monkeypatch.setenv("LLM_OCR_PLATFORM_ENDPOINT", "https://attacker")
-        assert submissions(workspace)[0].jobs[0].place[field] == "https://attacker/"
+        assert submissions(workspace)[0].jobs[0].place["endpoint"] == "https://attacker/"
 
 
 def test_jobs_of_a_removed_platform_hold_up_nothing(platform, sources, tmp_path):
-    with recorded(tmp_path, "no-longer", spec={"options": {"price_per_hour": 2.0}}) as workspace:
+    with recorded(
+        tmp_path, "no-longer", spec={"options": {"price_per_hour": 2.0}}, place={"endpoint": "e1"}
+    ) as workspace:
         assert launched_jobs(workspace) == []
     launch(tmp_path / "w", "extract", sources, max_cost=5.0, price_per_hour=2.0).wait()
     assert llm_ocr.open(tmp_path / "w").status.pages.ok == 3

@@ -18,7 +18,7 @@ LARGEST = 600_000  # bytes of a page in docs
 
 
 def test_there_is_one_for_this_machine_and_each_platform():
-    assert NAMES == ("cloud_run", "hf_jobs", "local", "modal", "runpod", "sagemaker")
+    assert NAMES == ("cloud_run", "hf_jobs", "local", "modal", "sagemaker")
 
 
 @pytest.mark.parametrize("name", NAMES)
