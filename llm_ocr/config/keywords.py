@@ -515,7 +515,7 @@ class SageMakerGroupKeywords(TypedDict, total=False):
     role: Name | None
     """ARN of the jobs' role"""
     spot: bool
-    """Use spot machines (on sagemaker in training jobs, which continue after interruptions)"""
+    """Use spot machines (on sagemaker, jobs continue after interruptions)"""
     volume_size: int
     """Disk size per machine in GB"""
     subnet: Name | Iterable[Name]
@@ -525,7 +525,7 @@ class SageMakerGroupKeywords(TypedDict, total=False):
     kms_key: Name | None
     """KMS key that encrypts the machines' disks"""
     training_output: Name | None
-    """S3 URL for SageMaker's own files of training jobs (default: in the workspace)"""
+    """S3 URL for SageMaker's own files of its jobs (default: in the workspace)"""
 
 
 class CloudRunGroupKeywords(TypedDict, total=False):

@@ -88,16 +88,14 @@ class SageMakerGroup(Group):
     """Amazon SageMaker."""
 
     role: NAME | None = Field(None, description="ARN of the jobs' role", json_schema_extra={"metavar": "ARN"})
-    spot: bool = Field(
-        False, description="Use spot machines (on sagemaker in training jobs, which continue after interruptions)"
-    )
+    spot: bool = Field(False, description="Use spot machines (on sagemaker, jobs continue after interruptions)")
     volume_size: COUNT = Field(100, description="Disk size per machine in GB")
     subnet: NAMES = Field((), description="VPC subnet (repeatable)")
     security_group: NAMES = Field((), description="VPC security group (repeatable)")
     kms_key: NAME | None = Field(None, description="KMS key that encrypts the machines' disks")
     training_output: NAME | None = Field(
         None,
-        description="S3 URL for SageMaker's own files of training jobs (default: in the workspace)",
+        description="S3 URL for SageMaker's own files of its jobs (default: in the workspace)",
         json_schema_extra={"metavar": "URL"},
     )
 

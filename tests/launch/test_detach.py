@@ -146,7 +146,7 @@ def listed(capsys, *place: str) -> dict[str, str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_processing_job_of_sagemaker_submits_the_stages(examples, monkeypatch, capsys):
+def test_a_job_of_sagemaker_submits_the_stages(examples, monkeypatch, capsys):
     monkeypatch.setattr(launching, "EVERY", 0.3)
     with opened() as account:
         where = ("--role", account.role)
@@ -220,7 +220,7 @@ def test_dry_run_shows_the_coordinator_first(tmp_path):
     assert [one["stage"] for one in stages] == ["extract", "describe", "assemble"]
     body = first["requests"][0]["body"]
     assert "llm_ocr.launch.coordinator" in body["AppSpecification"]["ContainerArguments"][0]
-    assert body["ProcessingResources"]["ClusterConfig"]["InstanceType"] == "ml.t3.medium"
+    assert body["ResourceConfig"]["InstanceType"] == "ml.t3.medium"
 
 
 def test_a_launch_without_a_hash_is_not_coordinated():

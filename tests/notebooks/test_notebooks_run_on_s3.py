@@ -10,7 +10,7 @@ pytest.importorskip("moto.server")
 
 def test_sagemaker(tmp_path):
     notebook = executed("sagemaker", tmp_path)
-    assert "create_processing_job" in said(notebook, "look")
+    assert "create_training_job" in said(notebook, "look")
     assert "sagemaker:ml.c5.xlarge" in said(notebook, "cost")
 
 
