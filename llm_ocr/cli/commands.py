@@ -261,7 +261,7 @@ COMMANDS: tuple[Command, ...] = (
                 "llm-ocr launch sagemaker pipeline s3://archive/ -w s3://bucket/run --shards 4 --wait",
                 "Run all three stages, and wait",
             ),
-            ("llm-ocr launch local extract scans/ -w out --shards 2", "Start two jobs on this machine"),
+            ("llm-ocr launch slurm extract /shared/scans/ -w /shared/run --shards 2", "Start an array of two tasks"),
         ),
         remembers=False,
         common=(

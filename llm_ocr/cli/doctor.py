@@ -427,15 +427,6 @@ ACCOUNTS = (
         ("$MODAL_CONFIG_PATH", "~/.modal.toml"),
         "modal setup",
     ),
-    Account(
-        "RunPod",
-        "runpod",
-        "runpod",
-        "RunPod",
-        (("RUNPOD_API_KEY",),),
-        ("~/.runpod/config.toml",),
-        "export RUNPOD_API_KEY=...",
-    ),
 )
 
 

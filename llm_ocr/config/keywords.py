@@ -492,7 +492,7 @@ class PlatformGroupKeywords(TypedDict, total=False):
 
 
 class LibraryGroupKeywords(TypedDict, total=False):
-    """llm-ocr in jobs (hf-jobs, sagemaker, cloud-run, beaker, kubernetes)."""
+    """llm-ocr in jobs (hf-jobs, sagemaker, cloud-run, kubernetes)."""
 
     wheel: Name | None
     """Wheel of llm-ocr for jobs to install, or `image` if the image contains llm-ocr (default: the installed
@@ -515,7 +515,7 @@ class SageMakerGroupKeywords(TypedDict, total=False):
     role: Name | None
     """ARN of the jobs' role"""
     spot: bool
-    """Use spot machines (on sagemaker in training jobs, which continue after interruptions)"""
+    """Use spot machines (on sagemaker, jobs continue after interruptions)"""
     volume_size: int
     """Disk size per machine in GB"""
     subnet: Name | Iterable[Name]
@@ -525,7 +525,7 @@ class SageMakerGroupKeywords(TypedDict, total=False):
     kms_key: Name | None
     """KMS key that encrypts the machines' disks"""
     training_output: Name | None
-    """S3 URL for SageMaker's own files of training jobs (default: in the workspace)"""
+    """S3 URL for SageMaker's own files of its jobs (default: in the workspace)"""
 
 
 class CloudRunGroupKeywords(TypedDict, total=False):
@@ -550,15 +550,6 @@ class ModalGroupKeywords(TypedDict, total=False):
     """Name of the deployed app (modal-app/README.md)"""
 
 
-class RunPodGroupKeywords(TypedDict, total=False):
-    """RunPod."""
-
-    runpod_endpoint: Name | None
-    """ID of the serverless endpoint (runpod-serverless/README.md)"""
-    runpod_cpu_endpoint: Name | None
-    """ID of an endpoint for Assemble, which needs no GPU (default: the same)"""
-
-
 class SlurmGroupKeywords(TypedDict, total=False):
     """Slurm."""
 
@@ -568,19 +559,6 @@ class SlurmGroupKeywords(TypedDict, total=False):
     """Argument for sbatch, for example slurm_arg=--account=lab (one or several)"""
     slurm_setup: Name | Iterable[Name]
     """Shell line to run first, such as 'module load cuda' or 'source venv/bin/activate' (one or several)"""
-
-
-class BeakerGroupKeywords(TypedDict, total=False):
-    """Beaker."""
-
-    beaker_workspace: Name | None
-    """Beaker workspace"""
-    beaker_budget: Name | None
-    """Budget that pays (default: the workspace's)"""
-    cluster: Name | Iterable[Name]
-    """Beaker cluster (one or several)"""
-    priority: Literal["low", "normal", "high", "urgent"]
-    """Job priority"""
 
 
 class RunKeywords(
@@ -929,9 +907,7 @@ class SubmitKeywords(
     SageMakerGroupKeywords,
     CloudRunGroupKeywords,
     ModalGroupKeywords,
-    RunPodGroupKeywords,
     SlurmGroupKeywords,
-    BeakerGroupKeywords,
     total=False,
 ):
     """Settings of `llm_ocr.submit`."""

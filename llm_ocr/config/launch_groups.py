@@ -1,6 +1,6 @@
 """The settings of launching: what all platforms have, and one group for each platform."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
@@ -64,7 +64,7 @@ class LaunchGroup(Group):
 
 
 class LibraryGroup(Group):
-    """llm-ocr in jobs (hf-jobs, sagemaker, cloud-run, beaker, kubernetes)."""
+    """llm-ocr in jobs (hf-jobs, sagemaker, cloud-run, kubernetes)."""
 
     wheel: NAME | None = Field(
         None,
@@ -88,16 +88,14 @@ class SageMakerGroup(Group):
     """Amazon SageMaker."""
 
     role: NAME | None = Field(None, description="ARN of the jobs' role", json_schema_extra={"metavar": "ARN"})
-    spot: bool = Field(
-        False, description="Use spot machines (on sagemaker in training jobs, which continue after interruptions)"
-    )
+    spot: bool = Field(False, description="Use spot machines (on sagemaker, jobs continue after interruptions)")
     volume_size: COUNT = Field(100, description="Disk size per machine in GB")
     subnet: NAMES = Field((), description="VPC subnet (repeatable)")
     security_group: NAMES = Field((), description="VPC security group (repeatable)")
     kms_key: NAME | None = Field(None, description="KMS key that encrypts the machines' disks")
     training_output: NAME | None = Field(
         None,
-        description="S3 URL for SageMaker's own files of training jobs (default: in the workspace)",
+        description="S3 URL for SageMaker's own files of its jobs (default: in the workspace)",
         json_schema_extra={"metavar": "URL"},
     )
 
@@ -136,17 +134,6 @@ class ModalGroup(Group):
     modal_app: NAME = Field("llm-ocr", description="Name of the deployed app (modal-app/README.md)")
 
 
-class RunPodGroup(Group):
-    """RunPod."""
-
-    runpod_endpoint: NAME | None = Field(
-        None, description="ID of the serverless endpoint (runpod-serverless/README.md)"
-    )
-    runpod_cpu_endpoint: NAME | None = Field(
-        None, description="ID of an endpoint for Assemble, which needs no GPU (default: the same)"
-    )
-
-
 class SlurmGroup(Group):
     """Slurm."""
 
@@ -156,15 +143,6 @@ class SlurmGroup(Group):
         (),
         description="Shell line to run first, such as 'module load cuda' or 'source venv/bin/activate' (repeatable)",
     )
-
-
-class BeakerGroup(Group):
-    """Beaker."""
-
-    beaker_workspace: NAME | None = Field(None, description="Beaker workspace")
-    beaker_budget: NAME | None = Field(None, description="Budget that pays (default: the workspace's)")
-    cluster: NAMES = Field((), description="Beaker cluster (repeatable)")
-    priority: Literal["low", "normal", "high", "urgent"] = Field("normal", description="Job priority")
 
 
 class KubernetesGroup(Group):

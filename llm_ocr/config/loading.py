@@ -89,7 +89,7 @@ def _way_out(engine: str, concerned: Collection[str], listed: str) -> str:
 
 #: Variables with the prefix of llm_ocr that are not settings: the path of the configuration file, requirements of
 #: tests, and the deployment of the Modal app. Serverless endpoints and jobs (`environment.ERROR_FILE`) read them, too.
-_WORKERS = ("ALLOWED_WORKSPACES", "REPLY_LIMIT", "WORKER_CONCURRENCY", "ERROR_FILE")
+_WORKERS = ("REPLY_LIMIT", "WORKER_CONCURRENCY", "ERROR_FILE")
 _MODAL = ("DATA_VOLUME", "MODEL_VOLUME", "CACHE_VOLUME", "IMAGE", "GPU", "SECRETS")
 NOT_SETTINGS = frozenset(
     PREFIX + name for name in ("CONFIG", "REQUIRE", "TEST_VLLM", *(f"MODAL_{name}" for name in _MODAL), *_WORKERS)

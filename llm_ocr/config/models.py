@@ -43,7 +43,6 @@ from llm_ocr.config.groups import (
     WorkspaceSettings,
 )
 from llm_ocr.config.launch_groups import (
-    BeakerGroup,
     CloudRunGroup,
     HfJobsGroup,
     JobGroup,
@@ -52,7 +51,6 @@ from llm_ocr.config.launch_groups import (
     LibraryGroup,
     ModalGroup,
     PlatformGroup,
-    RunPodGroup,
     SageMakerGroup,
     SlurmGroup,
 )
@@ -225,15 +223,13 @@ class LaunchSettings(
     SageMakerGroup,
     CloudRunGroup,
     ModalGroup,
-    RunPodGroup,
     SlurmGroup,
-    BeakerGroup,
     KubernetesGroup,
 ):
     """llm-ocr launch: run stages as jobs on a cloud platform or cluster."""
 
     platform: NAME = Field(
-        description="hf-jobs, sagemaker, cloud-run, modal, runpod, slurm, beaker, kubernetes, or local",
+        description="hf-jobs, sagemaker, cloud-run, modal, slurm, or kubernetes",
         json_schema_extra={"positional": True, "metavar": "PLATFORM"},
     )
     stage: Literal["extract", "describe", "assemble", "pipeline"] = Field(
@@ -478,9 +474,6 @@ class WorkerSettings(ExtractSettings):
 
     workspace: NAME = Field(
         NONE, description="Place for replies larger than reply_limit, below replies/ (default: none)"
-    )
-    allowed_workspaces: NAMES = Field(
-        (), description="Workspaces that stage requests may use, with all below them (default: the endpoint's own)"
     )
     reply_limit: Annotated[float, Field(gt=0)] = Field(
         10.0, description="Maximum size of a reply in MB (10 for RunPod's /run)"

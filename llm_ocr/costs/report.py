@@ -30,8 +30,6 @@ from llm_ocr.workspace.stored import LAUNCHES
 
 
 _END = ".end.json"
-#: The platform without hourly costs.
-_UNBILLED = "local"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +77,8 @@ def totals(found: Sequence[Spent]) -> Mapping[str, float]:
 
 
 def unknown(found: Sequence[Spent]) -> int:
-    """Return the number of submissions of unknown cost; those on the user's own machine have no bill."""
-    return sum(one.cost is None and one.platform != _UNBILLED for one in found)
+    """Return the number of submissions of unknown cost."""
+    return sum(one.cost is None for one in found)
 
 
 def spent_to_json(found: Sequence[Spent]) -> dict[str, Any]:

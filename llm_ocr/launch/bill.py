@@ -11,7 +11,7 @@ from llm_ocr.costs.prices import live_prices
 from llm_ocr.errors import LimitReached, UsageError
 from llm_ocr.launch import JobSpec, JobStatus, Launcher
 from llm_ocr.launch.cloud_run.plan import MACHINES, size
-from llm_ocr.launch.platforms import launcher_for
+from llm_ocr.launch.platforms import PLATFORMS, launcher_for
 from llm_ocr.launch.records import Submission, write_end, write_jobs
 from llm_ocr.types import plural
 from llm_ocr.workspace import Workspace
@@ -75,12 +75,12 @@ def has_ended(workspace: Workspace, submission: Submission) -> bool:
     """Return whether a submission is over, and record its end if necessary.
 
     A submission that the platform does not have is over `_SUBMITTING` seconds after its decision: its launcher crashed
-    before it sent the jobs.
+    before it sent the jobs. One of an older version, on a platform that this version lacks, is over as well.
 
     Raises:
         LaunchError: A platform request fails.
     """
-    if submission.over:
+    if submission.over or submission.platform not in PLATFORMS:
         return True
     launcher = launcher_for(submission.platform)
     jobs = submission.jobs
@@ -186,7 +186,9 @@ def most_text(platform: str, spec: JobSpec) -> str:
 
 def _most(one: Submission) -> float:
     price = _known_price(one.platform, one.spec, live=False)
-    limit = one.spec.time_limit or launcher_for(one.platform).time_limit(one.spec)
+    limit = one.spec.time_limit
+    if limit is None and one.platform in PLATFORMS:
+        limit = launcher_for(one.platform).time_limit(one.spec)
     if price is None or limit is None:
         return 0.0
     return (limit + _STOPPING) / 3600 * price.per_hour * one.spec.shards

@@ -33,7 +33,7 @@ def submit(
     `detach=True` a job on the platform.
 
     Args:
-        platform: The name of the platform, such as `hf-jobs`, `slurm`, or `local`.
+        platform: The name of the platform, such as `hf-jobs`, `sagemaker`, or `slurm`.
         stage: `extract`, `describe`, `assemble`, or `pipeline`.
         sources: Files, folders, globs, URLs, lists of paths, or manifests: one or several.
         workspace: The folder, or the s3://, gs://, or hf:// URL.

@@ -21,17 +21,8 @@ LONGEST = 24 * 3600
 #: Maximum share of the budget of `--max-cost` for the coordinator: the stages need the rest.
 SHARE = 0.1
 
-#: Platform -> reason why its jobs cannot submit jobs, and an alternative.
-_REFUSED: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "local": ("jobs on this machine end when it stops", "Use --wait."),
-        "runpod": ("RunPod endpoints only run stages", "Use --wait on a small machine that stays on."),
-    }
-)
 #: Platform -> secrets without which its jobs cannot submit jobs. On other platforms, jobs have an identity.
-_KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"beaker": ("BEAKER_TOKEN",), "modal": ("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET")}
-)
+_KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType({"modal": ("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET")})
 #: Platform -> extra of the library with the platform's client.
 _CLIENTS: Mapping[str, str] = MappingProxyType(
     {"cloud-run": "cloud-run", "kubernetes": "kubernetes", "modal": "modal", "sagemaker": "s3"}
@@ -45,9 +36,6 @@ def with_coordinator(asked: LaunchRequest, launcher: Launcher) -> LaunchRequest:
         UsageError: Jobs of the platform cannot submit jobs, or lack a secret for it.
     """
     platform, assemble = asked.platform, asked.specs["assemble"]
-    if platform in _REFUSED:
-        why, hint = _REFUSED[platform]
-        raise UsageError(f"--detach does not work on {platform}: {why}", hint=hint)
     if platform == "slurm" and assemble.image:
         hint = "Install the library on the nodes (--slurm-setup) instead of --image, or use --wait."
         raise UsageError("--detach on slurm: the image lacks sbatch, which the coordinator needs", hint=hint)

@@ -354,8 +354,7 @@ def begin(settings: LaunchSettings, say: Say = print, terminal: TextIO | None = 
         )
     asked = _asked(settings, launcher, new_id())
     workspace = Workspace.open(settings.workspace, True, options=options)
-    every = 1.0 if settings.platform == "local" else EVERY
-    limits = Limits(settings.attempts, settings.max_cost, every, settings.max_failed_rate)
+    limits = Limits(settings.attempts, settings.max_cost, EVERY, settings.max_failed_rate)
     if running := under_way(workspace, asked, asdict(limits)):
         say(f"continuing launch {running.id}, which is in progress")
         return Launch(workspace, launcher, running, limits, Display(say, terminal), resumed=True)

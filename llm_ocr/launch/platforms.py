@@ -15,11 +15,8 @@ PLATFORMS: Mapping[str, str] = MappingProxyType(
         "sagemaker": "sagemaker.launcher:SageMaker",
         "cloud-run": "cloud_run.launcher:CloudRun",
         "modal": "modal.launcher:Modal",
-        "runpod": "runpod.launcher:RunPod",
         "slurm": "slurm.launcher:Slurm",
-        "beaker": "beaker.launcher:Beaker",
         "kubernetes": "kubernetes.launcher:Kubernetes",
-        "local": "local.launcher:Local",
     }
 )
 
@@ -28,7 +25,7 @@ def check_platform(name: str) -> str:
     """Return the name, or raise `UsageError` with a similar one."""
     if name in PLATFORMS:
         return name
-    hint = near(name.replace("_", "-").lower(), PLATFORMS, f"Platforms: {', '.join(PLATFORMS)}", n=1)
+    hint = near(name.replace("_", "-").lower(), PLATFORMS, f"Platforms: {', '.join(PLATFORMS)}", n=1, cutoff=0.75)
     raise UsageError(f"unknown platform {name!r}", hint=hint)
 
 

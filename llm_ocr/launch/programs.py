@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 
 from llm_ocr.config.environment import environment
 from llm_ocr.errors import LaunchError
@@ -66,11 +65,6 @@ def secrets_here(names: Iterable[str], hint: str) -> dict[str, str]:
         if not value:
             raise LaunchError(f"the secret {name} is not set on this machine", hint=hint.format(name=name))
     return values
-
-
-def state_folder() -> Path:
-    """Return the user's folder for state of launches on this machine."""
-    return Path(environment().get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "llm-ocr"
 
 
 def end_group(process: subprocess.Popen[bytes] | subprocess.Popen[str], grace: float) -> bool:

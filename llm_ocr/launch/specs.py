@@ -19,19 +19,17 @@ from llm_ocr.launch.library import store_extras
 from llm_ocr.launch.uploads import is_local, on_any_folder
 
 #: Platforms whose jobs can access this machine's files.
-SHARED_DISK = frozenset({"local", "slurm"})
+SHARED_DISK = frozenset({"slurm"})
 
 #: Platforms whose jobs install the library into a stock image.
-INSTALLING = frozenset({"hf-jobs", "sagemaker", "cloud-run", "beaker", "kubernetes"})
+INSTALLING = frozenset({"hf-jobs", "sagemaker", "cloud-run", "kubernetes"})
 
 _OF_PLATFORMS: Mapping[str, type[Group]] = {
     "hf-jobs": launch_groups.HfJobsGroup,
     "sagemaker": launch_groups.SageMakerGroup,
     "cloud-run": launch_groups.CloudRunGroup,
     "modal": launch_groups.ModalGroup,
-    "runpod": launch_groups.RunPodGroup,
     "slurm": launch_groups.SlurmGroup,
-    "beaker": launch_groups.BeakerGroup,
     "kubernetes": launch_groups.KubernetesGroup,
 }
 

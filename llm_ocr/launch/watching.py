@@ -12,7 +12,7 @@ from llm_ocr.costs.throughput import Span
 from llm_ocr.errors import LaunchError, StorageError, WorkspaceError
 from llm_ocr.launch import PIPELINE, Job, JobSpec, JobStatus, Launcher, State
 from llm_ocr.launch.bill import billed_seconds, has_ended, price_of
-from llm_ocr.launch.platforms import launcher_for
+from llm_ocr.launch.platforms import PLATFORMS, launcher_for
 from llm_ocr.launch.records import Submission, submissions
 from llm_ocr.types import plural
 from llm_ocr.workspace import Workspace
@@ -302,13 +302,15 @@ class LaunchedJob:
 def launched_jobs(workspace: Workspace) -> Sequence[LaunchedJob]:
     """Return all jobs of a workspace, the oldest first, and record the ends of finished ones.
 
+    Jobs of older versions on platforms that this version lacks are left out.
+
     Raises:
         LaunchError: A platform request fails.
     """
     for one in submissions(workspace):
         has_ended(workspace, one)
     found = []
-    for one in submissions(workspace):
+    for one in (one for one in submissions(workspace) if one.platform in PLATFORMS):
         launcher, jobs = launcher_for(one.platform), one.jobs or ()
         for job, status in zip(jobs, launcher.status(jobs) if jobs else (), strict=True):
             found.append(LaunchedJob(one.platform, one.spec.stage, launcher, job, status))

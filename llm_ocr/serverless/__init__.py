@@ -1,4 +1,4 @@
-"""Worker of a serverless endpoint on RunPod: documents in requests, or stages of a workspace.
+"""Worker of a serverless endpoint on RunPod: documents in requests.
 
 `main()` is the entry point of `runpod-serverless/handler.py` and of `python -m llm_ocr.serverless`.
 """

@@ -5,7 +5,7 @@ import base64
 import binascii
 import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,12 @@ from typing import Any
 from llm_ocr.config.fields import settings_of
 from llm_ocr.config.groups import RemoteSettings
 from llm_ocr.config.loading import did_you_mean
-from llm_ocr.config.models import AssembleSettings, DescribeSettings, WorkerSettings
+from llm_ocr.config.models import WorkerSettings
 from llm_ocr.documents.file_types import IMAGE, PDF, kind_by_content
 from llm_ocr.documents.remote.listing import RemoteDocuments
 from llm_ocr.documents.remote.urls import is_web, shown
 from llm_ocr.engines.regions.detection import TASKS
 from llm_ocr.errors import PageFailure, UsageError
-from llm_ocr.launch import STAGES
 from llm_ocr.session import Session
 from llm_ocr.stages.runtime import remote_options
 from llm_ocr.types import DocumentPart
@@ -70,18 +69,6 @@ class DocumentRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class StageRequest:
-    """A stage of a workspace, or a share of it. `environment` contains the variables of the stage's process."""
-
-    stage: str
-    workspace: str
-    index: int
-    count: int
-    environment: Mapping[str, str]
-    name: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class WarmUp:
     """Request that starts the model and reads no user data."""
 
@@ -99,17 +86,7 @@ _BESIDE = (
     *("return_crop_images", "crop_images_base64", "max_crop_images"),
     *("return_layout_visualization", "layout_visualization_base64"),
 )
-#: Fields of a stage that become variables of its process.
-_VARIABLES = {
-    "workspace": "LLM_OCR_WORKSPACE",
-    "launch": "LLM_OCR_LAUNCH",
-    "workspace_endpoint": "LLM_OCR_WORKSPACE_ENDPOINT",
-    "workspace_region": "LLM_OCR_WORKSPACE_REGION",
-}
-_STAGE = ("stage", *_VARIABLES, "shard", "shard_index", "shard_count", "name")
-_FIELDS = (*_SOURCES, *_BESIDE, *_STAGE)
-#: Settings of all work of a worker.
-_SETTINGS = (WorkerSettings, DescribeSettings, AssembleSettings)
+_FIELDS = (*_SOURCES, *_BESIDE)
 
 
 #: Request fields in place of settings in messages.
@@ -117,12 +94,8 @@ _FIELDS_FOR = {
     "pages": "start_page and end_page",
     "region_task": "label_task_mapping",
     "layout_first": "layout",
-    "workspace": "workspace",
-    "shard_index": "shard_index",
-    "shard_count": "shard_count",
-    "launch": "launch",
 }
-#: Settings in messages: keywords in backticks, and in the output of stages flags of the command line.
+#: Settings in messages: keywords in backticks, and flags of the command line.
 _KEYWORD = re.compile(r"`([a-z][a-z0-9_]*)(?:=([^`\n]*))?`")
 _FLAG = re.compile(r"(--[a-z][a-z0-9]*(?:-[a-z0-9]+)*)(?:[ =]([A-Z][A-Z_]*)\b)?")
 
@@ -133,7 +106,7 @@ def advised(message: str) -> str:
     Settings are replaced by the request's field, or otherwise the endpoint's variable. Arguments of other programs are
     kept.
     """
-    settings = [one for model in _SETTINGS for one in settings_of(model).values()]
+    settings = settings_of(WorkerSettings).values()
     known = {one.name: one for one in settings} | {one.flag: one for one in settings}
 
     def replaced(found: re.Match[str]) -> str:
@@ -147,7 +120,7 @@ def advised(message: str) -> str:
     return _FLAG.sub(replaced, _KEYWORD.sub(replaced, message))
 
 
-def read_input(job: Mapping[str, Any]) -> DocumentRequest | StageRequest | WarmUp:
+def read_input(job: Mapping[str, Any]) -> DocumentRequest | WarmUp:
     """Return the parsed `input` of a job.
 
     Raises:
@@ -161,49 +134,10 @@ def read_input(job: Mapping[str, Any]) -> DocumentRequest | StageRequest | WarmU
         if name not in _FIELDS:
             raise InputError(f"{name}: unknown field{did_you_mean(name, _FIELDS)}")
     if _bool(held, "warmup", False):
-        _only(held, ("warmup",), "warmup")
+        if stray := next((name for name in held if name != "warmup"), None):
+            raise InputError(f"{stray}: not possible together with warmup")
         return WarmUp()
-    if "stage" in held:
-        _only(held, _STAGE, "stage")
-        return _stage(held)
-    if stray := next((name for name in _STAGE if name in held), None):
-        raise InputError(f"{stray}: needs the field stage", hint=f"stage: {', '.join(STAGES)}")
     return _document(held)
-
-
-def _only(held: Mapping[str, Any], names: Sequence[str], first: str) -> None:
-    for name in held:
-        if name not in names:
-            raise InputError(f"{name}: not possible together with {first}")
-
-
-def _stage(held: Mapping[str, Any]) -> StageRequest:
-    stage = _text(held, "stage")
-    if stage not in STAGES:
-        raise InputError(f"stage: must be one of {', '.join(STAGES)}, not {stage!r}{did_you_mean(stage, STAGES)}")
-    if "workspace" not in held:
-        raise InputError("workspace: required for a stage", hint="For example s3://bucket/run")
-    environment = {variable: _text(held, name) for name, variable in _VARIABLES.items() if name in held}
-    index, count = _shard(held)
-    name = _text(held, "name") if "name" in held else ""
-    return StageRequest(stage, environment["LLM_OCR_WORKSPACE"], index, count, environment, name)
-
-
-def _shard(held: Mapping[str, Any]) -> tuple[int, int]:
-    if "shard" in held:
-        pair = held["shard"]
-        if not isinstance(pair, Mapping) or set(pair) != {"index", "count"}:
-            raise InputError('shard: must be {"index": I, "count": N}')
-        _only(held, [name for name in _STAGE if not name.startswith("shard_")], "shard")
-        held = {"shard.index": pair["index"], "shard.count": pair["count"]}
-        names = ("shard.index", "shard.count")
-    else:
-        names = ("shard_index", "shard_count")
-    index = _number(held, names[0], 0, least=0)
-    count = _number(held, names[1], 1, least=1)
-    if index >= count:
-        raise InputError(f"{names[0]}: must be less than {names[1]}, which is {count} (shards count from 0)")
-    return index, count
 
 
 def _document(held: Mapping[str, Any]) -> DocumentRequest:
@@ -299,13 +233,6 @@ def _number(held: Mapping[str, Any], name: str, default: int, *, least: int) -> 
     value = held[name]
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise InputError(f"{name}: must be a whole number, {least} or more, not {value!r:.80}")
-    return value
-
-
-def _text(held: Mapping[str, Any], name: str) -> str:
-    value = held[name]
-    if not isinstance(value, str) or not value or "\0" in value:
-        raise InputError(f"{name}: must be text, not {value!r:.80}")
     return value
 
 

@@ -7,9 +7,8 @@ Names with `LLM_OCR_` have precedence. MAX_MODEL_LEN, GPU_MEMORY_UTILIZATION, TE
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from llm_ocr.config.fields import PREFIX, settings_of
-from llm_ocr.config.legacy import BY_NAME, bare_for
-from llm_ocr.config.models import WorkerSettings
+from llm_ocr.config.fields import PREFIX
+from llm_ocr.config.legacy import bare_for
 from llm_ocr.errors import UsageError
 from llm_ocr.models.profiles.glm_ocr import GLM_OCR
 
@@ -37,10 +36,6 @@ TABLE = (
     Variable("WORKER_MAX_CONCURRENCY", "worker_concurrency", "concurrent requests of a worker"),
     Variable("MODEL_REVISION", "revision", "commit or tag of the model", count=False),
 )
-
-#: Settings about the worker's machine. They also apply to stages, whose own settings come from the launch.
-OF_MACHINE = frozenset({"vllm_command", "model_cache", "compile_cache", "detector_python", "offline"})
-_OURS = frozenset(PREFIX + name for name in ("CONFIG", "ALLOWED_WORKSPACES", "REPLY_LIMIT", "WORKER_CONCURRENCY"))
 
 
 def translated(variables: Mapping[str, str]) -> dict[str, str]:
@@ -80,23 +75,6 @@ def usual_model(variables: Mapping[str, str]) -> dict[str, str]:
     if any(variables.get(name) for name in (PREFIX + "MODEL", "MODEL_ID", PREFIX + "WEIGHTS")):
         return {}
     return {"model": GLM_OCR.name, **({"revision": GLM_OCR.revision} if GLM_OCR.revision else {})}
-
-
-def for_stage(variables: Mapping[str, str], *, launched: bool) -> dict[str, str]:
-    """Return the worker's variables for a stage's process.
-
-    With a launch, the workspace holds the settings: only paths and secrets of the worker are passed.
-    """
-    if not launched:
-        return {name: value for name, value in translated(variables).items() if name not in _OURS - {PREFIX + "CONFIG"}}
-    stay = {PREFIX + name.upper() for name in OF_MACHINE}
-    stay |= {one.variable for one in settings_of(WorkerSettings).values() if one.secret}
-    return {name: value for name, value in variables.items() if name in stay or not _setting(name)}
-
-
-def _setting(name: str) -> bool:
-    of_others = BY_NAME[name].setting if name in BY_NAME else ""
-    return name.startswith(PREFIX) or bool(of_others) or any(one.name == name for one in TABLE)
 
 
 def markdown_table() -> str:

@@ -17,66 +17,15 @@ from llm_ocr.serverless.inputs import (
     DocumentRequest,
     InputError,
     Numbered,
-    StageRequest,
     WarmUp,
     advised,
     parts_of,
     read_input,
 )
 from llm_ocr.serverless.replies import PageAnswer, Replies, answer_of, page_answer
-from llm_ocr.serverless.stage_job import permitted, run_stage
-from llm_ocr.serverless.variables import for_stage
 from llm_ocr.session import DocumentOptions, Session
 from llm_ocr.stages import Silent
 from llm_ocr.types import DocumentPart, PageRecord, Status
-
-# Requests share the worker's model. A stage needs the machine exclusively, since it starts a model itself.
-
-
-class Turns:
-    """Shared or exclusive use of the machine. Later requests do not overtake one that waits for exclusive use."""
-
-    def __init__(self) -> None:
-        self._changed = asyncio.Condition()
-        self._together = 0
-        self._alone = False
-        self._waiting = 0
-
-    @contextlib.asynccontextmanager
-    async def together(self) -> AsyncIterator[None]:
-        """Use the machine together with other requests."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: not self._alone and not self._waiting)
-            self._together += 1
-        try:
-            yield
-        finally:
-            await self._leave(alone=False)
-
-    @contextlib.asynccontextmanager
-    async def alone(self) -> AsyncIterator[None]:
-        """Use the machine exclusively."""
-        async with self._changed:
-            self._waiting += 1
-            try:
-                await self._changed.wait_for(lambda: not self._alone and not self._together)
-                self._alone = True
-            finally:
-                self._waiting -= 1
-                self._changed.notify_all()
-        try:
-            yield
-        finally:
-            await self._leave(alone=True)
-
-    async def _leave(self, *, alone: bool) -> None:
-        async with self._changed:
-            if alone:
-                self._alone = False
-            else:
-                self._together -= 1
-            self._changed.notify_all()
-
 
 # Warm-up: a generated page is read once, so that the model is ready for the first document.
 
@@ -142,7 +91,6 @@ class Worker:
         self._settings = settings
         self._variables = variables
         self._report = report
-        self._turns = Turns()
         self._session: Session | None = None
 
     async def handle(self, job: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,9 +100,7 @@ class Worker:
             LlmOcrError: The job failed. An `InputError` names the invalid field.
         """
         request = read_input(job)
-        if isinstance(request, StageRequest):
-            return await self._stage(job, request)
-        async with self._turns.together(), self._reading() as session:
+        async with self._reading() as session:
             if isinstance(request, WarmUp):
                 return {"warmup": True, **await warm_up(session), **await self._about(session)}
             return await self._documents(job, request, session)
@@ -176,20 +122,6 @@ class Worker:
                 self._session = None
             await session.close()
             raise
-
-    async def _stage(self, job: Mapping[str, Any], request: StageRequest) -> dict[str, Any]:
-        request = await asyncio.to_thread(permitted, request, self._settings)
-        report = _Paced(self._report, job)
-
-        def say(line: str) -> None:
-            _log.info("%s", line)
-            report({"stage": request.stage, "line": line})
-
-        async with self._turns.alone():
-            await self.close()  # its model would keep the GPU's memory
-            variables = for_stage(self._variables, launched="LLM_OCR_LAUNCH" in request.environment)
-            counts = await run_stage(request, variables, say)
-        return {**counts, "name": request.name, "llm_ocr_version": __version__}
 
     async def _documents(self, job: Mapping[str, Any], request: DocumentRequest, session: Session) -> dict[str, Any]:
         about = await self._about(session)

@@ -82,7 +82,7 @@ def test_pages_of_a_plan_are_known_without_its_sources(llm_ocr, planned):
 
 
 def test_hardware_without_a_price_takes_the_users(llm_ocr):
-    asked = ("estimate", "--page-count", "1000", "--hardware", "beaker:L40S", "--json")
+    asked = ("estimate", "--page-count", "1000", "--hardware", "slurm:L40S", "--json")
     assert as_json(llm_ocr(*asked))["options"][0]["cost"] is None
     (priced,) = as_json(llm_ocr(*asked, "--price-per-hour", "2"))["options"]
     assert priced["cost"]["likely"] == pytest.approx(2 * priced["estimate"]["billed_hours"]["likely"], rel=1e-3)

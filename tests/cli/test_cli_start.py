@@ -134,7 +134,7 @@ def test_show_settings_prints_values_and_origins_and_masks_secrets(llm_ocr, tmp_
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_every_command_shows_its_settings_without_a_workspace(command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    needed = ["local", "extract"] if command.name == "launch" else []
+    needed = ["slurm", "extract"] if command.name == "launch" else []
     assert main([command.name, *needed, "--show-settings"]) == 0
     shown = capsys.readouterr()
     assert "default" in shown.out and shown.err == ""

@@ -20,8 +20,7 @@ BY_NAME = {account.name: account for account in ACCOUNTS}
         ("AWS", {"AWS_ACCESS_KEY_ID": "a"}, ""),
         ("AWS", {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}, "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY"),
         ("Modal", {"MODAL_TOKEN_ID": "a", "MODAL_TOKEN_SECRET": "b"}, "MODAL_TOKEN_ID, MODAL_TOKEN_SECRET"),
-        ("RunPod", {"RUNPOD_API_KEY": ""}, ""),
-        ("RunPod", {"RUNPOD_API_KEY": "key"}, "RUNPOD_API_KEY"),
+        ("Modal", {"MODAL_TOKEN_ID": "", "MODAL_TOKEN_SECRET": "b"}, ""),
     ],
 )
 def test_a_login_in_the_environment_is_named(name, variables, found):
@@ -37,7 +36,6 @@ def test_a_login_in_the_environment_is_named(name, variables, found):
         ("Google Cloud Run", ".config/gcloud/application_default_credentials.json", None),
         ("Google Cloud storage", "key.json", "GOOGLE_APPLICATION_CREDENTIALS"),
         ("Modal", ".modal.toml", None),
-        ("RunPod", ".runpod/config.toml", None),
     ],
 )
 def test_a_login_in_a_file_is_found(name, path, variable, tmp_path):

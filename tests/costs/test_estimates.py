@@ -91,7 +91,7 @@ def test_a_model_that_does_not_fit_a_gpu_has_no_estimate():
 
 def test_stages_without_a_gpu_take_any_machine():
     assert expected_seconds("assemble", "", "sagemaker", "ml.c5.xlarge", 1000) is not None
-    found = expected_seconds("extract", "embedded", "local", "cpu", 1000)
+    found = expected_seconds("extract", "embedded", "slurm", "cpu", 1000)
     assert found.rate.low < 60 < found.rate.high  # scans, and pages with a text layer
 
 

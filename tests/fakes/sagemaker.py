@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from llm_ocr.errors import MissingExtra
-from tests.fakes.sagemaker_jobs import ACCOUNT, INTERNAL, PROCESSING, REGION, TRAINING, FakeJob, Kind
+from tests.fakes.sagemaker_jobs import ACCOUNT, INTERNAL, REGION, FakeJob
 
 __all__ = ["ACCOUNT", "INTERNAL", "REGION", "FakeSageMaker", "Refused", "running"]
 
@@ -23,6 +23,7 @@ __all__ = ["ACCOUNT", "INTERNAL", "REGION", "FakeSageMaker", "Refused", "running
 
 #: Events of a log, or quotas, per response.
 _PAGE = 100
+_GROUP = "/aws/sagemaker/TrainingJobs"
 #: Default quota of each machine.
 _QUOTA = 100.0
 
@@ -35,10 +36,10 @@ class Refused(Exception):
         self.code, self.message, self.status = code, message, status
 
 
-def hardware_of(kind: Kind) -> Sequence[str]:
-    """Return the machines that a kind of job may use."""
+def known_hardware() -> Sequence[str]:
+    """Return the machines that jobs may use."""
     model = import_module("botocore.session").get_session().get_service_model("sagemaker")
-    found: Sequence[str] = model.shape_for(f"{kind.word}InstanceType").enum
+    found: Sequence[str] = model.shape_for("TrainingInstanceType").enum
     return found
 
 
@@ -69,8 +70,7 @@ def delete_log(jobs: Mapping[str, FakeJob], body: Mapping[str, Any]) -> Mapping[
 
 def quotas_page(quotas: Mapping[str, float], body: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return ListServiceQuotas; `quotas` by name override the default."""
-    kinds = {"processing": PROCESSING, "training": TRAINING, "spot training": TRAINING}
-    names = [f"{one} for {word} job usage" for word, kind in kinds.items() for one in hardware_of(kind)]
+    names = [f"{one} for {word} job usage" for word in ("training", "spot training") for one in known_hardware()]
     begin = int(body.get("NextToken") or 0)
     page = [
         {"ServiceCode": "sagemaker", "QuotaCode": f"L-{place:08X}", "QuotaName": name}
@@ -82,7 +82,7 @@ def quotas_page(quotas: Mapping[str, float], body: Mapping[str, Any]) -> Mapping
 
 def _of_group(jobs: Mapping[str, FakeJob], body: Mapping[str, Any]) -> list[FakeJob]:
     """Return the jobs whose lines are in a log group: the group exists from the first line on."""
-    found = [job for job in jobs.values() if job.kind.group == body["logGroupName"]]
+    found = list(jobs.values()) if body["logGroupName"] == _GROUP else []
     for job in found:
         job.look()
     if not any(host.lines for job in found for host in job.hosts):
@@ -91,7 +91,7 @@ def _of_group(jobs: Mapping[str, FakeJob], body: Mapping[str, Any]) -> list[Fake
 
 
 # Server on loopback whose jobs run as processes of this machine. It implements boto3's requests to SageMaker about
-# processing and training jobs, to CloudWatch about their logs, and to Service Quotas. All other services are moto's
+# training jobs, to CloudWatch about their logs, and to Service Quotas. All other services are moto's
 # (S3, STS, IAM, ECR, Secrets Manager), on the same port. A job's containers receive the same as on SageMaker: their
 # hosts, a role's credentials, the region, a folder for /opt/ml. Run it with `python -m tests.fakes.sagemaker --bucket
 # NAME`, which prints its URL for AWS_ENDPOINT_URL. In tests: `with running("bucket") as sagemaker: ...`.
@@ -157,7 +157,7 @@ class FakeSageMaker:
     def refuse(
         self, operation: str, code: str, message: str, *, status: int = 400, times: int = 1, after: bool = False
     ) -> None:
-        """Refuse the next calls of an operation, such as CreateProcessingJob; see `Fault`."""
+        """Refuse the next calls of an operation, such as CreateTrainingJob; see `Fault`."""
         self.faults.append(Fault(operation, Refused(code, message, status), times, after))
 
     def release(self) -> None:
@@ -195,16 +195,12 @@ class FakeSageMaker:
 
     def _operation(self, service: str, operation: str) -> Callable[[dict[str, Any]], Mapping[str, Any]] | None:
         if service == "SageMaker":
-            kind = TRAINING if "TrainingJob" in operation else PROCESSING
-            acts: dict[str, Callable[[Kind, dict[str, Any]], Mapping[str, Any]]] = {
-                "Create": self._create,
-                "Describe": self._describe,
-                "Stop": self._stop_job,
-                "List": self._list,
-            }
-            for word, act in acts.items():
-                if operation in (f"{word}{kind.word}Job", f"{word}{kind.word}Jobs"):
-                    return lambda body: act(kind, body)
+            return {
+                "CreateTrainingJob": self._create,
+                "DescribeTrainingJob": self._describe,
+                "StopTrainingJob": self._stop_job,
+                "ListTrainingJobs": self._list,
+            }.get(operation)
         if (service, operation) == ("Logs_20140328", "FilterLogEvents"):
             return lambda body: filtered(self.jobs, body)
         if (service, operation) == ("Logs_20140328", "DeleteLogGroup"):
@@ -213,14 +209,14 @@ class FakeSageMaker:
             return lambda body: quotas_page(self.quotas, body)
         return None
 
-    def _create(self, kind: Kind, body: dict[str, Any]) -> Mapping[str, Any]:
-        name = body[kind.name]
+    def _create(self, body: dict[str, Any]) -> Mapping[str, Any]:
+        name = body["TrainingJobName"]
         if name in self.jobs:
             raise Refused("ResourceInUse", f"Job name must be unique within an AWS account and region: {name}")
         environment = {**self.image_environment, **self._platform_environment()}
-        job = FakeJob(kind, body, environment, self.time_limit)
+        job = FakeJob(body, environment, self.time_limit)
         hardware = job.machines["InstanceType"]
-        if hardware not in hardware_of(kind):
+        if hardware not in known_hardware():
             job.remove()
             raise Refused("ValidationException", f"1 validation error detected: Value '{hardware}' at 'instanceType'")
         self.jobs[name] = job
@@ -229,7 +225,7 @@ class FakeSageMaker:
             job.fail_machine()
         elif not self.hold:
             job.start()
-        return {f"{kind.word}JobArn": job.arn}
+        return {"TrainingJobArn": job.arn}
 
     def _platform_environment(self) -> dict[str, str]:
         return {
@@ -238,29 +234,27 @@ class FakeSageMaker:
             "AWS_CONTAINER_CREDENTIALS_FULL_URI": f"{self.url}{_CREDENTIALS}",
         }
 
-    def _describe(self, kind: Kind, body: dict[str, Any]) -> Mapping[str, Any]:
-        return self._job(kind, body).described()
+    def _describe(self, body: dict[str, Any]) -> Mapping[str, Any]:
+        return self._job(body).described()
 
-    def _stop_job(self, kind: Kind, body: dict[str, Any]) -> Mapping[str, Any]:
-        job = self._job(kind, body)
+    def _stop_job(self, body: dict[str, Any]) -> Mapping[str, Any]:
+        job = self._job(body)
         job.look()
         if job.over:
-            text = f"The request was rejected because the {kind.word.lower()} job is in status {job.status}."
+            text = f"The request was rejected because the training job is in status {job.status}."
             raise Refused("ValidationException", text)
         job.stop()
         return {}
 
-    def _list(self, kind: Kind, body: dict[str, Any]) -> Mapping[str, Any]:
-        word, wanted = kind.word, body.get("NameContains", "")
-        found = [job.described() for job in self.jobs.values() if job.kind is kind and wanted in job.name]
-        names = (kind.name, f"{word}JobArn", f"{word}JobStatus", "CreationTime", "LastModifiedTime")
-        return {f"{word}JobSummaries": [{name: one[name] for name in names} for one in found]}
+    def _list(self, body: dict[str, Any]) -> Mapping[str, Any]:
+        found = [job.described() for job in self.jobs.values() if body.get("NameContains", "") in job.name]
+        names = ("TrainingJobName", "TrainingJobArn", "TrainingJobStatus", "CreationTime", "LastModifiedTime")
+        return {"TrainingJobSummaries": [{name: one[name] for name in names} for one in found]}
 
-    def _job(self, kind: Kind, body: dict[str, Any]) -> FakeJob:
-        job = self.jobs.get(body[kind.name])
-        if job is None or job.kind is not kind:
-            words = "Requested resource not found." if kind is TRAINING else "Could not find requested job"
-            raise Refused("ValidationException", f"{words} {body[kind.name]}")
+    def _job(self, body: dict[str, Any]) -> FakeJob:
+        job = self.jobs.get(body["TrainingJobName"])
+        if job is None:
+            raise Refused("ValidationException", f"Requested resource not found. {body['TrainingJobName']}")
         return job
 
 

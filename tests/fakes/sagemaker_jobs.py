@@ -20,24 +20,6 @@ INTERNAL = "InternalServerError: We encountered an internal error.  Please try a
 _COUNTER = itertools.count(1)
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """Differences between the two kinds of jobs."""
-
-    word: str  # Processing, Training
-    path: str
-    group: str
-    failure: str
-
-    @property
-    def name(self) -> str:
-        return f"{self.word}JobName"
-
-
-PROCESSING = Kind("Processing", "processing-job", "/aws/sagemaker/ProcessingJobs", "message")
-TRAINING = Kind("Training", "training-job", "/aws/sagemaker/TrainingJobs", "failure")
-
-
 @dataclass(slots=True)
 class Line:
     """One line of a log stream."""
@@ -74,9 +56,8 @@ class Host:
             self.lines.append(Line(f"{next(_COUNTER):056d}", int(time.time() * 1000), text))
         self.taken = max(self.taken, whole)
         self.exit_code = over
-        for name in ("message", "failure"):
-            if over is not None and (file := self.ml / "output" / name).is_file():
-                self.message = file.read_text()[:1024]
+        if over is not None and (file := self.ml / "output" / "failure").is_file():
+            self.message = file.read_text()[:1024]
 
     def remove(self) -> None:
         """End the container at once."""
@@ -88,12 +69,10 @@ class Host:
 class FakeJob:
     """One job, from its request to its end. `environment` contains the variables of the platform and the image."""
 
-    def __init__(
-        self, kind: Kind, body: Mapping[str, Any], environment: Mapping[str, str], limit: float | None
-    ) -> None:
-        self.kind, self.body = kind, body
-        self.name = str(body[kind.name])
-        self.arn = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:{kind.path}/{self.name}"
+    def __init__(self, body: Mapping[str, Any], environment: Mapping[str, str], limit: float | None) -> None:
+        self.body = body
+        self.name = str(body["TrainingJobName"])
+        self.arn = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:training-job/{self.name}"
         self.created = self.modified = time.time()
         self.started: float | None = None
         self.ended: float | None = None
@@ -110,12 +89,7 @@ class FakeJob:
     @property
     def machines(self) -> Mapping[str, Any]:
         """Return count, type, and disks."""
-        at = (
-            self.body["ProcessingResources"]["ClusterConfig"]
-            if self.kind is PROCESSING
-            else self.body["ResourceConfig"]
-        )
-        return dict(at)
+        return dict(self.body["ResourceConfig"])
 
     @property
     def over(self) -> bool:
@@ -161,7 +135,7 @@ class FakeJob:
                 self._end("Failed", "Failed", self._failure(codes))
 
     def stop(self) -> None:
-        """Stop the job as StopProcessingJob and StopTrainingJob do: SIGTERM, then SIGKILL."""
+        """Stop the job as StopTrainingJob does: SIGTERM, then SIGKILL."""
         with self._lock:
             self._to("Stopping", "Stopping")
             if self.started is None or self.second == "Interrupted":
@@ -211,25 +185,18 @@ class FakeJob:
             self._folder.cleanup()
 
     def described(self) -> dict[str, Any]:
-        """Return the response of DescribeProcessingJob or DescribeTrainingJob."""
+        """Return the response of DescribeTrainingJob."""
         with self._lock:
             self.look()
-            word = self.kind.word
-            found = {**self.body, f"{word}JobArn": self.arn, f"{word}JobStatus": self.status}
+            found = {**self.body, "TrainingJobArn": self.arn, "TrainingJobStatus": self.status}
             found |= {"CreationTime": self.created, "LastModifiedTime": self.modified}
-            found |= {f"{word}StartTime": self.started} if self.started else {}
-            found |= {f"{word}EndTime": self.ended} if self.ended else {}
+            found |= {"TrainingStartTime": self.started} if self.started else {}
+            found |= {"TrainingEndTime": self.ended} if self.ended else {}
             found |= {"FailureReason": self.reason} if self.reason else {}
-            return found | (self._of_training() if self.kind is TRAINING else self._of_processing())
-
-    def _of_processing(self) -> dict[str, Any]:
-        said = "".join(host.message for host in self._newest)[:1024]
-        return {"ExitMessage": said} if said and self.over else {}
-
-    def _of_training(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"SecondaryStatus": self.second, "ModelArtifacts": {"S3ModelArtifacts": ""}}
-        found["SecondaryStatusTransitions"] = [{"Status": one, "StartTime": when} for one, when in self.transitions]
-        return found | ({"BillableTimeInSeconds": max(1, round(self._billed))} if self.over and self.started else {})
+            found |= {"SecondaryStatus": self.second, "ModelArtifacts": {"S3ModelArtifacts": ""}}
+            found["SecondaryStatusTransitions"] = [{"Status": one, "StartTime": when} for one, when in self.transitions]
+            billed = {"BillableTimeInSeconds": max(1, round(self._billed))}
+            return found | (billed if self.over and self.started else {})
 
     def _new_hosts(self) -> list[Host]:
         names = [f"algo-{number + 1}" for number in range(int(self.machines["InstanceCount"]))]
@@ -240,14 +207,13 @@ class FakeJob:
         names = sorted({one.name for one in self.hosts})
         host.ml = Path(self._folder.name, str(self._attempt), host.name)
         (host.ml / "output").mkdir(parents=True)
-        at = self.body["AppSpecification"] if self.kind is PROCESSING else self.body["AlgorithmSpecification"]
+        at = self.body["AlgorithmSpecification"]
         words = expanded(at.get("ContainerEntrypoint", ()), at.get("ContainerArguments", ()))
         # Each container has its own /opt/ml; here, each has its own folder.
         given = self.body.get("Environment", {})
         variables = {name: value.replace("/opt/ml/", f"{host.ml}/") for name, value in given.items()}
         told = {"SM_HOSTS": json.dumps(names), "SM_CURRENT_HOST": host.name}
-        if self.kind is TRAINING:
-            told |= {"TRAINING_JOB_NAME": self.name, "TRAINING_JOB_ARN": self.arn}
+        told |= {"TRAINING_JOB_NAME": self.name, "TRAINING_JOB_ARN": self.arn}
         limit = float(self.body.get("StoppingCondition", {}).get("MaxRuntimeInSeconds", 86_400))
         host.container = Container(
             words,
@@ -266,7 +232,7 @@ class FakeJob:
 
     def _failure(self, codes: set[int | None]) -> str:
         code = next((one for one in sorted(filter(None, codes))), 1)
-        said = "".join(host.message for host in self._newest).strip() if self.kind is TRAINING else ""
+        said = "".join(host.message for host in self._newest).strip()
         return f"AlgorithmError: {said or 'See job logs for more information'}, exit code: {code}"[:1024]
 
     def _to(self, status: str, second: str) -> None:

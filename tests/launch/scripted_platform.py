@@ -26,7 +26,7 @@ class Scripted:
     """`endings` of the submissions of each stage, in their order; what is not there succeeds."""
 
     endings: dict[str, list[Ending]] = field(default_factory=dict)
-    platform: str = "local"
+    platform: str = "slurm"
     submitted: list[JobSpec] = field(default_factory=list)
     ended: dict[str, JobStatus] = field(default_factory=dict)
     unreachable: int = 0  # questions that fail

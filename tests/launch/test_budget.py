@@ -64,16 +64,14 @@ def test_cloud_run_receives_the_time_that_the_budget_pays_for(examples):
 @pytest.mark.parametrize(
     "words",
     [
-        ("local",),
+        ("slurm",),
         ("sagemaker", "--spot"),
         ("cloud-run", "--hardware", "nvidia-rtx-pro-6000"),
         ("modal", "--region", "eu"),
-        ("runpod",),
-        ("beaker",),
     ],
 )
 def test_a_limit_without_a_price_is_wrong_usage_before_anything_is_written(words, tmp_path, capsys):
-    workspace = str(tmp_path / "w") if words[0] == "local" else "s3://no-such-bucket/w"
+    workspace = str(tmp_path / "w") if words[0] == "slurm" else "s3://no-such-bucket/w"
     platform, *more = words
     code = main(["launch", platform, "extract", "a.pdf", "-w", workspace, "--max-cost", "5", *more])
     said = capsys.readouterr().err
@@ -135,7 +133,7 @@ def ended(seconds: float | None = None, *, shard: int | None = None) -> JobStatu
 
 def test_a_bill_counts_every_machine_once():
     spec = JobSpec("extract", "s3://b/w", "l", shards=4, hardware="x", options={"price_per_hour": 2.0})
-    one_job = bill("beaker", spec, [ended()])
+    one_job = bill("cloud-run", spec, [ended()])
     assert (one_job["machines"], one_job["seconds"], one_job["cost"]) == (4, 7200.0, 4.0)
     summed = bill("sagemaker", spec, [ended(7200.0)])  # SageMaker's seconds are of all its machines
     assert summed["cost"] == 4.0
@@ -157,13 +155,13 @@ def test_assemble_of_a_pipeline_costs_what_its_own_machine_costs():
 def test_a_cost_limit_is_not_for_jobs_to_read():
     from llm_ocr.launch.specs import job_settings
 
-    asked = {"platform": "local", "stage": "extract", "workspace": "w", "price_per_hour": 1.5, "max_cost": 3.0}
+    asked = {"platform": "slurm", "stage": "extract", "workspace": "w", "price_per_hour": 1.5, "max_cost": 3.0}
     assert job_settings("extract", settings_from(LaunchSettings, "submit", asked)) == {}
 
 
 def test_a_price_must_be_more_than_nothing():
     with pytest.raises(UsageError, match="price_per_hour"):
-        llm_ocr.submit("local", "extract", workspace="w", price_per_hour=0)
+        llm_ocr.submit("slurm", "extract", workspace="w", price_per_hour=0)
 
 
 def test_a_dry_run_shows_the_limit_that_the_budget_pays_for(capsys):

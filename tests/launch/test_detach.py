@@ -146,7 +146,7 @@ def listed(capsys, *place: str) -> dict[str, str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_processing_job_of_sagemaker_submits_the_stages(examples, monkeypatch, capsys):
+def test_a_job_of_sagemaker_submits_the_stages(examples, monkeypatch, capsys):
     monkeypatch.setattr(launching, "EVERY", 0.3)
     with opened() as account:
         where = ("--role", account.role)
@@ -197,9 +197,6 @@ def test_a_coordinator_does_not_trust_specs_that_another_has_changed(bucket, exa
 @pytest.mark.parametrize(
     ("more", "message", "hint"),
     [
-        (("local", "pipeline", "--detach"), "--detach does not work on local", "--wait"),
-        (("runpod", "pipeline", "--detach"), "--detach does not work on runpod", "--wait"),
-        (("beaker", "pipeline", "--detach"), "needs BEAKER_TOKEN", "--secret BEAKER_TOKEN"),
         (("modal", "pipeline", "--detach"), "MODAL_TOKEN_ID and MODAL_TOKEN_SECRET", "--secret MODAL_TOKEN_ID"),
         (("slurm", "pipeline", "--detach", "--image", "x.sif"), "lacks sbatch", "--slurm-setup"),
         (("hf-jobs", "pipeline", "--detach", "--wait"), "--detach cannot be used with --wait", "Remove --wait"),
@@ -208,7 +205,7 @@ def test_a_coordinator_does_not_trust_specs_that_another_has_changed(bucket, exa
     ],
 )
 def test_where_it_cannot_work_is_said_before_anything_is_made(more, message, hint, tmp_path):
-    workspace = "w" if more[0] in ("local", "slurm") else "s3://no-such-bucket/w"
+    workspace = "w" if more[0] == "slurm" else "s3://no-such-bucket/w"
     run = cli("launch", *more, "a.pdf", "-w", workspace, cwd=tmp_path)
     assert run.returncode == 2, said(run)
     assert message in run.stderr
@@ -223,7 +220,7 @@ def test_dry_run_shows_the_coordinator_first(tmp_path):
     assert [one["stage"] for one in stages] == ["extract", "describe", "assemble"]
     body = first["requests"][0]["body"]
     assert "llm_ocr.launch.coordinator" in body["AppSpecification"]["ContainerArguments"][0]
-    assert body["ProcessingResources"]["ClusterConfig"]["InstanceType"] == "ml.t3.medium"
+    assert body["ResourceConfig"]["InstanceType"] == "ml.t3.medium"
 
 
 def test_a_launch_without_a_hash_is_not_coordinated():

@@ -1,33 +1,40 @@
-"""`llm-ocr launch` and `llm-ocr jobs` as people use them, on this machine's own processes."""
+"""`llm-ocr launch` and `llm-ocr jobs` as people use them, on a Slurm whose tasks are processes of this machine."""
 
 import json
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fake_slurm_programs import running_slurm
 from running import cli, environment, program, said, status_of, when
 
-SMALL = ("--engine", "embedded", "--render-workers", "1", "--ocr-workers", "1")
+from llm_ocr.launch import launching
+
+SMALL = ("--hardware", "cpu", "--engine", "embedded", "--render-workers", "1", "--ocr-workers", "1")
 
 
 @pytest.fixture
-def state(tmp_path) -> dict[str, str]:
-    return {"XDG_STATE_HOME": str(tmp_path / "state")}
+def slurm(monkeypatch) -> Iterator[dict[str, str]]:
+    """Yield the variables of a login node."""
+    monkeypatch.setattr(launching, "EVERY", 0.2)
+    with running_slurm() as (_, programs):
+        yield {"PATH": f"{programs}:/usr/bin:/bin"}
 
 
 @pytest.mark.slow
-def test_a_pipeline_on_this_machine_ends_with_a_result(examples, tmp_path, state):
+def test_a_pipeline_ends_with_a_result(examples, tmp_path, slurm):
     run = cli(
-        *("launch", "local", "pipeline", examples / "invoice.png", examples / "fax.tiff", "-w", "w", *SMALL),
+        *("launch", "slurm", "pipeline", examples / "invoice.png", examples / "fax.tiff", "-w", "w", *SMALL),
         *("--pages-per-unit", "1", "--shards", "2", "--wait"),
         cwd=tmp_path,
-        env=state,
+        env=slurm,
     )
     assert run.returncode == 0, said(run)
     assert run.stdout == "3 ok\n"
     assert status_of(tmp_path / "w")["pages"]["ok"] == 3
-    listed = cli("jobs", "-w", "w", "--json", cwd=tmp_path, env=state)
+    listed = cli("jobs", "-w", "w", "--json", cwd=tmp_path, env=slurm)
     assert [(one["stage"], one["state"]) for one in json.loads(listed.stdout)] == [
         ("extract", "succeeded"),
         ("extract", "succeeded"),
@@ -35,38 +42,37 @@ def test_a_pipeline_on_this_machine_ends_with_a_result(examples, tmp_path, state
         ("describe", "succeeded"),
         ("assemble", "succeeded"),
     ]
-    log = cli("jobs", "logs", "-w", "w", cwd=tmp_path, env=state)
+    log = cli("jobs", "logs", "-w", "w", cwd=tmp_path, env=slurm)
     assert log.stdout.endswith("3 ok\n"), said(log)
-    cleaned = cli("jobs", "clean", "-w", "w", cwd=tmp_path, env=state)
-    assert cleaned.stdout.count("deleted: ") == 5
-    assert not any((tmp_path / "state/llm-ocr/jobs").iterdir())
+    cleaned = cli("jobs", "clean", "-w", "w", cwd=tmp_path, env=slurm)
+    assert cleaned.stdout.count("kept: ") == 5, said(cleaned)
 
 
-def test_what_was_submitted_is_cancelled(examples, tmp_path, state):
+def test_what_was_submitted_is_cancelled(examples, tmp_path, slurm):
     # A server that nobody runs: the job waits for it.
     run = cli(
-        *("launch", "local", "extract", examples / "invoice.png", "-w", "w", "--server-url", "http://127.0.0.1:9"),
+        *("launch", "slurm", "extract", examples / "invoice.png", "-w", "w", "--server-url", "http://127.0.0.1:9"),
         cwd=tmp_path,
-        env=state,
+        env=slurm,
     )
     assert run.returncode == 0, said(run)
     assert run.stdout == "1 job submitted. Watch: llm-ocr jobs -w w\n"
-    cancelled = cli("jobs", "cancel", "-w", "w", cwd=tmp_path, env=state)
+    cancelled = cli("jobs", "cancel", "-w", "w", cwd=tmp_path, env=slurm)
     assert cancelled.returncode == 0, said(cancelled)
 
     def over():
-        (job,) = json.loads(cli("jobs", "-w", "w", "--json", cwd=tmp_path, env=state).stdout)
+        (job,) = json.loads(cli("jobs", "-w", "w", "--json", cwd=tmp_path, env=slurm).stdout)
         return "" if job["state"] in ("queued", "running") else job["state"]
 
     assert when(over) == "cancelled"
-    again = cli("jobs", "cancel", "-w", "w", cwd=tmp_path, env=state)
+    again = cli("jobs", "cancel", "-w", "w", cwd=tmp_path, env=slurm)
     assert again.stdout == "No job is running.\n"
 
 
-def test_ctrl_c_during_wait_names_the_command_that_ends_the_jobs(examples, tmp_path, state):
-    words = ("launch", "local", "extract", str(examples / "invoice.png"), "-w", "w", "--wait")
+def test_ctrl_c_during_wait_names_the_command_that_ends_the_jobs(examples, tmp_path, slurm):
+    words = ("launch", "slurm", "extract", str(examples / "invoice.png"), "-w", "w", "--wait")
     words += ("--server-url", "http://127.0.0.1:9")
-    run = subprocess.Popen(program(*words), cwd=tmp_path, env=environment(**state), stderr=subprocess.PIPE, text=True)
+    run = subprocess.Popen(program(*words), cwd=tmp_path, env=environment(**slurm), stderr=subprocess.PIPE, text=True)
     assert run.stderr
     for line in run.stderr:
         if "1 job: " in line:
@@ -76,21 +82,21 @@ def test_ctrl_c_during_wait_names_the_command_that_ends_the_jobs(examples, tmp_p
     assert run.wait(60) == 4, rest
     said_last = f"1 job goes on: llm-ocr jobs cancel -w {tmp_path / 'w'}\nRun the same command again to watch them.\n"
     assert rest.endswith(said_last), rest
-    cancelled = cli("jobs", "cancel", "-w", "w", cwd=tmp_path, env=state)
+    cancelled = cli("jobs", "cancel", "-w", "w", cwd=tmp_path, env=slurm)
     assert cancelled.stdout.startswith("Canceled "), said(cancelled)
 
 
-def test_a_job_that_fails_is_an_error_with_its_reason(examples, tmp_path, state):
+def test_a_job_that_fails_is_an_error_with_its_reason(examples, tmp_path, slurm):
     run = cli(
-        *("launch", "local", "extract", examples / "invoice.png", "-w", "w", "--engine", "vllm"),
+        *("launch", "slurm", "extract", examples / "invoice.png", "-w", "w", "--engine", "vllm"),
         *("--vllm-command", "no-such-program", "--wait"),
         cwd=tmp_path,
-        env=state,
+        env=slurm,
     )
     assert run.returncode == 1, said(run)
-    assert "the last submission finished none: exit code 1" in run.stderr
+    assert "the last submission finished none: FAILED, exit code 1: " in run.stderr
     assert "llm-ocr jobs logs -w" in run.stderr
-    log = cli("jobs", "logs", "-w", "w", cwd=tmp_path, env=state)
+    log = cli("jobs", "logs", "-w", "w", cwd=tmp_path, env=slurm)
     assert "no-such-program" in log.stdout
 
 
@@ -98,10 +104,14 @@ def test_a_job_that_fails_is_an_error_with_its_reason(examples, tmp_path, state)
     ("words", "message"),
     [
         (("modals", "extract", "-w", "s3://b/w"), "unknown platform 'modals'\nDid you mean modal?"),
+        (
+            ("local", "extract", "-w", "out"),
+            "unknown platform 'local'\nPlatforms: hf-jobs, sagemaker, cloud-run, ",
+        ),
         (("hf-jobs", "extrakt", "-w", "s3://b/w"), "must be one of extract, describe, assemble, pipeline"),
         (("hf-jobs", "extract", "-w", "out"), "out is on this machine, where jobs on hf-jobs cannot reach it"),
-        (("local", "pipeline", "-w", "out", "a.pdf"), "Add --wait"),
-        (("local", "extract", "-w", "out", "--time-limit", "soon"), "--time-limit"),
+        (("slurm", "pipeline", "-w", "out", "a.pdf"), "Add --wait"),
+        (("slurm", "extract", "-w", "out", "--time-limit", "soon"), "--time-limit"),
         (("hf-jobs", "extract", "-w", "s3://b/w", "--weights", "./mine"), "weights ./mine is on this machine"),
         (
             ("hf-jobs", "extract", "-w", "s3://b/w", "--dataset", "p/*.parquet"),

@@ -14,8 +14,7 @@ from llm_ocr.cli import main
 from llm_ocr.config.loading import settings_from
 from llm_ocr.config.models import LaunchSettings
 from llm_ocr.errors import Interrupted, JobFailed, LaunchError, LimitReached, UsageError, WorkspaceError
-from llm_ocr.launch import Job, State, bill, launching, watching
-from llm_ocr.launch.local.launcher import Local
+from llm_ocr.launch import State, bill, launching, watching
 from llm_ocr.launch.records import submissions
 from llm_ocr.launch.watching import launched_jobs
 from llm_ocr.workspace import Workspace
@@ -23,7 +22,7 @@ from llm_ocr.workspace import Workspace
 
 @pytest.fixture
 def platform(monkeypatch) -> Scripted:
-    """The platform that is called `local` in these tests."""
+    """The platform that is called `slurm` in these tests."""
     made = Scripted()
     for module in (launching, watching, bill):
         monkeypatch.setattr(module, "launcher_for", lambda name: made)
@@ -44,7 +43,7 @@ def sources(tmp_path) -> Path:
 
 
 def launch(workspace: Path, stage: str, *sources: Path, said: list[str] | None = None, **settings):
-    keywords = {"platform": "local", "stage": stage, "workspace": str(workspace), **settings}
+    keywords = {"platform": "slurm", "stage": stage, "workspace": str(workspace), **settings}
     if sources:
         keywords |= {"sources": tuple(map(str, sources)), "pages_per_unit": 1}
     lines = [] if said is None else said
@@ -258,7 +257,7 @@ def test_a_platform_that_does_not_answer_for_a_while_ends_nothing(platform, sour
 
 
 @pytest.mark.parametrize(
-    ("platform_name", "words"), [("hf-jobs", "1 job goes on and costs money: "), ("local", "1 job goes on: ")]
+    ("platform_name", "words"), [("hf-jobs", "1 job goes on and costs money: "), ("slurm", "1 job goes on: ")]
 )
 def test_ctrl_c_says_which_jobs_go_on(platform, sources, tmp_path, monkeypatch, platform_name, words):
     def interrupted(seconds: float) -> None:
@@ -304,7 +303,7 @@ def test_extract_is_not_rented_for_when_nothing_is_left(platform, sources, tmp_p
 
 def test_a_launch_of_which_many_pages_failed_is_no_success(platform, sources, tmp_path, capsys):
     (sources / "2.pdf").write_bytes(b"%PDF-1.7 and nothing else")
-    words = ["launch", "local", "extract", str(sources), "-w", str(tmp_path / "w"), "--pages-per-unit", "1", "--wait"]
+    words = ["launch", "slurm", "extract", str(sources), "-w", str(tmp_path / "w"), "--pages-per-unit", "1", "--wait"]
     assert main(words) == 3
     assert capsys.readouterr().out.startswith("2 ok, 1 failed (")
 
@@ -400,7 +399,7 @@ def test_keys_in_urls_do_not_travel(platform, sources, tmp_path, name):
     assert not (tmp_path / "w").exists()
 
 
-def recorded(folder: Path, platform: str = "local", **job) -> Workspace:
+def recorded(folder: Path, platform: str = "slurm", **job) -> Workspace:
     """A workspace in whose bucket somebody else has written the record of a job."""
     records = folder / "w" / "launches" / "20260101-000000-abcd"
     records.mkdir(parents=True)
@@ -429,22 +428,21 @@ def test_a_record_names_no_folder_and_no_flag_of_this_machine(tmp_path, job):
         submissions(workspace)
 
 
-@pytest.mark.parametrize(
-    ("platform_name", "field"), [("runpod", "api"), ("hf-jobs", "endpoint"), ("cloud-run", "endpoint")]
-)
-def test_a_record_does_not_choose_where_the_platforms_keys_are_sent(tmp_path, monkeypatch, platform_name, field):
+@pytest.mark.parametrize("platform_name", ["hf-jobs", "cloud-run"])
+def test_a_record_does_not_choose_where_the_platforms_keys_are_sent(tmp_path, monkeypatch, platform_name):
     monkeypatch.delenv("LLM_OCR_PLATFORM_ENDPOINT", raising=False)
-    with recorded(tmp_path, platform_name, place={field: "https://attacker/"}) as workspace:
+    with recorded(tmp_path, platform_name, place={"endpoint": "https://attacker/"}) as workspace:
         with pytest.raises(WorkspaceError, match="must not determine where keys are sent") as caught:
             submissions(workspace)
         assert "LLM_OCR_PLATFORM_ENDPOINT=https://attacker" in caught.value.hint
         monkeypatch.setenv("LLM_OCR_PLATFORM_ENDPOINT", "https://attacker")
-        assert submissions(workspace)[0].jobs[0].place[field] == "https://attacker/"
+        assert submissions(workspace)[0].jobs[0].place["endpoint"] == "https://attacker/"
 
 
-def test_a_local_job_is_in_its_own_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    (tmp_path / "precious").mkdir()
-    with pytest.raises(LaunchError, match="is not a job on this machine"):
-        Local().clean([Job("../../../precious", "x")])
-    assert (tmp_path / "precious").is_dir()
+def test_jobs_of_a_removed_platform_hold_up_nothing(platform, sources, tmp_path):
+    with recorded(
+        tmp_path, "no-longer", spec={"options": {"price_per_hour": 2.0}}, place={"endpoint": "e1"}
+    ) as workspace:
+        assert launched_jobs(workspace) == []
+    launch(tmp_path / "w", "extract", sources, max_cost=5.0, price_per_hour=2.0).wait()
+    assert llm_ocr.open(tmp_path / "w").status.pages.ok == 3

@@ -30,7 +30,7 @@ def test_no_snapshot_is_left_over():
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_a_plan_is_pure(platform, monkeypatch):
     """The same twice, whatever the environment holds; hardware is known for each stage."""
-    names = ("MY_KEY", "HF_TOKEN", "AWS_DEFAULT_REGION", "GOOGLE_CLOUD_PROJECT", "RUNPOD_API_KEY", "HOME", "PATH")
+    names = ("MY_KEY", "HF_TOKEN", "AWS_DEFAULT_REGION", "GOOGLE_CLOUD_PROJECT", "HOME", "PATH")
     launcher = launcher_for(platform)
     assert launcher.platform == platform
     for stage in STAGES:
@@ -67,7 +67,7 @@ sys.exit(code)
 """
 
 
-@pytest.mark.parametrize("platform", [name for name in PLATFORMS if name not in ("local", "slurm")])
+@pytest.mark.parametrize("platform", [name for name in PLATFORMS if name != "slurm"])
 @pytest.mark.parametrize("stage", ["extract", "pipeline"])
 def test_a_dry_run_needs_no_account_network_workspace_or_package(platform, stage, tmp_path):
     run = subprocess.run(
@@ -120,7 +120,7 @@ def images(**more: str) -> dict[str, str]:
 
 def with_env(platform: str, *env: str, **more: object) -> list[JobSpec]:
     """The jobs of a pipeline with `--env`."""
-    workspace = "/shared/run" if platform in ("local", "slurm") else "s3://bucket/run"
+    workspace = "/shared/run" if platform == "slurm" else "s3://bucket/run"
     keywords = {"platform": platform, "stage": "pipeline", "workspace": workspace, "env": env, **more}
     settings = settings_from(LaunchSettings, "submit", keywords)
     return list(launch_request(settings, launcher_for(platform), "20260101-000000-abcd").specs.values())
@@ -138,18 +138,12 @@ def names_and_values(value: object) -> list[tuple[str, str]]:
     return [tuple(line.split("=", 1)) for line in lines]  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("platform", [name for name in PLATFORMS if name != "runpod"])
+@pytest.mark.parametrize("platform", PLATFORMS)
 def test_env_reaches_every_stage_on_every_platform(platform):
     launcher = launcher_for(platform)
     for spec in with_env(platform, "VLLM_LOGGING_LEVEL=DEBUG", "PIP_INDEX_URL=http://127.0.0.1/a=b"):
         found = names_and_values([request.body for request in launcher.plan(spec).requests])
         assert {("VLLM_LOGGING_LEVEL", "DEBUG"), ("PIP_INDEX_URL", "http://127.0.0.1/a=b")} <= set(found)
-
-
-def test_runpod_says_where_variables_belong():
-    with pytest.raises(UsageError, match="--env A: requests to an endpoint cannot set variables") as caught:
-        launcher_for("runpod").plan(with_env("runpod", "A=b")[0])
-    assert "endpoint's environment" in caught.value.hint
 
 
 def test_env_replaces_what_the_launcher_would_choose():

@@ -107,9 +107,8 @@ def test_a_secret_that_is_not_there_or_is_being_deleted(account):
 @pytest.mark.parametrize(
     ("more", "what"),
     [
-        ({}, "processing"),
+        ({}, "training"),
         ({"options": {"spot": True}}, "spot training"),
-        ({"hardware": "ml.p4d.24xlarge"}, "training"),
     ],
 )
 def test_too_small_a_quota(account, monkeypatch, more, what):
@@ -125,20 +124,20 @@ def test_what_may_not_be_asked_is_left_to_sagemaker_and_said(account, caplog):
     account.fake.refuse("ListServiceQuotas", "AccessDeniedException", "not authorized")
     with caplog.at_level(logging.WARNING, logger="llm_ocr"):
         account.launcher.check(account.launcher.plan(account.spec()))
-    assert "not checked: the quota 'ml.c5.xlarge for processing job usage'" in caplog.text
+    assert "not checked: the quota 'ml.c5.xlarge for training job usage'" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("code", "words", "hint"),
     [
-        ("ResourceLimitExceeded", "account-level service limit 'ml.g6e.2xlarge for processing'", "Service Quotas"),
+        ("ResourceLimitExceeded", "account-level service limit 'ml.g6e.2xlarge for training'", "Service Quotas"),
         ("AccessDeniedException", "not authorized to perform: iam:PassRole", "launcher-policy.json"),
         ("ValidationException", "Could not assume role", ""),
         ("UnrecognizedClientException", "security token invalid", "aws configure"),
     ],
 )
 def test_what_sagemaker_refuses_is_told_in_its_words(account, code, words, hint):
-    account.fake.refuse("CreateProcessingJob", code, words)
+    account.fake.refuse("CreateTrainingJob", code, words)
     with pytest.raises(LaunchError) as error:
         account.launcher.submit(account.launcher.plan(account.spec()))
     assert words in error.value.args[0]
@@ -148,7 +147,7 @@ def test_what_sagemaker_refuses_is_told_in_its_words(account, code, words, hint)
 
 @pytest.mark.slow
 def test_throttling_may_be_tried_again(account):
-    account.fake.refuse("DescribeProcessingJob", "ThrottlingException", "Rate exceeded", times=99)
+    account.fake.refuse("DescribeTrainingJob", "ThrottlingException", "Rate exceeded", times=99)
     try:
         with pytest.raises(LaunchError) as error:
             account.launcher.find(account.spec())

@@ -73,7 +73,7 @@ def test_a_secret_that_cannot_be_had_is_the_jobs_failure(account, tmp_path, wher
 
 
 def test_an_error_of_a_stage_is_left_for_the_platform_as_whole_utf_8_of_at_most_a_kilobyte(tmp_path):
-    file = tmp_path / "message"
+    file = tmp_path / "failure"
     words = [sys.executable, "-m", "llm_ocr.stages", "extract", "-w", str(tmp_path / ("ü" * 100)) + "/ü" * 600]
     run = subprocess.run(words, env={**os.environ, "LLM_OCR_ERROR_FILE": str(file)}, capture_output=True, text=True)
     assert run.returncode
@@ -85,11 +85,11 @@ def test_an_error_of_a_stage_is_left_for_the_platform_as_whole_utf_8_of_at_most_
 
 def test_a_file_that_may_not_be_written_hides_nothing(tmp_path):
     words = [sys.executable, "-m", "llm_ocr.stages", "extract", "-w", str(tmp_path / "none")]
-    there = {**os.environ, "LLM_OCR_ERROR_FILE": "/proc/output/message"}
+    there = {**os.environ, "LLM_OCR_ERROR_FILE": "/proc/output/failure"}
     run = subprocess.run(words, env=there, capture_output=True, text=True)
     assert run.returncode
     assert run.stderr.startswith("llm-ocr: ")
-    assert "message" not in run.stderr
+    assert "/proc/output" not in run.stderr
 
 
 START = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
@@ -97,13 +97,6 @@ START = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
 
 def after(seconds):
     return START + datetime.timedelta(seconds=seconds)
-
-
-def processing(status, *, machines=1, limit=3600, ran=None, **more):
-    job = Job("arn", "job", place={"kind": "processing", "machines": machines})
-    times = {} if ran is None else {"ProcessingStartTime": START, "ProcessingEndTime": after(ran)}
-    stopping = {"StoppingCondition": {"MaxRuntimeInSeconds": limit}}
-    return status_of(job, {"ProcessingJobStatus": status, **stopping, **times, **more})
 
 
 def training(status, second, *, machines=1, before=(), **more):
@@ -117,18 +110,6 @@ def training(status, second, *, machines=1, before=(), **more):
 @pytest.mark.parametrize(
     ("found", "state"),
     [
-        (processing("InProgress"), State.QUEUED),
-        (processing("InProgress", ProcessingStartTime=START), State.RUNNING),
-        (processing("Stopping", ProcessingStartTime=START), State.RUNNING),
-        (processing("Completed", ran=10), State.SUCCEEDED),
-        (processing("Completed", ran=3599), State.SUCCEEDED),
-        (processing("Failed", ran=10), State.FAILED),
-        (processing("Failed"), State.FAILED),
-        (processing("Stopped", ran=10), State.CANCELLED),
-        (processing("Stopped", ran=3600), State.TIMED_OUT),
-        (processing("Failed", ran=3605), State.TIMED_OUT),
-        (processing("Failed", ran=10, FailureReason="MaxRuntimeExceeded"), State.TIMED_OUT),
-        (processing("SomethingNew", ran=10), State.FAILED),
         (training("InProgress", "Pending"), State.QUEUED),
         (training("InProgress", "Training", TrainingStartTime=None), State.QUEUED),
         (training("InProgress", "Training"), State.RUNNING),
@@ -155,17 +136,13 @@ def test_each_state_is_one_of_ours(found, state):
     ("found", "words"),
     [
         (
-            processing(
-                "Failed", ran=1, FailureReason="AlgorithmError: , exit code: 1", ExitMessage="llm-ocr: no\nno\n"
-            ),
-            "AlgorithmError: , exit code: 1; llm-ocr: no; no",
+            training("Failed", "Failed", FailureReason="AlgorithmError: no\nmore\nno\n"),
+            "AlgorithmError: no; more; no",
         ),
         (training("Failed", "Failed", FailureReason="AlgorithmError: no"), "AlgorithmError: no"),
-        (processing("Stopped", ran=10), "Stopped"),
-        (processing("Stopped", ran=3600), "Stopped: MaxRuntimeInSeconds is 3600"),
+        (training("Stopped", "Stopped"), "Stopped"),
         (training("Stopped", "MaxRuntimeExceeded"), "MaxRuntimeExceeded: MaxRuntimeInSeconds is 3600"),
         (training("Stopped", "MaxWaitTimeExceeded", before=("Interrupted",)), "MaxWaitTimeExceeded"),
-        (processing("SomethingNew", ran=10), "SomethingNew"),
     ],
 )
 def test_the_reason_is_in_sagemakers_words(found, words):
@@ -173,8 +150,7 @@ def test_the_reason_is_in_sagemakers_words(found, words):
 
 
 def test_what_is_billed_is_summed_over_machines():
-    assert processing("Completed", ran=100, machines=4).seconds == 400
-    assert processing("InProgress").seconds is None
+    assert training("InProgress", "Pending", TrainingStartTime=None).seconds is None
     billed = training("Completed", "Completed", machines=2, BillableTimeInSeconds=30, TrainingEndTime=after(100))
     assert (billed.seconds, billed.started, billed.ended) == (60, START.timestamp(), after(100).timestamp())
     assert training("Stopped", "Stopped", machines=3, TrainingEndTime=after(100)).seconds == 300

@@ -9,7 +9,7 @@ from cases_sagemaker import IMAGE, ROLE, cases, spec
 
 from llm_ocr.errors import UsageError
 from llm_ocr.launch.sagemaker.launcher import SageMaker
-from llm_ocr.launch.sagemaker.requests import SECRETS, gpus_of, has_local_disks, needs_training
+from llm_ocr.launch.sagemaker.requests import SECRETS, gpus_of, has_local_disks
 
 PLAN = SageMaker().plan
 
@@ -37,18 +37,12 @@ def test_the_body_is_what_sagemaker_takes(model, name, job):
     assert not report.has_errors(), report.generate_report()
 
 
-@pytest.mark.parametrize("kind", ["Processing", "Training"])
-def test_the_machines_are_those_that_sagemaker_and_ec2_know(model, kind):
-    """Every machine that only training jobs may have makes one; GPUs and disks are EC2's own numbers."""
+def test_the_machines_are_those_that_sagemaker_and_ec2_know(model):
+    """GPUs and disks are EC2's own numbers."""
     moto = pytest.importorskip("moto")
     file = Path(moto.__file__).parent / "ec2" / "resources" / "instance_types.json.gz"
     known = json.loads(gzip.decompress(file.read_bytes()))
-    processing, training = (set(model.shape_for(f"{one}InstanceType").enum) for one in ("Processing", "Training"))
-    for name in model.shape_for(f"{kind}InstanceType").enum:
-        if name not in training:
-            assert not needs_training(name)
-        elif gpus_of(name) != 0:
-            assert needs_training(name) == (name not in processing), name
+    for name in model.shape_for("TrainingInstanceType").enum:
         found = known.get(name.removeprefix("ml."))
         if found is None:
             assert gpus_of(name) in (None, 0), name
@@ -62,20 +56,12 @@ def test_gpus_of_other_names_are_not_known(name):
     assert gpus_of(name) is None
 
 
-@pytest.mark.parametrize(
-    ("hardware", "options", "call"),
-    [
-        ("ml.g6e.2xlarge", {}, "create_processing_job"),
-        ("ml.p5.4xlarge", {}, "create_processing_job"),
-        ("ml.g6e.2xlarge", {"spot": True}, "create_training_job"),
-        ("ml.p4d.24xlarge", {}, "create_training_job"),
-        ("ml.p5.48xlarge", {}, "create_training_job"),
-        ("ml.p6-b200.48xlarge", {}, "create_training_job"),
-    ],
-)
-def test_spot_and_the_largest_gpus_are_training_jobs(hardware, options, call):
+@pytest.mark.parametrize("options", [{}, {"spot": True}])
+@pytest.mark.parametrize("hardware", ["ml.c5.xlarge", "ml.t3.medium", "ml.g6e.2xlarge", "ml.p5.48xlarge"])
+def test_every_machine_runs_training_jobs(model, hardware, options):
     (request,) = PLAN(spec(hardware=hardware, options=options)).requests
-    assert request.call == call
+    assert request.call == "create_training_job"
+    assert hardware in model.shape_for("TrainingInstanceType").enum
 
 
 def test_a_spot_job_may_wait_as_long_as_it_may_run():
@@ -95,10 +81,10 @@ def test_what_is_not_known_has_a_name_and_says_how_to_give_it():
     assert not PLAN(spec()).missing
 
 
-def test_a_workspace_on_another_s3_needs_a_place_at_amazons_for_training():
+def test_a_workspace_on_another_s3_needs_a_place_at_amazons():
     elsewhere = {"LLM_OCR_WORKSPACE_ENDPOINT": "https://s3.hf.co/me"}
-    assert set(PLAN(spec(environment=elsewhere, options={"spot": True})).missing) == {"<output>"}
-    assert not PLAN(spec(environment=elsewhere)).missing
+    assert set(PLAN(spec(environment=elsewhere)).missing) == {"<output>"}
+    assert not PLAN(spec(environment=elsewhere, options={"training_output": "s3://mine/sagemaker"})).missing
 
 
 def test_secrets_are_names_only():
@@ -115,24 +101,22 @@ def test_a_key_is_not_sent_for_disks_that_take_none():
     plan = PLAN(spec(options=key))
     assert "VolumeKmsKeyId" not in json.dumps(plan.requests[0].body)
     assert any("--kms-key" in note for note in plan.notes)
-    assert body(spec("assemble", options=key))["ProcessingResources"]["ClusterConfig"]["VolumeKmsKeyId"] == "alias/mine"
+    assert body(spec("assemble", options=key))["ResourceConfig"]["VolumeKmsKeyId"] == "alias/mine"
 
 
-LONG = "s3://bucket/" + "x" * 250
+LONG = "s3://bucket/" + "x" * 501
 
 
 @pytest.mark.parametrize(
     ("job", "named", "hint"),
     [
-        (spec(workspace=LONG), "LLM_OCR_WORKSPACE has 262 characters", "--spot"),
-        (spec(workspace=LONG * 2, options={"spot": True}), "allows 512", "Shorten"),
-        (spec(secrets={f"SECRET_{n}": "x" * 60 for n in range(4)}), "LLM_OCR_SECRETS has", "fewer"),
+        (spec(workspace=LONG), "LLM_OCR_WORKSPACE has 513 characters: a job on SageMaker allows 512", "Shorten"),
+        (spec(secrets={f"SECRET_{n}": "x" * 60 for n in range(8)}), "LLM_OCR_SECRETS has", "fewer"),
         (spec(environment={f"V{n}": "" for n in range(100)}), "at most 100 variables", ""),
         (spec(environment={"A-B": "1"}), "'A-B'", ""),
         (spec(options={"role": "llm-ocr-job"}), "--role llm-ocr-job", "arn:aws:iam::"),
         (spec(image="ghcr.io/someone/llm-ocr:1"), "only runs images from ECR", "Mirror"),
-        (spec(shards=101), "--shards 101", "--spot"),
-        (spec(time_limit=777_601), "--time-limit 777601", "the next job continues"),
+        (spec(time_limit=2_419_201), "--time-limit 2419201", "the next job continues"),
         (spec(options={"volume_size": 20_000}), "--volume-size", ""),
         (spec(options={"subnet": ["subnet-1"]}), "--security-group", ""),
         (spec(options={"security_group": ["sg-1"]}), "--subnet", ""),
@@ -151,12 +135,10 @@ def test_what_can_never_work_is_refused_by_its_name(job, named, hint):
 @pytest.mark.parametrize(
     ("job", "fits"),
     [
-        (spec(workspace="s3://bucket/" + "x" * 244), True),
-        (spec(workspace="s3://bucket/" + "x" * 245), False),
-        (spec(workspace="s3://bucket/" + "x" * 500, options={"spot": True}), True),
-        (spec(workspace="s3://bucket/" + "x" * 501, options={"spot": True}), False),
-        (spec(shards=100, time_limit=777_600), True),
-        (spec(shards=500, time_limit=777_601, options={"spot": True}), True),
+        (spec(workspace="s3://bucket/" + "x" * 500), True),
+        (spec(workspace="s3://bucket/" + "x" * 501), False),
+        (spec(shards=500, time_limit=2_419_200), True),
+        (spec(time_limit=2_419_201, options={"spot": True}), False),
     ],
 )
 def test_the_limits_are_sagemakers(job, fits):
@@ -171,13 +153,13 @@ def test_the_limits_are_sagemakers(job, fits):
     "image", [IMAGE, f"{IMAGE.rpartition(':')[0]}@sha256:{'0' * 64}", f"{IMAGE}@sha256:{'a' * 64}"]
 )
 def test_images_are_named_by_tag_or_digest(image):
-    assert body(spec(image=image))["AppSpecification"]["ImageUri"] == image
+    assert body(spec(image=image))["AlgorithmSpecification"]["TrainingImage"] == image
 
 
 def test_only_stages_with_a_gpu_pull_the_image_with_cuda():
     region = {"region": "us-east-1"}
     images = [
-        body(spec(stage, image="", hardware=hardware, options=region))["AppSpecification"]["ImageUri"]
+        body(spec(stage, image="", hardware=hardware, options=region))["AlgorithmSpecification"]["TrainingImage"]
         for stage, hardware in [
             ("extract", "ml.g6e.2xlarge"),
             ("extract", "ml.c5.xlarge"),

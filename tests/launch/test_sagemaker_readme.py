@@ -46,12 +46,12 @@ def test_every_command_works_in_its_order(desk):
     assert "9 ok" in run.stdout, said
     assert [status for _, status, _ in ends] == ["Completed"] * 3, ends
     assert "hf_geheimnis" not in said + json.dumps(bodies)
-    apps = [body["AppSpecification"] for body in bodies]
+    apps = [body["AlgorithmSpecification"] for body in bodies]
     commands = [expanded(one["ContainerEntrypoint"], one["ContainerArguments"]) for one in apps]
     assert all(len(word) <= 256 for one in apps for word in one["ContainerEntrypoint"] + one["ContainerArguments"])
-    assert {one["ImageUri"].partition("/")[0] for one in apps} == {"763104351884.dkr.ecr.us-east-1.amazonaws.com"}
+    assert {one["TrainingImage"].partition("/")[0] for one in apps} == {"763104351884.dkr.ecr.us-east-1.amazonaws.com"}
     assert [stage for stage, (_, _, text) in zip(STAGES, commands, strict=True) if f'"{stage}"' in text] == list(STAGES)
-    machines = [body["ProcessingResources"]["ClusterConfig"]["InstanceType"] for body in bodies]
+    machines = [body["ResourceConfig"]["InstanceType"] for body in bodies]
     assert machines == ["ml.g6e.2xlarge", "ml.g6e.2xlarge", "ml.c5.xlarge"]
 
 
@@ -68,7 +68,7 @@ def test_policies_allow_only_what_they_name(name):
 def test_what_the_launcher_calls_is_what_its_policy_allows():
     """SageMaker's actions are called as its API's operations are."""
     code = "".join(path.read_text() for path in (REPOSITORY / "llm_ocr/launch/sagemaker").glob("*.py"))
-    calls = set(re.findall(r'"((?:create|describe|stop)_(?:processing|training)_job)"', code))
+    calls = set(re.findall(r"\.((?:create|describe|stop)_training_job)\(", code))
     statements = json.loads((FOLDER / "launcher-policy.json").read_text())["Statement"]
     jobs = next(one for one in statements if one["Sid"] == "Jobs")
     allowed = {action.partition(":")[2] for action in jobs["Action"]}

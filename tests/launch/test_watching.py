@@ -30,7 +30,7 @@ def running(seconds: float) -> JobStatus:
 
 def test_pages_and_dollars_are_shown(read):
     with Workspace.open(str(read)) as workspace:
-        progress = Progress(workspace, "local", SPEC, 20.0)
+        progress = Progress(workspace, "slurm", SPEC, 20.0)
         assert progress.words([running(1.5)], every=60) == "3/3 pages, $1.50 of $20.00"
 
 
@@ -38,7 +38,7 @@ def test_speed_and_time_left_follow_from_what_was_published_meanwhile(examples, 
     small = {"workspace": tmp_path / "w", "engine": "embedded", "render_workers": 1, "ocr_workers": 1}
     llm_ocr.plan(examples / "paper.pdf", workspace=tmp_path / "w", pages_per_unit=1, engine="embedded")
     with Workspace.open(str(tmp_path / "w")) as workspace:
-        progress = Progress(workspace, "local", SPEC)
+        progress = Progress(workspace, "slurm", SPEC)
         assert progress.words([running(1.0)], every=0) == "0/3 pages, $1.00"
         llm_ocr.extract(shard_index=0, shard_count=3, **small)
         words = progress.words([running(2.0)], every=0)
@@ -53,7 +53,7 @@ def test_describe_counts_figures(read):
     status = llm_ocr.open(read).status
     with Workspace.open(str(read)) as workspace:
         spec = JobSpec("describe", "w", "l", hardware="x")
-        words = Progress(workspace, "local", spec).words([running(1.0)], every=60)
+        words = Progress(workspace, "slurm", spec).words([running(1.0)], every=60)
     assert words == f"{status.figures.expected}/{status.figures.expected} figures"
 
 
@@ -75,7 +75,7 @@ class Counting:
 def test_each_unit_is_read_once_however_often_progress_is_shown(read):
     with Workspace.open(str(read)) as workspace:
         workspace.store = store = Counting(workspace.store)
-        progress = Progress(workspace, "local", SPEC)
+        progress = Progress(workspace, "slurm", SPEC)
         for _ in range(5):
             progress.words([running(1.0)], every=0)
     markers = [key for key in store.read if key.startswith("extract/") and key.endswith(".done")]
@@ -102,7 +102,7 @@ def test_without_a_terminal_a_change_of_state_is_a_message(read):
     lines: list[str] = []
     platform = Platform([running(1.0), LaunchError("no answer"), running(1.1), ENDED])
     with Workspace.open(str(read)) as workspace:
-        progress = Progress(workspace, "local", SPEC)
+        progress = Progress(workspace, "slurm", SPEC)
         until_over(platform, [ENDED.job], Display(lines.append), "extract", every=0.01, progress=progress)
     assert lines == [
         "extract: 3/3 pages, $1.00; 1 job: 1 running",
@@ -115,7 +115,7 @@ def test_on_a_terminal_one_line_is_redrawn_and_its_end_stays(read):
     terminal = io.StringIO()
     platform = Platform([running(1.0), LaunchError("no answer"), running(1.1), ENDED])
     with Workspace.open(str(read)) as workspace:
-        progress = Progress(workspace, "local", SPEC)
+        progress = Progress(workspace, "slurm", SPEC)
         display = Display(lambda line: terminal.write(f"{line}\n"), terminal)
         until_over(platform, [ENDED.job], display, "extract", every=0.01, progress=progress)
     shown = [one.partition("\r")[2] or one for one in terminal.getvalue().replace("\x1b[K", "").split("\n")]
@@ -130,7 +130,7 @@ def test_on_a_terminal_one_line_is_redrawn_and_its_end_stays(read):
 def test_a_store_that_does_not_answer_ends_no_launch(read, tmp_path):
     lines: list[str] = []
     with Workspace.open(str(read)) as workspace:
-        progress = Progress(workspace, "local", SPEC)
+        progress = Progress(workspace, "slurm", SPEC)
         workspace.store = Broken(workspace.store)
         until_over(Platform([ENDED]), [ENDED.job], Display(lines.append), "extract", every=0.01, progress=progress)
     assert lines == ["extract: progress cannot be read: the disk is gone; 1 job: 1 succeeded"]

@@ -41,6 +41,8 @@ def built(name: str) -> NotebookNode:
         tags = {"tags": ["parameters"]} if found[1] == "parameters" else {}
         cells.append(nbformat.v4.new_code_cell(found[2], id=found[1], metadata=tags))
         end = found.end()
+    if prose := text[end:].strip():
+        cells.append(nbformat.v4.new_markdown_cell(prose, id="end-text"))
     return nbformat.v4.new_notebook(
         cells=cells, metadata={"kernelspec": _KERNEL, "language_info": {"name": "python"}}, nbformat_minor=5
     )

@@ -17,8 +17,6 @@ from notebook_runs import REPOSITORY
 
 #: One process of each kind, and the engine without a model: machines of stand-ins have no GPU.
 FRUGAL = {"engine": "embedded", "render_workers": 1, "ocr_workers": 1, "max_failed_rate": 0.5}
-#: Where the worker of RunPod finds the library, as its image sets it.
-IMAGE = {"PYTHONPATH": str(REPOSITORY)}
 _KEYS = {
     "AWS_ACCESS_KEY_ID": "AKIATESTTESTTESTTEST",
     "AWS_SECRET_ACCESS_KEY": "of the tests",
@@ -56,9 +54,8 @@ def values(work: Path, workspace: str, **settings: Any) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def local(work: Path) -> Iterator[Setup]:
-    """Processes of this machine."""
-    settings = {**FRUGAL, "shards": 2, "pages_per_unit": 2}
-    yield Setup({"DOCUMENTS": documents(work), "SETTINGS": settings})
+    """The notebook's own process."""
+    yield Setup({"DOCUMENTS": documents(work), "SETTINGS": {**FRUGAL, "pages_per_unit": 2}})
 
 
 @contextlib.contextmanager
@@ -132,17 +129,6 @@ def modal(work: Path) -> Iterator[Setup]:
 
 
 @contextlib.contextmanager
-def runpod(work: Path) -> Iterator[Setup]:
-    """An endpoint of RunPod whose worker is ours."""
-    from tests.fakes.runpod import ENDPOINT, KEY, FakeRunPod
-
-    allowed = {"LLM_OCR_ALLOWED_WORKSPACES": "s3://notebook-runpod"}
-    with s3("notebook-runpod") as environment, FakeRunPod({**IMAGE, **environment, **allowed}, compute="CPU") as fake:
-        signed_in = {**environment, "RUNPOD_API_KEY": KEY, "LLM_OCR_PLATFORM_ENDPOINT": fake.url}
-        yield Setup(values(work, "s3://notebook-runpod/run-1", runpod_endpoint=ENDPOINT, hardware="cpu"), signed_in)
-
-
-@contextlib.contextmanager
 def s3(bucket: str) -> Iterator[dict[str, str]]:
     """A bucket, and the environment of whoever may use it."""
     import boto3
@@ -165,6 +151,5 @@ PLATFORMS: Mapping[str, Callable[[Path], Opened]] = {
     "hf_jobs": hf_jobs,
     "local": local,
     "modal": modal,
-    "runpod": runpod,
     "sagemaker": sagemaker,
 }

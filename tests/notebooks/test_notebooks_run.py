@@ -7,10 +7,8 @@ pytestmark = pytest.mark.slow
 
 
 def test_this_machine(tmp_path):
-    notebook = executed("local", tmp_path)
-    assert "local:this machine" in said(notebook, "cost")
+    executed("local", tmp_path)
     assert list((tmp_path / "work" / "llm-ocr-notebook" / "documents").rglob("paper.pdf.md"))
-    assert not list((tmp_path / "home" / ".local" / "state" / "llm-ocr" / "jobs").iterdir())
 
 
 def test_hugging_face_jobs_read_the_data_set(tmp_path):

@@ -10,7 +10,7 @@ pytest.importorskip("moto.server")
 
 def test_sagemaker(tmp_path):
     notebook = executed("sagemaker", tmp_path)
-    assert "create_processing_job" in said(notebook, "look")
+    assert "create_training_job" in said(notebook, "look")
     assert "sagemaker:ml.c5.xlarge" in said(notebook, "cost")
 
 
@@ -20,11 +20,3 @@ def test_modal(tmp_path):
     notebook = executed("modal", tmp_path)
     assert "Function.spawn" in said(notebook, "look")
     assert "deleted: records of" in said(notebook, "clean")
-
-
-@pytest.mark.long
-def test_runpod(tmp_path):
-    pytest.importorskip("runpod")
-    notebook = executed("runpod", tmp_path)
-    assert "RUNPOD_API_KEY" in said(notebook, "credentials")
-    assert "runpod:endpoint" in said(notebook, "cost")

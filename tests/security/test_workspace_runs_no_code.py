@@ -1,6 +1,5 @@
 """A workspace's bucket may be written by others: what it holds chooses no program, code, weights, server, or file."""
 
-import hashlib
 import json
 import shlex
 
@@ -10,12 +9,9 @@ import llm_ocr
 from llm_ocr.cli.output import with_flags
 from llm_ocr.config.fields import settings_of
 from llm_ocr.config.loading import settings_from
-from llm_ocr.config.models import AssembleSettings, DescribeSettings, ExtractSettings, WorkerSettings
-from llm_ocr.errors import LlmOcrError, UsageError, WorkspaceError
+from llm_ocr.config.models import AssembleSettings, DescribeSettings, ExtractSettings
+from llm_ocr.errors import UsageError, WorkspaceError
 from llm_ocr.launch import STAGES
-from llm_ocr.serverless.inputs import InputError, StageRequest, read_input
-from llm_ocr.serverless.stage_job import permitted
-from llm_ocr.serverless.variables import OF_MACHINE
 from llm_ocr.storage import StoreOptions
 from llm_ocr.workspace.stored import launch_reference, launched, remembered
 
@@ -131,70 +127,3 @@ def test_a_reference_that_is_none_is_wrong_usage(tmp_path, reference):
     url, _ = made(tmp_path / "w", {}, {})
     with pytest.raises(UsageError, match="`launch="):
         launched(url, StoreOptions(), reference, "extract")
-
-
-def asking(workspace, **more):
-    return read_input({"input": {"stage": "extract", "workspace": str(workspace), **more}})
-
-
-@pytest.mark.parametrize("name", sorted({*settings_of(WorkerSettings)} - {"workspace", "launch"}))
-def test_a_request_chooses_no_setting_of_the_endpoint(tmp_path, name):
-    request = {"stage": "extract", "workspace": str(tmp_path), name: "attacker/x"}
-    settings = WorkerSettings(allowed_workspaces=(str(tmp_path),))
-    with pytest.raises(InputError, match=rf"^{name}: "):
-        permitted(read_input({"input": request}), settings)
-
-
-@pytest.mark.parametrize(
-    ("workspace", "allowed", "own", "passes"),
-    [
-        ("s3://b/run", (), "-", False),
-        ("s3://b/run", (), "s3://b/run", True),
-        ("s3://b/run/2", (), "s3://b/run", True),
-        ("s3://b/run2", (), "s3://b/run", False),
-        ("s3://b/run/../x", ("s3://b/run",), "-", False),
-        ("s3://b/run//x", ("s3://b/run",), "-", False),
-        ("s3://b/x/y", ("s3://b",), "-", True),
-        ("s3://b/x", ("s3://a", "s3://b/"), "s3://c", True),
-        ("s3://c/x", ("s3://a", "s3://b/"), "s3://c", False),
-        ("s3://bb/x", ("s3://b",), "-", False),
-        ("gs://b/x", ("s3://b",), "-", False),
-        ("hf://datasets/a/b@main", ("hf://datasets/a/b",), "-", False),
-        ("/data/run/../../etc", ("/data",), "-", False),
-        ("file:///data/run", ("/data",), "-", True),
-        ("run", ("s3://b",), "-", False),
-    ],
-)
-def test_a_request_names_only_workspaces_that_the_endpoint_allows(workspace, allowed, own, passes):
-    settings = WorkerSettings(allowed_workspaces=allowed, workspace=own)
-    if passes:
-        assert permitted(asking(workspace), settings).workspace == workspace
-        return
-    with pytest.raises(InputError, match=r"^workspace: the endpoint does not allow") as caught:
-        permitted(asking(workspace), settings)
-    assert "LLM_OCR_ALLOWED_WORKSPACES" in caught.value.hint
-
-
-def test_the_server_of_the_workspace_is_the_endpoints(tmp_path):
-    settings = WorkerSettings(allowed_workspaces=("s3://b",), workspace_endpoint="https://mine")
-    for more in ({}, {"workspace_endpoint": "https://mine"}, {"workspace_region": "eu-west-1"}):
-        found: StageRequest = permitted(asking("s3://b/run", **more), settings)
-        assert found.environment["LLM_OCR_WORKSPACE_ENDPOINT"] == "https://mine"
-    with pytest.raises(InputError, match=r"^workspace_endpoint: "):
-        permitted(asking("s3://b/run", workspace_endpoint="https://attacker"), settings)
-    with pytest.raises(InputError, match=r"^workspace_region: "):
-        permitted(asking("s3://b/run", workspace_region="x.attacker.com/"), settings)
-
-
-@pytest.mark.parametrize("name", sorted(OF_MACHINE))
-def test_programs_and_folders_of_the_endpoint_are_not_the_launchs_to_choose(tmp_path, name):
-    url, data = made(tmp_path / "w", {}, {name: value_of(name)})
-    with pytest.raises(InputError, match=rf"^launch: sets {name}"):
-        permitted(asking(url, launch=launch_reference(LAUNCH, data)), WorkerSettings(allowed_workspaces=(url,)))
-
-
-def test_a_launch_that_was_written_by_another_is_refused(tmp_path):
-    url, _ = made(tmp_path / "w", {}, {"engine": "vllm", "vllm_arg": ["--trust-remote-code"]})
-    for reference in (LAUNCH, f"{LAUNCH}@{hashlib.sha256(b'').hexdigest()}"):
-        with pytest.raises(LlmOcrError, match=r"launch\.json"):
-            permitted(asking(url, launch=reference), WorkerSettings(allowed_workspaces=(url,)))

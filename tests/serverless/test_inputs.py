@@ -4,11 +4,10 @@ import base64
 
 import pytest
 
-from llm_ocr.serverless.inputs import DocumentRequest, InputError, StageRequest, WarmUp, advised, read_input
+from llm_ocr.serverless.inputs import DocumentRequest, InputError, WarmUp, advised, read_input
 
 PDF = base64.b64encode(b"%PDF-1.5").decode()
 URL = "https://example.org/a.pdf"
-STAGE = {"stage": "extract", "workspace": "s3://bucket/run"}
 
 WRONG = {
     "input": [None, [], "text", {}, {"start_page": 1}],
@@ -34,12 +33,8 @@ WRONG = {
     "return_layout_visualization": [{"pdf_url": URL, "return_layout_visualization": []}],
     "layout_visualization_base64": [{"pdf_url": URL, "layout_visualization_base64": "no"}],
     "warmup": [{"warmup": "true"}],
-    "stage": [{"stage": "extrakt", "workspace": "s3://b/r"}, {"stage": 1, "workspace": "s3://b/r"}],
-    "workspace": [{"stage": "extract"}, {**STAGE, "workspace": ""}, {"workspace": "s3://bucket/run"}],
-    "shard": [{**STAGE, "shard": one} for one in (1, {"index": 0}, {"index": 0, "count": 1, "more": 1})],
-    "shard.index": [{**STAGE, "shard": {"index": 2, "count": 2}}, {**STAGE, "shard": {"index": "0", "count": 2}}],
-    "shard_index": [{**STAGE, "shard_index": 1}, {**STAGE, "shard_index": 3, "shard_count": 2}],
-    "shard_count": [{**STAGE, "shard_count": 0}],
+    "stage": [{"stage": "extract", "workspace": "s3://b/r"}],
+    "workspace": [{"pdf_url": URL, "workspace": "s3://bucket/run"}],
 }
 
 
@@ -56,8 +51,6 @@ def test_a_misspelt_field_is_not_passed_over():
 
 
 def test_what_does_not_go_together_is_said():
-    with pytest.raises(InputError, match="pdf_url: not possible together with stage"):
-        read_input({"input": {**STAGE, "pdf_url": URL}})
     with pytest.raises(InputError, match="pdf_url: not possible together with warmup"):
         read_input({"input": {"warmup": True, "pdf_url": URL}})
 
@@ -93,23 +86,14 @@ def test_base64_may_come_as_a_data_url_and_in_lines():
     assert request.files[0].data == b"%PDF-1.5"
 
 
-def test_a_warm_up_and_both_ways_to_number_shards():
+def test_a_warm_up_is_read():
     assert read_input({"input": {"warmup": True}}) == WarmUp()
-    for shard in ({"shard": {"index": 1, "count": 3}}, {"shard_index": 1, "shard_count": 3}):
-        request = read_input({"input": {**STAGE, **shard, "launch": "abc", "workspace_endpoint": "http://x"}})
-        assert isinstance(request, StageRequest)
-        assert (request.index, request.count) == (1, 3)
-        assert request.environment == {
-            "LLM_OCR_WORKSPACE": "s3://bucket/run",
-            "LLM_OCR_LAUNCH": "abc",
-            "LLM_OCR_WORKSPACE_ENDPOINT": "http://x",
-        }
 
 
 @pytest.mark.parametrize("variable", ["vllm_command", "LLM_OCR_VLLM_COMMAND", "environment", "config"])
 def test_a_request_cannot_set_the_workers_other_settings(variable):
     with pytest.raises(InputError, match=f"{variable}: unknown field"):
-        read_input({"input": {**STAGE, variable: "x"}})
+        read_input({"input": {"pdf_url": URL, variable: "x"}})
 
 
 @pytest.mark.parametrize(

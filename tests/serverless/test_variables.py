@@ -5,7 +5,7 @@ import pytest
 from llm_ocr.errors import UsageError
 from llm_ocr.models.profiles.glm_ocr import GLM_OCR
 from llm_ocr.serverless import worker_settings
-from llm_ocr.serverless.variables import TABLE, for_stage, markdown_table, translated
+from llm_ocr.serverless.variables import TABLE, markdown_table, translated
 
 
 def settings(monkeypatch, **variables):
@@ -61,28 +61,6 @@ def test_what_is_no_number_is_said_by_the_name_as_it_was_set(monkeypatch, name):
 def test_empty_ones_are_not_set(monkeypatch):
     chosen = settings(monkeypatch, MODEL_REVISION="", MAX_NUM_SEQS=" ", WORKER_MAX_CONCURRENCY="")
     assert (chosen.vllm_arg, chosen.revision, chosen.worker_concurrency) == ((), GLM_OCR.revision, 1)
-
-
-def test_a_stage_of_a_launch_has_its_own_settings_and_the_workers_paths_and_secrets():
-    held = {
-        "PATH": "/bin",
-        "HF_TOKEN": "hf_x",
-        "AWS_SECRET_ACCESS_KEY": "x",
-        "MAX_NUM_SEQS": "64",
-        "MODEL_REVISION": "abc",
-        "MODEL_ID": "glm-ocr",
-        "LLM_OCR_MODEL": "glm-ocr",
-        "LLM_OCR_WORKSPACE": "s3://replies/here",
-        "LLM_OCR_REPLY_LIMIT": "5",
-        "LLM_OCR_MODEL_CACHE": "/runpod-volume/models",
-        "LLM_OCR_SERVER_KEY": "sk-x",
-    }
-    stay = {"PATH", "HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "LLM_OCR_MODEL_CACHE", "LLM_OCR_SERVER_KEY"}
-    assert set(for_stage(held, launched=True)) == stay
-    alone = for_stage(held, launched=False)
-    assert alone["LLM_OCR_VLLM_ARG"] == "--max-num-seqs=64"
-    assert alone["LLM_OCR_REVISION"] == "abc"
-    assert "LLM_OCR_REPLY_LIMIT" not in alone
 
 
 def test_the_documented_table_is_the_one_that_counts(repository):

@@ -1,1 +1,1 @@
-"""Amazon SageMaker: processing jobs, and training jobs for spot machines and the largest GPUs."""
+"""Amazon SageMaker: training jobs."""

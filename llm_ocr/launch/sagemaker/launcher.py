@@ -1,4 +1,4 @@
-"""Amazon SageMaker: one processing job per stage, whose machines share the units; training jobs for spot machines.
+"""Amazon SageMaker: one training job per stage, whose machines share the units.
 
 Only boto3 is needed. The job itself fetches its secrets (`entry`).
 """
@@ -17,25 +17,20 @@ from llm_ocr.launch.logs import explained, followed, last
 from llm_ocr.launch.refusals import near
 from llm_ocr.launch.sagemaker import requests
 from llm_ocr.launch.sagemaker.client import ABSENT, DENIED, Clients, asking, code_of, is_absent
-from llm_ocr.launch.sagemaker.requests import PROCESSING, TRAINING, kind_of
 from llm_ocr.types import plural
 
 _LOGGER = logging.getLogger("llm_ocr")
 
 _SERVICE = "sagemaker.amazonaws.com"
-_TYPES = {TRAINING: "TrainingInstanceType", "processing": "ProcessingInstanceType"}
 _MIRROR = "Mirror the image there (sagemaker/README.md), or correct --image."
 _MAKE_ROLE = "Create the role (sagemaker/README.md), or correct --role."
 
 #: One L40S of 48 GB; four cores.
 _GPU_MACHINE, _CPU_MACHINE, _SMALL_MACHINE = "ml.g6e.2xlarge", "ml.c5.xlarge", "ml.t3.medium"
 
-_DESCRIBE = {PROCESSING: "describe_processing_job", TRAINING: "describe_training_job"}
-_STOP = {PROCESSING: "stop_processing_job", TRAINING: "stop_training_job"}
-_NAME = {PROCESSING: "ProcessingJobName", TRAINING: "TrainingJobName"}
-_ARN = {PROCESSING: "ProcessingJobArn", TRAINING: "TrainingJobArn"}
-_PAGES = {PROCESSING: "processing-jobs", TRAINING: "jobs"}
-_GROUPS = {PROCESSING: "/aws/sagemaker/ProcessingJobs", TRAINING: "/aws/sagemaker/TrainingJobs"}
+#: Kind in the records of jobs. Older versions also recorded processing jobs.
+_KIND = "training"
+_GROUP = "/aws/sagemaker/TrainingJobs"
 
 
 class SageMaker(Launcher):
@@ -70,19 +65,16 @@ class SageMaker(Launcher):
         _check_quota(plan, clients)
 
     def find(self, spec: JobSpec) -> Sequence[Job]:
-        clients, kind = self._of_spec(spec), kind_of(spec)
-        found = self._described(clients, kind, spec.name)
-        return [] if found is None else [_job(clients, kind, found)]
+        clients = self._of_spec(spec)
+        found = self._described(clients, spec.name)
+        return [] if found is None else [_job(clients, found)]
 
     def submit(self, plan: Plan) -> Sequence[Job]:
-        clients, kind = self._of_spec(plan.spec), kind_of(plan.spec)
-        jobs = []
-        for request in plan.requests:
-            body = _sent(plan.spec, request.body, clients)
-            self._create(clients, kind, request.call, body)
-            found = self._described(clients, kind, body[_NAME[kind]])
-            jobs.append(_job(clients, kind, found or body))
-        return jobs
+        clients = self._of_spec(plan.spec)
+        (request,) = plan.requests
+        body = _sent(plan.spec, request.body, clients)
+        self._create(clients, body)
+        return [_job(clients, self._described(clients, plan.spec.name) or body)]
 
     def logs(self, job: Job, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
         log = _Log(self._of_job(job).of("logs"), job)
@@ -92,10 +84,9 @@ class SageMaker(Launcher):
     def _end(self, job: Job) -> None:
         from botocore.exceptions import ClientError
 
-        kind = str(job.place["kind"])
         with asking(f"stop {job.name}"):
             try:
-                getattr(self._of_job(job).of("sagemaker"), _STOP[kind])(**{_NAME[kind]: job.name})
+                self._of_job(job).of("sagemaker").stop_training_job(TrainingJobName=job.name)
             except ClientError:
                 if not self._status(job).state.over:  # the job may have ended in the meantime
                     raise
@@ -108,30 +99,29 @@ class SageMaker(Launcher):
             if output.rpartition("/")[2] == job.name and job.name.startswith("llm-ocr-"):
                 removed = _remove(self._of_job(job).of("s3"), output)
                 said.append(f"deleted: {plural(removed, 'object')} in {output}/")
-        groups = sorted({_GROUPS[str(job.place["kind"])] for job in jobs})
-        if groups:
-            said.append(f"kept: log lines of the jobs in CloudWatch, {', '.join(groups)}, until their retention ends")
+        if jobs:
+            said.append(f"kept: log lines of the jobs in CloudWatch, {_GROUP}, until their retention ends")
             said.append("kept: entries of the jobs (free), role, secrets (sagemaker/README.md)")
         return said
 
-    def _create(self, clients: Clients, kind: str, call: str, body: Mapping[str, Any]) -> None:
+    def _create(self, clients: Clients, body: Mapping[str, Any]) -> None:
         from botocore.exceptions import ClientError
 
-        name = body[_NAME[kind]]
+        name = body["TrainingJobName"]
         with asking(f"submit {name}"):
             try:
-                getattr(clients.of("sagemaker"), call)(**body)
+                clients.of("sagemaker").create_training_job(**body)
             except ClientError as error:
                 # The SDK repeats a request whose response was lost; no other launch creates this name.
-                if code_of(error) != "ResourceInUse" or self._described(clients, kind, name) is None:
+                if code_of(error) != "ResourceInUse" or self._described(clients, name) is None:
                     raise
 
-    def _described(self, clients: Clients, kind: str, name: str) -> Mapping[str, Any] | None:
+    def _described(self, clients: Clients, name: str) -> Mapping[str, Any] | None:
         from botocore.exceptions import ClientError
 
         with asking(f"read the status of {name}"):
             try:
-                found: Mapping[str, Any] = getattr(clients.of("sagemaker"), _DESCRIBE[kind])(**{_NAME[kind]: name})
+                found: Mapping[str, Any] = clients.of("sagemaker").describe_training_job(TrainingJobName=name)
             except ClientError as error:
                 if is_absent(error):
                     return None
@@ -139,20 +129,20 @@ class SageMaker(Launcher):
         return found
 
     def _status(self, job: Job) -> JobStatus:
-        clients = self._of_job(job)
-        found = self._described(clients, str(job.place["kind"]), job.name)
+        if job.place.get("kind") == "processing":
+            return JobStatus(job, State.FAILED, "processing job of an older version of llm-ocr; see the AWS console")
+        found = self._described(self._of_job(job), job.name)
         if found is None:
             return JobStatus(job, State.FAILED, f"SageMaker has no job {job.name} in {job.place.get('region')}")
-        status = status_of(job, found)
         # A container that does not run as root cannot write the file that SageMaker shows as the reason.
-        return status if found.get("ExitMessage") else explained(status, self.logs, self._words)
+        return explained(status_of(job, found), self.logs, self._words)
 
     def _of_spec(self, spec: JobSpec) -> Clients:
         return self._clients_of(spec.options.get("region"), spec.options.get("platform_endpoint"))
 
     def _of_job(self, job: Job) -> Clients:
-        if job.place.get("kind") not in _NAME:
-            raise LaunchError(f"{job.name} is not a SageMaker job: its place is {dict(job.place)}")
+        if job.place.get("kind") != _KIND:
+            raise LaunchError(f"{job.name} is not a training job of SageMaker: its place is {dict(job.place)}")
         return self._clients_of(job.place.get("region"), job.place.get("endpoint"))
 
     def _clients_of(self, region: str | None, endpoint: str | None) -> Clients:
@@ -162,25 +152,22 @@ class SageMaker(Launcher):
 def _sent(spec: JobSpec, body: Mapping[str, Any], clients: Clients) -> dict[str, Any]:
     """Return the body with the image of the region, and with the bootstrap within SageMaker's limits."""
     sent = deepcopy(dict(body))
-    at = sent.get("AppSpecification") or sent["AlgorithmSpecification"]
-    name = "ImageUri" if "ImageUri" in at else "TrainingImage"
-    if at[name] == requests.IMAGE:
-        at[name] = requests.default_image(spec, clients.region)
+    at = sent["AlgorithmSpecification"]
+    if at["TrainingImage"] == requests.IMAGE:
+        at["TrainingImage"] = requests.default_image(spec, clients.region)
     if "ContainerArguments" in at:
         command = [*at["ContainerEntrypoint"], *at["ContainerArguments"]]
         at["ContainerEntrypoint"], at["ContainerArguments"] = requests.compressed(command)
     return sent
 
 
-def _job(clients: Clients, kind: str, found: Mapping[str, Any]) -> Job:
-    name, place = str(found[_NAME[kind]]), clients.place
-    machines = found["ResourceConfig"] if kind == TRAINING else found["ProcessingResources"]["ClusterConfig"]
-    place |= {"kind": kind, "machines": machines["InstanceCount"], "hardware": machines["InstanceType"]}
-    if output := requests.output_of(found):
-        place["output"] = output
-    arn = str(found.get(_ARN[kind]) or name)
+def _job(clients: Clients, found: Mapping[str, Any]) -> Job:
+    name, place, machines = str(found["TrainingJobName"]), clients.place, found["ResourceConfig"]
+    place |= {"kind": _KIND, "machines": machines["InstanceCount"], "hardware": machines["InstanceType"]}
+    place["output"] = requests.output_of(found)
+    arn = str(found.get("TrainingJobArn") or name)
     host = f"https://{place['region']}.console.aws.amazon.com/sagemaker/home?region={place['region']}"
-    url = f"{host}#/{_PAGES[kind]}/{name}" if arn.startswith("arn:aws:") else ""
+    url = f"{host}#/jobs/{name}" if arn.startswith("arn:aws:") else ""
     return Job(arn, name, None, url, place)
 
 
@@ -204,27 +191,20 @@ def _remove(client: Any, folder: str) -> int:
 
 _OVER = {"Completed": State.SUCCEEDED, "Failed": State.FAILED, "Stopped": State.CANCELLED}
 _GOING_ON = ("InProgress", "Stopping")
-#: Secondary states of a training job without a machine.
+#: Secondary states of a job without a machine.
 _NO_MACHINE = frozenset({"Starting", "Pending", "LaunchingMLInstances", "Interrupted", "Restarting"})
-#: Share of the limit. A processing job does not state the reason of its stop: near the limit, the limit is the reason.
-_CLOSE = 0.98
 
 
 def status_of(job: Job, found: Mapping[str, Any]) -> JobStatus:
-    """Return the status in the response of DescribeProcessingJob or DescribeTrainingJob."""
-    kind = "Training" if job.place.get("kind") == TRAINING else "Processing"
-    times = (found.get(f"{kind}StartTime"), found.get(f"{kind}EndTime"))
+    """Return the status in the response of DescribeTrainingJob."""
+    times = (found.get("TrainingStartTime"), found.get("TrainingEndTime"))
     started, ended = (None if at is None else at.timestamp() for at in times)
-    word, second = str(found.get(f"{kind}JobStatus")), str(found.get("SecondaryStatus") or "")
-    if kind == "Training":
-        state = _training_state(found, word, second, started)
-    else:
-        state = _processing_state(found, word, started, ended)
+    word, second = str(found.get("TrainingJobStatus")), str(found.get("SecondaryStatus") or "")
+    state = _state(found, word, second, started)
     reason = ""
     if state.over and state is not State.SUCCEEDED:
-        # SageMaker's text, then the containers' own texts; a line that several containers share occurs once.
-        said = [str(found.get(name) or "").strip() for name in ("FailureReason", "ExitMessage")]
-        text = "; ".join(dict.fromkeys(row for one in said for row in one.splitlines()))
+        # A line that several containers share occurs once.
+        text = "; ".join(dict.fromkeys(str(found.get("FailureReason") or "").strip().splitlines()))
         limit = found.get("StoppingCondition", {}).get("MaxRuntimeInSeconds")
         late = f": MaxRuntimeInSeconds is {limit}" if state is State.TIMED_OUT else ""
         reason = text or f"{second or word}{late}"
@@ -232,17 +212,7 @@ def status_of(job: Job, found: Mapping[str, Any]) -> JobStatus:
     return JobStatus(job, state, reason, started, ended, billed)
 
 
-def _processing_state(found: Mapping[str, Any], word: str, started: float | None, ended: float | None) -> State:
-    if word in _GOING_ON:
-        return State.QUEUED if started is None else State.RUNNING
-    state = _OVER.get(word, State.FAILED)
-    limit = found.get("StoppingCondition", {}).get("MaxRuntimeInSeconds")
-    ran_out = bool(limit and started and ended and ended - started >= _CLOSE * limit)
-    said = "MaxRuntimeExceeded" in str(found.get("FailureReason", ""))
-    return State.TIMED_OUT if state is not State.SUCCEEDED and (ran_out or said) else state
-
-
-def _training_state(found: Mapping[str, Any], word: str, second: str, started: float | None) -> State:
+def _state(found: Mapping[str, Any], word: str, second: str, started: float | None) -> State:
     if word in _GOING_ON:
         return State.QUEUED if started is None or second in _NO_MACHINE else State.RUNNING
     steps = [one.get("Status") for one in found.get("SecondaryStatusTransitions", ())]
@@ -256,7 +226,7 @@ def _training_state(found: Mapping[str, Any], word: str, second: str, started: f
 
 
 def _billed(job: Job, found: Mapping[str, Any], started: float | None, ended: float | None) -> float | None:
-    """Return the seconds of all machines. For ended training jobs, SageMaker reports the billable time."""
+    """Return the seconds of all machines. For ended jobs, SageMaker reports the billable time."""
     machines = int(job.place.get("machines") or 1)
     billable = found.get("BillableTimeInSeconds")
     if billable is not None:
@@ -283,8 +253,8 @@ class _Log:
     def new(self) -> Iterator[str]:
         from botocore.exceptions import ClientError
 
-        group, since = _GROUPS[str(self._job.place["kind"])], max(0, self._newest - _OVERLAP)
-        arguments: dict[str, Any] = {"logGroupName": group, "logStreamNamePrefix": f"{self._job.name}/"}
+        since = max(0, self._newest - _OVERLAP)
+        arguments: dict[str, Any] = {"logGroupName": _GROUP, "logStreamNamePrefix": f"{self._job.name}/"}
         arguments |= {"startTime": since} if since else {}
         with asking(f"read the log of {self._job.name}", _HINTS):
             try:
@@ -309,11 +279,11 @@ class _Log:
 
 
 def _check_hardware(plan: Plan, clients: Clients) -> None:
-    hardware, kind = plan.spec.hardware, kind_of(plan.spec)
-    known = clients.of("sagemaker").meta.service_model.shape_for(_TYPES[kind]).enum
+    hardware = plan.spec.hardware
+    known = clients.of("sagemaker").meta.service_model.shape_for("TrainingInstanceType").enum
     if hardware not in known:
         hint = near(hardware, known, "Use a name such as ml.g6e.2xlarge, or update boto3.")
-        raise LaunchError(f"the installed boto3 knows no machine {hardware} for {kind} jobs", hint=hint)
+        raise LaunchError(f"the installed boto3 knows no machine {hardware} for training jobs", hint=hint)
 
 
 def _check_role(plan: Plan, clients: Clients, account: str) -> None:
@@ -364,7 +334,7 @@ def _check_secrets(plan: Plan, clients: Clients) -> None:
 
 def _check_quota(plan: Plan, clients: Clients) -> None:
     spec = plan.spec
-    what = "spot training" if spec.options.get("spot") else kind_of(spec)
+    what = "spot training" if spec.options.get("spot") else "training"
     wanted = f"{spec.hardware} for {what} job usage"
     pages = clients.of("service-quotas").get_paginator("list_service_quotas").paginate(ServiceCode="sagemaker")
 

@@ -1,4 +1,4 @@
-"""Bodies of CreateProcessingJob and CreateTrainingJob for a job. Pure functions.
+"""Bodies of CreateTrainingJob for a job. Pure functions.
 
 Limits are those of botocore's service model (1.44.5).
 """
@@ -15,8 +15,7 @@ from llm_ocr.errors import UsageError
 from llm_ocr.launch import JobSpec, Plan, Request
 from llm_ocr.launch.library import installs, job_command, library_notes, serves
 
-PROCESSING, TRAINING = "processing", "training"
-CALLS: Mapping[str, str] = {PROCESSING: "create_processing_job", TRAINING: "create_training_job"}
+CALL = "create_training_job"
 
 ROLE, IMAGE, OUTPUT = "<role>", "<image>", "<output>"
 _HOW = {
@@ -49,15 +48,14 @@ SECRETS = "LLM_OCR_SECRETS"
 
 #: Seconds. SageMaker's own default for training jobs.
 DEFAULT_TIME_LIMIT = 86_400
-_LONGEST = {PROCESSING: 777_600, TRAINING: 2_419_200}
+_LONGEST = 2_419_200
 #: File whose text is part of a job's description.
-_FAILURE = {PROCESSING: "/opt/ml/output/message", TRAINING: "/opt/ml/output/failure"}
-_LONGEST_VALUE = {PROCESSING: 256, TRAINING: 512}
+_FAILURE = "/opt/ml/output/failure"
+_LONGEST_VALUE = 512
 _MOST_VARIABLES = 100
-_MOST_MACHINES = 100  # maximum of a processing job
 _MOST_SUBNETS, _MOST_GROUPS = 16, 5
 _LARGEST_DISK = 16_384  # GB
-#: Number of restarts of a training job by SageMaker after an internal error.
+#: Number of restarts of a job by SageMaker after an internal error.
 _RETRIES = 3
 
 _ROLE = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:role/?[a-zA-Z_0-9+=,.@\-_/]+")
@@ -67,11 +65,6 @@ _IMAGE = re.compile(
 )
 _VARIABLE = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _SECRET = re.compile(r"[\w/+=.@:-]{1,200}", re.ASCII)
-
-
-def kind_of(spec: JobSpec) -> str:
-    """Return the kind: a processing job, or a training job for spot machines and the largest GPUs."""
-    return TRAINING if spec.options.get("spot") or needs_training(spec.hardware) else PROCESSING
 
 
 def default_image(spec: JobSpec, region: str) -> str:
@@ -115,57 +108,45 @@ def make_plan(platform: str, spec: JobSpec) -> Plan:
     Raises:
         UsageError: SageMaker can never accept the job.
     """
-    kind = kind_of(spec)
     _check_names(spec)
-    _check_sizes(spec, kind)
-    _check_environment(spec, kind)
-    body = _body(spec, kind)
-    here = {ROLE: body["RoleArn"], OUTPUT: _output(spec) if kind == TRAINING else ""}
+    _check_sizes(spec)
+    _check_environment(spec)
+    body = _body(spec)
+    here = {ROLE: body["RoleArn"], OUTPUT: _output(spec)}
     missing = {placeholder: _HOW[placeholder] for placeholder, value in here.items() if value == placeholder}
-    return Plan(platform, spec, (Request(CALLS[kind], body),), missing, tuple(_notes(spec, kind)))
+    return Plan(platform, spec, (Request(CALL, body),), missing, tuple(_notes(spec)))
 
 
 def output_of(body: Mapping[str, Any]) -> str:
-    """Return the S3 folder that SageMaker itself writes to for a training job; "" for processing jobs."""
-    config = body.get("OutputDataConfig")
-    return f"{config['S3OutputPath']}/{body['TrainingJobName']}" if config else ""
+    """Return the S3 folder that SageMaker itself writes to for a job."""
+    return f"{body['OutputDataConfig']['S3OutputPath']}/{body['TrainingJobName']}"
 
 
-def _body(spec: JobSpec, kind: str) -> dict[str, Any]:
-    seconds, key = spec.time_limit or DEFAULT_TIME_LIMIT, spec.options.get("kms_key")
+def _body(spec: JobSpec) -> dict[str, Any]:
+    seconds, key, folder = spec.time_limit or DEFAULT_TIME_LIMIT, spec.options.get("kms_key"), _output(spec)
     image = spec.image or (default_image(spec, spec.options["region"]) if spec.options.get("region") else IMAGE)
     stops: dict[str, int] = {"MaxRuntimeInSeconds": seconds}
-    first: dict[str, Any] = {"TrainingJobName": spec.name, "ResourceConfig": _machines(spec)}
-    program: dict[str, Any] = {"TrainingImage": image, "TrainingInputMode": "File", **_command(spec)}
-    output: dict[str, Any] = {}
-    if kind == TRAINING:
-        folder = _output(spec)
-        output = {
-            "OutputDataConfig": {"S3OutputPath": folder, **({"KmsKeyId": key} if key else {})},
-            # The folder stays empty, since the workspace holds the progress. Without it, SageMaker waits less for spot
-            # machines.
-            "CheckpointConfig": {"S3Uri": f"{folder}/{spec.name}/checkpoints", "LocalPath": "/opt/ml/checkpoints"},
-            "RetryStrategy": {"MaximumRetryAttempts": _RETRIES},
-        }
-    else:
-        first = {"ProcessingJobName": spec.name, "ProcessingResources": {"ClusterConfig": _machines(spec)}}
-        program = {"ImageUri": image, **_command(spec)}
-    body = {
-        **first,
+    body: dict[str, Any] = {
+        "TrainingJobName": spec.name,
+        "ResourceConfig": _machines(spec),
         "StoppingCondition": stops,
-        "AlgorithmSpecification" if kind == TRAINING else "AppSpecification": program,
+        "AlgorithmSpecification": {"TrainingImage": image, "TrainingInputMode": "File", **_command(spec)},
         "Environment": _environment(spec),
         "RoleArn": spec.options.get("role") or ROLE,
-        **output,
+        "OutputDataConfig": {"S3OutputPath": folder, **({"KmsKeyId": key} if key else {})},
+        # The folder stays empty, since the workspace holds the progress. Without it, SageMaker waits less for spot
+        # machines.
+        "CheckpointConfig": {"S3Uri": f"{folder}/{spec.name}/checkpoints", "LocalPath": "/opt/ml/checkpoints"},
+        "RetryStrategy": {"MaximumRetryAttempts": _RETRIES},
         # The bill can be split by these tags.
         "Tags": [{"Key": "llm-ocr-launch", "Value": spec.launch}, {"Key": "llm-ocr-stage", "Value": spec.stage}],
     }
     if spec.options.get("spot"):
         body["EnableManagedSpotTraining"] = True
-        stops["MaxWaitTimeInSeconds"] = min(2 * seconds, _LONGEST[TRAINING])
+        stops["MaxWaitTimeInSeconds"] = min(2 * seconds, _LONGEST)
     if subnets := spec.options.get("subnet"):
-        network = {"SecurityGroupIds": list(spec.options.get("security_group") or ()), "Subnets": list(subnets)}
-        body |= {"VpcConfig": network} if kind == TRAINING else {"NetworkConfig": {"VpcConfig": network}}
+        groups = list(spec.options.get("security_group") or ())
+        body["VpcConfig"] = {"SecurityGroupIds": groups, "Subnets": list(subnets)}
     return body
 
 
@@ -189,7 +170,7 @@ def _command(spec: JobSpec) -> dict[str, list[str]]:
 
 
 def _environment(spec: JobSpec) -> dict[str, str]:
-    variables = {**spec.environment, ERROR_FILE: _FAILURE[kind_of(spec)]}
+    variables = {**spec.environment, ERROR_FILE: _FAILURE}
     if not spec.secrets:
         return variables
     secrets = ",".join(f"{name}={where or name}" for name, where in spec.secrets.items())
@@ -212,13 +193,11 @@ def _output(spec: JobSpec) -> str:
     return OUTPUT
 
 
-def _notes(spec: JobSpec, kind: str) -> list[str]:
+def _notes(spec: JobSpec) -> list[str]:
     notes = library_notes(spec, gpus_of(spec.hardware))
     if not spec.image:
         notes.append(f"{IMAGE} is the AWS image {_stock(spec)} in the region of the job")
-    if kind == TRAINING:
-        why = "for spot machines" if spec.options.get("spot") else f"for {spec.hardware}"
-        notes.append(f"this is a training job ({why}); SageMaker writes its own files to {_output(spec)}")
+    notes.append(f"SageMaker writes its own files to {_output(spec)}")
     if spec.options.get("kms_key") and has_local_disks(spec.hardware):
         notes.append(f"--kms-key has no effect on the disks of {spec.hardware}, which have hardware encryption")
     return notes
@@ -248,15 +227,10 @@ def _check_names(spec: JobSpec) -> None:
         )
 
 
-def _check_sizes(spec: JobSpec, kind: str) -> None:
-    if kind == PROCESSING and spec.shards > _MOST_MACHINES:
-        hint = "Launch several times on one workspace, or use --spot: training jobs may have more machines."
-        raise UsageError(f"--shards {spec.shards}: a processing job has at most {_MOST_MACHINES} machines", hint=hint)
-    if (spec.time_limit or 0) > _LONGEST[kind]:
+def _check_sizes(spec: JobSpec) -> None:
+    if (spec.time_limit or 0) > _LONGEST:
         hint = "Use a shorter limit: the next job continues the stage."
-        raise UsageError(
-            f"--time-limit {spec.time_limit} s: a {kind} job can run for at most {_LONGEST[kind]} s", hint=hint
-        )
+        raise UsageError(f"--time-limit {spec.time_limit} s: a job can run for at most {_LONGEST} s", hint=hint)
     if (size := spec.options.get("volume_size") or 0) > _LARGEST_DISK:
         raise UsageError(f"--volume-size {size}: the maximum is {_LARGEST_DISK} GB")
     subnets, groups = spec.options.get("subnet") or (), spec.options.get("security_group") or ()
@@ -266,18 +240,17 @@ def _check_sizes(spec: JobSpec, kind: str) -> None:
         raise UsageError(f"at most {_MOST_SUBNETS} --subnet and {_MOST_GROUPS} --security-group are allowed")
 
 
-def _check_environment(spec: JobSpec, kind: str) -> None:
+def _check_environment(spec: JobSpec) -> None:
     variables = _environment(spec)
     if len(variables) > _MOST_VARIABLES:
         raise UsageError(f"a SageMaker job can have at most {_MOST_VARIABLES} variables, not {len(variables)}")
     for name, value in variables.items():
         if not _VARIABLE.fullmatch(name):
             raise UsageError(f"{name!r} is not a valid variable name on SageMaker")
-        if len(value) > _LONGEST_VALUE[kind]:
-            hint = "Shorten it." if kind == TRAINING else "Shorten it, or use --spot: training jobs allow 512."
+        if len(value) > _LONGEST_VALUE:
             raise UsageError(
-                f"{name} has {len(value)} characters: a {kind} job on SageMaker allows {_LONGEST_VALUE[kind]}",
-                hint="Use fewer secrets, or shorter names for them." if name == SECRETS else hint,
+                f"{name} has {len(value)} characters: a job on SageMaker allows {_LONGEST_VALUE}",
+                hint="Use fewer secrets, or shorter names for them." if name == SECRETS else "Shorten it.",
             )
 
 
@@ -307,10 +280,6 @@ _OTHERS = ("p2", "p3", "p6e", "trn", "inf", "dl")
 #: Families whose machines have local disks, which accept no key (the same source).
 _LOCAL_DISKS = frozenset({*_GPUS, "r5d"})
 
-#: Families that only CreateTrainingJob names (botocore 1.44.5).
-_TRAINING_FAMILIES = frozenset({"p3dn", "p4d", "p4de", "p5e", "p5en", "c5n"})
-_TRAINING_BEGINNINGS = ("p6", "trn")
-
 
 def gpus_of(hardware: str) -> int | None:
     """Return the GPUs of one machine; None for an unknown name."""
@@ -325,14 +294,6 @@ def gpus_of(hardware: str) -> int | None:
 def has_local_disks(hardware: str) -> bool:
     """Return whether the machine has local disks, encrypted by hardware."""
     return _parts(hardware)[0] in _LOCAL_DISKS
-
-
-def needs_training(hardware: str) -> bool:
-    """Return whether only training jobs may use the machine."""
-    family, size = _parts(hardware)
-    return (
-        family in _TRAINING_FAMILIES or family.startswith(_TRAINING_BEGINNINGS) or (family, size) == ("p5", "48xlarge")
-    )
 
 
 def _parts(hardware: str) -> tuple[str, str]:

@@ -19,7 +19,7 @@ from llm_ocr.launch.programs import run_program, secrets_here
 CPU = "cpu"
 #: Seconds of a job without a time limit.
 USUAL = 4 * 3600
-#: GB of a task per GPU (as on Modal), and of a task without one (as on Beaker).
+#: GB of a task per GPU (as on Modal), and of a task without one.
 MEMORY, CPU_MEMORY = 32, 16
 #: Variables of the submitting shell that a task receives in addition to its secrets: places of programs and caches.
 PASSED = (

@@ -1,1 +1,0 @@
-"""Beaker: an experiment with one replica per share."""

@@ -1,1 +1,0 @@
-"""This machine: one process per share."""

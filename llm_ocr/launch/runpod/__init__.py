@@ -1,1 +1,0 @@
-"""RunPod: one request to a serverless endpoint per share."""
