@@ -193,4 +193,4 @@ def _inflated(data: bytes) -> tuple[bytes, bool]:
                 return bytes(result), True
     except zlib.error:
         return bytes(result), False
-    return bytes(result), inflate.eof
+    return bytes(result), inflate.eof or not data  # of an empty stream, nothing is lost

@@ -114,3 +114,9 @@ def test_content_that_ends_early_is_damage(tmp_path):
     assert page_of(tmp_path, compressed(packed[: len(packed) // 2])).damage
     assert not page_of(tmp_path, compressed(packed)).damage
     assert not page_of(tmp_path, compressed(packed[:-4])).damage  # only the checksum is missing
+
+
+def test_empty_content_is_a_blank_page(tmp_path):
+    nothing = b"<</Length 0/Filter/FlateDecode>>stream\n\nendstream"
+    page = page_of(tmp_path, pages(b"PLACE").replace(stream(b"PLACE"), nothing))
+    assert (page.damage, page.evidence.ink.blank) == ("", True)
