@@ -1,6 +1,6 @@
 """Measure the alarm of the quality score on scans whose text is known: false alarms, and misses.
 
-    python benchmarks/alarms.py ../shared/data/pdfs --folder FOLDER --pages 130 --output benchmarks/results/alarms.json
+    python benchmarks/alarms.py ../shared/data/pdfs --folder FOLDER --pages 56 --seed 7
 
 Pages with a true text layer become images, which are spoiled as scans are: of few pixels, out of focus, faint, or with
 a lower half that is out of focus. The words that the embedded engine reads are compared with the layer. The text is
