@@ -273,7 +273,7 @@ def _mixed(word: str) -> bool:
 
 
 #: Letters and digits of an answer divided by `Strokes.text`: the median of good pages.
-_CHARACTERS = 0.6
+_CHARACTERS = 0.64
 #: Pixels of ink of a small character: fewer than any legible print has.
 _CHARACTER_PIXELS = 8
 #: Minimum number of characters that the ink must suggest for a comparison.
