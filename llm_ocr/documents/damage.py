@@ -4,15 +4,21 @@ import binascii
 import ctypes
 import io
 import re
+import struct
 import zlib
 from base64 import a85decode
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import pypdfium2
 import pypdfium2.raw as pdfium
 
 from llm_ocr.documents.pdf_objects import Frame, LargeImage
 from llm_ocr.types import InkMap
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 #: Images of a page that are checked, and bytes of a page's decoded content.
 _MOST_IMAGES, _MOST_CONTENT = 32, 64 << 20
@@ -21,6 +27,12 @@ _TAIL = 4096
 _JPEG_END = b"\xff\xd9"
 #: Least height of an empty area at the bottom of a JPEG without its end, as a share of the image.
 _EMPTY = 0.02
+#: Bits at the end of whole fax data, and the bytes at the end in which they are searched.
+_FAX_END, _FAX_TAIL = "000000000001" * 2, 64
+#: Fax data that draws black and white stripes: runs of 8 pixels, four times.
+_FAX_STRIPES = int("00110011000101" * 4, 2).to_bytes(7, "big")
+#: Least share of equal pixels in two decodings of the same image.
+_SAME_PICTURE = 0.99
 _CONTENTS = re.compile(rb"/Contents\s*(?:(\d+) 0 R|\[([^\]]*)\])")
 _STREAM = re.compile(rb"<<(?P<about>[^\x00]*?)>>\s*stream\r?\n")
 _PAIRS = ((rb"\bBT\b", rb"\bET\b"), (rb"(?<![^\s])q(?![^\s])", rb"(?<![^\s])Q(?![^\s])"))
@@ -37,23 +49,26 @@ def image_damage(images: Sequence[LargeImage], frame: Frame, ink: InkMap) -> str
             if not bitmap:
                 return "an image of the page cannot be decoded"
             pdfium.FPDFBitmap_Destroy(bitmap)
-        if _is_cut_jpeg(image):
+        if _is_cut(image):
             return "an image of the page is damaged: its data ends early"
     return ""
 
 
-def _is_cut_jpeg(image: LargeImage) -> bool:
-    """Return whether the image is a JPEG without its end, whose last rows are missing."""
+def _is_cut(image: LargeImage) -> bool:
+    """Return whether the data of a JPEG or fax image ends before its last rows.
+
+    Of a cut JPEG 2000 image, pdfium draws nothing.
+    """
     name = ctypes.create_string_buffer(32)
     if pdfium.FPDFImageObj_GetImageFilterCount(image.handle) != 1:
         return False
     pdfium.FPDFImageObj_GetImageFilter(image.handle, 0, name, len(name))
-    if name.value != b"DCTDecode":
+    if name.value not in (b"DCTDecode", b"CCITTFaxDecode"):
         return False
     size = pdfium.FPDFImageObj_GetImageDataRaw(image.handle, None, 0)
     data = (ctypes.c_ubyte * size)()
     pdfium.FPDFImageObj_GetImageDataRaw(image.handle, data, size)
-    return cut_jpeg(bytes(data))
+    return cut_jpeg(bytes(data)) if name.value == b"DCTDecode" else _is_cut_fax(image, bytes(data))
 
 
 def cut_jpeg(data: bytes) -> bool:
@@ -70,6 +85,47 @@ def cut_jpeg(data: bytes) -> bool:
             return last.getextrema() == (128, 128)
     except (OSError, SyntaxError, ValueError):
         return True
+
+
+def _is_cut_fax(image: LargeImage, data: bytes) -> bool:
+    """Return whether a Group 4 fax image has rows that its data does not reach: additional data draws in them.
+
+    Data of other fax codes counts as whole. It is decoded into another picture than pdfium's, or not at all.
+    """
+    import numpy as np
+
+    if _FAX_END in f"{int.from_bytes(data[-_FAX_TAIL:], 'big'):b}":
+        return False
+    bitmap = pdfium.FPDFImageObj_GetBitmap(image.handle)
+    if not bitmap:
+        return False
+    drawn = pypdfium2.PdfBitmap.from_raw(bitmap).to_numpy()
+    height, width = drawn.shape[:2]
+    plain, longer = (_fax_picture(data + more, width, height) for more in (b"", _FAX_STRIPES * width))
+    if plain is None or longer is None:
+        return False
+    changed = np.flatnonzero((plain != longer).any(axis=1))
+    if not len(changed) or not 0 < changed[0] < (1 - _EMPTY) * height:
+        return False
+    rows = slice(changed[0])
+    alike = float((plain[rows] == (drawn.reshape(height, width, -1)[rows, :, 0] > 127)).mean())
+    return max(alike, 1 - alike) > _SAME_PICTURE  # black and white may be exchanged
+
+
+def _fax_picture(data: bytes, width: int, height: int) -> "npt.NDArray[np.bool_] | None":
+    """Return the pixels of Group 4 data, decoded as a TIFF of one strip; None if it cannot be decoded."""
+    import numpy as np
+    from PIL import Image
+
+    tags = ((256, width), (257, height), (258, 1), (259, 4), (262, 0), (273, 8), (278, height), (279, len(data)))
+    padded = data + bytes(len(data) % 2)
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags)
+    file = struct.pack("<4sI", b"II*\0", 8 + len(padded)) + padded + struct.pack("<H", len(tags)) + entries + bytes(4)
+    try:
+        with Image.open(io.BytesIO(file)) as picture:
+            return np.asarray(picture)
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
+        return None
 
 
 def content_damage(pdf: pypdfium2.PdfDocument, number: int) -> str:
@@ -137,4 +193,4 @@ def _inflated(data: bytes) -> tuple[bytes, bool]:
                 return bytes(result), True
     except zlib.error:
         return bytes(result), False
-    return bytes(result), inflate.eof
+    return bytes(result), inflate.eof or not data  # of an empty stream, nothing is lost

@@ -6,7 +6,7 @@ import zlib
 import numpy as np
 import pytest
 from making import pages, stream, text, written
-from PIL import Image
+from PIL import Image, ImageDraw
 from test_rendering import outcome, with_renderer
 
 from llm_ocr.types import Reason
@@ -54,6 +54,47 @@ def test_cut_jpeg_of_a_page_is_damage(tmp_path):
     assert not page_of(tmp_path, scan(whole[:-2])).damage
 
 
+def fax() -> bytes:
+    """Return Group 4 data of 500 x 350 pixels with ink in most rows."""
+    file = io.BytesIO()
+    picture = Image.new("1", (500, 350), 1)
+    draw = ImageDraw.Draw(picture)
+    for y in range(20, 330, 15):
+        draw.text((30, y), f"{y} crates of glass are in the north hall of the warehouse")
+    picture.save(file, "TIFF", compression="group4", strip_size=1 << 20)
+    with Image.open(file) as saved:
+        begin, size = saved.tag_v2[273][0], saved.tag_v2[279][0]
+    return file.getvalue()[begin : begin + size]
+
+
+def fax_scan(data: bytes, parameters: bytes = b"/K -1/Columns 500/Rows 350") -> bytes:
+    return scan(data, b"CCITTFaxDecode/DecodeParms<<%s>>" % parameters, 1)
+
+
+@pytest.mark.parametrize("share", [0.4, 0.6, 0.9])
+def test_cut_fax_of_a_page_is_damage(tmp_path, share):
+    whole = fax()
+    assert page_of(tmp_path, fax_scan(whole[: int(share * len(whole))])).damage
+
+
+@pytest.mark.parametrize(
+    "parameters", [b"/K -1/Columns 500/Rows 350", b"/K -1/Columns 500/Rows 350/BlackIs1 true", b"/K -1/Columns 500"]
+)
+@pytest.mark.parametrize("end", [None, -3], ids=["end of block", "no end of block"])
+def test_whole_fax_of_a_page_is_no_damage(tmp_path, parameters, end):
+    assert not page_of(tmp_path, fax_scan(fax()[:end], parameters)).damage
+
+
+@pytest.mark.parametrize("share", [0.6, 0.95])
+def test_cut_jpeg_2000_of_a_page_fails(tmp_path, share):
+    file = io.BytesIO()
+    with Image.open(io.BytesIO(photo())) as picture:
+        picture.save(file, "JPEG2000", tile_size=(100, 100))
+    whole = file.getvalue()
+    assert page_of(tmp_path, scan(whole[: int(share * len(whole))], b"JPXDecode")) is Reason.UNREADABLE
+    assert not page_of(tmp_path, scan(whole, b"JPXDecode")).damage
+
+
 def test_white_scan_is_blank_and_not_damaged(tmp_path):
     file = io.BytesIO()
     Image.new("L", (500, 350), 255).save(file, "JPEG")
@@ -73,3 +114,9 @@ def test_content_that_ends_early_is_damage(tmp_path):
     assert page_of(tmp_path, compressed(packed[: len(packed) // 2])).damage
     assert not page_of(tmp_path, compressed(packed)).damage
     assert not page_of(tmp_path, compressed(packed[:-4])).damage  # only the checksum is missing
+
+
+def test_empty_content_is_a_blank_page(tmp_path):
+    nothing = b"<</Length 0/Filter/FlateDecode>>stream\n\nendstream"
+    page = page_of(tmp_path, pages(b"PLACE").replace(stream(b"PLACE"), nothing))
+    assert (page.damage, page.evidence.ink.blank) == ("", True)

@@ -19,7 +19,7 @@ from llm_ocr.sandbox import Limits, WorkerPool
 from llm_ocr.types import Attempt, EncodedImage, Page, Reason
 
 #: Increased when a change alters results for the same page; part of the key.
-RESULT_VERSION = 9
+RESULT_VERSION = 10
 #: Affinity key of workers with loaded OCR models, so that the next page without text uses the same worker.
 _PIXELS = "pixels"
 #: With a model in parallel: niceness, and seconds that a page waits before a process starts, which takes as long.

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 
 #: Increased when a change gives the same answers other scores: with a minimum quality, it is in the key.
-VERSION = 8
+VERSION = 9
 #: Score below which a page is `degraded`: its text is wrong, missing, or misplaced. With a text layer, no good answer
 #: of `benchmarks/quality.py` is below.
 LOW = 0.3
@@ -50,7 +50,7 @@ _SCALES: Mapping[str, tuple[float, float]] = {
     READABLE: (1.0, 15.0),
     TABULAR: (1.0, 3.0),
     WHOLE: (1.0, 1.0),
-    CONFIDENT: (0.95, 4.0),
+    CONFIDENT: (0.95, 12.0),
 }
 
 

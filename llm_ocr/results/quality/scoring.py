@@ -53,6 +53,9 @@ _WIDER = 3
 _LOWEST, _HIGHEST = 3, 40
 #: Runs lower than this part of the usual height are strokes of larger letters, not lines.
 _FLAT = 0.5
+#: Least width of the unbroken ink across the middle of a run, in its heights. Words are wider than the curves of maps
+#: and graphs.
+_WIDE = 4.0
 #: Share of the image's sides that is ignored at each edge, because scans have shadows there.
 _EDGE = 0.015
 #: Least width of a bar of unbroken ink, as a share of the page's width.
@@ -120,9 +123,13 @@ def strokes_of(ink: InkMap, rotation: int = 0) -> Strokes:
     by_column = np.argsort(x.astype(np.uint16), kind="stable")  # starts and ends of ink, alternating in each column
     starts, ends = by_column[0::2], by_column[1::2]
     x, top, height = x[starts], edges[starts], edges[ends] - edges[starts]
+    # The unbroken ink in the row through the middle of each run.
+    begins, stops = np.flatnonzero(np.diff(inside.ravel().astype(np.int8), prepend=0)).reshape(-1, 2).T
+    middle = np.searchsorted(begins, (top + height // 2 + 1) * ink_width + x, "right") - 1
     fit = (height >= _LOWEST) & (height <= _HIGHEST)
     if fit.any():
         fit &= height >= _FLAT * _usual(height[fit])
+    fit &= (stops - begins)[middle] >= _WIDE * height
     return Strokes(
         (x[fit] + 0.5) / ink_width, (top[fit] + height[fit] / 2) / ink_height, height[fit].astype(np.float64)
     )
@@ -266,7 +273,7 @@ def _mixed(word: str) -> bool:
 
 
 #: Letters and digits of an answer divided by `Strokes.text`: the median of good pages.
-_CHARACTERS = 0.6
+_CHARACTERS = 0.64
 #: Pixels of ink of a small character: fewer than any legible print has.
 _CHARACTER_PIXELS = 8
 #: Minimum number of characters that the ink must suggest for a comparison.
@@ -293,7 +300,7 @@ def score(page: Page, attempt: Attempt) -> Quality:
         parts |= _ink_parts(evidence.ink, attempt.rotation, said, guess=not {FOUND, BACKED} & parts.keys())
     if (contradiction := _contradiction(evidence, attempt)) is not None:
         parts[contradiction] = 0.0
-    if attempt.source == "ocr":  # it reads nothing but ink, also on dark paper, whose ink cannot be counted
+    if attempt.source != "model":  # only models invent text; ink on dark paper and of small print cannot be counted
         parts.pop(FITS, None)
     rounded = {name: round(value, 4) for name, value in parts.items()}
     return Quality(round(min((on_scale(name, value) for name, value in rounded.items()), default=1.0), 4), rounded)

@@ -26,6 +26,8 @@ _RUNNING, _GOING, _BEGUN = 4, 0.4, 0.1
 _SENTENCE = re.compile(r"[a-z\d)][.!?][\"”’)]?\s+[\"“(]?[A-Z]")
 #: Share of empty cells up to which a table is ordinary: many have a column of marks.
 _EMPTY = 0.5
+#: Largest defect of a grid alone, with empty cells or uneven rows: its cells still have their text.
+_GRID = 0.3
 #: Share of the page from which a table is likely to be the page's layout, and the weight of its defects then.
 _COVERING, _WEIGHT = 0.6, 2.0
 #: Maximum cells that are judged.
@@ -57,8 +59,9 @@ def _defect(text: str, area: float) -> float:
     if not words or len(cells) > _MOST:
         return 0.0
     empty = sum(not cell.text for cell in cells) / len(cells)
-    share = _prose(rows) / words + max(0.0, empty - _EMPTY) / (1 - _EMPTY) + _ragged(rows)
-    return min(1.0, share * (_WEIGHT if _COVERING <= area < 1 else 1.0))
+    weight = _WEIGHT if _COVERING <= area < 1 else 1.0
+    grid = min(_GRID, weight * (max(0.0, empty - _EMPTY) / (1 - _EMPTY) + _ragged(rows)))
+    return min(1.0, weight * _prose(rows) / words + grid)
 
 
 def _rows(text: str) -> list[list[_Cell]]:

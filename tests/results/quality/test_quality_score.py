@@ -149,7 +149,7 @@ def test_invented_text_is_noticed(paper, read):
     assert "that is not in the text layer" in what_is_wrong(parts)
 
 
-def test_more_text_than_ink_is_a_fault_of_a_model_and_not_of_ocr_on_dark_paper(paper, read):
+def test_more_text_than_ink_is_a_fault_of_models_only(paper, read):
     scan = no_layer(paper)
     assert scan.evidence is not None and scan.evidence.ink is not None
     width, height = scan.evidence.ink.width, scan.evidence.ink.height
@@ -159,7 +159,8 @@ def test_more_text_than_ink_is_a_fault_of_a_model_and_not_of_ocr_on_dark_paper(p
     page = replace(scan, evidence=replace(scan.evidence, ink=dark))
     answer = replace(read, blocks=tuple(block for block in read.blocks if block.kind is not BlockKind.FIGURE))
     assert "more text than its image suggests" in what_is_wrong(score(page, answer).parts)
-    assert "more text" not in what_is_wrong(score(page, replace(answer, source="ocr")).parts)
+    for source in ("ocr", "text-layer"):
+        assert "more text" not in what_is_wrong(score(page, replace(answer, source=source)).parts)
 
 
 def test_text_said_twice_must_stand_there_twice(paper, read):
@@ -417,6 +418,39 @@ def test_text_of_a_page_without_ink_is_never_ok(paper, read):
 def test_ink_without_text_is_never_ok(paper, read, source):
     attempt, quality = rated(no_layer(paper), replace(read, blocks=(), source=source), None)
     assert (attempt.status, attempt.reason, quality.score) == (Status.DEGRADED, Reason.EMPTY, 0.0)
+
+
+@pytest.mark.parametrize(("lower", "status"), [("lines of a graph", Status.OK), ("text", Status.DEGRADED)])
+def test_only_text_that_ocr_left_out_is_an_alarm(paper, read, lower, status):
+    image = Image.new("L", (500, 700), 255)
+    draw, font = ImageDraw.Draw(image), ImageFont.load_default(size=11)
+    line = "The north hall of the harbor holds crates of glass"
+    for y in range(60, 660, 18):
+        if y < 300 or lower == "text":
+            draw.text((60, y), line, fill=0, font=font)
+    for x in range(40, 440, 30) if lower == "lines of a graph" else ():
+        for y in range(340, 640, 30):
+            draw.line((x, y, x + 15, y + 22, x + 24, y), fill=0, width=2)
+    page = replace(paper, evidence=Evidence(ink_of(image)))
+    upper = Block(BlockKind.TEXT, Box(0.1, 0.08, 0.9, 0.44), " ".join([line] * 14))
+    attempt, _ = rated(page, replace(read, blocks=(upper,), source="ocr", confidence=0.99), None)
+    assert attempt.status is status
+
+
+@pytest.mark.parametrize(("confidence", "status"), [(0.8, Status.DEGRADED), (0.95, Status.OK)])
+def test_guesses_of_ocr_are_an_alarm(paper, read, confidence, status):
+    blocks = (Block(BlockKind.TEXT, Box(0.1, 0.1, 0.9, 0.2), "Some words of a page."),)
+    page = replace(paper, evidence=None)
+    attempt, _ = rated(page, replace(read, blocks=blocks, source="ocr", confidence=confidence), None)
+    assert attempt.status is status
+
+
+def test_a_grid_with_empty_cells_is_listed_and_no_alarm(paper, read):
+    rows = "\n".join(f"| {name} | | | | | |" for name in ("Crane", "Pilot", "Tug", "Dock"))
+    table = Block(BlockKind.TABLE, WHOLE_PAGE, f"| Needed | | | | | |\n| --- | --- | --- | --- | --- | --- |\n{rows}")
+    attempt, quality = rated(replace(paper, evidence=None), replace(read, blocks=(table,), source="text-layer"), None)
+    assert attempt.status is Status.OK
+    assert quality.parts["tabular"] < 0.8
 
 
 def test_long_text_of_a_page_with_one_number_scores_low(paper, read):
