@@ -39,12 +39,12 @@ RUN apt-get update \
  && apt-get install --yes --no-install-recommends fonts-noto-cjk \
  && rm -rf /var/lib/apt/lists/*
 
-COPY docker/install.py /opt/llm-ocr/install.py
+COPY docker/install.py docker/image_checks.py docker/image_edges.toml /opt/llm-ocr/
 COPY --from=wheel /wheels /opt/llm-ocr/wheels
 RUN PIP_BREAK_SYSTEM_PACKAGES=1 python /opt/llm-ocr/install.py --extras embedded,datasets,detector,filters,s3,gcs /opt/llm-ocr/wheels/*.whl
 # Layout model for scans; its dependency opencv-python would overwrite the files of opencv-python-headless.
 RUN PIP_BREAK_SYSTEM_PACKAGES=1 python -m pip install --no-cache-dir --no-deps rapid-layout==1.2.1
-RUN for profile in ${PROFILES}; do llm-ocr doctor --image "${profile}" || exit 1; done
+RUN python /opt/llm-ocr/image_checks.py ${PROFILES}
 
 # Any user may run it: platforms choose their own.
 RUN useradd --create-home --uid 10001 llm-ocr \

@@ -331,11 +331,10 @@ COMMANDS: tuple[Command, ...] = (
         "Check what works on this machine, and how to install the rest",
         "DoctorSettings",
         "doctor:run_doctor",
-        "doctor [--image PROFILE] [--json]",
+        "doctor [--json]",
         (
             ("llm-ocr doctor", "Show a table of checks"),
             ("llm-ocr doctor --json", "Print JSON for programs"),
-            ("llm-ocr doctor --image glm-ocr", "Check whether the packages here can serve a model"),
         ),
     ),
     Command(

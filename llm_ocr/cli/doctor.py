@@ -482,37 +482,33 @@ _MARKS = {State.WORKS: "ok", State.LIMITED: "note", State.MISSING: "missing", St
 
 
 def run_doctor(command: str, settings: DoctorSettings) -> int:
-    """Print the checks; return 0 if the embedded engine works, otherwise 1. With `--image`, check an image.
-
-    Raises:
-        UsageError: The profile is unknown, or the allowlist is invalid.
-    """
-    if settings.image is not None:
-        return _run_image(settings, settings.image)
+    """Print the checks; return 0 if the embedded engine works, otherwise 1."""
     checks = all_checks(confined=settings.confinement != "off") + platform_checks()
     works = engine_works(checks)
-    _print(settings, {"embedded_engine": works}, checks, verdict(checks))
+    if settings.json_output:
+        write_json({"embedded_engine": works, "checks": [asdict(check) for check in checks]})
+        return 0 if works else 1
+    if not settings.quiet:
+        write_line(table(checks))
+    write_line(verdict(checks))
     return 0 if works else 1
 
 
 def engine_works(checks: list[Check]) -> bool:
-    """Return whether all parts that the embedded engine, or an image, needs are present."""
+    """Return whether all parts that the embedded engine needs are present."""
     return all(check.state in (State.WORKS, State.LIMITED) for check in checks if check.needed)
 
 
-def verdict(checks: list[Check], image: str | None = None) -> str:
-    """Return the last line; `image` is the model that an image will serve."""
+def verdict(checks: list[Check]) -> str:
+    """Return the last line."""
     if engine_works(checks):
-        return (
-            f"This image can serve {image}."
-            if image
-            else "The embedded engine works on this machine. Try: llm-ocr demo"
-        )
-    what = f"This image cannot serve {image}" if image else "The embedded engine does not work on this machine"
+        return "The embedded engine works on this machine. Try: llm-ocr demo"
     lacking = [check for check in checks if check.needed and check.state not in (State.WORKS, State.LIMITED)]
     fixes = list(dict.fromkeys(check.fix for check in lacking if check.fix))
     names = ", ".join(dict.fromkeys(check.name for check in lacking))
-    return f"{what}: {names}." + (f" Fix: {'; '.join(fixes)}" if fixes else "")
+    return f"The embedded engine does not work on this machine: {names}." + (
+        f" Fix: {'; '.join(fixes)}" if fixes else ""
+    )
 
 
 def table(checks: list[Check]) -> str:
@@ -525,24 +521,3 @@ def table(checks: list[Check]) -> str:
         if check.fix and check.state is not State.WORKS:
             lines.append(f"{'':<{mark}}  {'':<{width}}  -> {check.fix}")
     return "\n".join(lines)
-
-
-def _run_image(settings: DoctorSettings, name: str) -> int:
-    from llm_ocr.cli.image_checks import Site, allowed_edges, image_checks
-    from llm_ocr.stages.runtime import named_model
-
-    profile = named_model(name, own_prompt=False).profile
-    checks = image_checks(profile, allowed_edges(settings.allowed_edges), Site())
-    passes = engine_works(checks)
-    _print(settings, {"image": profile.name, "passes": passes}, checks, verdict(checks, profile.name))
-    return 0 if passes else 1
-
-
-def _print(settings: DoctorSettings, head: Mapping[str, object], checks: list[Check], last: str) -> None:
-    if settings.json_output:
-        report = {**head, "checks": [asdict(check) for check in checks]}
-        write_json(report)
-        return
-    if not settings.quiet:
-        write_line(table(checks))
-    write_line(last)

@@ -392,17 +392,6 @@ class DemoSettings(LogSettings):
 class DoctorSettings(LogSettings, ConfinementSettings):
     """llm-ocr doctor: check what works on this machine, and how to install the rest."""
 
-    image: NAME | None = Field(
-        None,
-        description=(
-            "Check instead whether the installed packages can serve this model, for image builds (exit code 1 if not)"
-        ),
-        json_schema_extra={"metavar": "PROFILE"},
-    )
-    allowed_edges: FILE | None = Field(
-        None,
-        description="TOML file of accepted package mismatches, with reasons, for --image (default: the built-in list)",
-    )
     json_output: bool = Field(False, description="Print JSON", json_schema_extra={"flag": "json"})
 
 

@@ -35,8 +35,8 @@ def gpus_of(hardware: str) -> int | None:
 
 
 def moment(text: str | None) -> float | None:
-    """Return a time in ISO 8601 as seconds since 1970; None for an unset time (empty, or in the year 1)."""
-    if not text or text.startswith("0001-"):
+    """Return a time in ISO 8601 as seconds since 1970; None for an unset time."""
+    if not text:
         return None
     return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 

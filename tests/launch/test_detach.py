@@ -229,7 +229,7 @@ def test_a_launch_without_a_hash_is_not_coordinated():
 
 
 def until(wanted) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while not wanted():
         assert time.monotonic() < deadline
         time.sleep(0.05)

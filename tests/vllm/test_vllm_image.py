@@ -4,9 +4,9 @@ import os
 import subprocess
 
 import pytest
+from image_checks import Site, allowed_edges, image_checks
 
 from llm_ocr.cli.doctor import State
-from llm_ocr.cli.image_checks import Site, allowed_edges, image_checks
 from llm_ocr.models.registry import PROFILES, find_profile
 
 

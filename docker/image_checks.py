@@ -1,21 +1,29 @@
-"""llm-ocr doctor --image: check the packages of an image before a server starts."""
+"""Check that the packages of an image can serve models; fail with what is wrong.
 
+    python image_checks.py [--allowed-edges FILE] MODEL...
+
+The checks read files and import nothing heavy. They therefore run in seconds where images are built, without a GPU.
+Exit codes: 0 the image can serve all models, 1 it cannot, 2 wrong usage.
+"""
+
+import argparse
 import ast
 import sys
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from importlib.metadata import Distribution
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llm_ocr import __version__
-from llm_ocr.cli.doctor import Check, State
+from llm_ocr.cli.doctor import Check, State, table
+from llm_ocr.cli.output import write_line
 from llm_ocr.engines.vllm.command import value_of
-from llm_ocr.errors import UsageError
+from llm_ocr.errors import LlmOcrError, UsageError
 from llm_ocr.models.choosing import architecture_of
 from llm_ocr.models.profile import Profile
+from llm_ocr.stages.runtime import named_model
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -114,17 +122,15 @@ class Allowed:
 
 
 def allowed_edges(file: Path | None) -> tuple[Allowed, ...]:
-    """Return the entries of an allowlist; None means the built-in list.
+    """Return the entries of an allowlist; None means `image_edges.toml` beside this program.
 
     Raises:
         UsageError: An entry is unreadable or lacks a reason.
     """
     try:
         if file is None:
-            text = (resources.files("llm_ocr.cli") / "image_edges.toml").read_text(encoding="utf-8")
-        else:
-            text = file.read_text(encoding="utf-8")
-        entries = tomllib.loads(text).get("allowed", [])
+            file = Path(__file__).with_name("image_edges.toml")
+        entries = tomllib.loads(file.read_text(encoding="utf-8")).get("allowed", [])
         found = tuple(Allowed(*(entry[name].strip() for name in _FIELDS)) for entry in entries)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(
@@ -189,8 +195,7 @@ def _same(left: str, right: str) -> bool:
     return canonicalize_name(left) == canonicalize_name(right)
 
 
-# Checks of `llm-ocr doctor --image PROFILE`: whether the packages of an image can serve a model. The checks read files
-# and import nothing heavy. They therefore run in seconds where images are built, without a GPU.
+# Checks whether the packages of an image can serve a model.
 
 
 _REGISTRY = "model_executor/models/registry.py"
@@ -293,3 +298,41 @@ def _module(value: ast.expr | None) -> str | None:
         return None
     module = str(value.elts[0].value)
     return (module.removeprefix("vllm.") if "." in module else f"model_executor.models.{module}").replace(".", "/")
+
+
+def lacking(checks: Sequence[Check]) -> list[Check]:
+    """Return the needed checks that failed."""
+    return [check for check in checks if check.needed and check.state not in (State.WORKS, State.LIMITED)]
+
+
+def verdict(checks: Sequence[Check], model: str) -> str:
+    """Return the last line of the report."""
+    if not (failed := lacking(checks)):
+        return f"This image can serve {model}."
+    fixes = list(dict.fromkeys(check.fix for check in failed if check.fix))
+    names = ", ".join(dict.fromkeys(check.name for check in failed))
+    return f"This image cannot serve {model}: {names}." + (f" Fix: {'; '.join(fixes)}" if fixes else "")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the checks of each model, and return the exit code."""
+    parser = argparse.ArgumentParser(description="Check that the installed packages can serve models.")
+    parser.add_argument("models", nargs="+", metavar="MODEL")
+    parser.add_argument("--allowed-edges", type=Path, metavar="FILE", help="accepted package mismatches, with reasons")
+    options = parser.parse_args(argv)
+    passes = True
+    try:
+        allowed = allowed_edges(options.allowed_edges)
+        for profile in [named_model(name, own_prompt=False).profile for name in options.models]:
+            checks = image_checks(profile, allowed, Site())
+            write_line(table(checks))
+            write_line(verdict(checks, profile.name))
+            passes = passes and not lacking(checks)
+    except LlmOcrError as error:
+        write_line(f"image_checks: {error}", sys.stderr)
+        return error.exit_code
+    return 0 if passes else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

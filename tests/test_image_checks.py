@@ -1,15 +1,14 @@
-"""`llm-ocr doctor --image`: an image passes when its packages can serve the model, and fails with what is wrong.
+"""`docker/image_checks.py`: an image passes when its packages can serve the model, and fails with what is wrong.
 
 The packages are made up: folders with the few files that are looked at. tests/vllm looks at a real vLLM.
 """
 
-import json
 from dataclasses import replace
 
 import pytest
+from image_checks import EDGES, Site, allowed_edges, image_checks, lacking, main, verdict
 
-from llm_ocr.cli.doctor import Check, State, engine_works, verdict
-from llm_ocr.cli.image_checks import EDGES, Site, allowed_edges, image_checks
+from llm_ocr.cli.doctor import Check, State
 from llm_ocr.errors import UsageError
 from llm_ocr.models.choosing import ARCHITECTURES
 from llm_ocr.models.registry import PROFILES, find_profile
@@ -194,7 +193,7 @@ def test_an_entry_lets_its_own_mismatch_through_and_no_other(packages):
 def test_an_image_without_vllm_says_just_that(packages, tmp_path):
     checks = image_checks(find_profile("glm-ocr"), (), Site(tmp_path / "empty"))
     assert [check.name for check in checks] == ["llm-ocr", "vllm", "transformers"]
-    assert not engine_works(checks)
+    assert lacking(checks)
 
 
 def test_another_build_of_vllm_says_what_vllm_needs(packages):
@@ -236,16 +235,14 @@ def test_an_allowlist_without_reasons_is_refused(text, tmp_path):
         allowed_edges(tmp_path / "absent.toml")
 
 
-def test_the_command_ends_with_one_where_the_gates_fail(llm_ocr):
-    done = llm_ocr("doctor", "--image", "glm-ocr", "--json")
-    report = json.loads(done.stdout)
-    assert report["image"] == "glm-ocr"
-    assert done.returncode == (0 if report["passes"] else 1)
-    if not any(check["name"] == "vllm" and check["state"] == "works" for check in report["checks"]):
-        assert done.returncode == 1
+def test_the_program_ends_with_one_where_the_gates_fail(monkeypatch, packages, capsys):
+    monkeypatch.setattr("sys.path", [str(packages.folder)])
+    assert main(["glm-ocr"]) == 0
+    packages.dist("vllm", "0.18.1", NEEDS["vllm"])
+    assert main(["deepseek-ocr", "glm-ocr"]) == 1
+    assert capsys.readouterr().out.splitlines()[-1].startswith("This image cannot serve glm-ocr: vllm.")
 
 
-def test_an_unknown_model_is_wrong_usage(llm_ocr):
-    done = llm_ocr("doctor", "--image", "glm-orc")
-    assert done.returncode == 2
-    assert "glm-ocr" in done.stderr
+def test_an_unknown_model_is_wrong_usage(capsys):
+    assert main(["glm-orc"]) == 2
+    assert "glm-ocr" in capsys.readouterr().err
