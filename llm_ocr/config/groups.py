@@ -223,7 +223,7 @@ class SourceSettings(Group):
     password_file: FILE | None = Field(None, description="File with passwords to try, one per line")
     pages_per_unit: COUNT | None = Field(
         None,
-        description="Pages per unit of work (default: 64, or 16 with the embedded engine; fewer below 2,048 pages)",
+        description="Pages per unit of work (default: 64, or 16 with the embedded engine; fewer in small runs)",
     )
 
 

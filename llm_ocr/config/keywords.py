@@ -58,7 +58,7 @@ class SourceKeywords(TypedDict, total=False):
     password_file: str | Path | None
     """File with passwords to try, one per line"""
     pages_per_unit: int | None
-    """Pages per unit of work (default: 64, or 16 with the embedded engine; fewer below 2,048 pages)"""
+    """Pages per unit of work (default: 64, or 16 with the embedded engine; fewer in small runs)"""
 
 
 class DatasetKeywords(TypedDict, total=False):

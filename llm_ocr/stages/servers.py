@@ -52,9 +52,9 @@ UNDECIDED = "auto"
 _EMBEDDED_LABELS = frozenset({"image", "chart", "diagram", *BlockKind}) - {BlockKind.FIGURE}
 #: Pages per unit. A scanned page takes the embedded engine seconds, so its units are small and published often.
 PAGES_PER_UNIT = {EMBEDDED: 16, VLLM: 64, SERVER: 64, UNDECIDED: 64}
-#: Pages per unit in small plans, where an incomplete unit of a killed worker is a large share of all pages. In a
-#: folder of this machine, where publishing takes milliseconds, and in other stores.
-LEAST_PER_LOCAL_UNIT, LEAST_PER_UNIT = 4, 16
+#: Pages per unit in small plans, where the incomplete units of a killed worker have a large share of all pages. In a
+#: folder of this machine, where publishing takes some 10 ms, and in other stores.
+LEAST_PER_LOCAL_UNIT, LEAST_PER_UNIT = 1, 16
 
 
 def choose_engine(settings: EngineSettings, *, command: str) -> str:

@@ -369,8 +369,8 @@ def _file_entry(source: str, relative: str) -> str:
 # may be a copy (an alias) of the first. Memory holds eight bytes per document, and the names of copies.
 
 
-#: A plan that may have smaller units has about this many, until its units have the usual size.
-SMALL_PLAN = 32
+#: Pages up to which a plan that may have smaller units has the smallest ones. Units of larger plans grow with the plan.
+SMALL_PLAN = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -523,6 +523,7 @@ class Planner:
             UsageError: a known document was requested with pages that are not in the plan.
         """
         self._file.flush()
+        least = self._least_per_unit
         while True:
             found = generations(self._workspace)
             begin = found[-1].next_index if found else 0
@@ -531,7 +532,7 @@ class Planner:
                 draft = new_draft(
                     len(found) + 1,
                     Kind.SOURCES,
-                    pages_per_unit=min(self._pages_per_unit, max(self._least_per_unit, self._pages // SMALL_PLAN)),
+                    pages_per_unit=min(self._pages_per_unit, max(least, least * self._pages // SMALL_PLAN)),
                     next_index=begin,
                     skipped=skipped or {},
                 )

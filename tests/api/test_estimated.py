@@ -134,7 +134,7 @@ def test_a_document_that_could_not_be_opened_is_retried_with_its_selection(made,
     llm_ocr.retry_failed(workspace=workspace, password=["open sesame"])
     run = llm_ocr.run(workspace=workspace, password=["open sesame"], **FRUGALLY)
     assert run.status.pages == Counts(4, 4) and run.status.finished
-    assert [(Path(row.source).name, row.page_number) for row in run.pages()][-1] == ("locked.pdf", 2)
+    assert ("locked.pdf", 2) in [(Path(row.source).name, row.page_number) for row in run.pages()]
 
 
 def test_planning_again_adds_nothing_and_opens_nothing_that_is_known(made, few, tmp_path, monkeypatch):

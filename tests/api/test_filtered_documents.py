@@ -88,7 +88,7 @@ def program(tmp_path, monkeypatch, capsys):
 
 def test_plan_says_what_was_left_out_and_status_tells_it(first, program):
     workspace, out, err = first
-    assert "10 documents, 10 pages, 3 units; 4 filtered: 3 language (de), 1 blank" in out
+    assert "10 documents, 10 pages, 10 units; 4 filtered: 3 language (de), 1 blank" in out
     assert "german 0.pdf (language: de" in err
     told = json.loads(program("status", "-w", workspace, "--json")[1])["filtered"]
     assert (told["documents"], told["reasons"], told["languages"]) == (4, {"language": 3, "blank": 1}, {"de": 3})
@@ -145,7 +145,7 @@ def test_a_dry_run_needs_no_workspace_and_writes_nothing(documents, tmp_path, pr
     arguments = ("plan", documents, "-w", "w", "--filter-blank", "--filter-language", "en", "--dry-run")
     code, out, _ = program(*arguments)
     first, *examples, last = out.splitlines()
-    assert code == 0 and first == "10 documents, 10 pages, 3 units; 4 filtered: 3 language (de), 1 blank"
+    assert code == 0 and first == "10 documents, 10 pages, 10 units; 4 filtered: 3 language (de), 1 blank"
     assert len(examples) == 4 and "german 0.pdf: language (de, " in out
     assert last == "Dry run: nothing was written" and list(tmp_path.iterdir()) == []
 
@@ -154,7 +154,7 @@ def test_a_dry_run_over_a_workspace_tells_what_is_new_and_leaves_it_as_it_is(doc
     program("plan", documents, "-w", "w", "--only", "english*")
     before = tree(tmp_path)
     _, out, _ = program("plan", documents, "-w", "w", "--filter-blank", "--sample", "14", "--dry-run")
-    assert out.startswith("5 new documents, 5 pages, 2 units; 1 filtered: 1 blank; 8 already in the plan\n")
+    assert out.startswith("5 new documents, 5 pages, 5 units; 1 filtered: 1 blank; 8 already in the plan\n")
     assert tree(tmp_path) == before
 
 

@@ -115,9 +115,9 @@ def test_encrypted_document_names_the_password_file(tmp_path):
     assert cli("run", "-w", "out", "--password-file", "secrets.txt", *FRUGAL, cwd=tmp_path).returncode == 0
 
 
-def test_small_local_runs_publish_every_four_pages(tmp_path):
+def test_small_local_runs_publish_each_page(tmp_path):
     (tmp_path / "long.pdf").write_bytes(text_pdf(*([f"Page {number}"] for number in range(12))))
-    assert "12 pages, 3 units" in cli("plan", "long.pdf", "-w", "out", "--engine", "embedded", cwd=tmp_path).stdout
+    assert "12 pages, 12 units" in cli("plan", "long.pdf", "-w", "out", "--engine", "embedded", cwd=tmp_path).stdout
 
 
 def test_text_file_as_source_is_explained_as_a_list(tmp_path):
