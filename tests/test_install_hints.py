@@ -78,7 +78,7 @@ def test_a_source_of_the_users_own_is_not(line):
     assert not suggestions(line)
 
 
-def test_the_command_for_an_extra_names_its_packages_and_their_bounds(repository):
+def test_command_for_an_extra_names_its_packages_and_bounds(repository):
     extras = tomllib.loads((repository / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for extra in extras.keys() - {"dev"}:
         named = {Requirement(text) for text in re.findall(r'"(.*?)"', install_command(extra))}

@@ -127,7 +127,7 @@ def test_new_pages_are_refused_before_they_are_planned(old):
     assert llm_ocr.assemble(workspace=old, page_markers=False).status.finished
 
 
-def test_extract_says_that_the_version_differs_and_what_can_be_done(old):
+def test_extract_reports_a_version_difference_and_the_remedies(old):
     with pytest.raises(WorkspaceMismatch, match="extracted by another version of llm-ocr") as caught:
         llm_ocr.extract(workspace=old)
     message = str(caught.value)

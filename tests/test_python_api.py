@@ -93,7 +93,7 @@ def test_the_names_of_the_api_are_these():
     assert callable(llm_ocr.display.display_page)
 
 
-def test_a_run_is_shown_as_a_table_in_notebooks_and_its_names_are_escaped(made):
+def test_run_is_an_escaped_table_in_notebooks(made):
     shown = made._repr_html_()
     assert "<th>pages</th><td>1</td><td>1</td><td>0</td><td>0</td>" in shown
     status = replace(made.status, url="s3://<script>", reasons={"<b>": 1})
@@ -101,7 +101,7 @@ def test_a_run_is_shown_as_a_table_in_notebooks_and_its_names_are_escaped(made):
 
 
 @pytest.mark.slow
-def test_a_bar_per_stage_is_shown_on_a_terminal_and_none_elsewhere(page, tmp_path):
+def test_stage_bars_are_shown_on_a_terminal_only(page, tmp_path):
     code = f"import llm_ocr; llm_ocr.run({str(page)!r}, workspace='out', engine='embedded', **{{keywords}})"
     shown = {}
     for keywords in ("{}", "{'progress': None}"):
@@ -137,7 +137,7 @@ def test_another_name_is_an_attribute_error():
         _ = llm_ocr.extrakt  # type: ignore[attr-defined]
 
 
-def test_importing_the_library_imports_nothing_heavy_and_sets_up_no_logging(tmp_path):
+def test_importing_the_library_is_light_and_sets_up_no_logging(tmp_path):
     code = """
 import json, logging, sys
 import llm_ocr
@@ -203,7 +203,7 @@ def test_open_of_no_workspace_says_what_to_do(tmp_path):
         llm_ocr.open(str(tmp_path / "nothing"))
 
 
-def test_a_run_that_is_only_planned_has_no_pages_and_no_dataset_yet(page, tmp_path):
+def test_planned_run_has_no_pages_and_no_dataset_yet(page, tmp_path):
     run = llm_ocr.plan(page, workspace=tmp_path / "out")
     assert (run.status.pages.expected, run.status.pages.ok) == (1, 0)
     with pytest.raises(StageMissing, match="extract has not started"):
@@ -212,7 +212,7 @@ def test_a_run_that_is_only_planned_has_no_pages_and_no_dataset_yet(page, tmp_pa
         run.to_dataset()
 
 
-def test_without_the_package_datasets_the_message_names_the_extra(made, monkeypatch):
+def test_message_without_the_datasets_package_names_the_extra(made, monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(MissingExtra, match=r'pip install "datasets>='):
         llm_ocr.open(made.url).to_dataset()
@@ -234,7 +234,7 @@ def test_a_bad_keyword_is_named(page, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_two_paths_are_two_sources_and_one_path_with_a_comma_is_one(page, tmp_path):
+def test_two_paths_are_two_sources_and_a_comma_splits_none(page, tmp_path):
     names = ("a.pdf", "b, c.pdf")
     for number, name in enumerate(names):
         shutil.copy(page, tmp_path / name)
@@ -262,7 +262,7 @@ def test_read_page_takes_a_picture_or_the_bytes_of_a_file(examples):
     assert "The old willow above the weir" in texts[0]
 
 
-def test_read_page_takes_a_file_and_what_is_none_ends_as_a_failed_page(page, tmp_path):
+def test_read_page_takes_a_file_and_marks_an_invalid_one_failed(page, tmp_path):
     (tmp_path / "garbage.png").write_bytes(b"no image")
 
     async def read() -> list[llm_ocr.types.PageRecord]:
@@ -273,7 +273,7 @@ def test_read_page_takes_a_file_and_what_is_none_ends_as_a_failed_page(page, tmp
     assert (bad.status, bad.reason) == (Status.FAILED, Reason.UNREADABLE)
 
 
-def test_a_session_reads_pages_of_files_and_bytes_with_one_engine(page, tmp_path):
+def test_session_reads_pages_of_files_and_bytes_with_one_engine(page, tmp_path):
     (tmp_path / "garbage.png").write_bytes(b"no image")
 
     async def read() -> list[llm_ocr.PageRecord]:

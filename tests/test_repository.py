@@ -25,7 +25,7 @@ def test_every_module_says_what_it_is_for(repository):
     assert bare == []
 
 
-def test_the_version_is_in_the_package_and_the_project_file_alike(repository):
+def test_package_and_project_file_have_the_same_version(repository):
     project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
     assert project.get("version", llm_ocr.__version__) == llm_ocr.__version__
     assert version("llm-ocr") == llm_ocr.__version__
@@ -72,7 +72,7 @@ OF_OTHERS = {
 STYLE = re.compile(r"--(?:c\d|back|card|ink|soft|rule|ok|degraded|failed|left|c)\b")
 
 
-def test_messages_outside_of_the_command_line_name_settings_and_no_flags(repository):
+def test_messages_outside_the_command_line_name_no_flags(repository):
     package = repository / "llm_ocr"
     found = {}
     for path in sorted(package.rglob("*.py")):
@@ -106,12 +106,18 @@ def test_no_file_names_a_folder_of_a_developers_machine(repository):
         assert not re.search(r"/(?:home|Users|root|work)/\w+", path.read_text()), path
 
 
+def test_names_of_tests_have_at_most_sixty_characters(repository):
+    files = [*(repository / "tests").rglob("*.py"), *(repository / "packages").rglob("*.py")]
+    names = {name for path in files for name in re.findall(r"\bdef (test_\w+)", path.read_text())}
+    assert sorted(name for name in names if len(name) > 60) == []
+
+
 def test_nothing_is_left_to_do_in_the_code(repository):
     marks = re.compile(r"\b(?:TODO|FIXME|XXX)\b|# type: ignore(?!\[)|except Exception:\s*\n\s*pass")
     assert [path for path in modules(repository) if marks.search(path.read_text())] == []
 
 
-def test_a_needed_tool_that_is_missing_skips_the_test_or_fails_it_when_it_is_required(require, monkeypatch):
+def test_missing_tool_skips_the_test_or_fails_it_if_required(require, monkeypatch):
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("LLM_OCR_REQUIRE", "chromium")
     with pytest.raises(pytest.skip.Exception, match="poppler is not installed"):

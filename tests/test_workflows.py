@@ -94,13 +94,13 @@ def test_the_tags_are_latest_main_and_the_commit(tmp_path):
     assert "secret" not in calls and (tmp_path / "token").read_text().strip() == "secret"
 
 
-def test_the_base_image_comes_from_the_repository_or_the_person_who_starts_it():
+def test_base_image_comes_from_repository_or_workflow_input():
     found = workflow("images.yml")
     assert found["env"]["VLLM_BASE_IMAGE"] == "${{ inputs.vllm_base_image || vars.VLLM_BASE_IMAGE }}"
     assert found["on"]["workflow_dispatch"]["inputs"]["vllm_base_image"]["required"] is False
 
 
-def test_a_push_to_main_makes_a_pre_release_unless_it_says_not_to():
+def test_push_to_main_makes_a_pre_release_unless_it_opts_out():
     found = workflow("runpod-release.yml")
     assert found["on"]["push"]["branches"] == ["main"]
     assert "workflow_dispatch" in found["on"] and "pull_request" not in found["on"]

@@ -80,7 +80,7 @@ def bad_input(folder: Path) -> None:
     (folder / "run.json").write_text(json.dumps(vars(cli("run", *arguments, cwd=folder))))
 
 
-def test_the_run_ends_by_the_policy_and_its_last_line_names_reasons_and_files(outcome):
+def test_exit_code_follows_policy_and_last_line_names_reasons(outcome):
     assert outcome.run.returncode == 3, said(outcome.run)
     last = outcome.run.stdout.splitlines()[-1]
     assert "failed (" in last
@@ -97,7 +97,7 @@ def test_what_cannot_be_opened_is_one_failed_row_with_its_reason(outcome, name):
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_a_page_that_costs_too_much_is_given_up_and_its_neighbours_are_done(outcome, name):
+def test_page_that_costs_too_much_fails_and_neighbors_succeed(outcome, name):
     before, bomb, after = outcome.rows[name]
     assert (bomb.status, bomb.reason, bomb.page_number) == (Status.FAILED, BOMBS[name], 2)
     assert (before.status, after.status) == (Status.OK, Status.OK)
@@ -116,7 +116,7 @@ def test_a_blank_page_is_ok_empty_and_marked_blank(outcome):
 
 
 @pytest.mark.parametrize("name", LIARS)
-def test_a_text_layer_that_lies_is_replaced_by_ocr_and_the_record_says_so(outcome, name):
+def test_wrong_text_layer_is_replaced_by_ocr_and_recorded(outcome, name):
     (page,) = outcome.rows[name]
     assert (page.status, page.text_source) == (Status.OK, "ocr")
     for sentence in bad.SENTENCES:
@@ -143,7 +143,7 @@ def squeezed(text: str) -> str:
     return "".join(character for character in text.lower() if character.isalpha())
 
 
-def test_every_page_is_accounted_for_in_status_dataset_and_markdown(outcome):
+def test_status_dataset_and_markdown_account_for_every_page(outcome):
     rows = [row for rows in outcome.rows.values() for row in rows]
     failed = [row for row in rows if row.status is Status.FAILED]
     pages = status_of(outcome.workspace)["pages"]
@@ -171,7 +171,7 @@ def test_skipped_files_are_counted_and_nothing_is_half_published(outcome):
     assert_nothing_half_published(outcome.workspace)
 
 
-def test_the_last_words_of_a_run_are_the_same_when_nothing_is_left_to_do(outcome):
+def test_finished_run_repeats_its_last_line(outcome):
     again = cli("extract", "-w", outcome.workspace, *FRUGAL, cwd=outcome.workspace.parent)
     assert again.returncode == 3, said(again)
     assert again.stdout.splitlines()[-1] == outcome.run.stdout.splitlines()[-1]
@@ -190,9 +190,7 @@ def test_the_last_words_of_a_run_are_the_same_when_nothing_is_left_to_do(outcome
         ([], "source"),
     ],
 )
-def test_with_nothing_to_do_the_exit_code_is_2_and_the_message_names_it_and_what_is_accepted(
-    tmp_path, arguments, named
-):
+def test_nothing_to_do_exits_with_2_and_names_accepted_input(tmp_path, arguments, named):
     (tmp_path / "empty folder").mkdir()
     (tmp_path / "only others").mkdir()
     (tmp_path / "only others" / "a.txt.bak").write_text("x")
@@ -212,7 +210,7 @@ def test_with_nothing_to_do_the_exit_code_is_2_and_the_message_names_it_and_what
     assert not (tmp_path / "out").exists()
 
 
-def test_a_manifest_that_names_a_missing_page_costs_that_page_alone(tmp_path):
+def test_missing_page_in_a_manifest_fails_that_page_only(tmp_path):
     (tmp_path / "a.pdf").write_bytes(bad.text_pdf(*bad.good_pages("Manifest", 2)))
     entry = {"document_id": "mine", "pdf_path": "a.pdf", "pages": [2, 7]}
     (tmp_path / "list.jsonl").write_text(json.dumps(entry) + "\n")

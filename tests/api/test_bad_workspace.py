@@ -56,7 +56,7 @@ def quoted(*arguments: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_full_disk_ends_the_run_and_the_same_command_goes_on_when_there_is_room(tmp_path, source):
+def test_run_ended_by_a_full_disk_continues_when_there_is_room(tmp_path, source):
     run = quoted("run", str(source), "-w", "disk/out", *FRUGAL, "--pages-per-unit", "1", "--quiet")
     script = f"""
         mkdir disk; mount -t tmpfs -o size=400k tmpfs disk
@@ -79,7 +79,7 @@ def test_a_full_disk_ends_the_run_and_the_same_command_goes_on_when_there_is_roo
     assert status_of(tmp_path / "out")["pages"] == {"expected": PAGES, "ok": PAGES, "degraded": 0, "failed": 0}
 
 
-def test_a_read_only_workspace_is_refused_before_anything_is_read(tmp_path, source, copy):
+def test_read_only_workspace_is_refused_before_reading(tmp_path, source, copy):
     (copy / "assemble").rename(tmp_path / "removed")
     before = published(copy)
     run = quoted("run", str(source), "-w", "out", *FRUGAL)
@@ -119,7 +119,7 @@ sys.exit(main())
 
 
 @pytest.mark.slow
-def test_without_hard_links_and_locks_one_worker_works_and_it_is_said_how_several_do(tmp_path, source):
+def test_without_hard_links_one_worker_runs_and_flags_are_named(tmp_path, source):
     run = finished([sys.executable, "-c", _NO_LINKS, "run", str(source), "-w", "out", *FRUGAL], cwd=tmp_path)
     assert run.returncode == 0, said(run)
     assert "no hard links" in run.stderr
@@ -135,7 +135,7 @@ def test_a_file_in_the_place_of_the_workspace_is_refused(tmp_path, source):
     assert (tmp_path / "out").read_text() == "mine"
 
 
-def test_a_folder_with_other_content_is_not_taken_for_a_workspace(tmp_path, source):
+def test_folder_with_other_content_is_refused_as_workspace(tmp_path, source):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.tex").write_text("mine")
     run = cli("run", source, "-w", "out", *FRUGAL, cwd=tmp_path)
@@ -144,7 +144,7 @@ def test_a_folder_with_other_content_is_not_taken_for_a_workspace(tmp_path, sour
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["thesis.tex"]
 
 
-def test_a_workspace_of_another_key_is_refused_and_the_difference_shown(tmp_path, source, copy):
+def test_workspace_of_another_key_is_refused_with_the_difference(tmp_path, source, copy):
     before = published(copy)
     run = cli("run", source, "-w", copy, "--image-size", "800", *FRUGAL, cwd=tmp_path)
     assert run.returncode == 1, said(run)
@@ -153,7 +153,7 @@ def test_a_workspace_of_another_key_is_refused_and_the_difference_shown(tmp_path
     assert published(copy) == before
 
 
-def test_a_workspace_of_a_newer_format_is_refused_by_every_command(tmp_path, source, copy):
+def test_every_command_refuses_a_workspace_of_a_newer_format(tmp_path, source, copy):
     about = json.loads((copy / "run.json").read_text())
     (copy / "run.json").write_text(json.dumps({**about, "format": 2, "created_by": "9.0"}))
     before = published(copy)
@@ -165,7 +165,7 @@ def test_a_workspace_of_a_newer_format_is_refused_by_every_command(tmp_path, sou
     assert published(copy) == before
 
 
-def test_data_that_were_damaged_are_named_with_what_to_do_and_done_again(tmp_path, source, copy):
+def test_damaged_data_is_named_with_a_fix_and_redone(tmp_path, source, copy):
     marker, *_ = sorted(copy.glob("extract/*/*/*.done"))
     data = copy / json.loads(marker.read_text())["object"]
     data.write_bytes(data.read_bytes()[:-100])
@@ -191,7 +191,7 @@ def test_a_stage_before_its_time_says_how_many_units_are_missing(tmp_path, sourc
 
 
 @pytest.mark.slow
-def test_a_full_folder_for_temporary_files_is_named_with_the_way_out(tmp_path, source):
+def test_full_temporary_folder_is_named_with_a_fix(tmp_path, source):
     run = quoted("run", str(source), "-w", "out", *FRUGAL, "--quiet")
     done = in_own_mounts(f"mkdir small; mount -t tmpfs -o size=8k tmpfs small; TMPDIR=$PWD/small {run}", cwd=tmp_path)
     assert done.returncode == 1, said(done)
@@ -220,7 +220,7 @@ def test_view_and_export_name_the_full_disk_and_the_way_out(made, tmp_path):
 
 
 @pytest.mark.parametrize("during", ["extract", "assemble"])
-def test_a_workspace_that_is_removed_while_it_is_in_use_ends_the_run_by_name(tmp_path, source, during):
+def test_workspace_removed_during_use_ends_the_run_and_is_named(tmp_path, source, during):
     class Removing(Silent):
         def begin(self, stage, expected, done, estimated=False):
             if stage == during:

@@ -45,7 +45,7 @@ def test_pages_are_read_by_the_server_and_nothing_is_left_behind(measured):
     assert list(folder.iterdir()) == []
 
 
-def test_what_was_measured_here_comes_first_with_its_range_and_says_on_what_it_rests(measured, server):
+def test_measured_estimate_comes_first_with_its_range_and_basis(measured, server):
     found, _, _ = measured
     here = found["options"][0]
     assert here["name"] == "here" and here["estimate"]["measured"] is True
@@ -88,7 +88,7 @@ def test_without_a_calibration_the_bytes_say_whose_they_are(documents, tmp_path)
     assert found["stored"]["bytes"]["likely"] > 0 and "PDFs" in found["stored"]["source"]
 
 
-def test_the_embedded_engine_is_calibrated_over_the_plan_of_a_workspace(examples, tmp_path):
+def test_embedded_engine_is_calibrated_on_a_workspace_plan(examples, tmp_path):
     llm_ocr.plan(examples / "paper.pdf", workspace=tmp_path / "w")
     flags = ("--model", "embedded", "--calibrate", "--calibrate-pages", "1", "--json", "--quiet", *FRUGAL[2:])
     ended = cli("estimate", "-w", tmp_path / "w", *flags, cwd=tmp_path)

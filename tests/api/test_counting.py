@@ -46,7 +46,7 @@ def all_of(documents: list[SourceDocument], opened: Opened, **options) -> list[P
 
 
 @pytest.mark.parametrize(("mode", "count", "opened"), [("auto", 20, 20), ("auto", 21, 5), ("estimate", 9, 5)])
-def test_documents_are_opened_up_to_a_number_of_them_then_a_sample(mode, count, opened):
+def test_documents_are_opened_up_to_a_limit_then_sampled(mode, count, opened):
     seen = Opened()
     planned = all_of([listed(2, number, 2000) for number in range(count)], seen, mode=mode, exact_up_to=20, sample=5)
     assert [one.relative for one in planned] == [str(number) for number in range(count)]
@@ -60,7 +60,7 @@ def test_exact_opens_all_however_many_there_are():
     assert len(seen.names) == 50 and not any(one.estimate for one in planned)
 
 
-def test_what_may_be_too_long_for_a_unit_is_opened_unless_only_few_pages_are_wanted():
+def test_long_documents_are_opened_unless_few_pages_are_selected():
     documents = [*(listed(2, number, 2000) for number in range(30)), listed(300, 99, 300_000)]
     planned = all_of(documents, Opened(), mode="estimate", sample=5, pages_per_unit=16)
     assert (planned[-1].estimate, len(planned[-1].pages)) == (0, 300)
@@ -143,7 +143,7 @@ def test_a_plan_made_twice_is_the_same_plan(tmp_path, examples):
     assert sorted((path, path.stat().st_mtime_ns) for path in (tmp_path / "w" / "plan").rglob("*")) == before
 
 
-def test_a_page_that_a_document_was_planned_without_is_not_left_out_silently(examples, tmp_path):
+def test_page_missing_from_a_planned_document_is_an_error(examples, tmp_path):
     scan, frugal = examples / "scan.pdf", {"engine": "embedded", "workspace": tmp_path}
     llm_ocr.plan(scan, pages="1", **frugal)
     for selection in ({"pages": "2"}, {"max_pages_per_document": 2}, {}):
@@ -154,7 +154,7 @@ def test_a_page_that_a_document_was_planned_without_is_not_left_out_silently(exa
     assert llm_ocr.plan(scan, pages="1", **frugal).status.pages.expected == 1
 
 
-def test_a_file_that_changed_or_vanished_after_planning_fails_by_name(tmp_path, examples):
+def test_changed_or_missing_file_after_planning_fails_by_name(tmp_path, examples):
     for name in ("same.pdf", "changed.pdf", "gone.pdf"):
         shutil.copy(examples / "paper.pdf", tmp_path / name)
         with (tmp_path / name).open("ab") as file:

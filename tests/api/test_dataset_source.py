@@ -48,7 +48,7 @@ def results(run):
     return [(page.page_id, page.dataset_index, page.status, page.reason, page.markdown) for page in run.pages()]
 
 
-def test_each_row_is_a_document_and_what_is_wrong_with_it_fails_alone(hub, tmp_path):
+def test_each_row_is_a_document_and_fails_alone(hub, tmp_path):
     run = llm_ocr.run(dataset=NAME, workspace=tmp_path / "w", pages_per_unit=5, **FRUGALLY)
     pages = sorted(run.pages(), key=lambda page: page.dataset_index)
     assert [page.markdown.strip() for page in pages if page.status == "ok"] == [
@@ -94,7 +94,7 @@ def test_the_first_rows_are_the_first_whatever_the_units(hub, tmp_path):
     assert some.status.pages.failed == 2
 
 
-def test_the_commit_of_the_plan_is_read_when_the_branch_has_moved(hub, tmp_path):
+def test_commit_of_the_plan_is_read_after_the_branch_moved(hub, tmp_path):
     llm_ocr.plan(dataset=NAME, workspace=tmp_path / "w", max_samples=2, **FRUGALLY)
     others = [parts.cell(parts.picture("ZULU", size=(420, 120)))] * 12
     hub.add(NAME, dict(files(others)))
@@ -158,7 +158,7 @@ def test_a_dataset_that_is_gone_ends_the_run_and_fails_no_page(hub, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_command_line_reads_a_dataset_and_names_what_is_wrong(hub, tmp_path):
+def test_command_line_reads_a_dataset_and_names_errors(hub, tmp_path):
     env = hub.environment
     wrong = cli("run", "--dataset", NAME, "--image-column", "scan", "-w", "no", *FRUGAL, cwd=tmp_path, env=env)
     assert wrong.returncode == 2, said(wrong)

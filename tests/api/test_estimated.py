@@ -112,7 +112,7 @@ def test_the_rows_are_those_of_an_exact_plan(made, few, tmp_path):
     assert "estimated" not in status_of(workspace)["pages"]
 
 
-def test_selected_pages_are_the_same_whenever_documents_are_counted(made, few, tmp_path):
+def test_page_selection_is_independent_of_document_counting(made, few, tmp_path):
     choice = {"pages": "2-3,8-", "max_pages_per_document": 3, "pages_per_unit": UNIT, **FRUGALLY}
     chosen = [
         path for path in sorted((made / "documents").rglob("*.*")) if path.parent.name != "plain" or path.stem < "06"
@@ -125,7 +125,7 @@ def test_selected_pages_are_the_same_whenever_documents_are_counted(made, few, t
     assert {row[1] for row in exact} == {None, 2, 3, 8}
 
 
-def test_a_document_that_could_not_be_opened_is_retried_with_its_selection(made, few, tmp_path):
+def test_unreadable_document_is_retried_with_its_page_selection(made, few, tmp_path):
     documents = [made / "documents" / name for name in ("locked.pdf", "plain/04.pdf", "plain/05.pdf")]
     workspace = tmp_path / "w"
     with mock.patch.object(plan, "CountOptions", functools.partial(CountOptions, exact_up_to=1, sample=0)):
@@ -137,7 +137,7 @@ def test_a_document_that_could_not_be_opened_is_retried_with_its_selection(made,
     assert ("locked.pdf", 2) in [(Path(row.source).name, row.page_number) for row in run.pages()]
 
 
-def test_planning_again_adds_nothing_and_opens_nothing_that_is_known(made, few, tmp_path, monkeypatch):
+def test_planning_again_adds_nothing_and_opens_no_known_document(made, few, tmp_path, monkeypatch):
     opened: set[str] = set()
     not_counted = {"empty.pdf", "garbage.pdf", "locked.pdf", "no pages.pdf"}
     call = WorkerPool.call
@@ -199,7 +199,7 @@ def bucket(made) -> Iterator[tuple[str, str, dict[str, str], Counter[str]]]:
 
 
 @pytest.mark.slow
-def test_planning_on_a_bucket_downloads_the_sample_and_long_documents_alone(bucket, few, made):
+def test_planning_on_bucket_downloads_sample_and_long_documents(bucket, few, made):
     corpus, workspace, settings, read = bucket
     llm_ocr.plan(corpus, workspace=workspace, engine="embedded", pages_per_unit=UNIT, **settings)
     sample = {name for name in read if name != "a long.pdf"}

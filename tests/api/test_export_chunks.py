@@ -44,7 +44,7 @@ def passages(output: Path) -> list[dict]:
     return [json.loads(line) for path in sorted((output / "chunks").iterdir()) for line in path.open()]
 
 
-def test_passages_have_all_fields_and_the_headings_they_stand_under(workspace, tmp_path):
+def test_passages_have_all_fields_and_their_headings(workspace, tmp_path):
     done = export(workspace, tmp_path / "o")
     found = passages(tmp_path / "o")
     assert (done.rows, done.unit, done.files) == (len(found), "passages", 1)
@@ -58,7 +58,7 @@ def test_passages_have_all_fields_and_the_headings_they_stand_under(workspace, t
     assert all(one["source"].endswith("paper.pdf") for one in found)
 
 
-def test_figures_stand_with_their_captions_and_their_files_are_in_the_workspace(workspace, tmp_path):
+def test_figures_keep_captions_and_have_files_in_workspace(workspace, tmp_path):
     export(workspace, tmp_path / "o")
     shown = [one for one in passages(tmp_path / "o") if one["figures"]]
     figures = [figure for one in shown for figure in one["figures"]]
@@ -111,7 +111,7 @@ def test_parquet_holds_the_same_rows(workspace, tmp_path, monkeypatch):
     assert list(pandas.read_parquet(path)["text"]) == [one["text"] for one in wanted]
 
 
-def test_other_limits_replace_the_passages_and_the_same_ones_write_nothing(workspace, tmp_path):
+def test_new_limits_replace_passages_and_same_ones_write_nothing(workspace, tmp_path):
     export(workspace, tmp_path / "o")
     before = files_of(tmp_path / "o")
     assert export(workspace, tmp_path / "o").written == 0
@@ -149,7 +149,7 @@ def test_an_overlap_that_leaves_no_room_is_told(workspace, tmp_path):
         export(workspace, tmp_path / "o", chunk_size=100, chunk_overlap=60)
 
 
-def test_tables_of_a_real_document_keep_their_header_in_each_passage(shared_pdfs, tmp_path):
+def test_real_tables_repeat_their_header_in_each_passage(shared_pdfs, tmp_path):
     llm_ocr.run(shared_pdfs / "untable.pdf", workspace=tmp_path / "w", engine="embedded", render_workers=1)
     export(tmp_path / "w", tmp_path / "o", chunk_size=800)
     tables = [one["text"] for one in passages(tmp_path / "o") if one["kinds"] == ["table"]]

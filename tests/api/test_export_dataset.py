@@ -21,7 +21,7 @@ from tests.fakes.crash import CrashPoint, When
 SHARD = {"shard_size": 3, "source_paths": "absolute"}  # the rows are compared with those of the workspace
 
 
-def test_load_dataset_gives_the_rows_of_the_workspace_in_their_order(standing, tmp_path):
+def test_load_dataset_gives_workspace_rows_in_order(standing, tmp_path):
     done = llm_ocr.export(workspace=standing, output=tmp_path / "o", **SHARD)
     rows = loaded(tmp_path / "o")
     assert raw(rows) == raw(llm_ocr.open(standing).to_dataset())
@@ -107,7 +107,7 @@ def test_no_secret_and_no_path_is_in_the_card(standing, tmp_path):
     assert str(standing) not in text
 
 
-def test_a_workspace_that_is_not_assembled_is_told_and_nothing_is_written(workspace, tmp_path):
+def test_export_of_unassembled_workspace_fails_without_output(workspace, tmp_path):
     markers = sorted((workspace / "assemble").rglob("*.done"))
     for marker in markers[:2]:
         marker.unlink()
@@ -181,7 +181,7 @@ def test_public_is_for_the_hub(standing, tmp_path):
         llm_ocr.export(workspace=standing, output=tmp_path / "o", public=True)
 
 
-def test_a_dataset_that_is_assembled_meanwhile_is_not_exported_half_and_half(workspace, tmp_path):
+def test_dataset_reassembled_during_export_is_not_exported_mixed(workspace, tmp_path):
     file = sorted((workspace / "dataset").iterdir())[0]
 
     class Meanwhile(Silent):
@@ -244,7 +244,7 @@ def test_export_makes_a_damaged_file_of_a_bucket_again(kind, bucket_workspace, t
 
 
 @pytest.mark.parametrize("small", [1000, 1], ids=["alone", "one of many workers of a large plan"])
-def test_a_damaged_file_of_a_bucket_is_refused_until_assemble_has_made_it_again(small, bucket_workspace, monkeypatch):
+def test_damaged_bucket_file_is_refused_until_rebuilt(small, bucket_workspace, monkeypatch):
     monkeypatch.setattr("llm_ocr.stages.assemble.SMALL", small)
     with s3() as (url, settings):
         bucket_workspace(url, settings)
@@ -262,7 +262,7 @@ def test_a_damaged_file_of_a_bucket_is_refused_until_assemble_has_made_it_again(
         assert raw(run.to_dataset()) == rows
 
 
-def test_a_file_of_a_bucket_that_has_lost_its_end_is_noticed_without_reading_it(bucket_workspace):
+def test_truncated_bucket_file_is_noticed_without_reading_it(bucket_workspace):
     with s3() as (url, settings):
         bucket_workspace(url, settings)
         run = llm_ocr.open(url, endpoint=settings["workspace_endpoint"])
@@ -273,14 +273,14 @@ def test_a_file_of_a_bucket_that_has_lost_its_end_is_noticed_without_reading_it(
         assert raw(run.to_dataset()) == rows
 
 
-def test_a_bucket_that_is_not_there_names_the_flags_of_the_output(standing):
+def test_missing_bucket_names_the_output_flags(standing):
     with s3() as (_, settings), pytest.raises(StorageError, match="nowhere") as caught:
         llm_ocr.export(workspace=standing, output="s3://nowhere/x", output_endpoint=settings["workspace_endpoint"])
     assert "`output_endpoint`" in str(caught.value) and "workspace_" not in str(caught.value)
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["the first export", "one after a retry"])
-def test_after_a_death_at_any_write_the_same_command_makes_it_whole(first, workspace, tmp_path, monkeypatch):
+def test_rerun_completes_the_export_after_a_crash_at_any_write(first, workspace, tmp_path, monkeypatch):
     if not first:
         llm_ocr.export(workspace=workspace, output=tmp_path / "before/o", **SHARD)
         retry(str(workspace))
@@ -344,7 +344,7 @@ def test_only_shards_that_lose_rows_get_other_names(standing, tmp_path):
     assert before.items() & after.items()
 
 
-def test_a_second_export_writes_nothing_and_one_of_all_documents_is_as_ever(standing, tmp_path):
+def test_second_export_writes_nothing_and_full_one_is_unchanged(standing, tmp_path):
     export(standing, tmp_path / "all")
     export(standing, tmp_path / "o", drop_over_error_rate=True)
     before = files_of(tmp_path / "o")

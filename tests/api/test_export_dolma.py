@@ -92,7 +92,7 @@ def test_spans_of_the_text_are_the_pages(real, tmp_path):
     assert paper["text"] == "\n\n".join(pages.values())
 
 
-def test_figures_stand_as_what_is_said_of_them_and_no_link_is_left(made, tmp_path):
+def test_figures_become_their_descriptions_without_links(made, tmp_path):
     export(made, tmp_path / "o")
     text = documents(tmp_path / "o")[0]["text"]
     assert text.startswith("Page 1 of 0.pdf\n\na chart on ")
@@ -124,7 +124,7 @@ def test_added_is_the_day_on_which_reading_began(made, tmp_path):
     assert {(one["added"], one["created"]) for one in documents(tmp_path / "o")} == {(settings["created"][:10],) * 2}
 
 
-def test_documents_with_too_many_bad_pages_are_left_out_when_asked(made, tmp_path):
+def test_documents_with_too_many_bad_pages_can_be_dropped(made, tmp_path):
     done = export(made, tmp_path / "o", drop_over_error_rate=True)
     assert (done.rows, done.dropped) == (4, 2)
     assert all(one["text"] for one in documents(tmp_path / "o"))

@@ -93,9 +93,7 @@ def loaded(making, home: Path, *lines: str) -> list:
     return json.loads(run.stdout)
 
 
-def test_a_workspace_that_is_a_repository_opens_by_its_name_and_by_the_line_that_is_printed(
-    making, tmp_path, monkeypatch
-):
+def test_repository_workspace_opens_by_name_and_printed_line(making, tmp_path, monkeypatch):
     quick = (stores_on_the_hub.QUICK_RETRIES, stores_on_the_hub.AT_ONCE)
     monkeypatch.setattr(DatasetStore.__init__, "__defaults__", quick)
     name = new_name()
@@ -135,7 +133,7 @@ def shown(making, name: str, home: Path) -> list:
 
 
 @pytest.mark.slow
-def test_the_cell_of_the_predecessor_shows_the_pages_after_each_stage(making, tmp_path, monkeypatch):
+def test_predecessor_notebook_cell_shows_pages_after_each_stage(making, tmp_path, monkeypatch):
     monkeypatch.setattr("llm_ocr.compat.stage_dataset._FILE_BYTES", 1)  # a file for each page
     name = new_name()
     making.api().create_repo(name, repo_type="dataset", private=True)
@@ -176,7 +174,7 @@ def test_the_cell_of_the_predecessor_shows_the_pages_after_each_stage(making, tm
 
 
 @pytest.mark.slow
-def test_the_last_of_several_workers_names_the_dataset_in_the_card(making):
+def test_last_of_several_workers_adds_the_dataset_to_the_card(making):
     url = f"hf://datasets/{(name := new_name())}"
     shared = {"workspace_endpoint": making.hub().url, "shard_count": 2}
     make(url, 2, shard_index=1, **shared)
@@ -186,7 +184,7 @@ def test_the_last_of_several_workers_names_the_dataset_in_the_card(making):
 
 
 @pytest.mark.slow
-def test_a_card_with_configurations_of_the_user_stays_and_there_is_no_preview(making, tmp_path):
+def test_card_with_user_configurations_is_kept_without_preview(making, tmp_path):
     name = new_name()
     making.api().create_repo(name, repo_type="dataset", private=True)
     readme = b"---\nconfigs:\n- config_name: mine\n  data_files: x.csv\n---\n"
@@ -293,7 +291,7 @@ def test_what_passes_costs_nothing_but_time(making, exported, faults):
     assert {path for path in files(making, name)} == {path for path in files(making, undisturbed)}
 
 
-def test_a_hub_that_stays_down_is_told_and_the_same_command_goes_on(making, exported):
+def test_hub_outage_is_reported_and_the_same_command_continues(making, exported):
     making.hub().faults.add(Fault("commit", status=503, times=8))
     name = new_name()
     with pytest.raises(StorageError, match="the Hub failed with 503"):

@@ -70,7 +70,7 @@ def test_pages_that_failed_are_empty_files(tmp_path):
     assert len(sizes) == 6
 
 
-def test_figures_are_plain_links_with_the_description_as_alt_text(tmp_path):
+def test_figures_are_plain_links_with_descriptions_as_alt_text(tmp_path):
     export(make(str(tmp_path / "w"), 1), tmp_path / "o")
     text = (tmp_path / "o/0_pg1_repeat1.md").read_text()
     assert re.fullmatch(r"Page 1 of 0\.pdf\n\n!\[a chart on [\w-]+\]\(figure\.png\)\n", text)

@@ -153,7 +153,7 @@ def test_the_tree_of_markdown_is_copied_byte_for_byte(real, made, tmp_path):
         assert done.files == len(files_of(workspace / "documents"))
 
 
-def test_documents_with_too_many_bad_pages_are_left_out_and_listed(tmp_path):
+def test_documents_with_many_bad_pages_are_dropped_and_listed(tmp_path):
     workspace = make(str(tmp_path / "w"), 4, fails=frozenset({"2.pdf"}))
     for kind, folder in (("markdown", "documents/2.pdf.md"), ("json", "documents/2.pdf.json")):
         output = tmp_path / kind

@@ -47,7 +47,7 @@ def test_the_second_export_writes_nothing(form, standing, tmp_path):
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_after_a_retry_only_the_batch_that_it_touched_is_replaced(form, workspace, tmp_path):
+def test_retry_replaces_only_the_batch_it_changed(form, workspace, tmp_path):
     export(workspace, tmp_path / "o", form)
     (tmp_path / "o/of-others.txt").write_text("stays")
     before = noted_batches(tmp_path / "o")
@@ -72,7 +72,7 @@ def test_new_documents_touch_the_last_batch_at_most(workspace, tmp_path):
     assert len(list((tmp_path / "o/successes").iterdir())) == 4
 
 
-def test_the_export_of_another_workspace_or_format_is_not_replaced(standing, tmp_path):
+def test_export_of_another_workspace_or_format_is_not_replaced(standing, tmp_path):
     other = make(str(tmp_path / "other"), 1)
     export(standing, tmp_path / "o", "json")
     before = files_of(tmp_path / "o")

@@ -42,9 +42,7 @@ def small(monkeypatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("form", "first"), [("jsonl", False), ("json", False), ("markdown", True)])
-def test_after_a_death_at_any_write_the_same_command_makes_it_whole(
-    form, first, standing, retried, tmp_path, monkeypatch
-):
+def test_rerun_completes_the_export_after_a_crash_at_any_write(form, first, standing, retried, tmp_path, monkeypatch):
     export(retried, tmp_path / "undisturbed", form)
     wanted = files_of(tmp_path / "undisturbed")
     if not first:
@@ -67,7 +65,7 @@ def test_after_a_death_at_any_write_the_same_command_makes_it_whole(
 
 
 @pytest.mark.slow
-def test_a_note_of_an_older_state_tells_the_truth_after_a_death_at_any_write(standing, retried, tmp_path, monkeypatch):
+def test_older_state_is_exported_right_after_crash_at_any_write(standing, retried, tmp_path, monkeypatch):
     export(standing, tmp_path / "before", "json")
     for at in count():
         output = shutil.copytree(tmp_path / "before", tmp_path / f"o{at}")

@@ -136,7 +136,7 @@ def test_a_workspace_of_which_all_is_left_out_is_finished(documents, tmp_path):
     assert run.status.finished and list(run.pages()) == []
 
 
-def test_an_unknown_language_is_a_wrong_setting_and_leaves_no_workspace(documents, tmp_path, program):
+def test_unknown_language_is_wrong_usage_and_makes_no_workspace(documents, tmp_path, program):
     code, _, err = program("plan", documents, "-w", "w", "--filter-language", "german")
     assert code == 2 and "--filter-language german" in err and list(tmp_path.iterdir()) == []
 
@@ -150,7 +150,7 @@ def test_a_dry_run_needs_no_workspace_and_writes_nothing(documents, tmp_path, pr
     assert last == "Dry run: nothing was written" and list(tmp_path.iterdir()) == []
 
 
-def test_a_dry_run_over_a_workspace_tells_what_is_new_and_leaves_it_as_it_is(documents, tmp_path, program):
+def test_dry_run_lists_new_documents_and_changes_nothing(documents, tmp_path, program):
     program("plan", documents, "-w", "w", "--only", "english*")
     before = tree(tmp_path)
     _, out, _ = program("plan", documents, "-w", "w", "--filter-blank", "--sample", "14", "--dry-run")

@@ -165,7 +165,7 @@ def test_what_is_planned_or_retried_meanwhile_is_done_as_well(played, pool):
     assert all(len(document.markdown) > 10 for document in run.documents())
 
 
-def test_what_a_slow_worker_wrote_over_newer_documents_is_written_anew(played):
+def test_documents_overwritten_by_a_slow_worker_are_rewritten(played):
     for generation in (1, 2, 3):
         played.plan(generation)
     played.extract("*")
@@ -256,7 +256,7 @@ def waiting_program(url, *arguments: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("begun", [False, True], ids=["no workspace", "no unit"])
-def test_sigterm_ends_a_waiting_follower_that_has_asked_no_server(extracted, tmp_path, begun):
+def test_sigterm_ends_a_waiting_follower_before_any_request(extracted, tmp_path, begun):
     url = tmp_path / "w"
     if begun:
         Played(extracted, url).plan(1)

@@ -69,7 +69,7 @@ def test_every_region_is_read_and_every_page_has_one_row(regions):
     assert f"# {WORDS}" in pages[0].markdown
 
 
-def test_blocks_stand_where_their_regions_are_and_figures_are_cut_out(regions):
+def test_blocks_lie_in_their_regions_and_figures_are_cropped(regions):
     pages = list(regions[0].pages())
     boxes = [block.box for page in pages for block in page.blocks]
     assert all(0 < box.area < 0.9 for box in boxes)
@@ -77,7 +77,7 @@ def test_blocks_stand_where_their_regions_are_and_figures_are_cut_out(regions):
     assert figures and all(figure.image.data for figure in figures)
 
 
-def test_the_same_command_again_asks_nothing_and_another_mapping_is_another_run(regions, server, examples):
+def test_same_command_sends_no_request_other_mapping_is_refused(regions, server, examples):
     run, _, _ = regions
     server.reset()
     sources = [examples / "paper.pdf", examples / "invoice.png"]
@@ -106,7 +106,7 @@ def test_the_embedded_layout_stands_in_where_it_must_and_says_so(server, example
 
 
 @pytest.mark.usefixtures("without_detector")
-def test_without_a_detector_the_model_reads_whole_pages_and_one_line_says_so(server, small_examples, tmp_path):
+def test_missing_detector_reads_whole_pages_with_one_warning(server, small_examples, tmp_path):
     server.reset()
     run, lines = extract(small_examples / "invoice.png", server, tmp_path / "w")
     assert [page.markdown for page in run.pages()] == [WORDS]

@@ -62,7 +62,7 @@ def left(stopped, tmp_path) -> Path:
     return shutil.copytree(stopped[0], tmp_path / "left")
 
 
-def test_a_run_ends_when_the_money_is_spent_and_says_what_is_done(stopped):
+def test_run_ends_when_the_money_is_spent_and_reports_progress(stopped):
     workspace, ended = stopped
     assert ended.returncode == 5, said(ended)
     status = status_of(workspace)
@@ -75,7 +75,7 @@ def test_a_run_ends_when_the_money_is_spent_and_says_what_is_done(stopped):
     assert unfinished(workspace) == []
 
 
-def test_nothing_is_asked_when_the_workspace_has_cost_as_much_already(stopped, documents, server):
+def test_workspace_already_at_its_cost_limit_sends_no_request(stopped, documents, server):
     workspace, _ = stopped
     before = asked(server)
     ended = extract(documents, workspace, "--server-url", server.url, *PRICED, "--max-cost", "2")
@@ -94,7 +94,7 @@ def test_no_server_of_our_own_is_started_when_the_money_is_spent(left, documents
     assert extract(documents, left, *own, "--max-cost", "100").returncode == 1 and trace.exists()
 
 
-def test_the_same_command_goes_on_with_a_higher_limit_and_no_page_is_lost_or_doubled(left, documents, server):
+def test_higher_limit_continues_and_no_page_is_lost_or_doubled(left, documents, server):
     before = status_of(left)
     ended = extract(documents, left, "--server-url", server.url, *PRICED, "--max-cost", "100")
     assert ended.returncode == 0, said(ended)
@@ -127,7 +127,7 @@ def test_two_workers_with_leases_end_and_leave_no_lease(documents, tmp_path):
 
 
 @pytest.mark.slow
-def test_hours_end_the_embedded_engine_and_the_next_run_has_its_own(documents, tmp_path):
+def test_max_hours_ends_the_embedded_engine_and_counts_per_run(documents, tmp_path):
     workspace = tmp_path / "w"
     flags = ("--engine", "embedded", *SMALL[:4], "--ocr-workers", "1", "--price-per-hour", "3.6")
     ended = extract(documents, workspace, *flags, "--max-hours", "0.0002")
@@ -142,7 +142,7 @@ def test_hours_end_the_embedded_engine_and_the_next_run_has_its_own(documents, t
     assert "for time" in text and llm_ocr.open(str(workspace)).costs().to_json()["cost"]["hours"] > 0
 
 
-def test_money_without_a_price_is_wrong_usage_and_leaves_nothing_behind(documents, tmp_path):
+def test_max_cost_without_a_price_is_refused_and_leaves_nothing(documents, tmp_path):
     ended = extract(documents, tmp_path / "w", "--engine", "embedded", "--max-cost", "1")
     assert ended.returncode == 2 and "--price-per-hour" in ended.stderr and "--price-in" in ended.stderr
     assert not (tmp_path / "w").exists()

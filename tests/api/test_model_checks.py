@@ -89,7 +89,7 @@ def test_a_vllm_that_must_be_asked_is_asked(start, tmp_path):
         check(asked)
 
 
-def test_transformers_that_are_too_old_are_named_where_they_can_be_seen(start):
+def test_outdated_transformers_are_named_if_detectable(start):
     assert find_profile("glm-ocr").min_transformers
     with pytest.raises(ServerError, match=r"glm-ocr needs transformers 5.3.0 or newer; that of .*vllm is 4.57.1"):
         check(start("glm-ocr", transformers="4.57.1"))
@@ -97,7 +97,7 @@ def test_transformers_that_are_too_old_are_named_where_they_can_be_seen(start):
     check(start("glm-ocr"))
 
 
-def test_nvidia_smi_is_asked_for_the_memory_of_the_gpus_that_may_be_used(tmp_path, monkeypatch):
+def test_nvidia_smi_gives_the_memory_of_the_usable_gpus(tmp_path, monkeypatch):
     answers = 'if [ "$1" = -L ]; then printf "GPU 0: A (UUID: GPU-a)\\nGPU 1: B (UUID: GPU-b)\\n"'
     program(tmp_path, "nvidia-smi", f'{answers}; else printf "0, GPU-a, 81559\\n1, GPU-b, 15360\\n"; fi')
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
@@ -108,7 +108,7 @@ def test_nvidia_smi_is_asked_for_the_memory_of_the_gpus_that_may_be_used(tmp_pat
     assert memory_in("No devices were found\n0, GPU-a, [N/A]\n") == {}
 
 
-def test_weights_that_are_larger_than_the_gpu_are_refused_with_the_ways_out(start):
+def test_too_large_weights_are_refused_with_alternatives(start):
     given = start("qwen3-vl-8b")
     with pytest.raises(ServerError, match=r"qwen3-vl-8b needs about \d+ GB of a GPU; 16 GB are available") as error:
         memory_shortage(given, T4)
@@ -144,7 +144,7 @@ def test_fp8_weights_need_half(start):
         memory_shortage(start("olmocr-2-bf16"), T4)
 
 
-def test_of_other_weights_the_files_count_and_of_unknown_ones_nothing(start, tmp_path):
+def test_other_weights_count_by_file_size_and_unknown_ones_pass(start, tmp_path):
     folder = tmp_path / "tuned"
     folder.mkdir()
     (folder / "config.json").write_text("{}")
@@ -156,7 +156,7 @@ def test_of_other_weights_the_files_count_and_of_unknown_ones_nothing(start, tmp
     assert memory_shortage(start("qwen3-vl-8b"), {}) == ""
 
 
-def test_what_it_means_to_run_a_models_code_is_said_unless_its_commit_was_chosen(start):
+def test_running_model_code_is_noted_unless_commit_is_pinned(start):
     said = trust_note(start("dots.mocr", revision="abc"))
     assert "rednote-hilab/dots.mocr at commit abc" in said and "`revision`" in said
     assert trust_note(start("dots.mocr", revision="abc", pinned=True)) == ""
@@ -227,7 +227,7 @@ def test_without_a_network_nothing_is_refused(hub):
     assert "cannot check the access to" in said
 
 
-def test_what_would_keep_the_server_from_starting_is_said_before_anything_is_planned(examples, tmp_path):
+def test_server_start_obstacle_is_reported_before_planning(examples, tmp_path):
     command = str(environment(tmp_path / "env", "0.20.1"))
     with pytest.raises(ServerError, match=r"needs vLLM 0\.30\.0"):
         llm_ocr.extract(

@@ -41,7 +41,7 @@ def done(server, examples, tmp_path_factory):
     )  # fmt: skip
 
 
-def test_figures_of_a_model_without_boxes_are_cut_out_of_the_page_and_described(done):
+def test_figures_without_model_boxes_are_cropped_and_described(done):
     (page,) = done.pages()
     assert [figure.label for figure in page.figures] == ["chart", "chart"]
     assert [figure.described for figure in page.figures] == WORDS
@@ -64,7 +64,7 @@ def test_the_dataset_says_what_the_model_noted(done):
     assert [block["described"] for block in figures] == WORDS
 
 
-def test_what_the_model_said_is_kept_without_a_question_and_another_model_is_asked_else(done, server):
+def test_known_descriptions_are_kept_or_made_by_another_model(done, server):
     before = len(server.log()["requests"])
     served = {"workspace": done.url, "server_url": server.url, "server_model": OLMOCR.model}
     llm_ocr.describe(describe_model="qwen3-vl-8b", describe_known="keep", **served)
@@ -84,7 +84,7 @@ def test_what_the_model_said_is_kept_without_a_question_and_another_model_is_ask
         ({"guided": True}, "guides"),
     ],
 )
-def test_other_settings_are_another_workspace_and_the_difference_is_shown(done, server, examples, changed, shown):
+def test_changed_settings_are_a_mismatch_with_the_difference(done, server, examples, changed, shown):
     with pytest.raises(WorkspaceMismatch, match=shown):
         llm_ocr.run(
             examples / "paper.pdf", workspace=done.url, server_url=server.url, model="olmocr-2",
@@ -102,7 +102,7 @@ def test_the_form_that_is_forced_reaches_the_server(server, examples, tmp_path: 
     assert "structured_outputs" in page.detail
 
 
-def test_text_that_a_model_does_not_take_is_refused_before_anything_is_asked(server, examples, tmp_path: Path):
+def test_unsupported_anchor_text_is_refused_before_any_request(server, examples, tmp_path: Path):
     before = len(server.log()["requests"])
     with pytest.raises(UsageError, match="does not support `anchor_text`"):
         llm_ocr.extract(
@@ -111,7 +111,7 @@ def test_text_that_a_model_does_not_take_is_refused_before_anything_is_asked(ser
     assert len(server.log()["requests"]) == before
 
 
-def test_running_heads_stand_in_the_markdown_where_they_are_wanted(examples, tmp_path: Path):
+def test_running_headers_are_in_the_markdown_only_if_kept(examples, tmp_path: Path):
     pages = {}
     for headers in ("drop", "keep"):
         run = llm_ocr.extract(

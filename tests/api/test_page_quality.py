@@ -56,7 +56,7 @@ def test_status_names_the_worst_pages_and_what_is_wrong(done):
 
 
 @pytest.mark.slow
-def test_status_for_programs_has_the_histogram_and_as_many_pages_as_are_wanted(done):
+def test_status_json_has_histogram_and_requested_worst_pages(done):
     status = status_of(done)
     assert len(status["quality"]) == 20
     assert sum(status["quality"]) == 3
@@ -111,7 +111,7 @@ def invented(server, examples, tmp_path_factory):
     return runs
 
 
-def test_an_answer_that_is_not_what_the_page_says_is_asked_for_again(invented):
+def test_answer_that_differs_from_the_page_is_requested_again(invented):
     (plain, once), (asked, often) = invented["plain"], invented["asked"]
     assert (once, often) == (1, 4)
     (first,), (best,) = plain.pages(images=False), asked.pages(images=False)
@@ -138,7 +138,7 @@ def test_made_up_answers_of_the_simulator_are_not_judged(examples, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["off", "prompt"])
-def test_without_a_threshold_and_with_a_prompt_of_the_user_no_answer_is_judged(invented, name):
+def test_without_threshold_or_with_user_prompt_nothing_is_judged(invented, name):
     (run, requests) = invented[name]
     (page,) = run.pages(images=False)
     assert (page.status, requests) == (Status.OK, 1)
@@ -146,7 +146,7 @@ def test_without_a_threshold_and_with_a_prompt_of_the_user_no_answer_is_judged(i
 
 
 @pytest.mark.slow
-def test_an_answer_that_says_what_the_page_says_is_asked_for_once(examples, tmp_path):
+def test_answer_that_matches_the_page_is_requested_once(examples, tmp_path):
     known = llm_ocr.extract(examples / "paper.pdf", workspace=tmp_path / "known", engine="embedded", pages="1", **READ)
     (page,) = known.pages(images=False)
     (tmp_path / "said.json").write_text(json.dumps({"*": page.markdown}))
@@ -162,7 +162,7 @@ def test_an_answer_that_says_what_the_page_says_is_asked_for_once(examples, tmp_
 
 
 @pytest.mark.slow
-def test_weak_pages_are_read_again_in_the_next_way_and_the_new_reading_counts(invented, server):
+def test_weak_pages_are_read_again_and_the_new_reading_counts(invented, server):
     run, _ = invented["plain"]
     (before,) = run.pages(images=False)
     folder = Path(run.url)

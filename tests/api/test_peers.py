@@ -35,7 +35,7 @@ def test_pages_of_olmocr_are_counted_by_their_places_in_the_text(tmp_path):
     assert found == Found(pages=7, text=2, fallback=1, looped=1, failed=0, lost=5, documents_lost=1)
 
 
-def test_pages_of_the_lockstep_client_are_counted_with_the_failures_that_it_recorded(tmp_path):
+def test_lockstep_pages_are_counted_with_recorded_failures(tmp_path):
     import datasets
 
     rows = [{"sample_id": f"a.pdf-{number}", "document_markdown": text} for number, text in ((1, "text"), (2, " "))]

@@ -66,7 +66,7 @@ def test_every_page_is_read_the_way_it_should_be(examples_read, page):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_markdown_holds_what_is_printed_and_no_running_headers(examples_read, page):
+def test_markdown_holds_printed_text_without_running_headers(examples_read, page):
     wanted = expected(page)
     items = [item for one in wanted["lists"] for item in one["items"]]
     captions = [one["caption"] for one in (*wanted["figures"], *wanted["tables"]) if one["caption"]]
@@ -140,7 +140,7 @@ def test_tables_have_their_rows_and_cells(examples_read, page):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_figures_are_cropped_with_their_captions_and_the_text_inside(examples_read, page):
+def test_figures_are_cropped_with_captions_and_inside_text(examples_read, page):
     row, wanted = examples_read.rows[page], expected(page)["figures"]
     assert [figure.caption.startswith(one["caption"]) for figure, one in zip(row.figures, wanted, strict=True)] == [
         True
@@ -183,7 +183,7 @@ def assert_same_shape(size: tuple[int, int], smaller: tuple[int, int]) -> None:
     assert smaller[0] / smaller[1] == pytest.approx(size[0] / size[1], rel=0.01)
 
 
-def test_the_dataset_opens_with_all_columns_and_images_that_decode(examples_read, tmp_path):
+def test_dataset_opens_with_all_columns_and_decodable_images(examples_read, tmp_path):
     from datasets import Image as ImageFeature
     from datasets import load_dataset
 

@@ -81,7 +81,7 @@ def test_its_descriptions_are_assembled_without_any_engine(put, tmp_path):
     assert "> **Figure description:** A chart. Its number is 1.\n" in text
 
 
-def test_only_what_is_not_described_is_described_until_all_is_asked_for(tmp_path):
+def test_only_missing_descriptions_are_made_unless_all_requested(tmp_path):
     source = folder_input(tmp_path, [made.row(0, "Kept."), made.row(1), made.row(2, "Kept, too.")])
     llm_ocr.describe(workspace=tmp_path / "w", input=source, **FRUGAL)
     run = llm_ocr.assemble(workspace=tmp_path / "w")
@@ -159,7 +159,7 @@ def test_a_workspace_with_documents_takes_no_input(tmp_path, examples):
         llm_ocr.assemble(workspace=tmp_path / "w", input=source)
 
 
-def test_a_branch_of_the_hub_is_read_at_the_commit_of_the_first_time(tmp_path):
+def test_hub_branch_is_read_at_its_first_commit(tmp_path):
     with made.on_hub(tmp_path) as put:
         first = made.parquet([made.row(0, "One.")], tmp_path / "first")
         place = put(first)
@@ -175,7 +175,7 @@ def test_a_branch_of_the_hub_is_read_at_the_commit_of_the_first_time(tmp_path):
         assert llm_ocr.open(place.workspace).status.pages.expected == 1
 
 
-def test_a_name_that_is_neither_on_the_hub_nor_a_folder_says_both(tmp_path):
+def test_unknown_name_is_reported_as_neither_on_hub_nor_a_folder(tmp_path):
     with made.on_hub(tmp_path), pytest.raises(StorageError, match="tester/nothing does not exist") as caught:
         llm_ocr.assemble(workspace=tmp_path / "w", input="tester/nothing")
     assert "folder tester/nothing" in caught.value.hint

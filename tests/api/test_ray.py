@@ -283,7 +283,7 @@ def servers() -> list[str]:
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_a_command_that_is_stopped_leaves_no_worker_and_no_server(cluster, nodes, documents, local, tmp_path, how):
+def test_stopped_command_leaves_no_worker_and_no_server(cluster, nodes, documents, local, tmp_path, how):
     workspace = tmp_path / "w"
     process = with_own_servers(cluster, documents, workspace, "driver")
     when(lambda: len(workers_of()) == len(servers()) == 2 or attempts(workspace))
@@ -316,7 +316,7 @@ def test_a_cluster_of_this_machine_alone(documents, server, local, tmp_path):
     assert not [text for text in texts if b"open sesame 4711" in text or b"sk-4711-abc" in text]
 
 
-def test_a_server_that_is_not_there_ends_the_command_with_its_error(cluster, nodes, documents, tmp_path):
+def test_missing_server_ends_the_command_with_its_error(cluster, nodes, documents, tmp_path):
     settings = {"server_url": "http://127.0.0.1:9/v1", "server_timeout": 1, **SMALL}
     with pytest.raises(LlmOcrError, match=r"no worker is left on the cluster.*127\.0\.0\.1:9") as caught:
         llm_ocr.extract(documents, workspace=tmp_path / "w", ray=cluster.address, **settings)

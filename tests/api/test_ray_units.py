@@ -51,7 +51,7 @@ def test_units_of_a_lost_worker_go_to_others():
     assert sorted([*all_.take((), 0), *all_.take((), 0)]) == [0, 1, 2]
 
 
-def test_a_unit_that_ends_its_workers_is_done_last_and_alone_and_is_given_up_in_the_end():
+def test_unit_that_kills_workers_runs_last_alone_and_is_aborted():
     all_ = UnitQueue(range(3))
     deaths = 0
     while not all_.finished.is_set():
@@ -117,7 +117,7 @@ HEAD = {"CPU": 2.0}
         ({"ray_gpus": 0}, "embedded", [{"GPU": 1.0}, HEAD], Size(1, 0.0, 1)),
     ],
 )
-def test_there_are_as_many_workers_as_gpus_and_without_gpus_as_nodes(given, engine, nodes, size):
+def test_workers_equal_gpus_or_nodes_without_gpus(given, engine, nodes, size):
     settings = ExtractSettings(workspace="w", ray="auto", **given)
     assert size_of(settings, engine, nodes) == size
 
@@ -163,7 +163,7 @@ def failure_of(work: Work) -> Failure:
         ({"key": "1" * 12}, "other results than the driver"),
     ],
 )
-def test_a_worker_that_would_make_something_else_stops_the_command(work, wrong, said):
+def test_worker_with_differing_results_stops_the_command(work, wrong, said):
     failure = failure_of(replace(work, **wrong))
     assert said in failure.message
     assert failure.hint
@@ -177,7 +177,7 @@ def test_a_workspace_that_a_node_does_not_see_stops_the_command(work, tmp_path):
     assert failure.everywhere
 
 
-def test_new_workers_are_wanted_only_while_there_is_something_to_take():
+def test_new_workers_are_wanted_only_while_units_remain():
     async def wait() -> None:
         all_ = UnitQueue([1])
         assert await all_.wanted()

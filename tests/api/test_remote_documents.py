@@ -82,7 +82,7 @@ def test_a_document_that_was_replaced_since_it_was_planned_fails(bucket, small_e
     assert (page.status, page.reason) == (Status.FAILED, Reason.SOURCE_CHANGED)
 
 
-def test_web_documents_are_read_where_private_addresses_are_allowed(small_examples, tmp_path):
+def test_web_documents_are_read_if_private_addresses_are_allowed(small_examples, tmp_path):
     with web(small_examples) as url:
         sources = [f"{url}/invoice.png", f"{url}/nothing.pdf"]
         refused = llm_ocr.extract(sources, workspace=tmp_path / "refused", **FRUGALLY)
@@ -94,7 +94,7 @@ def test_web_documents_are_read_where_private_addresses_are_allowed(small_exampl
     assert rows["nothing.pdf"].reason is Reason.NOT_FOUND
 
 
-def test_a_workspace_and_its_documents_may_stand_on_different_stores(small_examples, tmp_path):
+def test_workspace_and_documents_can_be_on_different_stores(small_examples, tmp_path):
     with s3() as (workspace, there), gcs() as (documents, here):
         source = documents.partition("/runs/")[0]
         open_store(source, StoreOptions(endpoint=here["workspace_endpoint"])).upload(
@@ -126,7 +126,7 @@ BLANK = (
 )
 
 
-def test_a_list_keeps_the_folders_of_documents_and_the_ids_that_they_had_without(bucket, tmp_path):
+def test_list_keeps_document_folders_and_their_former_ids(bucket, tmp_path):
     url, settings = bucket
     root = url.removesuffix("/papers")
     store = open_store(root, StoreOptions(endpoint=settings["source_endpoint"]))
@@ -166,7 +166,7 @@ def odd_bucket(request) -> Iterator[tuple[str, dict[str, str]]]:
         yield root, {"source_endpoint": endpoint}
 
 
-def test_each_key_of_a_bucket_is_read_or_fails_and_stays_below_the_folders_of_results(odd_bucket, tmp_path):
+def test_bucket_keys_are_read_or_fail_and_stay_in_output_folders(odd_bucket, tmp_path):
     root, settings = odd_bucket
     run = llm_ocr.run(root, workspace=tmp_path / "w", **settings, **FRUGALLY)
     pages = {page.source.removeprefix(f"{root}/"): page.reason for page in run.pages(images=False)}

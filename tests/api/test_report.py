@@ -123,7 +123,7 @@ def served(examples, tmp_path_factory):
     return workspace
 
 
-def test_a_run_of_several_workers_is_told_whole_and_its_numbers_over_time_are_those_of_the_markers(served, tmp_path):
+def test_report_covers_all_workers_and_series_match_markers(served, tmp_path):
     run = llm_ocr.open(str(served))
     words = words_of(report_of(served, tmp_path / "r.html"))
     pages = run.status.pages

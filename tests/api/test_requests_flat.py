@@ -75,7 +75,7 @@ def stages(folder, workspace, url, store):
 
 
 @pytest.mark.parametrize(("stage", "most"), [("extract", 6.0), ("describe", 9.0), ("assemble", 17.0)])
-def test_a_unit_costs_the_same_few_requests_however_many_there_are(asked, stage, most):
+def test_requests_per_unit_do_not_grow_with_the_number_of_units(asked, stage, most):
     few, some, many = (asked[size][0][stage].total() for size in SIZES)
     early, late = (some - few) / (SIZES[1] - SIZES[0]), (many - some) / (SIZES[2] - SIZES[1])
     assert late <= early + 0.5  # how many figures a page has is not the same for all

@@ -36,7 +36,7 @@ def views(workspace: Path) -> dict[str, tuple[int, bytes]]:
 
 
 @pytest.mark.slow
-def test_an_encrypted_document_is_read_when_its_password_is_known(before):
+def test_encrypted_document_is_read_with_its_password(before):
     workspace = before / "out"
     old_views, old_markers = views(workspace), published(workspace)
     assert status_of(workspace)["pages"] == {"expected": 5, "ok": 4, "degraded": 0, "failed": 1}

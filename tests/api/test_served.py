@@ -46,7 +46,7 @@ def test_every_page_holds_the_answer_to_its_own_image(done):
         assert 1500 < max(page.image.width, page.image.height) <= 1684
 
 
-def test_figures_are_cropped_and_described_and_stand_in_the_documents(done):
+def test_figures_are_cropped_described_and_put_in_the_documents(done):
     figures = [figure for page in done.pages() for figure in page.figures]
     assert done.status.figures.ok == len(figures) > 0
     texts = "".join(document.markdown for document in done.documents())
@@ -73,7 +73,7 @@ def test_the_same_command_again_asks_nothing(done, server, examples):
     assert again.status.pages.ok == 9
 
 
-def test_nothing_is_asked_of_a_server_that_is_gone_when_nothing_is_left_to_do(done, examples):
+def test_finished_run_sends_no_request_to_a_missing_server(done, examples):
     llm_ocr.run(examples, workspace=done.url, server_url="http://127.0.0.1:9/v1", render_workers=1)
 
 
@@ -139,7 +139,7 @@ def test_a_stage_of_its_own_is_not_done_on_the_cpu_unasked(examples, tmp_path):
 
 
 @pytest.mark.parametrize("listens", [False, True])
-def test_a_server_that_never_answers_ends_the_run_with_what_to_check(examples, tmp_path, monkeypatch, listens):
+def test_silent_server_ends_the_run_with_what_to_check(examples, tmp_path, monkeypatch, listens):
     monkeypatch.setattr("llm_ocr.engines.client.endpoint._PROBE_SECONDS", 1.0)
     with socket.socket() as mute:
         mute.bind(("127.0.0.1", 0))
@@ -151,14 +151,14 @@ def test_a_server_that_never_answers_ends_the_run_with_what_to_check(examples, t
     assert "`server_url`" in caught.value.hint
 
 
-def test_a_wrong_model_name_is_said_with_the_names_that_are_served(server, examples, tmp_path):
+def test_wrong_model_name_is_reported_with_the_served_names(server, examples, tmp_path):
     with pytest.raises(LlmOcrError, match="deepseek-ocr"):
         llm_ocr.extract(
             examples / "invoice.png", workspace=tmp_path / "w", server_url=server.url, server_model="gpt-nonsense"
         )
 
 
-def test_a_server_with_a_shorter_context_than_the_model_is_asked_for_shorter_answers(examples, tmp_path):
+def test_server_with_shorter_context_gets_a_shorter_answer_limit(examples, tmp_path):
     with running(**QUICK, max_model_len=4096, kv_tokens=100_000) as simulator:
         run = llm_ocr.extract(examples / "paper.pdf", workspace=tmp_path / "w", server_url=simulator.url)
         assert run.status.pages.ok == run.status.pages.expected

@@ -124,7 +124,7 @@ def test_leases_are_better_than_the_platforms_share(monkeypatch, platform):
     assert job.progress.lines == []
 
 
-def test_a_store_without_conditional_writes_has_the_platforms_share(monkeypatch):
+def test_store_without_conditional_writes_uses_platform_share(monkeypatch):
     on(monkeypatch, CLOUD_RUN)
     job = job_on(Scarce())
     assert split(job) == Split(Shard(1, 3))
@@ -139,7 +139,7 @@ def test_who_asks_for_all_units_gets_them(tmp_path, monkeypatch, settings):
     assert split(job).alone
 
 
-def test_who_asks_for_a_share_gets_it_whatever_the_store_and_the_platform_say(monkeypatch):
+def test_explicit_share_overrides_store_and_platform(monkeypatch):
     on(monkeypatch, CLOUD_RUN)
     job = job_on(MemoryStore(), shard_index=4, shard_count=7)
     assert split(job) == Split(Shard(4, 7))
@@ -163,7 +163,7 @@ def test_a_run_of_all_stages_does_all_units(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("model", [ExtractSettings, DescribeSettings, RunSettings])
-def test_a_store_without_conditional_writes_has_one_worker_and_it_says_so_once(model):
+def test_without_conditional_writes_one_worker_runs_and_notes_it(model):
     job = job_on(Scarce(), model=model)
     assert split(job).alone
     (line,) = job.progress.lines
@@ -182,7 +182,7 @@ def test_leases_that_a_folder_cannot_have_are_said(tmp_path, monkeypatch):
     assert "no locks here" in job.progress.lines[0]
 
 
-def test_a_platform_that_says_something_impossible_is_wrong_usage(tmp_path, monkeypatch):
+def test_impossible_share_from_the_platform_is_wrong_usage(tmp_path, monkeypatch):
     on(monkeypatch, {**CLOUD_RUN, "CLOUD_RUN_TASK_INDEX": "3"})
     with pytest.raises(UsageError, match="CLOUD_RUN_TASK_INDEX says share 3 of 3"):
         split(job_on(LocalStore(tmp_path / "w")))
@@ -249,7 +249,7 @@ def calls_of(job):
     [({}, None), ({"shard_index": 1, "shard_count": 3}, None), ({}, Share(()))],
     ids=["leases", "shard", "given"],
 )
-def test_one_of_many_workers_starts_without_reading_what_others_have_done(finished, settings, given):
+def test_one_of_many_workers_starts_without_reading_results(finished, settings, given):
     job = job_on(finished, given=given, **settings)
     calls = calls_of(job)
     assert calls["get"] < 30

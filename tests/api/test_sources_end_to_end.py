@@ -76,7 +76,7 @@ def test_names_of_any_kind_work_in_a_list_and_in_the_environment(tmp_path):
     assert status_of(tmp_path / "by environment")["documents"] == len(names)
 
 
-def test_a_document_that_is_added_makes_a_second_generation_and_only_its_unit_is_done(tmp_path):
+def test_added_document_makes_a_generation_and_runs_one_unit(tmp_path):
     written(tmp_path / "in", "b.pdf", "d.pdf")
     run_in(tmp_path, "in")
     before, first = published(tmp_path / "out"), rows(tmp_path / "out")
@@ -93,7 +93,7 @@ def test_a_document_that_is_added_makes_a_second_generation_and_only_its_unit_is
     assert (status["generations"], status["documents"], status["pages"]["ok"]) == (2, 3, 3)
 
 
-def test_ids_and_their_order_do_not_depend_on_the_number_of_workers(tmp_path):
+def test_ids_and_order_do_not_depend_on_the_worker_count(tmp_path):
     written(tmp_path / "in", *(f"{number:02}.pdf" for number in range(8)))
     found = []
     for workers in ("1", "3"):
@@ -155,7 +155,7 @@ def test_a_manifest_gives_ids_and_pages(tmp_path):
     assert "<!-- page 3 -->" not in text
 
 
-def test_pages_of_a_long_document_are_spread_over_units_and_come_back_in_order(tmp_path):
+def test_pages_of_a_long_document_span_units_and_return_in_order(tmp_path):
     (tmp_path / "long.pdf").write_bytes(bad.text_pdf(*bad.good_pages("Long", 7)))
     run = cli("run", "long.pdf", "-w", "out", "--pages", "1,3-", *FRUGAL, "--pages-per-unit", "2", cwd=tmp_path)
     assert run.returncode == 0, said(run)

@@ -153,7 +153,7 @@ def test_both_sides_of_the_search_cut_texts_alike(home):
         assert home.run(f"Search.terms({json.dumps(sample)})") == list(terms(sample)), sample
 
 
-def test_a_page_shows_its_image_with_boxes_beside_table_formula_and_figure(home, site):
+def test_page_shows_boxes_on_image_and_table_formula_figure(home, site):
     opened(home, page_of(site, "reports/river.pdf", 2))
     home.wait("document.querySelector('article .katex')")
     assert home.texts("article h2") == ["Levels in winter"]
@@ -212,7 +212,7 @@ def test_keys_lead_through_list_and_pages_and_back(home):
     assert home.run("document.getElementById('help').open")
 
 
-def test_a_link_to_a_page_holds_in_a_new_tab_and_names_one_that_is_gone(browser, site):
+def test_page_link_works_in_a_new_tab_and_names_a_missing_page(browser, site):
     place = page_of(site, "reports/river.pdf", 2)
     browser.open(f"{(site / 'index.html').as_uri()}#{place}")
     browser.wait("document.querySelector('.page-bar h1')?.textContent === 'river.pdfpage 2 of 4'")
@@ -242,7 +242,7 @@ def test_a_narrow_screen_and_the_dark_show_the_same(browser, site):
         browser.scheme("light")
 
 
-def test_what_models_and_names_say_runs_nothing_and_fetches_nothing(home, site):
+def test_text_of_models_and_names_runs_and_fetches_nothing(home, site):
     home.wait("document.querySelector('.row')")
     opened(home, page_of(site, HOSTILE_NAME, 1))
     home.wait("document.querySelector('article .math')")
@@ -299,7 +299,7 @@ def test_the_policy_forbids_scripts_that_are_not_the_sites(home):
     assert home.run("window.hacked") is None
 
 
-def test_a_second_writing_replaces_the_first_and_other_folders_are_refused(workspace, tmp_path):
+def test_new_view_replaces_the_old_and_refuses_other_folders(workspace, tmp_path):
     output = tmp_path / "site"
     assert main(["view", "-w", workspace, "--output", str(output), "--quiet"]) == 0
     before = {path.name for path in output.iterdir()}
@@ -334,7 +334,7 @@ def test_a_writing_that_breaks_off_leaves_the_site_before(workspace, tmp_path, m
     assert len(list(output.iterdir())) == 3
 
 
-def test_a_workspace_that_is_not_assembled_is_shown_as_far_as_it_is_read(tmp_path, capsys):
+def test_unassembled_workspace_is_shown_as_far_as_it_is_read(tmp_path, capsys):
     url = make(str(tmp_path / "run"), {"a.pdf": 2}, page, assemble=False)
     assert main(["view", "-w", url, "--output", str(tmp_path / "site")]) == 0
     out, err = capsys.readouterr()
@@ -378,7 +378,7 @@ def side_by_side(browser, compared) -> Browser:
     return browser
 
 
-def test_pages_meet_by_document_and_number_and_stand_in_the_order_of_likeness(side_by_side):
+def test_pages_pair_by_document_and_number_sorted_by_similarity(side_by_side):
     rows = [" ".join(one.split()) for one in side_by_side.texts("#rows .row")]
     assert sorted(rows[:2]) == [row for row in sorted(rows) if "only in" in row]
     assert {row.split()[0] for row in rows[:2]} == {"gone.pdf", "new.pdf"}

@@ -92,7 +92,7 @@ def test_a_flipped_bit_in_the_dataset_is_repaired_by_export(copy, tmp_path, form
         assert pyarrow.dataset.dataset(tmp_path / "export" / "data").to_table().to_pylist() == dataset(copy)
 
 
-def test_a_damaged_dataset_of_another_version_is_refused_by_export(copy, tmp_path):
+def test_export_refuses_a_damaged_dataset_of_another_version(copy, tmp_path):
     flip(next((copy / "dataset").glob("*.parquet")))
     (key,) = (copy / "assemble").glob("*/settings.json")
     made = json.loads(key.read_text())
@@ -120,7 +120,7 @@ def test_results_that_were_removed_are_made_again(copy, tmp_path, folder):
     assert {path.name: path.read_bytes() for path in (copy / folder).rglob("*") if path.is_file()} == before
 
 
-def test_without_images_the_columns_stay_and_documents_keep_their_figures(copy, tmp_path):
+def test_without_images_columns_stay_and_documents_keep_figures(copy, tmp_path):
     full = dataset(copy)
     before = published(copy / "extract")
     run = cli("assemble", "-w", copy, "--dataset-images", "none", cwd=tmp_path)
@@ -166,7 +166,7 @@ def test_options_that_come_back_give_the_first_result_again(copy, tmp_path):
     assert file.read_bytes() == first
 
 
-def test_the_markdown_goes_to_standard_output_and_everything_else_to_standard_error(copy, tmp_path):
+def test_markdown_goes_to_stdout_and_everything_else_to_stderr(copy, tmp_path):
     run = cli("run", PAPER, "-w", copy, "--stdout", *FRUGAL, cwd=tmp_path)
     assert run.returncode == 0, said(run)
     text = (copy / "documents" / "paper.pdf.md").read_text()

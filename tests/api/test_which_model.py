@@ -67,7 +67,7 @@ def test_a_copy_of_a_known_model_is_to_be_named_as_its_weights(tmp_path):
     assert (found.profile.name, found.name) == ("deepseek-ocr", str(tmp_path))
 
 
-def test_a_misspelt_model_and_a_misspelt_parser_are_answered_with_near_names():
+def test_misspelled_model_or_parser_gets_near_names():
     with pytest.raises(UsageError) as error:
         asked(model="lightonocr3", prompt="Read.")
     assert "lightonocr-3" in error.value.hint
@@ -177,7 +177,7 @@ def test_any_model_reads_pages_with_its_prompt_and_parser(small_examples, tmp_pa
     assert key.settings["reader"]["parsers"] == {"": "parse_grounding"}
 
 
-def test_a_server_with_another_model_is_refused_with_both_names_and_asked_when_it_is_named(small_examples, tmp_path):
+def test_server_with_another_model_is_refused_unless_it_is_named(small_examples, tmp_path):
     read = {"sources": small_examples / "invoice.png", "workspace": tmp_path / "w", "render_workers": 1}
     with running(**QUICK, served_model_name="my-own-name") as server:
         with pytest.raises(LlmOcrError, match=r"serves my-own-name instead of deepseek-ocr") as error:
@@ -235,9 +235,7 @@ def test_a_first_try_without_vllm_does_not_choose_the_engine(small_examples, tmp
     assert remembered(ExtractSettings(workspace=str(tmp_path)), StoreOptions())["engine"] == "embedded"
 
 
-def test_a_planned_engine_gives_way_to_a_named_server_and_an_extracted_one_is_refused_with_its_command(
-    small_examples, tmp_path
-):
+def test_named_server_replaces_planned_engine_not_used_one(small_examples, tmp_path):
     llm_ocr.plan(small_examples / "fax.tiff", workspace=tmp_path, engine="embedded")
     with running(**QUICK) as server:
         assert llm_ocr.extract(workspace=tmp_path, server_url=server.url).status.stages["extract"].finished
@@ -297,7 +295,7 @@ def test_without_a_network_the_model_goes_on_without_a_commit(tmp_path, closed_p
     assert "newest commit of owner/model is unknown" in ended.stderr
 
 
-def test_without_a_network_the_commit_that_was_fetched_last_counts(tmp_path, closed_port):
+def test_without_a_network_the_last_fetched_commit_counts(tmp_path, closed_port):
     refs = tmp_path / "models--owner--model" / "refs"
     refs.mkdir(parents=True)
     (refs / "main").write_text(COMMIT)

@@ -175,7 +175,7 @@ def test_the_names_of_files_and_texts_cannot_steer_the_terminal(debug, sign, tmp
     assert done.stdout.splitlines()[0] == "a\\x1b[2Jb\\n.png, page 1 of 1: ok"
 
 
-def test_a_run_logs_the_decisions_at_level_debug_without_text_of_the_page(llm_ocr, tmp_path):
+def test_debug_log_has_decisions_without_page_text(llm_ocr, tmp_path):
     (tmp_path / "letter.pdf").write_bytes(text_pdf(["The confidential sentence of this letter is not logged."]))
     run = ("run", "letter.pdf", "-w", "out", "--engine", "embedded", *ONE)
     done = llm_ocr(*run, "--log-level", "debug", "--log-file", "log.txt")

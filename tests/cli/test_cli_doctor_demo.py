@@ -108,7 +108,7 @@ def test_paths_are_shown_as_the_user_can_open_them():
         assert path in text
 
 
-def test_demo_says_how_the_shell_finds_the_program_where_it_does_not(tmp_path, monkeypatch):
+def test_demo_explains_how_to_activate_a_program_not_on_the_path(tmp_path, monkeypatch):
     activate = tmp_path / ".venv/bin/activate"
     activate.parent.mkdir(parents=True)
     activate.touch()

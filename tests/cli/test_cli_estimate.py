@@ -44,7 +44,7 @@ def test_tokens_without_prices_are_those_of_the_providers(llm_ocr):
     ]
 
 
-def test_documents_are_counted_as_plan_counts_them_and_nothing_is_left_behind(llm_ocr, examples, planned, tmp_path):
+def test_documents_are_counted_as_in_plan_and_no_files_remain(llm_ocr, examples, planned, tmp_path):
     found = as_json(llm_ocr("estimate", str(examples), "--json", "--quiet", env={"TMPDIR": str(tmp_path)}))
     with Workspace.open(planned) as workspace:
         from llm_ocr.workspace.status import run_status
@@ -54,7 +54,7 @@ def test_documents_are_counted_as_plan_counts_them_and_nothing_is_left_behind(ll
     assert list(tmp_path.iterdir()) == []
 
 
-def test_machines_and_providers_stand_in_one_table_the_cheapest_first(llm_ocr):
+def test_machines_and_providers_share_one_table_cheapest_first(llm_ocr):
     found = as_json(llm_ocr("estimate", "--page-count", "10000", "--engine", "vllm", "--json"))
     costs = [one["cost"]["likely"] for one in found["options"]]
     assert costs == sorted(costs)
@@ -113,7 +113,7 @@ def test_measured_machines_come_before_those_without(llm_ocr):
 
 
 @pytest.mark.parametrize("flag", ["--engine", "--model"])
-def test_the_embedded_engine_is_estimated_on_this_machine_first_and_on_rented_cpus(llm_ocr, flag):
+def test_embedded_engine_is_estimated_here_then_on_rented_cpus(llm_ocr, flag):
     found = as_json(llm_ocr("estimate", "--page-count", "1000", flag, "embedded", "--json"))
     here, *rented = found["options"]
     assert here["name"] == f"here, embedded ({cores()} cores)"
@@ -126,7 +126,7 @@ def test_the_embedded_engine_is_estimated_on_this_machine_first_and_on_rented_cp
     assert any("2 cores" in line for line in found["assumptions"])
 
 
-def test_without_a_gpu_this_machine_comes_first_with_its_time_and_disk(llm_ocr):
+def test_without_gpu_this_machine_comes_first_with_time_and_disk(llm_ocr):
     text = llm_ocr("estimate", "--page-count", "10000", env={"CUDA_VISIBLE_DEVICES": ""}).stdout
     table = text.split("\n\n")[1].splitlines()
     assert table[1].startswith(f"here, embedded ({cores()} cores)")

@@ -68,7 +68,7 @@ def test_the_traceback_is_there_for_who_asks(llm_ocr):
     assert done.stderr.splitlines()[-2].startswith("llm-ocr: RuntimeError: first line")
 
 
-def test_progress_goes_to_standard_error_and_results_to_standard_output(llm_ocr):
+def test_progress_goes_to_stderr_and_results_to_stdout(llm_ocr):
     done = llm_ocr("run", "a.pdf", "-w", "w", stub={"say": ["engine: embedded"]})
     assert done.stderr.splitlines()[:2] == ["engine: embedded", "run: 10 pages"]
     assert done.stdout.splitlines() == [
@@ -92,7 +92,7 @@ def test_markdown_alone_goes_to_standard_output_when_asked(llm_ocr):
 
 
 @pytest.mark.parametrize("kept", [(), ("-w", "my out")])
-def test_markdown_on_standard_output_leaves_no_folder_and_no_broken_link(llm_ocr, tmp_path, repository, kept):
+def test_markdown_on_stdout_leaves_no_folder_and_no_broken_link(llm_ocr, tmp_path, repository, kept):
     done = llm_ocr("run", str(repository / "examples/paper.pdf"), "--stdout", "--pages", "1", *kept)
     assert done.returncode == 0, done.stderr
     targets = [unquote(one) for one in re.findall(r"!\[[^]]*\]\(([^)]*)\)", done.stdout)]

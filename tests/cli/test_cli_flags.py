@@ -172,7 +172,7 @@ def test_help_is_short_and_names_the_help_of_all_settings(command, capsys):
         assert len(settings_of(model)) < 15 and short == whole
 
 
-def test_output_is_understood_as_the_workspace_where_no_setting_has_this_name():
+def test_output_means_workspace_where_no_setting_has_this_name():
     assert parsed("run", "a.pdf", "-o", "out").values["workspace"] == "out"
     assert parsed("extract", "a.pdf", "--output", "out").values["workspace"] == "out"
     assert parsed("view", "-w", "out", "-o", "site").values["output"] == "site"

@@ -52,7 +52,7 @@ def test_the_table_for_programs_has_the_same(llm_ocr):
 
 
 @pytest.mark.parametrize("name", ["chandra-2", "olmocr-2", "lightonocr-3-0.8b"])
-def test_everything_about_one_with_the_line_that_starts_its_server(llm_ocr, name):
+def test_one_model_is_shown_in_full_with_its_server_command(llm_ocr, name):
     profile = find_profile(name)
     run = llm_ocr("models", name)
     assert run.returncode == 0, run.stderr
@@ -65,7 +65,7 @@ def test_everything_about_one_with_the_line_that_starts_its_server(llm_ocr, name
     assert shlex.split(line) == serve_command(profile, served, 8000, version=(99,))
 
 
-def test_the_line_is_that_of_the_options_and_of_the_vllm_that_are_given(llm_ocr, tmp_path, machine):
+def test_server_command_follows_the_given_options_and_vllm(llm_ocr, tmp_path, machine):
     program(tmp_path / "old", "vllm", "echo 0.11.2")
     command = str(tmp_path / "old" / "vllm")
     flags = ("--vllm-command", command, "--max-model-len", "4096", "--vllm-arg=--max-num-seqs=8", "--vllm-port=9001")
@@ -136,7 +136,7 @@ def test_the_short_name_of_a_family_says_which_member_it_means(llm_ocr):
         (("--model", "deepsek-ocr"), "no profile for model 'deepsek-ocr', and --prompt is missing\n"),
     ],
 )
-def test_an_unknown_model_is_first_answered_with_the_missing_prompt(llm_ocr, tmp_path, arguments, said):
+def test_unknown_model_is_first_reported_with_its_missing_prompt(llm_ocr, tmp_path, arguments, said):
     Image.new("RGB", (40, 40), "white").save(tmp_path / "a.png")
     done = llm_ocr("run", "a.png", "-w", "out", "--server-url", "http://127.0.0.1:9", *arguments)
     assert done.returncode == 2

@@ -48,7 +48,7 @@ def test_speed_is_that_of_the_last_half_minute(clock):
     assert (meter.speed(), meter.left(), meter.pace()) == (0.0, None, "")
 
 
-def test_pages_of_earlier_runs_count_as_done_and_not_for_the_speed(clock):
+def test_pages_of_earlier_runs_count_as_done_but_not_for_speed(clock):
     meter = Meter("extract", 100, Counts(50, 49, 0, 1), clock)
     for status in (Status.DEGRADED, Status.OK):
         clock.now += 10
@@ -85,7 +85,7 @@ def test_first_document_of_assemble_shows_no_remaining_time(clock):
     assert second.endswith("16.7 pages/s, 3:00 left")
 
 
-def test_plain_lines_come_at_the_start_every_ten_seconds_or_ten_per_cent_and_at_the_end(clock):
+def test_plain_progress_comes_every_ten_seconds_or_ten_percent(clock):
     out = io.StringIO()
     progress = PlainProgress(out, clock)
     progress.begin("extract", 100, Counts(20, 20))
@@ -179,9 +179,7 @@ def test_times_are_written_as_clocks_write_them():
         (1234.5, 1, 1, "$1,234.50 of about $1,234.50"),
     ],
 )
-def test_what_a_stage_will_cost_is_what_its_pages_have_cost_on_top_of_what_was_spent_before(
-    spent, ended, expected, words
-):
+def test_stage_cost_is_projected_on_top_of_earlier_spending(spent, ended, expected, words):
     now = [1.0]
     meter = SpendMeter(lambda: now[0])
     now[0] = spent

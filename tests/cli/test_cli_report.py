@@ -83,7 +83,7 @@ NOT_DONE = replace(STATUS, pages=Counts(100, 40))
         ([replace(STATUS, generations=0, pages=Counts()), replace(STATUS, pages=Counts())], 2),  # all were left out
     ],
 )
-def test_watching_ends_when_every_page_is_accounted_for_and_not_before(capsys, looks, shown):
+def test_watching_ends_only_when_every_page_is_accounted_for(capsys, looks, shown):
     left, waits = iter(looks), []
     watch(lambda: (next(left), ()), StatusSettings(workspace="w", watch=True, json_output=True), waits.append)
     assert (len(capsys.readouterr().out.splitlines()), len(waits)) == (shown, len(looks) - 1)

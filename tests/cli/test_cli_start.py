@@ -72,7 +72,7 @@ def test_a_bad_stage_in_the_environment_is_named(llm_ocr):
     assert "PIPELINE_STAGE=ocr: must be one of extract, describe, assemble" in done.stderr
 
 
-def test_a_runner_of_the_predecessor_runs_the_stage_and_fails_with_it(llm_ocr, called, tmp_path):
+def test_predecessor_runner_runs_the_stage_and_fails_with_it(llm_ocr, called, tmp_path):
     """Its job scripts call `main()`, drop the value, and then note a success."""
     runner = "from llm_ocr.cli import main; main(); open('success', 'w')"
     env = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(Path(__file__).parents[2])}
@@ -90,7 +90,7 @@ def test_a_runner_of_the_predecessor_runs_the_stage_and_fails_with_it(llm_ocr, c
     assert called()["command"] == "describe"
 
 
-def test_the_package_of_the_command_line_is_a_program_as_in_the_predecessors_readme(llm_ocr):
+def test_cli_package_runs_as_a_program_like_the_predecessor(llm_ocr):
     assert llm_ocr("--version", module=".cli").stdout == llm_ocr("--version").stdout != ""
     assert "must be one of" in llm_ocr(module=".cli", env={"PIPELINE_STAGE": "ocr"}).stderr
 
@@ -114,7 +114,7 @@ def test_a_flag_before_the_command_is_explained(llm_ocr):
     assert (done.returncode, "Put the command first" in done.stderr) == (2, True)
 
 
-def test_show_settings_prints_values_and_origins_and_masks_secrets(llm_ocr, tmp_path):
+def test_show_settings_prints_values_and_origins_masks_secrets(llm_ocr, tmp_path):
     (tmp_path / ".env").write_text("LLM_OCR_PASSWORD=hunter2\nLLM_OCR_PAGES=1-3\n")
     (tmp_path / "c.toml").write_text('engine = "embedded"\npages = "9"\n')
     done = llm_ocr(

@@ -72,7 +72,7 @@ def test_doctor_lists_them_without_their_values(llm_ocr):
     assert "hidden" not in done.stdout + done.stderr
 
 
-def test_the_layout_detector_is_there_when_both_of_its_packages_are(monkeypatch):
+def test_layout_detector_works_only_with_both_packages(monkeypatch):
     monkeypatch.setattr(doctor, "package_version", {"torch": "2.13", "transformers": "5.19"}.get)
     assert doctor.detector().state is State.WORKS
     monkeypatch.setattr(doctor, "package_version", {"torch": "2.13"}.get)

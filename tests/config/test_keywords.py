@@ -64,7 +64,7 @@ def test_the_help_of_a_call_names_every_setting_with_its_meaning(name):
     assert all(told.values()) and "--server" not in "".join(lines)
 
 
-def test_paths_and_single_values_are_accepted_where_the_types_say_so(tmp_path):
+def test_paths_and_single_values_are_accepted_as_typed(tmp_path):
     chosen = settings_from(
         models.RunSettings,
         "run",
@@ -74,13 +74,13 @@ def test_paths_and_single_values_are_accepted_where_the_types_say_so(tmp_path):
     assert (len(chosen.password), chosen.crop) == (1, ("image", "table"))
 
 
-def test_pyright_accepts_what_is_right_and_refuses_each_wrong_keyword(tmp_path):
+def test_pyright_accepts_right_and_refuses_wrong_keywords(tmp_path):
     (tmp_path / "pyrightconfig.json").write_text('{"typeCheckingMode": "standard"}')  # pyright's own default
     assert wrong_lines(tmp_path, ["basedpyright", f"--project={tmp_path}", f"--pythonpath={sys.executable}"]) == WRONG
 
 
 @pytest.mark.slow
-def test_mypy_accepts_what_is_right_and_refuses_each_wrong_keyword(tmp_path):
+def test_mypy_accepts_right_and_refuses_wrong_keywords(tmp_path):
     options = ["--strict", "--config-file=", f"--cache-dir={tmp_path / 'cache'}", "--follow-imports=silent"]
     assert wrong_lines(tmp_path, ["mypy", *options, "--ignore-missing-imports", str(tmp_path / "script.py")]) == WRONG
 

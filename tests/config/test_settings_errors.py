@@ -68,12 +68,12 @@ def test_a_secret_is_not_in_the_error_for_a_broken_file(loaded):
         assert "hunter2" not in str(caught.value)
 
 
-def test_an_unknown_key_in_the_file_is_an_error_with_the_nearest_name(loaded):
+def test_unknown_key_in_file_is_an_error_with_the_nearest_name(loaded):
     with pytest.raises(UsageError, match=r"unknown key 'max_sample' in .*conf\.toml; did you mean max_samples\?"):
         loaded(config="max_sample = 4")
 
 
-def test_an_unknown_variable_of_ours_is_a_warning_with_the_nearest_name(loaded):
+def test_unknown_llm_ocr_variable_is_a_warning_with_nearest_name(loaded):
     result = loaded(environ={"LLM_OCR_MAX_SAMPELS": "4", "LLM_OCR_REQUIRE": "poppler"})
     assert result.warnings == ("unknown variable LLM_OCR_MAX_SAMPELS is ignored; did you mean LLM_OCR_MAX_SAMPLES?",)
 
@@ -122,7 +122,7 @@ def test_a_shard_outside_of_the_count_is_refused(loaded):
         loaded(ExtractSettings, flags={"workspace": "w", "shard_index": "2", "shard_count": "2"})
 
 
-def test_a_configuration_file_that_is_not_there_or_of_another_kind_is_named(loaded, tmp_path):
+def test_missing_or_unsupported_configuration_file_is_named(loaded, tmp_path):
     for path in (tmp_path / "none.toml", tmp_path):
         with pytest.raises(UsageError, match=f"the configuration file {path} cannot be read"):
             load(RunSettings, {}, config=path, environ={}, dotenv=Path("/nowhere/.env"))

@@ -50,7 +50,7 @@ def test_our_variable_wins_over_the_predecessors_bare_name(loaded):
     assert (result.settings.max_samples, result.origins["max_samples"]) == (7, "environment LLM_OCR_MAX_SAMPLES")
 
 
-def test_a_bare_name_in_the_environment_wins_over_the_configuration_file(loaded):
+def test_bare_environment_name_overrides_the_configuration_file(loaded):
     assert loaded(environ={"MAX_SAMPLES": "5"}, config="max_samples = 9").settings.max_samples == 5
 
 

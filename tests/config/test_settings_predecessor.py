@@ -53,7 +53,7 @@ def test_output_dir_is_the_workspace(loaded):
     )
 
 
-def test_variables_without_effect_get_one_warning_together_wherever_they_stand(loaded):
+def test_variables_without_effect_share_one_warning(loaded):
     result = loaded(environ={"EXTRACT_BATCH_SIZE": "8", "HF_PATH_IN_REPO": "x"}, dotenv="JOB_CODE_REVISION=r\n")
     assert result.warnings == (
         "ignored variables: EXTRACT_BATCH_SIZE, HF_PATH_IN_REPO, JOB_CODE_REVISION (see docs/migrating.md)",

@@ -121,7 +121,7 @@ def test_what_is_not_recorded_is_said_and_not_made_up():
     assert "this workspace has no jobs of a platform" in cost_report(STATUS, []).notes
 
 
-def test_pages_of_a_stage_on_several_kinds_of_hardware_are_not_shared_out():
+def test_pages_of_a_stage_on_mixed_hardware_are_not_divided():
     report = cost_report(STATUS, [JOBS, replace(JOBS, submission="extract-2", hardware="l4x1")])
     extracts = [one for one in report.stages if one.stage == "extract"]
     assert [one.pages_per_minute for one in extracts] == [None, None]
@@ -143,7 +143,7 @@ def test_notebooks_show_it_and_names_are_no_markup():
     assert json.loads(json.dumps(report.to_json()))["stages"][0]["startup_share"] == 0.5
 
 
-def test_status_says_pages_per_second_as_the_guide_to_tuning_promises():
+def test_status_shows_pages_per_second_as_the_guide_promises():
     from llm_ocr.cli.outcome import status_text
 
     assert STATUS.pages_per_second == pytest.approx(1000 / 600)
@@ -173,7 +173,7 @@ def test_what_launching_wrote_is_read(workspace):
     ]
 
 
-def test_costs_are_summed_by_currency_and_what_is_not_known_is_counted(workspace):
+def test_costs_are_summed_by_currency_and_unknown_ones_counted(workspace):
     ended(workspace, "extract", 1, **KNOWN)
     ended(workspace, "extract", 2, **KNOWN)
     ended(workspace, "describe", 1, **KNOWN | {"currency": "EUR", "cost": 2.0})

@@ -52,7 +52,7 @@ def test_the_nearest_measured_gpu_is_named_and_not_scaled():
     assert no_measurement("extract", "internvl3.5", "L4") == "no measurement for internvl3.5-8b on any GPU"
 
 
-def test_a_relative_of_a_measured_model_is_not_taken_for_measured():
+def test_relative_of_a_measured_model_does_not_count_as_measured():
     found = expected_seconds("extract", "dots.mocr", "modal", "H100", 1000)
     assert not found.known and "dots.mocr: taken as dots.ocr's" in said(found)
 
@@ -112,7 +112,7 @@ def test_several_gpus_of_a_machine_read_at_once():
 
 
 @pytest.mark.parametrize("name", ["L40S", "l40s", "H100:2", "A100-80GB", "NVIDIA-L4"])
-def test_machines_of_platforms_without_a_list_are_known_by_their_gpus(name):
+def test_machines_of_unlisted_platforms_are_known_by_gpu(name):
     assert machine_named("modal", name) is not None
 
 
@@ -129,7 +129,7 @@ def test_a_platform_with_a_list_of_its_own_has_no_other_machines():
     assert machine_named("hf-jobs", "a100") is None
 
 
-def test_a_time_limit_is_more_than_the_slowest_estimate_and_shared_by_the_shards():
+def test_time_limit_exceeds_slowest_estimate_and_shards_share_it():
     for pages, shards in product((0, 10, 1000, 100_000), (1, 8)):
         found = expected_seconds("extract", "", *A100, pages, machines=shards)
         limit = time_limit("extract", "", *A100, pages, shards=shards)
@@ -137,7 +137,7 @@ def test_a_time_limit_is_more_than_the_slowest_estimate_and_shared_by_the_shards
     assert time_limit("extract", "", *A100, 100_000, shards=8) < time_limit("extract", "", *A100, 100_000) / 4
 
 
-def test_the_mean_of_all_lies_in_the_range_about_as_often_as_it_says():
+def test_mean_lies_in_its_range_about_as_often_as_claimed():
     draw = random.Random(1)
     everything = [draw.lognormvariate(6, 0.6) for _ in range(5000)]
     truth, hits = fmean(everything), 0
@@ -164,7 +164,7 @@ def test_a_range_never_begins_at_nothing():
     assert mean_span([0.1, 0.1, 50.0], 0.01, least=0.1).low > 0
 
 
-def test_the_speed_is_that_of_the_middle_and_begin_and_end_are_counted_once():
+def test_speed_is_from_the_middle_and_start_and_end_count_once():
     # Eight pages at a time, four seconds each; the first ones come after 20 seconds, the last one 10 seconds late.
     ends = [20 + 4 * (1 + number // 8) for number in range(400)] + [20 + 4 * 51 + 10]
     speed = measured_speed(ends, 8, 0.1, least=0.0)

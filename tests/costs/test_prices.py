@@ -10,7 +10,7 @@ from llm_ocr.launch.platforms import launcher_for
 from tests.fakes.hub import running
 
 
-def test_seventy_five_thousand_tokens_in_and_out_cost_less_than_two_cents():
+def test_75000_tokens_in_and_out_cost_less_than_two_cents():
     assert token_cost(75_000, 75_000, 0.07, 0.15) == pytest.approx(0.0165)
 
 
@@ -55,7 +55,7 @@ def test_machines_that_are_not_compared_have_a_price_as_well():
     assert "ml.p5.48xlarge" not in {one.name for one in machines()}
 
 
-def test_modal_bills_each_gpu_and_the_cores_and_memory_of_the_app():
+def test_modal_bills_each_gpu_and_app_cores_and_memory():
     rest = 8 * 0.0000131 + 32 * 0.00000222
     assert price_per_hour("modal", "L40S").per_hour == pytest.approx(3600 * (0.000542 + rest), rel=1e-3)
     assert price_per_hour("modal", "H100:2").per_hour == pytest.approx(3600 * (2 * 0.001097 + rest), rel=1e-3)
@@ -79,7 +79,7 @@ def test_the_hub_tells_its_prices():
     assert not prices["l40sx8"].live  # the file's, where the list has none
 
 
-def test_without_the_hub_the_files_prices_are_taken_and_that_is_said():
+def test_without_the_hub_stored_prices_are_used_and_noted():
     with running() as (hub, _):
         url = hub.url
     prices, words = live_prices("hf-jobs", endpoint=url)

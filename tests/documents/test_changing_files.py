@@ -62,7 +62,7 @@ def _pages(path, change, old):
 
 @pytest.mark.parametrize("aged", [True, False])  # proofs of files that have just been written are not kept
 @pytest.mark.parametrize("change", [_overwrite, _overwrite_and_set_the_time_back, _cut])
-def test_a_file_that_changes_while_a_page_is_made_gives_no_page_of_another_version(tmp_path, change, aged):
+def test_changed_file_gives_no_page_of_another_version(tmp_path, change, aged):
     old, other = (pages(text(word), text(word)) for word in ("older", "newer"))
     assert len(old) == len(other)
     path = tmp_path / "a.pdf"
@@ -75,7 +75,7 @@ def test_a_file_that_changes_while_a_page_is_made_gives_no_page_of_another_versi
     assert found[0] in (Reason.SOURCE_CHANGED, Reason.UNREADABLE)
 
 
-def test_a_page_is_made_of_the_file_that_was_proved_when_another_takes_its_path(tmp_path):
+def test_page_is_made_of_verified_file_when_path_is_replaced(tmp_path):
     old, other = (pages(text(word), text(word)) for word in ("older", "newer"))
     path = tmp_path / "a.pdf"
     path.write_bytes(old)

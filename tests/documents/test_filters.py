@@ -54,7 +54,7 @@ def test_the_examples_stay(examples):
     assert set(found.values()) == {""} and trouble == ""
 
 
-def test_another_language_is_left_out_and_its_own_filter_keeps_it(tmp_path):
+def test_other_languages_are_dropped_unless_filter_keeps_them(tmp_path):
     path = written(tmp_path / "fluss.pdf", pages(lines_of(GERMAN)))
     short = written(tmp_path / "short.pdf", pages(lines_of(GERMAN[:120])))
     found, _ = looked([path, short])

@@ -29,7 +29,7 @@ def corner(page):
     return "red" if red > blue else "blue"
 
 
-def test_a_jpeg_that_needs_no_change_is_passed_through_byte_for_byte(tmp_path, picture):
+def test_unchanged_jpeg_passes_through_byte_for_byte(tmp_path, picture):
     path = tmp_path / "a.jpg"
     picture.save(path, quality=71)
     for image_format in ("png", "jpeg"):
@@ -164,7 +164,7 @@ def test_sixteen_bits_a_channel_keep_their_greys(tmp_path):
     assert np.asarray(pixels(page))[..., 0] == pytest.approx(ramp / 257, abs=1)
 
 
-def test_an_image_of_too_many_pixels_is_refused_before_it_is_decoded(tmp_path):
+def test_image_with_too_many_pixels_is_refused_before_decoding(tmp_path):
     path = tmp_path / "a.png"
     Image.new("1", (20_000, 20_000)).save(path)
     assert opened(str(path)) is Reason.RENDER_LIMIT

@@ -43,7 +43,7 @@ class Margins:
         return asyncio.run(main())
 
 
-def test_pages_that_are_made_side_by_side_are_not_read_for_their_margins():
+def test_pages_made_in_parallel_are_not_read_for_margins():
     margins = Margins()
     first, _, third = margins.run(margins.make(1), margins.make(2), margins.make(3))
     assert margins.read_alone == []
@@ -68,7 +68,7 @@ def test_margins_of_pages_that_nobody_makes_are_read():
 PAGES = 10 * rendering._PAGES
 
 
-def test_of_a_long_document_only_the_last_pages_margins_are_kept_and_each_is_read_once():
+def test_long_document_keeps_last_margins_and_reads_each_once():
     read: list[int] = []
 
     async def margins(source, kind, number):

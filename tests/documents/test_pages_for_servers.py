@@ -117,7 +117,7 @@ def test_scans_and_text_are_about_as_small_as_pillow_makes_them():
 
 @pytest.mark.parametrize("mode", ["RGB", "RGBX"])
 @pytest.mark.parametrize("image_format", ["png", "jpeg"])
-def test_a_page_without_colour_is_stored_as_grey_and_shows_the_same(image_format, mode):
+def test_colorless_page_is_stored_as_gray_and_looks_the_same(image_format, mode):
     image = page()
     stored = decoded(encoded(image.convert(mode), image_format, 90))
     in_colour = io.BytesIO()
@@ -146,7 +146,7 @@ def test_crops_of_a_grey_page_are_grey():
 
 @pytest.mark.parametrize("image_format", ["png", "jpeg"])
 @pytest.mark.parametrize("colour", ["black", "red"])
-def test_a_resized_image_has_the_format_and_the_look_of_the_first(image_format, colour):
+def test_resized_image_keeps_format_and_look_of_original(image_format, colour):
     image = encoded(page(colour=colour), image_format, 90)
     small = resized(image, 0.5, 90)
     assert (small.width, small.height, small.media_type) == (150, 200, image.media_type)

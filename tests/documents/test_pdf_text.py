@@ -112,7 +112,7 @@ def test_scripts_are_known_by_their_size_and_baseline(size, raised, marked):
 
 
 @pytest.mark.parametrize(("raised", "small"), [(2.5, 8), (0.5, 11.5)])
-def test_the_letters_of_the_latex_logo_are_its_name_and_no_scripts(raised: float, small: float):
+def test_latex_logo_is_read_as_its_name_without_scripts(raised: float, small: float):
     logo = [
         ("L", 110, 700, 12),
         ("A", 114, 700 + raised, small),
@@ -125,7 +125,7 @@ def test_the_letters_of_the_latex_logo_are_its_name_and_no_scripts(raised: float
     assert (found.text, found.scripts) == ("with a LaTeX for the rest of a line", ())
 
 
-def test_lines_in_small_print_and_text_over_a_scan_have_no_scripts():
+def test_small_print_and_text_over_scan_have_no_scripts():
     drawn = text("word", size=10) + text("3", x=94, y=704, size=7)
     assert len(content(pages(drawn)).lines[0].scripts) == 1
     assert lines(text("1", size=12) + text("all the rest in small print", x=80, y=704, size=7))[0].scripts == ()
@@ -250,7 +250,7 @@ def test_glyphs_without_a_mapping_are_doubtful():
     assert content(pages(drawn)).lines[0].words[0].doubtful == ()
 
 
-def test_a_visible_glyph_with_the_code_of_white_space_belongs_to_its_word():
+def test_visible_glyph_with_whitespace_code_belongs_to_its_word():
     names = stream(b"1 begincodespacerange <00> <FF> endcodespacerange 2 beginbfchar <63> <000D> <20> <0009> endbfchar")
     font = b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding/ToUnicode 4 0 R>>"
     data = pages(text("a generic word"), extra=(names,))
@@ -271,7 +271,7 @@ def test_radicals_are_read_as_ideographs():
     ("drawn", "mono"),
     [(r"51 \newpage", True), (r"use the \begin and the \end", False), (r"\newlength \margin to", True)],
 )
-def test_a_line_of_a_program_is_monospaced_and_a_sentence_with_commands_is_not(drawn, mono):
+def test_program_line_is_monospaced_but_not_prose_with_commands(drawn, mono):
     courier = b"<</F 3 0 R/G<</Type/Font/Subtype/Type1/BaseFont/Courier>>>>"
     faces, x = b"", 72.0
     for word in drawn.split():
@@ -300,7 +300,7 @@ def test_a_bitmap_font_has_one_size_for_high_and_low_letters():
 
 @pytest.mark.parametrize(("words", "mono"), [("firstline", True), ("oddend", False)])
 @pytest.mark.parametrize("narrower", [0, 200])
-def test_a_font_whose_narrow_letters_are_as_wide_as_the_others_is_monospaced(words, mono, narrower):
+def test_font_with_equally_wide_letters_is_monospaced(words, mono, narrower):
     names = [chr(code) for code in range(97, 123)]
     widths = b" ".join(b"%d" % (500 - narrower * (name in "filrt")) for name in names)
     font = b"<</Type/Font/Subtype/Type3/FontBBox[0 0 500 700]/FontMatrix[.001 0 0 .001 0 0]/CharProcs<<%s>>"
@@ -320,14 +320,14 @@ def test_a_footnote_mark_behind_a_space_is_part_of_its_line():
     assert (found.text, found.scripts) == ("The edge. 1", (Script(10, 11),))
 
 
-def test_a_narrow_script_with_a_wide_script_of_its_own_is_part_of_its_line():
+def test_narrow_script_with_wide_nested_script_stays_in_line():
     (found,) = lines(
         text("The weight W", x=50), text("E", x=123.4, y=698, size=8), text("mm", x=128.8, y=696.5, size=6)
     )
     assert (found.text, found.scripts) == ("The weight WEmm", (Script(12, 15, lowered=True),))
 
 
-def test_a_font_whose_boxes_are_as_low_as_its_dash_has_the_size_of_the_line():
+def test_font_with_boxes_as_low_as_its_dash_has_line_size():
     faces = b"<</F 3 0 R/G<</Type/Font/Subtype/Type1/BaseFont/Courier/FontDescriptor<</Type/FontDescriptor"
     faces += b"/FontName/Courier/Flags 32/Ascent 400/Descent 200/FontBBox[0 200 600 400]>>>>>>"
     drawn = text("aged 30", x=72) + text("-", x=116).replace(b"/F ", b"/G ") + text("60 years", x=123.2)
@@ -354,7 +354,7 @@ def test_a_page_without_text_is_empty():
     assert (found.lines, found.rasters, found.paths, found.unmapped) == ((), (), (), 0)
 
 
-def test_paths_have_colours_boxes_and_segments_and_lie_on_the_page():
+def test_paths_have_colors_boxes_segments_and_lie_on_page():
     drawn = b"1 0 0 RG 100 100 m 300 100 l S\n0 0 1 rg 50 50 20 20 re f\n600 780 100 100 re f\n2000 2000 9 9 re f\n"
     rule, square, cut = content(pages(drawn)).paths
     assert (rule.stroke, rule.fill) == ((255, 0, 0), None)
@@ -387,7 +387,7 @@ def test_right_to_left_text_is_in_reading_order(shared_pdfs):
 
 
 @pytest.mark.parametrize("producer", ["browser", "office"])
-def test_arabic_and_hebrew_with_numbers_latin_words_and_brackets_read_as_written(producer):
+def test_arabic_and_hebrew_with_mixed_content_read_as_written(producer):
     source = (RIGHT_TO_LEFT / "page.html").read_text(encoding="utf-8")
     written = [html.unescape(words) for words in re.findall(r"<p[^>]*>(.*)</p>", source)]
     found = " ".join(line.text for line in content(str(RIGHT_TO_LEFT / f"{producer}.pdf")).lines)
@@ -462,7 +462,7 @@ def seen(source, **options):
     return with_renderer(steps, **options)
 
 
-def test_lines_of_a_pdf_come_with_their_places_whether_or_not_its_text_layer_is_read(tmp_path):
+def test_pdf_lines_have_positions_with_or_without_text_layer(tmp_path):
     source = written(tmp_path / "a.pdf", pages(text("Above all", y=700) + text("Below it", y=100)))
     for wanted in (True, False):
         page = seen(source, text_layer=wanted)
@@ -526,7 +526,7 @@ def test_evidence_comes_from_the_worker_as_it_was(tmp_path):
     assert evidence_from_wire(evidence_to_wire(evidence)) == evidence
 
 
-def test_a_form_that_was_filled_in_has_no_lines_as_they_are_not_all(tmp_path):
+def test_filled_form_has_no_lines_as_they_are_incomplete(tmp_path):
     from reportlab.pdfgen.canvas import Canvas
 
     canvas = Canvas(str(tmp_path / "form.pdf"))

@@ -57,7 +57,7 @@ def pixels(page):
     return Image.open(io.BytesIO(page.image.data)).convert("RGB")
 
 
-def test_a_page_has_an_image_of_the_size_asked_for_and_its_content(tmp_path):
+def test_page_has_content_and_image_of_requested_size(tmp_path):
     source = written(tmp_path / "a.pdf", HELLO)
     (page,) = rendered(source, image_size=1000, image_format="jpeg")
     assert (page.image.width, page.image.height, page.image.media_type) == (773, 1000, "image/jpeg")
@@ -130,7 +130,7 @@ def test_a_page_that_hangs_is_killed_and_its_neighbours_are_done(tmp_path):
     assert [page.content.lines[0].text for page in (first, third)] == ["first", "third"]
 
 
-def test_an_image_that_eats_memory_fails_at_the_limit_and_its_neighbours_are_done(tmp_path):
+def test_image_over_memory_limit_fails_and_other_pages_succeed(tmp_path):
     source = written(
         tmp_path / "a.pdf", pages(text("first"), b"q 612 0 0 792 0 0 cm /X Do Q", extra=(zeros_image(9000),))
     )
@@ -145,7 +145,7 @@ def test_a_stream_that_unpacks_to_gigabytes_fails_at_the_limit(tmp_path):
 
 
 @pytest.mark.parametrize("text_layer", [True, False])
-def test_absurd_images_are_refused_before_they_are_drawn_as_nothing(tmp_path, text_layer):
+def test_absurdly_large_images_are_refused_and_not_drawn_empty(tmp_path, text_layer):
     image = stream(
         b"x", b"/Type/XObject/Subtype/Image/Width 40000/Height 40000/ColorSpace/DeviceRGB/BitsPerComponent 8"
     )
@@ -163,7 +163,7 @@ def test_a_damaged_document_is_unreadable(tmp_path, data):
     assert rendered(source) == [Reason.UNREADABLE]
 
 
-def test_what_is_not_there_is_not_found_and_other_types_are_unknown(tmp_path):
+def test_missing_files_are_not_found_and_other_types_unknown(tmp_path):
     assert opened(str(tmp_path / "no.pdf")) is Reason.NOT_FOUND
     assert opened(written(tmp_path / "a.bin", b"PK\x03\x04")) is Reason.UNKNOWN_TYPE
     assert opened(str(tmp_path)) is Reason.UNREADABLE
@@ -295,7 +295,7 @@ def test_poppler_renders_the_same_page(require, tmp_path):
     assert page.content.lines[0].text == "Hello"
 
 
-def test_the_time_of_a_page_bounds_its_rendering_and_not_the_opening(tmp_path):
+def test_page_timeout_bounds_rendering_and_not_opening(tmp_path):
     bomb = b"".join(b"%d %d 500 500 re S\n" % (n % 97, n % 89) for n in range(30_000)) * 4
     source = written(tmp_path / "a.pdf", pages(bomb))
 

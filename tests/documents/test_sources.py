@@ -38,7 +38,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_a_folder_gives_its_documents_in_order_and_counts_the_rest(folder):
+def test_folder_lists_documents_in_order_and_counts_the_rest(folder):
     found = find_documents([str(folder)])
     assert names(found) == ["a.PDF", "b.pdf", "sub/c.pdf"]
     assert found.skipped == Counter({".docx": 2})
@@ -61,7 +61,7 @@ def _bad_links(folder):
 
 
 @pytest.mark.parametrize("source", ["", "*", "**", "**/*"])
-def test_a_bad_link_fails_alone_and_the_rest_of_its_folder_is_read(folder, source):
+def test_bad_link_fails_alone_and_rest_of_folder_is_read(folder, source):
     _bad_links(folder)
     documents = list(find_documents([str(folder / source)]).documents)
     assert [one.relative for one in documents if not one.reason] == ["a.PDF", "b.pdf", "good.pdf", "sub/c.pdf"]
@@ -73,7 +73,7 @@ def test_a_bad_link_fails_alone_and_the_rest_of_its_folder_is_read(folder, sourc
     }
 
 
-def test_links_that_do_not_match_a_pattern_are_named_only_where_they_may_hide_what_does(folder):
+def test_unmatched_links_are_named_only_if_they_may_hide_matches(folder):
     _bad_links(folder)
     documents = find_documents([str(folder / "**" / "b.pdf")]).documents
     assert [one.relative for one in documents] == ["b.pdf", "bad.pdf", "circle", "long"]
@@ -159,7 +159,7 @@ def test_the_same_file_named_twice_is_one_document(folder):
     assert len(names(find_documents([str(folder), str(folder / "b.pdf"), str(folder / "*.pdf")]))) == 3
 
 
-def test_what_is_missing_or_unknown_fails_alone_while_the_rest_goes_on(folder):
+def test_missing_or_unknown_input_fails_alone_and_rest_continues(folder):
     found = find_documents([str(folder / "no.pdf"), str(folder / "notes.docx"), str(folder / "b.pdf")])
     assert [document.reason for document in found.documents] == [Reason.NOT_FOUND, Reason.UNKNOWN_TYPE, None]
 
@@ -229,7 +229,7 @@ def test_a_manifest_gives_ids_and_pages(folder):
     ]
 
 
-def test_other_pages_of_a_file_that_was_named_before_are_not_passed_over(folder):
+def test_other_pages_of_an_already_named_file_are_not_skipped(folder):
     lines = [{"pdf_path": "b.pdf", "pages": pages} for pages in ([1], [2], [2])]
     assert [document.pages for document in find_documents([manifest(folder, *lines)]).documents] == [(1,), (2,)]
 
@@ -288,14 +288,14 @@ def tree(tmp_path):
 
 
 @pytest.mark.parametrize("run", [1, 3, 100_000])
-def test_files_come_in_the_order_of_their_paths_however_few_names_are_sorted_in_memory(tree, monkeypatch, run):
+def test_files_come_in_path_order_for_any_size_of_sorted_run(tree, monkeypatch, run):
     monkeypatch.setattr(sources, "RUN", run)
     shown = [path for path in tree.rglob("*") if path.is_file() and "/." not in str(path.relative_to(tree.parent))]
     assert len(shown) == 3 * len(NAMES) * 3
     assert list(files_below(tree)) == sorted(shown)
 
 
-def test_what_links_lead_to_is_listed_once_and_under_its_own_name_where_it_has_one(tree):
+def test_link_targets_are_listed_once_by_own_name_if_any(tree):
     plain = list(files_below(tree))
     outside = tree.parent / "outside"
     (outside / "deep").mkdir(parents=True)
@@ -309,7 +309,7 @@ def test_what_links_lead_to_is_listed_once_and_under_its_own_name_where_it_has_o
     assert sorted(set(found) - set(plain)) == [tree / "zz" / "deep" / "z.pdf"]
 
 
-def test_a_listing_of_one_folder_keeps_nothing_of_the_documents_that_it_gave(tmp_path):
+def test_folder_listing_retains_no_documents_already_returned(tmp_path):
     for number in range(3000):
         (tmp_path / f"{number:05d}.pdf").touch()
     documents = find_documents([str(tmp_path)]).documents
@@ -337,7 +337,7 @@ def drawn_names(found) -> list[str]:
     return [document.relative for document in found]
 
 
-def test_the_sample_is_the_same_in_any_order_and_keeps_the_order_of_the_documents():
+def test_sample_ignores_input_order_and_keeps_document_order():
     ordered = documents(300)
     shuffled = random.Random(2).sample(ordered, 300)
     drawn = drawn_names(sampled(ordered, 40, 7))
@@ -346,7 +346,7 @@ def test_the_sample_is_the_same_in_any_order_and_keeps_the_order_of_the_document
     assert drawn == [one.relative for one in ordered if one.relative in set(drawn)]
 
 
-def test_a_larger_sample_holds_the_smaller_one_and_another_seed_draws_another():
+def test_larger_sample_contains_smaller_and_other_seed_differs():
     every = documents(200)
     small, large = set(drawn_names(sampled(every, 20, 3))), set(drawn_names(sampled(every, 60, 3)))
     assert small < large
@@ -404,7 +404,7 @@ def claiming(pages: int) -> bytes:
 
 
 @pytest.mark.parametrize("pages", [100_000, 1_000_000])
-def test_a_small_file_that_claims_very_many_pages_is_one_failed_document(tmp_path, pages):
+def test_small_file_claiming_many_pages_is_one_failed_document(tmp_path, pages):
     (tmp_path / "mad.pdf").write_bytes(claiming(pages))
     with pytest.raises(PageFailure, match=f"declares {pages:,} pages") as caught:
         opened(tmp_path / "mad.pdf")

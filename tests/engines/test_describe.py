@@ -63,7 +63,7 @@ def test_sentences_are_found_among_labels(inside, words):
     assert described(inside=inside).description == f"Text inside the figure: {words}"
 
 
-def test_what_the_model_said_when_it_read_the_page_is_the_description():
+def test_description_is_what_the_model_wrote_while_reading_page():
     figure = Figure("d-p00001-f01", "chart", Box(0, 0, 1, 1), PIXEL, "Figure 1", described="A chart of levels.")
 
     async def never(image: EncodedImage) -> str:
@@ -73,7 +73,7 @@ def test_what_the_model_said_when_it_read_the_page_is_the_description():
     assert (record.description, record.engine) == ("A chart of levels.", "embedded")
 
 
-def test_text_is_read_from_the_picture_only_where_extract_knows_none():
+def test_text_is_read_from_the_picture_only_if_extract_has_none():
     async def read(image: EncodedImage) -> str:
         return "North\nSouth"
 

@@ -49,7 +49,7 @@ def sheet():
 
 
 @installed
-def test_headings_are_marked_as_bold_and_running_headers_as_recurring():
+def test_headings_are_marked_bold_and_running_headers_recurring():
     image, lines = sheet()
     with ThreadPoolExecutor(1) as thread:  # onnxruntime changes how its thread treats small numbers
         found = thread.submit(layout_model.with_hints, image, lines).result().lines
@@ -110,7 +110,7 @@ def damaged(tmp_path, monkeypatch):
         one.cache_clear()
 
 
-def test_another_file_than_the_known_one_is_not_used_and_reported_once(damaged, caplog):
+def test_unknown_model_file_is_not_used_and_is_reported_once(damaged, caplog):
     key = [EmbeddedReader(EmbeddedOptions(workers=1)).identity() for _ in range(2)]
     assert not any("layout_model" in one for one in key)
     (warning,) = [one for one in caplog.messages if "layout model" in one]

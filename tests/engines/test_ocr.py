@@ -52,7 +52,7 @@ def test_words_have_boxes_that_follow_each_other_inside_the_line(read_prose):
         assert line.words[-1].box.x0 == pytest.approx(last, abs=5)
 
 
-def test_lines_of_one_size_have_one_size_and_a_heading_a_larger_one():
+def test_lines_of_equal_size_match_and_headings_are_larger():
     read = recogniser().read(pixels(page(("A Chapter of its Own", 40, 278, 18, "Helvetica"), *prose())))
     sizes = {line.text: line.size for line in read.lines}
     body = {sizes[text] for text in PROSE}
@@ -125,7 +125,7 @@ def test_every_line_of_a_bent_sheet_is_read_and_straight(read_prose):
     assert read_prose.bend is None
 
 
-def test_numbers_close_above_each_other_are_lines_and_no_standing_text():
+def test_numbers_close_above_each_other_are_no_vertical_text():
     entries, numbers = ["The harbour", "The library", "The lamp", "The visitors"], ["2", "2", "5", "6"]
     columns = ((40, entries), (300, numbers))
     rows = [(text, x, 250 - 9 * row, 8, "Helvetica") for x, texts in columns for row, text in enumerate(texts)]
@@ -142,7 +142,7 @@ def test_upright_ideographs_are_vertical_writing():
     assert [line.stacked for line in found] == [True, False]
 
 
-def test_words_of_a_wide_typewriter_face_are_not_divided_into_letters():
+def test_wide_typewriter_words_are_not_split_into_letters():
     def wide(canvas):
         text = canvas.beginText(40, 60)
         text.setFont("Courier", 12)
@@ -193,7 +193,7 @@ def test_a_rule_and_a_grey_picture_are_no_text():
     assert recogniser().read(image).lines == ()
 
 
-def test_text_of_the_other_side_that_shows_through_is_not_read_and_faint_print_is():
+def test_show_through_text_is_not_read_and_faint_print_is():
     through, faint = "Every evening at half past nine", "the lamp was lit again."
     front = pixels(page(*prose()[:4])).astype(np.float64)
     back = 255.0 - pixels(page((through, 40, 120, 12, "Helvetica")))[:, ::-1]
@@ -202,7 +202,7 @@ def test_text_of_the_other_side_that_shows_through_is_not_read_and_faint_print_i
     assert downwards(recogniser().read(image).lines) == [*PROSE[:4], faint]
 
 
-def test_text_that_shows_through_under_the_lines_of_the_page_is_not_read():
+def test_show_through_text_under_page_lines_is_not_read():
     pale = ("the lamp was lit again.", 40, 40, 12, "Helvetica")
     front = pixels(page(*prose())).astype(np.float64)
     below = [(text, 40, 140 - 18 * place, 12, "Helvetica") for place, text in enumerate(PROSE[:4])]
@@ -245,7 +245,7 @@ def test_without_the_extra_the_error_names_the_pip_command(monkeypatch):
         ocr.Recogniser()
 
 
-def test_reading_needs_no_network_and_asking_for_it_loads_nothing_heavy():
+def test_ocr_needs_no_network_and_availability_check_is_light():
     program = """
 import socket, sys
 from llm_ocr.engines.embedded.ocr import Recogniser, available
@@ -283,7 +283,7 @@ def test_a_plain_page_has_no_parts_whatever_its_colour():
     assert parts_of(paper()) == parts_of(paper(value=90)) == []
 
 
-def test_text_far_apart_lies_in_parts_of_its_own_and_what_is_near_in_one():
+def test_distant_text_is_in_separate_parts_and_near_text_in_one():
     image = paper()
     for row in (200, 230, 260, 1400):
         image[row : row + 16, 300:700] = 0
@@ -309,7 +309,7 @@ def test_the_paper_grain_of_a_jpeg_is_plain():
     assert parts_of((240 + grain).astype(numpy.uint8)) == []
 
 
-def test_the_same_lines_are_read_at_both_ends_of_a_long_page_and_where_they_were():
+def test_same_lines_at_both_ends_of_long_page_keep_positions():
     lines = [*prose(top=1500), *prose(top=150)]
     image = pixels(page(*lines, width=1130, height=1540), longest=1540)
     read = recogniser().read(image).lines

@@ -76,14 +76,14 @@ def test_a_failed_download_leaves_no_file_and_names_the_way_out(tmp_path, monkey
     assert not list(tmp_path.rglob("*.*"))
 
 
-def test_an_interrupted_download_leaves_no_file_and_says_how_far_it_came(tmp_path, monkeypatch):
+def test_interrupted_download_leaves_no_file_and_shows_progress(tmp_path, monkeypatch):
     expect(monkeypatch, b"weights")
     with server(b"weights", missing=100) as (url, _), pytest.raises(LlmOcrError, match="ended after 7 of 107 bytes"):
         language_model("greek", tmp_path / "ocr", url)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def test_a_download_can_be_stopped_and_what_a_killed_process_left_is_removed(tmp_path, monkeypatch):
+def test_download_can_be_stopped_and_stale_parts_are_removed(tmp_path, monkeypatch):
     content = bytes(1 << 20)
     expect(monkeypatch, content)
     left = tmp_path / ".el_PP-OCRv5_rec_mobile.onnx.abcd"
@@ -129,7 +129,7 @@ def test_documents_are_planned_during_the_download(tmp_path, monkeypatch, exampl
     assert planned.is_set()
 
 
-def test_an_unreachable_server_is_an_error_that_names_the_language(tmp_path):
+def test_unreachable_server_gives_error_that_names_the_language(tmp_path):
     with server(b"") as (url, _):
         pass
     with pytest.raises(LlmOcrError, match="`ocr_language=thai` could not be downloaded: no connection"):
@@ -208,7 +208,7 @@ def _png():
         ("the word ةملك ةيبرع is Arabic", "the word عربية كلمة is Arabic"),
     ],
 )
-def test_words_of_right_to_left_scripts_come_in_the_order_of_reading(seen, read):
+def test_words_of_right_to_left_scripts_come_in_reading_order(seen, read):
     assert " ".join(word for _, word in logical(seen.split())) == read
 
 

@@ -62,7 +62,7 @@ def text_of(attempt) -> str:
     return " ".join(block.text for block in attempt.blocks)
 
 
-def test_a_text_layer_that_raises_no_doubt_is_read_without_models():
+def test_text_layer_without_doubts_is_read_without_models():
     ocr = Ocr()
     attempt = read_page(page(PageContent(300, 400, (line(WORDS),))), ocr, text_layer=True)
     assert (attempt.source, attempt.probe, ocr.asked) == ("text-layer", None, [])
@@ -71,7 +71,7 @@ def test_a_text_layer_that_raises_no_doubt_is_read_without_models():
 
 @pytest.mark.skipif(not available(), reason="OCR is not installed: extra embedded")
 @pytest.mark.parametrize(("probe", "source"), [(0.0, "text-layer"), (None, "text-layer"), (0.9, "ocr")])
-def test_the_first_page_is_probed_and_a_lying_layer_is_not_believed(probe, source):
+def test_first_page_is_probed_and_false_text_layer_not_trusted(probe, source):
     ocr = Ocr(probe=probe, lines=(line("what is really printed on this page here"),))
     attempt = read_page(page(PageContent(300, 400, (line(WORDS),)), number=1), ocr, text_layer=True)
     assert (attempt.source, attempt.probe) == (source, probe)
@@ -80,7 +80,7 @@ def test_the_first_page_is_probed_and_a_lying_layer_is_not_believed(probe, sourc
 
 @pytest.mark.skipif(not available(), reason="OCR is not installed: extra embedded")
 @pytest.mark.parametrize(("scan", "source"), [(True, "ocr"), (False, "text-layer")])
-def test_older_ocr_with_a_tenth_of_its_letters_wrong_is_read_again(scan, source):
+def test_older_ocr_with_a_tenth_of_letters_wrong_is_read_again(scan, source):
     rasters = (Raster(Box(0, 0, 300, 400)),) if scan else ()
     content = PageContent(300, 400, (line(WORDS),), rasters=rasters)
     attempt = read_page(page(content, number=1), Ocr(probe=0.1, lines=(line(WORDS),)), text_layer=True)
@@ -189,7 +189,7 @@ def test_only_the_wanted_blocks_are_cut_out(examples, tmp_path, usual):
         ({"crop": "image,sneal"}, "`crop=sneal`: the CPU engine does not detect such blocks"),
     ],
 )
-def test_what_the_cpu_engine_cannot_cut_out_is_refused_before_anything_is_written(tmp_path, settings, said):
+def test_what_cpu_engine_cannot_crop_is_refused_before_any_write(tmp_path, settings, said):
     Image.new("L", (200, 200), "white").save(tmp_path / "blank.png")
     with pytest.raises(UsageError, match=said):
         llm_ocr.extract(tmp_path / "blank.png", workspace=tmp_path / "w", **FRUGAL, **settings)
@@ -230,7 +230,7 @@ def test_the_result_is_the_same_with_a_trace():
     assert not tracing()
 
 
-def test_what_was_collected_is_logged_nowhere_else_and_the_logger_is_as_before(caplog):
+def test_collected_notes_are_not_logged_and_logger_is_restored(caplog):
     before = LOGGER.level, LOGGER.propagate, list(LOGGER.handlers)
     with caplog.at_level(logging.DEBUG, logger="llm_ocr"):
         with collected() as decisions:

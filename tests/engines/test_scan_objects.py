@@ -47,7 +47,7 @@ def test_a_page_of_text_has_neither_rules_nor_pictures():
 
 
 @pytest.mark.parametrize("sky", [False, True])
-def test_a_photo_is_one_raster_where_it_stands_also_with_a_bright_sky(sky):
+def test_photo_is_one_raster_in_place_even_with_a_bright_sky(sky):
     image = paper()
     lines = text_page(image)
     photo(image, 200, 700, 800, 1100)
@@ -68,7 +68,7 @@ def test_a_photo_with_a_caption_on_a_scan_is_a_figure():
 
 
 @pytest.mark.parametrize("grey", [40, 190])
-def test_ruled_grids_dark_or_light_become_tables_like_those_of_a_pdf(grey):
+def test_dark_or_light_ruled_grids_become_tables_as_in_a_pdf(grey):
     image = paper()
     lines = []
     for row in range(4):
@@ -148,7 +148,7 @@ def test_yellowed_paper_with_a_shadow_is_still_paper():
     assert scan_objects(image, tuple(lines)).rasters == ()
 
 
-def test_strokes_without_a_caption_are_no_figure_as_they_may_be_handwriting():
+def test_possible_handwriting_without_caption_is_no_figure():
     image = paper()
     lines = text_page(image)
     rng = np.random.default_rng(4)

@@ -69,7 +69,7 @@ def figures(seen) -> list[Box]:
     return [block.box for block in seen.blocks if block.kind is BlockKind.FIGURE]
 
 
-def test_a_page_without_objects_has_no_figures_and_costs_no_process(monkeypatch):
+def test_page_without_objects_has_no_figures_and_uses_no_process(monkeypatch):
     reader = EmbeddedReader(EmbeddedOptions(workers=1))
     monkeypatch.setattr(reader, "_call", None)
     plain = page(PageContent(300, 400, (line(),)), (30, 100, 270, 250))
@@ -93,7 +93,7 @@ def test_a_digital_page_without_a_figure_gives_no_blocks():
 
 
 @needs_ocr
-def test_ocr_reads_a_scan_only_if_a_picture_or_the_text_calls_for_it():
+def test_ocr_reads_a_scan_only_if_picture_or_text_requires_it():
     for picture, hinted, asked in ((None, False, []), (None, True, ["read"]), ((30, 100, 270, 250), False, ["read"])):
         ocr = Ocr(line())
         inspect_page(page(None, picture), ocr, hinted=hinted)

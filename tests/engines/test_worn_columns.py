@@ -57,7 +57,7 @@ def test_split_lines_that_are_no_running_text_are_read_across():
     assert text.index("Right00a") < text.rindex("Left43b")
 
 
-def test_boxes_far_outside_of_the_page_or_without_extent_cost_no_memory():
+def test_boxes_far_off_page_or_without_extent_cost_no_memory():
     far = Box(1e9, 30, 1e9 + 50, 40)
     for box in (far, Box(20, 20, 20, 20)):
         lines = [Line(f"word{row}", box, 6 + row % 7, (Word(f"word{row}", box),)) for row in range(100)]

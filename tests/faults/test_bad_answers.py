@@ -15,7 +15,7 @@ from llm_ocr_simulator.answers import data_url
 RUNGS = 2
 
 
-def test_loops_are_cut_while_they_stream_and_asked_for_in_another_way(documents, clean, tmp_path):
+def test_loops_are_cut_during_streaming_and_retried_differently(documents, clean, tmp_path):
     with simulator(loop_rate=0.2, speed=5) as server:
         run = extract(documents, tmp_path / "w", server_url=server.url)
         assert run.code == 0, run.said
@@ -31,7 +31,7 @@ def test_loops_are_cut_while_they_stream_and_asked_for_in_another_way(documents,
     assert all(row.markdown == clean[page] for page, row in rows.items() if row not in looped)
 
 
-def test_a_loop_that_comes_back_at_every_try_leaves_the_sound_part_and_the_page_degraded(documents, tmp_path):
+def test_loop_on_every_try_keeps_sound_part_and_degrades_page(documents, tmp_path):
     with simulator(loop_rate=0.2) as server:
         run = extract(documents, tmp_path / "w", server_url=server.url, max_page_attempts=RUNGS)
         assert run.code == 0, run.said
@@ -70,7 +70,7 @@ def test_blank_page_is_ok_without_a_request(tmp_path):
     assert (row.status, row.blank) == ("ok", True)
 
 
-def test_pages_whose_answers_are_all_empty_fail_and_nothing_is_made_up(documents, tmp_path):
+def test_pages_with_only_empty_answers_fail_without_made_up_text(documents, tmp_path):
     with simulator(empty_rate=1.0) as server:
         run = extract(documents, tmp_path / "w", server_url=server.url, max_page_attempts=RUNGS)
         assert run.code == 3, run.said
@@ -119,7 +119,7 @@ def test_a_page_that_never_fits_fails_after_five_requests(documents, tmp_path):
     assert {str(row.reason) for row in rows.values()} == {"prompt too long"}
 
 
-def test_a_page_that_the_server_refuses_is_read_from_its_text_layer_if_that_is_wanted(documents, tmp_path):
+def test_refused_page_uses_its_text_layer_if_that_is_enabled(documents, tmp_path):
     with simulator(fault={"too-long": 1}) as server:
         run = extract(documents, tmp_path / "w", server_url=server.url, fallback="text-layer")
         assert run.code == 0, run.said
@@ -128,7 +128,7 @@ def test_a_page_that_the_server_refuses_is_read_from_its_text_layer_if_that_is_w
     assert all("This is page" in row.markdown for row in rows.values())
 
 
-def test_many_bad_answers_from_a_faulty_server_are_still_told_apart(documents, tmp_path):
+def test_many_bad_answers_of_a_faulty_server_stay_distinct(documents, tmp_path):
     faults = {"reset": 0.1, "500": 0.1, "429": 0.1, "retry-after": 0.1}
     with simulator(loop_rate=0.1, empty_rate=0.1, fault=faults) as server:
         run = extract(documents, tmp_path / "w", server_url=server.url, max_page_attempts=20)

@@ -75,7 +75,7 @@ def test_two_servers_that_die_both_come_back_both(documents, clean, state, tmp_p
 
 
 @pytest.mark.slow
-def test_a_server_that_hangs_in_the_middle_and_calls_itself_healthy_is_started_again(documents, clean, state, tmp_path):
+def test_server_that_hangs_but_reports_healthy_is_restarted(documents, clean, state, tmp_path):
     broken = once(f"hang-after={MIDDLE}", state=state)
     run = extract(documents, tmp_path / "w", **FEW, **broken, request_timeout=STALL)
     assert run.code == 0, run.said
@@ -86,9 +86,7 @@ def test_a_server_that_hangs_in_the_middle_and_calls_itself_healthy_is_started_a
 
 @pytest.mark.slow
 @pytest.mark.parametrize("trigger", ["die-image", "hang-image"])
-def test_a_page_that_takes_the_server_down_each_time_is_set_aside_and_no_other(
-    documents, clean, images, state, tmp_path, trigger
-):
+def test_only_the_page_that_downs_the_server_is_quarantined(documents, clean, images, state, tmp_path, trigger):
     workspace, killer = tmp_path / "w", sorted(images)[PAGES // 2]
     broken = own_server(f"--fault={trigger}={images[killer]}", state_file=state)
     run = extract(documents, workspace, **broken, request_timeout=STALL)
@@ -111,9 +109,7 @@ def test_a_page_that_takes_the_server_down_each_time_is_set_aside_and_no_other(
 
 
 @pytest.mark.slow
-def test_a_server_that_every_page_kills_is_given_up_within_its_restarts_and_no_page_is_blamed(
-    documents, clean, state, tmp_path
-):
+def test_server_killed_by_every_page_is_given_up_blaming_no_page(documents, clean, state, tmp_path):
     workspace = tmp_path / "w"
     broken = own_server("--fault=die-prompt=Convert", state_file=state)
     run = extract(documents, workspace, **broken, pages_per_unit=1)
@@ -129,7 +125,7 @@ def test_a_server_that_every_page_kills_is_given_up_within_its_restarts_and_no_p
 
 
 @pytest.mark.slow
-def test_a_server_that_dies_again_and_again_gets_on_a_little_each_time(documents, clean, state, tmp_path):
+def test_server_that_dies_repeatedly_makes_progress_each_time(documents, clean, state, tmp_path):
     """Not by one page's fault: after five restarts the command ends, and the next ones finish."""
     workspace = tmp_path / "w"
     broken = own_server("--fault=die-after=8", state_file=state)
@@ -147,7 +143,7 @@ def test_a_server_that_dies_again_and_again_gets_on_a_little_each_time(documents
 
 
 @pytest.mark.slow
-def test_a_server_without_memory_for_its_sequences_gets_fewer_and_says_so(documents, clean, tmp_path):
+def test_server_short_of_memory_gets_and_reports_fewer_sequences(documents, clean, tmp_path):
     run = extract(documents, tmp_path / "w", **own_server("--oom-above=8", max_num_seqs=16))
     assert run.code == 0, run.said
     assert "ran out of memory; retrying with --max-num-seqs 8" in run.said
@@ -155,7 +151,7 @@ def test_a_server_without_memory_for_its_sequences_gets_fewer_and_says_so(docume
 
 
 @pytest.mark.slow
-def test_a_server_that_runs_out_of_memory_in_the_middle_comes_back_with_less(documents, clean, state, tmp_path):
+def test_server_that_runs_out_of_memory_midway_returns_with_less(documents, clean, state, tmp_path):
     run = extract(documents, tmp_path / "w", **FEW, **once(f"oom-after={MIDDLE}", state=state))
     assert run.code == 0, run.said
     assert "ran out of memory; retrying with --max-num-seqs 8" in run.said
@@ -182,9 +178,7 @@ def test_a_server_that_somebody_kills_comes_back(documents, clean, state, tmp_pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 4), (signal.SIGKILL, -9)])
-def test_a_client_that_is_stopped_takes_its_server_with_it_and_goes_on_later(
-    documents, clean, state, tmp_path, number, code
-):
+def test_stopped_client_ends_its_server_and_resumes_later(documents, clean, state, tmp_path, number, code):
     workspace = tmp_path / "w"
     told = words("extract", documents, workspace=workspace, **arguments(state))
     process = started(*told)

@@ -32,7 +32,7 @@ def faulted(server) -> int:
 
 
 @pytest.mark.parametrize("fault", QUICK)
-def test_a_fault_in_every_tenth_request_costs_one_more_request_each_and_no_page(documents, clean, tmp_path, fault):
+def test_each_faulted_request_costs_one_more_and_no_page(documents, clean, tmp_path, fault):
     with simulator(fault={fault: 0.1, "retry-after": 0.2}) as server:
         run = extract(documents, tmp_path / "w", server_url=server.url)
         assert run.code == 0, run.said
@@ -84,7 +84,7 @@ def test_a_provider_without_gauges_that_takes_a_few_at_a_time(documents, clean, 
     same_as(clean, tmp_path / "w")
 
 
-def test_a_server_that_is_slow_to_start_is_asked_for_no_page_before_it_is_ready(documents, clean, tmp_path):
+def test_server_slow_to_start_gets_no_page_before_it_is_ready(documents, clean, tmp_path):
     with simulator(fault={"slow-start": 2}) as server:
         run = extract(documents, tmp_path / "w", server_url=server.url)
         assert run.code == 0, run.said
@@ -93,7 +93,7 @@ def test_a_server_that_is_slow_to_start_is_asked_for_no_page_before_it_is_ready(
     same_as(clean, tmp_path / "w")
 
 
-def test_pages_that_run_out_of_tries_fail_and_are_read_by_a_retry(documents, clean, tmp_path):
+def test_pages_that_run_out_of_tries_fail_and_are_read_by_retry(documents, clean, tmp_path):
     workspace = tmp_path / "w"
     with simulator(fault={"500": 0.5}) as server:
         run = extract(documents, workspace, server_url=server.url, max_page_attempts=1)
@@ -113,7 +113,7 @@ def test_pages_that_run_out_of_tries_fail_and_are_read_by_a_retry(documents, cle
     same_as(clean, workspace)
 
 
-def test_a_page_that_runs_out_of_tries_is_read_from_its_text_layer_if_that_is_wanted(documents, tmp_path):
+def test_page_out_of_tries_uses_its_text_layer_if_enabled(documents, tmp_path):
     with simulator(fault={"500": 1.0}) as server:
         run = extract(documents, tmp_path / "w", server_url=server.url, max_page_attempts=1, fallback="text-layer")
         assert run.code == 0, run.said
@@ -125,7 +125,7 @@ def test_a_page_that_runs_out_of_tries_is_read_from_its_text_layer_if_that_is_wa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", [dict.fromkeys(QUICK, 0.02), {"die-after": PAGES + 10, "only-starts": 1}])
-def test_all_stages_give_the_same_documents_and_figures_as_without_faults(documents, whole, tmp_path, fault):
+def test_faults_in_any_stage_leave_documents_and_figures_equal(documents, whole, tmp_path, fault):
     """By faults all the time, and by a death while the figures are described."""
     workspace, state = tmp_path / "w", tmp_path / "state"
     flags = [f"--fault={kind}={value}" for kind, value in fault.items()]

@@ -43,9 +43,7 @@ def begun(documents, workspace, server, **more):
 
 
 @pytest.mark.slow
-def test_a_killed_client_that_is_started_again_loses_nothing_and_does_no_finished_unit_twice(
-    documents, clean, tmp_path
-):
+def test_killed_client_restarts_without_loss_or_repeated_units(documents, clean, tmp_path):
     workspace = tmp_path / "w"
     with simulator() as server:
         process, told = begun(documents, workspace, server, request_timeout=100)
@@ -62,7 +60,7 @@ def test_a_killed_client_that_is_started_again_loses_nothing_and_does_no_finishe
 
 
 @pytest.mark.slow
-def test_a_server_that_comes_back_is_asked_again_for_what_was_under_way(documents, clean, tmp_path):
+def test_server_that_comes_back_gets_unfinished_requests_again(documents, clean, tmp_path):
     workspace = tmp_path / "w"
     with simulator() as first:
         process, _ = begun(documents, workspace, first, request_timeout=100)
@@ -77,9 +75,7 @@ def test_a_server_that_comes_back_is_asked_again_for_what_was_under_way(document
 
 
 @pytest.mark.slow
-def test_a_server_that_never_comes_back_ends_the_command_with_the_reason_and_the_same_command_goes_on(
-    documents, clean, tmp_path
-):
+def test_lost_server_ends_command_with_reason_and_rerun_resumes(documents, clean, tmp_path):
     workspace = tmp_path / "w"
     with simulator() as first:
         process, told = begun(documents, workspace, first, request_timeout=100, server_timeout=2)
@@ -98,7 +94,7 @@ def test_a_server_that_never_comes_back_ends_the_command_with_the_reason_and_the
 
 
 @pytest.mark.slow
-def test_a_second_server_takes_over_from_one_that_never_comes_back(documents, clean, tmp_path):
+def test_second_server_takes_over_from_one_that_never_returns(documents, clean, tmp_path):
     workspace = tmp_path / "w"
     with simulator() as first, simulator() as second:
         urls = [first.url, second.url]
@@ -114,9 +110,7 @@ def test_a_second_server_takes_over_from_one_that_never_comes_back(documents, cl
 
 
 @pytest.mark.slow
-def test_a_server_that_hangs_and_calls_itself_healthy_is_waited_for_until_it_answers_a_question(
-    documents, clean, tmp_path
-):
+def test_hung_but_healthy_server_is_waited_for_until_an_answer(documents, clean, tmp_path):
     workspace = tmp_path / "w"
     with simulator(fault={"hang-after": MIDDLE}) as server:
         run = extract(documents, workspace, server_url=server.url, **FEW, request_timeout=2, server_timeout=3)
@@ -141,7 +135,7 @@ def test_a_server_that_hangs_and_calls_itself_healthy_is_waited_for_until_it_ans
     ],
     ids=["wrong key", "no key", "wrong model"],
 )
-def test_a_server_that_refuses_us_ends_the_command_at_once_and_fails_no_page(documents, clean, tmp_path, more, said):
+def test_server_refusal_ends_command_at_once_and_fails_no_page(documents, clean, tmp_path, more, said):
     workspace = tmp_path / "w"
     with simulator(api_key=KEY) as server:
         run = extract(documents, workspace, server_url=server.url, **more)
@@ -166,7 +160,7 @@ def test_a_command_for_vllm_that_is_not_there_says_so_at_once(documents, tmp_pat
 
 
 @pytest.mark.slow
-def test_two_clients_on_one_workspace_and_a_faulty_server_do_no_harm(documents, clean, tmp_path):
+def test_two_clients_in_one_workspace_survive_a_faulty_server(documents, clean, tmp_path):
     workspace = tmp_path / "w"
     with simulator(fault={"reset": 0.1, "503": 0.1, "retry-after": 0.2}) as server:
         told = words("extract", documents, workspace=workspace, server_url=server.url, **SMALL)

@@ -62,7 +62,7 @@ def test_a_case_is_its_seed_and_number(pools):
     assert case(1, 7, pools).data != case(2, 7, pools).data
 
 
-def test_a_page_that_has_no_size_for_either_renderer_has_a_reason(tmp_path):
+def test_page_without_size_for_either_renderer_has_a_reason(tmp_path):
     """Poppler gives such a page 0 x 0 points: it was a division by zero."""
     whole = plain_pdf(random.Random(0))
     (tmp_path / "a.pdf").write_bytes(

@@ -66,7 +66,7 @@ def test_pages_of_any_kind_are_read_or_refused(folder):
             assert "line 1" in str(error)
 
 
-def test_a_page_beyond_a_million_is_refused_before_anything_is_read(folder):
+def test_page_number_over_a_million_is_refused_before_reading(folder):
     """It ended runs in their middle: no column of the results holds such a number."""
     for page in (1_000_001, 2**31, 2**63):
         with pytest.raises(UsageError, match="line 3: pages is neither"):

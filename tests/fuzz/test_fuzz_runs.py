@@ -15,7 +15,7 @@ LIMITS = ("--image-size", "300", "--render-memory", "512", "--render-timeout", "
 
 
 @pytest.mark.slow
-def test_a_run_over_mutated_files_accounts_for_each_and_reads_the_good_ones(tmp_path):
+def test_run_accounts_for_mutated_files_and_reads_good_ones(tmp_path):
     documents = tmp_path / "documents"
     documents.mkdir()
     pools = Pools([plain_pdf(random.Random(seed), 2) for seed in range(3)], [])
@@ -28,7 +28,7 @@ def test_a_run_over_mutated_files_accounts_for_each_and_reads_the_good_ones(tmp_
 
 
 @pytest.mark.slow
-def test_a_run_over_hostile_names_reads_each_and_writes_within_the_workspace(tmp_path):
+def test_run_reads_hostile_names_and_writes_only_in_workspace(tmp_path):
     documents = tmp_path / "documents"
     documents.mkdir()
     chance = random.Random("names")

@@ -52,7 +52,7 @@ def test_a_sound_value_of_each_setting_is_taken(tmp_path):
             assert found.origins[name] == f"environment {setting.variable}"
 
 
-def test_command_lines_of_any_words_end_with_0_or_2_and_never_with_a_traceback(tmp_path, monkeypatch, capsys):
+def test_random_command_lines_end_with_0_or_2_without_traceback(tmp_path, monkeypatch, capsys):
     """`--show-settings` keeps those that are right from starting a run."""
     monkeypatch.chdir(tmp_path)
     codes = []

@@ -32,7 +32,7 @@ async def fetched(documents, url: str) -> str:
 
 
 @pytest.mark.slow
-def test_documents_of_mad_servers_come_or_fail_and_the_good_ones_beside_them_come(tmp_path):
+def test_bad_downloads_come_or_fail_and_good_ones_always_come(tmp_path):
     pages = {f"/{number}": handler(random.Random(f"web {number}")) for number in range(COUNTS["web"])}
     good = {f"/good/{number}": sending(PDF + bytes([number])) for number in range(5)}
 
@@ -55,7 +55,7 @@ def test_no_spelling_of_an_inward_address_is_connected_to():
             check_literal(host)
 
 
-def test_what_a_server_says_is_cut_in_reasons_and_signatures_stay_hidden(tmp_path):
+def test_server_text_is_cut_in_reasons_and_signatures_are_hidden(tmp_path):
     """Fuzzing found that the client's error for an answer that is no HTTP quotes all of it, and the URL as it is."""
 
     async def every():

@@ -123,7 +123,7 @@ def vllm_wheel(folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("service", [of_skypilot, of_aws, of_google])
-def test_the_commands_install_the_library_and_each_machine_does_its_share(service, programs, wheel, examples, tmp_path):
+def test_commands_install_library_and_each_machine_does_a_share(service, programs, wheel, examples, tmp_path):
     workspace = tmp_path / "w"
     llm_ocr.plan(
         [examples / "paper.pdf", examples / "fax.tiff"], workspace=workspace, pages_per_unit=1, engine="embedded"

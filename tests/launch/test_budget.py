@@ -70,7 +70,7 @@ def test_cloud_run_receives_the_time_that_the_budget_pays_for(examples):
         ("modal", "--region", "eu"),
     ],
 )
-def test_a_limit_without_a_price_is_wrong_usage_before_anything_is_written(words, tmp_path, capsys):
+def test_limit_without_a_price_is_wrong_usage_before_any_write(words, tmp_path, capsys):
     workspace = str(tmp_path / "w") if words[0] == "slurm" else "s3://no-such-bucket/w"
     platform, *more = words
     code = main(["launch", platform, "extract", "a.pdf", "-w", workspace, "--max-cost", "5", *more])
@@ -96,14 +96,14 @@ class Platform:
         return 86_400
 
 
-def test_what_is_left_is_the_limit_less_what_ended_jobs_cost_and_open_ones_may_cost():
+def test_budget_left_is_limit_less_cost_of_ended_and_open_jobs():
     ended = of("extract", 1)
     budget = budget_of(10, [Submission("hf-jobs", ended.spec, ended.jobs, {"cost": 2.5}), of("extract", 2)])
     assert (budget.spent, budget.committed) == (2.5, pytest.approx(3.60))
     assert budget.left == pytest.approx(3.90)
 
 
-def test_an_end_of_unknown_cost_counts_with_the_most_and_one_that_was_never_sent_with_nothing():
+def test_unknown_cost_counts_as_the_most_and_unsent_job_as_zero():
     one = of("extract", 1)
     lost = Submission("hf-jobs", one.spec, one.jobs, {"cost": None})
     never = Submission("hf-jobs", one.spec, None, {"cost": None})
@@ -173,7 +173,7 @@ def test_a_dry_run_shows_the_limit_that_the_budget_pays_for(capsys):
     assert 4.5 < seconds / 3600 * 2.8 < 5  # ml.g6e.2xlarge costs 2.80 dollars an hour
 
 
-def test_a_price_that_is_gone_meanwhile_submits_nothing_without_a_limit():
+def test_missing_price_prevents_an_unlimited_submission():
     launcher = launcher_for("sagemaker")
     spec = JobSpec("extract", "s3://b/w", "l", hardware="ml.of-no-price")
     with pytest.raises(LimitReached, match="requires a price for"):

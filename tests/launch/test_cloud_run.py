@@ -130,7 +130,7 @@ def test_as_many_tasks_as_are_allowed_run_at_a_time(platform, launcher, spec):
     launcher.cancel(job)  # nothing happens to one that is over
 
 
-def test_a_task_that_fails_is_named_with_its_exit_code_and_not_repeated(platform, launcher, spec):
+def test_failed_task_is_named_with_exit_code_and_not_repeated(platform, launcher, spec):
     code = "import os, sys; print('no model'); sys.exit(int(os.environ['CLOUD_RUN_TASK_INDEX']))"
     job = submitted(launcher, spec(code, shards=2))
     status = ended(launcher, job)
@@ -285,7 +285,7 @@ def test_cleaning_keeps_a_job_that_earlier_versions_shared(platform, launcher, s
     assert len(platform.api.jobs) == 1
 
 
-def test_a_server_that_cannot_be_reached_is_an_error_that_may_be_tried_again(launcher):
+def test_unreachable_server_is_a_retryable_error(launcher):
     with running() as gone:
         url = gone.url
     name = f"projects/p/locations/{REGION}/jobs/j/executions/e"

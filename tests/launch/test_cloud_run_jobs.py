@@ -94,9 +94,7 @@ def test_a_pipeline_of_many_tasks_ends_with_a_result(place, bucket, platform, ex
 
 @pytest.mark.slow
 @pytest.mark.parametrize("end", ["time_out", "take_away"])
-def test_a_job_that_is_ended_is_gone_on_with_and_nothing_is_done_twice(
-    place, platform, gcs, examples, monkeypatch, capsys, end
-):
+def test_ended_job_is_continued_and_nothing_is_done_twice(place, platform, gcs, examples, monkeypatch, capsys, end):
     """After the first unit the platform ends the task; the launch submits again, and the new job does the rest."""
     monkeypatch.setattr(launching, "EVERY", 0.1)
     store = open_store("gs://bucket/run", StoreOptions(endpoint=gcs.url))

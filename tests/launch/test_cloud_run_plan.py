@@ -45,7 +45,7 @@ def test_what_is_not_known_is_a_named_placeholder():
     )
 
 
-def test_an_l4_whose_driver_is_older_than_the_stock_image_loads_the_compatibility_libraries():
+def test_l4_with_an_older_driver_loads_compatibility_libraries():
     compatible = {"name": "VLLM_ENABLE_CUDA_COMPATIBILITY", "value": "1"}
     made = plan("extract")
     (container,) = task(made)["containers"]
@@ -73,7 +73,7 @@ def test_cores_and_memory_may_be_said(options, limits):
     assert (found["cpu"], found["memory"]) == limits
 
 
-def test_assemble_in_a_pipeline_does_not_need_the_size_of_the_gpu_stages():
+def test_assemble_in_a_pipeline_does_not_need_gpu_stage_size():
     large = {"cpu": 22, "memory": "96Gi"}
     plan(hardware="nvidia-rtx-pro-6000", options=large)
     assert task(plan("assemble", options=large))["containers"][0]["resources"]["limits"] == {
@@ -152,7 +152,7 @@ def told(seconds, limit=60, **result):
         (30, {"exit_code": 3}, State.FAILED),
     ],
 )
-def test_where_the_platform_has_no_words_for_it_the_end_is_told_by_code_and_time(seconds, result, state):
+def test_end_without_platform_reason_follows_from_code_and_time(seconds, result, state):
     """A stage that SIGTERM ended has exit code 4."""
     status = told(seconds, **result)
     assert status.state is state

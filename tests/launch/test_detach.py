@@ -63,7 +63,7 @@ def jobs_of(platform: Platform):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_dataset_is_made_after_the_launching_process_has_exited(bucket, examples, tmp_path, capsys):
+def test_dataset_is_made_after_the_launching_process_has_exited(bucket, examples, tmp_path, capsys):
     environment = {"HF_TOKEN": TOKEN, "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
     command = [sys.executable, "-c", OFTEN, *words(bucket, examples / "invoice.png", examples / "fax.tiff")]
     run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=120)
@@ -109,7 +109,7 @@ def test_after_a_killed_coordinator_the_same_command_goes_on(bucket, examples, c
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_cancelled_coordinator_ends_with_its_stage_and_wait_goes_on(bucket, examples, capsys):
+def test_canceled_coordinator_ends_with_stage_and_wait_resumes(bucket, examples, capsys):
     assert main(words(bucket, examples / "invoice.png")) == 0
     until(lambda: any(job.labels["stage"] == "extract" for job in jobs_of(bucket)))
     assert main(["jobs", "cancel", "-w", WORKSPACE, "--workspace-endpoint", bucket.hub.url]) == 0
@@ -121,7 +121,7 @@ def test_a_cancelled_coordinator_ends_with_its_stage_and_wait_goes_on(bucket, ex
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_who_comes_later_starts_no_second_coordinator_and_may_wait_for_the_first(bucket, examples):
+def test_later_launch_starts_no_second_coordinator_and_may_wait(bucket, examples):
     first = begin(settings(bucket, examples / "invoice.png"), lambda _: None)
     (job,) = first.detach()
     lines: list[str] = []
@@ -176,7 +176,7 @@ def test_a_task_of_cloud_run_submits_the_stages(examples, monkeypatch, capsys):
         assert llm_ocr.open("gs://bucket/run", endpoint=gcs.url).status.finished
 
 
-def test_a_coordinator_does_not_trust_specs_that_another_has_changed(bucket, examples):
+def test_coordinator_does_not_trust_specs_that_others_changed(bucket, examples):
     begin(settings(bucket, examples / "invoice.png"), lambda _: None).detach()
     with Workspace.open(WORKSPACE, options=StoreOptions(None, bucket.hub.url)) as workspace:
         (launched,) = read_launches(workspace)

@@ -38,7 +38,7 @@ def pages(platform: Platform):
 
 
 @pytest.mark.slow
-def test_jobs_install_the_library_and_do_their_share_of_the_units(planned):
+def test_jobs_install_the_library_and_do_their_share_of_units(planned):
     jobs = submitted(planned, shards=2)
     assert [job.shard for job in jobs] == [0, 1]
     statuses = planned.over(jobs)
@@ -166,7 +166,7 @@ def test_all_jobs_of_a_submission_are_asked_for_at_once(platform):
     assert {name: count for name, count in asked.items() if count} == {"list_jobs": 1}
 
 
-def test_cancelling_ends_a_job_and_does_nothing_to_one_that_is_over(platform):
+def test_cancel_ends_a_job_and_does_nothing_to_an_ended_one(platform):
     (job,) = platform.submit(platform.launcher.plan(platform.spec()))
     platform.launcher.cancel(job)
     (status,) = platform.launcher.status([job])

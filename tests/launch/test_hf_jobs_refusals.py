@@ -23,13 +23,13 @@ def refused(platform: Platform, **more) -> LaunchError:
     return caught.value
 
 
-def test_hardware_that_is_not_offered_is_named_with_its_neighbours(platform):
+def test_unavailable_hardware_is_named_with_similar_types(platform):
     error = refused(platform, hardware="a100-larg")
     assert "no hardware 'a100-larg'" in str(error)
     assert "a100-large ($2.50 per hour)" in error.hint
 
 
-def test_a_client_that_cannot_start_these_jobs_names_the_release_that_can(platform, monkeypatch):
+def test_client_that_cannot_start_jobs_names_a_release_that_can(platform, monkeypatch):
     monkeypatch.setattr("huggingface_hub.__version__", "1.33.0")
     plan = platform.launcher.plan(platform.spec())
     with pytest.raises(MissingExtra, match=r"needs huggingface_hub 2.1, but 1.33.0 is installed") as caught:
@@ -101,7 +101,7 @@ def test_jobs_without_keys_for_the_workspace(platform, workspace, hint):
 
 
 @pytest.mark.parametrize("given", ["llm-ocr", "llm-ocr==1.2.3", "requests==2", "other", "missing", "no-wheel"])
-def test_a_wheel_that_cannot_be_used_is_refused_before_anything_is_sent(given, tmp_path):
+def test_unusable_wheel_is_refused_before_anything_is_sent(given, tmp_path):
     (tmp_path / "other-1-py3-none-any.whl").write_bytes(b"no wheel")
     files = {"missing": tmp_path / "llm_ocr-1-py3-none-any.whl", "no-wheel": tmp_path / "other-1-py3-none-any.whl"}
     words = {"missing": "the file does not exist", "no-wheel": "is not a wheel of llm-ocr"}

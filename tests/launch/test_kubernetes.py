@@ -126,7 +126,7 @@ def test_exactly_the_plan_is_sent(cluster, launcher, spec):
     assert created[3] == plan.requests[0].body["body"]
 
 
-def test_what_was_created_before_a_crash_is_found_and_not_created_again(cluster, launcher, spec):
+def test_job_created_before_a_crash_is_found_and_not_recreated(cluster, launcher, spec):
     assert list(launcher.find(spec())) == []
     job = submitted(launcher, spec())
     assert list(Kubernetes().find(spec())) == [job]
@@ -135,7 +135,7 @@ def test_what_was_created_before_a_crash_is_found_and_not_created_again(cluster,
     assert len(cluster.jobs) == 1
 
 
-def test_the_namespace_of_the_context_is_used_where_none_is_given(cluster, launcher, spec, tmp_path):
+def test_namespace_of_the_context_is_used_if_none_is_given(cluster, launcher, spec, tmp_path):
     cluster.namespaces |= {"ocr", "other"}
     cluster.kubeconfig(tmp_path / "config", namespace="ocr")
     assert submitted(launcher, spec()).id == f"ocr/{spec().name}"
@@ -144,7 +144,7 @@ def test_the_namespace_of_the_context_is_used_where_none_is_given(cluster, launc
     assert Kubernetes().status([other])[0].job == other
 
 
-def test_a_pod_that_fails_is_named_with_its_last_words_and_ends_no_other(cluster, launcher, spec):
+def test_failed_pod_is_named_with_its_last_log_and_ends_no_other(cluster, launcher, spec):
     code = "import os, sys, time\nif os.environ['JOB_COMPLETION_INDEX'] == '0': time.sleep(.5); sys.exit()\n"
     status = ended(launcher, submitted(launcher, spec(f"{code}print('llm-ocr: no model'); sys.exit(3)", shards=2)))
     assert status.state is State.FAILED
@@ -169,7 +169,7 @@ def test_a_pod_that_is_preempted_is_distinguished(cluster, launcher, spec):
     assert status.reason.startswith("PreemptionByScheduler: default-scheduler: preempting")
 
 
-def test_a_pod_whose_node_was_drained_leaves_no_pod_and_is_preempted(cluster, launcher, spec):
+def test_pod_of_a_drained_node_is_preempted_and_leaves_no_pod(cluster, launcher, spec):
     job = submitted(launcher, spec(SLEEP, shards=2))
     until_begun(launcher, job, 2)
     job_of(cluster).remove(0)
@@ -200,7 +200,7 @@ def test_a_pod_that_used_too_much_memory_says_so(cluster, launcher, spec, how, r
     assert (status.state, status.reason) == (State.FAILED, reason)
 
 
-def test_an_image_that_cannot_be_pulled_ends_the_job_with_the_words_of_the_kubelet(cluster, launcher, spec):
+def test_unpullable_image_ends_the_job_with_the_kubelet_message(cluster, launcher, spec):
     cluster.images = set()
     status = ended(launcher, submitted(launcher, spec(shards=2)))
     assert status.state is State.FAILED
@@ -216,7 +216,7 @@ def test_a_secret_that_disappears_ends_the_job_too(cluster, launcher, spec):
     assert status.reason == "CreateContainerConfigError: secret 'mine' not found"
 
 
-def test_a_pod_that_fits_no_node_waits_with_the_words_of_the_scheduler(cluster, launcher, spec):
+def test_pod_that_fits_no_node_waits_with_the_scheduler_message(cluster, launcher, spec):
     cluster.nodes = [
         Node("a", gpus=1, provider="gce://a", taints={"dedicated": "other"}),
         Node("b", provider="gce://b"),
@@ -247,13 +247,13 @@ def test_pods_run_on_the_nodes_that_the_user_selects(cluster, launcher, spec):
     assert job_of(cluster).pods[0].node is wanted
 
 
-def test_shards_wait_for_a_gpu_and_their_time_limit_does_not_count_meanwhile(cluster, launcher, spec):
+def test_time_limit_does_not_count_while_shards_wait_for_a_gpu(cluster, launcher, spec):
     cluster.nodes, cluster.hurry = [Node(gpus=1)], 0.02  # 60 s are 1.2 s
     job = submitted(launcher, spec("import time; time.sleep(.8)", hardware="gpu:1", shards=3, time_limit=60))
     assert ended(launcher, job).state is State.SUCCEEDED
 
 
-def test_why_the_cluster_makes_no_pods_is_said_while_the_job_waits(cluster, launcher, spec):
+def test_reason_for_missing_pods_is_shown_while_the_job_waits(cluster, launcher, spec):
     cluster.forbids = "pods is forbidden: exceeded quota: team, requested: requests.nvidia.com/gpu=1"
     job = submitted(launcher, spec())
     (status,) = launcher.status([job])
@@ -271,7 +271,7 @@ def test_a_cancelled_job_ends_its_pods_and_stays_cancelled(cluster, launcher, sp
     launcher.cancel(job)  # nothing happens to one that is over
 
 
-def test_logs_can_be_followed_from_before_the_first_pod_and_cut_per_pod(cluster, launcher, spec):
+def test_logs_can_be_followed_before_first_pod_and_cut_per_pod(cluster, launcher, spec):
     cluster.nodes = [Node(gpus=1)]
     code = (
         "import os, time\nfor n in range(5): print(os.environ['JOB_COMPLETION_INDEX'], n, flush=True); time.sleep(.02)"
@@ -297,7 +297,7 @@ def test_what_is_cleaned_up_and_what_is_left_is_said(cluster, launcher, spec):
         list(launcher.logs(job))
 
 
-def test_a_job_of_others_is_neither_ended_nor_deleted_whatever_the_records_say(cluster, launcher, spec):
+def test_foreign_job_is_not_ended_or_deleted_despite_records(cluster, launcher, spec):
     job = submitted(launcher, spec(SLEEP))
     job_of(cluster).body["metadata"]["labels"] = {"app": "theirs"}
     launcher.cancel(job)
@@ -305,7 +305,7 @@ def test_a_job_of_others_is_neither_ended_nor_deleted_whatever_the_records_say(c
     assert job_of(cluster).end is None
 
 
-def test_a_job_of_another_cluster_is_not_taken_for_one_that_is_gone(cluster, launcher, spec, tmp_path):
+def test_job_of_another_cluster_is_not_mistaken_for_a_gone_one(cluster, launcher, spec, tmp_path):
     job = submitted(launcher, spec())
     with running() as other:
         other.kubeconfig(tmp_path / "config")
@@ -340,7 +340,7 @@ def test_what_is_wrong_is_an_error_before_anything_is_created(cluster, launcher,
     assert cluster.jobs == {}
 
 
-def test_nodes_that_may_not_be_listed_and_clouds_that_add_nodes_stop_no_launch(cluster, launcher, spec):
+def test_unlistable_nodes_and_growing_clouds_stop_no_launch(cluster, launcher, spec):
     cluster.nodes = [Node(provider="aws:///i-1")]
     launcher.check(launcher.plan(spec(hardware="gpu:1")))
     cluster.nodes = [Node()]

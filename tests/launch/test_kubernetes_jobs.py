@@ -71,7 +71,7 @@ def test_a_pipeline_on_s3_ends_with_a_dataset(cluster, bucket, examples, capsys)
 
 
 @pytest.mark.slow
-def test_a_pod_that_is_preempted_is_replaced_by_the_launch_and_nothing_is_done_twice(cluster, examples, capsys):
+def test_preempted_pod_is_replaced_and_nothing_is_done_twice(cluster, examples, capsys):
     """After the first unit its node goes; the launch submits again, and the new Job does the rest."""
     with gcs() as (url, reached):
         endpoint = reached["workspace_endpoint"]

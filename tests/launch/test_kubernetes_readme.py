@@ -54,7 +54,7 @@ def test_every_command_works_in_its_order(tmp_path):
     assert cluster.jobs == {}
 
 
-def test_the_role_has_the_rights_that_launching_needs_and_no_secrets():
+def test_role_has_the_rights_that_launching_needs_and_no_secrets():
     from kubernetes.client import models
 
     role = yaml.safe_load((FOLDER / "launcher-role.yaml").read_text())

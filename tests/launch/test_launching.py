@@ -50,7 +50,7 @@ def launch(workspace: Path, stage: str, *sources: Path, said: list[str] | None =
     return launching.begin(settings_from(LaunchSettings, "submit", keywords), lines.append)
 
 
-def test_a_pipeline_is_one_job_after_the_other_and_leaves_a_whole_result(platform, sources, tmp_path):
+def test_pipeline_runs_one_job_at_a_time_to_a_whole_result(platform, sources, tmp_path):
     launch(tmp_path / "w", "pipeline", sources).wait()
     assert [spec.stage for spec in platform.submitted] == ["extract", "describe", "assemble"]
     status = llm_ocr.open(tmp_path / "w").status
@@ -71,7 +71,7 @@ def test_waiting_for_one_stage_submits_no_later_one(platform, sources, tmp_path)
         pipeline.wait("export")
 
 
-def test_settings_travel_in_the_workspace_and_jobs_get_little_else(platform, sources, tmp_path):
+def test_settings_travel_in_workspace_and_jobs_get_little_else(platform, sources, tmp_path):
     launch(tmp_path / "w", "extract", sources, pages="1").wait()
     (spec,) = platform.submitted
     held = (tmp_path / f"w/launches/{spec.launch}/launch.json").read_bytes()
@@ -85,7 +85,7 @@ def test_settings_travel_in_the_workspace_and_jobs_get_little_else(platform, sou
     }
 
 
-def test_a_stage_is_submitted_again_while_units_are_missing_and_some_came(platform, sources, tmp_path):
+def test_stage_with_missing_units_is_resubmitted_if_some_came(platform, sources, tmp_path):
     platform.endings["extract"] = [
         Ending((0, 3), State.TIMED_OUT, "an hour is over"),
         Ending((1, 3), State.FAILED, "the machine broke"),
@@ -194,7 +194,7 @@ def test_a_job_that_ended_well_and_planned_nothing_is_a_failure(platform, source
         launch(tmp_path / "w", "extract", sources).wait()
 
 
-def test_a_launcher_that_dies_between_submitting_and_writing_it_down_creates_nothing_twice(platform, sources, tmp_path):
+def test_launcher_death_before_the_record_creates_nothing_twice(platform, sources, tmp_path):
     platform.dies_after_submit = True
     with pytest.raises(KeyboardInterrupt):
         launch(tmp_path / "w", "extract", sources).wait()
@@ -217,7 +217,7 @@ def test_who_looks_while_jobs_are_being_submitted_records_no_end(platform, sourc
     assert [job["state"] for job in one.end["jobs"]] == ["succeeded"]
 
 
-def test_a_submission_that_never_reached_the_platform_is_over_after_a_while(platform, sources, tmp_path, monkeypatch):
+def test_submission_that_never_arrived_is_over_after_a_while(platform, sources, tmp_path, monkeypatch):
     def dies(plan):
         raise KeyboardInterrupt
 
@@ -248,7 +248,7 @@ def test_one_who_comes_later_goes_on_with_what_runs(platform, sources, tmp_path)
     assert len(platform.submitted) == 1
 
 
-def test_a_platform_that_does_not_answer_for_a_while_ends_nothing(platform, sources, tmp_path):
+def test_platform_that_does_not_answer_for_a_while_ends_nothing(platform, sources, tmp_path):
     platform.unreachable = 3
     said: list[str] = []
     one = launch(tmp_path / "w", "extract", sources, said=said)
@@ -369,7 +369,7 @@ def test_jobs_refuse_a_launch_that_another_has_changed(platform, sources, tmp_pa
         begun.submit()
 
 
-def test_what_is_submitted_is_what_the_command_asks_for_not_what_the_record_says(platform, sources, tmp_path):
+def test_submission_follows_the_command_and_not_the_record(platform, sources, tmp_path):
     platform.dies_after_submit, platform.endings["extract"] = True, [Ending(None), Ending(None)]
     begun = launch(tmp_path / "w", "extract", sources)
     with pytest.raises(KeyboardInterrupt):
@@ -381,9 +381,7 @@ def test_what_is_submitted_is_what_the_command_asks_for_not_what_the_record_says
     assert platform.submitted == [asked]
 
 
-def test_settings_that_a_workspace_may_not_choose_are_repeated_before_anything_is_submitted(
-    platform, sources, tmp_path
-):
+def test_restricted_settings_are_repeated_before_any_submission(platform, sources, tmp_path):
     stored = {"engine": "vllm", "weights": "attacker/model"}
     (tmp_path / "w").mkdir()
     (tmp_path / "w" / "run.json").write_text(json.dumps({"format": 1, "created_by": "x", "settings": stored}))
@@ -429,7 +427,7 @@ def test_a_record_names_no_folder_and_no_flag_of_this_machine(tmp_path, job):
 
 
 @pytest.mark.parametrize("platform_name", ["hf-jobs", "cloud-run"])
-def test_a_record_does_not_choose_where_the_platforms_keys_are_sent(tmp_path, monkeypatch, platform_name):
+def test_record_does_not_choose_where_platform_keys_are_sent(tmp_path, monkeypatch, platform_name):
     monkeypatch.delenv("LLM_OCR_PLATFORM_ENDPOINT", raising=False)
     with recorded(tmp_path, platform_name, place={"endpoint": "https://attacker/"}) as workspace:
         with pytest.raises(WorkspaceError, match="must not determine where keys are sent") as caught:

@@ -22,7 +22,7 @@ def installed(wheel: Path, folder: Path) -> Path:
     return folder
 
 
-def test_the_wheel_of_an_editable_checkout_holds_its_files_and_needs_no_build_tool(wheel, repository):
+def test_wheel_of_editable_checkout_is_whole_without_build_tool(wheel, repository):
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         for one in ("llm_ocr/launch/library.py", "llm_ocr/stages/__main__.py"):

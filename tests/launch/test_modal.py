@@ -60,7 +60,7 @@ def test_a_stage_that_fails_is_a_failed_call_with_its_last_line(account, monkeyp
         account.calls[jobs[0].id].get()
 
 
-def test_a_stage_is_told_to_stop_before_its_time_limit_and_may_publish(account, monkeypatch):
+def test_stage_is_stopped_before_its_time_limit_and_may_publish(account, monkeypatch):
     code = (
         "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *a: (print('published', flush=True), "
         "sys.exit(4))); print('begun', flush=True); time.sleep(600)"
@@ -93,7 +93,7 @@ def test_what_modal_ends_is_told_apart(account, raised, state, words):
     assert words in status.reason
 
 
-def test_a_result_that_modal_has_forgotten_is_as_the_call_noted_it(account, monkeypatch):
+def test_result_deleted_by_modal_comes_from_the_call_record(account, monkeypatch):
     launcher, jobs = started("pass", monkeypatch)
     over(launcher, jobs)
     account.calls[jobs[0].id].end(errors.OutputExpiredError())
@@ -109,7 +109,7 @@ def test_not_being_able_to_ask_is_no_failure_of_the_job(account):
         launcher.status(jobs)
 
 
-def test_what_was_submitted_before_a_crash_is_found_and_cleaned_up_afterwards(account):
+def test_submission_before_a_crash_is_found_and_cleaned_up(account):
     account.hold = True
     launcher = Modal()
     assert launcher.find(spec(shards=2)) == []
@@ -215,7 +215,7 @@ def test_without_the_package_the_pip_line_is_said(monkeypatch):
         launcher.check(launcher.plan(spec()))
 
 
-def test_a_machine_that_is_taken_away_leaves_nothing_running_and_time_to_publish(tmp_path):
+def test_preempted_machine_leaves_no_process_and_can_publish(tmp_path):
     """Modal interrupts the function; the stage gets SIGTERM."""
     stage = (
         "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *a: (print('published', flush=True), "
@@ -235,7 +235,7 @@ def test_a_machine_that_is_taken_away_leaves_nothing_running_and_time_to_publish
     assert (tmp_path / "done").exists()
 
 
-def test_gpu_stages_have_the_pinned_vllm_and_the_compiler_of_its_cuda(account, repository):
+def test_gpu_stages_have_the_pinned_vllm_and_its_cuda_compiler(account, repository):
     table = (repository / "hf-jobs" / "README.md").read_text()
     resolved = re.findall(r"^\| ([\d.]+) \| .* \| installs \|", table, re.MULTILINE)
     for function in (account.app.stage, account.app.batch):

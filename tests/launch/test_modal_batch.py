@@ -83,7 +83,7 @@ def test_every_flag_of_the_pipeline_is_one_of_ours():
     assert required == {"manifest", "output-path", "error-path"}
 
 
-def test_pages_and_failures_go_to_two_files_with_the_pipelines_fields(account, given, monkeypatch):
+def test_pages_and_failures_fill_two_files_with_pipeline_fields(account, given, monkeypatch):
     monkeypatch.setenv("LLM_OCR_ENGINE", "embedded")
     assert account.app.batch.local({**given, "prompt_mode": "ocr"}) == {"succeeded": 2, "failed": 1}
     good, bad = lines(given["output_path"]), lines(given["error_path"])
@@ -134,7 +134,7 @@ def test_the_same_command_reads_nothing_twice(account, given, monkeypatch):
     assert len(lines(given["output_path"])) == 2
 
 
-def test_a_batch_that_could_not_be_read_writes_no_files_and_fails(account, given, monkeypatch):
+def test_unreadable_batch_writes_no_files_and_fails(account, given, monkeypatch):
     monkeypatch.setenv("LLM_OCR_ENGINE", "nonsense")
     with pytest.raises(RuntimeError, match=r"exit code 2: .*LLM_OCR_ENGINE"):
         account.app.batch.local(given)
@@ -192,7 +192,7 @@ def test_wrong_flags_are_named(flags, said):
         batch_from({"manifest": "m", "output_path": "o", "error_path": "e", **flags})
 
 
-def test_the_entry_asks_for_as_many_gpus_as_the_model_is_split_over(account, given, monkeypatch):
+def test_entry_requests_as_many_gpus_as_the_model_is_split_over(account, given, monkeypatch):
     asked = []
     monkeypatch.setattr(modal.Function, "with_options", lambda self, **options: asked.append(options) or self)
     monkeypatch.setattr(
@@ -203,7 +203,7 @@ def test_the_entry_asks_for_as_many_gpus_as_the_model_is_split_over(account, giv
     assert asked[1]["tensor_parallel_size"] == 2 and "gpu" not in asked[1]
 
 
-def test_volumes_are_named_by_the_pipelines_variables_and_ours_count_first(account, monkeypatch):
+def test_volumes_use_pipeline_variables_but_ours_count_first(account, monkeypatch):
     theirs = {
         "DOTS_MODAL_APP_NAME": "dots-ocr-vllm-batch",
         "DOTS_MODAL_DATA_VOLUME": "dots-ocr-data",

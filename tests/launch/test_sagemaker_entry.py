@@ -38,7 +38,7 @@ def test_the_command_gets_its_secrets_and_not_their_list(account):
     assert (run.returncode, run.stdout) == (0, "geheimnis None\n"), run.stderr
 
 
-def test_the_command_takes_the_place_of_the_program_and_so_gets_its_signals(account):
+def test_command_replaces_the_program_and_gets_its_signals(account):
     code = "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"
     assert entry(["python", "-c", code]).returncode == -signal.SIGTERM
 
@@ -72,7 +72,7 @@ def test_a_secret_that_cannot_be_had_is_the_jobs_failure(account, tmp_path, wher
     assert where in file.read_text()
 
 
-def test_an_error_of_a_stage_is_left_for_the_platform_as_whole_utf_8_of_at_most_a_kilobyte(tmp_path):
+def test_stage_error_is_left_as_whole_utf_8_within_a_kilobyte(tmp_path):
     file = tmp_path / "failure"
     words = [sys.executable, "-m", "llm_ocr.stages", "extract", "-w", str(tmp_path / ("ü" * 100)) + "/ü" * 600]
     run = subprocess.run(words, env={**os.environ, "LLM_OCR_ERROR_FILE": str(file)}, capture_output=True, text=True)

@@ -38,7 +38,7 @@ def log_of(account, job, **more):
 
 
 @pytest.mark.slow
-def test_a_job_does_its_units_on_all_its_machines_and_tells_of_it(account, examples):
+def test_job_does_its_units_on_all_machines_and_reports_it(account, examples):
     planned(account, examples / "invoice.png", examples / "fax.tiff")
     account.client("secretsmanager").create_secret(Name=f"jobs/{account.number}", SecretString="geheimnis")
     secrets = {"MY_KEY": f"jobs/{account.number}"}
@@ -76,7 +76,7 @@ def test_a_job_that_fails_tells_why_in_its_own_words(account):
 SPOT = {"spot": True, "training_output": "s3://bucket/sagemaker"}
 
 
-def test_a_container_that_may_not_write_the_message_still_tells_why(account):
+def test_container_that_cannot_write_its_message_gives_reason(account):
     """Without root, /opt/ml/output cannot be written: the reason comes from the log."""
     spec = account.spec(environment={"LLM_OCR_ENGINE": "nonsense", "LLM_OCR_ERROR_FILE": "/proc/output/failure"})
     plan = account.launcher.plan(spec)
@@ -88,7 +88,7 @@ def test_a_container_that_may_not_write_the_message_still_tells_why(account):
     assert "LLM_OCR_ENGINE" in ended.reason
 
 
-def test_a_secret_that_goes_away_meanwhile_ends_the_job_with_its_name(account):
+def test_secret_deleted_meanwhile_ends_the_job_with_its_name(account):
     job = account.submit(account.spec(secrets={"MY_KEY": "jobs/gone"}))
     ended = account.ended(job)
     assert ended.state is State.FAILED
@@ -152,7 +152,7 @@ def test_a_machine_that_fails_is_no_failure_of_ours(account, examples):
 
 
 @pytest.mark.slow
-def test_a_spot_job_that_is_interrupted_goes_on_with_what_is_missing(account, examples):
+def test_interrupted_spot_job_resumes_with_what_is_missing(account, examples):
     planned(account, *(examples / name for name in ("paper.pdf", "scan.pdf", "invoice.png", "fax.tiff")))
     job = account.submit(account.spec(environment=EMBEDDED, options=SPOT))
     until(lambda: account.markers("extract"), bool)
@@ -169,7 +169,7 @@ def test_a_spot_job_that_is_interrupted_goes_on_with_what_is_missing(account, ex
     assert described["CheckpointConfig"]["S3Uri"] == f"s3://bucket/sagemaker/{job.name}/checkpoints"
 
 
-def test_a_spot_job_for_which_no_machine_comes_back_was_preempted(account, examples):
+def test_spot_job_that_gets_no_new_machine_was_preempted(account, examples):
     planned(account, examples / "invoice.png")
     job = account.submit(account.spec("describe", environment=WAITING, options=SPOT))
     account.until(job, running)
@@ -189,7 +189,7 @@ def test_a_lost_answer_creates_nothing_twice(account):
     assert list(account.fake.jobs) == [spec.name]
 
 
-def test_cleaning_removes_what_sagemaker_wrote_and_says_what_it_leaves(account):
+def test_cleanup_removes_sagemaker_output_and_lists_what_is_kept(account):
     job = account.submit(account.spec(environment={"LLM_OCR_ENGINE": "nonsense"}, options=SPOT))
     account.ended(job)
     store = account.client("s3")

@@ -57,7 +57,7 @@ def test_an_array_really_does_its_units(slurm, examples, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_command_submits_again_what_was_taken_away_and_only_that(slurm, examples, tmp_path, monkeypatch):
+def test_command_resubmits_only_what_was_preempted(slurm, examples, tmp_path, monkeypatch):
     """A task is pre-empted before it began; the next array has a task for its only unit."""
     monkeypatch.setattr(launching, "EVERY", 0.1)
     submit, kept = slurm._sbatch, []
@@ -82,7 +82,7 @@ def test_the_command_submits_again_what_was_taken_away_and_only_that(slurm, exam
     assert main(["jobs", "clean", "-w", workspace]) == 0
 
 
-def test_each_task_is_a_share_and_sees_no_more_of_the_shell_than_it_needs(slurm, monkeypatch):
+def test_each_task_is_a_share_and_sees_only_needed_variables(slurm, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "geheimnis")
     monkeypatch.setenv("LLM_OCR_ENGINE", "server")
     monkeypatch.setenv("UNRELATED", "1")
@@ -138,7 +138,7 @@ def launcher_log(job) -> str:
     return path.read_text() if path.exists() else ""
 
 
-def test_a_task_that_stopped_in_time_for_its_limit_counts_as_ended_by_it():
+def test_task_stopped_just_before_its_limit_counts_as_timed_out():
     job = Job("7_0", "task", 0)
     late = Row(job.id, "FAILED", "4:0", 1.0, 3500.0, 3480.0, 3600.0)
     early = Row(job.id, "FAILED", "4:0", 1.0, 100.0, 99.0, 3600.0)
@@ -146,7 +146,7 @@ def test_a_task_that_stopped_in_time_for_its_limit_counts_as_ended_by_it():
     assert task_status(job, early, "").state is State.FAILED
 
 
-def test_every_state_of_slurm_has_one_of_ours_and_new_ones_are_not_over_while_they_run():
+def test_slurm_states_are_mapped_and_new_ones_run_until_ended():
     job = Job("7_0", "task", 0)
     for word, state in STATES.items():
         assert task_status(job, Row(job.id, word, "0:0"), "").state is state
@@ -179,7 +179,7 @@ def test_what_was_submitted_before_a_crash_is_found(slurm, monkeypatch):
     assert launcher.find(spec(shards=3, submission=2)) == []
 
 
-def test_a_queue_that_forgets_leaves_it_to_the_accounts_and_the_other_way_round(slurm, monkeypatch):
+def test_queue_and_accounts_each_replace_the_other_if_it_forgets(slurm, monkeypatch):
     launcher, jobs = started("pass", monkeypatch)
     over(launcher, jobs)
     slurm.forgets = True
@@ -244,7 +244,7 @@ def test_a_task_asks_for_memory_unless_the_user_does(slurm, hardware, arguments,
     assert slurm.tasks[job.id].memory == memory
 
 
-def test_a_node_without_so_much_memory_is_an_error_that_names_the_flag(slurm):
+def test_node_with_too_little_memory_is_an_error_naming_the_flag(slurm):
     slurm.refusal = "Memory specification can not be satisfied"
     with pytest.raises(LaunchError, match="Memory specification") as caught:
         Slurm().check(Slurm().plan(spec()))

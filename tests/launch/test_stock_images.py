@@ -130,7 +130,7 @@ def test_hugging_face_jobs(hub, images, quick, capsys):
     unchanged(before, images["0.33.0"])
 
 
-def test_a_conflict_in_the_job_ends_the_launch_with_the_words_of_pip(hub, images, quick, capsys, tmp_path):
+def test_conflict_in_the_job_ends_the_launch_with_pip_message(hub, images, quick, capsys, tmp_path):
     (site,) = Path(images["0.33.0"]).parents[1].glob("lib/python3.*/site-packages")
     older = site / "markdown_it_py-1.0.dist-info"
     for found in site.glob("markdown_it_py-*.dist-info"):

@@ -17,7 +17,7 @@ def in_store(workspace: Workspace, source: str) -> dict[str, bytes]:
     return {info.key.removeprefix(prefix): workspace.store.get(info.key) for info in workspace.store.list(prefix)}
 
 
-def test_only_what_is_new_or_changed_is_uploaded_again_be_it_of_the_same_size(tmp_path):
+def test_upload_skips_only_unchanged_files_not_equal_sized_ones(tmp_path):
     folder = tmp_path / "in"
     folder.mkdir()
     for name in ("a.pdf", "b.pdf"):
@@ -51,7 +51,7 @@ def test_cleaning_removes_wheels_and_names_documents_that_stay(tmp_path, capsys)
 
 
 @pytest.mark.parametrize(("given", "found"), [("scans", {"a.pdf"}), ("scans/a.pdf", {""})])
-def test_folders_and_files_of_one_name_in_two_places_do_not_write_over_each_other(tmp_path, given, found):
+def test_equal_names_in_two_places_do_not_overwrite_each_other(tmp_path, given, found):
     sources: list[Path] = []
     for year in ("2023", "2024"):
         (tmp_path / year / "scans").mkdir(parents=True)
@@ -63,7 +63,7 @@ def test_folders_and_files_of_one_name_in_two_places_do_not_write_over_each_othe
         assert in_store(workspace, second) == dict.fromkeys(found, b"2024")
 
 
-def test_a_bad_link_is_said_and_the_rest_of_its_folder_is_uploaded(tmp_path):
+def test_bad_link_is_reported_and_rest_of_folder_is_uploaded(tmp_path):
     folder = tmp_path / "in"
     folder.mkdir()
     (folder / "a.pdf").write_bytes(b"first")

@@ -57,7 +57,7 @@ def scored(value: float) -> dict:
     return {"scores": (Score(BENCH, value, "vendor"),)}
 
 
-def test_the_rule_for_memory_is_weights_one_context_and_two_gigabytes():
+def test_memory_rule_is_weights_one_context_and_two_gigabytes():
     assert needed_memory(9e9, 0, share=1.0) == 11e9
     assert needed_memory(9e9, 0, gpus=2, share=1.0) == 6.5e9
     assert needed_memory(0, 1000, share=1.0) == pytest.approx(2e9 + 1000 * 144 * 1024)
@@ -84,7 +84,7 @@ def test_of_a_model_whose_size_is_not_known_no_gpu_is_named():
     assert str(Gpus(2, 80)) == "2 x 80 GB"
 
 
-def test_places_of_figures_come_before_scores_and_scores_before_size():
+def test_rank_is_by_figure_positions_then_scores_then_size():
     profiles = [
         made("plain", **scored(99), figure_labels=frozenset()),
         made("unscored"),
@@ -126,7 +126,7 @@ def test_what_is_not_told_leaves_nothing_out():
     assert len(rank(profiles, Wants()).ranked) == 3
 
 
-def test_more_gpus_for_one_server_and_a_shorter_context_let_larger_models_in():
+def test_more_gpus_or_a_shorter_context_admit_larger_models():
     large = made("large", parameters=12.0, context=32_768)
     assert rank([large], Wants(gpu_bytes=L4)).left_out
     assert rank([large], Wants(gpu_bytes=L4, gpus=2)).ranked
@@ -176,7 +176,7 @@ def test_scores_of_a_benchmark_are_found_whatever_its_version():
     assert score_of(profile, "Other") is None
 
 
-def test_a_loop_on_more_than_two_pages_of_a_hundred_names_other_families():
+def test_loops_on_over_two_percent_of_pages_name_other_families():
     assert loop_advice(2, 100, DEFAULT, PROFILES) == ""
     assert loop_advice(0, 0, DEFAULT, PROFILES) == ""
     said = loop_advice(31, 1000, DEFAULT, PROFILES)
@@ -231,7 +231,7 @@ def chosen(served: dict[str, str], name: str, model: str = "") -> str:
         ("anything", "/cache/models--datalab-to--chandra-ocr-2/snapshots/0a1b", "chandra-2"),
     ],
 )
-def test_a_model_is_known_by_its_names_and_by_what_it_was_loaded_from(served, root, name):
+def test_model_is_known_by_its_names_and_its_source(served, root, name):
     assert chosen({served: root}, name) == served
 
 
@@ -255,7 +255,7 @@ def test_a_model_is_known_by_its_names_and_by_what_it_was_loaded_from(served, ro
         ("deepseek-ocr", "somebody/another-model", "deepseek-ocr"),
     ],
 )
-def test_another_model_is_refused_with_both_names_and_the_ways_out(served, root, name):
+def test_another_model_is_refused_with_both_names_and_a_hint(served, root, name):
     with pytest.raises(ServerError) as caught:
         chosen({served: root}, name)
     assert served in str(caught.value) and find_profile(name).name in str(caught.value)
@@ -325,7 +325,7 @@ def test_without_a_preset_nothing_is_added():
     assert value_of(words("deepseek-ocr"), "max-num-seqs") is None
 
 
-def test_a_preset_replaces_the_profile_and_the_users_own_replace_the_preset():
+def test_preset_overrides_profile_and_user_overrides_preset():
     own = find_profile("chandra-2")
     assert number_of(own.server_args, "max-num-seqs") not in (None, PRESETS["l4"].sequences)
     assert number_of(words("chandra-2", preset="l4"), "max-num-seqs") == PRESETS["l4"].sequences
@@ -335,7 +335,7 @@ def test_a_preset_replaces_the_profile_and_the_users_own_replace_the_preset():
     assert " ".join(line).count("max-num-seqs") == 1
 
 
-def test_the_window_is_the_presets_for_each_server_unless_the_user_says_otherwise(tmp_path):
+def test_preset_sets_the_window_per_server_unless_the_user_does(tmp_path):
     def window(servers, **settings):
         chosen = ExtractSettings(workspace="w", preset="l4", **settings)
         return Engines("vllm", chosen, tmp_path, lambda text: None)._preset_window(servers)

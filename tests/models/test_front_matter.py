@@ -71,7 +71,7 @@ def test_values_are_read_or_not_known(name: str, value: str, read: object):
 
 
 @pytest.mark.parametrize(("said", "clockwise"), [("90", 270), ("270", 90), ("180", 180), ("0", 0), ("-90", 90)])
-def test_corrections_are_in_degrees_clockwise_as_olmocrs_own_client_turns_pages(said: str, clockwise: int):
+def test_corrections_are_clockwise_degrees_as_in_olmocr_client(said: str, clockwise: int):
     notes = parse_front_matter(head(is_rotation_valid="False", rotation_correction=said) + "words").notes
     assert notes is not None
     assert notes.rotation_correction == clockwise

@@ -98,7 +98,7 @@ def only(text: str) -> Block:
 
 
 @pytest.mark.parametrize("text", [PAGE, stripped(PAGE), PAGE + "<｜end▁of▁sentence｜>", PAGE.replace("\n", "\r\n")])
-def test_a_page_becomes_its_markdown_with_or_without_special_tokens(text: str):
+def test_page_becomes_markdown_with_or_without_special_tokens(text: str):
     parsed = parse_grounding(text)
     assert blocks_to_markdown(parsed.blocks) == MARKDOWN
     assert parsed.lost == ()
@@ -172,7 +172,7 @@ def test_a_line_of_text_with_one_hash_is_no_title():
 
 
 @pytest.mark.parametrize("box", ["[[1, 2, 3]]", "[[]]", "", "[[5, 5, 5, 5]]", "[[a, b, c, d]]", "[[1, 2, 3, 9e9999]]"])
-def test_a_box_that_cannot_be_read_loses_the_box_and_not_the_text(box: str):
+def test_unreadable_box_loses_the_box_and_not_the_text(box: str):
     parsed = parse_grounding(tag("text", box, "All is kept.") + tag("text", "[[1, 1, 9, 9]]", "Next."))
     assert [block.text for block in parsed.blocks] == ["All is kept.", "Next."]
     assert parsed.blocks[0].box == WHOLE
@@ -369,7 +369,7 @@ def test_the_size_that_dots_sees(size: tuple[int, int], resized: tuple[int, int]
 
 
 @given(st.integers(1, 20_000), st.integers(1, 20_000))
-def test_what_dots_sees_has_sides_of_28_and_an_area_within_its_limits(width: int, height: int):
+def test_dots_image_sides_divide_by_28_and_area_is_in_limits(width: int, height: int):
     across, down = dots_size(width, height)
     assert across % 28 == down % 28 == 0
     assert 3136 <= across * down <= 11_289_600 or min(across, down) == 28

@@ -99,7 +99,7 @@ def test_attributes_may_come_in_any_order_and_quotes():
     assert only("<DIV data-label='Text' data-bbox='0 0 500 500' class=x>a</DIV>").box == Box(0, 0, 0.5, 0.5)
 
 
-def test_a_figure_keeps_what_the_model_says_of_it_out_of_the_page():
+def test_figure_keeps_the_model_description_out_of_the_page():
     figure = parse_chandra(PAGE).blocks[3]
     assert figure.described == "Bar chart of yield per year\n\nFour bars ..."
     assert (figure.text, figure.caption, figure.label) == ("", "Figure 1. Yield & year", "Figure")
@@ -169,7 +169,7 @@ def test_a_description_that_was_cut_stays_whatever_it_holds(alt: str):
     assert only(f'<div data-bbox="1 1 9 9" data-label="Image"><img alt={quote}{alt}').described == alt
 
 
-def test_a_figure_without_a_box_is_named_as_lost_and_its_words_kept():
+def test_figure_without_box_is_named_as_lost_and_words_are_kept():
     parsed = parse_chandra(div("Image", '<img alt="A heron">', "1 2") + div("Image", "", "") + div("Text", "a"))
     assert [(block.kind, block.text) for block in parsed.blocks] == [
         (BlockKind.TEXT, "A heron"),
@@ -231,7 +231,7 @@ def test_an_empty_table_is_named():
     assert parse_chandra(div("Table", "") + div("Text", "a")).lost == ("Table: no text",)
 
 
-def test_a_box_that_cannot_be_read_loses_the_box_and_not_the_text():
+def test_unreadable_box_loses_the_box_and_not_the_text():
     for box in ("1 2 3", "", "a b c d", "5 5 5 5", "1 2 3 4 5", "1" * 9000):
         parsed = parse_chandra(div("Text", "All is kept.", box) + div("Text", "Next."))
         assert [(block.text, block.box == WHOLE) for block in parsed.blocks] == [
@@ -246,7 +246,7 @@ def test_a_table_without_a_place_takes_no_captions():
     assert parse_chandra(figure + div("Caption", "Fig. 1", "1 410 500 420") + table).blocks[0].caption == "Fig. 1"
 
 
-def test_text_outside_of_the_blocks_is_kept_in_its_order_and_named():
+def test_text_outside_of_blocks_is_kept_in_order_and_named():
     parsed = parse_chandra(f"Before {div('Text', 'Within')} between {div('Text', 'Last')} after")
     assert [block.text for block in parsed.blocks] == ["Before", "Within", "between", "Last", "after"]
     assert len(parsed.lost) == 1

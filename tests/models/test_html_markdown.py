@@ -153,7 +153,7 @@ def test_elements_nested_beyond_all_reason_give_their_words():
     assert "words" in html_to_markdown("<table><tr><td>" * 5000 + "words")
 
 
-def test_a_number_of_thousands_of_digits_breaks_no_table_of_a_figure():
+def test_number_of_thousands_of_digits_breaks_no_figure_table():
     data, complaint = read_parse(f"<table><tr><td>&#{'9' * 5000};</td></tr></table>")
     assert (data is None, complaint) == (False, "")
 

@@ -120,7 +120,7 @@ def test_an_answer_without_json_is_markdown(text: str):
     assert len(parsed.lost) == 1
 
 
-def test_a_page_of_words_that_shows_some_json_stays_a_page_of_words():
+def test_prose_page_that_shows_some_json_stays_prose():
     text = 'To ask for a page, send the following and wait for the answer of the server:\n\n{"text": "hello"}\n\nDone.'
     assert blocks_to_markdown(parse_dots(text, FRAME).blocks) == text
 
@@ -190,7 +190,7 @@ def test_latex_with_single_backslashes_keeps_them():
     assert only(json.dumps([piece("TEXT", "Formula")]).replace("TEXT", latex)).text == latex
 
 
-def test_latex_that_happens_to_be_sound_json_keeps_its_backslashes():
+def test_latex_that_is_also_valid_json_keeps_its_backslashes():
     raw = r'[{"bbox": [1, 1, 9, 9], "category": "Formula", "text": "\frac{1}{2} \times \text{m}"}]'
     assert only(raw).text == "$$\n\\frac{1}{2} \\times \\text{m}\n$$"
 
@@ -200,7 +200,7 @@ def test_line_ends_stay_line_ends_beside_latex():
     assert only(raw).text == "with \\(x\\)\nnot all\nu nas\n\\tan é😀"
 
 
-def test_well_escaped_latex_and_line_ends_are_as_they_were_written():
+def test_well_escaped_latex_and_line_ends_stay_as_written():
     assert only(json.dumps([piece("$\\nu \\times 2$\ne poi\nu nas\tan")])).text == "$\\nu \\times 2$\ne poi\nu nas\tan"
 
 
@@ -243,13 +243,13 @@ def test_a_missing_brace_before_a_block_is_mended():
 
 
 @pytest.mark.parametrize("bbox", [[1, 2, 3], [], None, "1 2 3", [1, 2, 3, "x"], [5, 5, 5, 5], {}, [1, 2, 3, 10**400]])
-def test_a_box_that_cannot_be_read_loses_the_box_and_not_the_text(bbox: object):
+def test_unreadable_box_loses_the_box_and_not_the_text(bbox: object):
     parsed = read(piece("All is kept.", bbox=bbox), piece("Next."))
     assert [(block.text, block.box == WHOLE) for block in parsed.blocks] == [("All is kept.", True), ("Next.", False)]
     assert parsed.lost == ("Text: a box that cannot be read",)
 
 
-def test_a_figure_without_a_box_is_named_as_lost_and_its_words_kept():
+def test_figure_without_box_is_named_as_lost_and_words_are_kept():
     parsed = read(piece(None, "Picture", [1, 2, 3]), piece("A chart", "Picture", None))
     assert [(block.kind, block.text) for block in parsed.blocks] == [(BlockKind.TEXT, "A chart")]
     assert parsed.lost == ("Picture: cannot be cut out without a box",) * 2
@@ -281,7 +281,7 @@ def test_a_column_of_the_same_word_is_no_loop():
     assert doubled("Yes", 12).lost == ()
 
 
-def test_the_same_words_five_times_in_a_cut_answer_are_a_loop_and_named():
+def test_same_text_five_times_in_a_cut_answer_is_a_named_loop():
     assert len(doubled("Yes", 4, end=", {").blocks) == 4
     parsed = doubled("Yes", 5, end=", {")
     assert [block.text for block in parsed.blocks] == ["Yes"]
@@ -296,7 +296,7 @@ def test_the_same_box_twice_in_a_cut_answer_is_a_loop_and_named():
     assert cut.lost == ("1 blocks that repeat another were left out",)
 
 
-def test_a_block_that_stands_there_twice_in_all_it_says_is_shown_once():
+def test_block_that_repeats_another_exactly_is_shown_once():
     parsed = read(piece("One."), piece("One."), piece("Two.", bbox=[3, 3, 9, 9]))
     assert [block.text for block in parsed.blocks] == ["One.", "Two."]
     assert parsed.lost == ("1 blocks that repeat another were left out",)
@@ -315,7 +315,7 @@ def test_layout_without_text_gives_kinds_and_boxes():
     assert parsed.lost == ("Text: a box that cannot be read",)
 
 
-def test_suryas_layout_has_kinds_and_boxes_and_names_a_block_that_was_cut():
+def test_surya_layout_has_kinds_and_boxes_and_names_a_cut_block():
     parsed = parse_surya_layout(
         '[{"label":"Figure","bbox":"80 120 500 480","count":0},{"label":"Page-Footer","bbox":"1 990 9 999","count":12},'
         '{"label":"Tab'
@@ -350,7 +350,7 @@ words = st.text(alphabet=st.characters(whitelist_categories=["L", "N"]), min_siz
 
 
 @given(st.lists(words, min_size=1, max_size=6, unique=True), st.data())
-def test_a_character_that_is_missing_anywhere_costs_one_block_at_most(said: list[str], data):
+def test_missing_character_anywhere_costs_at_most_one_block(said: list[str], data):
     pieces = [piece(f"{text}.", bbox=[1, 10 * at + 1, 9, 10 * at + 9]) for at, text in enumerate(said)]
     text = json.dumps(pieces)
     at = data.draw(st.integers(0, len(text) - 1))

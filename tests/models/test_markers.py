@@ -146,14 +146,14 @@ def test_nothing_goes_on_behind_a_heading_or_from_nowhere():
     assert kinds(parse_lighton3(answer)) == ["text", "heading", "text"]
 
 
-def test_a_figure_holds_what_the_model_says_of_it_and_the_documents_caption():
+def test_figure_has_model_description_and_document_caption():
     figure = next(block for block in parse_lighton3(LIGHTON3).blocks if block.kind is BlockKind.FIGURE)
     assert (figure.label, figure.text) == ("image", "")
     assert figure.described == "Map of the valley with twelve numbered dots"
     assert figure.caption == "Figure 1: plot locations"
 
 
-def test_a_chart_is_a_figure_and_its_points_no_table_of_the_document():
+def test_chart_is_a_figure_and_its_points_no_document_table():
     table = "<table><tr><th>Year</th><th>t</th></tr><tr><td>2001</td><td>4|5</td></tr></table>"
     parsed = parse_lighton3(marker("chart", f"Yield\n{table}"))
     (chart,) = parsed.blocks
@@ -184,7 +184,7 @@ def test_links_of_the_page_are_no_markers():
 
 
 @pytest.mark.parametrize("box", ["1,2,3", "5,5,5,5", "1,2,3,4,5", "", "1,,2,3", "9999999999,1,2,3"])
-def test_a_box_that_cannot_be_read_loses_the_box_and_not_the_text(box: str):
+def test_unreadable_box_loses_the_box_and_not_the_text(box: str):
     parsed = parse_lighton3(marker("text", "All is kept.", box) + marker("text", "Next."))
     assert [block.text for block in parsed.blocks] == ["All is kept.", "Next."]
     assert parsed.blocks[0].box == WHOLE

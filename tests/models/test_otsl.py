@@ -100,7 +100,7 @@ def test_any_tokens_are_a_table_without_overlaps_or_holes(otsl: str):
     assert "".join(block.text for block in parsed.blocks).count("a") >= otsl.count("a")
 
 
-def test_a_wide_row_among_many_short_ones_does_not_fill_the_memory():
+def test_wide_row_among_many_short_ones_does_not_fill_memory():
     assert len(otsl_to_html("<fcel>" * 20_000 + "<nl>" + "<fcel>x<nl>" * 20_000)) < 2_000_000
 
 
@@ -221,7 +221,7 @@ def test_text_around_stays_and_tables_stand_apart():
         "",
     ],
 )
-def test_a_table_that_is_not_simple_is_code_and_keeps_all_its_text(body: str):
+def test_complex_table_becomes_code_and_keeps_all_its_text(body: str):
     assert converted(tabular(body)) == f"```latex\n{tabular(body)}\n```"
 
 

@@ -332,7 +332,7 @@ def test_all_that_is_not_said_is_the_bases():
     assert profile.parsers["layout"] is parse_dots
 
 
-def test_a_fine_tune_inherits_how_it_is_asked_and_not_what_was_measured():
+def test_fine_tune_inherits_request_settings_and_no_measurements():
     base = find_profile("glm-ocr")
     profile = made(base="glm-ocr", model="me/my-glm")
     assert profile.name == "my-glm"

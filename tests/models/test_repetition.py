@@ -120,7 +120,7 @@ def test_a_loop_is_cut_while_it_streams(name: str):
 
 
 @pytest.mark.parametrize("name", LOOPS)
-def test_what_is_kept_of_a_loop_is_what_stood_before_it_and_the_first_time(name: str):
+def test_text_before_a_loop_and_its_first_round_are_kept(name: str):
     text = BEFORE + LOOPS[name]
     sound = sound_length(text)
     assert sound is not None

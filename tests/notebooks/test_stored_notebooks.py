@@ -52,7 +52,7 @@ def test_its_outputs_name_no_machine_and_no_key(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_first_code_cell_installs_the_library_from_the_checkout(name, monkeypatch):
+def test_first_code_cell_installs_the_library_from_checkout(name, monkeypatch):
     notebook = read(name)
     first = next(cell for cell in notebook.cells if cell.cell_type == "code")
     assert first.id == "install"

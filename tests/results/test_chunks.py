@@ -48,7 +48,7 @@ def test_a_heading_is_never_the_last_of_a_passage():
     assert texts(rows, size=100) == ["x" * 80, f"## Next\n\n{'y' * 80}"]
 
 
-def test_paragraphs_that_fit_are_whole_and_longer_ones_are_cut_between_sentences():
+def test_paragraphs_stay_whole_or_are_cut_between_sentences():
     rows = page(1, block("text", LOREM), block("text", " ".join([LOREM] * 4)))
     found = texts(rows, size=150)
     assert found[0].startswith(LOREM + "\n\nThe river rose")
@@ -56,7 +56,7 @@ def test_paragraphs_that_fit_are_whole_and_longer_ones_are_cut_between_sentences
     assert " ".join(" ".join(found).split()) == " ".join([LOREM] * 5)
 
 
-def test_a_sentence_beyond_the_limit_is_cut_between_words_and_a_word_never():
+def test_sentence_over_the_limit_is_cut_between_words_only():
     long = "x" * 130
     found = texts(page(1, block("text", f"one two {'three ' * 30}{long} four")), size=100)
     assert long in found
@@ -70,7 +70,7 @@ def test_lists_are_cut_by_item_and_keep_what_introduces_them():
     assert all(text.count("- item") == text.count("word") / 10 for text in found)
 
 
-def test_a_table_keeps_its_caption_and_is_cut_between_rows_with_its_header_over_each_part():
+def test_table_is_cut_between_rows_and_keeps_caption_and_headers():
     lines = ["| name | level |", "| --- | --- |", *(f"| gauge {n} | {n}.00 m |" for n in range(40))]
     rows = page(1, block("text", LOREM), block("caption", "Table 1: Levels."), block("table", "\n".join(lines)))
     found = texts(rows, size=300)
@@ -100,7 +100,7 @@ def test_rows_that_share_a_cell_stay_together():
     assert heads == [re.findall(r"b(\d+)", part) for part in parts]
 
 
-def test_rows_that_share_a_cell_and_are_too_large_together_are_parted_and_none_is_lost():
+def test_large_rows_sharing_a_cell_are_split_and_none_is_lost():
     rows = '<tr><td rowspan="30">all</td><td>a0</td></tr>' + "".join(f"<tr><td>a{n}</td></tr>" for n in range(1, 30))
     parts = split_table(f"<table>{rows}</table>", 250, 250, len)
     assert all(len(part) <= 250 for part in parts)
@@ -131,7 +131,7 @@ def figure_page(described="A map of the river.", caption="Figure 1: The river.")
     return DatasetRow(replace(row.record, figures=(figure,)), row.final_markdown, {figure.id: told})
 
 
-def test_a_figure_stays_with_its_description_and_caption_and_is_named():
+def test_figure_stays_with_description_and_caption_and_is_named():
     first, second = chunks(figure_page(), size=110)
     assert first.figures == ()
     assert second.text == "[Figure: A map of the river.]\n\nFigure 1: The river."
@@ -142,7 +142,7 @@ def test_a_figure_stays_with_its_description_and_caption_and_is_named():
 
 
 @pytest.mark.parametrize("told", ["Figure 1: the river", "The river.", LOREM])
-def test_a_description_that_repeats_the_caption_or_the_page_is_left_out(told):
+def test_description_repeating_caption_or_page_is_left_out(told):
     (found,) = chunks(figure_page(told))
     assert found.text == f"{LOREM}\n\nFigure 1: The river."
 
@@ -179,13 +179,13 @@ def test_other_paragraphs_are_not_joined(end, begin, number):
     assert texts(*rows) == [f"{end}\n\n{begin}"]
 
 
-def test_boxes_are_those_of_the_blocks_and_none_where_the_model_gave_none():
+def test_boxes_come_from_blocks_and_only_if_the_model_gave_them():
     known, whole = Box(0.1, 0.3, 0.5, 0.4), Box(0, 0, 1, 1)
     (found,) = chunks(page(3, block("text", "one", box=known), block("text", "two", box=whole)))
     assert found.boxes == ((3, known),)
 
 
-def test_sentences_of_the_passage_before_are_repeated_within_a_section():
+def test_sentences_of_previous_passage_repeat_within_a_section():
     rows = page(1, block("heading", "Floods", 1), block("text", " ".join(f"Sentence {n} is here." for n in range(30))))
     found = chunks(rows, size=120, overlap=50)
     assert len(found) > 3
@@ -204,7 +204,7 @@ def test_nothing_is_repeated_over_a_heading_or_after_a_table():
     assert all(chunk.overlap == 0 for chunk in found)
 
 
-def test_markdown_stands_in_where_a_page_has_no_blocks_of_its_text():
+def test_markdown_is_used_where_a_page_has_no_text_blocks():
     figure = Figure("doc-p00001-f01", "image", BOX, picture(), "")
     markdown = "# Rivers\n\nBody.\n\n| a |\n| --- |\n| 1 |\n\n![x](figure:doc-p00001-f01)"
     row = page(1, block("figure", "", figure_id=figure.id), markdown=markdown)
@@ -289,7 +289,7 @@ def test_every_character_is_in_a_passage_in_order_and_once(pages, limits):
 
 
 @given(PAGES, LIMITS)
-def test_only_a_word_or_a_row_makes_a_passage_larger_than_the_limit(pages, limits):
+def test_only_a_word_or_row_makes_a_passage_exceed_the_limit(pages, limits):
     for chunk in chunks(*rows_of(pages), size=limits[0], overlap=limits[1]):
         assert chunk.size == len(chunk.text)
         if chunk.size > limits[0]:
@@ -309,7 +309,7 @@ def test_every_row_of_a_table_is_in_a_passage_in_order(pages, limits):
 
 
 @given(PAGES, LIMITS)
-def test_the_same_rows_give_the_same_passages_with_ids_of_their_own(pages, limits):
+def test_same_rows_give_the_same_passages_with_unique_ids(pages, limits):
     first, second = (chunks(*rows_of(pages), size=limits[0], overlap=limits[1]) for _ in range(2))
     assert first == second
     assert len({chunk.id for chunk in first}) == len(first)

@@ -31,7 +31,7 @@ def failed(detail: str = "no such object", page: int | None = 2) -> PageRecord:
     )
 
 
-def test_a_page_that_was_read_has_the_pipelines_fields_in_its_order():
+def test_record_of_a_read_page_has_the_pipeline_fields_in_order():
     line = dots_record(READ)
     assert line == {
         "document_id": "doc1",

@@ -46,7 +46,7 @@ def enrich(markdown: str, descriptions: dict[str, str], caption: str = "", label
 TWO = "A bar chart. It has two bars."
 
 
-def test_the_alt_text_is_the_first_sentence_and_a_quote_below_has_all():
+def test_alt_text_is_first_sentence_and_quote_below_has_all():
     text = f"Before.\n\n{LINK}\n\nAfter."
     assert enrich(text, {ID: TWO}) == (
         f"Before.\n\n![A bar chart.](figure:{ID})\n\n> **Figure description:** {TWO}\n\nAfter."
@@ -94,7 +94,7 @@ def test_a_few_words_that_the_page_has_by_chance_stay():
         ("", "", "Figure"),
     ],
 )
-def test_without_a_description_the_alt_text_is_short_and_has_no_id(caption, label, alt):
+def test_alt_text_without_a_description_is_short_without_id(caption, label, alt):
     assert enrich(f"{LINK}\n\n{caption}", {ID: ""}, caption, label) == f"![{alt}](figure:{ID})\n\n{caption}"
 
 

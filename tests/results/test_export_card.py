@@ -86,7 +86,7 @@ def test_the_notice_of_a_licence_is_shown():
     assert "Not for use in X." in card(facts(model="m", licence="L", notice="Not for use in X."), {})
 
 
-def test_a_card_of_the_users_gets_the_data_files_and_keeps_everything_else():
+def test_user_card_gets_the_data_files_and_keeps_everything_else():
     ours = "configs:\n- config_name: default\n  data_files:\n  - split: train\n    path: dataset/*.parquet\n"
     assert with_configs("", "dataset/*.parquet") == f"---\n{ours}---\n"
     mine = "---\nlicense: mit  # mine\n---\n# My scans\n"
@@ -96,7 +96,7 @@ def test_a_card_of_the_users_gets_the_data_files_and_keeps_everything_else():
         assert with_configs(own, "dataset/*.parquet") == own
 
 
-def test_a_configuration_of_ours_gets_other_files_and_one_of_the_user_none():
+def test_only_our_own_configuration_gets_other_files():
     preview = "preview/train-0123456789ab-*.parquet"
     card = with_configs("---\nlicense: mit  # mine\n---\n# My scans\n", preview)
     assert (named_files(card), named_files("# My scans\n"), named_files("---\na: [\n---\n")) == (preview, "", None)

@@ -55,7 +55,7 @@ def written(path, parts, files) -> pa.Table:
 
 
 @given(st.lists(st.integers(1, 50), max_size=30), st.integers(1, 60))
-def test_shards_hold_every_file_once_in_order_and_are_no_larger_than_asked(sizes, most):
+def test_shards_hold_each_file_once_in_order_within_the_size(sizes, most):
     sources = [source(str(number), size) for number, size in enumerate(sizes)]
     groups = {one: [1] * one.size for one in sources}
     shards = list(cut(sources, most, groups.__getitem__))
@@ -82,7 +82,7 @@ def test_names_change_with_content_and_sort_in_order():
     assert all(map(is_shard, before))
 
 
-def test_the_same_content_at_another_place_of_another_store_has_the_same_name():
+def test_same_content_in_another_store_has_the_same_shard_name():
     there = Source("dataset/other.parquet", 5, "content of a", "another version")
     assert Shard(0, (Part(there, 5),)).name == Shard(0, (Part(source("a", 5), 5),)).name
 
@@ -101,7 +101,7 @@ def test_files_of_others_are_no_shards(name):
     assert not is_shard(name)
 
 
-def test_rows_come_out_as_they_went_in_and_small_groups_are_joined(files, tmp_path):
+def test_rows_are_unchanged_and_small_row_groups_are_joined(files, tmp_path):
     sources = [files.add("a", 30), files.add("b", 30), files.add("c", 50)]
     table = written(tmp_path / "s.parquet", [Part(one, one.size) for one in sources], files)
     assert table.equals(pa.concat_tables([pq.read_table(io.BytesIO(files.data[one.key])) for one in sources]))
@@ -145,7 +145,7 @@ def test_a_damaged_file_is_named_with_what_to_do(files, tmp_path):
     assert "run Assemble again" in caught.value.hint
 
 
-def test_the_pattern_for_readers_finds_shards_and_no_files_of_others():
+def test_reader_pattern_matches_shards_and_no_foreign_files():
     assert fnmatch(Shard(0, ()).name, GLOB)
     assert fnmatch(Shard(123456, ()).name, GLOB)
     assert not fnmatch("data/train-00000-of-00001.parquet", GLOB)
@@ -192,7 +192,7 @@ def test_documents_beyond_the_rate_are_told(file):
     assert [one["document_id"] for one in bad_documents_of(reading(file), document_rows(file), 0.25)] == ["bad"]
 
 
-def test_rows_of_documents_beyond_the_rate_go_from_every_row_group(file, tmp_path):
+def test_rows_beyond_the_error_rate_leave_every_row_group(file, tmp_path):
     rows = write_shard(tmp_path / "o", [Part(document_rows(file, 0.3), len(file))], reading(file))
     assert rows == 70
     assert {document for document, _ in kept(tmp_path / "o")} == {"good", "some"}

@@ -79,7 +79,7 @@ def test_a_level_without_its_parents_is_no_code():
     assert shown.count("<li>") == 2
 
 
-def test_items_keep_their_own_lines_and_get_a_marker_if_they_have_none():
+def test_items_keep_their_lines_and_get_a_missing_marker():
     blocks = items("- first\nsecond line\n\nsecond paragraph", "(a) no marker", "1.5 apples", "-")
     assert blocks_to_markdown(blocks) == "- first\n  second line\n\n  second paragraph\n- (a) no marker\n- 1.5 apples"
 
@@ -240,7 +240,7 @@ def test_a_page_of_diagrams_shows_charts_on_more_than_half_of_it():
     assert notes(replace(small, box=TALL), noted(BlockKind.TEXT, WHOLE, "Words."))["is_diagram"] is True
 
 
-def test_a_page_that_failed_is_of_no_kind_and_a_blank_one_of_neither():
+def test_failed_page_has_no_kind_and_blank_page_is_neither():
     shown = page_notes(failed())
     assert (shown["is_table"], shown["is_diagram"], shown["is_fallback"]) == (None, None, False)
     assert notes(blank=True)["is_table"] is False
@@ -255,7 +255,7 @@ def test_a_page_that_failed_is_of_no_kind_and_a_blank_one_of_neither():
         ("model", ({"status": "failed", "server": "a"}, {"status": "ok", "server": "a"}), False),
     ],
 )
-def test_a_fallback_is_a_page_that_another_reader_than_the_model_read(source, attempts, expected):
+def test_fallback_page_is_read_by_another_reader_than_the_model(source, attempts, expected):
     page = record(text_source=source, attempts=attempts)
     assert page.is_fallback is expected
     assert page_notes(page)["is_fallback"] is expected
@@ -269,7 +269,7 @@ def test_pages_stand_in_order_behind_their_markers():
     assert document_markdown(pages, "a.pdf") == "<!-- page 1 -->\n\none\n\n<!-- page 2 -->\n\ntwo\n"
 
 
-def test_markers_can_be_turned_off_but_a_failed_page_stays_visible():
+def test_markers_can_be_off_but_a_failed_page_stays_visible():
     pages = [
         (record(1, figures=0), "one"),
         (failed(2, document=DOCUMENT, reason=Reason.RENDER_TIMEOUT), ""),
@@ -385,7 +385,7 @@ def test_other_texts_stay_apart(last, first):
     assert document_markdown(pages, "a.pdf", page_markers=False) == "\n\n".join(text for _, text in pages) + "\n"
 
 
-def test_texts_stay_apart_over_a_page_that_is_missing_or_failed_or_was_changed():
+def test_texts_stay_apart_across_missing_failed_or_changed_pages():
     (one, begin), (_, rest) = pages_of([block(KINDS.TEXT, BEGIN)], [block(KINDS.TEXT, REST)])
     third = record(3, figures=0, blocks=(block(KINDS.TEXT, REST),))
     gap = (failed(2, document=DOCUMENT, reason=Reason.RENDER_TIMEOUT), "")
@@ -408,7 +408,7 @@ def test_a_table_goes_on_without_its_repeated_header():
     assert whole([block(KINDS.TABLE, one)], [block(KINDS.TABLE, other)]) == joined
 
 
-def test_tables_with_other_columns_or_a_caption_between_them_stay_apart():
+def test_tables_with_other_columns_or_a_caption_stay_apart():
     other = "| Name | Year |\n| --- | --- |\n| B | 2 |"
     three = "| A | B | C |\n| --- | --- | --- |\n| 1 | 2 | 3 |"
     for table in (other, three):

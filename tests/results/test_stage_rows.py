@@ -62,7 +62,7 @@ def test_text_that_utf8_cannot_hold_is_cleaned_once(page):
     assert pages_from_parquet(pages_to_parquet([once]), images=True) == [once]
 
 
-def test_lone_surrogates_become_replacement_characters_and_nul_stays():
+def test_lone_surrogates_are_replaced_and_nul_stays():
     page = record(markdown="a\ud800b\udc00\0c \ud83d\ude00", source="/in/\udcff.pdf", attempts=({"\ud800": "\udfff"},))
     [back] = pages_from_parquet(pages_to_parquet([page]), images=True)
     assert back.markdown == "a�b�\0c 😀"
@@ -70,7 +70,7 @@ def test_lone_surrogates_become_replacement_characters_and_nul_stays():
     assert back.attempts == ({"�": "�"},)
 
 
-def test_a_document_that_could_not_be_opened_has_neither_number_nor_image():
+def test_unopened_document_has_no_page_number_and_no_image():
     pages = [failed(), failed(4, reason=Reason.RENDER_TIMEOUT)]
     assert pages_from_parquet(pages_to_parquet(pages), images=True) == pages
     assert pages_from_parquet(pages_to_parquet(pages), images=False) == pages
@@ -154,7 +154,7 @@ def test_figures_come_back_as_they_were(records):
     assert figures_from_parquet(figures_to_parquet(records)) == records
 
 
-def test_blocks_that_were_stored_before_they_could_continue_are_read():
+def test_stored_blocks_without_the_continued_field_are_read():
     page = [record()]
     table = pq.read_table(io.BytesIO(pages_to_parquet(page)))
     rows = table.to_pylist()

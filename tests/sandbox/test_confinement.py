@@ -55,7 +55,7 @@ def attacked(*attacks: tuple[str, object], confined: bool = True) -> list[str]:
     return with_worker(steps, confined=confined)
 
 
-def test_where_it_is_switched_off_a_worker_keeps_what_users_may_do(offered, tmp_path):
+def test_unconfined_worker_keeps_the_permissions_of_its_user(offered, tmp_path):
     need(offered, "no file is written", "only given files are read")
     (tmp_path / "key").write_text("s3cret")
     attacks = [("read", tmp_path / "key"), ("write", tmp_path / "new"), ("start", "/bin/true")]
@@ -166,7 +166,7 @@ runpy.run_module({module!r}, run_name="__main__")
 
 
 @pytest.mark.parametrize("error", ["ENOSYS", "EPERM", "EINVAL"])
-def test_where_the_kernel_offers_nothing_workers_work_all_the_same(error, tmp_path):
+def test_workers_work_where_the_kernel_offers_no_confinement(error, tmp_path):
     """Old kernels and gVisor have no such call; containers refuse it."""
     from llm_ocr.sandbox import wire
 
@@ -224,7 +224,7 @@ except PermissionError: print("refused")
 
 
 @pytest.mark.skipif(machine() != "x86_64", reason="a 32-bit call is an x86 matter")
-def test_calls_by_the_numbers_of_another_kind_of_program_are_refused(offered):
+def test_system_calls_by_numbers_of_another_abi_are_refused(offered):
     need(offered, "no network")
     code = """
 import ctypes
@@ -246,7 +246,7 @@ def test_every_call_that_is_refused_has_a_number():
         assert len(numbers) == len(set(numbers))
 
 
-def test_the_folder_of_the_users_script_is_not_readable_as_a_whole(tmp_path, monkeypatch):
+def test_folder_of_the_user_script_is_not_readable_as_a_whole(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text("")
     (tmp_path / ".env").write_text("KEY=1")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])

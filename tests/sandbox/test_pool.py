@@ -94,7 +94,7 @@ def test_workers_see_no_secret(monkeypatch):
     assert not {"AWS_SECRET_ACCESS_KEY", "HF_TOKEN"} & set(names)
 
 
-def test_a_request_does_not_wait_for_another_where_there_are_two_workers():
+def test_request_does_not_wait_for_another_with_two_workers():
     async def steps(workers):
         busy = asyncio.create_task(workers.call("hang", {"seconds": 60}, deadline=90))
         await asyncio.sleep(0)  # its turn comes first
@@ -107,7 +107,7 @@ def test_a_request_does_not_wait_for_another_where_there_are_two_workers():
     assert with_pool(steps, workers=2) == ("x", True)
 
 
-def test_each_request_gets_its_own_answer_and_workers_are_recycled():
+def test_each_request_gets_its_answer_and_workers_are_recycled():
     async def steps(workers):
         answers = await asyncio.gather(*(echo(workers, number) for number in range(12)))
         return [answer["got"] for answer in answers], Counter(answer["process"] for answer in answers)
@@ -127,7 +127,7 @@ def test_a_cancelled_request_frees_its_place():
     assert with_pool(steps)["got"] == "x"
 
 
-def test_requests_that_wait_when_the_pool_closes_end_and_start_no_worker():
+def test_waiting_requests_end_without_a_worker_when_pool_closes():
     async def main():
         async with pool() as workers:
             await echo(workers)
@@ -141,7 +141,7 @@ def test_requests_that_wait_when_the_pool_closes_end_and_start_no_worker():
     assert asyncio.run(main()) == [WorkerDied] * 5
 
 
-def test_a_pool_that_closes_while_a_worker_starts_leaves_none_behind():
+def test_pool_closed_while_a_worker_starts_leaves_no_worker():
     async def main():
         async with pool() as workers:
             first = asyncio.create_task(echo(workers))
@@ -158,13 +158,13 @@ def test_workers_do_without_what_only_the_pool_needs():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-def test_files_of_the_folder_where_the_user_works_are_not_imported(tmp_path, monkeypatch):
+def test_files_of_the_working_folder_are_not_imported(tmp_path, monkeypatch):
     (tmp_path / "json.py").write_text("raise SystemExit('imported')")
     monkeypatch.chdir(tmp_path)
     assert with_pool(echo)["got"] == "x"
 
 
-def test_a_caller_that_gives_up_while_a_worker_starts_leaves_none_behind():
+def test_call_canceled_while_a_worker_starts_leaves_no_worker():
     """Whenever it gives up: what is half made complains when it is collected, which fails a test here."""
 
     async def steps(workers):
@@ -219,7 +219,7 @@ async def busy(pool):
     await asyncio.gather(task, return_exceptions=True)
 
 
-def test_short_work_is_done_by_one_worker_though_more_may_be_started():
+def test_one_worker_does_short_work_though_more_may_start():
     async def steps(pool):
         return await asyncio.gather(*(process_of(pool) for _ in range(12)))
 
@@ -235,7 +235,7 @@ def test_a_worker_that_is_busy_for_long_gets_help():
     assert first != helper
 
 
-def test_the_place_of_a_request_that_was_given_up_goes_to_the_next():
+def test_place_of_a_canceled_request_goes_to_the_next():
     async def steps(pool):
         first = await process_of(pool)
         work = hanging(pool, 0.5)
@@ -250,7 +250,7 @@ def test_the_place_of_a_request_that_was_given_up_goes_to_the_next():
     with_delayed_pool(steps, start_delay=LONG)
 
 
-def test_a_request_given_up_at_the_moment_of_its_turn_loses_no_worker():
+def test_request_canceled_at_its_turn_loses_no_worker():
     async def steps(pool):
         first = await process_of(pool)
         for _ in range(30):
@@ -339,7 +339,7 @@ def test_one_request_after_the_other_goes_to_the_same_worker():
     assert len(with_workers(steps, workers=2)) == 1
 
 
-def test_a_worker_stays_with_its_document_when_it_does_something_else_between():
+def test_worker_keeps_its_document_despite_other_work_between():
     async def steps(pool):
         await both_awake(pool)
         first = await process_of(pool, affinity="a.pdf")

@@ -51,7 +51,7 @@ def pinned_at(pins: list[Requirement], place: dict[str, str]) -> dict[str, list[
 
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: f"{place['sys_platform']}-{place['python_version']}")
-def test_each_system_gets_one_exact_version_of_everything_that_the_project_names(pins, place, repository):
+def test_each_system_pins_one_exact_version_per_project_package(pins, place, repository):
     found = pinned_at(pins, place)
     assert all(len(versions) == 1 and re.fullmatch(r"==[\w.]+", versions[0]) for versions in found.values())
     project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
@@ -108,7 +108,7 @@ UNKNOWN = {"skip_reason": "not found"}
         ({"weak": WEAK}, {}, "2001-01-01", 1, "PYSEC-1"),
     ],
 )
-def test_a_finding_fails_unless_it_is_allowed_and_what_cannot_be_asked_is_said(
+def test_finding_fails_unless_allowed_and_failed_query_is_shown(
     audit, tmp_path, monkeypatch, capsys, pypi, osv, allowed, code, said
 ):
     (tmp_path / "pip_audit.py").write_text(PIP_AUDIT.format(answers={"pypi": pypi, "osv": osv}))

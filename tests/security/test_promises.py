@@ -75,7 +75,7 @@ def test_a_run_on_this_machine_connects_to_nothing(examples, tmp_path):
     subprocess.run(["unshare", "-rn", "true"], capture_output=True).returncode != 0,
     reason="this system does not let users make a network of their own (unshare -rn)",
 )
-def test_the_processes_that_read_documents_need_no_network_either(examples, tmp_path):
+def test_processes_that_read_documents_need_no_network(examples, tmp_path):
     words = [sys.executable, "-m", "llm_ocr", "run", str(examples / "fax.tiff"), "-w", "w", "--engine", "embedded"]
     done = subprocess.run(["unshare", "-rn", *words, *SMALL], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
@@ -148,7 +148,7 @@ HOSTILE = [
 
 
 @pytest.mark.slow
-def test_a_document_cannot_choose_a_place_outside_of_the_workspace(examples, tmp_path):
+def test_document_cannot_choose_a_place_outside_the_workspace(examples, tmp_path):
     home = tmp_path / "deep" / "down" / "here"
     home.mkdir(parents=True)
     manifest = tmp_path / "list.jsonl"
@@ -277,7 +277,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 @pytest.mark.slow
-def test_a_document_that_takes_over_its_renderer_gets_nothing_and_the_run_goes_on(examples, tmp_path):
+def test_hijacked_renderer_gets_nothing_and_the_run_goes_on(examples, tmp_path):
     words = [sys.executable, "-m", "llm_ocr.sandbox.confinement"]
     if not all(json.loads(subprocess.run(words, capture_output=True, check=True).stdout).values()):
         pytest.skip("this kernel offers no Landlock, or no seccomp")

@@ -61,7 +61,7 @@ def made(folder, stored, launch=None, place="run.json"):
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", EVERY)
-def test_of_what_a_workspace_remembers_only_harmless_settings_are_applied(tmp_path, name, place):
+def test_only_harmless_settings_of_a_workspace_are_applied(tmp_path, name, place):
     url, _ = made(tmp_path / "w", {name: value_of(name)}, place=place)
     for model in COMMANDS.values():
         try:
@@ -102,7 +102,7 @@ def test_stored_values_are_checked_as_given_ones_are(tmp_path, name, value):
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_a_launch_gives_what_was_launched_and_without_its_hash_only_harmless_settings(tmp_path, name):
+def test_launch_without_its_hash_gives_only_harmless_settings(tmp_path, name):
     url, data = made(tmp_path / "w", {}, {name: value_of(name)})
     given = {name: value_of(name)}
     assert launched(url, StoreOptions(), launch_reference(LAUNCH, data), "extract") == given
@@ -116,7 +116,7 @@ def test_a_launch_gives_what_was_launched_and_without_its_hash_only_harmless_set
 
 
 @pytest.mark.parametrize(("name", "value"), STRANGE.items())
-def test_without_the_hash_a_launch_names_only_known_models_and_parsers(tmp_path, name, value):
+def test_launch_without_hash_names_known_models_and_parsers_only(tmp_path, name, value):
     url, _ = made(tmp_path / "w", {}, {name: value})
     with pytest.raises(WorkspaceError, match=f"sets {name}"):
         launched(url, StoreOptions(), LAUNCH, "extract")

@@ -60,7 +60,7 @@ def test_pages_of_several_images_are_counted_through(small_examples, tmp_path):
     assert "Invoice" in reply["markdown_result"]
 
 
-def test_figures_are_cut_out_and_linked_by_the_names_that_the_crops_have(examples):
+def test_figures_are_cropped_and_linked_by_the_crop_names(examples):
     reply = asked(
         {
             "pdf_base64": b64(examples / "paper.pdf"),
@@ -144,7 +144,7 @@ def test_progress_is_told_and_never_after_the_last_page(small_examples, monkeypa
     assert told == [("job-1", {"pages": 3, "done": done, "failed": 0}) for done in (1, 2)]
 
 
-def test_requests_at_the_same_time_and_later_ones_share_one_engine(small_examples, monkeypatch):
+def test_concurrent_and_later_requests_share_one_engine(small_examples, monkeypatch):
     made = []
     open_session = Session.from_settings
     monkeypatch.setattr(Session, "from_settings", lambda *given: made.append(open_session(*given)) or made[-1])

@@ -41,7 +41,7 @@ def paper(examples):
     return {"pdf_base64": b64(examples / "paper.pdf"), "end_page": 2}
 
 
-def test_pages_are_read_by_their_regions_and_the_reply_names_model_and_commit(by_regions, server, paper):
+def test_pages_are_read_by_region_and_reply_names_model_commit(by_regions, server, paper):
     reply = asked(paper, **by_regions)
     regions = [region for page in reply["json_result"] for region in page]
     assert len(server.log()["requests"]) > 10
@@ -56,7 +56,7 @@ def test_a_request_without_layout_is_read_in_whole_pages(by_regions, server, pap
     assert reply["markdown_result"].count(WORDS) == 2
 
 
-def test_labels_have_other_tasks_for_one_request_and_the_next_is_as_before(by_regions, paper):
+def test_label_tasks_change_for_one_request_only(by_regions, paper):
     async def use(worker):
         given = [{**paper, "label_task_mapping": {"skip": ["table"], "abandon": ["text"]}}, paper]
         return [await worker.handle({"id": "1", "input": one}) for one in given]
@@ -128,7 +128,7 @@ def test_the_server_ends_with_the_worker_however_that_ends(tmp_path):
         handler.remove()
 
 
-def test_after_a_server_that_could_not_start_the_next_request_starts_anew(tmp_path, paper):
+def test_request_after_a_failed_server_start_starts_it_again(tmp_path, paper):
     settings = own_server(tmp_path)
     stop = tmp_path / "stop"
     stop.touch()

@@ -58,7 +58,7 @@ def described(*, keep_known: bool, failures: int = 0) -> tuple[list[FigureRecord
     return published, reader.figures
 
 
-def test_those_of_which_the_pages_model_said_something_keep_it_and_only_the_others_are_asked_about():
+def test_page_model_descriptions_are_kept_and_others_requested():
     rows, asked = described(keep_known=True)
     assert [(row.description, row.engine, row.status) for row in rows] == [
         ("A chart of levels.", "lightonocr-3", Status.OK),
@@ -74,7 +74,7 @@ def test_where_nothing_is_to_be_kept_all_are_asked_about():
     assert {row.description for row in rows} == {"asked"}
 
 
-def test_one_that_fails_is_a_failed_row_with_what_it_cost_and_the_same_picture_is_asked_about_again():
+def test_failed_figure_keeps_its_cost_and_picture_is_retried():
     rows, asked = described(keep_known=False, failures=1)
     assert len(asked) == 2
     assert sorted((row.status, row.description) for row in rows) == [
@@ -87,7 +87,7 @@ def test_one_that_fails_is_a_failed_row_with_what_it_cost_and_the_same_picture_i
     assert (failed.tokens_in, failed.tokens_out) == (14, 6)
 
 
-def test_what_a_picture_cost_is_counted_once_however_often_it_comes():
+def test_cost_of_a_repeated_picture_is_counted_once():
     rows, asked = described(keep_known=False)
     assert (len(rows), len(asked)) == (3, 1)
     assert sum(row.tokens_in for row in rows) == 100

@@ -75,7 +75,7 @@ def test_no_more_items_than_allowed_are_under_way():
     assert most == 4
 
 
-def test_an_item_that_the_engine_has_taken_up_lets_the_next_be_prepared():
+def test_item_taken_up_by_the_engine_lets_the_next_be_prepared():
     preparing, most, taken_up = 0, 0, 0
     all_are = asyncio.Event()
 
@@ -95,7 +95,7 @@ def test_an_item_that_the_engine_has_taken_up_lets_the_next_be_prepared():
     assert most == 2
 
 
-def test_what_is_prepared_is_bounded_in_bytes_and_a_single_heavy_item_still_comes_in():
+def test_preparation_is_bounded_in_bytes_but_admits_a_heavy_item():
     under_way, most = 0, 0
 
     async def work(item, ticket):
@@ -182,7 +182,7 @@ def counted(caps):
     return most
 
 
-def test_pages_of_a_document_are_capped_while_other_documents_go_on():
+def test_pages_of_one_document_are_capped_while_others_go_on():
     most = counted(Caps(pages=2))
     assert most["pages"] == 2
     assert most["documents"] == 3
@@ -196,7 +196,7 @@ def test_open_units_are_capped():
     assert counted(Caps(units=1))["documents"] == 1
 
 
-def test_rows_beyond_the_memory_allowed_wait_in_files_and_come_back_in_order(tmp_path, monkeypatch):
+def test_rows_beyond_memory_wait_in_files_and_return_in_order(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     most = 0
 
@@ -242,7 +242,7 @@ def test_capped_items_go_on_while_the_next_unit_is_waited_for():
     assert done == ["a1", "a2", "a3", "a", "b1", "b"]
 
 
-def test_empty_units_wait_for_a_slow_store_together_and_hold_up_no_other():
+def test_empty_units_wait_for_a_store_together_and_block_none():
     """A store that gathers several units in one commit sees several at a time."""
     published, together = [], asyncio.Event()
 
@@ -374,7 +374,7 @@ def finished(**options) -> PageRecord:
     return asyncio.run(finished_page(PART, 0, page, attempt, Cropper(), **options))
 
 
-def test_what_the_model_said_goes_with_the_row_and_its_figures_and_is_stored():
+def test_model_answer_is_stored_with_the_row_and_its_figures():
     record = finished()
     (figure,) = record.figures
     assert (figure.described, figure.caption, record.notes) == (
@@ -389,6 +389,6 @@ def test_the_markdown_of_a_figure_is_its_link_alone():
     assert finished().markdown == "![d-p00001-f01](figure:d-p00001-f01)\n\nText."
 
 
-def test_running_heads_stand_in_the_markdown_where_they_are_wanted_and_always_in_the_layout():
+def test_running_heads_are_optional_in_markdown_not_in_layout():
     assert finished(furniture=True).markdown.startswith("The Arlen\n\n![")
     assert [block.kind for block in finished().blocks] == [block.kind for block in BLOCKS]

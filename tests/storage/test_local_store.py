@@ -63,7 +63,7 @@ def files(folder: Path) -> list[str]:
         ("rename", errno.EIO, "run the same command again"),
     ],
 )
-def test_a_failing_disk_is_a_storage_error_that_says_what_to_do_and_leaves_nothing(tmp_path, step, code, says):
+def test_failing_disk_is_a_storage_error_with_hint_and_no_files(tmp_path, step, code, says):
     store = Failing(tmp_path / "w", step, code)
     write = store.put if step == "rename" else store.create
     with pytest.raises(StorageError, match=says) as caught:
@@ -132,7 +132,7 @@ def test_temporary_files_are_not_listed_and_can_be_removed(tmp_path):
 
 @pytest.mark.parametrize("when", When)
 @pytest.mark.parametrize("operation", ["put", "create"])
-def test_cut_off_at_any_step_an_object_is_there_whole_or_not_at_all(tmp_path, operation, when):
+def test_write_cut_off_at_any_step_leaves_whole_object_or_none(tmp_path, operation, when):
     count = CrashPoint()
     getattr(CrashingLocalStore(tmp_path / "count", count), operation)("a/b/k", b"data")
     assert len(count.seen) >= 6
@@ -149,7 +149,7 @@ def test_cut_off_at_any_step_an_object_is_there_whole_or_not_at_all(tmp_path, op
 
 
 @pytest.mark.parametrize(("operation", "named"), [("put", "rename"), ("create", "link"), ("swap", "rename")])
-def test_a_power_cut_takes_back_nothing_that_was_said_to_be_written(tmp_path, monkeypatch, operation, named):
+def test_power_cut_loses_nothing_that_was_reported_written(tmp_path, monkeypatch, operation, named):
     """The content is on the disk before it has its name, and the name before the write returns."""
     steps, fsync = [], os.fsync
 
@@ -240,7 +240,7 @@ def no_locks(monkeypatch):
     monkeypatch.setattr(fcntl, "flock", refused)
 
 
-def test_without_file_locks_nobody_takes_a_living_ones_folder_for_a_dead_ones(tmp_path, no_locks, monkeypatch):
+def test_folder_of_a_living_owner_is_kept_without_file_locks(tmp_path, no_locks, monkeypatch):
     first = OwnFolder("mine-", tmp_path)
     monkeypatch.undo()
     second = OwnFolder("mine-", tmp_path)  # one that has locks looks for what the dead have left

@@ -80,7 +80,7 @@ def test_a_swap_that_takes_its_time_still_keeps_others_out(tmp_path, race):
     assert len(race(lambda number: store.swap("k", b"%d" % number, version), 8)) == 1
 
 
-def test_no_two_versions_are_the_same_although_the_clock_stands_and_inodes_are_used_again(tmp_path):
+def test_versions_differ_despite_stopped_clock_and_reused_inodes(tmp_path):
     class CoarseClock(CrashingLocalStore):
         """As before Linux 6.13, where all that is written within some milliseconds has the same time."""
 
@@ -98,7 +98,7 @@ def test_no_two_versions_are_the_same_although_the_clock_stands_and_inodes_are_u
 
 
 @pytest.mark.parametrize("when", When)
-def test_cut_off_at_any_step_a_swap_is_done_or_not_and_the_next_one_goes_on(tmp_path, when):
+def test_swap_cut_off_at_any_step_is_atomic_and_next_one_works(tmp_path, when):
     def prepared(root: Path, point: CrashPoint) -> tuple[LocalStore, str]:
         store = CrashingLocalStore(root, point)
         found = LocalStore(root).create("a/k", b"old")
@@ -206,7 +206,7 @@ def test_without_hard_links_a_dead_creator_is_not_in_the_way(tmp_path):
 
 
 @pytest.mark.usefixtures("no_locks")
-def test_with_neither_hard_links_nor_locks_a_folder_is_for_one_worker_a_unit_and_says_so(tmp_path):
+def test_folder_without_links_or_locks_allows_one_worker_a_unit(tmp_path):
     store = NoLinks(tmp_path)
     store.check()
     can = store.capabilities()
@@ -300,7 +300,7 @@ def test_mounts_that_keep_locks_to_the_machine_are_known(tmp_path, mount, says):
     assert kept_on_this_machine(folder, tmp_path / "no such file") == ""
 
 
-def test_locks_of_one_machine_only_are_said_and_not_used_to_publish(tmp_path, monkeypatch):
+def test_machine_only_locks_are_reported_and_not_used_to_publish(tmp_path, monkeypatch):
     monkeypatch.setattr(local, "unreliable", lambda root: "file locks may hold on this machine only")
     assert "this machine only" in LocalStore(tmp_path).capabilities().note
     NoLinks(tmp_path).create("k", b"")

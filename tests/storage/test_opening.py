@@ -66,7 +66,7 @@ def test_options_never_show_the_token():
         ("hf://ns/name", "hf://datasets/ns/name"),
     ],
 )
-def test_a_url_that_is_nearly_right_is_never_a_folder_and_shows_the_right_one(tmp_path, monkeypatch, url, near):
+def test_nearly_right_url_is_never_a_folder_and_shows_the_fix(tmp_path, monkeypatch, url, near):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError) as caught:
         open_store(url)
@@ -114,7 +114,7 @@ def test_no_name_is_no_workspace(url):
 @pytest.mark.parametrize(
     ("url", "package"), [("s3://b/x", "boto3"), ("gs://b/x", "google-cloud-storage"), ("hf://buckets/a/b", "hub")]
 )
-def test_a_client_that_is_not_installed_is_named_with_its_command(monkeypatch, url, package):
+def test_missing_client_is_named_with_its_install_command(monkeypatch, url, package):
     monkeypatch.setattr(opening, "find_spec", lambda module: None)
     with pytest.raises(MissingExtra, match=f"pip install .*{package}"):
         open_store(url)
@@ -152,7 +152,7 @@ def test_a_store_of_ones_own_is_opened_by_its_scheme(registered):
         open_store("sqlit:///a/run.db")
 
 
-def test_a_store_of_ones_own_without_the_base_class_has_the_members_of_those_that_gather(registered):
+def test_custom_store_without_base_class_has_gathering_members(registered):
     class Gathers(Own):
         most_files = 7
 

@@ -42,7 +42,7 @@ def test_the_same_size_still_gives_another_version(store):
     assert store.stat("k").version != before.version
 
 
-def test_fetch_gives_the_bytes_and_the_version_that_stat_and_the_list_show(store):
+def test_fetch_gives_the_bytes_and_version_of_stat_and_list(store):
     store.put("k", b"one")
     data, version = store.fetch("k")
     assert data == b"one"
@@ -95,7 +95,7 @@ def content(number: int) -> bytes:
 
 @pytest.mark.usefixtures("creates")
 @pytest.mark.parametrize("turn", range(3))
-def test_of_24_creators_one_wins_and_its_bytes_are_those_that_stand(store, race, turn):
+def test_one_of_24_creators_wins_and_its_bytes_remain(store, race, turn):
     key = f"race/{turn}"
     ((number, version),) = race(lambda number: store.create(key, content(number)))
     assert store.fetch(key) == (content(number), version)
@@ -103,7 +103,7 @@ def test_of_24_creators_one_wins_and_its_bytes_are_those_that_stand(store, race,
 
 @pytest.mark.usefixtures("swaps")
 @pytest.mark.parametrize("turn", range(3))
-def test_of_24_that_swap_the_same_version_one_wins_and_its_bytes_are_those_that_stand(store, race, turn):
+def test_one_of_24_swaps_of_a_version_wins_and_its_bytes_remain(store, race, turn):
     key = f"race/{turn}"
     version = store.create(key, b"held")
     ((number, now),) = race(lambda number: store.swap(key, content(number), version))
@@ -112,7 +112,7 @@ def test_of_24_that_swap_the_same_version_one_wins_and_its_bytes_are_those_that_
 
 
 @pytest.mark.usefixtures("swaps")
-def test_swaps_go_on_from_version_to_version_and_a_stale_one_changes_nothing(store):
+def test_swaps_go_from_version_to_version_and_stale_ones_fail(store):
     versions = [store.create("k", b"0")]
     for number in range(1, 4):
         versions.append(store.swap("k", b"%d" % number, versions[-1]))
@@ -124,7 +124,7 @@ def test_swaps_go_on_from_version_to_version_and_a_stale_one_changes_nothing(sto
 
 
 @pytest.mark.usefixtures("swaps")
-def test_swap_takes_the_version_from_stat_list_and_fetch_and_loses_against_put(store):
+def test_swap_takes_any_reported_version_and_loses_against_put(store):
     store.create("k", b"0")
     store.swap("k", b"1", store.stat("k").version)
     store.swap("k", b"2", next(store.list("k")).version)
@@ -249,7 +249,7 @@ def test_files_go_up_and_come_down_unchanged(store, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["down", "up"]
 
 
-def test_big_objects_go_up_by_file_and_by_bytes_and_come_down_whole(store, tmp_path):
+def test_big_objects_upload_from_file_or_bytes_and_return_whole(store, tmp_path):
     data = random.Random(4).randbytes(9_000_000)
     (tmp_path / "up").write_bytes(data)
     store.upload(tmp_path / "up", "big/file")
@@ -328,7 +328,7 @@ def test_the_url_says_where_it_is(store):
     assert "\n" not in store.url
 
 
-def test_clean_reads_the_time_from_the_store_and_leaves_nothing_there(store):
+def test_clean_reads_the_store_time_and_leaves_nothing_there(store):
     workspace = Workspace.on(store, create=True)
     before = [info.key for info in store.list()]
     dated = store.stat("run.json").modified

@@ -159,7 +159,7 @@ TOO_LONG = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_the_server_does_not_take_is_refused_with_its_reason(server, run, case):
+def test_input_the_server_rejects_is_refused_with_its_reason(server, run, case):
     asked, word = REFUSED[case]
     error = server.refusal(run, asked)
     assert isinstance(error, RequestRefused)
@@ -168,7 +168,7 @@ def test_what_the_server_does_not_take_is_refused_with_its_reason(server, run, c
 
 
 @pytest.mark.parametrize("case", TOO_LONG)
-def test_what_does_not_fit_is_told_apart_so_that_a_smaller_image_can_be_tried(server, run, case):
+def test_too_long_input_is_distinguished_to_try_a_smaller_image(server, run, case):
     error = server.refusal(run, TOO_LONG[case])
     assert isinstance(error, RequestRefused)
     assert (error.status, error.too_long) == (400, True)
@@ -192,7 +192,7 @@ def test_a_wrong_key_is_a_server_that_cannot_be_used(server, run):
     assert "401" in str(error) and "wrong-key-of-mine" not in str(error)
 
 
-def test_the_n_gram_processor_takes_its_arguments_and_breaks_loops(server, run):
+def test_n_gram_processor_takes_its_arguments_and_breaks_loops(server, run):
     plain = {"ignore_eos": True}
     blocking = {**plain, "vllm_xargs": {"ngram_size": 3, "window_size": 90, "whitelist_token_ids": [9, 10]}}
 

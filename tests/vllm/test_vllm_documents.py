@@ -84,7 +84,7 @@ def running(server, tmp_path) -> tuple[str, ...]:
     return ("--server-url", server.address.root, "--server-key-file", str(key), "--max-tokens", "2000")
 
 
-def test_a_server_of_our_own_reads_documents_and_is_brought_back_when_it_dies(vllm, tiny_models, examples, tmp_path):
+def test_own_server_reads_documents_and_is_restarted_if_it_dies(vllm, tiny_models, examples, tmp_path):
     workspace = tmp_path / "out"
     words = [*FRUGAL, "--engine", "vllm", "--vllm-command", vllm, "--weights", tiny_models / "deepseek-ocr"]
     words += [f"--vllm-arg={argument}" for argument in TINY_ARGUMENTS]
@@ -122,7 +122,7 @@ def test_a_server_that_runs_already_is_used_and_left_running(server, running, ex
     )
 
 
-def test_a_run_that_is_stopped_in_the_middle_goes_on_and_loses_nothing(server, running, examples, tmp_path, run):
+def test_stopped_run_goes_on_and_loses_nothing(server, running, examples, tmp_path, run):
     workspace = tmp_path / "out"
     sources = many_pages(tmp_path / "in", examples, 8)
     words = ("run", sources, "-w", workspace, "--pages-per-unit", "4", *FRUGAL, *running)

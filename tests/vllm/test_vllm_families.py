@@ -80,7 +80,7 @@ def served(request, vllm, tiny_models, run, tmp_path_factory) -> Iterator[tuple[
         run(server.close())
 
 
-def test_the_profiles_server_reads_pages_by_the_profiles_requests(served, run):
+def test_profile_server_reads_pages_by_the_profile_requests(served, run):
     family, server = served
 
     async def complete():

@@ -45,7 +45,7 @@ def test_an_engine_that_is_killed_is_noticed_and_brought_back(server, run):
     assert answer.text == grounded(3)
 
 
-def test_it_stops_with_requests_under_way_and_leaves_nothing_behind(server, run):
+def test_server_stops_during_requests_and_leaves_nothing(server, run):
     async def stop():
         processes = descendants(os.getpid())
         client = Endpoint(server.address, vllm=True)

@@ -186,7 +186,7 @@ def test_pages_below_the_score_come_again_with_those_that_failed(made, workspace
     runs.check()
 
 
-def test_a_page_that_came_out_worse_comes_again_below_a_score_that_its_first_row_had_reached(made, workspace, runs):
+def test_page_that_got_worse_is_retried_by_its_latest_score(made, workspace, runs):
     made.plan(workspace, [made.document("a", 2)])
     runs.extract(ends(p1=(Status.OK, 0.3)))
     runs.retry(below=0.5)
@@ -206,7 +206,7 @@ def test_the_new_row_counts_even_where_it_is_no_better(made, workspace, runs):
     runs.check()
 
 
-def test_a_page_that_then_fails_keeps_its_old_row_and_is_not_failed(made, workspace, runs):
+def test_page_failing_on_retry_keeps_old_row_and_is_not_failed(made, workspace, runs):
     made.plan(workspace, [made.document("a", 2)])
     runs.extract(ends(p1=(Status.OK, 0.3)))
     runs.retry(below=0.5)
@@ -277,7 +277,7 @@ def test_items_that_hold_such_pages_are_assembled_anew(made, workspace, runs):
 @pytest.mark.slow
 @given(st.data())
 @settings(max_examples=8)
-def test_whatever_comes_of_any_number_of_retries_every_page_counts_once(tmp_path_factory, data):
+def test_every_page_counts_once_after_any_number_of_retries(tmp_path_factory, data):
     made = Made(tmp_path_factory.mktemp("retries") / "w")
     with made.workspace() as workspace:
         runs = Runs(made, workspace)

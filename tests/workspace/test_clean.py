@@ -176,7 +176,7 @@ def test_leftovers_of_a_stage_of_the_users_own_go_too(workspace):
     assert [info.key for info in clean(workspace, now=LATER).objects] == [leftover]
 
 
-def test_markers_are_read_only_where_it_is_not_plain_what_they_name(made, workspace, monkeypatch):
+def test_markers_are_read_only_where_their_data_is_ambiguous(made, workspace, monkeypatch):
     made.plan(workspace, [made.document(name, 4) for name in "abc"])
     done = [made.extract(workspace, unit) for unit in read_units(workspace)]
     unit = done[0].object.rpartition("/")[0]
@@ -205,7 +205,7 @@ sys.stdin.read()
 """
 
 
-def test_what_a_killed_worker_had_on_the_disk_is_removed_by_the_next_and_a_living_ones_stays(tmp_path, monkeypatch):
+def test_disk_files_of_a_killed_worker_are_removed_by_the_next(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     dead, living = (

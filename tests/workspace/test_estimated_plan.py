@@ -89,7 +89,7 @@ def uncounted(made, name, estimate, **other):
     return made.document(name, 0, estimate=estimate, **other)
 
 
-def test_an_estimate_fills_units_and_is_expected_until_the_document_is_read(made, workspace, read):
+def test_estimate_fills_units_and_holds_until_document_is_read(made, workspace, read):
     documents = [uncounted(made, "a", 3), uncounted(made, "b", 3), made.document("c", 1), uncounted(made, "d", 9)]
     made.plan(workspace, documents, pages_per_unit=4)
     units = list(read_units(workspace))
@@ -111,7 +111,7 @@ def test_an_estimate_fills_units_and_is_expected_until_the_document_is_read(made
     assert "estimated" not in status.to_json()["pages"]
 
 
-def test_pages_have_indices_of_their_own_in_the_order_of_the_plan(made, workspace, read):
+def test_pages_have_unique_indices_in_plan_order(made, workspace, read):
     made.plan(workspace, [made.document("first", 2), uncounted(made, "a", 1), uncounted(made, "b", 1)])
     made.plan(workspace, [made.document("last", 2)])
     rows = read(Reading({"a": 70, "b": 3}))
@@ -120,7 +120,7 @@ def test_pages_have_indices_of_their_own_in_the_order_of_the_plan(made, workspac
     assert indices[:3] == [0, 1, 2] and indices[72] == 2 + RESERVED
 
 
-def test_more_pages_than_were_reserved_still_have_indices_of_their_own(made, workspace):
+def test_pages_beyond_the_reservation_have_unique_indices(made, workspace):
     made.plan(workspace, [uncounted(made, "a", 1), uncounted(made, "b", 1), made.document("c", 1)])
     (unit,) = read_units(workspace)
     places = (0, 1, RESERVED - 1, RESERVED, RESERVED + 1, 3 * RESERVED)
@@ -129,7 +129,7 @@ def test_more_pages_than_were_reserved_still_have_indices_of_their_own(made, wor
     assert all(0 <= index < 1 << 63 for index in indices)
 
 
-def test_what_cannot_be_opened_is_one_failed_row_as_in_an_exact_plan(made, workspace, read):
+def test_unopenable_document_is_one_failed_row_as_in_exact_plan(made, workspace, read):
     made.plan(workspace, [uncounted(made, "a", 3), uncounted(made, "locked", 5), uncounted(made, "empty", 1)])
     rows = read(Reading({"a": 2, "locked": Reason.ENCRYPTED, "empty": 0}))
     assert [(row.source, row.page_number) for row in rows[2:]] == [("/data/locked", None), ("/data/empty", None)]
@@ -160,7 +160,7 @@ def test_selected_pages_are_kept_until_the_document_is_counted(made, workspace, 
         (wanted_of(parse_pages("5")), 3, ()),
     ],
 )
-def test_a_selection_gives_its_pages_when_the_document_is_counted(wanted, total, pages):
+def test_selection_gives_its_pages_when_document_is_counted(wanted, total, pages):
     assert wanted_pages(wanted, total) == pages
     assert [place_of(wanted, page) for page in pages] == list(range(len(pages)))
 
@@ -210,7 +210,7 @@ def test_copies_are_read_once(made, workspace, read):
     assert len(read(Reading({"a": 2, "d": 2}))) == 3
 
 
-def test_a_known_document_stays_as_planned_however_it_is_counted_now(made, workspace):
+def test_known_document_stays_as_planned_despite_a_new_count(made, workspace):
     documents = [uncounted(made, "a", 3), made.document("b", 2), made.unopened("c")]
     made.plan(workspace, documents)
     now = [made.document("a", 7), uncounted(made, "c", 2)]
@@ -220,13 +220,13 @@ def test_a_known_document_stays_as_planned_however_it_is_counted_now(made, works
     assert made.plan(workspace, [other]).differing == 1
 
 
-def test_pages_of_an_uncounted_document_that_it_is_planned_without_are_wrong_usage(made, workspace):
+def test_unplanned_pages_of_uncounted_document_are_wrong_usage(made, workspace):
     made.plan(workspace, [uncounted(made, "a", 3, wanted=wanted_of(parse_pages("1-2")))])
     with pytest.raises(UsageError, match="without 3"):
         made.plan(workspace, [uncounted(made, "a", 3)])
 
 
-def test_one_id_for_two_documents_is_wrong_usage_whether_counted_or_not(made, workspace):
+def test_one_id_for_two_documents_is_always_wrong_usage(made, workspace):
     with pytest.raises(UsageError, match="two documents have the id x"):
         made.plan(workspace, [uncounted(made, "a", 1, document_id="x"), uncounted(made, "b", 1, document_id="x")])
     other = wanted_of(None, (2,))

@@ -76,7 +76,7 @@ def before_is_done(store, name):
 
 @pytest.mark.parametrize("shard", [None, WHOLE], ids=["leases", "alone"])
 @pytest.mark.parametrize("count", [7, 2500])
-def test_units_are_done_as_they_are_published_until_there_are_no_more(store, clock, shard, count):
+def test_units_are_done_as_they_are_published_until_the_end(store, clock, shard, count):
     units = named(count)
     extracted(store, units, range(0, count, 3))
 
@@ -113,7 +113,7 @@ def test_what_was_done_in_an_earlier_run_is_not_done_again(store, clock):
     assert sorted(follower.taken) == [units.name(place) for place in range(1, 40, 2)]
 
 
-def test_waiting_costs_a_few_requests_a_round_and_rounds_become_rare(store, clock):
+def test_waiting_costs_few_requests_and_rounds_become_rare(store, clock):
     units = named(40_000)  # 256 groups
     follower = Follower(store, units, clock)
     calls = store.calls.total()
@@ -148,7 +148,7 @@ def test_a_stage_before_that_never_ends_is_said_now_and_then(store, clock):
     assert len(follower.said) == 4
 
 
-def test_a_unit_of_a_worker_that_died_is_taken_over_while_others_come(store, clock):
+def test_unit_of_a_dead_worker_is_taken_over_while_others_come(store, clock):
     units = named(30)
     extracted(store, units, range(10))
     dead = worker(store, clock, "dead")

@@ -57,7 +57,7 @@ def test_another_extract_key_is_refused_and_the_difference_shown(workspace):
     assert [one.key for one in keys(workspace, EXTRACT)] == [key]
 
 
-def test_of_workers_with_other_settings_at_once_one_gets_the_workspace(made):
+def test_one_of_workers_with_other_settings_gets_the_workspace(made):
     def claimed(number):
         try:
             return claim_key(made.workspace(), EXTRACT, {"image_size": number})
@@ -77,7 +77,7 @@ def test_a_command_that_publishes_nothing_leaves_no_key(workspace):
     assert Claim(workspace, EXTRACT, {"model": "right"}).check() == key_of({"model": "right"})
 
 
-def test_of_workers_that_began_together_the_first_to_publish_decides(workspace):
+def test_first_of_simultaneous_workers_to_publish_decides(workspace):
     first, second = (Claim(workspace, EXTRACT, {"n": n}, Origin({}, f"run {n}")) for n in (1, 2))
     first.check(), second.check()
     assert (first.take(), first.take()) == (first.key, first.key)
@@ -86,7 +86,7 @@ def test_of_workers_that_began_together_the_first_to_publish_decides(workspace):
     assert newest_key(workspace, EXTRACT) == first.key
 
 
-def test_a_claim_whose_worker_died_before_its_first_unit_gives_way(workspace):
+def test_claim_of_a_worker_dead_before_its_first_unit_gives_way(workspace):
     dead, next_one = (Claim(workspace, EXTRACT, {"n": n}) for n in (1, 2))
     dead.take()
     assert (next_one.check(), next_one.take()) == (next_one.key, next_one.key)
@@ -113,7 +113,7 @@ def test_an_import_keeps_its_key_before_its_first_page(workspace):
         Claim(workspace, EXTRACT, {"n": 2}).check()
 
 
-def test_describe_keys_stand_side_by_side_and_the_newest_is_taken(workspace):
+def test_describe_keys_coexist_and_the_newest_is_used(workspace):
     made = [claim_key(workspace, DESCRIBE, {"mode": mode}) for mode in ("describe", "parse", "classify")]
     assert [one.key for one in keys(workspace, DESCRIBE)] == made
     assert keys(workspace, DESCRIBE)[1].settings == {"mode": "parse"}
@@ -183,7 +183,7 @@ def test_a_refusal_tells_versions_of_llm_ocr_from_settings(made, workspace, old,
     assert "\n" not in caught.value.args[0]
 
 
-def test_units_of_another_version_keep_new_ones_from_being_planned_and_a_bare_claim_does_not(made, workspace):
+def test_units_of_another_version_block_plans_but_claims_do_not(made, workspace):
     made.plan(workspace, [made.document("a", 4)])
     claim_key(workspace, EXTRACT, {"reader": {"engine": "m", "fallback": {"engine": "e", "result_version": 1}}})
     need_same_version(workspace, {"m": 1, "e": 2})

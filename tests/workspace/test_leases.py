@@ -75,7 +75,7 @@ def test_the_lease_stands_beside_the_marker_and_names_its_worker(clock):
     assert (body["worker"], body["beat"], body["seconds"]) == ("host-1", 0, SECONDS)
 
 
-def test_a_unit_that_is_done_is_not_taken_and_its_lease_does_not_stay(store, clock):
+def test_done_unit_is_not_claimed_and_its_lease_is_removed(store, clock):
     publish(store, UNIT, "1")
     assert worker(store, clock).claim(UNIT) is Claim.DONE
     assert leases_left(store) == []
@@ -91,7 +91,7 @@ def test_a_unit_is_free_again_when_its_holder_stops(store, clock):
     assert leases_left(store) == [LEASE]
 
 
-def test_a_silent_worker_loses_its_unit_after_its_time_and_not_before(store, clock):
+def test_silent_worker_loses_its_unit_only_after_its_time(store, clock):
     zombie, thief = worker(store, clock), worker(store, clock)
     zombie.claim(UNIT)
     assert thief.steal(UNIT, version(store), SECONDS - 1) is Claim.HELD
@@ -99,7 +99,7 @@ def test_a_silent_worker_loses_its_unit_after_its_time_and_not_before(store, clo
     assert (thief.stolen, thief.holds(UNIT)) == (1, True)
 
 
-def test_a_zombie_learns_that_its_unit_is_anothers_and_leaves_the_lease_alone(store, clock):
+def test_zombie_detects_its_lost_unit_and_keeps_the_new_lease(store, clock):
     zombie, thief = worker(store, clock), worker(store, clock)
     zombie.claim(UNIT)
     thief.steal(UNIT, silent(store, clock), SECONDS)
@@ -131,7 +131,7 @@ def test_a_zombie_that_has_not_noticed_does_not_publish_twice(store, clock):
     assert done(store) == {UNIT}
 
 
-def test_a_worker_that_stops_does_not_remove_the_lease_of_one_that_took_over(store, clock):
+def test_stopping_worker_does_not_remove_a_new_holders_lease(store, clock):
     zombie, thief = worker(store, clock), worker(store, clock)
     zombie.claim(UNIT)
     thief.steal(UNIT, silent(store, clock), SECONDS)
@@ -256,7 +256,7 @@ def test_a_beat_that_fails_does_not_lose_the_unit(clock, fault):
     assert json.loads(store.get(LEASE))["beat"] >= 2
 
 
-def test_a_beat_whose_answer_and_proof_were_lost_is_recognised_at_the_next(clock):
+def test_beat_with_lost_answer_and_proof_is_recognized_by_next(clock):
     store = MemoryStore()
     holder = worker(store, clock)
     holder.claim(UNIT)
@@ -279,7 +279,7 @@ def test_an_error_in_looking_for_the_marker_gives_the_unit_back(clock):
     assert leases_left(store) == []
 
 
-def test_leases_are_kept_alive_by_a_thread_and_given_back_at_the_end(clock):
+def test_leases_are_renewed_by_a_thread_and_released_at_the_end(clock):
     store = MemoryStore()
     with worker(store, clock, seconds=5.0) as leases:
         assert leases.claim(UNIT) is Claim.OURS

@@ -65,7 +65,7 @@ def test_a_worker_alone_does_every_unit_once_with_few_requests(clock):
     assert store.calls["list"] < 100
 
 
-def test_workers_begin_at_different_places_and_go_on_in_the_order_of_the_plan(clock):
+def test_workers_start_at_different_places_and_follow_the_plan(clock):
     units = named(5000)
     begins = set()
     for seed in range(10):
@@ -198,7 +198,7 @@ def test_a_fleet_that_died_is_not_taken_for_one_that_is_at_work(clock):
     assert leases_left(store) == []
 
 
-def test_a_worker_leaves_when_all_is_in_live_hands_and_says_how_many(clock):
+def test_worker_leaves_and_gives_count_when_others_hold_all(clock):
     store, units = MemoryStore(), named(10)
     holder, holding = search(store, clock, units, 1)
     while isinstance(holding.step(), Claimed):
@@ -293,7 +293,7 @@ def test_leases_of_older_versions_are_read(clock):
     assert (places, step.messages) == ([], ("1 unit is held by worker w, free in 100 s unless it goes on",))
 
 
-def test_one_of_many_workers_leaves_without_looking_at_everything(clock):
+def test_one_of_many_workers_leaves_without_checking_all_units(clock):
     store, units = MemoryStore(), named(33_000)
     others = worker(store, clock)
     for place in range(33_000):
@@ -310,7 +310,7 @@ def test_one_of_many_workers_leaves_without_looking_at_everything(clock):
     assert store.calls.total() < 80
 
 
-def test_a_unit_that_its_worker_gives_back_is_taken_at_the_next_look(clock):
+def test_released_unit_is_taken_at_the_next_check(clock):
     store, units = MemoryStore(), named(3)
     first, stopping = search(store, clock, units, 1)
     stopping.step()
@@ -351,7 +351,7 @@ def test_after_the_end_nothing_is_asked_of_the_store(clock):
     assert not store.calls
 
 
-def test_a_lost_unit_is_not_the_losers_to_publish_and_is_done_by_another(clock):
+def test_lost_unit_is_done_by_another_and_not_by_its_loser(clock):
     store, units = MemoryStore(), named(1)
     zombie, slow = search(store, clock, units, 1)
     slow.step()
@@ -430,7 +430,7 @@ class Member:
     until: float = 0.0
 
 
-def test_workers_that_come_die_and_freeze_lose_nothing_and_publish_nothing_twice():
+def test_changing_fleet_loses_no_unit_and_publishes_none_twice():
     twice = 0
     for seed in range(8):
         fleet = Fleet(seed)

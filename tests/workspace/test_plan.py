@@ -31,7 +31,7 @@ def plan_bytes(made):
     return [path.read_bytes() for path in sorted(made.root.glob("plan/*/*/*.jsonl"))]
 
 
-def test_short_documents_share_units_and_long_ones_are_cut_evenly(made, workspace):
+def test_short_documents_share_units_and_long_ones_split_evenly(made, workspace):
     documents = [made.document("a", 2), made.document("b", 2), made.document("c", 3), made.document("long", 10)]
     made.plan(workspace, [*documents, made.document("z", 1)], pages_per_unit=4)
     units = list(read_units(workspace))
@@ -145,7 +145,7 @@ def test_no_key_of_the_workspace_holds_an_id(made, workspace):
     assert not any("outside" in info.key for info in workspace.store.list())
 
 
-def test_adding_sources_plans_only_what_is_new_and_goes_on_counting(made, workspace):
+def test_adding_sources_plans_only_new_ones_and_goes_on_counting(made, workspace):
     first = [made.document("a", 2), made.document("b", 9), made.unopened("locked")]
     made.plan(workspace, first)
     before = plan_bytes(made)
@@ -182,7 +182,7 @@ def test_fewer_pages_of_a_known_document_are_told(made, workspace):
     assert (result.generation, result.differing, result.examples) == (None, 1, ("/data/a",))
 
 
-def test_pages_that_a_known_document_is_planned_without_are_wrong_usage(made, workspace):
+def test_unplanned_pages_of_known_document_are_wrong_usage(made, workspace):
     made.plan(workspace, [made.document("a", [1, 2]), made.document("b", 9)], pages_per_unit=2)
     before = [info.key for info in workspace.store.list()]
     asked = made.document("a", [2, 3])
@@ -195,7 +195,7 @@ def test_pages_that_a_known_document_is_planned_without_are_wrong_usage(made, wo
     assert len(generations(workspace)) == 1
 
 
-def test_of_two_planners_at_once_the_first_marker_wins_and_the_other_leaves_nothing(made, workspace):
+def test_first_of_two_planners_wins_and_other_leaves_nothing(made, workspace):
     documents = [made.document(f"{number}", 3) for number in range(50)]
     with ThreadPoolExecutor(8) as pool:
         results = list(pool.map(lambda _: made.plan(made.workspace(), documents), range(8)))
@@ -252,7 +252,7 @@ def test_page_lists_survive_their_short_form(pages):
 
 
 @pytest.mark.parametrize(("pages", "per_unit"), [(1, 16), (252, 16), (512, 16), (1000, 31), (2048, 64), (9000, 64)])
-def test_a_small_plan_has_smaller_units_where_their_size_was_left_open(made, workspace, pages, per_unit):
+def test_small_plan_has_smaller_units_if_no_size_is_set(made, workspace, pages, per_unit):
     with Planner(workspace, pages_per_unit=64, least_per_unit=16) as planner:
         planner.add(made.document("long", pages))
         generation = planner.finish().generation
@@ -311,7 +311,7 @@ def listed(made, generation: int) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_what_filters_leave_out_is_not_expected_and_stands_in_a_list(made, workspace):
+def test_filtered_documents_are_listed_and_not_expected(made, workspace):
     documents = [made.document("a", 2), out(made, "b"), out(made, "c", "forms"), made.document("d", 3)]
     result = planned(workspace, documents, GERMAN_OUT)
     assert (result.generation.documents, result.generation.expected) == (2, 5)
@@ -351,7 +351,7 @@ def test_planning_again_lists_none_twice_whatever_filters_are_on(made, workspace
     assert totals_of(generations(workspace)).expected == 2
 
 
-def test_what_other_filters_let_through_is_planned_and_no_longer_counted(made, workspace):
+def test_documents_passing_new_filters_are_planned_not_filtered(made, workspace):
     planned(workspace, [made.document("a"), out(made, "b"), out(made, "c", "forms")], GERMAN_OUT)
     planned(workspace, [made.document("a"), made.document("b", 2), out(made, "c", "forms")], FORMS_OUT)
     status = run_status(workspace)
@@ -376,7 +376,7 @@ def test_only_lists_of_the_same_filters_are_known_beforehand(made, workspace):
             assert known.cause(document.id, "changed since") == ""
 
 
-def test_the_list_is_kept_by_clean_and_one_that_no_marker_names_is_not(made, workspace):
+def test_clean_keeps_only_the_filter_list_that_a_marker_names(made, workspace):
     planned(workspace, [made.document("a"), out(made, "b")], GERMAN_OUT)
     lost = made.root / "plan/0002/ffffffffffffffff/filtered.jsonl"
     lost.parent.mkdir(parents=True)

@@ -36,7 +36,7 @@ def data_objects(workspace):
     return [info.key for info in workspace.store.list(f"{EXTRACT}/") if info.key.endswith(".parquet")]
 
 
-def test_the_marker_holds_what_the_summary_said_and_names_the_data(workspace):
+def test_marker_holds_the_summary_and_names_the_data(workspace):
     example = Example("d-p00001", "/data/a,b.pdf", 1, "render timeout", "after 60 s")
     summary = Summary(
         Counts(4, 2, 1, 1), Counts(3), 10, 20, 1.25, {"render timeout": 1}, (example,), 2, {"engine": "embedded"}
@@ -65,7 +65,7 @@ def test_a_lost_row_is_noticed_before_anything_is_written(workspace):
     assert [info.key for info in workspace.store.list()] == ["run.json"]
 
 
-def test_of_many_attempts_at_a_unit_one_counts_and_its_data_are_those_that_stay(made):
+def test_one_of_many_attempts_at_a_unit_counts_and_its_data_stay(made):
     def attempt(number):
         return publish(made.workspace(), EXTRACT, KEY, "u", b"%d" % number * 100, ONE_OK)
 
@@ -148,7 +148,7 @@ def test_damaged_data_say_how_to_have_the_unit_done_again(workspace, made, damag
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"{}", b'{"unit": 1}', b'{"a":' * 100_000])
-def test_a_damaged_marker_is_an_error_and_not_a_unit_that_is_missing(workspace, made, content):
+def test_damaged_marker_is_an_error_and_not_a_missing_unit(workspace, made, content):
     publish(workspace, EXTRACT, KEY, "u", b"rows", ONE_OK)
     (made.root / marker_key(EXTRACT, KEY, "u")).write_bytes(content)
     with pytest.raises(WorkspaceError, match="damaged"):

@@ -76,7 +76,7 @@ def test_failed_pages_come_again_under_their_own_index(made, workspace, retry):
     assert totals_of(generations(workspace)).expected == 9
 
 
-def test_many_failed_pages_of_one_document_are_ranges_of_it_alone(made, workspace, retry):
+def test_many_failed_pages_of_a_document_are_ranges_of_it_alone(made, workspace, retry):
     long = made.document("long", 20)
     made.plan(workspace, [long, made.document("b", 1)])
     extract_all(made, workspace, pages(long, *range(1, 20, 2)))
@@ -100,7 +100,7 @@ def test_only_what_is_failed_now_is_tried_again(made, workspace, retry):
     assert run_status(workspace).pages == Counts(4, 4, 0, 0)
 
 
-def test_a_document_that_opens_now_replaces_its_one_row_by_its_pages(made, workspace, retry):
+def test_document_that_opens_now_replaces_its_row_by_its_pages(made, workspace, retry):
     made.plan(workspace, [made.document("a", 1), made.unopened("locked"), made.document("b", 1)])
     extract_all(made, workspace)
     assert retry() is None  # still locked: nothing to do
@@ -157,7 +157,7 @@ def test_retries_and_new_sources_go_together(made, workspace, retry):
     assert run_status(workspace).pages == Counts(5, 5, 0, 0)
 
 
-def test_items_are_whole_documents_with_what_newer_generations_hold(made, workspace, retry):
+def test_items_are_whole_documents_with_newer_generations(made, workspace, retry):
     documents = [made.document("a", 2), made.document("b", 2), made.document("long", 9), made.document("c", 1)]
     made.plan(workspace, documents)
     extract_all(made, workspace, [*pages(documents[1], 2), *pages(documents[2], 4, 9)])
@@ -278,7 +278,7 @@ class StaleStore(LocalStore):
         return (info for info in super().list(prefix, start_after=start_after) if info.key in self._listed)
 
 
-def test_what_a_command_published_itself_counts_before_it_is_listed(made, workspace):
+def test_units_a_command_published_count_before_they_are_listed(made, workspace):
     made.plan(workspace, [made.document(name, 4) for name in "abc"])
     first, *units = read_units(workspace)
     made.extract(workspace, first)

@@ -64,7 +64,7 @@ def test_a_week_fits_into_a_small_file_and_no_number_is_lost():
     assert taken.first == 100.0
 
 
-def test_what_an_engine_did_before_the_stage_is_not_counted_again():
+def test_engine_work_before_the_stage_is_not_counted_again():
     clock = Ticking()
     clock.now = 50.0
     sampler = Sampler(clock.load, clock)
@@ -165,7 +165,7 @@ def _recorded(store, *, engine, begun=lambda puts: True):
 
 
 @pytest.mark.parametrize("engine", [True, False])
-def test_where_writes_are_commits_the_numbers_wait_and_go_together(engine, monkeypatch):
+def test_metrics_are_written_together_where_writes_are_commits(engine, monkeypatch):
     monkeypatch.setattr("llm_ocr.stages.recording.EVERY", 0.02)
     puts, workspace = _recorded(Gathering(), engine=engine)
     assert puts == {"metrics/w-extract.json": 1, "metrics/w-extract.series.json": 1}

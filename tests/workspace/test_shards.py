@@ -45,12 +45,12 @@ def test_a_cloud_run_task_has_the_share_of_its_variables():
         ({**sky(1, 2), "BATCH_TASK_INDEX": "0", "BATCH_TASK_COUNT": "1"}, 1, 2),
     ],
 )
-def test_machines_of_batch_services_have_the_share_of_their_variables(environment, index, count):
+def test_batch_service_machines_get_the_share_of_their_variables(environment, index, count):
     assert detected(environment) == (index, count)
     assert detected_shard(environment, (), count=count).index == index
 
 
-def test_a_pod_of_an_indexed_job_needs_the_count_that_kubernetes_does_not_say():
+def test_indexed_job_pod_needs_the_count_missing_in_kubernetes():
     pod = {"JOB_COMPLETION_INDEX": "3"}
     assert detected_shard(pod, (), count=8) == DetectedShard(3, 8, "JOB_COMPLETION_INDEX")
     with pytest.raises(UsageError, match="JOB_COMPLETION_INDEX is 3, but the number of shares is unknown") as error:
@@ -60,7 +60,7 @@ def test_a_pod_of_an_indexed_job_needs_the_count_that_kubernetes_does_not_say():
         detected_shard(pod, (), count=2)
 
 
-def test_a_child_of_an_array_without_its_size_needs_the_count_too():
+def test_array_child_without_its_array_size_needs_the_count():
     child = {"AWS_BATCH_JOB_ARRAY_INDEX": "1"}
     assert detected_shard(child, (), count=2) == DetectedShard(1, 2, "AWS_BATCH_JOB_ARRAY_INDEX")
     with pytest.raises(UsageError, match="AWS_BATCH_JOB_ARRAY_SIZE is not set"):
@@ -137,7 +137,7 @@ def test_what_cannot_be_is_refused_by_name(environment, named):
 
 
 @pytest.mark.parametrize("content", ["[]", "{", '{"hosts": "algo-1", "current_host": "algo-1"}', "{}"])
-def test_a_sagemaker_file_that_says_nothing_useful_is_refused_by_name(tmp_path, content):
+def test_useless_sagemaker_file_is_refused_by_name(tmp_path, content):
     file = tmp_path / "resourceconfig.json"
     file.write_text(content)
     with pytest.raises(UsageError, match=r"resourceconfig\.json"):

@@ -26,7 +26,7 @@ def ask(number, prompt=PAGE, **more):
     return Ask(image_hash(f"data:image/png;base64,{number}"), prompt, **more)
 
 
-def test_the_same_question_has_the_same_answer_and_others_have_others():
+def test_same_request_gets_same_answer_others_get_other_answers():
     first = reply(ask(1), Style())
     assert first == reply(ask(1), Style())
     others = [ask(2), ask(1, "Free OCR."), ask(1, temperature=0.3)]
@@ -56,7 +56,7 @@ def test_texts_are_sentences_as_a_reader_expects_them():
 
 
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
-def test_what_each_family_reads_of_an_answer_is_prose_and_no_loop(profile):
+def test_parsed_text_of_each_family_is_prose_without_loop(profile):
     parse = profile.parsers.get(profile.mode) or profile.parsers[""]
     for number in range(10):
         text = reply(ask(number, profile.prompts[profile.mode]), Style(mean=2000)).text
@@ -73,7 +73,7 @@ def test_lengths_follow_the_style_and_bodies_follow_the_lengths():
     assert all(len(one.text) == pytest.approx(4 * one.tokens, rel=0.25) for one in replies if one.tokens > 100)
 
 
-def test_a_grounded_page_has_blocks_from_top_to_bottom_inside_the_page():
+def test_grounded_page_has_ordered_blocks_inside_the_page():
     for number in range(50):
         text = reply(ask(number), Style()).text
         blocks = [(label, *map(int, box)) for label, *box in BLOCK.findall(text)]
@@ -98,7 +98,7 @@ def test_an_answer_is_cut_at_max_tokens():
     assert len(cut.text) == pytest.approx(400, rel=0.1)
 
 
-def test_a_loop_repeats_one_line_until_max_tokens_and_is_cured_by_temperature():
+def test_loop_repeats_a_line_until_cut_and_temperature_ends_it():
     style = Style(loop_rate=1)
     looping = reply(ask(5, room=3000), style)
     assert (looping.tokens, looping.cut) == (3000, True)
@@ -145,7 +145,7 @@ def test_forms_that_are_not_simulated_are_refused():
         reply(replace(ask(1), forced={"regex": "a+"}), Style())
 
 
-def test_a_prompt_for_front_matter_has_the_five_values_that_olmocr_demands():
+def test_front_matter_prompt_yields_the_five_values_of_olmocr():
     prompt = find_profile("olmocr-2").prompts["markdown"]
     text = reply(ask(1, prompt), Style()).text
     parsed = parse_front_matter(text)
@@ -156,7 +156,7 @@ def test_a_prompt_for_front_matter_has_the_five_values_that_olmocr_demands():
     assert "---" in reply(ask(1, prompt, temperature=0.3), Style(malformed_rate=1.0)).text
 
 
-def test_in_order_the_answers_follow_the_order_of_the_images_and_patches_their_size():
+def test_in_order_answers_follow_images_and_patches_their_size():
     def read(colour, url):
         out = io.BytesIO()
         Image.new("RGB", (57, 29), colour).save(out, "PNG")

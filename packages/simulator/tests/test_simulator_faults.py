@@ -131,7 +131,7 @@ def test_a_provider_refuses_more_than_so_many_requests_at_a_time(simulator):
     assert sorted(got.status for got in answers) == [200] * 5 + [429] * 15
 
 
-def test_a_hanging_engine_stays_healthy_and_goes_on_when_the_fault_ends(simulator):
+def test_hanging_engine_stays_healthy_and_resumes_after_fault(simulator):
     async def hang():
         asking = asyncio.create_task(ask_all(simulator.url, [body_of(url_of(f"h{number}")) for number in range(3)]))
         done, _ = await asyncio.wait([asking], timeout=0.5)
@@ -187,7 +187,7 @@ def test_deaths_can_be_limited_to_the_first_starts(tmp_path):
         assert simulator.log()["requests"][0]["asked"] == 1
 
 
-def test_all_faults_together_still_let_every_question_be_answered():
+def test_every_request_is_answered_despite_all_faults_together():
     shares = dict.fromkeys(("429", "503", "500", "reset", "reset-within", "truncated", "stream-error"), 0.1)
 
     async def stubborn(simulator, number):

@@ -114,7 +114,7 @@ def gauges(simulator):
     return tuple(seen[name] for name in ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc"))
 
 
-def test_gauges_show_who_runs_and_waits_and_leaving_frees_the_cache():
+def test_gauges_show_running_and_waiting_and_aborts_free_cache():
     async def leave_in_the_middle(simulator):
         everyone = asyncio.create_task(ask_all(simulator.url, [body_of(url_of(number)) for number in range(12)]))
         await until(lambda: gauges(simulator)[:2] == (4, 8))
@@ -130,7 +130,7 @@ def test_gauges_show_who_runs_and_waits_and_leaving_frees_the_cache():
         assert {entry["finish"] for entry in simulator.log()["requests"]} == {"abort"}
 
 
-def test_counters_count_tokens_and_ends_and_the_cache_says_its_size():
+def test_metrics_count_tokens_and_finishes_and_show_cache_size():
     with running(speed=300, kv_tokens=32_000) as simulator:
         (got,) = asked(simulator.url, body_of(url_of(1)))
         seen = metrics(simulator.root)
@@ -151,7 +151,7 @@ def test_a_provider_shows_no_gauges():
                 fetched(simulator.root + path)
 
 
-def test_the_log_holds_every_request_and_an_oracle_that_nobody_beats():
+def test_log_holds_every_request_and_an_oracle_never_beaten():
     with running(speed=20, max_num_seqs=8) as simulator:
         bodies = [body_of(url_of(number)) for number in range(30)]
         answers = asked(simulator.url, *bodies)

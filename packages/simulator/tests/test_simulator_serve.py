@@ -89,7 +89,7 @@ def test_an_idle_server_ends_soon_after_sigterm(serve):
     assert process.wait(60) == 0
 
 
-def test_sigterm_with_requests_under_way_hangs_until_their_clients_leave(serve):
+def test_sigterm_waits_until_clients_of_open_requests_leave(serve):
     process, url = serve(options="--speed 0.1")  # an answer takes most of a minute
     log_until_ready(process)
 

@@ -111,7 +111,7 @@ def loopback_is_public(monkeypatch):
     ["http://169.254.169.254/latest/meta-data/", "//10.0.0.1/a", "http://inner.example/a", "http://[::1]/a",
      "http://0x0a.1/a"],
 )  # fmt: skip
-def test_a_redirect_inward_is_refused_before_anything_is_connected_to(tmp_path, loopback_is_public, target):
+def test_inward_redirect_is_refused_before_connecting(tmp_path, loopback_is_public, target):
     async def run():
         names = Names(outer_example=[["127.0.0.1"]], inner_example=[["10.0.0.1"]])
         outer = serving({"/a.pdf": moved(target)})
@@ -125,7 +125,7 @@ def test_a_redirect_inward_is_refused_before_anything_is_connected_to(tmp_path, 
     assert paths == ["/a.pdf"]
 
 
-def test_the_address_that_was_checked_is_the_one_that_is_connected_to(tmp_path, loopback_is_public):
+def test_connection_uses_the_address_that_was_checked(tmp_path, loopback_is_public):
     async def run():
         names = Names(rebinding_example=[["127.0.0.1"], ["10.0.0.1"]])  # another answer to a second question
         async with serving({"/a.pdf": sending()}) as server:
@@ -139,7 +139,7 @@ def test_the_address_that_was_checked_is_the_one_that_is_connected_to(tmp_path, 
     asyncio.run(run())
 
 
-def test_over_tls_the_name_is_asked_for_and_proved_while_the_checked_address_is_connected_to(tmp_path):
+def test_tls_verifies_name_and_connects_to_checked_address(tmp_path):
     certificate = made_certificate(tmp_path, "docs.example")
     asked = []
     serve = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -192,7 +192,7 @@ def test_https_is_not_left_for_http(tmp_path):
     assert not seen
 
 
-def test_credentials_of_a_url_go_to_its_host_alone_and_are_not_shown(tmp_path):
+def test_url_credentials_go_only_to_their_host_and_are_not_shown(tmp_path):
     async def run():
         names = Names(one_example=[["127.0.0.1"]], two_example=[["127.0.0.1"]])
         async with serving({"/c.pdf": sending(b"", 404)}) as second:
@@ -271,7 +271,7 @@ def test_what_is_secret_is_not_shown(url, expected):
     assert shown(url) == expected
 
 
-def test_the_fragment_and_nothing_else_is_lost_when_nothing_is_secret():
+def test_only_the_fragment_is_removed_when_nothing_is_secret():
     assert shown("https://h/a+b%20.pdf?q=%2B+&r#x") == "https://h/a+b%20.pdf?q=%2B+&r"
 
 

@@ -87,7 +87,7 @@ def test_the_least_recently_used_goes_when_the_bytes_are_spent(buckets, tmp_path
     asyncio.run(run())
 
 
-def test_many_readers_of_many_documents_keep_within_the_limit_and_all_get_theirs(buckets, tmp_path):
+def test_many_readers_stay_within_limit_and_get_their_documents(buckets, tmp_path):
     urls = {buckets.put(f"s3://bucket/{n}.pdf", bytes([n]) * 100_000): bytes([n]) * 100_000 for n in range(40)}
     most = []
 
@@ -156,7 +156,7 @@ def test_who_gives_up_waiting_leaves_no_bytes_counted(buckets, tmp_path):
     asyncio.run(run())
 
 
-def test_a_reader_that_is_cancelled_does_not_end_the_fetch_of_another(tmp_path):
+def test_canceled_reader_does_not_end_the_fetch_of_another(tmp_path):
     reading, go_on = threading.Event(), threading.Event()
 
     def held(call, key):
@@ -197,7 +197,7 @@ def test_nothing_is_left_at_the_end(buckets, tmp_path):
     assert list((tmp_path / "copies").iterdir()) == []
 
 
-def test_what_a_killed_process_left_is_removed_by_the_next_and_a_living_ones_stays(tmp_path):
+def test_files_of_dead_processes_are_removed_and_live_ones_stay(tmp_path):
     program = (
         "import sys, pathlib\n"
         "from llm_ocr.documents.remote.cache import CopyFolder\n"
@@ -221,7 +221,7 @@ def test_what_a_killed_process_left_is_removed_by_the_next_and_a_living_ones_sta
     assert list(tmp_path.iterdir()) == []
 
 
-def test_room_that_is_given_to_who_leaves_in_the_same_moment_is_given_back():
+def test_room_granted_to_a_canceled_reader_is_returned():
     async def run():
         budget = Budget(10, lambda: False)
         await budget.take(10)
@@ -235,7 +235,7 @@ def test_room_that_is_given_to_who_leaves_in_the_same_moment_is_given_back():
     asyncio.run(run())
 
 
-def test_documents_of_the_web_count_by_what_they_turn_out_to_have(tmp_path):
+def test_web_documents_count_by_their_actual_size(tmp_path):
     pages = {f"/{number}.pdf": sending(PDF + bytes(300_000)) for number in range(12)}
 
     async def one(documents, url):
@@ -262,7 +262,7 @@ def test_a_renderer_reads_the_local_copy(tmp_path, examples):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_readers_that_come_leave_and_fail_at_random_leave_nothing_counted_or_lying_about(tmp_path, seed):
+def test_readers_failing_at_random_leave_no_count_or_file(tmp_path, seed):
     chance = random.Random(seed)
 
     def trouble(call, key):
@@ -304,7 +304,7 @@ def test_readers_that_come_leave_and_fail_at_random_leave_nothing_counted_or_lyi
     asyncio.run(run())
 
 
-def test_a_changed_object_is_a_changed_source_and_a_missing_one_not_found(buckets, tmp_path):
+def test_changed_object_is_source_changed_and_missing_not_found(buckets, tmp_path):
     url = buckets.put("s3://bucket/a.pdf")
 
     async def failing(version):
@@ -352,7 +352,7 @@ def test_an_object_that_changes_while_it_is_read_is_not_taken(tmp_path, monkeypa
 @pytest.mark.parametrize(
     ("error", "requests", "passes"), [(StorageError, 1, False), (Passing, 4, False), (Passing, 2, True)]
 )
-def test_errors_of_a_store_fail_the_document_and_passing_ones_are_tried_again(tmp_path, error, requests, passes):
+def test_store_errors_fail_the_document_and_transient_ones_retry(tmp_path, error, requests, passes):
     left = [True] * (1 if passes else 99)
 
     def failing(call, key):
@@ -420,7 +420,7 @@ def test_a_full_disk_is_no_fault_of_the_document(buckets, tmp_path):
     asyncio.run(run())
 
 
-def test_equal_tokens_make_copies_only_where_tokens_are_made_of_the_content():
+def test_equal_tokens_mean_copies_only_if_made_from_content():
     def versions(root):
         return {store_version(f"{root}/{key}", ObjectInfo(key, 5, "token")) for key in ("a.pdf", "b.pdf")}
 

@@ -31,7 +31,7 @@ def names(found):
     return [document.relative for document in found]
 
 
-def test_below_a_prefix_stand_its_documents_in_key_order_with_versions_and_nothing_is_read(buckets):
+def test_prefix_lists_documents_in_key_order_without_reading(buckets):
     listing = buckets.listing()
     found = list(listing.documents("s3://bucket/a"))
     assert names(found) == ["b.pdf", "c.PDF", "sub/d.png", "sub/deep/e.pdf"]
@@ -125,7 +125,7 @@ def test_a_store_that_fails_in_the_middle_ends_the_listing(tmp_path):
         list(buckets.listing().documents("s3://bucket/"))
 
 
-def test_hub_repositories_and_buckets_are_stores_and_other_forms_are_explained(buckets):
+def test_hub_datasets_and_buckets_are_stores_others_get_a_hint(buckets):
     buckets.put("hf://datasets/owner/name@v1/docs/a.pdf")
     buckets.put("hf://buckets/owner/name/b.pdf")
     assert names(buckets.listing().documents("hf://datasets/owner/name@v1/docs")) == ["a.pdf"]
@@ -150,7 +150,7 @@ s3://
 """
 
 
-def test_a_list_on_a_store_names_what_stands_beside_it_and_elsewhere(buckets):
+def test_list_on_a_store_names_relative_and_absolute_documents(buckets):
     buckets.put("s3://bucket/a/list.txt", LIST.encode())
     found = list(buckets.listing().documents("s3://bucket/a/list.txt"))
     assert [(document.source, document.relative) for document in found[:8]] == [
@@ -219,7 +219,7 @@ def test_remote_lines_of_local_lists_and_manifests_are_taken(buckets):
 
 
 @pytest.mark.parametrize("root", ["s3://bucket/", "gs://bucket/", "hf://datasets/a/b/", "https://example.com/"])
-def test_lines_of_local_lists_keep_their_folders_and_the_ids_that_they_had_without(buckets, root):
+def test_lines_of_local_lists_keep_folders_and_former_ids(buckets, root):
     lines = [f"{root}t/a/b/edgar.pdf", f"{root}t/c/edgar.pdf"]
     listing = buckets.listing()
     found = [document for line in lines for document in listing.line(line)]
@@ -245,7 +245,7 @@ def on_the_web(url, **more):
     return list(RemoteListing(Counter(), UniqueIds(), options).documents(url))
 
 
-def test_lists_and_manifests_on_the_web_name_what_stands_beside_them(tmp_path):
+def test_web_lists_and_manifests_resolve_relative_names(tmp_path):
     before = set(threading.enumerate())
     manifest = b'{"id": "m", "pdf_path": "../top.pdf?v=2"}\n'
     pages = {

@@ -25,7 +25,7 @@ def fetch(folder, handler, path="/a.pdf", version="", pages=None, **more):
     return asyncio.run(run())
 
 
-def test_a_document_comes_whole_and_the_server_sees_no_cookie_and_no_compression(tmp_path):
+def test_document_arrives_whole_without_cookies_or_compression(tmp_path):
     async def run():
         async with serving({"/a b.pdf": sending(Set_Cookie="a=b")}) as server, remote(tmp_path) as documents:
             for _ in range(2):
@@ -44,7 +44,7 @@ def test_what_is_quoted_in_a_url_reaches_the_server_as_it_is(tmp_path):
     assert paths == ["/a.pdf?X-Amz-Signature=a%2Fb%3D&q=%7e"]
 
 
-def test_the_etag_is_the_version_and_another_one_is_a_changed_source(tmp_path):
+def test_etag_is_the_version_and_another_is_a_changed_source(tmp_path):
     async def run():
         changing = in_turn(sending(ETag='"1"'), sending(PDF + b"more", ETag='"2"'))
         async with serving({"/a.pdf": changing, "/b.pdf": sending(ETag='"1"')}) as server:
@@ -63,7 +63,7 @@ def test_the_etag_is_the_version_and_another_one_is_a_changed_source(tmp_path):
     asyncio.run(run())
 
 
-def test_an_unchanged_etag_is_the_planned_document_for_another_worker(tmp_path):
+def test_unchanged_etag_is_same_document_for_another_worker(tmp_path):
     async def run():
         async with serving({"/a.pdf": in_turn(sending(ETag='"1"'), sending(ETag='W/"1"'))}) as server:
             async with remote(tmp_path) as planning, planning.open(f"{server.url}/a.pdf") as copy:
@@ -74,7 +74,7 @@ def test_an_unchanged_etag_is_the_planned_document_for_another_worker(tmp_path):
     asyncio.run(run())
 
 
-def test_without_an_etag_the_time_of_change_or_the_content_is_the_version(tmp_path):
+def test_without_an_etag_modified_time_or_content_is_the_version(tmp_path):
     day = "Wed, 21 Oct 2015 07:28:00 GMT"
     assert fetch(tmp_path, sending(Last_Modified=day))[1].startswith("modified:")
     content = f"sha256:{hashlib.sha256(PDF).hexdigest()}"
@@ -100,7 +100,7 @@ def test_without_an_etag_the_time_of_change_or_the_content_is_the_version(tmp_pa
         (503, Reason.UNREADABLE, 4),
     ],
 )
-def test_statuses_that_stay_fail_at_once_and_those_that_pass_after_some_tries(tmp_path, status, reason, requests):
+def test_permanent_statuses_fail_at_once_transient_after_retries(tmp_path, status, reason, requests):
     failure, _, paths = fetch(tmp_path, sending(b"" if status in (204, 304) else b"no", status))
     assert (failure.reason, len(paths)) == (reason, requests)
     assert str(status) in failure.detail
@@ -119,7 +119,7 @@ def test_a_document_that_is_always_cut_is_not_taken_for_whole(tmp_path):
     assert "ended early" in failure.detail
 
 
-def test_too_large_is_refused_by_what_is_announced_and_by_what_comes(tmp_path):
+def test_too_large_is_refused_by_announced_and_by_received_size(tmp_path):
     failure, _, paths = fetch(tmp_path, sending(), most_bytes=5000)
     assert (failure.reason, len(paths)) == (Reason.UNREADABLE, 1)
     assert "larger" in failure.detail

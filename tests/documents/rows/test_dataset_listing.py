@@ -51,7 +51,7 @@ def pushed(name, rows, **how):
     datasets.Dataset.from_dict(rows, features=features).push_to_hub(name, token=TOKEN, **how)
 
 
-def test_rows_come_in_the_order_of_the_files_and_their_addresses_name_commit_file_and_row(hub):
+def test_rows_follow_file_order_and_addresses_name_their_place(hub):
     pushed(NAME, {"image": [{"bytes": picture(str(n)), "path": None} for n in range(7)]}, num_shards=2)
     commit = hub.commit(NAME)
     rows = listed()
@@ -103,7 +103,7 @@ def test_the_first_rows_need_the_first_files_alone(hub):
     assert listed(first=5) == listed()[:5]
 
 
-def test_a_revision_that_moves_leaves_the_rows_of_the_plan_where_they_are(hub):
+def test_moved_revision_leaves_the_planned_rows_unchanged(hub):
     hub.new(NAME)
     before = hub.add(NAME, {"data/train.parquet": images(2)})
     rows = listed()
@@ -254,13 +254,13 @@ def test_an_unknown_revision_names_what_there_is(hub):
     assert "`dataset_revision=v9`" in message and "main" in message
 
 
-def test_without_the_package_datasets_the_message_names_the_extra(hub, monkeypatch):
+def test_missing_datasets_package_message_names_the_extra(hub, monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(MissingExtra, match=r'pip install "datasets>='):
         listed()
 
 
-def test_a_dataset_that_is_not_there_or_not_for_this_account_is_named(hub, monkeypatch):
+def test_missing_or_forbidden_dataset_is_named(hub, monkeypatch):
     with pytest.raises(StorageError, match="tester/nowhere") as caught:
         listed("tester/nowhere")
     assert "does not exist" in str(caught.value)

@@ -94,7 +94,7 @@ def test_lists_give_each_of_their_images(hub, tmp_path):
     ]
 
 
-def test_a_row_group_is_read_once_for_all_its_rows_and_nothing_else_is(hub, tmp_path):
+def test_row_group_is_read_once_for_all_rows_and_nothing_else(hub, tmp_path):
     big = [picture("x") + os.urandom(100_000) for _ in range(12)]
     types = {"image": IMAGE, "other": pa.binary()}
     columns = {"image": [cell(one) for one in big], "other": [os.urandom(1_000_000) for _ in big]}
@@ -114,7 +114,7 @@ def test_rows_without_an_image_fail_alone(hub, tmp_path):
     assert empty == b""  # the renderer says what is wrong with it
 
 
-def test_rows_that_name_files_of_the_repository_are_read_from_there(hub, tmp_path):
+def test_rows_that_name_repository_files_are_read_from_there(hub, tmp_path):
     hub.new(NAME)
     at_root, beside = picture("root"), picture("beside")
     hub.add(NAME, {"images/a.png": at_root, "data/images/b.png": beside, "other/c.png": b"of the first commit"})
@@ -138,7 +138,7 @@ def test_rows_that_name_files_of_the_repository_are_read_from_there(hub, tmp_pat
         *("http://127.0.0.1:9/a.png", "file:///etc/passwd", "hf://datasets/tester/other/a.png", "s3://bucket/a.png"),
     ],
 )
-def test_nothing_outside_the_repository_is_fetched_because_a_row_names_it(hub, tmp_path, path):
+def test_row_cannot_fetch_files_outside_the_repository(hub, tmp_path, path):
     put(hub, {"image": [cell(None, path)]}, {"image": IMAGE})
     (found,) = everything(hub, tmp_path, [(address,) for address in addresses()])
     assert isinstance(found, PageFailure)
@@ -167,7 +167,7 @@ def test_a_file_that_is_no_longer_there_fails_its_rows(hub, tmp_path):
 
 
 @pytest.mark.parametrize("what", ["gone", "no right", "outage"])
-def test_a_dataset_that_cannot_be_read_ends_the_run_instead_of_failing_its_pages(hub, tmp_path, monkeypatch, what):
+def test_unreadable_dataset_ends_the_run_and_fails_no_page(hub, tmp_path, monkeypatch, what):
     put(hub, {"image": [cell(picture("a"))]}, {"image": IMAGE})
     asked = [(address,) for address in addresses()]
     if what == "gone":
@@ -211,7 +211,7 @@ def test_the_local_copies_keep_to_their_limit_and_go_at_the_end(hub, tmp_path):
     assert list(folder.iterdir()) == []
 
 
-def test_a_local_disk_that_takes_nothing_is_no_fault_of_the_dataset(hub, tmp_path):
+def test_unwritable_local_disk_is_no_error_of_the_dataset(hub, tmp_path):
     put(hub, {"image": [cell(picture("a"))]}, {"image": IMAGE})
     (address,) = addresses()
     groups = Groups(files_of_rows.HubFiles())

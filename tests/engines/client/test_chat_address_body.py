@@ -60,7 +60,7 @@ def _body(request, model, vllm):
     return Body(body_parts(request, model, vllm)).decode()
 
 
-def test_a_request_is_a_streamed_chat_with_the_image_before_the_prompt():
+def test_request_is_streamed_chat_with_image_before_prompt():
     assert json.loads(_body(REQUEST, MODEL, vllm=False)) == {
         "model": MODEL,
         "messages": [
@@ -79,7 +79,7 @@ def test_a_request_is_a_streamed_chat_with_the_image_before_the_prompt():
     }
 
 
-def test_the_prompt_may_stand_before_the_image_and_a_system_prompt_before_both():
+def test_prompt_may_precede_image_and_system_prompt_comes_first():
     request = replace(REQUEST, image_first=False, system='You "read".', prompt='<|grounding|>\n"é" \ud800')
     system, user = json.loads(_body(request, MODEL, vllm=False))["messages"]
     assert system == {"role": "system", "content": 'You "read".'}
@@ -102,7 +102,7 @@ def test_vllms_settings_go_to_vllm_only():
     assert vllm["temperature"] == 0.5
 
 
-def test_settings_cannot_turn_the_stream_off_or_name_another_model():
+def test_settings_cannot_disable_stream_or_name_another_model():
     request = replace(REQUEST, settings={"stream": False, "model": "other", "messages": [], "stream_options": {}})
     body = json.loads(_body(request, MODEL, vllm=False))
     assert body["stream"] is True and body["model"] == MODEL and len(body["messages"]) == 1

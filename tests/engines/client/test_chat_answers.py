@@ -98,7 +98,7 @@ def test_a_usage_that_is_none_is_no_usage(usage_sent):
     assert (answer.tokens_in, answer.tokens_out, answer.estimated) == (0, 3, True)
 
 
-def test_a_count_that_is_far_too_small_for_the_text_is_not_believed():
+def test_count_far_too_small_for_the_text_is_not_trusted():
     answer = counted({"prompt_tokens": 300, "completion_tokens": 5}, "word " * 400)
     assert (answer.tokens_in, answer.tokens_out, answer.estimated) == (300, 500, True)
 
@@ -108,7 +108,7 @@ def test_the_last_count_that_can_be_is_kept():
     assert (answer.tokens_out, answer.estimated) == (77, False)
 
 
-def test_a_cut_answer_without_counts_is_estimated_by_its_characters():
+def test_cut_answer_without_counts_is_estimated_by_characters():
     large = [event("loop " * 200)] * 5
     answer = complete(
         streaming(*large, event("", "stop")),
@@ -132,7 +132,7 @@ def test_one_id_for_all_events_shows_no_repetition():
     assert complete(streaming(*pieces, *WHOLE[2:])).text == "abbba"
 
 
-def test_an_event_that_comes_twice_with_its_running_count_is_taken_once():
+def test_duplicate_event_with_running_count_is_taken_once():
     texts = ["Hello", " ", "wörld"]
     pieces = [event(text, usage={"completion_tokens": 2 + number}) for number, text in enumerate(texts)]
     twice = [piece for piece in pieces for _ in range(2)]
@@ -225,7 +225,7 @@ def test_a_request_carries_key_length_and_body_in_one_piece():
     assert sent["model"] == MODEL
 
 
-def test_hundreds_of_answers_at_once_each_belong_to_their_question():
+def test_hundreds_of_parallel_answers_match_their_requests():
     async def echo(request: web.Request) -> web.StreamResponse:
         text = (await request.json())["messages"][0]["content"][1]["text"]
         return await streaming(*map(event, text), event("", "stop"), usage(), DONE)(request)

@@ -144,7 +144,7 @@ def test_a_slow_answer_is_not_given_up_while_it_goes_on():
     assert asyncio.run(run()) == "x" * 13
 
 
-def test_an_answer_is_whole_when_done_was_said_though_the_body_stays_open():
+def test_answer_is_complete_after_done_though_body_stays_open():
     async def run() -> tuple[str, str]:
         async with serving(in_turn(stuck(*WHOLE), streaming(*WHOLE))) as url, connected(url) as endpoint:
             return (await endpoint.complete(REQUEST)).text, (await endpoint.complete(REQUEST)).text
@@ -160,7 +160,7 @@ def brief_usage(monkeypatch):
 
 @pytest.mark.usefixtures("brief_usage")
 @pytest.mark.parametrize("end", [stuck(*WHOLE[:3]), streaming(*WHOLE[:3], end=abort), streaming(*WHOLE[:4], end=abort)])
-def test_an_answer_is_whole_when_the_reason_for_its_end_was_said_whatever_becomes_of_the_connection(end):
+def test_answer_with_finish_reason_is_complete_however_it_ends(end):
     async def run() -> str:
         async with serving(end) as url, connected(url, stall=20) as endpoint, asyncio.timeout(10):
             return (await endpoint.complete(REQUEST)).text
@@ -169,7 +169,7 @@ def test_an_answer_is_whole_when_the_reason_for_its_end_was_said_whatever_become
 
 
 @pytest.mark.usefixtures("brief_usage")
-def test_an_answer_that_is_whole_is_not_waited_for_while_comments_come():
+def test_complete_answer_does_not_wait_for_endless_comments():
     ending = endless(b"".join(WHOLE[:3]), lambda _: b": ping\n\n")
 
     async def run() -> str:
@@ -204,7 +204,7 @@ def test_what_only_keeps_a_connection_awake_is_no_progress(name):
 
 
 @pytest.mark.parametrize("name", ["text", "reasoning"])
-def test_an_answer_far_beyond_the_tokens_that_were_asked_for_is_cut(name):
+def test_answer_far_beyond_requested_tokens_is_cut(name):
     answer = unending(name, stall=20)
     assert isinstance(answer, Completion)
     assert answer.finish is Finish.LENGTH
@@ -213,14 +213,14 @@ def test_an_answer_far_beyond_the_tokens_that_were_asked_for_is_cut(name):
 
 
 @pytest.mark.parametrize("name", ["JSON", "one event"])
-def test_json_far_beyond_the_tokens_that_were_asked_for_is_not_read_to_its_end(name):
+def test_json_far_beyond_requested_tokens_is_not_read_to_its_end(name):
     error = unending(name, stall=20)
     assert isinstance(error, RequestLost) and not error.stalled
     assert f"more than {Bounds(500).bytes} bytes" in str(error)
 
 
 @pytest.mark.parametrize("name", ["slow text", "slow reasoning"])
-def test_an_answer_that_takes_far_too_long_in_all_is_cut_and_what_came_is_kept(name):
+def test_far_too_slow_answer_is_cut_and_received_text_is_kept(name):
     answer = unending_slowly(name)
     assert answer.finish is Finish.LATE
     assert answer.seconds < 15
@@ -255,7 +255,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-def test_closing_ends_everything_that_is_under_way_and_the_server_is_told():
+def test_closing_ends_open_requests_and_the_server_notices():
     begun: list[str] = []
     gone: list[str] = []
 
@@ -401,7 +401,7 @@ asyncio.run(run())
 """
 
 
-def test_https_works_with_the_systems_certificates_and_with_no_other(tmp_path):
+def test_https_accepts_only_certificates_the_system_trusts(tmp_path):
     if shutil.which("openssl") is None:
         pytest.skip("openssl, which makes the certificate, is not installed")
     pem, key = tmp_path / "cert.pem", tmp_path / "key.pem"

@@ -55,7 +55,7 @@ def test_retry_after_in_seconds(header, seconds):
     assert retry_after({"Retry-After": header}) == seconds
 
 
-def test_retry_after_as_a_date_is_taken_against_the_servers_clock():
+def test_retry_after_date_is_measured_by_server_clock():
     wrong = 1_000_000_000.0
     headers = {"Retry-After": formatdate(wrong + 90, usegmt=True), "Date": formatdate(wrong, usegmt=True)}
     assert retry_after(headers) == 90.0
@@ -140,14 +140,14 @@ def test_an_account_that_is_used_up_is_not_waited_for():
     assert isinstance(asked(replying(402, quota)), ServerError)
 
 
-def test_a_model_that_is_not_served_is_answered_with_those_that_are():
+def test_error_for_unserved_model_lists_served_models():
     missing = vllm_error(f"The model `{MODEL}` does not exist.", 404, "NotFoundError")
     error = asked(replying(404, missing), models=replying(200, {"data": [{"id": "big"}, {"id": "small"}]}))
     assert isinstance(error, ServerError)
     assert repr(MODEL) in str(error) and "big, small" in str(error)
 
 
-def test_a_wrong_path_is_said_even_when_the_models_cannot_be_asked():
+def test_wrong_path_is_reported_even_if_models_cannot_be_listed():
     error = asked(replying(404, b"<html><title>404</title><p>Not here</p></html>"))
     assert isinstance(error, ServerError)
     assert "answered 404: 404 Not here" in str(error)

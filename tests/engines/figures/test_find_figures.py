@@ -45,7 +45,7 @@ def only(content):
     return figure
 
 
-def test_an_image_with_a_caption_below_is_a_figure_with_that_caption():
+def test_image_with_caption_below_is_figure_with_that_caption():
     body = prose(60, 60, 8)
     caption = [line("Figure 3: A fox that jumps,", 60, 420), line("and a dog.", 60, 432)]
     figure = only(page([*body, *caption, *prose(60, 470, 20)], rasters=[Box(100, 200, 400, 400)]))
@@ -56,21 +56,21 @@ def test_an_image_with_a_caption_below_is_a_figure_with_that_caption():
 
 
 @pytest.mark.parametrize("running", [False, True])
-def test_labels_left_of_a_figure_belong_to_it_within_the_width_of_its_caption(running):
+def test_labels_left_of_figure_belong_to_it_within_caption_width(running):
     caption = line("Figure 3: A fox that jumps over the dog and lives in a long caption beside its den.", 60, 420)
     labels = prose(60, 220, 8, 6) if running else [line("Input", 62, 230), line("Output", 62, 350)]
     figure = only(page([caption, *labels, *prose(60, 470, 20)], rasters=[Box(200, 200, 400, 400)]))
     assert figure.lines == (frozenset() if running else {1, 2})
 
 
-def test_names_of_parts_above_a_caption_do_not_part_the_figure_from_it():
+def test_part_names_above_caption_do_not_split_it_from_figure():
     parts = [line("(a) Before the flood had reached the bridge at night", 100, 405)]
     caption = [line("Figure 3: A fox that jumps,", 60, 425), line("and a dog.", 60, 437)]
     figure = only(page([*prose(60, 60, 8), *parts, *caption, *prose(60, 470, 20)], [curve(100, 200, 400, 400)] * 20))
     assert figure.caption == {9, 10} and 8 in figure.lines
 
 
-def test_an_abstract_wider_than_the_columns_does_not_part_a_figure_from_its_caption():
+def test_wide_abstract_does_not_split_a_figure_from_its_caption():
     abstract = prose(90, 100, 6, 15)
     columns = [*prose(60, 200, 40, 8), *prose(310, 200, 5, 8), *prose(310, 480, 16, 8)]
     caption = [line("Figure 1: The river in an", 310, 440, 9), line("evening of autumn.", 310, 451, 9)]
@@ -78,7 +78,7 @@ def test_an_abstract_wider_than_the_columns_does_not_part_a_figure_from_its_capt
     assert figure.caption == {len(abstract) + len(columns), len(abstract) + len(columns) + 1}
 
 
-def test_a_caption_keeps_lines_that_are_measured_smaller_and_lines_in_pieces():
+def test_caption_keeps_smaller_lines_and_lines_in_pieces():
     lines = [
         line("Figure 1: The first line of it which is the", 60, 420, 9),
         Line("second that has a small size here and, in", Box(60, 431, 240, 440), 7.4),
@@ -104,7 +104,7 @@ def test_a_sentence_that_begins_with_figure_is_no_caption():
     assert figures(page(lines, [curve(60, 400, 66, 404)])) == []
 
 
-def test_panels_under_one_caption_are_one_figure_with_their_labels():
+def test_panels_under_one_caption_are_one_figure_with_labels():
     panels = [Box(60 + 130 * n, 200, 170 + 130 * n, 300) for n in range(4)]
     labels = [line(f"({'abcd'[n]})", 105 + 130 * n, 306, 8) for n in range(4)]
     lines = [*prose(60, 60, 8), *labels, line("Figure 1: Four panels of it.", 60, 330, 9), *prose(60, 360, 30)]
@@ -249,7 +249,7 @@ def test_a_photo_and_its_caption_are_read_from_a_pdf():
 
 @settings(deadline=None, suppress_health_check=list(HealthCheck))
 @given(contents())
-def test_any_page_is_searched_without_an_error_and_no_line_is_in_two_regions(content):
+def test_any_page_is_searched_and_no_line_is_in_two_regions(content):
     tables = find_tables(content)
     taken = []
     for region in [*tables, *find_figures(content, tables)]:
@@ -259,7 +259,7 @@ def test_any_page_is_searched_without_an_error_and_no_line_is_in_two_regions(con
     assert len(taken) == len(set(taken))
 
 
-def test_grid_lines_over_most_of_the_page_join_the_bars_of_a_chart():
+def test_grid_lines_over_most_of_the_page_join_chart_bars():
     heights = (450 - 51 * step for step in range(7))
     grid = [Path(Box(100, y, 637, y + 1.5), (135, 135, 135), None, 2) for y in heights]
     axis = Path(Box(100, 140, 101.5, 451), (135, 135, 135), None, 2)
@@ -290,7 +290,7 @@ def test_letters_that_fill_the_areas_of_a_map_are_a_figure():
     assert not figures(page([*prose(60, 60, 8), *symbols(200)], frame))
 
 
-def test_a_program_on_painted_rows_with_line_numbers_beside_it_is_no_chart():
+def test_program_on_painted_rows_with_line_numbers_is_no_chart():
     rows = range(30)
     painted = [bar(80, 100 + 14 * row, 540, 114 + 14 * row, (40, 40, 40)) for row in rows]
     numbers = [line(str(row), 66, 102 + 14 * row, 6) for row in rows]
@@ -298,14 +298,14 @@ def test_a_program_on_painted_rows_with_line_numbers_beside_it_is_no_chart():
     assert figures(page([*numbers, *program], painted)) == []
 
 
-def test_a_panel_over_most_of_a_cover_makes_no_figure_of_its_text():
+def test_panel_over_most_of_cover_makes_no_figure_of_its_text():
     logo = [curve(60 + 4 * n, 40, 66 + 4 * n, 60) for n in range(30)]
     panel = bar(56, 58, 540, 770, (242, 243, 244))
     text = [line("A thesis about foxes", 100, 280, 14), line("Bert Bibber", 100, 310), line("June 2012", 420, 700)]
     assert figures(page(text, [panel, *logo])) == []
 
 
-def test_a_framed_program_with_numbered_lines_is_neither_a_table_nor_a_chart():
+def test_framed_program_with_numbered_lines_is_no_table_or_chart():
     rows = range(12)
     program = [line(f"{row}/PA.{row},", 84 + row % 3 * 8, 102 + 14 * row, mono=True) for row in rows]
     numbers = [line(str(row + 1), 60, 104 + 14 * row, size=5) for row in rows]
@@ -315,7 +315,7 @@ def test_a_framed_program_with_numbered_lines_is_neither_a_table_nor_a_chart():
     assert (find_tables(content), figures(content)) == ([], [])
 
 
-def test_points_in_a_frame_with_ticks_and_numbers_on_its_axes_are_a_chart():
+def test_points_in_frame_with_ticks_and_axis_numbers_are_a_chart():
     def rule(x0, y0, x1, y1):
         return Path(Box(x0 - 0.4, y0 - 0.4, x1 + 0.4, y1 + 0.4), (0, 0, 0), None, 2)
 

@@ -69,7 +69,7 @@ def test_a_full_row_alone_is_an_entry_among_hanging_entries():
     assert found == [lines[0].text, *entries]
 
 
-def test_the_second_row_of_a_bibliography_entry_is_no_paragraph_though_a_name_ends_the_first():
+def test_second_row_of_bibliography_entry_is_no_new_paragraph():
     rows = [
         "[22] B. Romera and other authors of the paper, F. J. R.",
         "Ruiz, who is the last of them. A title of words",
@@ -88,7 +88,7 @@ def test_rows_beside_a_drop_capital_are_part_of_its_paragraph():
     assert block.text.startswith("Over ")
 
 
-def test_a_heading_of_two_rows_in_capitals_is_apart_from_its_text():
+def test_two_row_heading_in_capitals_is_separate_from_its_text():
     text = list(paragraph(prose(2), 50, 80, 400))
     y = text[-1].box.y0 + 30
     head = [line("THE DUTIES OF A READER OF RIVERS:", 50, y, width=390), line("THE CONTEXT", 50, y + 12)]
@@ -96,7 +96,7 @@ def test_a_heading_of_two_rows_in_capitals_is_apart_from_its_text():
     assert ("heading", "THE DUTIES OF A READER OF RIVERS: THE CONTEXT") in found
 
 
-def test_a_numbered_row_above_a_paragraph_with_an_indent_is_no_part_of_it():
+def test_numbered_row_above_indented_paragraph_is_not_part_of_it():
     lines = [line("(1) The duties of all readers", 50, 100, width=395)]
     lines += paragraph(prose(1), 50, 112, 400, indent=15)
     lines += [line("(2) The duties of all writers", 50, lines[-1].box.y0 + 24, width=395)]
@@ -105,7 +105,7 @@ def test_a_numbered_row_above_a_paragraph_with_an_indent_is_no_part_of_it():
     assert found == ["- (1) The duties of all readers", prose(1), "- (2) The duties of all writers", prose(2)]
 
 
-def test_an_unknown_sign_at_the_start_is_a_bullet_unless_another_ends_the_quotation():
+def test_unknown_sign_at_start_is_bullet_unless_quote_is_closed():
     texts = ["\ufffdThe Gauge\ufffd is a leaflet for", "\ufffd one item of a list"]
     lines = [line(text, 50, 300 + 30 * number) for number, text in enumerate(texts)]
     found = kinds(page_blocks(page([*body(80), *lines]), []))[-2:]
@@ -134,7 +134,7 @@ def test_an_address_with_a_number_keeps_its_lines(texts, left, right):
     assert page_blocks(page([*lines, *body()]), [])[0].text.split("  \n") == texts
 
 
-def test_a_paragraph_beside_a_label_is_one_paragraph_and_a_row_of_a_form_is_not():
+def test_labeled_paragraph_is_one_paragraph_and_form_row_is_not():
     first = "Where the owner of the land has died, the name of the person who holds it now is"
     second = "Entered in its place, with the date on which the land passed to them."
     lines = [
@@ -154,7 +154,7 @@ def test_rules_of_dots_or_underscores_are_no_text():
     assert not any(".." in text or ". ." in text or "__" in text for text in texts)
 
 
-def test_title_headings_and_text_are_told_apart_by_size_and_numbers():
+def test_title_headings_and_text_differ_by_size_and_numbers():
     content = page(
         [
             line("Reading the Staff of a Small River", 100, 80, size=20),
@@ -246,7 +246,7 @@ def test_check_boxes_of_a_list_are_kept():
     assert [block.text for block in page_blocks(page(lines), [])] == ["- ☐ Single", "- ☒ Family"]
 
 
-def test_a_bold_start_of_a_paragraph_and_a_bold_sentence_are_no_headings():
+def test_bold_paragraph_start_and_bold_sentence_are_no_headings():
     first = list(paragraph("Summary. " + prose(1), 50, 100, 400))
     bold = line("Nothing of this may be copied without being asked for.", 50, 260, bold=True)
     content = page([line(first[0].text, 50, 100, width=400, bold=True), *first[1:], bold, *body()])
@@ -282,7 +282,7 @@ def test_initials_and_years_at_line_starts_are_no_list_items():
     assert BlockKind.LIST_ITEM not in {block.kind for block in page_blocks(content, [])}
 
 
-def test_entries_of_a_table_of_contents_are_lines_with_short_leaders():
+def test_table_of_contents_entries_are_lines_with_short_leaders():
     entries = ["Preface", "1.1 A long title of a section", "Risks"]
     lines = [line(f"{text} {'. ' * (50 - len(text))}{n}", 50 + 15 * n, 300 + 12 * n) for n, text in enumerate(entries)]
     block = next(block for block in page_blocks(page([*body(80), *lines]), []) if "Preface" in block.text)
@@ -362,7 +362,7 @@ def test_a_program_keeps_its_line_numbers_and_empty_lines():
     ]
 
 
-def test_words_in_another_face_inside_a_row_of_a_program_are_code():
+def test_words_in_another_font_inside_a_program_row_are_code():
     rows = [[line("\\date{20:00", 50, 400, mono=True), line("March", 115, 400), line("21, 2022}", 145, 400, mono=True)]]
     rows += [[line(text, 50, 412 + 12 * n, mono=True)] for n, text in enumerate(("\\number{1}", "\\title{Spring}"))]
     blocks = page_blocks(page([*body(80), *(one for row in rows for one in row)]), [])
@@ -405,7 +405,7 @@ def test_a_rule_below_the_first_line_makes_it_a_header():
     assert page_blocks(replace(page(caption), paths=(header_rule(114),)), [])[0].kind is BlockKind.CAPTION
 
 
-def test_a_header_with_a_page_number_at_the_margin_of_a_small_page_is_furniture():
+def test_header_and_number_at_small_page_margin_are_furniture():
     lines = [line("ADVICE TO AUTHORS", 180, 120, size=8.0), line("3", 446, 120, size=8.0), *body(150), *body(440, 3)]
     assert [block.kind for block in page_blocks(page(lines), [])][:2] == [BlockKind.PAGE_NUMBER, BlockKind.HEADER]
     numbered = replace(lines[1], text="111:3")
@@ -437,12 +437,12 @@ def test_a_row_apart_from_the_text_is_a_header_without_recurring(parts, size, it
 @pytest.mark.parametrize(
     "text", ["b) Was a conviction recorded?", "A.1 Readings of the Staff . . . . . . . . . . . 13"]
 )
-def test_a_question_and_an_entry_of_contents_at_the_edge_are_text(text):
+def test_question_and_contents_entry_at_page_edge_are_text(text):
     row = [line(text, 50, 40), line("Yes", 300, 40)] if text.endswith("?") else [line(text, 50, 760)]
     assert not {"header", "footer"} & {kind for kind, _ in kinds(page_blocks(page([*row, *body(90), *body(400)]), []))}
 
 
-def test_a_year_at_the_bottom_of_a_title_page_and_the_text_of_the_last_heading_are_text():
+def test_year_on_title_page_and_text_of_last_heading_are_text():
     year = kinds(page_blocks(page([line("A Thesis", 250, 200, size=20.0), line("2007", 290, 740)]), []))
     assert year[-1] == ("text", "2007")
     last = [line("2.3 License", 50, 712, size=12.0, bold=True), line("It is licensed under the same terms.", 50, 733)]
@@ -456,14 +456,14 @@ def test_lines_below_a_page_number_are_a_footer():
     assert [kind for kind, _ in found[-3:]] == ["footer", "footer", "page_number"]
 
 
-def test_headers_of_a_page_with_a_table_on_its_side_are_furniture():
+def test_headers_of_page_with_sideways_table_are_furniture():
     text = [line(f"Row {n} of a long table with many words {n}", 0, 0) for n in range(20)]
     sideways = [replace(one, box=Box(150 + 15 * n, 200, 160 + 15 * n, 600), words=()) for n, one in enumerate(text)]
     found = kinds(page_blocks(page([*sideways, line("Thesis of the University", 240, 60), line("19", 295, 750)]), []))
     assert {text for kind, text in found if kind in ("header", "page_number")} == {"Thesis of the University", "19"}
 
 
-def test_a_numbered_heading_in_chinese_is_no_header_and_ends_before_the_line():
+def test_numbered_chinese_heading_is_no_header_and_is_one_row():
     rows = ["论文答辩通过后送校学位办公室图书馆和档案馆的论文需将学位论文评阅及", "答辩情况填入学位论文评阅表。"]
     text = [line(one, 50, 400 + 12 * n, width=(400, 150)[n]) for n, one in enumerate(rows)]
     heading = line("A.3 学位论文评阅", 50, 388, width=120)
@@ -473,7 +473,7 @@ def test_a_numbered_heading_in_chinese_is_no_header_and_ends_before_the_line():
     assert page_blocks(top, [])[0].kind is not BlockKind.HEADER
 
 
-def test_names_and_dates_in_the_middle_below_a_title_are_no_headings():
+def test_centered_names_and_dates_below_title_are_no_headings():
     title, version = line("River Gauges", 199, 60, size=17.0), line("version 2.1", 217, 78, size=12.0)
     names = [line("Anna Smith", 220, 110, size=12.0), line("July 2022", 223, 135, size=12.0)]
     found = kinds(page_blocks(page([title, version, *names, *body(160), *body(460, 3)]), []))
@@ -527,7 +527,7 @@ def test_a_monospaced_page_is_code_if_its_rows_are_a_program():
     assert {block.kind for block in page_blocks(page(letter), [])} == {BlockKind.TEXT}
 
 
-def test_a_monospaced_page_is_code_if_its_rows_have_names_of_programs():
+def test_monospaced_page_is_code_if_its_rows_have_program_names():
     _is_one_program(["CASE", "    WHEN TAX_ID <> OLD_ID", "    THEN EMPLOYEES . TAX_ID", "    AND LAST_YEAR ( DAYS )"])
 
 
@@ -567,7 +567,7 @@ def test_guide_words_of_a_dictionary_are_a_running_header(number):
     assert "header" not in {kind for kind, _ in kinds(page_blocks(short, []))}
 
 
-def test_entries_of_a_scanned_dictionary_are_paragraphs_of_their_own():
+def test_scanned_dictionary_entries_are_separate_paragraphs():
     entries = [
         f"{word}, n. {prose(n, 14)}" for n, word in enumerate(("Abbey", "Abbot", "Abet", "Able", "Abode", "Abyss"))
     ]
@@ -582,7 +582,7 @@ def test_entries_of_a_scanned_dictionary_are_paragraphs_of_their_own():
     assert [text for kind, text in kinds(page_blocks(page(lines), [])) if kind == "text"] == entries
 
 
-def test_headings_of_a_scan_that_differ_only_in_their_number_are_headings():
+def test_scan_headings_that_differ_only_in_number_are_headings():
     lines = []
     for n in range(4):
         y = 40 + 150 * n
@@ -605,7 +605,7 @@ def test_a_program_of_a_scan_is_code_after_the_sentence_above_it():
         assert found[1] == ("code", "\n".join(one.text for one in program[:number]))
 
 
-def test_a_line_of_a_scan_that_looks_monospaced_amid_a_sentence_is_text():
+def test_monospaced_scan_line_within_a_sentence_is_text():
     lines = list(paragraph(prose(3, 60), 50, 60, 400))
     lines[1] = replace(lines[1], text=f"\\section {lines[1].text}")
     (found,) = kinds(page_blocks(scanned(lines, 1), []))
@@ -619,7 +619,7 @@ def test_typewritten_lines_of_a_scan_are_text():
     assert found[0] == "text"
 
 
-def test_a_short_heading_of_a_scan_that_looks_monospaced_is_no_code():
+def test_short_scan_heading_that_looks_monospaced_is_no_code():
     lines = [line("Use of packages", 50, 60), *paragraph(prose(3, 60), 50, 90, 400)]
     assert "code" not in dict(kinds(page_blocks(scanned(lines, 0), [])))
 
@@ -643,7 +643,7 @@ def test_rows_of_one_heading_of_a_scan_may_differ_in_size():
     assert found[0] == ("heading", " ".join(names))
 
 
-def test_a_row_of_a_scan_between_paragraphs_is_a_heading_in_their_size_and_face():
+def test_scan_row_between_paragraphs_of_same_font_is_heading():
     above, below = paragraph(prose(3), 50, 60, 400), paragraph(prose(4), 50, 202, 400)
     found = kinds(page_blocks(scanned([*above, line("The harbor in winter", 50, 180), *below]), []))
     assert found[1] == ("heading", "The harbor in winter")
@@ -662,7 +662,7 @@ def test_numbers_of_lines_in_a_margin_are_furniture():
     assert [text for kind, text in found if kind != "page_number"] == [prose(3, 200)]
 
 
-def test_a_numbered_bold_heading_smaller_than_the_text_is_no_list_item():
+def test_numbered_bold_heading_below_text_size_is_no_list_item():
     head = [replace(line("A. Second level", 220, 160), size=9.0, bold=True)]
     found = kinds(page_blocks(page([*head, *paragraph(prose(3, 200), 100, 200, 400)]), []))
     assert found[0] == ("heading", "A. Second level")
@@ -693,7 +693,7 @@ def test_a_title_that_recurs_on_the_next_slide_is_kept():
     assert kinds(page_blocks(slide, []))[0] == ("title", "Report of the Staff")
 
 
-def test_the_first_line_of_the_text_a_title_and_a_letterhead_are_kept():
+def test_first_text_line_title_and_letterhead_are_kept():
     top_text = page([item for n in range(6) for item in paragraph(prose(n), 50, 30 + 110 * n, 400)])
     assert {block.kind for block in page_blocks(top_text, [])} == {BlockKind.TEXT}
     letter = page([line("Hollow Bridge Parish Council", 200, 40, size=16), *body(200)])
@@ -710,7 +710,7 @@ def test_a_row_over_the_rest_of_a_sentence_is_a_running_header():
 
 
 @pytest.mark.parametrize("address", [False, True])
-def test_a_footnote_of_one_line_above_the_page_number_is_no_footer(address: bool):
+def test_one_line_footnote_above_page_number_is_no_footer(address: bool):
     text = [item for n in range(5) for item in paragraph(prose(n), 50, 60 + 110 * n, 400)]
     if address:
         note = [line("1 https://example.org/records", 50, 740, size=7)]
@@ -734,7 +734,7 @@ def test_footnotes_follow_the_text_of_all_columns(text: str):
     assert unescape(blocks[-1].text) == text
 
 
-def test_a_stamp_in_the_margin_is_a_header_and_other_vertical_text_is_kept():
+def test_margin_stamp_is_header_and_other_vertical_text_is_kept():
     stamp = Line("arXiv:1511.05298v3 [cs.CV] 11 Apr 2016", Box(15, 200, 30, 600), 12)
     label = Line("Height above the mark", Box(560, 300, 570, 420), 9)
     blocks = page_blocks(page([stamp, label, *body(100)]), [])
@@ -771,7 +771,7 @@ def test_a_heading_above_a_formula_stays_a_heading():
     assert ("heading", "Level of the river") in found
 
 
-def test_a_numbered_list_that_goes_on_in_the_next_column_keeps_its_depth():
+def test_numbered_list_continued_in_next_column_keeps_its_depth():
     def items(first: int, x: float) -> list[Line]:
         lines: list[Line] = []
         for number in range(first, first + 4):
@@ -872,7 +872,7 @@ def column(x: float, texts: list[str], top: float = 100.0) -> list[Line]:
     return [Line(text, Box(x, top + 14 * i, x + 200, top + 14 * i + 10), 10.0) for i, text in enumerate(texts)]
 
 
-def test_a_paragraph_over_a_column_break_has_one_box_in_each_column():
+def test_paragraph_over_column_break_has_one_box_per_column():
     first = [
         "The water of the river rises in the night and falls in",
         "the day, as it has done for as long as anyone knows,",
@@ -983,7 +983,7 @@ def emphasis(text: str) -> tuple[str, str]:
     return shown, faces
 
 
-def test_italic_words_of_a_heading_have_stars_and_headings_in_one_face_have_none():
+def test_only_headings_of_mixed_fonts_mark_italics_with_stars():
     mixed = faced(("The", "b"), ("genus", "b"), ("Homo", "bi"))
     whole = replace(faced(("All", "bi"), ("italic", "bi"), ("words", "bi")), box=Box(50, 400, 300, 420), size=20.0)
     lines = [replace(mixed, box=Box(50, 300, 300, 320), size=20.0), whole, *(regular(500 + 12 * n) for n in range(8))]
@@ -1034,7 +1034,7 @@ def test_emphasis_changes_no_character(words):
         assert set(faces[at : at + len(word)]) <= {" ", {"": " ", "b": "b", "i": "i", "bi": "x"}[face]}
 
 
-def test_emphasis_goes_on_over_lines_and_hyphens_but_a_bold_paragraph_or_page_has_none():
+def test_emphasis_spans_line_breaks_but_all_bold_text_has_none():
     first = faced(("A", ""), ("rather", "b"), ("impor-", "b"))
     second = faced(("tant", "b"), ("thing", "b"), ("is", ""), ("said.", ""), y=312)
     rest = tuple(map(regular, (500, 512, 524)))
@@ -1151,7 +1151,7 @@ def test_escaping_can_be_undone(text: str):
     assert unescape(escape(text)) == text
 
 
-def test_a_table_of_contents_without_page_numbers_has_no_headings():
+def test_table_of_contents_without_page_numbers_has_no_headings():
     names = ["1 Introduction", "2 Installation of the package", "2.1 Title", "2.2 Authors and institutions", "3 Lists"]
     rows = [line(name, 50 + 12 * (name[1] == "."), 140 + 14 * place) for place, name in enumerate(names)]
     below = [line("1 Introduction", 50, 260, size=14), *paragraph(prose(3), 50, 284, 400)]

@@ -37,7 +37,7 @@ def test_three_columns_are_read_from_left_to_right():
     assert starts(page_blocks(content, [])) == [f"Start{c}{i}" for c in (1, 2, 3) for i in range(3)]
 
 
-def test_a_heading_over_both_columns_parts_what_is_above_from_what_is_below():
+def test_heading_over_both_columns_separates_above_from_below():
     heading = line("A heading that reaches from the first column into the second one", 80, 330, size=14)
     content = page(
         [
@@ -53,7 +53,7 @@ def test_a_heading_over_both_columns_parts_what_is_above_from_what_is_below():
     ]
 
 
-def test_a_short_heading_over_balanced_columns_parts_them_as_well():
+def test_short_heading_over_balanced_columns_separates_them():
     content = page(
         [
             *column(1, 50, 100, 240, 2),
@@ -68,7 +68,7 @@ def test_a_short_heading_over_balanced_columns_parts_them_as_well():
     ]
 
 
-def test_a_short_heading_over_a_wide_title_is_read_after_the_columns_above():
+def test_short_heading_over_wide_title_follows_columns_above():
     content = page(
         [
             *column(1, 50, 100, 240, 2),
@@ -89,7 +89,7 @@ def test_columns_may_begin_at_different_heights():
     assert starts(page_blocks(content, [])) == [f"Start{n}" for n in (10, 11, 12, 13, 20, 21, 22)]
 
 
-def test_columns_of_a_page_written_from_right_to_left_begin_at_the_right():
+def test_right_to_left_page_columns_begin_at_the_right():
     def text(seed: int) -> str:
         return " ".join(["مرحبا", *(["نص", "طويل", "جدا", "كلمة"] * 12), f"نهاية{seed}."])
 
@@ -130,7 +130,7 @@ def test_labels_and_values_of_a_form_stay_together():
         assert f"{label}   {value}" in text
 
 
-def test_a_table_and_its_caption_stand_where_they_are_on_the_page():
+def test_table_and_caption_keep_their_position_on_the_page():
     before, after = list(paragraph(prose(1), 50, 100, 400)), list(paragraph(prose(2), 50, 400, 400))
     cells = [line("a", 60, 220), line("b", 200, 220)]
     caption = line("Table 1: What was measured", 60, 200)
@@ -171,7 +171,7 @@ def test_a_paragraph_broken_by_a_figure_is_whole_again():
     assert blocks[0].text == text
 
 
-def test_a_page_that_lies_on_its_side_is_read_in_the_order_of_its_lines():
+def test_sideways_page_is_read_in_the_order_of_its_lines():
     upright = list(paragraph(prose(1), 50, 100, 400))
     width, height = 800.0, 600.0
 
@@ -272,7 +272,7 @@ def test_small_notes_beside_a_text_are_a_column_of_their_own():
     assert blocks[-1].text == " ".join(each.text for each in text)
 
 
-def test_a_wide_gap_between_the_words_of_a_stretched_line_is_no_gutter():
+def test_wide_word_gap_in_a_stretched_line_is_no_gutter():
     short = [line("water of the river rose", 50, 100 + 12 * number) for number in range(45)]
     stretched = [line("the magazine Science", 50, 640), line("International,", 200, 640)]
     blocks = page_blocks(page([*short, *stretched, *paragraph(prose(2, 400), 310, 105, 240)]), [])
@@ -288,7 +288,7 @@ def test_a_program_beside_its_output_is_read_as_a_whole():
     assert blocks[0].text == "\n".join(program)
 
 
-def test_a_gutter_is_found_beside_the_page_numbers_of_the_left_column():
+def test_gutter_is_found_next_to_page_numbers_of_left_column():
     left = [line(f"Part {index} of the whole of it", 50, 100 + 14 * index) for index in range(12)]
     numbers = [line(str(index % 10), 265, 100 + 14 * index) for index in range(12)]
     right = [line(f"Section {index} of the rest of it", 280, 106 + 14 * index) for index in range(12)]

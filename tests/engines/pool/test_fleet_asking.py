@@ -14,7 +14,7 @@ from llm_ocr.engines.pool.pool import ServerPool
 from llm_ocr.errors import RequestLost, RequestRefused, ServerError
 
 
-def test_every_question_gets_its_own_answer_and_the_window_is_never_passed() -> None:
+def test_each_request_gets_its_own_answer_within_the_window() -> None:
     server = Scripted(facts=VLLM, seconds=0.01)
 
     async def test(fleet: ServerPool, said: list[str]) -> None:
@@ -46,7 +46,7 @@ def test_the_users_cap_holds_over_all_servers() -> None:
     assert max(most) == 5
 
 
-def test_the_oldest_goes_first_and_hears_when_its_request_goes_out() -> None:
+def test_oldest_request_goes_first_with_notice_when_sent() -> None:
     order: list[str] = []
 
     async def test(fleet: ServerPool, said: list[str]) -> None:
@@ -80,7 +80,7 @@ def test_requests_go_to_the_least_loaded_server() -> None:
     assert quick > slow > 0
 
 
-def test_the_first_server_that_is_ready_serves_and_one_that_does_not_start_is_left_out() -> None:
+def test_first_ready_server_serves_and_failed_start_is_left_out() -> None:
     servers = [Scripted("late", starts_after=30), Scripted("good"), Scripted("bad", fails_to_start="no GPU")]
 
     async def test(fleet: ServerPool, said: list[str]) -> None:
@@ -114,7 +114,7 @@ def test_without_servers_there_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_a_busy_server_costs_no_page_a_try_and_is_not_hammered_meanwhile(status: int) -> None:
+def test_busy_server_costs_no_attempt_and_gets_no_request_flood(status: int) -> None:
     busy = failing(5, lambda: web.Response(status=status, headers={"Retry-After": "1"}))
     server = Scripted(behave=busy, seconds=0.01)
 
@@ -154,7 +154,7 @@ def test_a_server_that_is_busy_for_ever_ends_in_an_error() -> None:
     with_fleet([server], replace(QUICK, busy_timeout=0.5), test)
 
 
-def test_a_server_that_refused_a_question_meanwhile_was_not_busy_all_the_time() -> None:
+def test_server_that_refused_a_request_was_not_busy_all_along() -> None:
     replies = iter([web.Response(status=429, headers={"Retry-After": "0"}), web.Response(status=400)])
     again = web.Response(status=429, headers={"Retry-After": "0"})
     server = Scripted(behave=lambda _: next(replies, None))
@@ -182,7 +182,7 @@ def test_another_server_takes_over_while_one_is_busy() -> None:
     assert busy.asked
 
 
-def test_a_lost_request_of_a_live_server_is_its_callers_to_try_again() -> None:
+def test_lost_request_of_live_server_is_left_to_caller_to_retry() -> None:
     server = Scripted(behave=failing(1, lambda: web.Response(status=500)))
 
     async def test(fleet: ServerPool, said: list[str]) -> None:
@@ -235,7 +235,7 @@ def test_a_cancelled_question_gives_its_place_back() -> None:
     with_fleet([Scripted(seconds=0.05)], replace(QUICK, max_inflight=2), test)
 
 
-def test_a_caller_that_is_cancelled_at_the_moment_of_a_death_stays_cancelled() -> None:
+def test_caller_cancelled_during_server_death_stays_cancelled() -> None:
     server = Scripted(seconds=0.3)
 
     async def test(fleet: ServerPool, said: list[str]) -> None:

@@ -11,7 +11,7 @@ from llm_ocr.engines.pool.pool import ServerPool
 from llm_ocr.errors import ServerError
 
 
-def test_closing_ends_all_who_wait_and_closes_connections_before_servers() -> None:
+def test_closing_ends_waits_and_connections_before_servers() -> None:
     class Waiting(Scripted):
         async def stop(self) -> None:
             await asyncio.wait_for(until(lambda: self.running + self.waiting == 0), 20)
@@ -34,7 +34,7 @@ def test_closing_ends_all_who_wait_and_closes_connections_before_servers() -> No
     assert server.stops == 1
 
 
-def test_on_hold_what_was_asked_is_answered_and_nothing_else_is_asked() -> None:
+def test_hold_answers_sent_requests_and_sends_no_others() -> None:
     server = Scripted(seconds=0.2, facts=VLLM)
 
     async def whole() -> None:

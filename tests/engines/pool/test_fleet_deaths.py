@@ -17,7 +17,7 @@ from llm_ocr.types import Reason
 
 
 @pytest.mark.parametrize("managed", [True, False])
-def test_what_was_under_way_at_a_death_is_asked_again_and_costs_nobody_a_try(managed: bool) -> None:
+def test_server_death_resends_open_requests_and_costs_no_attempt(managed: bool) -> None:
     server = Scripted(seconds=0.05, facts=VLLM, managed=managed)
 
     async def test(fleet: ServerPool, said: list[str]) -> None:
@@ -50,7 +50,7 @@ def test_other_servers_go_on_while_one_is_restarted() -> None:
     with_fleet(servers, QUICK, test)
 
 
-def test_a_server_that_keeps_dying_ends_in_an_error_within_the_budget() -> None:
+def test_server_that_keeps_dying_gives_error_within_budget() -> None:
     server = Scripted(seconds=0.01, killers=frozenset(names(100)), facts=VLLM)
 
     async def test(fleet: ServerPool, said: list[str]) -> None:
@@ -76,7 +76,7 @@ def test_restarts_are_forgotten_after_enough_answers() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_questions_that_kill_the_server_are_set_aside_alone_and_their_neighbours_are_answered(count: int) -> None:
+def test_killer_requests_are_quarantined_and_others_are_answered(count: int) -> None:
     killers = frozenset(f"page-{number}" for number in (40, 47, 90)[:count])
     server = Scripted(seconds=0.03, killers=killers, facts=VLLM)
 
@@ -98,7 +98,7 @@ def test_questions_that_kill_the_server_are_set_aside_alone_and_their_neighbours
     assert count > 1 or server.asked["page-40"] == 4
 
 
-def test_a_question_that_was_lost_right_before_a_death_is_suspect_when_it_is_asked_again() -> None:
+def test_request_lost_just_before_a_death_is_suspect_on_retry() -> None:
     server = Scripted(seconds=0.03, facts=VLLM)
     killer = iter(["dies later"])
 
@@ -122,7 +122,7 @@ def test_a_question_that_was_lost_right_before_a_death_is_suspect_when_it_is_ask
     assert server.neighbours["killer"] == [0, 0]
 
 
-def test_while_suspects_run_on_one_server_fresh_questions_go_to_others() -> None:
+def test_fresh_requests_avoid_the_server_that_runs_suspects() -> None:
     servers = [Scripted("a", seconds=0.02, killers=frozenset({"killer"})), Scripted("b", seconds=0.02)]
 
     async def test(fleet: ServerPool, said: list[str]) -> None:
@@ -139,7 +139,7 @@ def test_while_suspects_run_on_one_server_fresh_questions_go_to_others() -> None
 
 
 @pytest.mark.slow
-def test_a_server_that_hangs_is_restarted_and_the_question_that_does_it_set_aside() -> None:
+def test_hung_server_is_restarted_and_its_request_is_quarantined() -> None:
     server = Scripted(seconds=0.02, hangers=frozenset({"page-30"}), facts=VLLM)
 
     async def test(fleet: ServerPool, said: list[str]) -> None:
@@ -173,7 +173,7 @@ def test_hangs_are_counted_apart_from_deaths_and_named_so(managed: bool, hangs: 
     assert hangs <= server.asked["page-1"] <= hangs + 1 + (not managed)
 
 
-def test_a_server_that_hangs_at_its_only_question_is_said_to_hang() -> None:
+def test_server_hung_on_its_only_request_is_reported_as_hung() -> None:
     server = Scripted(hangers=frozenset({"page-0"}), managed=False)
 
     async def test(fleet: ServerPool, said: list[str]) -> None:
@@ -184,7 +184,7 @@ def test_a_server_that_hangs_at_its_only_question_is_said_to_hang() -> None:
 
 
 @pytest.mark.slow
-def test_one_answer_that_stalls_while_others_come_is_that_questions_loss() -> None:
+def test_single_stalled_answer_is_lost_without_server_restart() -> None:
     async def test(fleet: ServerPool, said: list[str]) -> None:
         stuck = asyncio.create_task(fleet.complete(request_for("stuck")))
         while not stuck.done():
@@ -205,7 +205,7 @@ def test_one_answer_that_stalls_while_others_come_is_that_questions_loss() -> No
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_deaths_busy_times_lost_answers_and_cancelled_callers_together_leave_nobody_waiting(seed: int) -> None:
+def test_mixed_deaths_losses_and_cancels_leave_no_caller_waiting(seed: int) -> None:
     chance = random.Random(seed)
 
     def behave(prompt: str) -> web.Response | None:

@@ -119,7 +119,7 @@ def at_a_place(test: Callable[[Place, ServerPool], Awaitable[None]], stall: floa
 
 
 @pytest.mark.parametrize("quiet", [False, True])
-def test_no_answer_of_another_model_that_came_to_the_same_address_is_believed(quiet: bool) -> None:
+def test_answer_of_another_model_at_same_address_is_not_trusted(quiet: bool) -> None:
     async def test(place: Place, fleet: ServerPool) -> None:
         first = asyncio.create_task(ask_all(fleet, names(100)))
         await until(lambda: place.answered >= 30)
@@ -159,7 +159,7 @@ def test_a_404_of_a_server_that_has_answered_is_waited_through() -> None:
     at_a_place(test)
 
 
-def test_a_404_that_does_not_pass_is_an_error_after_the_time_of_a_request() -> None:
+def test_lasting_404_is_an_error_after_the_time_of_one_request() -> None:
     async def test(place: Place, fleet: ServerPool) -> None:
         asking = asyncio.create_task(ask_all(fleet, names(60)))
         await until(lambda: place.answered >= 10)
@@ -172,7 +172,7 @@ def test_a_404_that_does_not_pass_is_an_error_after_the_time_of_a_request() -> N
 
 
 @pytest.mark.slow
-def test_a_question_that_kills_a_shared_server_is_the_only_one_that_is_set_aside() -> None:
+def test_request_that_kills_shared_server_is_quarantined_alone() -> None:
     async def test() -> None:
         shared = Shared(seconds=0.1)
 

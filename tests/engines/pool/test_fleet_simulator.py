@@ -91,7 +91,7 @@ def test_every_page_has_the_answer_of_a_run_without_faults(fault: dict[str, floa
 
 
 @pytest.mark.slow
-def test_a_page_that_kills_each_server_is_the_only_one_without_an_answer(expected: dict[str, str]) -> None:
+def test_page_that_kills_each_server_is_the_only_one_unanswered(expected: dict[str, str]) -> None:
     servers = [Simulated(f"simulator {number}", fault={"die-prompt": "page-057"}, **FAST) for number in range(2)]
     found, fleet = asyncio.run(read_all(servers))
     assert isinstance(found.pop("page-057"), PageFailure)

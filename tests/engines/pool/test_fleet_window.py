@@ -18,7 +18,7 @@ def steered(size: int, cap: int | None = None) -> GaugeSteering:
     return GaugeSteering(Window(size, cap))
 
 
-def test_the_first_window_is_what_the_server_runs_at_once_and_a_small_queue() -> None:
+def test_first_window_is_server_concurrency_plus_a_small_queue() -> None:
     first = first_size(A100, 2000, None)
     assert first.size == 128 + 16
     assert describe(A100, first) == (
@@ -31,7 +31,7 @@ def test_the_first_window_fits_into_a_small_kv_cache() -> None:
     assert first_size(ServerFacts(True, kv_tokens=20_000, max_num_seqs=256), 2000, None).size == 10 + 4
 
 
-def test_a_kv_cache_of_unknown_size_is_told_from_the_maximum_that_vllm_printed() -> None:
+def test_unknown_kv_cache_size_comes_from_printed_vllm_maximum() -> None:
     facts = ServerFacts(True, max_model_len=8000, max_concurrency=2.5)
     assert first_size(facts, 2000, None).size == 10 + 4
 
@@ -86,7 +86,7 @@ def test_a_wall_of_preprocessing_does_not_draw_in_more_and_more() -> None:
     assert min(sizes[-100:]) >= 56
 
 
-def test_two_clients_share_a_server_without_a_flood_and_without_starving() -> None:
+def test_two_clients_share_a_server_without_flood_or_starvation() -> None:
     toy = Toy(slots=64, seconds=5, clients=2)
     toy.run([steered(64), steered(16)], 60)
     done = list(toy.finished)
@@ -101,7 +101,7 @@ def test_two_clients_share_a_server_without_a_flood_and_without_starving() -> No
     assert min(gained) >= 0.1 * sum(gained)
 
 
-def test_preemptions_take_a_tenth_once_until_the_requests_under_way_are_fewer() -> None:
+def test_preemptions_shrink_window_once_until_fewer_requests_run() -> None:
     steering = steered(100)
     steering.read(Gauges(running=90, waiting=8, preemptions=0), 100)
     steering.read(Gauges(running=90, waiting=8, preemptions=3), 100)
@@ -130,9 +130,7 @@ def test_a_window_that_is_not_full_does_not_grow() -> None:
         st.tuples(st.integers(0, 2000), st.integers(0, 2000), st.integers(0, 100), st.integers(0, 1000)), max_size=40
     ),
 )
-def test_whatever_the_gauges_say_the_window_stays_within_its_bounds(
-    size: int, readings: list[tuple[int, int, int, int]]
-) -> None:
+def test_window_stays_within_bounds_for_any_gauge_values(size: int, readings: list[tuple[int, int, int, int]]) -> None:
     steering = steered(size, 500)
     for running, waiting, preemptions, under_way in readings:
         before = steering.window.size

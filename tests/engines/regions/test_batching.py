@@ -8,7 +8,7 @@ import pytest
 from llm_ocr.engines.regions.reader import Batches
 
 
-def test_what_waits_while_a_batch_runs_goes_together_into_the_next():
+def test_items_that_wait_during_a_batch_form_the_next_batch():
     async def go() -> None:
         sizes: list[int] = []
         turn = asyncio.Event()
@@ -45,7 +45,7 @@ def test_so_many_batches_run_at_the_same_time():
     asyncio.run(go())
 
 
-def test_what_a_batch_raises_is_raised_to_all_in_it_and_the_next_one_runs():
+def test_batch_error_reaches_all_its_items_and_next_batch_runs():
     async def go() -> None:
         async def run(items: Sequence[int]) -> Sequence[int]:
             if 1 in items:

@@ -122,7 +122,7 @@ def test_a_model_of_another_kind_is_refused_with_its_kind(python, tmp_path):
         closing(detector, detector.detect(PAGE))
 
 
-def test_a_detector_that_cannot_be_loaded_ends_the_run_with_what_to_install(tmp_path):
+def test_unloadable_detector_ends_run_and_names_what_to_install(tmp_path):
     if installed():
         pytest.skip("torch is installed here")
     detector = of(sys.executable, tmp_path)
@@ -130,7 +130,7 @@ def test_a_detector_that_cannot_be_loaded_ends_the_run_with_what_to_install(tmp_
         closing(detector, detector.detect(PAGE))
 
 
-def test_offline_weights_that_are_not_here_are_named_before_anything_is_read(tmp_path):
+def test_missing_offline_weights_are_named_before_any_reading(tmp_path):
     with pytest.raises(LlmOcrError, match=r"nobody/nothing: it is not on this machine(.|\n)*`detector`"):
         weights_folder("nobody/nothing", None, True, tmp_path)
     assert weights_folder(str(tmp_path), "abc", True, None) == tmp_path.resolve()
@@ -168,7 +168,7 @@ def with_killer(error: Exception, tmp_path: Path, times: int = 99) -> tuple[list
 
 
 @pytest.mark.parametrize("error", [WorkerDied("ended with code -11"), WorkerError("RuntimeError: no")])
-def test_one_page_of_a_batch_that_cannot_be_looked_at_fails_alone(error, tmp_path):
+def test_page_that_breaks_detection_in_a_batch_fails_alone(error, tmp_path):
     answers, pool = with_killer(error, tmp_path)
     assert [type(one) for one in answers] == [Layout] * 3 + [PageFailure] + [Layout] * 2
     assert answers[3].reason is Reason.ENGINE_ERROR
@@ -194,7 +194,7 @@ def test_why_a_page_was_not_looked_at_is_told(error, reason, tmp_path):
     assert str(error) in answers[3].detail
 
 
-def test_the_key_holds_weights_and_threshold_and_not_where_it_runs(tmp_path):
+def test_key_holds_weights_and_threshold_but_not_where_it_runs(tmp_path):
     def key(**more: Any) -> Mapping[str, Any]:
         return of(sys.executable, tmp_path, **more).identity()
 

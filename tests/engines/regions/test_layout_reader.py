@@ -36,7 +36,7 @@ REFUSED = RequestRefused("no such image", status=400)
 TOO_LONG = RequestRefused("does not fit", status=400, too_long=True)
 
 
-def test_each_region_is_asked_for_with_the_prompt_of_its_task_and_its_own_crop():
+def test_each_region_is_requested_with_its_task_prompt_and_crop():
     model = SeeingModel(GOOD)
     attempt = read_regions(rows("doc_title", "text", "table", "display_formula", "image", "header"), model)
     asked = [(request.id, request.prompt, request.image.data[:15]) for request in model.requests]
@@ -58,7 +58,7 @@ def test_each_region_is_asked_for_with_the_prompt_of_its_task_and_its_own_crop()
     assert (attempt.tokens_in, attempt.tokens_out, attempt.seconds) == (400, 200, 8.0)
 
 
-def test_settings_of_the_profile_and_the_user_go_with_every_request():
+def test_profile_and_user_settings_go_with_every_request():
     model = SeeingModel(GOOD)
     read_regions(rows("text"), model, temperature=0.3, max_tokens=700)
     (request,) = model.requests
@@ -67,7 +67,7 @@ def test_settings_of_the_profile_and_the_user_go_with_every_request():
     assert request.watch is not None
 
 
-def test_regions_are_asked_for_at_the_same_time_and_the_page_leaves_the_queue_with_the_last():
+def test_regions_run_in_parallel_and_last_one_dequeues_the_page():
     async def go() -> None:
         model = SeeingModel(GOOD, hold=asyncio.Barrier(3))  # none is answered before all are asked
         left: list[int] = []
@@ -78,7 +78,7 @@ def test_regions_are_asked_for_at_the_same_time_and_the_page_leaves_the_queue_wi
     asyncio.run(go())
 
 
-def test_boxes_are_those_of_the_regions_and_blocks_stand_in_the_detectors_order():
+def test_boxes_match_regions_and_blocks_keep_detector_order():
     found = [region("text", 0.5, 0.1, 0.9, 0.3, order=2), region("text", 0.1, 0.1, 0.4, 0.3, order=1)]
     attempt = read_regions(found, {"01": "left", "02": "right"})
     assert [(block.text, block.box) for block in attempt.blocks] == [
@@ -106,7 +106,7 @@ def test_a_bad_answer_is_asked_again_warmer_for_its_region_alone():
     assert attempt.tokens_in == sum(row["tokens_in"] for row in attempt.tries) == 400
 
 
-def test_a_region_that_cannot_be_read_makes_the_page_degraded_and_is_named():
+def test_unreadable_region_degrades_the_page_and_is_named():
     attempt = read_regions(rows("text", "table"), {TEXT: "Some words.", TABLE: ""}, max_attempts=2)
     assert (attempt.status, attempt.reason) == (Status.DEGRADED, Reason.EMPTY)
     assert shown(attempt) == [("text", "Some words.")]
@@ -142,7 +142,7 @@ def test_a_page_of_which_nothing_could_be_read_is_read_whole():
     assert attempt.tokens_in == 1000 + 400 == sum(row["tokens_in"] for row in attempt.tries)
 
 
-def test_when_the_whole_page_cannot_be_read_either_it_fails_with_all_its_tries():
+def test_page_fails_with_all_attempts_if_whole_read_fails_too():
     whole = WholeReader(PageFailure(Reason.LOOP, "looped", tries=({"tokens_in": 7, "tokens_out": 1, "seconds": 1.0},)))
     with pytest.raises(PageFailure) as caught:
         read_regions(rows("text"), {TEXT: ""}, whole=whole, max_attempts=2)
@@ -150,14 +150,14 @@ def test_when_the_whole_page_cannot_be_read_either_it_fails_with_all_its_tries()
     assert sum(one["tokens_in"] for one in caught.value.tries) == 207
 
 
-def test_a_page_whose_regions_the_server_refuses_is_left_to_the_reader_of_whole_pages_and_its_fallback():
+def test_refused_regions_leave_the_page_to_the_whole_page_reader():
     whole = WholeReader()
     attempt = read_regions(rows("text", "table"), {TEXT: REFUSED, TABLE: REFUSED}, whole=whole)
     assert (attempt.status, attempt.reason) == (Status.DEGRADED, Reason.REFUSED)
     assert "none of its 2 regions could be read" in attempt.detail and len(whole.pages) == 1
 
 
-def test_regions_that_take_the_server_down_are_not_asked_for_in_another_way():
+def test_regions_that_kill_the_server_are_not_read_another_way():
     whole = WholeReader()
     killer = PageFailure(Reason.QUARANTINED, "killed 4 servers")
     with pytest.raises(PageFailure, match="none of its 2 regions") as caught:
@@ -171,7 +171,7 @@ def test_a_crop_that_does_not_fit_is_made_smaller_once():
     assert model.requests[1].image.data.endswith(b" at 0.7")
 
 
-def test_a_server_that_cannot_be_had_ends_the_run_and_all_that_waits():
+def test_unavailable_server_ends_the_run_and_all_waiting_tasks():
     async def go() -> None:
         model = SeeingModel({"01": ServerError("gone"), "02": asyncio.Event()})
         async with asyncio.timeout(20):
@@ -182,14 +182,14 @@ def test_a_server_that_cannot_be_had_ends_the_run_and_all_that_waits():
     asyncio.run(go())
 
 
-def test_a_page_that_the_detector_cannot_look_at_is_read_whole_and_degraded():
+def test_page_that_detection_fails_on_is_read_whole_and_degraded():
     failure = PageFailure(Reason.ENGINE_TIMEOUT, "the detector: killed after 300 s")
     attempt = read_regions(failure, GOOD)
     assert (attempt.status, attempt.reason) == (Status.DEGRADED, Reason.ENGINE_TIMEOUT)
     assert "its regions were not found: the detector: killed after 300 s" in attempt.detail
 
 
-def test_a_blank_page_asks_nothing_and_one_without_regions_is_read_whole():
+def test_blank_page_sends_nothing_and_regionless_is_read_whole():
     model = SeeingModel({})
     blank = read_regions((), model, tools=RegionWorkbench(blank=True))
     assert (blank.status, blank.blocks, model.requests) == (Status.OK, (), [])
@@ -221,14 +221,14 @@ def test_a_page_that_is_one_picture_is_asked_for_its_text():
     assert (attempt.status, attempt.reason, shown(attempt)) == (Status.DEGRADED, Reason.LOOP, [("figure", "")])
 
 
-def test_more_regions_than_can_be_asked_for_one_by_one_are_read_as_a_whole_page():
+def test_too_many_regions_are_read_as_one_whole_page():
     many = [region("text", 0.1, i / 300, 0.9, (i + 1) / 300, order=i) for i in range(MOST_REGIONS + 1)]
     attempt = read_regions(many, SeeingModel({}))
     assert (attempt.status, attempt.reason) == (Status.DEGRADED, Reason.ENGINE_LIMIT)
     assert f"{MOST_REGIONS + 1} regions" in attempt.detail
 
 
-def test_regions_that_cover_the_page_again_and_again_are_read_as_a_whole_page():
+def test_regions_that_cover_the_page_repeatedly_are_read_whole():
     crossing = [region(f"text{i}", 0.055 * i, 0, 0.055 * i + 0.5, 1, order=i) for i in range(9)]
     attempt = read_regions(crossing, SeeingModel({}))
     assert (attempt.reason, shown(attempt)) == (Reason.ENGINE_LIMIT, [("text", "the whole page")])
@@ -241,7 +241,7 @@ def test_crops_that_take_too_many_bytes_are_read_as_a_whole_page(monkeypatch):
     assert (attempt.reason, shown(attempt)) == (Reason.ENGINE_LIMIT, [("text", "the whole page")])
 
 
-def test_crops_that_cannot_be_made_are_a_reason_to_read_the_page_whole():
+def test_page_is_read_whole_if_its_crops_cannot_be_made():
     attempt = read_regions(rows("text"), SeeingModel({}), tools=RegionWorkbench(fails=True))
     assert (attempt.status, attempt.reason) == (Status.DEGRADED, Reason.RENDER_CRASHED)
 
@@ -287,7 +287,7 @@ def test_users_change_what_is_done_with_a_label():
     assert len(model.requests) == 1
 
 
-def test_charts_are_read_where_the_model_can_and_the_user_wants_it():
+def test_charts_are_read_if_model_can_and_user_wants_it():
     charts = {"Chart Recognition:": "Year | Sales\n2019 | 3"}
     attempt = read_regions(rows("chart"), charts, profile=PADDLE, tasks=("chart=chart",))
     (figure,) = attempt.blocks
@@ -322,7 +322,7 @@ def test_closing_ends_the_detector_and_the_reader_of_whole_pages():
     assert (reader.detector.closed, whole.closed) == (1, 1)
 
 
-def test_a_whole_page_that_is_degraded_itself_keeps_its_own_reason():
+def test_degraded_whole_page_keeps_its_own_reason():
     bad = replace(whole_page(status=Status.DEGRADED), reason=Reason.LOOP)
     for found in ((), PageFailure(Reason.ENGINE_TIMEOUT, "the detector: killed after 300 s")):
         attempt = read_regions(found, SeeingModel({}), whole=WholeReader(bad))
@@ -336,7 +336,7 @@ LABELS_READ = st.sampled_from(["text", "table", "doc_title", "display_formula", 
 
 
 @given(st.lists(LABELS_READ, max_size=3), st.lists(ANSWERS, min_size=3, max_size=3), st.integers(1, 4), st.booleans())
-def test_whatever_comes_a_page_ends_and_no_token_or_good_answer_is_lost(labels, answers, most, whole_fails):
+def test_every_page_ends_and_loses_no_token_or_good_answer(labels, answers, most, whole_fails):
     model = SeeingModel({f"{number:02}": [one, "words"] for number, one in enumerate(answers, 1)})
     spent = ({"tokens_in": 1000, "tokens_out": 500, "seconds": 5.0},)
     whole = WholeReader(PageFailure(Reason.LOOP, "looped", tries=spent) if whole_fails else None)

@@ -106,7 +106,7 @@ def test_captions_belong_to_the_figures_beside_them():
     ]
 
 
-def test_a_region_without_an_answer_leaves_nothing_and_a_picture_its_place():
+def test_unanswered_region_leaves_nothing_and_picture_its_place():
     assert made(answered("text", None), answered("table", None)) == []
     (figure,) = merged([answered("image", None, 0.2, 0.2, 0.4, 0.4)])
     assert (figure.kind, figure.box, figure.label) == (BlockKind.FIGURE, Box(0.2, 0.2, 0.4, 0.4), "image")
@@ -177,7 +177,7 @@ def test_a_box_around_entries_stands_only_where_it_is_empty():
     assert kept(around, *entries) == ["reference_content"] * 4
 
 
-def test_a_picture_of_the_paper_is_no_picture_where_something_stands_on_it():
+def test_picture_of_the_paper_is_dropped_if_it_has_content_on_it():
     paper = region("image", 0, 0, 1, 1)
     assert kept(paper, region("text", 0.1, 0.1, 0.9, 0.2)) == ["text"]
     assert kept(paper) == ["image"]
@@ -228,7 +228,7 @@ def test_every_box_has_its_turn_once(boxes):
 
 
 @given(st.lists(REGIONS, max_size=30))
-def test_whatever_a_detector_says_what_is_not_read_stands_in_something_else(found):
+def test_any_unread_detected_region_is_covered_by_another(found):
     def task(label: str) -> str:
         return task_of(label, USUAL, GLM.region_tasks)
 
@@ -292,7 +292,7 @@ def test_users_changes_come_first():
     assert task("chart", "chart=abandon", "chart=table") == "table"
 
 
-def test_what_a_model_has_no_prompt_for_is_read_as_text_and_charts_stay_pictures():
+def test_labels_without_prompt_are_text_and_charts_stay_pictures():
     assert task("chart", "chart=chart", profile=PADDLE) == "chart"
     assert task("chart", "chart=chart", profile=GLM) == "skip"
     assert task_of("table", tasks_with(()), {"text": "text"}) == "text"

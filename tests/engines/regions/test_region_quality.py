@@ -40,7 +40,7 @@ def test_a_page_that_is_good_enough_is_not_read_whole(answer, below):
     assert whole.pages == []
 
 
-def test_a_weak_page_is_read_whole_and_that_counts_where_it_is_better():
+def test_weak_page_is_read_whole_and_the_better_result_counts():
     attempt = read("x" * 30, WholeReader(whole_page("y" * 40)))
     assert (attempt.status, shown(attempt)) == (Status.OK, [("text", "y" * 40)])
     assert "the quality of its regions, 0.30, is below 0.5" in attempt.detail
@@ -55,7 +55,7 @@ def test_the_regions_count_where_the_whole_page_is_no_better(other):
     assert attempt.tokens_in == sum(one["tokens_in"] for one in attempt.tries) == 1100
 
 
-def test_what_the_whole_page_cost_counts_where_no_region_was_asked_for():
+def test_whole_page_cost_counts_even_without_region_requests():
     parts = (SeeingModel({}), GLM, GivenDetector(rows("text")), RegionWorkbench(crop=lambda box: b"blank"))
     rule = QualityRule(0.5, by_length, version=1)
     reader = LayoutReader(*parts, tasks_with(()), WholeReader(whole_page("")), ReadOptions(backoff=0.0), rule)

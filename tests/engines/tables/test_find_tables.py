@@ -92,7 +92,7 @@ def test_a_column_of_commands_beside_their_meanings_is_a_table():
     assert not find_tables(page([replace(one, mono=True) for one in words], across))
 
 
-def test_stroked_rectangles_and_rules_stored_as_images_make_a_grid():
+def test_stroked_rectangles_and_image_rules_make_a_grid():
     xs, ys = [100, 200, 300], [100, 120, 140]
     boxes = [Path(Box(x0, y0, x1, y1), (0, 0, 0), None, 5)
              for x0, x1 in pairwise(xs) for y0, y1 in pairwise(ys)]  # fmt: skip
@@ -127,7 +127,7 @@ def test_rows_without_rules_have_the_columns_of_the_ruled_rows():
     assert [cell for cell in rows(table.text)[1] if cell] == ["Research and development", "1,423"]
 
 
-def test_rules_above_the_values_only_leave_the_labels_in_the_table():
+def test_rules_above_values_only_leave_labels_in_the_table():
     """Accounts draw rules below headings and above sums, as wide as the columns of values."""
     cells = [["", "2024", "2023"], ["Net sales", "3,423", "3,056"], ["Cost of sales", "(1,902)", "(1,745)"],
              ["Gross profit", "1,521", "1,311"], ["Taxes", "(162)", "(101)"], ["Net income", "485", "303"]]  # fmt: skip
@@ -139,7 +139,7 @@ def test_rules_above_the_values_only_leave_the_labels_in_the_table():
     assert rows(only(page(words, rules)).text) == cells
 
 
-def test_a_bold_heading_above_the_first_of_the_rules_below_rows_belongs_to_the_table():
+def test_bold_heading_above_rules_below_rows_belongs_to_table():
     xs = (103, 150, 303, 403)
     lines = [line(text, x, 103, bold=True) for text, x in zip(("No.", "Item", "Quantity", "Total"), xs, strict=True)]
     lines += cell_lines([["1", "Hammer", "2", "28.00"], ["3", "Delivery", "1", "6.50"]], xs, (120, 170))
@@ -164,7 +164,7 @@ def test_two_columns_of_text_between_rules_are_no_table(verticals, stops):
     assert find_tables(page(words, rules)) == []
 
 
-def test_a_part_with_long_cells_below_a_midrule_belongs_to_the_table():
+def test_part_with_long_cells_below_a_midrule_belongs_to_table():
     parts = [
         [("Term", "Meaning"), ("cell", "unit")],
         [(f"Third key {n}", SENTENCE[:52].capitalize()) for n in range(5)],
@@ -198,7 +198,7 @@ def test_a_total_begins_a_row_and_stacked_headings_are_one_row():
     assert table[-1] == ["", "Total score:", "/25"]
 
 
-def test_cells_that_span_make_an_html_table_without_other_attributes():
+def test_spanning_cells_make_html_table_without_other_attributes():
     xs = [100, 180, 260, 340]
     rules = [rule(100, y, 340, y) for y in (100, 140, 160)] + [rule(180, 120, 340, 120)]
     rules += [rule(x, 100, x, 160) for x in (100, 180, 340)] + [rule(260, 120, 260, 160)]
@@ -221,7 +221,7 @@ def test_lines_of_a_cell_are_joined_and_pipes_escaped():
     ]
 
 
-def test_values_on_common_baselines_are_rows_though_no_rule_parts_them():
+def test_values_on_common_baselines_are_rows_without_rules():
     xs, ys = [100, 200, 300], [100, 120, 160]
     words = cell_lines([["City", "Count"]], xs, ys)
     for row, (name, value) in enumerate([("Bonn", "12"), ("Kiel", "34"), ("Ulm", "56")]):
@@ -237,7 +237,7 @@ def booktabs(body, xs=(100, 220, 320), top=100, ends=(98, 380)):
     return words, [rule(ends[0], y, ends[1], y) for y in (top, top + 22, last)]
 
 
-def test_a_sentence_on_several_lines_is_one_cell_beside_values_in_rows():
+def test_multiline_sentence_is_one_cell_next_to_rows_of_values():
     xs, ys = (100, 140, 330, 430, 500), (100, 120, 160, 180)
     cells = [(1, "40", 135), (2, "Acids of two metals and their", 128), (2, "oligomers of all kinds.", 142)]
     cells += [(3, "231-801", 128), (4, "135-68", 128), (3, "236-881", 142), (4, "773-94", 142)]
@@ -256,7 +256,7 @@ def test_a_booktabs_table_has_its_columns_from_the_gaps():
     assert rows(table.text) == body
 
 
-def test_a_table_between_two_rules_below_a_frame_of_the_same_width_is_found():
+def test_table_between_two_rules_below_same_width_frame_is_found():
     body = [["Ada Noor", "Mill", "Dock"], ["Old Street", "New Street", "Quay"], ["Hill 4", "Park 9", "Pier 2"]]
     code = "\\address{street and number}{city}{country}{telephone}"
     prose = "The command in the frame gives a result like the table"
@@ -276,14 +276,14 @@ def test_a_heading_over_a_short_rule_spans_its_columns():
     assert "<tr><th>Model</th><th>Size</th><th>Score</th></tr>" in text
 
 
-def test_a_line_that_goes_on_with_a_text_cell_joins_the_row_above():
+def test_line_that_continues_a_text_cell_joins_the_row_above():
     body = [["Item", "Note", "N"], ["one", "some words", "1"], ["", "and more", ""], ["two", "other words", "2"]]
     words, rules = booktabs(body)
     assert rows(only(page(words, rules)).text) == [
         ["Item", "Note", "N"], ["one", "some words and more", "1"], ["two", "other words", "2"]]  # fmt: skip
 
 
-def test_a_year_below_a_name_joins_the_row_above_with_the_text_beside_it():
+def test_year_below_name_joins_row_above_with_its_adjacent_text():
     body = [["Office", "Advice", "N"], ["Bureau of Wells", "some words", "1"], ["(2012)", "and more", ""],
             ["Rivers", "other words", "2"]]  # fmt: skip
     words, rules = booktabs(body)
@@ -323,20 +323,20 @@ def test_leader_dots_are_not_text_of_the_table():
     assert rows(only(page(words)).text)[0] == ["Bonn", "12", "13"]
 
 
-def test_leader_dots_that_run_through_the_names_are_not_text_of_the_table():
+def test_leader_dots_through_the_names_are_not_table_text():
     body = [["City", "Count", "Rate"], ["Bonn", "12", "..."], ["Kiel", "34", "3"], ["Ulm", "5", "6"]]
     words, rules = booktabs(body)
     words += [line(". " * 18 + ".", 99, 130 + 14 * row) for row in range(3)]
     assert rows(only(page(words, rules)).text) == body
 
 
-def test_many_letters_in_a_row_with_numbers_are_a_drawing_and_no_table():
+def test_many_letters_in_a_row_with_numbers_are_no_table():
     words = [line("L", 60 + 8 * at, 100 + 12 * row) for at in range(40) for row in range(12)]
     words += [line(f"1{row}", x, 100 + 12 * row) for row in range(12) for x in (420, 460)]
     assert not find_tables(page(words))
 
 
-def test_a_reportlab_table_with_filled_heading_and_spans_is_read_back():
+def test_reportlab_table_with_filled_heading_and_spans_is_read():
     platypus = pytest.importorskip("reportlab.platypus", reason="reportlab is not installed")
 
     def draw(canvas):
@@ -370,7 +370,7 @@ STRIPES = [["Item", "Mass", "Colour"], ["Bread", "12.5", "brown"], ["Milk", "3.0
            ["Eggs", "30.1", "white"], ["Salt", "7.2", "grey"], ["Tea", "9.9", "red"], ["Rice", "2", "red"]]  # fmt: skip
 
 
-def test_the_heading_and_the_last_row_of_a_striped_table_belong_to_it():
+def test_striped_table_includes_its_heading_and_last_row():
     def draw(canvas):
         canvas.drawString(80, 730, "A sentence about the goods in the store of the mill, which stands above the table.")
         for number, row in enumerate(STRIPES):
@@ -385,7 +385,7 @@ def test_the_heading_and_the_last_row_of_a_striped_table_belong_to_it():
     assert rows(only(drawn(draw)).text) == STRIPES
 
 
-def test_the_record_above_the_first_stripe_is_below_two_rows_of_headings():
+def test_record_above_first_stripe_is_below_two_heading_rows():
     table = [["", "Bread", "Milk"], ["", "Mass", "Price"], ["North", "12.5", "3.0"], ["South", "30.1", "7.2"],
              ["East", "9.9", "2.0"], ["West", "1.0", "4.4"], ["Inland", "8.0", "5.1"]]  # fmt: skip
 
@@ -402,7 +402,7 @@ def test_the_record_above_the_first_stripe_is_below_two_rows_of_headings():
     assert "North | 12.5 | 3.0" in text or "<td>North</td><td>12.5</td><td>3.0</td>" in text
 
 
-def test_columns_of_words_beside_columns_of_numbers_are_in_the_table():
+def test_word_columns_next_to_number_columns_are_in_the_table():
     body = [["Name", "First", "Metal", "Second", "Remark"], ["Mill one", "12.5", "iron", "4.1", "Repaired in spring."],
             ["Mill two", "3.0", "zinc", "8.0", "Sold to the town."], ["Mill three", "30.1", "lead", "7.7", "Closed."],
             ["Mill four", "7.2", "iron", "1.0", "Bought by a farmer."],
@@ -412,7 +412,7 @@ def test_columns_of_words_beside_columns_of_numbers_are_in_the_table():
     assert rows(only(page(lines)).text) == body
 
 
-def test_columns_of_words_below_a_bold_heading_that_is_wider_are_in_the_table():
+def test_word_columns_below_a_wider_bold_heading_are_in_table():
     body = [["Mill one", "12.5", "iron", "old"], ["Mill two", "3.0", "zinc", "new"], ["Mill six", "3.1", "lead", "old"],
             ["Mill four", "7.2", "iron", "new"], ["Mill five", "9.9", "tin", "old"]]  # fmt: skip
     lines = [
@@ -433,7 +433,7 @@ def word_rows(table, xs, **look):
     return [line(text, x, 100 + 16 * n, **look) for n, row in enumerate(table) for x, text in zip(xs, row, strict=True)]
 
 
-def test_words_below_bold_headings_are_a_table_and_below_plain_ones_are_not():
+def test_words_are_a_table_below_bold_but_not_plain_headings():
     cells = [["Name", "Role", "Town"], ["Anna Keller", "Head of sales", "Basel"], ["Tom Weber", "Counsel", "Bern"]]
     cells += [["Lea Frei", "Research", "Chur"]]
     xs = (60, 123, 192)  # half a letter size behind the longest cells
@@ -452,14 +452,14 @@ def test_labels_with_colons_and_values_at_one_place_are_a_table():
     assert find_tables(page(word_rows(prose, (60, 140)))) == []
 
 
-def test_three_values_below_a_heading_are_a_table_and_without_headings_are_not():
+def test_three_values_are_a_table_only_below_a_heading():
     body = [["Name", "Height"], ["Mill one", "12.5"], ["Mill two", "3.0"], ["Mill six", "7.1"]]
     lines = [line(text, x, 100 + 16 * n) for n, row in enumerate(body) for x, text in zip((60, 200), row, strict=True)]
     assert rows(only(page(lines)).text) == body
     assert find_tables(page(lines[2:])) == []
 
 
-def test_a_number_and_a_word_that_ocr_read_as_one_line_are_two_cells():
+def test_number_and_word_that_ocr_joined_are_two_cells():
     names = ("Upper mill", "Old forge", "Brewery", "Saw mill", "Tannery", "Lime kiln")
     body = [["Name", "Share", "Metal"], *([name, f"{n}.5", "iron"] for n, name in enumerate(names))]
     lines = []
@@ -539,12 +539,12 @@ def test_code_in_columns_and_pictures_in_a_grid_are_no_tables():
     assert find_tables(page(labels, grid(xs, ys), pictures)) == []
 
 
-def test_what_stands_over_a_figure_caption_is_a_chart_and_no_table():
+def test_content_over_a_figure_caption_is_a_chart_and_no_table():
     words, rules = booktabs([["Model", "Size", "Score"], ["small", "1.2", "0.81"], ["large", "33", "0.9"]])
     assert find_tables(page([*words, line("Figure 2: The models at work.", 98, 165)], rules)) == []
 
 
-def test_a_drawing_on_graph_paper_is_a_figure_if_its_caption_says_so():
+def test_drawing_on_graph_paper_is_a_figure_if_captioned_as_one():
     squares = grid(range(100, 310, 30), range(100, 310, 30))
     labels = [
         line(name, x, y) for name, x, y in (("R1", 110, 135), ("C2", 200, 165), ("in", 105, 255), ("out", 285, 255))
@@ -581,7 +581,7 @@ def spaces_only(cells, xs=(100, 200, 300)):
     ]
 
 
-def test_short_cells_under_one_another_are_a_table_though_only_spaces_part_them():
+def test_short_aligned_cells_with_only_spaces_are_a_table():
     cells = [["Time", "Level", "Gates"], ["6.00", "0.71 m", "one open"], ["7.00", "0.88 m", "both open"],
              ["8.00", "1.02 m", "both open"], ["9.00", "1.11 m", "both open"]]  # fmt: skip
     lines = [*spaces_only(cells), *prose(100, 220, 3)]
@@ -600,11 +600,11 @@ def test_short_cells_under_one_another_are_a_table_though_only_spaces_part_them(
     ],
     ids=["authors", "contents", "no headings", "gaps"],
 )
-def test_columns_of_words_and_of_pages_are_no_table_without_rules(cells):
+def test_word_and_page_columns_are_no_table_without_rules(cells):
     assert find_tables(page(spaces_only(cells))) == []
 
 
-def test_rules_of_the_page_around_a_table_do_not_draw_its_surroundings_in():
+def test_page_rules_around_a_table_do_not_include_surroundings():
     xs, ys = [60, 150, 240, 540], [300, 320, 340, 360]
     cells = [["Item", "Price", "Sum"], ["A", "1.00", "2.00"], ["B", "3.00", "6.00"]]
     keys = [("Bill to", "Number", "1847"), ("The Mill", "Date", "14 May"), ("Bridge", "Due", "14 June")]
@@ -632,7 +632,7 @@ def test_tables_come_from_top_to_bottom():
 
 @settings(deadline=None, suppress_health_check=list(HealthCheck))
 @given(contents())
-def test_any_page_is_searched_without_an_error_and_no_line_is_in_two_tables(content):
+def test_any_page_is_searched_and_no_line_is_in_two_tables(content):
     taken = []
     for table in find_tables(content):
         assert table.text
@@ -668,7 +668,7 @@ def accounts(y, rows, step=25):
     return lines
 
 
-def test_labels_of_accounts_on_several_lines_are_one_cell_and_a_running_header_is_none():
+def test_multiline_account_label_is_one_cell_and_header_is_none():
     header = [line("Foundation", 90, 37), line("Annual accounts", 277, 37)]
     head = [right_aligned(text, x, 75) for text, x in (("Note", 300), ("2023", 400), ("2022", 510))]
     units = [right_aligned("EUR", x, 89) for x in (400, 510)]
@@ -706,7 +706,7 @@ def test_rules_above_sums_do_not_end_the_headings():
     assert len(found) == 9
 
 
-def test_a_ruled_row_without_rules_between_its_words_has_the_cells_of_the_other_rows():
+def test_ruled_row_without_rules_between_words_has_same_cells():
     xs, ys = [80, 190, 300, 410, 520], [180, 195, 210, 225, 240]
     table = [
         ["Feature", "Basic", "Standard", "Premium"],
@@ -719,7 +719,7 @@ def test_a_ruled_row_without_rules_between_its_words_has_the_cells_of_the_other_
     assert rows(only(page(cell_lines(table, xs, ys), paths)).text) == table
 
 
-def test_words_of_a_spreadsheet_on_the_left_of_their_columns_are_headings_of_the_numbers_on_the_right():
+def test_left_aligned_words_can_head_right_aligned_numbers():
     lines = [line(text, x, 80) for text, x in (("Year", 55), ("North", 115), ("South", 175), ("West", 235))]
     table = [[str(2016 + year), str(40 - 3 * year), str(85 - year), str(20 + 7 * year)] for year in range(5)]
     for y, row in enumerate(table):
@@ -737,7 +737,7 @@ def test_rules_of_header_and_footer_make_no_table_of_the_page():
     assert all(table.box.y1 < 690 for table in find_tables(page([*cells, heading], rules)))
 
 
-def test_a_column_in_a_monospaced_face_beside_words_of_the_same_width_is_no_code():
+def test_monospaced_column_next_to_equally_wide_words_is_no_code():
     names = ["paper.cls", "paper.dtx", "template.bib", "logo.pdf", "figure.pdf"]
     words = [line(name, 60, 130 + 14 * row, width=6 * len(name), mono=True) for row, name in enumerate(names)]
     words += [

@@ -41,7 +41,7 @@ def test_options_become_arguments():
     assert words.count("--max-model-len") == 1 and value_of(words, "max-model-len") == "4096"
 
 
-def test_code_of_the_model_is_trusted_only_where_the_profile_needs_it():
+def test_remote_model_code_is_trusted_only_if_profile_needs_it():
     assert "--trust-remote-code" in command(profile=made_profile(trust_remote_code=True))
 
 
@@ -63,7 +63,7 @@ def test_a_profiles_revision_is_not_asked_of_another_model():
         (["-tp", "2"], "--tensor-parallel-size"),
     ],
 )
-def test_an_argument_of_the_user_stands_last_and_replaces_ours_with_its_value(theirs, gone):
+def test_user_argument_is_last_and_replaces_ours_with_its_value(theirs, gone):
     server_args = (
         "--enable-prefix-caching", "--limit-mm-per-prompt", '{"image": 1}', "--mm-processor-cache-gb", "0",
         "--tensor-parallel-size=1", "--max-model-len", "1000",
@@ -99,7 +99,7 @@ def test_what_was_lowered_replaces_even_the_users():
     "word",
     ["--port=1", "--host", "--api-key=secret", "--hf-token=secret", "--served_model_name=x", "--uds=/a", "64", "--a b"],
 )
-def test_arguments_that_would_part_us_from_the_server_or_show_a_secret_are_refused(word):
+def test_arguments_that_detach_server_or_show_secret_are_refused(word):
     with pytest.raises(UsageError) as caught:
         command(word)
     assert "secret" not in str(caught.value)

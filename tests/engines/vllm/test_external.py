@@ -103,7 +103,7 @@ def test_a_running_server_is_used_as_it_is():
     assert said[0].startswith(f"waiting for http://127.0.0.1:{port}/v1, at most 5 s: cannot connect: [Errno 111]")
 
 
-def test_a_server_that_calls_itself_sick_is_waited_for_though_it_lists_its_models(monkeypatch):
+def test_unhealthy_server_that_lists_its_models_is_waited_for(monkeypatch):
     said = []
 
     async def check(port):
@@ -137,7 +137,7 @@ def test_a_wrong_key_is_said_at_once():
         asyncio.run(external(port, key="wrong", timeout=600).start())
 
 
-def test_an_address_at_which_nobody_answers_is_given_up_soon_and_the_reason_said():
+def test_address_without_a_server_is_given_up_soon_with_reason():
     with (
         later(Theirs) as (port, _),
         pytest.raises(ServerError, match=f"http://127.0.0.1:{port}/v1 did not answer within 0.2 s: cannot") as caught,
@@ -146,13 +146,13 @@ def test_an_address_at_which_nobody_answers_is_given_up_soon_and_the_reason_said
     assert "Errno 111" in str(caught.value) and "`server_wait=SECONDS`" in caught.value.hint
 
 
-def test_a_name_that_does_not_exist_is_given_up_soon_and_the_reason_said():
+def test_unknown_host_name_is_given_up_soon_with_reason():
     server = ExternalServer(Address("http://no-such-host.invalid:8000/v1", "theirs"), timeout=600, wait=0.2)
     with pytest.raises(ServerError, match=r"no-such-host\.invalid:8000/v1 did not answer within 0\.2 s: cannot"):
         asyncio.run(server.start())
 
 
-def test_a_server_is_waited_for_as_long_as_was_asked_for_though_nobody_answers_there_yet():
+def test_server_that_does_not_listen_yet_gets_the_full_wait():
     async def check(port, begin):
         said = []
         starting = asyncio.create_task(external(port, said=said, timeout=0.1, wait=60).start())
@@ -176,7 +176,7 @@ class Loading(Handler):
         return self.answer(200 if self.path == "/v1/models" else 404, {"data": [{"id": "theirs"}]})
 
 
-def test_a_server_that_is_there_and_loads_its_model_is_waited_for():
+def test_running_server_that_loads_its_model_is_waited_for():
     async def check(port):
         said = []
         starting = asyncio.create_task(external(port, said=said, timeout=60, wait=0.1).start())
@@ -222,7 +222,7 @@ def hanging():
         Hanging.recovered.set()
 
 
-def test_a_server_that_hung_is_back_when_it_answers_a_question_not_when_it_lists_its_models(hanging):
+def test_hung_server_is_back_on_an_answer_not_a_model_list(hanging):
     async def check():
         restarting = asyncio.create_task(external(hanging, key="").restart("it hangs"))
         await asyncio.sleep(0.3)
@@ -239,6 +239,6 @@ def test_a_server_that_goes_on_hanging_is_given_up(hanging):
     assert "Restart it" in str(error.value.hint)
 
 
-def test_a_server_that_goes_on_hanging_is_given_up_in_proportion_to_the_time_of_one_answer(hanging):
+def test_hung_server_is_given_up_in_proportion_to_answer_time(hanging):
     with pytest.raises(ServerError, match=r"completed no request within 1 s"):
         asyncio.run(external(hanging, key="", timeout=600, stall=0.1).restart("it hangs"))

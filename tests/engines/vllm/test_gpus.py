@@ -96,7 +96,7 @@ def test_a_model_that_needs_two_gpus_gets_them():
     assert shares(profile, ServeOptions(), FOUR) == ["0,1", "2,3"]
 
 
-def test_servers_are_numbered_and_have_gpus_and_keys_of_their_own():
+def test_servers_have_numbers_and_separate_gpus_and_keys():
     made = servers(made_profile(), ServeOptions(command=COMMAND), FOUR)
     assert [server.name for server in made] == ["vLLM 0", "vLLM 1", "vLLM 2", "vLLM 3"]
     assert [server._environment["CUDA_VISIBLE_DEVICES"] for server in made] == list(FOUR)

@@ -74,7 +74,7 @@ def test_troubles_are_recognised_and_each_has_a_hint(line, diagnosis):
     assert bool(hint_for(diagnosis)) is (diagnosis is not None)
 
 
-def test_a_model_that_does_not_exist_is_not_taken_for_a_gated_one():
+def test_missing_model_is_not_mistaken_for_a_gated_one():
     log = log_of(
         "requests.exceptions.HTTPError: 401 Client Error: Unauthorized for url: https://…",
         "huggingface_hub.errors.RepositoryNotFoundError: 401 Client Error.",

@@ -95,7 +95,7 @@ def test_environments_of_two_servers_are_equal(fake):
     assert first._environment == second._environment
 
 
-def test_a_stopped_server_leaves_no_process_even_when_they_do_not_listen(fake):
+def test_stopped_server_leaves_no_process_that_ignores_sigterm(fake):
     one = fake("--fake-stubborn=1", pace=Pace(poll=0.03, stop_timeout=0.3))
 
     async def check():
@@ -140,7 +140,7 @@ def test_stop_before_start_does_nothing(fake):
     run(fake().server.stop())
 
 
-def test_a_server_that_is_killed_is_noticed_and_brought_back_with_the_same_key(fake):
+def test_killed_server_is_noticed_and_restarted_with_same_key(fake):
     # Another test's server without a key can take a port of the kernel's choice before this one binds it. It would then
     # answer in place of this server, whose process has ended.
     one = fake(port=free_port())
@@ -163,7 +163,7 @@ def test_a_server_that_is_killed_is_noticed_and_brought_back_with_the_same_key(f
     assert one.log.read_text().count("=== ") == 2
 
 
-def test_the_group_of_a_server_that_has_ended_is_not_signalled_again(fake, monkeypatch):
+def test_process_group_of_an_ended_server_gets_no_more_signals(fake, monkeypatch):
     """Its number may be another program's by then."""
     one = fake()
     signalled: list[int] = []
@@ -204,7 +204,7 @@ def loads(one) -> bool:
     return any("loading weights 45 %" in line for line in one.said)
 
 
-def test_a_server_that_never_answers_is_given_up_with_its_last_words(fake, monkeypatch):
+def test_server_that_never_answers_is_given_up_with_its_last_log(fake, monkeypatch):
     one = fake("--fake-slow=600", startup_timeout=600.0)
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + (600 if loads(one) else 0))
     monkeypatch.setattr(server, "time", clock)

@@ -64,7 +64,7 @@ def test_kill_of_the_client_while_the_server_loads_ends_it(client):
     wait_for(lambda: not alive(told["pid"]) and not alive(told["engine"]))
 
 
-def test_kill_of_the_client_and_the_launcher_at_once_ends_the_server(client):
+def test_kill_of_client_and_launcher_at_once_ends_the_server(client):
     if sys.platform != "linux":
         pytest.skip("only Linux tells a process that its parent has died")
     process, told = client()
@@ -77,7 +77,7 @@ def test_kill_of_the_client_and_the_launcher_at_once_ends_the_server(client):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists and adopts the processes")
 @pytest.mark.parametrize("stubborn", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_kill_of_the_client_ends_what_the_server_has_put_into_other_sessions(client, tmp_path, stubborn):
+def test_kill_of_client_ends_server_processes_in_other_sessions(client, tmp_path, stubborn):
     path = tmp_path / "scattered"
     process, told = client(f"--fake-scatter={path}", *(["--fake-stubborn=1"] if stubborn else []))
     pids = [told["pid"], told["engine"], *scattered(path)]

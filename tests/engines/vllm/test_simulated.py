@@ -43,7 +43,7 @@ def test_facts_of_the_log_and_of_the_pages_are_put_together(simulated):
     assert facts.max_num_seqs == 16
 
 
-def test_a_model_too_large_for_the_device_is_served_with_fewer_sequences(simulated):
+def test_model_too_large_for_device_runs_with_fewer_sequences(simulated):
     server, said = simulated("--oom-above=128", "--max-num-seqs=256")
 
     async def check():
@@ -59,7 +59,7 @@ def test_a_model_too_large_for_the_device_is_served_with_fewer_sequences(simulat
 @pytest.mark.parametrize(
     ("fault", "how", "sequences"), [("die-after=1", "SIGKILL", 64), ("oom-after=1", "OutOfMemoryError", 32)]
 )
-def test_it_dies_under_a_question_and_answers_it_after_the_restart(simulated, tmp_path, fault, how, sequences):
+def test_server_dies_during_a_request_and_answers_after_restart(simulated, tmp_path, fault, how, sequences):
     server, _ = simulated(
         f"--fault={fault}",
         "--fault=only-starts=1",

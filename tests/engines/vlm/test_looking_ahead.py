@@ -76,7 +76,7 @@ def test_a_page_is_looked_at_while_the_model_reads_it():
     assert inspector.pages == [(PAGE.id, False)]
 
 
-def test_a_scan_left_unread_is_read_once_its_answer_speaks_of_a_figure():
+def test_unread_scan_is_read_once_its_answer_mentions_a_figure():
     inspector = CountingSight(Inspection(unread=True))
     run(inspector, stop(CAPTION))
     assert inspector.pages == [(PAGE.id, False), (PAGE.id, True)]
@@ -133,7 +133,7 @@ def test_a_page_that_fails_is_not_looked_at_any_longer():
     assert said == []
 
 
-def test_nothing_is_looked_at_ahead_where_figures_come_from_the_answer():
+def test_no_inspection_ahead_when_figures_come_from_the_answer():
     inspector = CountingSight()
     inspector.go.set()
     engine = ScriptedEngine(stop(CAPTION))

@@ -74,7 +74,7 @@ def test_models_trained_on_one_string_get_that_string(mode):
     assert request.vllm_settings == {"skip_special_tokens": False}
 
 
-def test_parse_and_classify_are_forced_into_form_where_the_server_can():
+def test_parse_and_classify_use_structured_outputs_if_supported():
     assert "json" in asked(CHAT, mode="parse").vllm_settings["structured_outputs"]
     request = asked(CHAT, mode="classify", classes=("cat", "dog"))
     assert request.vllm_settings["structured_outputs"] == {"choice": ["cat", "dog"]}
@@ -101,7 +101,7 @@ def test_a_prompt_of_the_users_own_decides_the_form_of_the_data():
     assert "structured_outputs" not in asked(CHAT, mode="parse", prompt="List the parts as JSON.").vllm_settings
 
 
-def test_invalid_data_gets_one_more_try_and_then_its_text_is_kept():
+def test_invalid_data_is_retried_once_and_then_its_text_is_kept():
     record = described(stop("no data here"), mode="parse")
     assert (record.status, record.reason, record.data) == (Status.DEGRADED, Reason.MALFORMED, "")
     assert (record.description, record.tokens_in) == ("no data here", 200)
@@ -126,12 +126,12 @@ def test_a_prompt_of_the_users_own_has_a_name_and_gives_text():
     assert asked(DEEPSEEK, mode="bars", prompt="How many bars?").prompt == "How many bars?"
 
 
-def test_a_prompt_of_the_users_own_for_a_known_mode_keeps_its_form():
+def test_custom_prompt_for_a_known_mode_keeps_its_format():
     assert described(stop("dog"), mode="classify", classes=("dog",), prompt="Which of {classes}?").label == "dog"
     assert asked(DEEPSEEK, mode="classify", classes=("dog",), prompt="Which of {classes}?").prompt == "Which of dog?"
 
 
-def test_modes_that_cannot_be_are_refused_before_anything_is_asked():
+def test_impossible_modes_are_refused_before_any_request():
     with pytest.raises(UsageError, match=r"for figures: 'bars'(.|\n)*describe, parse, classify"):
         made(ScriptedEngine(stop()), mode="bars")
     with pytest.raises(UsageError, match="cannot parse figures"):
@@ -182,7 +182,7 @@ def test_refused_and_quarantined_figures_fail_at_once():
         assert (caught.value.reason, len(caught.value.tries)) == (reason, 1)
 
 
-def test_the_key_holds_what_changes_descriptions_and_nothing_else():
+def test_key_holds_exactly_what_changes_descriptions():
     def identity(profile: Profile = CHAT, **options) -> str:
         return json.dumps(made(ScriptedEngine(stop()), profile, **options).identity(), sort_keys=True)
 
@@ -219,7 +219,7 @@ ERRORS = st.sampled_from([RequestLost("reset"), TOO_LONG, RequestRefused("no", s
     mode=st.sampled_from(["describe", "parse", "classify"]),
     most=st.integers(1, 9),
 )
-def test_whatever_comes_a_figure_ends_within_its_tries_and_tokens_add_up(replies: list[Reply], mode: str, most: int):
+def test_figure_always_ends_within_its_tries_and_tokens_add_up(replies: list[Reply], mode: str, most: int):
     engine = ScriptedEngine(*replies)
     reader = made(engine, mode=mode, max_attempts=most, classes=("cat", "dog"))
     tokens = None

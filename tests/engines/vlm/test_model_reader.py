@@ -52,7 +52,7 @@ def test_a_model_is_not_asked_about_text_that_its_image_lacks():
     assert (alone.source, alone.status, alone.reason) == ("model", Status.DEGRADED, Reason.NOT_DRAWN)
 
 
-def test_a_page_leaves_the_queue_once_however_often_it_is_asked_for():
+def test_page_leaves_the_queue_once_despite_repeated_requests():
     calls: list[int] = []
     read(
         ScriptedEngine(stop(""), stop("")),
@@ -70,7 +70,7 @@ def test_a_prompt_of_the_users_own_is_asked_at_every_rung():
     assert {one["mode"] for one in attempt.tries} == {"marked"}
 
 
-def test_the_users_temperature_is_the_first_one_and_never_gets_lower():
+def test_user_temperature_comes_first_and_never_decreases():
     engine = ScriptedEngine(stop(""))
     read(engine, temperature=0.2, fallback=Fallback(by_layer()), max_attempts=5)
     assert [request.settings["temperature"] for request in engine.requests] == [0.2, 0.2, 0.2, 0.3, 0.3]
@@ -83,7 +83,7 @@ def test_an_answer_is_never_asked_longer_than_what_fits(wanted, asked):
     assert engine.requests[0].settings["max_tokens"] == asked
 
 
-def test_a_mode_that_the_profile_lacks_is_refused_and_the_known_ones_are_named():
+def test_unknown_mode_is_refused_and_the_known_ones_are_named():
     with pytest.raises(UsageError, match=r"no mode 'maps'(.|\n)*layout, text, marked"):
         reader(ScriptedEngine(stop()), mode="maps")
 
@@ -94,7 +94,7 @@ def test_small_losses_are_told_and_the_page_stands():
     assert text_of(attempt) == "one\ntwo\nthree"
 
 
-def test_figures_are_those_of_the_profiles_labels_and_others_keep_their_place():
+def test_figures_follow_profile_labels_and_others_keep_places():
     attempt = read(ScriptedEngine(stop("one\nfig:image\nfig:seal\ntab:a | b")), mode="marked")
     kinds = [(block.kind, block.label, block.text) for block in attempt.blocks]
     assert kinds == [
@@ -105,7 +105,7 @@ def test_figures_are_those_of_the_profiles_labels_and_others_keep_their_place():
     ]
 
 
-def test_a_table_that_is_to_be_cropped_stays_as_text_with_its_figure_behind_it():
+def test_cropped_table_stays_as_text_followed_by_its_figure():
     answer = stop("fig:image\ntab:a | b\none")
     attempt = read(ScriptedEngine(answer), mode="marked", figure_labels=frozenset({"Table"}))
     table, figure = attempt.blocks[1:3]
@@ -222,7 +222,7 @@ def test_no_sentence_of_a_refusal_becomes_a_page():
     assert (verdict.reason, verdict.result) == (Reason.MALFORMED, ())
 
 
-def test_a_printed_sentence_like_a_refusal_is_kept_and_the_page_is_not_ok():
+def test_printed_refusal_sentence_is_kept_and_page_is_not_ok():
     letter = "Dear Sir,\n\nI am unable to open the attached document. Please send it again.\n\nYours"
     verdict = judge_page(stop(letter), parse_plain)
     assert verdict.reason is Reason.MALFORMED

@@ -79,7 +79,7 @@ def test_a_digital_page_gives_its_charts_between_the_paragraphs(examples, text_l
     assert first.caption.startswith("Figure 2: Levels")
 
 
-def test_figures_that_olmocr_names_get_their_real_boxes_and_keep_its_words(examples):
+def test_olmocr_figures_get_real_boxes_and_keep_their_words(examples):
     words = ["A chart of three levels.", "A chart of ten days."]
     first, second = (f"![{said}](page_5000_100_300_200.png)" for said in words)
     attempt = read(examples / "paper.pdf", 2, f"{HEAD}{first}\n\n{PAPER}{second}", "olmocr-2")
@@ -89,7 +89,7 @@ def test_figures_that_olmocr_names_get_their_real_boxes_and_keep_its_words(examp
     assert attempt.notes["primary_language"] == "en"
 
 
-def test_a_page_that_the_model_turned_has_its_figures_turned_with_it(examples):
+def test_page_turned_by_the_model_has_its_figures_turned_too(examples):
     answer = HEAD.replace("True", "False").replace("correction: 0", "correction: 180") + PAPER
     attempt = read(examples / "paper.pdf", 2, answer, "olmocr-2")
     assert attempt.rotation == 180

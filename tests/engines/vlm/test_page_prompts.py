@@ -56,7 +56,7 @@ def test_another_prompt_of_the_ladder_goes_without_it():
     assert all(LAYER in prompt for prompt in prompts(engine)[:-1])
 
 
-def test_the_answer_is_asked_as_much_shorter_as_the_text_may_take():
+def test_answer_limit_shrinks_by_what_the_text_may_take():
     engine = ScriptedEngine(stop())
     asked(engine, TAKER, ScriptedInspector(text="a" * 600), anchor=1000)
     (request,) = engine.requests
@@ -70,7 +70,7 @@ def test_a_request_that_does_not_fit_is_made_without_it():
     assert prompts(engine)[1] == "Read it with boxes."
 
 
-def test_a_text_layer_that_cannot_be_read_is_told_and_the_page_stands():
+def test_unreadable_text_layer_is_reported_and_page_stays_ok():
     engine = ScriptedEngine(stop())
     inspector = ScriptedInspector(text=PageFailure(Reason.ENGINE_ERROR, "the worker died"))
     attempt = asked(engine, TAKER, inspector, anchor=100)

@@ -61,13 +61,13 @@ def test_turning_is_no_failed_try():
     assert {request.settings["temperature"] for request in engine.requests} == {0.1}
 
 
-def test_an_answer_that_loops_since_the_page_lies_on_its_side_is_asked_for_upright():
+def test_looping_answer_of_a_sideways_page_is_retried_upright():
     looping = ended(answer(90, "no no no no " * 400), Finish.LENGTH)
     attempt = asked(ScriptedEngine(looping, stop(answer(0))), OLMOCR, max_attempts=1)
     assert (attempt.status, attempt.rotation) == (Status.OK, 270)
 
 
-def test_a_page_is_turned_twice_at_most_and_never_back_to_where_it_was():
+def test_page_is_turned_at_most_twice_and_never_back():
     for corrections, rotations in (([270, 270, 270], [0, 90, 180]), ([270, 90], [0, 90]), ([0], [0])):
         engine, tools = ScriptedEngine(*(stop(answer(one, valid=False)) for one in corrections)), Tools()
         attempt = asked(engine, OLMOCR, tools=tools)

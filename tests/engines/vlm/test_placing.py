@@ -42,7 +42,7 @@ def shown(answer: str | list[Block], *seen: Block, digital: bool = True) -> list
 
 
 @pytest.mark.parametrize("at", range(4))
-def test_a_figure_stands_behind_the_text_that_stands_before_it_on_the_page(at):
+def test_figure_follows_the_text_that_precedes_it_on_the_page(at):
     texts = [text(words) for words in (FIRST, SECOND, THIRD)]
     order = ["quay", "1906", "recorded"]
     seen = [*texts[:at], found(), *texts[at:]]
@@ -55,7 +55,7 @@ def test_text_is_found_again_however_the_model_writes_it():
     assert shown(answer, *seen) == ["Arlen**", "1906", "[chart]", "recorded"]
 
 
-def test_a_figure_goes_with_its_caption_wherever_the_model_has_that():
+def test_figure_goes_with_its_caption_wherever_the_model_puts_it():
     seen = [found(caption=CAPTION), caption(), text(FIRST), text(SECOND)]
     blocks = with_detected(
         parse_plain(f"{FIRST}\n\n{SECOND}\n\nFIGURE 1: Levels at the three gauges from October to March.").blocks,
@@ -71,7 +71,7 @@ def test_a_caption_above_its_figure_stays_above():
 
 
 @pytest.mark.parametrize("words", ["Abb. 3: Der Pegel.", "**Figure 2.** The gauge.", "图 1 水位"])
-def test_a_line_that_reads_like_a_caption_is_that_of_the_figure_beside_it(words):
+def test_caption_like_line_belongs_to_the_adjacent_figure(words):
     figure, line = with_detected(parse_plain(words).blocks, Inspection((found(),), True))[::-1]
     assert (figure.kind, figure.caption) == (BlockKind.FIGURE, words)
     assert line.kind is BlockKind.CAPTION
@@ -95,7 +95,7 @@ def test_two_figures_keep_their_order():
     assert shown(f"{FIRST}\n\n{SECOND}", *seen) == ["quay", "[image]", "[chart]", "1906"]
 
 
-def test_the_picture_of_a_table_that_the_model_has_read_is_no_figure():
+def test_image_of_a_table_that_the_model_has_read_is_no_figure():
     table = "<table><tr><td>Hollow Bridge</td><td>412 cm</td></tr><tr><td>Old Quay</td><td>389 cm</td></tr></table>"
     inside = "Hollow Bridge 412 cm\nOld Quay 389 cm"
     assert "[chart]" not in shown(f"{FIRST}\n\n{table}", text(FIRST), found(inside=inside))
@@ -108,13 +108,13 @@ def link(box: Box, words: str) -> Block:
     return Block(BlockKind.FIGURE, box, label="image", described=words)
 
 
-def test_a_figure_of_the_answer_gets_the_box_that_was_found_and_keeps_its_words():
+def test_answer_figure_gets_the_detected_box_and_keeps_its_words():
     blocks = [text(FIRST), link(Box(0.15, 0.12, 0.8, 0.35), "A chart of levels."), text(SECOND)]
     figure = with_detected(blocks, Inspection((found(LOW), found(HIGH)), True))[1]
     assert (figure.box, figure.described, figure.label) == (HIGH, "A chart of levels.", "chart")
 
 
-def test_figures_of_the_answer_with_impossible_boxes_are_matched_in_order():
+def test_answer_figures_with_impossible_boxes_match_in_order():
     blocks = [without_position("image", "One."), text(FIRST), link(Box(0.9, 0.9, 0.99, 0.99), "Two.")]
     first, _, second = with_detected(blocks, Inspection((found(HIGH), found(LOW)), True))
     assert [(one.kind, one.box, one.described) for one in (first, second)] == [
@@ -172,7 +172,7 @@ def names(attempt) -> list[str]:
     return [block.label for block in attempt.blocks if block.kind is BlockKind.FIGURE]
 
 
-def test_answers_without_places_get_the_figures_of_the_page_and_others_keep_theirs():
+def test_only_answers_without_positions_get_the_page_figures():
     seen = Inspection((text("The Danube flows through ten countries."), found()), True)
     assert names(asked(ScriptedEngine(stop()), PROFILE, ScriptedInspector(seen))) == ["chart"]
     marked = ScriptedEngine(stop("one\nfig:image"))
@@ -188,7 +188,7 @@ def test_the_user_says_which_figures_there_are(options, labels):
     assert names(asked(ScriptedEngine(stop()), PROFILE, inspector, **options)) == labels
 
 
-def test_a_page_is_looked_at_closely_when_the_text_speaks_of_a_figure():
+def test_page_is_inspected_closely_if_its_text_mentions_a_figure():
     inspector = ScriptedInspector()
     asked(ScriptedEngine(stop()), PROFILE, inspector)
     asked(ScriptedEngine(stop(f"Rivers\n\n{CAPTION}")), PROFILE, inspector)
@@ -210,7 +210,7 @@ def test_a_page_that_could_not_be_looked_at_says_so_and_stands(inspector, detail
     assert (attempt.status, attempt.detail) == (Status.OK, detail)
 
 
-def test_a_list_that_the_page_has_as_one_block_is_found_in_the_items_of_the_answer():
+def test_list_in_one_page_block_is_found_in_the_answer_items():
     items = [
         "Wipe the brass plate with a dry cloth.",
         "Read where the water cuts the scale.",
@@ -237,7 +237,7 @@ BLOCKS = st.lists(
 
 
 @given(BLOCKS, BLOCKS, st.booleans())
-def test_whatever_comes_all_text_stays_in_order_and_no_figure_comes_twice(blocks, seen, digital):
+def test_text_always_stays_in_order_and_no_figure_comes_twice(blocks, seen, digital):
     made = with_detected(blocks, Inspection(tuple(seen), digital))
     kept = [block.text for block in blocks if block.kind is not BlockKind.FIGURE and not is_placeless(block)]
     left = iter(block.text for block in made)

@@ -75,7 +75,7 @@ def test_an_answer_of_which_most_was_lost_climbs():
     assert attempt.tries[0]["detail"] == "the box of line 0 is malformed; the box of line 1 is malformed"
 
 
-def test_the_rungs_change_temperature_scale_and_prompt_and_the_last_repeats():
+def test_rungs_change_temperature_scale_prompt_and_last_repeats():
     engine = ScriptedEngine(stop(""))
     attempt = read(engine, max_attempts=5, fallback=Fallback(by_layer()))
     asked = [(one["temperature"], one["scale"], one["mode"]) for one in attempt.tries]
@@ -102,13 +102,13 @@ def test_an_empty_answer_stands_on_a_blank_page():
     assert tools.done == ["blank"]
 
 
-def test_what_a_model_dreams_up_on_a_blank_page_is_left_out_and_told():
+def test_hallucinated_text_of_a_blank_page_is_left_out_and_noted():
     attempt = read(ScriptedEngine(CUT), Tools(blank=True))
     assert (attempt.status, attempt.blocks) == (Status.OK, ())
     assert "blank" in attempt.detail
 
 
-def test_whether_a_page_is_blank_is_asked_once_and_a_good_answer_never_asks():
+def test_blank_check_runs_once_and_never_for_a_good_answer():
     tools = Tools()
     read(ScriptedEngine(stop(""), stop(""), stop()), tools)
     assert tools.done.count("blank") == 1
@@ -133,7 +133,7 @@ def test_lost_requests_do_not_climb_but_count():
     assert attempt.status is Status.OK
 
 
-def test_pauses_after_lost_requests_grow_and_are_short_again_after_an_answer(monkeypatch):
+def test_pauses_grow_after_lost_requests_and_reset_on_an_answer(monkeypatch):
     pauses: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -148,7 +148,7 @@ def test_pauses_after_lost_requests_grow_and_are_short_again_after_an_answer(mon
     assert pauses == [retry.LONGEST_BACKOFF] * 4  # none after the last try
 
 
-def test_when_every_request_is_lost_the_page_fails_and_can_be_retried():
+def test_page_with_every_request_lost_fails_and_can_be_retried():
     failure = failure_of(ScriptedEngine(RequestLost("connection reset by peer")))
     assert (failure.reason, failure.retryable, len(failure.tries)) == (Reason.SERVER_ERROR, True, 8)
     assert "connection reset by peer" in failure.detail
@@ -215,7 +215,7 @@ def test_a_refused_page_fails_at_once_with_the_servers_words():
     ("refusal", "reason", "requests"),
     [(RequestRefused("no image", status=400), Reason.REFUSED, 1), (TOO_LONG, Reason.TOO_LONG, 5)],
 )
-def test_a_refused_page_is_read_by_the_fallback_like_one_that_failed_in_another_way(refusal, reason, requests):
+def test_refused_page_is_read_by_fallback_like_other_failures(refusal, reason, requests):
     engine = ScriptedEngine(refusal)
     attempt = read(engine, fallback=Fallback(by_layer()))
     assert (attempt.status, attempt.reason, attempt.source) == (Status.DEGRADED, reason, "text-layer")
@@ -291,7 +291,7 @@ def test_a_fallback_that_cannot_is_told_in_the_failure():
     assert "embedded could not read it either: the page has no text layer" in failure.detail
 
 
-def test_an_image_that_cannot_be_made_smaller_ends_the_ladder_not_the_page():
+def test_failed_image_reduction_ends_the_ladder_not_the_page():
     attempt = read(ScriptedEngine(LONG), Tools(fails=["resized"]))
     assert (attempt.status, attempt.reason, len(attempt.tries)) == (Status.DEGRADED, Reason.TRUNCATED, 2)
     assert "no resized" in attempt.detail
@@ -320,7 +320,7 @@ ERRORS = st.sampled_from(
     fallback=st.sampled_from([None, by_layer(), by_layer(""), PageFailure(Reason.EMPTY)]),
     tools=st.builds(Tools, blank=st.booleans(), fails=st.sets(st.sampled_from(["resized", "blank", "content"]))),
 )
-def test_whatever_comes_the_page_ends_within_its_tries_and_tokens_add_up(
+def test_page_always_ends_within_its_tries_and_tokens_add_up(
     replies: list[Reply], most: int, mode: str, fallback: Attempt | PageFailure | None, tools: Tools
 ):
     engine = ScriptedEngine(*replies)

@@ -69,7 +69,7 @@ def test_blank_slice_costs_no_request(tmp_path):
     assert (len(engine.requests), attempt.status) == (3, Status.OK)
 
 
-def test_tall_page_without_glyphs_is_read_from_its_whole_text_layer(tmp_path):
+def test_tall_page_without_glyphs_is_read_from_whole_text_layer(tmp_path):
     async def main(undrawn, engine, fallback):
         async with Renderer(RenderOptions(image_size=1280, workers=1)) as renderer:
             page = await renderer.page(screenshot(tmp_path), "", 1, page_id="d-p00001", document_id="d")

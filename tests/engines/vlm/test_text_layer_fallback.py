@@ -28,7 +28,7 @@ def page(text: str | None) -> Page:
     return Page("d-p00001", "d", 1, image, PageContent(300, 400, lines))
 
 
-def test_a_text_layer_is_read_though_the_picture_says_something_else():
+def test_text_layer_is_read_even_if_the_image_disagrees():
     attempt = read_text_layer(page(WORDS))
     assert (attempt.status, attempt.source) == (Status.OK, "text-layer")
     assert " ".join(block.text for block in attempt.blocks) == WORDS

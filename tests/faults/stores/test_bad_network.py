@@ -117,7 +117,7 @@ def faulty_hub(place):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("network", ["s3", "gcs", "hub-bucket", "hub-dataset"], indirect=True)
-def test_servers_that_throttle_and_connections_that_break_lose_and_double_nothing(network, documents):
+def test_throttling_and_lost_connections_lose_or_double_nothing(network, documents):
     place, end = network
     try:
         pipeline(place, documents)
@@ -130,7 +130,7 @@ def test_servers_that_throttle_and_connections_that_break_lose_and_double_nothin
 
 
 @pytest.mark.parametrize("kind", ["local", "s3", "gcs"])
-def test_an_upload_that_was_cut_off_is_seen_by_nobody_and_cleaned_away(kind, documents, tmp_path):
+def test_interrupted_upload_is_never_visible_and_is_cleaned_up(kind, documents, tmp_path):
     needed(kind)
     place, file = new_place(kind, tmp_path), tmp_path / "large file"
     file.write_bytes(os.urandom(11 * MEBI))

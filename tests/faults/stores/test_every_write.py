@@ -63,6 +63,6 @@ def one_of_each_kind(writes):
 
 
 @pytest.mark.slow
-def test_real_commands_that_are_killed_at_random_lose_and_double_nothing(tmp_path):
+def test_commands_killed_at_random_lose_and_double_nothing(tmp_path):
     result = loop("hub-bucket", kills=2, units=6, seed=1, folder=tmp_path, workers=1)
     assert (result.problems, result.kills) == ([], 2)

@@ -72,7 +72,7 @@ def stuck_at_the_second_page(place, documents, published):
 
 
 @pytest.mark.slow
-def test_whenever_the_disk_is_full_it_says_so_and_goes_on_when_there_is_space(documents, tmp_path):
+def test_full_disk_is_reported_and_work_resumes_with_free_space(documents, tmp_path):
     said = []
     for at in range(100):
         place = new_place("local-leases", tmp_path)
@@ -117,7 +117,7 @@ def extract_with_clock(place, documents, ahead):
             clean(workspace)
 
 
-def test_the_newest_key_is_the_one_made_last_whatever_the_clocks_say(tmp_path):
+def test_newest_key_is_the_last_one_made_despite_wrong_clocks(tmp_path):
     """Else Assemble would take older descriptions, and say nothing."""
     with Workspace.open(str(tmp_path / "w"), create=True) as workspace:
         with mock.patch("llm_ocr.workspace.keys.datetime", Ahead):

@@ -80,7 +80,7 @@ def wrong(place, created, tidy=True):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", LEASING)
-def test_a_worker_that_wakes_when_its_units_are_done_publishes_nothing(kind, documents, tmp_path):
+def test_worker_waking_after_its_units_are_done_adds_nothing(kind, documents, tmp_path):
     """It was stopped while it read, and does not know that its leases have passed on."""
     needed(kind)
     place, reading, go_on = new_place(kind, tmp_path), context().Event(), context().Event()
@@ -114,7 +114,7 @@ def read_slowly(place, documents, reading, go_on):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", LEASING)
-def test_a_worker_that_slept_for_a_day_between_data_and_marker_comes_too_late(kind, documents, tmp_path):
+def test_worker_paused_a_day_before_its_marker_comes_too_late(kind, documents, tmp_path):
     """Meanwhile others have done everything, and `clean` has removed its data."""
     needed(kind)
     assert after_a_day(new_place(kind, tmp_path), documents, meanwhile=pipeline) == []
@@ -122,7 +122,7 @@ def test_a_worker_that_slept_for_a_day_between_data_and_marker_comes_too_late(ki
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", LEASING)
-def test_a_worker_that_slept_for_a_day_alone_says_nothing_done_that_is_gone(kind, documents, tmp_path):
+def test_lone_worker_paused_a_day_marks_no_removed_data_as_done(kind, documents, tmp_path):
     """`clean` has removed its data, and nobody else has done its units."""
     needed(kind)
     assert after_a_day(new_place(kind, tmp_path), documents, meanwhile=lambda place, documents: None) == []

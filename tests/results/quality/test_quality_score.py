@@ -97,7 +97,7 @@ def test_text_in_angle_brackets_is_text(paper, read, said):
         ),
     ],
 )
-def test_commands_and_tags_on_the_page_are_text_and_those_of_formulas_are_not(paper, read, kind, printed, said):
+def test_commands_and_tags_on_the_page_are_text_unless_formulas(paper, read, kind, printed, said):
     place = Box(0.1, 0.4, 0.9, 0.42)
     printed *= 2  # long enough to be judged
     answer = printed if said is None else printed.replace("the ratio of α to β", said)
@@ -122,7 +122,7 @@ def test_lost_text_is_missed_without_a_layer_by_the_image(paper, read):
     assert "text in the image outside of all blocks" in what_is_wrong(scan.parts)
 
 
-def test_lost_text_is_missed_without_layer_and_boxes_by_the_image(paper, read):
+def test_lost_text_without_layer_or_boxes_is_found_by_the_image(paper, read):
     told = tuple(block for block in read.blocks if block.kind is not BlockKind.FIGURE)
     everything = score(no_layer(paper), no_places(replace(read, blocks=told)))
     parts = score(no_layer(paper), no_places(replace(read, blocks=without(told, texts(told))))).parts
@@ -190,7 +190,7 @@ def test_text_that_the_page_itself_repeats_is_no_loop(paper, read):
 
 
 @pytest.mark.parametrize("name", ["tex/bitmaps", "right_to_left/browser"])
-def test_decoded_glyphs_and_right_to_left_words_agree_with_their_layer(name):
+def test_decoded_glyphs_and_right_to_left_words_match_the_layer(name):
     async def render() -> Page:
         async with Renderer(RenderOptions(image_size=1000, workers=1)) as renderer:
             return await renderer.page(str(FIXTURES / f"{name}.pdf"), "", 1, page_id="d-p00001", document_id="d")
@@ -239,7 +239,7 @@ def columns_of_prose():
     return tuple(zip(lines, boxes, strict=True))
 
 
-def test_lines_read_across_the_columns_are_out_of_order_at_any_height(paper, read):
+def test_reading_across_columns_is_out_of_order_at_any_height(paper, read):
     lines = columns_of_prose()
     page = replace(paper, evidence=Evidence(None, lines))
 
@@ -308,7 +308,7 @@ def test_a_turned_page_scores_like_the_upright_page(paper, read, degrees):
     assert abs(right - wrong) > 0.03
 
 
-def test_one_meaningless_character_in_a_hundred_costs_more_than_a_tenth(paper, read):
+def test_one_percent_of_meaningless_text_costs_over_a_tenth(paper, read):
     for junk in ("\ufffd", "\ue001"):
         text = f"{'An ordinary line of the text of a page. ' * 10}{junk * 4}"
         blocks = (Block(BlockKind.TEXT, WHOLE_PAGE, text),)
@@ -473,7 +473,7 @@ def test_a_cut_answer_is_not_worth_much(paper, read, reason):
 
 
 @pytest.mark.parametrize("junk", ["\ufffd" * 40, "\x03\x04" * 20, "Тhе wоrld іs mіхеd " * 6])
-def test_characters_without_a_meaning_and_words_of_two_scripts_are_unreadable(paper, read, junk):
+def test_meaningless_characters_and_mixed_scripts_are_unreadable(paper, read, junk):
     blocks = (Block(BlockKind.TEXT, Box(0.1, 0.1, 0.9, 0.2), f"Some words of a page. {junk}"),)
     assert score(paper, replace(read, blocks=blocks)).parts["readable"] < 0.8
 
@@ -523,7 +523,7 @@ def half(read: Attempt) -> Attempt:
     return replace(read, blocks=blocks[: len(blocks) // 3])
 
 
-def test_a_models_answer_that_lacks_most_of_a_true_layer_is_degraded(paper, read):
+def test_answer_that_lacks_most_of_a_true_layer_is_degraded(paper, read):
     attempt, quality = rated(paper, half(read), None, transcribed=True)
     assert (attempt.status, attempt.reason) == (Status.DEGRADED, Reason.LOW_QUALITY)
     assert "text of the text layer is missing" in attempt.detail

@@ -76,7 +76,7 @@ def test_links_lead_out_or_nowhere():
     assert html.count('rel="noopener noreferrer nofollow"') == html.count("<a")
 
 
-def test_tags_that_are_not_for_tables_are_shown_as_they_are_written():
+def test_tags_other_than_table_tags_are_shown_as_written():
     assert "<script>x</script>" in visible_text(render("see <script>x</script>\n\n<script>y</script>", NOTHING))
 
 
@@ -150,7 +150,7 @@ def test_a_text_equals_itself(words):
     assert len(equal_words(words, words)) == len(words)
 
 
-def test_a_few_changes_of_a_long_page_are_found_among_words_that_recur():
+def test_few_changes_of_a_long_page_are_found_in_repeated_words():
     chance = random.Random(1)
     words = [str(chance.randrange(300)) for _ in range(20_000)]
     other = list(words)
@@ -159,7 +159,7 @@ def test_a_few_changes_of_a_long_page_are_found_among_words_that_recur():
     assert len(equal_words(words, other)) >= 19_500
 
 
-def test_differences_are_marked_within_tags_and_a_formula_is_one_word():
+def test_differences_are_marked_in_tags_and_formula_is_one_word():
     left = '<p data-b="1">The <b>level is</b> 187</p><div data-b="2" class="math">a+b</div>'
     right = '<p>The <b>mark was</b> 187</p><div class="math">a+b</div>'
     done = compare(left, right)
@@ -181,11 +181,11 @@ def test_visible_text_reads_as_the_page_does():
     )
 
 
-def test_terms_are_words_without_accents_and_pairs_where_no_spaces_are():
+def test_terms_are_unaccented_words_or_pairs_without_spaces():
     assert list(terms("Café, NAÏVE x_1 文書管理")) == ["cafe", "naive", "x", "1", "文書", "書管", "管理"]
 
 
-def test_the_index_finds_every_page_of_every_term_in_files_of_bounded_size(tmp_path, monkeypatch):
+def test_index_finds_all_pages_of_each_term_in_bounded_files(tmp_path, monkeypatch):
     monkeypatch.setattr("llm_ocr.viewer.index._HELD", 50)
     monkeypatch.setattr("llm_ocr.viewer.index._FILE", 200)
     index = SearchIndex(sqlite3.connect(":memory:"))

@@ -102,14 +102,14 @@ def test_an_expired_token_is_said_and_a_good_one_works():
         open_by_url("gs://a-bucket", StoreOptions(endpoint=gcs.url, token="good")).check()
 
 
-def test_a_server_that_wants_credentials_from_an_emulators_client():
+def test_credentials_required_of_an_emulator_client_are_an_error():
     with running("a-bucket", token="good") as gcs:
         error = failure(open_by_url("gs://a-bucket", StoreOptions(endpoint=gcs.url)))
     assert "requires credentials, but an emulator receives none" in str(error)
     assert "`workspace_profile=FILE`" in error.hint
 
 
-def test_without_any_credentials_the_command_that_gives_some_is_named():
+def test_missing_credentials_error_names_the_login_command():
     error = failure(open_by_url("gs://a-bucket/run"))
     assert "no usable Google credentials" in str(error)
     assert "gcloud auth application-default login" in error.hint
@@ -183,7 +183,7 @@ def test_credentials_are_not_sent_unencrypted_over_the_network(tmp_path):
             open_by_url("gs://a-bucket", far).check()
 
 
-def test_the_emulator_variable_is_honoured_and_the_endpoint_goes_before_it(gcs, monkeypatch):
+def test_emulator_variable_is_used_unless_an_endpoint_is_set(gcs, monkeypatch):
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", gcs.url.removeprefix("http://"))
     open_by_url("gs://a-bucket/run").check()
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:9")
@@ -234,7 +234,7 @@ def test_an_emulator_without_preconditions_is_found_out(gcs, gcs_store, monkeypa
     assert list(gcs_store.list()) == []
 
 
-def test_what_a_killed_probe_left_is_no_object_and_can_be_removed(gcs, gcs_store):
+def test_leftover_of_a_killed_probe_is_no_object_and_removable(gcs, gcs_store):
     gcs.objects.write("a-bucket", "run/.probe/left", b"x")
     assert list(gcs_store.list()) == []
     left = [info.key for info in gcs_store.unfinished()]
@@ -285,7 +285,7 @@ def test_an_endpoint_that_is_none_is_wrong_usage(endpoint):
     assert "secret" not in str(caught.value)
 
 
-def test_what_others_put_there_is_not_listed_when_no_key_can_name_it(gcs, gcs_store):
+def test_foreign_objects_that_no_key_can_name_are_not_listed(gcs, gcs_store):
     for name in ("run/", "run/folder/", "run/a//b", "run/a", "other/b", "runs"):
         gcs.objects.write("a-bucket", name, b"")
     assert [info.key for info in gcs_store.list()] == ["a"]
@@ -311,7 +311,7 @@ def test_a_store_shows_its_url_and_not_its_token():
     assert "secret" not in repr(store) + repr(vars(store))
 
 
-def test_a_client_that_is_not_installed_is_named_with_its_command(monkeypatch):
+def test_missing_client_is_named_with_its_install_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "google.cloud.storage", None)
     with pytest.raises(MissingExtra, match="google-cloud-storage") as caught:
         open_by_url("gs://a-bucket/run")

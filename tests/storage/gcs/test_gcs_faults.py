@@ -59,7 +59,7 @@ def test_a_write_is_read_back_when_no_answer_ever_came(gcs, open_gcs, fault):
     assert content(gcs, "run/other") == b"put"
 
 
-def test_a_write_that_failed_for_too_long_is_an_error_and_nothing_is_there(gcs, open_gcs):
+def test_write_that_failed_too_long_is_an_error_without_object(gcs, open_gcs):
     store = open_gcs(total=0.3)
     gcs.faults.add(Fault(operation="write", status=503))
     for write in (store.put, store.create):
@@ -71,7 +71,7 @@ def test_a_write_that_failed_for_too_long_is_an_error_and_nothing_is_there(gcs, 
     assert store.stat("k") is None
 
 
-def test_of_two_creators_the_one_without_answers_learns_that_it_lost(gcs, open_gcs):
+def test_creator_without_answers_learns_that_it_lost(gcs, open_gcs):
     store = open_gcs(total=0.3)
     gcs.objects.write("a-bucket", "run/k", b"theirs")
     gcs.faults.add(Fault(operation="write", status=503))
@@ -188,7 +188,7 @@ def test_a_read_that_was_cut_off_goes_on(gcs, gcs_store, tmp_path, how):
 
 
 @pytest.mark.parametrize("how", [How.CUT, How.DROP, How.STATUS])
-def test_an_object_that_is_not_there_is_known_although_the_answer_was_cut_off(gcs, gcs_store, tmp_path, how):
+def test_missing_object_is_recognized_despite_a_cut_off_answer(gcs, gcs_store, tmp_path, how):
     for read in (
         lambda: gcs_store.get("k"),
         lambda: gcs_store.read_range("k", 0, 5),
@@ -202,9 +202,7 @@ def test_an_object_that_is_not_there_is_known_although_the_answer_was_cut_off(gc
 
 
 @pytest.mark.parametrize("then", ["replaced", "removed"])
-def test_a_read_is_of_one_version_although_the_object_changed_in_its_middle(
-    gcs, gcs_store, tmp_path, monkeypatch, then
-):
+def test_read_is_of_one_version_though_the_object_changes(gcs, gcs_store, tmp_path, monkeypatch, then):
     older, newer = b"a" * 100_000, b"b" * 100_000
     find = gcs.objects.find
 
@@ -246,7 +244,7 @@ def test_a_download_that_fails_leaves_the_file_as_it_was(gcs, open_gcs, tmp_path
     assert (tmp_path / "file").read_bytes() == b"older"
 
 
-def test_a_disk_that_cannot_be_written_is_not_blamed_on_the_bucket(gcs_store, tmp_path):
+def test_unwritable_disk_is_not_blamed_on_the_bucket(gcs_store, tmp_path):
     gcs_store.put("k", b"1")
     with pytest.raises(StorageError, match=r"copy gs://a-bucket/run/k to .*No such file"):
         gcs_store.download("k", tmp_path / "no folder" / "file")
@@ -283,7 +281,7 @@ def test_a_big_upload_survives(gcs, gcs_store, tmp_path, fault):
     assert gcs_store.create("big", BIG) == gcs_store.stat("big").version
 
 
-def test_a_file_that_changes_while_it_goes_up_in_chunks_is_no_object(gcs_store, tmp_path, monkeypatch):
+def test_file_that_changes_during_a_chunked_upload_is_no_object(gcs_store, tmp_path, monkeypatch):
     (tmp_path / "file").write_bytes(b"x" * len(BIG))
     of_file = Content.of_file
 

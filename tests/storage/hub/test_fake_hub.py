@@ -74,7 +74,7 @@ def test_what_is_private_is_seen_by_its_owner_alone(making):
         assert not making.api(token).dataset_info(public.id).private
 
 
-def test_files_are_listed_read_and_downloaded_by_every_way_of_the_client(making, tmp_path):
+def test_every_client_method_lists_reads_and_downloads_files(making, tmp_path):
     api, place = making.api(), making.new_place("dataset")
     for name in ("a/small.json", "a/large.parquet"):
         api.upload_file(path_or_fileobj=b"0123456789", path_in_repo=name, repo_id=place.id, repo_type="dataset")

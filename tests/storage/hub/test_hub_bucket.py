@@ -68,7 +68,7 @@ def test_what_another_removes_at_the_same_moment_is_removed(making, store):
     assert store.stat("k") is None
 
 
-def test_leftovers_of_a_check_are_unfinished_writes_and_no_objects(store):
+def test_leftovers_of_a_check_are_unfinished_writes_not_objects(store):
     store.put("k", b"1")
     store.put(".probe/left", b"1")
     assert [info.key for info in store.list()] == ["k"]

@@ -160,7 +160,7 @@ def test_one_failure_of_the_hub_does_not_fail_a_check(making, kind, operation):
         ("hf://datasets/ns/name/mail@home", Place("dataset", "ns/name", "mail@home")),
     ],
 )
-def test_a_url_names_a_bucket_or_a_dataset_with_revision_and_prefix(url, place):
+def test_url_names_bucket_or_dataset_with_revision_and_prefix(url, place):
     assert parse(url) == place
 
 

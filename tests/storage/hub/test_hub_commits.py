@@ -143,7 +143,7 @@ def test_large_files_may_be_gone_once_they_are_uploaded(store, other, tmp_path):
 
 
 @pytest.mark.usefixtures("sending")
-def test_large_data_that_were_sent_ahead_replace_what_came_after_them(store, other):
+def test_large_data_sent_ahead_replaces_later_data(store, other):
     """The client leaves out what was already there when it was sent, though it may be another by the commit."""
     first, second = b"1" * 2_000_000, b"2" * 2_000_000
     store.put("k.parquet", first)
@@ -160,7 +160,7 @@ def test_of_many_creators_in_one_process_one_wins(store, race):
     assert store.get("k") == b"%d" % winner
 
 
-def test_a_creator_finds_what_another_has_committed_while_it_waited(making, place, other):
+def test_creator_finds_what_another_committed_while_it_waited(making, place, other):
     slow = making.store_at(place, rate=Rate(per_hour=360_000, at_once=1000, gather=600.0, linger=600.0))
     with ThreadPoolExecutor(1) as pool:
         late = pool.submit(slow.create, "k", b"late")
@@ -172,7 +172,7 @@ def test_a_creator_finds_what_another_has_committed_while_it_waited(making, plac
     assert other.get("k") == b"first"
 
 
-def test_what_is_removed_twice_or_was_never_there_spoils_no_commit(store, other):
+def test_repeated_or_unneeded_removal_spoils_no_commit(store, other):
     store.put("k", b"1")
     store.put("l", b"1")
     store.flush()
@@ -221,7 +221,7 @@ def test_any_one_failure_on_the_way_is_not_noticed(making, place, store, other, 
     assert making.hub().faults.listed() == []
 
 
-def test_a_quota_of_commits_is_waited_for_as_long_as_the_hub_says(making, place, other, monkeypatch):
+def test_commit_quota_wait_lasts_as_long_as_the_hub_requests(making, place, other, monkeypatch):
     waits: list[float] = []
     monkeypatch.setattr("llm_ocr.storage.hf.client.random.uniform", lambda low, high: low)
     retries = making.RetryPolicy(tries=2, first=0.0, longest=0.0, limit=4000.0)
@@ -295,7 +295,7 @@ def test_units_are_published_by_the_rule_and_read_by_others(store, other):
     other.flush()
 
 
-def test_what_was_put_is_committed_after_a_while_though_nobody_waits(making, place, other):
+def test_put_is_committed_after_a_while_without_a_waiter(making, place, other):
     hasty = making.store_at(place, rate=Rate(per_hour=360_000, at_once=1000, gather=0.01, linger=0.01))
     hasty.put("k", b"1")
     wait_until(lambda: other.stat("k") is not None)
@@ -320,9 +320,7 @@ store.put("c.parquet", b"3")
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", -9, []),
     ],
 )
-def test_a_process_that_ends_commits_what_it_has_put_and_one_that_is_killed_leaves_no_half(
-    making, place, other, tmp_path, end, code, left
-):
+def test_ending_process_commits_and_killed_one_leaves_no_half(making, place, other, tmp_path, end, code, left):
     environment = {"PATH": "/usr/bin:/bin", **making.hub().environment(tmp_path)}
     command = [sys.executable, "-c", PROGRAM.format(end=end), place.url]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180)
@@ -350,7 +348,7 @@ def commits_in_an_hour(pace: RateLimiter, clock: list[float]) -> int:
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5, 18])
-def test_all_workers_together_make_less_than_a_hundred_commits_in_any_hour(clock, workers):
+def test_all_workers_make_under_a_hundred_commits_in_any_hour(clock, workers):
     pace = RateLimiter(RATE)
     pace.share(workers)
     assert 70 <= workers * commits_in_an_hour(pace, clock) < 100

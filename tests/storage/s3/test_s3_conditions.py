@@ -13,13 +13,13 @@ def test_a_create_whose_answer_was_lost_knows_its_own_object(behind, proxy, lost
     assert behind.fetch("k") == (b"ours", version)
 
 
-def test_a_create_whose_last_try_did_it_without_an_answer_succeeded(place, proxy):
+def test_create_done_by_its_last_try_without_answer_succeeds(place, proxy):
     store = making.store_at(place, proxy.url, making.Limits(retries=0))
     proxy.add(method="PUT", lost="after")
     assert store.create("k", b"ours") == store.stat("k").version
 
 
-def test_a_create_that_waits_too_long_for_its_answer_reads_what_stands(place, proxy):
+def test_create_that_times_out_reads_the_existing_object(place, proxy):
     store = making.store_at(place, proxy.url, making.Limits(retries=0, read_timeout=0.3))
     proxy.add(method="PUT", wait=1.0, lost="before")
     with pytest.raises(StorageError, match="connection failed") as caught:
@@ -39,13 +39,13 @@ def test_a_create_whose_answer_was_lost_and_that_lost_says_so(place, proxy):
     assert store.get("k") == b"theirs"
 
 
-def test_a_conflict_of_two_creators_is_tried_again_until_one_stands(behind, proxy):
+def test_conflict_of_two_creators_is_retried_until_one_wins(behind, proxy):
     proxy.add(method="PUT", status=409, code="ConditionalRequestConflict", times=2)
     version = behind.create("k", b"ours")
     assert behind.fetch("k") == (b"ours", version)
 
 
-def test_of_many_creators_whose_answers_get_lost_one_wins_and_knows_it(place, proxy, race):
+def test_one_of_many_creators_wins_despite_lost_answers(place, proxy, race):
     store = making.store_at(place, proxy.url, making.Limits(retries=8))
     proxy.add(method="PUT", lost="after", times=6)
     proxy.add(method="PUT", lost="before", times=6)
@@ -53,7 +53,7 @@ def test_of_many_creators_whose_answers_get_lost_one_wins_and_knows_it(place, pr
     assert store.fetch("k") == (b"%d" % winner, version)
 
 
-def test_an_object_that_goes_while_it_is_created_does_not_stop_the_creator(behind, proxy, place, raw):
+def test_object_removed_during_create_does_not_stop_the_creator(behind, proxy, place, raw):
     behind.put("k", b"theirs")
 
     def remove(method: str, path: str) -> None:
@@ -85,7 +85,7 @@ def test_a_swap_that_met_another_writer_says_that_it_has_changed(behind, proxy, 
     assert behind.get("k") == b"theirs"
 
 
-def test_a_swap_that_met_a_conflict_and_an_unchanged_object_is_tried_again(behind, proxy):
+def test_swap_with_conflict_and_unchanged_object_is_retried(behind, proxy):
     version = behind.create("k", b"0")
     behind.capabilities()
     proxy.add(method="PUT", status=409, code="ConditionalRequestConflict", times=2)
@@ -104,7 +104,7 @@ def test_a_swap_that_could_not_be_sent_is_no_lost_race(place, proxy):
     assert store.fetch("k") == (b"0", version)
 
 
-def test_what_was_done_and_cannot_be_read_back_is_not_called_done(place, proxy):
+def test_create_that_cannot_be_read_back_is_not_reported_done(place, proxy):
     store = making.store_at(place, proxy.url, making.Limits(retries=0))
     proxy.add(method="PUT", lost="after")
     proxy.add(method="GET", status=500, code="InternalError", times=9)
@@ -126,7 +126,7 @@ def test_conditions_are_found_where_they_are_honoured(store):
         ({"If-None-Match", "If-Match"}, False, False),
     ],
 )
-def test_conditions_that_a_service_ignores_are_found_out_and_said(behind, proxy, hidden, create, swap):
+def test_conditions_ignored_by_a_service_are_found_and_reported(behind, proxy, hidden, create, swap):
     proxy.hidden = hidden
     found = behind.capabilities()
     assert (found.create, found.swap) == (create, swap)
@@ -149,7 +149,7 @@ def test_the_answer_is_asked_for_once(behind, proxy):
 
 
 @pytest.mark.parametrize("known", [False, True])
-def test_without_conditions_create_still_never_replaces_what_one_writer_left(behind, proxy, monkeypatch, known):
+def test_create_without_conditions_never_replaces_earlier_object(behind, proxy, monkeypatch, known):
     refuse_conditions(proxy, monkeypatch)
     if known:
         behind.check()
@@ -159,7 +159,7 @@ def test_without_conditions_create_still_never_replaces_what_one_writer_left(beh
     assert behind.get("k") == b"first"
 
 
-def test_a_swap_that_a_service_would_ignore_is_refused_before_anything_is_written(behind, proxy):
+def test_swap_a_service_would_ignore_is_refused_before_writing(behind, proxy):
     proxy.hidden = {"If-Match"}
     behind.put("k", b"0")
     with pytest.raises(StorageError, match="If-Match") as caught:

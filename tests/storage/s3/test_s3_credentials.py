@@ -117,7 +117,7 @@ def test_the_region_that_is_asked_for_is_used(place, proxy):
     assert "/ap-south-1/s3/" in proxy.seen[0][2]["Authorization"]
 
 
-def test_amazon_is_asked_with_checksums_and_without_a_region_if_none_is_set(monkeypatch):
+def test_amazon_gets_checksums_and_no_region_if_none_is_set(monkeypatch):
     monkeypatch.delenv("AWS_DEFAULT_REGION")
     made = connect(Place("bucket", "run"), StoreOptions(), Limits())
     assert made.service is Service.AMAZON
@@ -176,7 +176,7 @@ def test_without_the_sdk_the_pip_command_is_named(monkeypatch, tmp_path):
         ("s3://b.c/a%20b/é c?d#e", "b.c", "a%20b/é c?d#e", "s3://b.c/a%20b/é c?d#e"),
     ],
 )
-def test_a_url_names_bucket_and_prefix_and_its_characters_mean_themselves(url, bucket, prefix, shown):
+def test_url_names_bucket_and_prefix_with_literal_characters(url, bucket, prefix, shown):
     place = parse_url(url)
     assert (place.bucket, place.prefix, place.url) == (bucket, prefix, shown)
     assert open_s3(url).url == shown
@@ -218,7 +218,7 @@ def test_credentials_in_a_url_are_refused_and_not_repeated():
         ("https://host/?key=topsecret", "user, a query"),
     ],
 )
-def test_a_wrong_endpoint_is_wrong_usage_and_its_secrets_are_not_repeated(endpoint, says):
+def test_wrong_endpoint_is_wrong_usage_without_its_secrets(endpoint, says):
     with pytest.raises(UsageError) as caught:
         open_s3("s3://bucket/run", StoreOptions(endpoint=endpoint))
     assert says in str(caught.value)

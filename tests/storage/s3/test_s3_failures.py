@@ -34,7 +34,7 @@ def test_a_service_that_fails_for_a_moment_is_asked_again(place, proxy, status, 
         (504, "", "failed"),
     ],
 )
-def test_a_service_that_keeps_failing_is_an_error_that_may_be_tried_again(place, proxy, status, code, says):
+def test_persistent_service_failure_is_a_retryable_error(place, proxy, status, code, says):
     store = making.store_at(place, proxy.url, making.Limits(retries=0))
     proxy.add(status=status, code=code, times=99)
     for call in (lambda: store.get("k"), lambda: store.put("k", b""), lambda: store.stat("k"), store.check):
@@ -65,7 +65,7 @@ def test_an_answer_that_breaks_off_is_asked_for_again(behind, proxy):
     assert behind.read_range("k", 100, 5000) == data[100:5100]
 
 
-def test_a_service_that_does_not_answer_is_given_up_after_the_time_limit(place, proxy):
+def test_unresponsive_service_is_given_up_after_the_time_limit(place, proxy):
     store = making.store_at(place, proxy.url, making.Limits(retries=1, read_timeout=0.2))
     proxy.add(wait=1.0, lost="before", times=2)
     with pytest.raises(StorageError, match="connection failed") as caught:
@@ -153,7 +153,7 @@ def test_another_region_is_followed_where_the_service_says_which(behind, proxy):
         (400, "IllegalLocationConstraintException", {}, "", "region of the bucket"),
     ],
 )
-def test_a_wrong_region_that_stays_wrong_is_said_with_the_setting(behind, proxy, status, code, headers, more, says):
+def test_persistent_wrong_region_error_names_the_setting(behind, proxy, status, code, headers, more, says):
     proxy.add(status=status, code=code, headers=headers, more=more, times=99)
     with pytest.raises(StorageError, match=says) as caught:
         behind.check()

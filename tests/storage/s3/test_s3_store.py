@@ -43,14 +43,14 @@ def test_a_workspace_sees_nothing_beside_its_prefix(store, place, raw):
     assert store.stat("2/x") is None
 
 
-def test_what_other_programs_put_there_and_is_no_key_is_not_listed(store, place, raw):
+def test_foreign_objects_that_are_not_keys_are_not_listed(store, place, raw):
     for key in ("", "folder/", "a//b", ".probe/left"):
         raw.put_object(Bucket=place.bucket, Key=f"{place.root}{key}", Body=b"")
     store.put("folder/x", b"")
     assert names(store) == ["folder/x"]
 
 
-def test_probes_that_a_dead_worker_left_are_unfinished_and_can_be_removed(store, place, raw):
+def test_probes_of_a_dead_worker_are_unfinished_and_removable(store, place, raw):
     raw.put_object(Bucket=place.bucket, Key=f"{place.root}.probe/left", Body=b"")
     left = list(store.unfinished())
     assert [info.key for info in left] == [".probe/left"]
@@ -77,7 +77,7 @@ def test_nothing_is_connected_to_before_the_first_use(proxy, place):
     assert proxy.seen == []
 
 
-def test_a_file_above_the_limit_goes_up_in_parts_and_a_smaller_one_at_once(behind, place, proxy, tmp_path):
+def test_only_a_file_above_the_limit_is_uploaded_in_parts(behind, place, proxy, tmp_path):
     data = random.Random(1).randbytes(9_000_000)
     (tmp_path / "big").write_bytes(data)
     (tmp_path / "small").write_bytes(data[: 5 << 20])
@@ -93,7 +93,7 @@ def test_a_file_above_the_limit_goes_up_in_parts_and_a_smaller_one_at_once(behin
 
 
 @pytest.mark.parametrize(("method", "lost"), [("PUT", "partNumber=2"), ("POST", "uploadId=")], ids=["part", "joining"])
-def test_a_lost_answer_to_a_part_or_to_the_joining_of_parts_is_no_error(place, proxy, tmp_path, method, lost):
+def test_lost_answer_to_a_part_or_to_joining_parts_is_no_error(place, proxy, tmp_path, method, lost):
     data = random.Random(2).randbytes(9_000_000)
     (tmp_path / "big").write_bytes(data)
     store = making.store_at(place, proxy.url, Limits(retries=2, multipart=5 << 20))
@@ -113,7 +113,7 @@ def test_an_upload_that_fails_is_given_up(place, proxy, tmp_path):
     assert names(store) == []
 
 
-def test_parts_of_a_process_that_died_are_found_with_their_size_and_removed(store, place, raw):
+def test_parts_of_a_dead_process_are_found_with_size_and_removed(store, place, raw):
     begun = raw.create_multipart_upload(Bucket=place.bucket, Key=f"{place.root}a/b: c")
     upload = {"Bucket": place.bucket, "Key": f"{place.root}a/b: c", "UploadId": begun["UploadId"]}
     raw.upload_part(**upload, PartNumber=1, Body=b"12345")
@@ -139,7 +139,7 @@ def test_uploads_that_cannot_be_listed_are_none_and_it_is_said(behind, proxy, ca
     assert code in caplog.text
 
 
-def test_only_of_the_hugging_face_gateway_an_unclear_answer_means_that_uploads_are_not_listed(behind, proxy):
+def test_only_hugging_face_may_answer_upload_list_unclearly(behind, proxy):
     proxy.add(containing="uploads", status=400, code="InvalidRequest", times=2)
     with pytest.raises(StorageError, match="InvalidRequest"):
         list(behind.unfinished())
@@ -147,7 +147,7 @@ def test_only_of_the_hugging_face_gateway_an_unclear_answer_means_that_uploads_a
     assert list(behind.unfinished()) == []
 
 
-def test_a_service_that_says_that_what_is_removed_was_not_there_is_no_error(behind, proxy):
+def test_removal_answered_with_object_not_found_is_no_error(behind, proxy):
     proxy.add(method="DELETE", status=404, code="NoSuchKey")
     behind.delete("k")
     proxy.add(method="DELETE", status=404, code="NoSuchBucket")
@@ -155,7 +155,7 @@ def test_a_service_that_says_that_what_is_removed_was_not_there_is_no_error(behi
         behind.delete("k")
 
 
-def test_a_list_that_breaks_off_in_the_middle_is_an_error_and_no_short_list(behind, place, proxy, raw):
+def test_interrupted_list_is_an_error_and_not_a_short_list(behind, place, proxy, raw):
     for number in range(3):
         raw.put_object(Bucket=place.bucket, Key=f"{place.root}{number}", Body=b"")
     proxy.add(containing="list-type=2", status=500, code="InternalError", times=9)
