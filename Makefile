@@ -12,9 +12,9 @@ PYTEST := $(BIN)/python -m pytest
 demo: .venv/.demo
 	$(BIN)/llm-ocr demo
 
-# After every edit: the checks, and all tests but the slow ones. A test without a mark may use two seconds of processor
-# time; a busy machine needs more for the same work, and the first test of a process pays the imports. Many of these tests
-# wait for a server or a timeout, so four processes share two cores.
+# After every edit: the checks, and all tests but the slow ones. Tests without a mark that use more than four seconds of
+# processor time are listed at the end, but do not fail: the machine may be slow. Many of these tests wait for a server
+# or a timeout, so four processes share two cores.
 PARALLEL := --dist worksteal --durations=15
 test: lint
 	$(PYTEST) -n 4 $(PARALLEL) --most-seconds 4 -m "not slow and not long and not vllm"
