@@ -6,6 +6,7 @@ the result.
 """
 
 import contextlib
+import ctypes
 import json
 import os
 import shutil
@@ -61,6 +62,12 @@ class Protections:
             "only given files are read": self.no_reading,
             "no other program starts": self.no_programs,
         }
+
+
+def give_up_privileges() -> None:
+    """Prevent started programs from gaining privileges (Linux), which the kernel requires for confinement."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS
 
 
 def confine(confinement: Confinement) -> Protections:
@@ -136,7 +143,5 @@ def _packages(folder: Path) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    from llm_ocr.sandbox.worker import give_up_privileges
-
     give_up_privileges()
     sys.stdout.write(json.dumps(confine(Confinement(programs=tuple(sys.argv[1:]))).named()))

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 
 from llm_ocr.errors import LlmOcrError, PageFailure
 from llm_ocr.sandbox import wire
-from llm_ocr.sandbox.confinement import Confinement, confine
+from llm_ocr.sandbox.confinement import Confinement, confine, give_up_privileges
 from llm_ocr.sandbox.memory import give_back_memory, sizes
 
 Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
@@ -158,12 +158,6 @@ def _limit_myself(limits: Mapping[str, Any]) -> None:
             _set_limit(resource.RLIMIT_AS, memory)
     elif memory:
         threading.Thread(target=_watch_memory, args=(memory,), daemon=True).start()
-
-
-def give_up_privileges() -> None:
-    """Prevent started programs from gaining privileges (Linux), which the kernel requires for confinement."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS
 
 
 def _set_limit(which: int, value: int) -> None:

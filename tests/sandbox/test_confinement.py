@@ -137,8 +137,7 @@ def test_programs_that_are_named_start_and_no_others(require, offered):
     need(offered, "only given files are read")
     code = """
 import subprocess, sys
-from llm_ocr.sandbox.confinement import Confinement, confine
-from llm_ocr.sandbox.worker import give_up_privileges
+from llm_ocr.sandbox.confinement import Confinement, confine, give_up_privileges
 give_up_privileges()
 print(confine(Confinement(programs=("pdfinfo", "no-such-program"))).no_programs)
 for program in ("pdfinfo", "/bin/true"):
@@ -191,8 +190,8 @@ def refused(*arguments): raise OSError(38, "no such call")
 lacking.call = refused
 import sys
 sys.argv = ["confinement"]
-from llm_ocr.sandbox import confinement, worker
-worker.give_up_privileges()
+from llm_ocr.sandbox import confinement
+confinement.give_up_privileges()
 print(confinement.confine(confinement.Confinement()))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -209,8 +208,8 @@ def test_what_uses_a_gpu_keeps_its_files_and_loses_the_network(offered, tmp_path
     need(offered, "no network")
     code = """
 import pathlib, socket, subprocess, sys
-from llm_ocr.sandbox import confinement, worker
-worker.give_up_privileges()
+from llm_ocr.sandbox import confinement
+confinement.give_up_privileges()
 print(confinement.confine(confinement.Confinement(devices=True)))
 pathlib.Path(sys.argv[1]).write_text("cache")
 socket.socket(socket.AF_UNIX).close()
@@ -228,8 +227,8 @@ def test_system_calls_by_numbers_of_another_abi_are_refused(offered):
     need(offered, "no network")
     code = """
 import ctypes
-from llm_ocr.sandbox import confinement, worker
-worker.give_up_privileges()
+from llm_ocr.sandbox import confinement
+confinement.give_up_privileges()
 confinement.confine(confinement.Confinement())
 library = ctypes.CDLL(None, use_errno=True)
 print(library.syscall(0x40000000 + 41, 2, 1, 0), ctypes.get_errno())
