@@ -219,7 +219,7 @@ def test_dry_run_shows_the_coordinator_first(tmp_path):
     first, *stages = json.loads(run.stdout)
     assert [one["stage"] for one in stages] == ["extract", "describe", "assemble"]
     body = first["requests"][0]["body"]
-    assert "llm_ocr.launch.coordinator" in body["AppSpecification"]["ContainerArguments"][0]
+    assert "llm_ocr.launch.coordinator" in body["AlgorithmSpecification"]["ContainerArguments"][0]
     assert body["ResourceConfig"]["InstanceType"] == "ml.t3.medium"
 
 

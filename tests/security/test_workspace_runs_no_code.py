@@ -50,7 +50,8 @@ def made(folder, stored, launch=None, place="run.json"):
     folder.mkdir()
     (folder / "run.json").write_text(json.dumps({"format": 1, "created_by": "x", "settings": {}}))
     (folder / place).parent.mkdir(exist_ok=True)
-    (folder / place).write_text(json.dumps({"format": 1, "created_by": "x", PLACES[place]: stored}))
+    key = {"key": "0123456789ab", "settings": {}} if place == "extract/key.json" else {}
+    (folder / place).write_text(json.dumps({"format": 1, "created_by": "x", **key, PLACES[place]: stored}))
     if launch is not None:
         file = folder / "launches" / LAUNCH / "launch.json"
         file.parent.mkdir(parents=True)
