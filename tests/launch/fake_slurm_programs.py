@@ -19,7 +19,11 @@ from pathlib import Path
 
 from tests.fakes.container import Container
 
-_PROGRAM = """#!{python} -S
+# A shell finds Python: the first line of a script must not contain spaces, nor have more than 127 bytes.
+_PROGRAM = """#!/bin/sh
+''':'
+exec {python} -S "$0" "$@"
+'''
 import json, os, socket, sys
 asked = {{"program": {name!r}, "arguments": sys.argv[1:], "cwd": os.getcwd(), "environment": dict(os.environ),
          "stdin": sys.stdin.read() if {name!r} == "sbatch" else ""}}
@@ -174,7 +178,9 @@ def running_slurm() -> Iterator[tuple[FakeSlurm, Path]]:
             programs.mkdir()
             for name in ("sbatch", "squeue", "sacct", "scancel", "sinfo"):
                 path = programs / name
-                path.write_text(_PROGRAM.format(python=sys.executable, name=name, socket=str(folder / "socket")))
+                path.write_text(
+                    _PROGRAM.format(python=shlex.quote(sys.executable), name=name, socket=str(folder / "socket"))
+                )
                 path.chmod(path.stat().st_mode | stat.S_IXUSR)
             python = programs / "python"
             python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -39,7 +40,7 @@ def test_every_command_works_in_its_order(desk):
     with gcs_running() as gcs, running() as run:
         run.environment = {
             "STORAGE_EMULATOR_HOST": gcs.url,
-            "LLM_OCR_VLLM_COMMAND": f"{sys.executable} -m llm_ocr_simulator",
+            "LLM_OCR_VLLM_COMMAND": f"{shlex.quote(sys.executable)} -m llm_ocr_simulator",
         }
         environment = {
             name: value for name, value in os.environ.items() if not name.startswith(("LLM_OCR_", "GOOGLE_"))

@@ -1,6 +1,7 @@
 """kubernetes-jobs/README.md, word for word: its commands run in a shell, with a cluster whose pods are processes."""
 
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def test_every_command_works_in_its_order(tmp_path):
     names = {"aws_access_key_id": keys["AWS_ACCESS_KEY_ID"], "aws_secret_access_key": keys["AWS_SECRET_ACCESS_KEY"]}
     client = boto3.client("s3", endpoint_url=reached["AWS_ENDPOINT_URL"], region_name="us-east-1", **names)
     client.create_bucket(Bucket="my-ocr-bucket")
-    simulator = {"LLM_OCR_VLLM_COMMAND": f"{sys.executable} -m llm_ocr_simulator"}
+    simulator = {"LLM_OCR_VLLM_COMMAND": f"{shlex.quote(sys.executable)} -m llm_ocr_simulator"}
     with running(environment={**reached, **simulator}) as cluster:
         cluster.nodes = [Node(gpus=1)]
         kubeconfig = {"KUBECONFIG": str(cluster.kubeconfig(tmp_path / "config"))}

@@ -8,6 +8,7 @@ it, and pip in the job is the real one with the real index.
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -31,7 +32,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 PACKAGES = REPOSITORY.parent / "shared" / "reference" / "vllm_packages"
 #: In place of the server that the image brings; it needs none of the job's packages.
 SERVED = {
-    "LLM_OCR_VLLM_COMMAND": f"{sys.executable} -m llm_ocr_simulator",
+    "LLM_OCR_VLLM_COMMAND": f"{shlex.quote(sys.executable)} -m llm_ocr_simulator",
     "LLM_OCR_VLLM_ARG": "--speed=50",
     "LLM_OCR_IMAGE_SIZE": "256",
     "LLM_OCR_OFFLINE": "1",  # weights are not looked for

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shlex
 import sys
 from pathlib import Path
 
@@ -87,7 +88,7 @@ def own_server(folder):
         "runpy.run_module('llm_ocr_simulator', run_name='__main__', alter_sys=True)\n"
     )
     arguments = ("--preset=h100", "--speed=100")
-    command = f"{sys.executable} {wrapper}"
+    command = shlex.join([sys.executable, str(wrapper)])
     return {"engine": "vllm", "vllm_command": command, "vllm_arg": arguments, "model": "glm-ocr", "offline": True}
 
 

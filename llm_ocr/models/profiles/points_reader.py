@@ -5,8 +5,8 @@ of vLLM 0.33 does not have it.
 """
 
 from llm_ocr.models.parsers.plain import parse_plain
-from llm_ocr.models.profile import ImageRule, Profile
-from llm_ocr.models.profiles.shared import ANSWER, a4_tokens, prompt_tokens, side_at, warmer
+from llm_ocr.models.profile import ImageRule, Profile, Rung
+from llm_ocr.models.profiles.shared import ANSWER, a4_tokens, prompt_tokens, side_at
 
 _PROMPT = (
     "Please extract all the text from the image with the following requirements:\n"
@@ -30,7 +30,7 @@ POINTS_READER = Profile(
     mode="markdown",
     temperature=_TEMPERATURE,
     settings={"top_p": 0.8, "top_k": 20, "repetition_penalty": 1.05},
-    ladder=warmer(_TEMPERATURE),
+    ladder=(Rung(temperature=0.8, scale=0.8), Rung(temperature=1.0)),
     notice=(
         "points-reader: vLLM does not serve it. Start `python -m sglang.launch_server --model-path "
         "tencent/POINTS-Reader --chat-template points-v15-chat --trust-remote-code`, and give its address with "
