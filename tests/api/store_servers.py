@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import cache
@@ -19,11 +20,25 @@ _NUMBERS = itertools.count()
 
 @cache
 def load_models_once() -> None:
-    """Let the clients of all S3 sessions share botocore's data files; parsing them takes longer than most tests."""
+    """Let the clients of all S3 sessions share botocore's data files; parsing them takes longer than most tests.
+
+    Also make moto check the condition of a write and write as one step, as S3 does: its threads can do it at once.
+    """
     import botocore.loaders
     import botocore.session
 
     botocore.session.create_loader = cache(botocore.loaders.create_loader)
+    try:
+        from moto.s3.responses import S3Response
+    except ImportError:
+        return
+    put, lock = S3Response.put_object, threading.Lock()
+
+    def put_alone(response: S3Response) -> object:
+        with lock:
+            return put(response)
+
+    S3Response.put_object = put_alone
 
 
 @contextlib.contextmanager
