@@ -4,6 +4,7 @@ import re
 import secrets
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -247,11 +248,9 @@ def _hub_model(settings: LaunchSettings, stage: str, *, alone: bool) -> list[str
     if not known or settings.model_cache:
         return []
     name, revision = other or settings.model, None
-    try:
+    with suppress(UsageError):  # with --prompt, any model of the Hub
         profile = find_profile(name)
         name, revision = profile.model, profile.revision
-    except UsageError:
-        pass  # with --prompt, any model of the Hub
     if not other and settings.weights:
         name, revision = settings.weights, None
     if not other and settings.revision:

@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Protocol, TypeVar
 
-from annotated_types import Len
-from pydantic import BaseModel, StrictInt, StrictStr, TypeAdapter
+from pydantic import BaseModel, Field, StrictInt, StrictStr, TypeAdapter
 
 from llm_ocr.results.quality import what_is_wrong
 from llm_ocr.types import Counts, FigureRecord, PageRecord, Status, Unit, page_id
@@ -249,7 +248,7 @@ def undescribed_extra(records: Iterable[FigureRecord]) -> dict[str, Any]:
 
 
 class _Quality(BaseModel):
-    bins: Annotated[list[StrictInt], Len(BINS, BINS)]
+    bins: Annotated[list[StrictInt], Field(min_length=BINS, max_length=BINS)]
     worst: list[WeakPage]
 
 
