@@ -310,6 +310,17 @@ def dots(run: Run) -> None:
     run.stage("assemble")
 
 
+def paddle(run: Run) -> None:
+    """Ask a model for each region that the CPU reader's layout finds, and classify the figures."""
+    run.plan("--engine", "server", "--model", "paddleocr-vl-1.6", "--layout-first", "always")
+    layout = ("--layout-first", "always", "--layout-model", "embedded")
+    with simulator(run, "extract", "--model", "paddleocr-vl-1.6") as url:
+        run.stage("extract", *ONE_RENDERER, "--server-url", url, "--model", "paddleocr-vl-1.6", *layout)
+    with simulator(run, "describe", "--model", "qwen3-vl-2b") as url:
+        run.stage("describe", "--server-url", url, "--model", "qwen3-vl-2b", "--describe-mode", "classify")
+    run.stage("assemble")
+
+
 def _layout(*pieces: tuple[str, tuple[int, int, int, int], str | None]) -> list[dict[str, Any]]:
     return [
         {"bbox": list(box), "category": category, **({} if text is None else {"text": text})}
@@ -364,7 +375,12 @@ LAYOUTS = (
     "Here is the layout:\n```json\n"
     + _WHOLE[: len(_WHOLE) * 3 // 5].replace('"category": "List-item"', "'category': List-item"),
 )
-RUNS: dict[str, Callable[[Run], None]] = {"embedded": embedded, "deepseek-ocr": deepseek, "dots.mocr": dots}
+RUNS: dict[str, Callable[[Run], None]] = {
+    "embedded": embedded,
+    "deepseek-ocr": deepseek,
+    "dots.mocr": dots,
+    "paddleocr-vl-1.6": paddle,
+}
 
 # ---------------------------------------------------------------- differences
 

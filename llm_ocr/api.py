@@ -11,8 +11,8 @@ from llm_ocr.config.keyword_help import lists_settings
 from llm_ocr.config.loading import settings_from
 from llm_ocr.config.models import PipelineCommand
 from llm_ocr.errors import UsageError
-from llm_ocr.exports.export import Exported
-from llm_ocr.exports.export import export as export_results
+from llm_ocr.exporting import Exported
+from llm_ocr.exporting import export as export_results
 from llm_ocr.runs import Run
 from llm_ocr.session import Session
 from llm_ocr.stages import Progress, Silent

@@ -89,7 +89,7 @@ def _accounted(status: "RunStatus") -> bool:
 
 def run_export(command: str, settings: ExportSettings) -> int:
     """Write the results, and print their location and the way to open them; return 0."""
-    from llm_ocr.exports.export import export
+    from llm_ocr.exporting import export
 
     progress = progress_for(settings)
     try:

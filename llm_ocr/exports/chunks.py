@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 from llm_ocr.config.models import ExportSettings
 from llm_ocr.engines.embedded.joining import is_cjk, join
 from llm_ocr.errors import UsageError
+from llm_ocr.exporting import Exported, ExportJob
 from llm_ocr.exports.chunk_text import Measure, sentences, split_code, split_table, split_text, token_count
-from llm_ocr.exports.export import Exported, ExportJob
 from llm_ocr.exports.files import Batch, File, Form, export_files, json_line
 from llm_ocr.exports.source import Document
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE

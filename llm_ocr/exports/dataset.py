@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from llm_ocr.errors import DatasetDamaged, ObjectNotFound, StorageError, UsageError, WorkspaceMismatch
+from llm_ocr.exporting import Exported, ExportJob, Output
 from llm_ocr.exports.card import CARD, OTHER_CARD, Standing, card, read_card
-from llm_ocr.exports.export import Exported, ExportJob, Output
 from llm_ocr.exports.files import DROPPED, json_line, refuse_texts
 from llm_ocr.exports.shards import (
     GLOB,

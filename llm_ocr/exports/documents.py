@@ -6,8 +6,8 @@ from functools import cache, partial
 from typing import Any
 
 from llm_ocr.errors import ObjectNotFound, StorageError
+from llm_ocr.exporting import Exported, ExportJob
 from llm_ocr.exports.dolma import PAGE_ATTRIBUTES
-from llm_ocr.exports.export import Exported, ExportJob
 from llm_ocr.exports.files import Batch, File, Form, export_files, json_document, json_line, json_value
 from llm_ocr.exports.source import Document, identity_of, provenance
 from llm_ocr.results.dataset import DatasetRow, page_notes

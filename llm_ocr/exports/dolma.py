@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from llm_ocr.exports.export import Exported, ExportJob
+from llm_ocr.exporting import Exported, ExportJob
 from llm_ocr.exports.files import Batch, File, Form, export_files, json_line
 from llm_ocr.exports.source import Document, provenance
 from llm_ocr.results.dataset import DatasetRow, page_notes

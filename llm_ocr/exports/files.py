@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_ocr.errors import ObjectNotFound, StorageError, WorkspaceMismatch
-from llm_ocr.exports.export import Exported, ExportJob, Output
+from llm_ocr.exporting import Exported, ExportJob, Output
 from llm_ocr.exports.source import Assembled, AssembledRows, Document, undamaged
 from llm_ocr.results.markdown import clean
 from llm_ocr.results.schema import release_memory

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from llm_ocr.errors import UsageError
-from llm_ocr.exports.export import Exported, ExportJob
+from llm_ocr.exporting import Exported, ExportJob
 from llm_ocr.exports.files import Batch, File, Form, export_files
 from llm_ocr.exports.source import Document
 from llm_ocr.results.dataset import DatasetRow

@@ -2,12 +2,11 @@
 
 import difflib
 import re
-from collections.abc import Callable
-from importlib.metadata import entry_points
 from importlib.util import find_spec
 
 from llm_ocr.config.groups import without_credentials
 from llm_ocr.errors import MissingExtra, UsageError
+from llm_ocr.plugins import STORES, Opener
 from llm_ocr.storage import BaseStore, ObjectStore, StoreOptions
 from llm_ocr.storage.local import open_local
 from llm_ocr.storage.names import OTHER_SCHEMES, check_url, split_scheme
@@ -23,11 +22,6 @@ _FORMS = (
     "a folder, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, hf://buckets/NAMESPACE/NAME/PREFIX or "
     "hf://datasets/NAMESPACE/NAME/PREFIX"
 )
-
-#: Group of entry points with which a package adds a store: scheme = opener.
-PLUGINS = "llm_ocr.stores"
-
-Opener = Callable[[str, StoreOptions], ObjectStore]
 
 _SCHEME = re.compile(r"[a-z][a-z0-9]+")
 
@@ -71,9 +65,8 @@ def register(scheme: str, opener: Opener) -> None:
 
 def _of_users(scheme: str) -> Opener | None:
     """Return the opener registered in this process or by an installed package."""
-    if scheme not in _USERS:
-        for entry in entry_points(group=PLUGINS, name=scheme):
-            register(scheme, entry.load())
+    if scheme not in _USERS and (opener := STORES.find(scheme)) is not None:
+        register(scheme, opener)
     return _USERS.get(scheme)
 
 

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 import llm_ocr
-from llm_ocr.exports import export as export_output
+from llm_ocr import exporting
 from llm_ocr.results.schema import failed_pages, figures_to_parquet, pages_to_parquet
 from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.local import LocalStore
@@ -133,7 +133,7 @@ def retry(url: str, *, read_again: bool = True) -> None:
 def exported_with(point: CrashPoint, monkeypatch: pytest.MonkeyPatch, workspace: Path, output: Path, **form) -> bool:
     """Return whether an export to a folder, during which a write may crash, was completed."""
     with monkeypatch.context() as patch:
-        patch.setattr(export_output, "open_store", lambda url, _: CrashingStore(LocalStore(Path(url)), point))
+        patch.setattr(exporting, "open_store", lambda url, _: CrashingStore(LocalStore(Path(url)), point))
         try:
             llm_ocr.export(workspace=workspace, output=output, **form)
         except Crash:

@@ -16,7 +16,7 @@ import llm_ocr
 from llm_ocr.cli.outcome import load_line
 from llm_ocr.config.models import AssembleSettings
 from llm_ocr.errors import StageMissing, StorageError, UsageError
-from llm_ocr.exports.export import Exported
+from llm_ocr.exporting import Exported
 from llm_ocr.storage.hf import commits as hub_commits
 from llm_ocr.storage.hf.dataset import DatasetStore
 from tests.fakes.hub import Account, Fault, How

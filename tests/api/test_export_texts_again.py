@@ -8,8 +8,8 @@ from store_servers import gcs, s3
 
 import llm_ocr
 from llm_ocr.errors import StageMissing, StorageError, UsageError, WorkspaceError, WorkspaceMismatch
+from llm_ocr.exporting import Exported
 from llm_ocr.exports import files
-from llm_ocr.exports.export import Exported
 from llm_ocr.storage import StoreOptions, open_store
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.plan import PlannedDocument, plan_documents

@@ -12,8 +12,8 @@ from export_workspaces import PAGES, exported_with, files_of, make, noted_batche
 from running import environment
 
 import llm_ocr
+from llm_ocr.exporting import Exported
 from llm_ocr.exports import files
-from llm_ocr.exports.export import Exported
 from tests.fakes.crash import CrashPoint, When
 
 FAILS = frozenset({"2.pdf"})
