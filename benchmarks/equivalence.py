@@ -312,8 +312,8 @@ def dots(run: Run) -> None:
 
 def paddle(run: Run) -> None:
     """Ask a model for each region that the CPU reader's layout finds, and classify the figures."""
-    run.plan("--engine", "server", "--model", "paddleocr-vl-1.6", "--layout-first", "always")
-    layout = ("--layout-first", "always", "--layout-model", "embedded")
+    layout = ("--layout-first", "always", "--detector", "embedded")
+    run.plan("--engine", "server", "--model", "paddleocr-vl-1.6", *layout)
     with simulator(run, "extract", "--model", "paddleocr-vl-1.6") as url:
         run.stage("extract", *ONE_RENDERER, "--server-url", url, "--model", "paddleocr-vl-1.6", *layout)
     with simulator(run, "describe", "--model", "qwen3-vl-2b") as url:
