@@ -12,7 +12,7 @@ from llm_ocr.config.fields import settings_of
 from llm_ocr.config.groups import LogSettings
 from llm_ocr.config.models import CompletionSettings
 from llm_ocr.launch.platforms import PLATFORMS
-from llm_ocr.models.registry import PROFILES
+from llm_ocr.models.registry import all_profiles
 
 _FILES = ("FILE", "PATH", "SOURCE", "URL", "FOLDER", "IMAGE")
 _MODELS = ("model", "describe_model")  # settings whose values are names of profiles
@@ -43,7 +43,7 @@ def _complete_parser() -> argparse.ArgumentParser:
             elif command.name == "launch" and setting.name == "platform":
                 action.choices = list(PLATFORMS)
             elif setting.name in _MODELS or (command.name == "models" and setting.name == "name"):
-                action.choices = sorted(profile.name for profile in PROFILES)
+                action.choices = sorted(profile.name for profile in all_profiles())
             elif setting.metavar in _FILES:
                 action.complete = shtab.FILE  # type: ignore[attr-defined]  # the attribute that shtab reads
         commands.add_parser(command.name, parents=[parent], add_help=False, help=command.summary)

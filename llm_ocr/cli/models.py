@@ -30,7 +30,7 @@ from llm_ocr.models.choosing import (
     weights_of,
 )
 from llm_ocr.models.profile import Profile
-from llm_ocr.models.registry import DEFAULT, PROFILES
+from llm_ocr.models.registry import DEFAULT, all_profiles
 from llm_ocr.stages.runtime import named_model
 from llm_ocr.stages.servers import serve_options
 
@@ -45,7 +45,7 @@ _NEW = (99, 0, 0)
 
 def all_models() -> list[dict[str, Any]]:
     """Return a summary of each model, the default first."""
-    return [_short(profile) for profile in PROFILES]
+    return [_short(profile) for profile in all_profiles()]
 
 
 def one_model(settings: ModelsSettings) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def recommended(settings: ModelsSettings) -> dict[str, Any]:
         open_only=settings.licence == "open",
         language=settings.language or "",
     )
-    ranking = rank(PROFILES, wants)
+    ranking = rank(all_profiles(), wants)
     return {
         "vllm": version or None,
         "gpu_gb": round(size / 1e9, 1) if size else None,
@@ -213,8 +213,8 @@ def table_text(models: Sequence[Mapping[str, Any]]) -> str:
 
 def _short_names() -> Iterator[str]:
     """Yield the short names that several models share, each with the model that it means."""
-    for profile in PROFILES:
-        shared = (alias for alias in profile.aliases if sum(one.name.startswith(alias) for one in PROFILES) > 1)
+    for profile in all_profiles():
+        shared = (alias for alias in profile.aliases if sum(one.name.startswith(alias) for one in all_profiles()) > 1)
         if alias := next(shared, None):
             yield f"{alias} means {profile.name}"
 

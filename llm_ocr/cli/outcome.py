@@ -229,9 +229,9 @@ def advice(status: "RunStatus") -> str:
     if not (loops and status.model):
         return ""
     from llm_ocr.models.choosing import loop_advice
-    from llm_ocr.models.registry import PROFILES
+    from llm_ocr.models.registry import all_profiles
 
-    return with_flags(loop_advice(loops, pages, status.model, PROFILES))
+    return with_flags(loop_advice(loops, pages, status.model, all_profiles()))
 
 
 def is_folder(workspace: str) -> bool:

@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
+from llm_ocr import plugins
 from llm_ocr.errors import ServerError, UsageError
-from llm_ocr.models.profile import Profile
+from llm_ocr.models.profile import Profile, complaints
 from llm_ocr.models.profiles import (
     chandra,
     deepseek_ocr,
@@ -37,7 +38,7 @@ from llm_ocr.models.profiles import (
 # Profiles by name.
 
 
-#: The first profile is the default; experimental ones are last.
+#: Profiles of the library. The first profile is the default; experimental ones are last.
 PROFILES: tuple[Profile, ...] = (
     *deepseek_ocr.PROFILES,
     *lightonocr.PROFILES,
@@ -68,9 +69,18 @@ PROFILES: tuple[Profile, ...] = (
 DEFAULT = PROFILES[0].name
 
 
-def profile_names() -> tuple[str, ...]:
-    """Return the names of all profiles, the default first."""
-    return tuple(profile.name for profile in PROFILES)
+def all_profiles() -> tuple[Profile, ...]:
+    """Return the profiles of the library, followed by those of other packages in the order of their names.
+
+    Raises:
+        UsageError: A package's profile contradicts itself, or two packages provide the same name.
+        LlmOcrError: A package's profile cannot be imported.
+    """
+    added = [(name, plugins.PROFILES.get(name)) for name in plugins.PROFILES.names()]
+    for name, profile in added:
+        if found := complaints(profile):
+            raise UsageError(f"the model profile {name!r} of an installed package is not usable: {found[0]}")
+    return (*PROFILES, *(profile for _, profile in added))
 
 
 def find_profile(name: str) -> Profile:
@@ -80,7 +90,7 @@ def find_profile(name: str) -> Profile:
         UsageError: The name is unknown. The error contains similar names.
     """
     wanted = name.strip().casefold()
-    known = {one.casefold(): profile for profile in reversed(PROFILES) for one in _names(profile)}
+    known = {one.casefold(): profile for profile in reversed(all_profiles()) for one in _names(profile)}
     if profile := known.get(wanted):
         return profile
     close = get_close_matches(wanted, known, n=3, cutoff=0.5)

@@ -51,7 +51,7 @@ from llm_ocr.models.parsers import parser_named
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.profile_file import profile_from
 from llm_ocr.models.profiles.chat import generic
-from llm_ocr.models.registry import PROFILES, find_profile, served_profile
+from llm_ocr.models.registry import all_profiles, find_profile, served_profile
 from llm_ocr.results.quality import VERSION
 from llm_ocr.results.quality.scoring import score
 from llm_ocr.stages import Progress
@@ -308,7 +308,7 @@ async def with_served_model(settings: SettingsT, engine: str, say: Callable[[str
             served = await endpoint.served()
         finally:
             await endpoint.close()
-        profile = served_profile(served, PROFILES)
+        profile = served_profile(served, all_profiles())
         if profile is not None and profile.name != serving.model:
             say(f"Model: {profile.name}, which {url} serves")
             return settings.model_copy(update={"model": profile.name})
@@ -438,7 +438,7 @@ def _profile(name: str, *, own_prompt: bool, parser: str | None, served: bool) -
 def _without_profile(name: str, hint: str) -> str:
     """Return a hint for a model without a profile."""
     tail = name.rstrip("/").rpartition("/")[2].casefold()
-    like = [one for one in PROFILES if tail in (one.name, one.model.rpartition("/")[2].casefold(), *one.aliases)]
+    like = [one for one in all_profiles() if tail in (one.name, one.model.rpartition("/")[2].casefold(), *one.aliases)]
     if like:
         return f"If it is that model: `model={like[0].name}` and `weights={name}`"
     return f"A model without a profile needs `prompt`, and `parser` for answers that are not Markdown. {hint}"
@@ -871,7 +871,7 @@ def chosen_detector(settings: PlanSettings, profile: Profile, say: Callable[[str
     if settings.layout_first == "never" or not (always or profile.layout_first):
         return None
     if not profile.region_tasks:
-        able = ", ".join(sorted(one.name for one in PROFILES if one.region_tasks))
+        able = ", ".join(sorted(one.name for one in all_profiles() if one.region_tasks))
         raise UsageError(
             f"`layout_first=always`: {profile.name} has no prompts for regions", hint=f"Models that have: {able}."
         )

@@ -34,7 +34,7 @@ from llm_ocr.errors import LlmOcrError, ServerError, StorageError, UsageError
 from llm_ocr.models.choosing import PRESETS, Wants, needed_memory, numbers, rank, share_of, smallest_gpu, weights_of
 from llm_ocr.models.parsers.labels import normal
 from llm_ocr.models.profile import Profile
-from llm_ocr.models.registry import PROFILES, choose_served
+from llm_ocr.models.registry import all_profiles, choose_served
 from llm_ocr.storage import ObjectInfo, ObjectStore, open_store
 from llm_ocr.storage.local.locks import NoLocks, exclusive
 from llm_ocr.types import BlockKind
@@ -267,7 +267,7 @@ class Engines:
                 wait=wait,
                 stall=settings.request_timeout,
                 say=self._say,
-                choose=partial(choose_served, url=url, profile=profile, model=model, profiles=PROFILES),
+                choose=partial(choose_served, url=url, profile=profile, model=model, profiles=all_profiles()),
             )
             for url in settings.server_url
         ]
@@ -537,7 +537,7 @@ def check_access(model: str, revision: str | None, cache: Path | None) -> None:
             "choose another model: llm-ocr models --recommend",
         ) from error
     except (RepositoryNotFoundError, HFValidationError) as error:
-        near = get_close_matches(model, [one.model for one in PROFILES], n=2, cutoff=0.7)
+        near = get_close_matches(model, [one.model for one in all_profiles()], n=2, cutoff=0.7)
         meant = f"Did you mean {' or '.join(near)}? " if near else ""
         raise UsageError(
             f"the Hub has no model {model}, or it is private and this account has no access",
@@ -564,7 +564,7 @@ def _smaller(start: Start, wants: Wants, split: int, gpus: int) -> str:
     ways.append("shorten the context (`max_model_len`)")
     if size := smallest_gpu(start.profile):
         ways.append(f"use {size} of GPU memory")
-    fitting = rank(PROFILES, wants).ranked
+    fitting = rank(all_profiles(), wants).ranked
     if fitting:
         ways.append(f"use a smaller model (`model={fitting[0].profile.name}`)")
     return f"{', '.join(ways[:-1])}, or {ways[-1]}." if len(ways) > 1 else f"{ways[0]}."

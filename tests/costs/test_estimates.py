@@ -12,7 +12,7 @@ from llm_ocr.costs.estimates import estimate
 from llm_ocr.costs.prices import machines, price_per_hour
 from llm_ocr.costs.throughput import fits, machine_named, mean_span, measured_speed, no_measurement
 from llm_ocr.launch.sagemaker.requests import gpus_of
-from llm_ocr.models.registry import profile_names
+from llm_ocr.models.registry import PROFILES
 
 A100 = ("hf-jobs", "a100-large")
 
@@ -30,7 +30,7 @@ def test_ten_thousand_pages_take_what_the_predecessor_measured():
 
 def test_spans_are_in_order_for_every_model_on_every_machine():
     for stage, model, machine in product(
-        ("extract", "describe", "assemble"), ("embedded", *profile_names()), machines()
+        ("extract", "describe", "assemble"), ("embedded", *(profile.name for profile in PROFILES)), machines()
     ):
         found = estimate(stage, model, machine, 1000, machines=3)
         if found is not None:

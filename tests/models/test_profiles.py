@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 import tomllib
 from dataclasses import replace
 from typing import Any
@@ -23,7 +24,7 @@ from llm_ocr.models.profile import NO_FRAME, ImageRule, Profile, Rung, Score, co
 from llm_ocr.models.profile_file import profile_from
 from llm_ocr.models.profiles.chat import generic
 from llm_ocr.models.profiles.shared import ANSWER
-from llm_ocr.models.registry import DEFAULT, PROFILES, find_profile, profile_names
+from llm_ocr.models.registry import DEFAULT, PROFILES, all_profiles, find_profile
 from llm_ocr.types import BlockKind
 
 ALL = [*PROFILES, generic("some/model")]
@@ -49,7 +50,7 @@ def test_a_family_name_means_its_usual_size():
 
 
 def test_the_default_is_deepseek_ocr():
-    assert DEFAULT == profile_names()[0] == "deepseek-ocr"
+    assert DEFAULT == PROFILES[0].name == "deepseek-ocr"
 
 
 def test_an_unknown_model_is_answered_with_close_names():
@@ -392,3 +393,32 @@ def test_what_is_wrong_is_named(values: dict[str, Any], key: str, hint: str):
 )
 def test_a_profile_that_does_not_hold_together_is_refused(values: dict[str, Any], said: str):
     assert said in refused(model="me/sees", **values)
+
+
+def install_profile(monkeypatch, folder, module):
+    about = folder / "our_models-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: our-models\nVersion: 1\n")
+    (about / "entry_points.txt").write_text("[llm_ocr.profiles]\nours = our_models:OURS\n")
+    (folder / "our_models.py").write_text(module)
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.delitem(sys.modules, "our_models", raising=False)
+
+
+OURS = """
+from dataclasses import replace
+from llm_ocr.models.registry import PROFILES
+OURS = replace(PROFILES[0], name="ours", model="example/Ours-OCR", aliases=("our-ocr",){more})
+"""
+
+
+def test_package_adds_a_model_profile(monkeypatch, tmp_path):
+    install_profile(monkeypatch, tmp_path, OURS.format(more=""))
+    assert find_profile("our-ocr") is find_profile("example/Ours-OCR") is all_profiles()[-1]
+    assert all_profiles()[:-1] == PROFILES
+
+
+def test_unusable_profile_of_a_package_is_an_error(monkeypatch, tmp_path):
+    install_profile(monkeypatch, tmp_path, OURS.format(more=", max_tokens=0"))
+    with pytest.raises(UsageError, match="'ours' of an installed package is not usable: max_tokens must be"):
+        find_profile("deepseek-ocr")

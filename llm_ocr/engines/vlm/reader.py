@@ -32,7 +32,7 @@ from llm_ocr.engines.vlm.retry import AttemptLoop, Ended, Ladder, joined, rungs_
 from llm_ocr.errors import PageFailure, UsageError
 from llm_ocr.models.parsers import gives_places
 from llm_ocr.models.profile import PageNotes, Profile
-from llm_ocr.models.registry import PROFILES
+from llm_ocr.models.registry import all_profiles
 from llm_ocr.types import Attempt, Block, Page, Reason, Status
 
 # Back-pressure from work after the model: pages that wait for this work delay new requests.
@@ -479,13 +479,13 @@ class ModelReader:
         labels = self.options.figure_labels
         self.figure_labels = profile.figure_labels if labels is None else labels
         if self.options.anchor and not self._anchors(mode):
-            takers = [one.name for one in PROFILES if one.anchor]
+            takers = [one.name for one in all_profiles() if one.anchor]
             raise UsageError(
                 f"{profile.name} does not support `anchor_text` in mode {mode}",
                 hint=f"Models with support: {', '.join(takers)}. Or set a `prompt` that contains {PLACE}.",
             )
         if self.options.guided and not self.guides(mode):
-            guided = [one.name for one in PROFILES if one.guides]
+            guided = [one.name for one in all_profiles() if one.guides]
             raise UsageError(
                 f"{profile.name} does not support `guided` in mode {mode}",
                 hint=f"Remove `guided`. Models with support: {', '.join(guided)}.",
