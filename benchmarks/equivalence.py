@@ -531,12 +531,15 @@ def compare_run(name: str, folder: Path, pages: str, work: Path, show: int) -> i
         run.store()
     except Failed as failed:
         print(failed, flush=True)
-    again = Run(name, folder / "documents", pages, work / "recorded", work / "recorded" / "results")
+    # Exports name sources relative to the folder of the command, so this folder has the same depth.
+    again = Run(name, folder / "documents", pages, work.with_name(f"{work.name}-recorded"), work / "recorded")
     shutil.copytree(folder / "workspaces" / name, again.workspace)
     try:
         again.read("read")
     except Failed as failed:
         print(f"with the recorded workspace: {failed}", flush=True)
+    finally:
+        shutil.rmtree(again.work)
     found = [
         *(
             (f"{name}/{one}", places)
