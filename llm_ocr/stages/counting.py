@@ -1,121 +1,23 @@
-"""Count or estimate the pages of documents, and filter them."""
+"""Count the pages of documents by opening them."""
 
 import asyncio
-import functools
-from bisect import bisect_left
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, islice
 from pathlib import Path
-from typing import Literal, Protocol, TypeVar
+from typing import Protocol
 
-from llm_ocr.config.groups import FilterSettings
-from llm_ocr.config.models import PlanSettings
-from llm_ocr.documents.file_types import IMAGE
-from llm_ocr.documents.filters import FilterOptions, LeftOut
-from llm_ocr.documents.filters.languages import Filters, Languages
+from llm_ocr.documents.filters import LeftOut
 from llm_ocr.documents.manifests import PageRanges
 from llm_ocr.documents.open_fd import Given, given_all
-from llm_ocr.documents.remote.urls import is_remote, is_web, shown, suffix_of
+from llm_ocr.documents.remote.urls import is_remote
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.documents.sources import SourceDocument, version_of
 from llm_ocr.errors import PageFailure
+from llm_ocr.stages.filtering import Filtering
 from llm_ocr.stages.runtime import Remote
 from llm_ocr.types import PageSelection, Reason
-from llm_ocr.workspace import Workspace
-from llm_ocr.workspace.generations import generations
-from llm_ocr.workspace.plan import KnownFiltered
 from llm_ocr.workspace.planned import PlannedDocument, wanted_of, wanted_pages
-
-# Filters of documents.
-
-
-def filter_options(settings: FilterSettings) -> FilterOptions:
-    """Return the filters that the settings turn on."""
-    return FilterOptions(
-        languages=tuple(sorted({code.lower() for code in settings.filter_language})),
-        forms=settings.filter_forms,
-        spam=settings.filter_spam,
-        blank=settings.filter_blank,
-    )
-
-
-async def check_filters(settings: PlanSettings) -> None:
-    """Check the filters.
-
-    Raises:
-        UsageError: A language is unknown.
-        MissingExtra: Languages cannot be identified, because a package is not installed.
-    """
-    options = filter_options(settings)
-    if options.languages:
-        async with Languages(options.languages, confined=settings.confinement != "off") as languages:
-            await languages.check()
-
-
-class Filtering:
-    """The filters of one planning. Documents that the same filters excluded before are not inspected again."""
-
-    def __init__(self, filters: Filters, remote: Remote, known: KnownFiltered) -> None:
-        self._filters = filters
-        self._remote = remote
-        self._known = known
-
-    def known(self, document: PlannedDocument) -> str:
-        """Return the cause for which a document with this content was excluded before; otherwise an empty string."""
-        return self._known.cause(document.id, document.version)
-
-    def message(self) -> str:
-        """Return a message about documents that could not be checked; empty if there are none."""
-        return self._filters.said()
-
-    def filters_rows(self) -> bool:
-        """Return whether images of datasets must be fetched. Only the filter of blank pages applies to them."""
-        return self._filters.options.blank
-
-    async def look(self, path: str, document: SourceDocument) -> tuple[int, LeftOut | None]:
-        """Return the number of pages of a local document, and why it is excluded. Raises `PageFailure`."""
-        return await self._filters.look(path, document.kind, shown(document.source))
-
-    async def row(self, document: SourceDocument) -> LeftOut | None:
-        """Return why a dataset's row is excluded; None if it is not.
-
-        Images are fetched up to the first image that is not blank or cannot be fetched.
-        """
-        found = None
-        for number in range(1, (document.page_total or 0) + 1):
-            try:
-                async with self._remote.page(document.source, document.version, number) as (path, _):
-                    _, found = await self._filters.look(str(path), IMAGE, shown(document.source))
-            except PageFailure:
-                return None
-            if found is None:
-                return None
-        return found
-
-
-async def filtering(
-    settings: PlanSettings, workspace: Workspace, renderer: Renderer, remote: Remote, stack: AsyncExitStack
-) -> Filtering | None:
-    """Open the active filters until the stack closes; return None without filters."""
-    options = filter_options(settings)
-    if not options.any:
-        return None
-    known = await asyncio.to_thread(_known, workspace, options)
-    stack.callback(known.close)
-    confined = settings.confinement != "off"
-    filters = await stack.enter_async_context(Filters(renderer, options, confined=confined))
-    return Filtering(filters, remote, known)
-
-
-def _known(workspace: Workspace, options: FilterOptions) -> KnownFiltered:
-    return KnownFiltered.of(workspace, generations(workspace), options.identity())
-
-
-# Small local files are hashed, opened, and counted in groups, because a step costs more than a file.
-
 
 #: Largest size of a small file in bytes, and files per group.
 _SMALL, _TOGETHER = 4 << 20, 4
@@ -131,7 +33,7 @@ class _Group:
 
 
 class SmallFiles:
-    """Counts files in groups.
+    """Count small local files in groups, because a step (hash, open, count) costs more than a file.
 
     Args:
         renderer: Opens the files.
@@ -185,9 +87,6 @@ class SmallFiles:
         chosen = [(documents[place], files[place]) for place in places]
         asked = [(one.source, one.kind, file.descriptor) for one, file in chosen if isinstance(file, Given)]
         return await self._renderer.open_all(asked) if asked else []
-
-
-# Exact page counts, by opening the documents.
 
 
 #: Documents opened ahead of the next planned document.
@@ -406,166 +305,3 @@ def _planned(
         estimate=estimate,
         wanted=wanted,
     )
-
-
-# Estimated page counts: a sample of the documents is opened, and the others are estimated from their size. An estimate
-# only determines how the plan is divided and which progress is shown. The document is counted when it is read.
-
-
-T = TypeVar("T")
-
-#: Documents of the same kind and nearly the same size that an estimate is based on.
-_NEIGHBOURS = 16
-#: Bytes per page if no document of the kind could be opened.
-_GUESS = 100_000
-_TIFF = (".tif", ".tiff")
-
-
-@dataclass(frozen=True, slots=True)
-class CountOptions:
-    """Selection of the documents that are opened.
-
-    Attributes:
-        mode: `exact` opens all documents, `estimate` only a sample, and `auto` estimates above `exact_up_to` documents.
-        pages_per_unit: A document with more estimated pages is opened, so that it can be divided.
-        exact_up_to: Documents.
-        sample: Opened documents per kind.
-    """
-
-    mode: Literal["auto", "exact", "estimate"] = "auto"
-    pages_per_unit: int = 64
-    exact_up_to: int = 10_000
-    sample: int = 200
-
-
-@dataclass(slots=True)
-class Sizes:
-    """Pages of documents of one kind by size, for estimates."""
-
-    known: list[tuple[int, int]]  # size in bytes, pages
-    _bytes: list[int] = field(init=False)
-    _pages: list[int] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.known.sort()
-        self._bytes = [0, *accumulate(size for size, _ in self.known)]
-        self._pages = [0, *accumulate(pages for _, pages in self.known)]
-
-    def pages(self, size: int) -> int:
-        """Return the pages by the mean bytes per page of the documents of nearest size; at least 1."""
-        begin = max(0, min(bisect_left(self.known, (size, 0)) - _NEIGHBOURS // 2, len(self.known) - _NEIGHBOURS))
-        end = min(begin + _NEIGHBOURS, len(self.known))
-        some = self._bytes[end] - self._bytes[begin]
-        per_byte = (self._pages[end] - self._pages[begin]) / some if some else 1 / _GUESS
-        return max(1, round(size * per_byte))
-
-
-class Estimator:
-    """Estimates page counts from a sample that it opens. Opens documents that cannot be estimated."""
-
-    def __init__(self, counter: PageCounter, options: CountOptions) -> None:
-        self._counter = counter
-        self._options = options
-        self._sizes: dict[str, Sizes] = {}
-        self._sampled: dict[int, PlannedDocument] = {}  # by the documents' identity
-
-    async def look(self, batch: Sequence[SourceDocument]) -> None:
-        """Open a sample of each new kind, spread over the batch."""
-        self._sampled.clear()
-        for kind in dict.fromkeys(_kind(one) for one in batch if _can_be_estimated(one)):
-            if kind == IMAGE or kind in self._sizes:
-                continue
-            alike = [one for one in batch if _can_be_estimated(one) and _kind(one) == kind]
-            count = min(len(alike), self._options.sample)
-            chosen = [alike[number * len(alike) // count] for number in range(count)]
-            known: list[tuple[int, int]] = []
-            opened = [one async for one in in_order(chosen, functools.partial(self._opened, known))]
-            for document, made in zip(chosen, opened, strict=True):
-                self._sampled[id(document)] = made
-                self._counter.remember(made)
-            self._sizes[kind] = Sizes(known)
-
-    async def _opened(self, known: list[tuple[int, int]], document: SourceDocument) -> PlannedDocument:
-        try:
-            document = await self._counter.located(document)
-        except PageFailure as failure:
-            return self._counter.failed(document, document.version, failure.reason, failure.detail)
-        made = await self._counter.one(document)
-        if made.page_total:
-            known.append((document.size or 0, made.page_total))
-        return made
-
-    def at_once(self, document: SourceDocument) -> PlannedDocument | None:
-        """Return the document if nothing must be read."""
-        if sampled := self._sampled.pop(id(document), None):
-            return sampled
-        if (listed := self._counter.at_once(document)) is not None:
-            return listed
-        if not _can_be_estimated(document) or document.size is None or not document.version:
-            return None
-        return self._estimated(document, document.version)
-
-    async def one(self, document: SourceDocument) -> PlannedDocument:
-        """Return the document; read only if necessary."""
-        if not _can_be_estimated(document):
-            return await self._counter.one(document)
-        try:
-            document = await self._counter.located(document)
-            version = await self._counter.version(document)
-        except PageFailure as failure:
-            return self._counter.failed(document, document.version, failure.reason, failure.detail)
-        return (self._estimated(document, version) if version else None) or await self._counter.one(document)
-
-    def _estimated(self, document: SourceDocument, version: str) -> PlannedDocument | None:
-        """Return the estimated document; None if it must be opened, because it may be too long for one unit."""
-        known = self._counter.total(version)
-        if known:
-            return self._counter.counted(document, version, known)
-        kind = _kind(document)
-        total = 1 if kind == IMAGE else self._sizes[kind].pages(document.size or 0)
-        planned = self._counter.estimated(document, version, total)
-        short = known == 0 or planned.estimate <= self._options.pages_per_unit
-        return planned if short else None
-
-
-async def counted(
-    documents: Iterable[SourceDocument], counter: PageCounter, options: CountOptions = CountOptions()
-) -> AsyncGenerator[PlannedDocument, None]:
-    """Yield one planned document for each document, in order. A document that cannot be opened is planned as failed.
-
-    The same documents give the same estimates. Memory holds `options.exact_up_to` documents.
-
-    Args:
-        documents: The documents.
-        counter: Opens documents.
-        options: Which documents are opened.
-    """
-    estimator = Estimator(counter, options)
-    estimating = options.mode == "estimate"
-    async for batch in _batches(documents, options.exact_up_to + 1):
-        estimating = estimating or (options.mode == "auto" and len(batch) > options.exact_up_to)
-        if estimating:
-            await estimator.look(batch)
-        by = estimator if estimating else counter
-        async for document in in_order(batch, by.one, by.at_once):
-            yield document
-
-
-async def _batches(items: Iterable[T], size: int) -> AsyncIterator[list[T]]:
-    iterator = await asyncio.to_thread(iter, items)
-    while batch := await asyncio.to_thread(lambda: list(islice(iterator, size))):
-        yield batch
-
-
-def _can_be_estimated(document: SourceDocument) -> bool:
-    """Return whether pages can be estimated. Documents of web servers have no version until they are fetched."""
-    if document.reason is not None or document.page_total is not None:
-        return False
-    return document.size is not None or (is_remote(document.source) and not is_web(document.source))
-
-
-def _kind(document: SourceDocument) -> str:
-    """Return the kind of document whose pages have similar sizes. All kinds except `image` have any number of pages."""
-    if document.kind == IMAGE and (suffix := suffix_of(document.source)) in _TIFF:
-        return suffix
-    return document.kind

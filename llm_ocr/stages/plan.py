@@ -17,8 +17,10 @@ from llm_ocr.engines.vlm import reader as model
 from llm_ocr.engines.vlm.reader import SOURCE
 from llm_ocr.errors import StageMissing, UsageError, WorkspaceError, WorkspaceMismatch
 from llm_ocr.stages import Progress, Silent
-from llm_ocr.stages.counting import CountOptions, PageCounter, check_filters, counted, filter_options, filtering
+from llm_ocr.stages.counting import PageCounter
+from llm_ocr.stages.filtering import check_filters, filter_options, filtering
 from llm_ocr.stages.loop import run_blocking
+from llm_ocr.stages.page_estimates import CountOptions, counted
 from llm_ocr.stages.runtime import Job, Remote, dataset_options, passwords, remote_options, render_options
 from llm_ocr.stages.servers import LEAST_PER_LOCAL_UNIT, LEAST_PER_UNIT, PAGES_PER_UNIT, Engines, choose_engine
 from llm_ocr.storage import StoreOptions
