@@ -7,14 +7,14 @@ A package names each addition in its metadata, as an entry point in one of six g
 
 Group               Name is                 Object is          Runs in
 llm_ocr.commands    a command's name        a `Command`        the console program
-llm_ocr.engines     a value of --engine     a `PageEngine`     the stage's process, renderer processes
-llm_ocr.exports     a value of --format     an `Export`        the process of `export`
+llm_ocr.engines     an engine's name        a `PageEngine`     the stage's process, renderer processes
+llm_ocr.exports     an export format        an `Export`        the process of `export`
 llm_ocr.platforms   a platform's name       a `Launcher` class the process of `launch`, which has no GPU
 llm_ocr.profiles    any name                a `Profile`        every process that asks a model
 llm_ocr.stores      the scheme of URLs      an `Opener`        every process that opens a workspace
 
 The packages of this repository (`packages/`) use the same entry points; `pyproject.toml` has them. An object is
-imported at its first use. `llm-ocr --version` prints the packages that were found.
+imported at its first use.
 
 A package may import `llm_ocr.types`, `llm_ocr.errors`, this module, the public names of `llm_ocr`, and the modules that
 the protocol of its addition names. These modules change only with an entry in CHANGELOG.md.
