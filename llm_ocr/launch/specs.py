@@ -18,6 +18,8 @@ from llm_ocr.errors import UsageError
 from llm_ocr.launch import GPU_STAGES, STAGES, JobSpec, Launcher
 from llm_ocr.launch.library import store_extras
 from llm_ocr.launch.uploads import is_local, on_any_folder
+from llm_ocr.plugins import STORES
+from llm_ocr.storage.names import split_scheme
 
 #: Platforms whose jobs can access this machine's files.
 SHARED_DISK = frozenset({"slurm"})
@@ -84,6 +86,11 @@ def launch_request(settings: LaunchSettings, launcher: Launcher, launch: str) ->
             f"{settings.workspace} is on this machine, where jobs on {settings.platform} cannot reach it",
             hint="Use a workspace at s3://, gs://, or hf://",
         )
+    if settings.platform in INSTALLING and settings.wheel != "image" and (scheme := _of_package(settings.workspace)):
+        raise UsageError(
+            f"{settings.workspace}: a job cannot install llm-ocr from {scheme}://",
+            hint="Set --wheel image and an --image with llm-ocr and the store's package, or use another workspace.",
+        )
     specs, travelling = {}, {}
     for stage in stages:
         specs[stage] = _spec(settings, launcher, stage, launch, alone=len(stages) == 1)
@@ -101,6 +108,12 @@ def launch_request(settings: LaunchSettings, launcher: Launcher, launch: str) ->
             hub_model = _hub_model(settings, stage, alone=len(stages) == 1)
             specs[stage] = replace(specs[stage], options={**specs[stage].options, "hub_model": hub_model})
     return LaunchRequest(launch, settings.platform, stages, specs, travelling)
+
+
+def _of_package(url: str) -> str:
+    """Return the scheme if the store is of a package: `bootstrap`, which installs the packages, cannot read from it."""
+    scheme = split_scheme(url)[0]
+    return scheme if scheme in STORES.names() else ""
 
 
 def _spec(settings: LaunchSettings, launcher: Launcher, stage: str, launch: str, *, alone: bool) -> JobSpec:

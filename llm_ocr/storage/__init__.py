@@ -57,9 +57,10 @@ class StoreOptions:
 class ObjectStore(Protocol):
     """Storage system of a workspace. Methods block: async code calls them in threads, several at once.
 
-    All methods raise `StorageError`, also for an invalid key (see `storage.names`). `get`, `fetch`, `download`, and
-    `read_range` raise `ObjectNotFound` for a missing key. Throttling and transient failures have been retried before an
-    error is raised.
+    All methods raise `StorageError`, also for an invalid key (`storage.names.check_key`, without it for `any_key`), a
+    missing bucket, and a local file. `get`, `fetch`, `download`, and `read_range` raise `ObjectNotFound` for a missing
+    key. Throttling and transient failures have been retried before an error is raised. An error whose call may succeed
+    later has `retryable = True`; its `hint` says what the user can do. No message contains a secret.
 
     `create`, `fetch`, and `swap` return the same version tokens as `stat` and `list`. Two contents of a key never have
     the same token.
@@ -93,7 +94,7 @@ class ObjectStore(Protocol):
         """Return the whole object."""
 
     def read_range(self, key: str, start: int, length: int) -> bytes:
-        """Return `length` bytes from `start` (fewer at the end of the object)."""
+        """Return `length` bytes from `start`: fewer at the end of the object, none after it."""
 
     def put(self, key: str, data: bytes) -> None:
         """Write the whole object, replacing an older one. The object is durable on return."""
@@ -101,7 +102,8 @@ class ObjectStore(Protocol):
     def create(self, key: str, data: bytes) -> str:
         """Write the object if it does not exist, and return its version.
 
-        Exactly one of many callers succeeds, if `capabilities().create`.
+        Exactly one of many callers succeeds, if `capabilities().create`. A request that is repeated after a lost
+        response may find its own write: that is success, and equal bytes do not prove it.
 
         Raises:
             ObjectExists: the object exists.
@@ -129,7 +131,10 @@ class ObjectStore(Protocol):
         """Write the object to a local file, completely or not at all."""
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """List objects whose key begins with `prefix`, in key order, after `start_after`, without unfinished writes."""
+        """List objects whose key begins with `prefix`, in key order, after `start_after`, without unfinished writes.
+
+        A prefix may end within a name. `start_after` need not be a key. Names that are no keys are left out.
+        """
 
     def unfinished(self) -> Iterator[ObjectInfo]:
         """List leftovers of interrupted writes. They are not objects, only used space; `delete` accepts their keys."""
@@ -153,7 +158,11 @@ class ObjectStore(Protocol):
 
 
 class BaseStore:
-    """Default members of `ObjectStore` for a store whose writes are durable at once."""
+    """Default members of `ObjectStore` for a store whose writes are durable at once.
+
+    A store adds `url`, `fetch`, `read_range`, `put`, `create`, `swap`, `upload`, `download`, `list`, `unfinished`,
+    `stat`, and `delete`.
+    """
 
     most_files: int | None = None
     gathers = False
@@ -171,6 +180,21 @@ class BaseStore:
 
     def share(self, workers: int) -> None:
         """Ignore the number of workers: they share no limit."""
+
+    def capabilities(self: ObjectStore) -> Capabilities:
+        """Find the capabilities with an object below `names.PROBES`, which `list` must leave out."""
+        from llm_ocr.storage.probing import capabilities_of
+
+        found: Capabilities | None = self.__dict__.get("_capabilities")
+        if found is None:
+            found = self.__dict__["_capabilities"] = capabilities_of(self)
+        return found
+
+    def check(self: ObjectStore) -> None:
+        """Write, read, list, and remove an object below `names.PROBES`, which only `unfinished` may list."""
+        from llm_ocr.storage.probing import check
+
+        check(self)
 
 
 #: Nothing except the SDK's own configuration.

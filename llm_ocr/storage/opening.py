@@ -122,10 +122,11 @@ def _unknown(url: str, scheme: str, rest: str, options: StoreOptions) -> UsageEr
     if scheme in ("http", "https"):
         return _web(url, rest, options)
     near = OTHER_SCHEMES.get(scheme) or next(
-        iter(difflib.get_close_matches(scheme, ["file", *_OPENERS], n=1, cutoff=0.5)), ""
+        iter(difflib.get_close_matches(scheme, ["file", *_OPENERS, *STORES.names()], n=1, cutoff=0.5)), ""
     )
     if not near:
-        return UsageError(f"{url}: the scheme {scheme}:// is unknown", hint=f"Give {_FORMS}.")
+        others = "".join(f" Installed packages add {name}://." for name in STORES.names())
+        return UsageError(f"{url}: the scheme {scheme}:// is unknown", hint=f"Give {_FORMS}.{others}")
     meant = near + "://" + rest.lstrip("/") if near != "file" else "file:///" + rest.lstrip("/")
     return UsageError(f"{url}: the scheme {scheme}:// is unknown", hint=f"Did you mean {meant}?")
 

@@ -1,13 +1,16 @@
 """Every store is made here; the contract tests run over all of them.
 
-A store other than the local one brings tests/storage/<folder>/making.py with
+A store other than the local one brings tests/storage/<folder>/making.py, and a line in `_ELSEWHERE`; a store of a
+package brings packages/<package>/tests/<name>_making.py, and no line. The file has
 
     make_store(tmp_path) -> a context manager that gives an empty store (hub: in a bucket; make_dataset_store beside it)
     MANY                    how many objects a list of several pages takes
+    NEEDS                   tool of `require` without which the store is skipped (may be missing)
 """
 
 import contextlib
 import importlib
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,14 +26,17 @@ from llm_ocr.storage import ObjectStore, open_store
 #: More than one page of S3 and GCS.
 MANY = 1100
 
-#: name -> folder and function that make it.
+#: name -> module and function that make it.
 _ELSEWHERE = {
-    "s3": ("s3", "make_store"),
-    "gcs": ("gcs", "make_store"),
-    "hub-bucket": ("hub", "make_store"),
-    "hub-dataset": ("hub", "make_dataset_store"),
-    "a user's own": ("sqlite", "make_store"),
+    "s3": ("tests.storage.s3.making", "make_store"),
+    "gcs": ("tests.storage.gcs.making", "make_store"),
+    "hub-bucket": ("tests.storage.hub.making", "make_store"),
+    "hub-dataset": ("tests.storage.hub.making", "make_dataset_store"),
+    "a user's own": ("tests.storage.sqlite.making", "make_store"),
 }
+for _file in sorted(Path(__file__).parents[2].glob("packages/*/tests/*_making.py")):
+    sys.path.append(str(_file.parent))
+    _ELSEWHERE[_file.stem.removesuffix("_making")] = (_file.stem, "make_store")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +54,14 @@ def _local(tmp_path: Path) -> Iterator[ObjectStore]:
 
 
 @pytest.fixture(scope="module", params=["local", *_ELSEWHERE])
-def stores(request) -> Kind:
+def stores(request, require) -> Kind:
     """Each kind of store in turn."""
     if request.param == "local":
         return Kind("local", _local)
-    folder, function = _ELSEWHERE[request.param]
-    making = importlib.import_module(f"tests.storage.{folder}.making")
+    module, function = _ELSEWHERE[request.param]
+    making = importlib.import_module(module)
+    if tool := getattr(making, "NEEDS", ""):
+        require(tool)
     return Kind(request.param, getattr(making, function), making.MANY)
 
 

@@ -80,7 +80,7 @@ def test_nearly_right_url_is_never_a_folder_and_shows_the_fix(tmp_path, monkeypa
     ("url", "says"),
     [
         ("ftp://host/x", "s3://BUCKET/PREFIX"),
-        ("az://container/x", "s3://BUCKET/PREFIX"),
+        ("abfss://container/x", "Installed packages add az://"),
         ("https://minio.example/x", "`workspace_endpoint=URL`"),
         ("s3://", "names no bucket"),
         ("gs:///run", "names no bucket"),
