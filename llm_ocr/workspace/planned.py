@@ -127,6 +127,9 @@ class PlannedDocument:
         return document_id(self.document_id, relative=name, version=self.version, source=self.source)
 
 
+_FIELDS = tuple(column.name for column in fields(PlannedDocument))
+
+
 def with_reason(document: PlannedDocument) -> PlannedDocument:
     """Return the document, marked as failed if its selection has no page."""
     if document.pages or document.reason is not None or document.estimate:
@@ -179,9 +182,7 @@ def contents_of(document: PlannedDocument) -> tuple[int, ...]:
 
 def document_to_json(document: PlannedDocument) -> dict[str, Any]:
     """Return JSON values for the spool."""
-    value = {
-        column.name: getattr(document, column.name) for column in fields(document)
-    }  # `asdict` would copy all pages
+    value = {name: getattr(document, name) for name in _FIELDS}  # `asdict` would copy all pages
     return value | {"pages": codec.pages_to_text(document.pages), "wanted": codec.wanted_to_json(document.wanted)}
 
 
