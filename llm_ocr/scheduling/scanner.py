@@ -8,11 +8,10 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
-from llm_ocr.errors import StageMissing
 from llm_ocr.scheduling.leases import LEASE, Claim, Holder, Leases
 from llm_ocr.types import Unit
 from llm_ocr.workspace import Workspace, codec
-from llm_ocr.workspace.generations import Generation, generations, units_of
+from llm_ocr.workspace.generations import Generation, planned_generations, units_of
 from llm_ocr.workspace.items import Item, item_name, items
 from llm_ocr.workspace.publish import marker_key
 
@@ -51,17 +50,14 @@ class PlannedUnits:
     """
 
     def __init__(self, workspace: Workspace) -> None:
-        found = generations(workspace)
-        if not found:
-            raise StageMissing(f"no plan in {workspace.url}", hint=f"Run first: llm-ocr plan SOURCE -w {workspace.url}")
-        self.generations = tuple(found)
+        self.generations = tuple(planned_generations(workspace))
         self._workspace = workspace
         self._first: dict[int, int] = {}  # place of each generation's first unit
         self._parts: list[tuple[Generation, int]] = []  # a generation with this part alone, and its first unit's index
         self._starts: list[int] = []
         self._kept: OrderedDict[int, Sequence[Unit]] = OrderedDict()
         start = 0
-        for generation in found:
+        for generation in self.generations:
             index = 0
             self._first[generation.number] = start
             for part in generation.parts:
@@ -350,6 +346,12 @@ class UnitScanner:
                     return end
         return Wait(0.0)
 
+    def _sampled(self) -> bool:
+        """Return whether the sample is sufficient. Always false with `ready`: other groups may then differ from it."""
+        if self._ready is not None:
+            return False
+        return self._by_sample or (len(self._settled) >= self._sample and len(self._held()) >= _MANY)
+
     def freshen(self, places: Iterable[int]) -> None:
         """Note that these places are ready now, and look at their groups next."""
         groups = {self._groups.of(place) for place in places}
@@ -444,12 +446,6 @@ class UnitScanner:
         """Return the leases of other workers in the groups without free units."""
         return [lease for group in self._settled for lease in self._seen[group].values()]
 
-    def _sampled(self) -> bool:
-        """Return whether the sample is sufficient. Always false with `ready`: other groups may then differ from it."""
-        if self._ready is not None:
-            return False
-        return self._by_sample or (len(self._settled) >= self._sample and len(self._held()) >= _MANY)
-
     def _nothing_free(self) -> Wait | Exhausted | None:
         """Return the action if all groups, or a sample of them, have nothing free; None to continue looking."""
         now, options = self._leases.clock(), self._leases.options
@@ -468,7 +464,18 @@ class UnitScanner:
                 return Exhausted(len(self._held()))
             groups = len(self._groups.members)
             return Exhausted(round(len(self._held()) * groups / max(len(self._settled), 1)), exact=False)
-        if self._find_gone(now):
+        left = _MOST_ASKED  # ask who holds silent leases: units are free if their process has ended
+        for place, lease in (entry for group in self._settled for entry in self._seen[group].items()):
+            renewed = now - lease.since < _ALIVE * options.beat
+            if lease.holder or not left or self._alive(lease, now) or (place in self._asked and renewed):
+                continue
+            left -= 1
+            self._asked.add(place)
+            lease.holder = self._leases.holder(self._units.name(place)) or Holder()
+            if lease.holder.is_gone:
+                self._pool.append(place)
+        self._pool_time = now
+        if self._pool:
             return None
         soonest = min(lease.not_before for lease in silent) - now
         shift = self._random.uniform(0.8, 1.2)  # so that workers do not all look at once
@@ -486,22 +493,6 @@ class UnitScanner:
                 f"{len(seconds)} {units} held by {holder}, free in {max(0, min(seconds)):.0f} s unless it goes on"
             )
         return Wait(pause, tuple(messages))
-
-    def _find_gone(self, now: float) -> bool:
-        """Ask who holds silent leases; return whether units are free because their process has ended."""
-        left = _MOST_ASKED
-        for group in self._settled:
-            for place, lease in self._seen[group].items():
-                renewed = now - lease.since < _ALIVE * self._leases.options.beat
-                if lease.holder or not left or self._alive(lease, now) or (place in self._asked and renewed):
-                    continue
-                left -= 1
-                self._asked.add(place)
-                lease.holder = self._leases.holder(self._units.name(place)) or Holder()
-                if lease.holder.is_gone:
-                    self._pool.append(place)
-        self._pool_time = now
-        return bool(self._pool)
 
     def _alive(self, lease: _Seen, now: float) -> bool:
         return lease.before is not None and now - lease.before <= _ALIVE * self._leases.options.beat

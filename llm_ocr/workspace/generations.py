@@ -289,6 +289,19 @@ def generations(workspace: Workspace) -> list[Generation]:
     return found
 
 
+def planned_generations(workspace: Workspace) -> list[Generation]:
+    """Return all generations in order, at least one.
+
+    Raises:
+        StageMissing: there is no plan.
+        WorkspaceError: a marker is damaged.
+    """
+    found = generations(workspace)
+    if not found:
+        raise StageMissing(f"no plan in {workspace.url}", hint=f"Run first: llm-ocr plan SOURCE -w {workspace.url}")
+    return found
+
+
 def has_generation(workspace: Workspace, number: int) -> bool:
     """Return whether the plan has this generation now."""
     return workspace.store.stat(_marker_key(number)) is not None
@@ -319,9 +332,7 @@ def read_units(workspace: Workspace, *, kinds: Iterable[Kind] = tuple(Kind)) -> 
         StageMissing: there is no plan. Raised at once.
         WorkspaceError: a part is damaged. Raised during iteration.
     """
-    found = generations(workspace)
-    if not found:
-        raise StageMissing(f"no plan in {workspace.url}", hint=f"Run first: llm-ocr plan SOURCE -w {workspace.url}")
+    found = planned_generations(workspace)
     wanted = frozenset(kinds)
     return (unit for generation in found if generation.kind in wanted for unit in units_of(workspace, generation))
 
@@ -386,9 +397,15 @@ def write_generation(
     Raises:
         WorkspaceError: the plan is too large for the store.
     """
+
+    def write() -> Generation:
+        if listed is not None and draft.filtered is not None and draft.filtered.object:
+            workspace.store.upload(listed, draft.filtered.object)
+        return filled_generation(draft, pieces(), workspace)
+
     while True:
         begun = time.time()
-        written = _write_parts(workspace, draft, pieces(), listed)
+        written = write()
         # `clean` may have removed the parts of a planner that was suspended for a long time. Write them again.
         if not slept_since(begun) or _all_exist(workspace, written):
             break
@@ -417,7 +434,7 @@ def write_generation(
         for name in written.objects:
             remove_lost(workspace.store, name)
     elif slept_since(begun) and not _all_exist(workspace, written):
-        _write_parts(workspace, draft, pieces(), listed)  # suspended before the marker: `clean` removed the parts
+        write()  # suspended before the marker: `clean` removed the parts
     return published
 
 
@@ -426,41 +443,31 @@ def _all_exist(workspace: Workspace, generation: Generation) -> bool:
     return all(workspace.store.stat(name) for name in generation.objects)
 
 
-def counted_generation(draft: Generation, pieces: Iterable[Piece]) -> Generation:
-    """Return the draft with its counts filled in. Nothing is stored."""
-    counted, rest = draft, cut_units(draft, pieces)
+def filled_generation(draft: Generation, pieces: Iterable[Piece], workspace: Workspace | None = None) -> Generation:
+    """Return the draft with its counts; with a workspace, also with its parts, which are written there."""
+    filled, rest = draft, cut_units(draft, pieces)
     while chunk := list(islice(rest, _UNITS_A_PART)):
-        counted = _counted(counted, chunk)
-    return counted
-
-
-def _write_parts(workspace: Workspace, draft: Generation, pieces: Iterable[Piece], listed: Path | None) -> Generation:
-    if listed is not None and draft.filtered is not None and draft.filtered.object:
-        workspace.store.upload(listed, draft.filtered.object)
-    written, rest = draft, cut_units(draft, pieces)
-    while chunk := list(islice(rest, _UNITS_A_PART)):
-        data = b"".join(codec.dump(codec.unit_to_json(cut_unit.unit)) for cut_unit in chunk)
-        name = f"plan/{draft.number:04d}/{draft.attempt}/units-{len(written.parts):05d}.jsonl"
-        workspace.store.put(name, data)
-        part = PlanPart(name, hashlib.sha256(data).hexdigest(), len(data), len(chunk))
-        written = _counted(replace(written, parts=(*written.parts, part)), chunk)
-    return written
-
-
-def _counted(draft: Generation, chunk: Sequence[CutUnit]) -> Generation:
-    expected = sum(cut_unit.unit.expected for cut_unit in chunk)
-    counted = replace(draft, units=draft.units + len(chunk), expected=draft.expected + expected)
-    if draft.kind is Kind.RETRY:
-        replaced = {cut_unit.unit.id: cut_unit.replaced for cut_unit in chunk if cut_unit.replaced}
-        return replace(counted, replaced={**draft.replaced, **replaced})
-    later_ranges = sum(cut_unit.continues for cut_unit in chunk)
-    return replace(
-        counted,
-        documents=draft.documents + sum(len(cut_unit.unit.parts) for cut_unit in chunk) - later_ranges,
-        items=draft.items + len(chunk) - later_ranges,
-        next_index=draft.next_index + sum(part.reserved for cut_unit in chunk for part in cut_unit.unit.parts),
-        estimated=draft.estimated + sum(cut_unit.unit.estimated for cut_unit in chunk),
-    )
+        if workspace is not None:
+            data = b"".join(codec.dump(codec.unit_to_json(cut.unit)) for cut in chunk)
+            name = f"plan/{draft.number:04d}/{draft.attempt}/units-{len(filled.parts):05d}.jsonl"
+            workspace.store.put(name, data)
+            part = PlanPart(name, hashlib.sha256(data).hexdigest(), len(data), len(chunk))
+            filled = replace(filled, parts=(*filled.parts, part))
+        expected = filled.expected + sum(cut.unit.expected for cut in chunk)
+        filled = replace(filled, units=filled.units + len(chunk), expected=expected)
+        if draft.kind is Kind.RETRY:
+            replaced = {cut.unit.id: cut.replaced for cut in chunk if cut.replaced}
+            filled = replace(filled, replaced={**filled.replaced, **replaced})
+            continue
+        later_ranges = sum(cut.continues for cut in chunk)
+        filled = replace(
+            filled,
+            documents=filled.documents + sum(len(cut.unit.parts) for cut in chunk) - later_ranges,
+            items=filled.items + len(chunk) - later_ranges,
+            next_index=filled.next_index + sum(part.reserved for cut in chunk for part in cut.unit.parts),
+            estimated=filled.estimated + sum(cut.unit.estimated for cut in chunk),
+        )
+    return filled
 
 
 def _marker_key(number: int) -> str:

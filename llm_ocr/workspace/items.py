@@ -4,10 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from llm_ocr.errors import StageMissing
 from llm_ocr.types import DocumentPart, Unit
 from llm_ocr.workspace import Workspace
-from llm_ocr.workspace.generations import Generation, Kind, generations, units_of
+from llm_ocr.workspace.generations import Generation, Kind, planned_generations, units_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +85,7 @@ def items(workspace: Workspace, found: Sequence[Generation] = ()) -> Iterator[It
     Raises:
         StageMissing: there is no plan. Raised at once.
     """
-    found = found or generations(workspace)
-    if not found:
-        raise StageMissing(f"no plan in {workspace.url}", hint=f"Run first: llm-ocr plan SOURCE -w {workspace.url}")
+    found = found or planned_generations(workspace)
     newer: dict[str, list[Unit]] = {}  # units of retries by document, in order
     retries = (generation for generation in found if generation.kind is Kind.RETRY)
     for unit in (unit for generation in retries for unit in units_of(workspace, generation)):

@@ -101,9 +101,9 @@ class Claim:
         Raises:
             WorkspaceMismatch: the workspace has published units under another key; the message shows the difference.
         """
-        if self.stage == EXTRACT and (found := self._only()) is not None:
-            claimed, version = found
-            if claimed.get("key") != self.key:
+        if self.stage == EXTRACT:
+            claimed, version = _stored_claim(self._workspace)
+            if claimed and claimed.get("key") != self.key:
                 self._unused = version if self._is_unused(claimed) else ""
                 if not self._unused:
                     raise _mismatch(self._workspace, claimed, self._settings)
@@ -115,10 +115,28 @@ class Claim:
         Raises:
             WorkspaceMismatch: another key was stored first; the message shows the difference.
         """
+        workspace = self._workspace
         with self._lock:
-            if not self._taken:
-                self._store()
-                self._taken = True
+            if self._taken:
+                return self.key
+            value = {
+                "key": self.key,
+                "settings": dict(self._settings),
+                "created": datetime.now(UTC).isoformat(timespec="microseconds"),
+                "created_by": library_version(),
+            }
+            if self._origin.command:
+                value |= {"command": self._origin.command, "remembered": dict(self._origin.remembered)}
+            if self.stage == EXTRACT:
+                claimed = _stored_claim(workspace)[0] or workspace.create_json(_ONLY, value)
+                if claimed.get("key") != self.key and not self._replaced(claimed, value):
+                    raise _mismatch(workspace, claimed, self._settings)
+            name = f"{self.stage}/{self.key}/settings.json"
+            if workspace.find_json(name) is None:
+                # Order by number: the clocks of workers may differ by hours, and a copied workspace has other times.
+                numbers = [stored.number for stored in stage_keys(workspace, self.stage)]
+                workspace.create_json(name, {**value, "number": 1 + max(numbers, default=0)})
+            self._taken = True
         return self.key
 
     def confirm(self) -> None:
@@ -131,29 +149,10 @@ class Claim:
         """
         if self.stage != EXTRACT or self._confirmed:
             return
-        found = self._only()
-        if found is not None and found[0].get("key") != self.key:
-            raise _mismatch(self._workspace, found[0], self._settings)
+        claimed, _ = _stored_claim(self._workspace)
+        if claimed and claimed.get("key") != self.key:
+            raise _mismatch(self._workspace, claimed, self._settings)
         self._confirmed = True
-
-    def _store(self) -> None:
-        value = {
-            "key": self.key,
-            "settings": dict(self._settings),
-            "created": datetime.now(UTC).isoformat(timespec="microseconds"),
-            "created_by": library_version(),
-        }
-        if self._origin.command:
-            value |= {"command": self._origin.command, "remembered": dict(self._origin.remembered)}
-        if self.stage == EXTRACT:
-            claimed = _only_key(self._workspace) or self._workspace.create_json(_ONLY, value)
-            if claimed.get("key") != self.key and not self._replaced(claimed, value):
-                raise _mismatch(self._workspace, claimed, self._settings)
-        name = f"{self.stage}/{self.key}/settings.json"
-        if self._workspace.find_json(name) is None:
-            # Order by number: the clocks of workers may differ by hours, and a copied workspace has other times.
-            numbers = [stored.number for stored in stage_keys(self._workspace, self.stage)]
-            self._workspace.create_json(name, {**value, "number": 1 + max(numbers, default=0)})
 
     def _replaced(self, claimed: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
         """Replace a claim that has been unused since `check`; return whether this key is the stored one now."""
@@ -169,17 +168,6 @@ class Claim:
         with suppress(ObjectChanged):  # the claim's worker is alive and has published just now
             store.swap(_ONLY, codec.dump(claimed, indent=2), version)
         return False
-
-    def _only(self) -> tuple[dict[str, Any], str] | None:
-        """Return the claim of Extract's only key and its version."""
-        try:
-            data, version = self._workspace.store.fetch(_ONLY)
-        except ObjectNotFound:
-            return None
-        where = f"{self._workspace.url}: {_ONLY}"
-        value = codec.load(data, where)
-        codec.typed(_STORED, value, where)
-        return value, version
 
     def _is_unused(self, claimed: Mapping[str, Any]) -> bool:
         """Return whether a claim may be replaced. Imports claim their key before the plan, and keep it."""
@@ -200,7 +188,7 @@ def claim_key(workspace: Workspace, stage: str, settings: Mapping[str, Any]) -> 
 
 def extract_origin(workspace: Workspace) -> tuple[Origin, str]:
     """Return the origin stored with Extract's key and its time of creation; both are empty if nothing was extracted."""
-    value = _only_key(workspace) or {}
+    value, _ = _stored_claim(workspace)
     return Origin(value.get("remembered", {}), value.get("command", "")), value.get("created", "")
 
 
@@ -226,12 +214,16 @@ class _Stored(BaseModel):
 _STORED = TypeAdapter(_Stored)
 
 
-def _only_key(workspace: Workspace) -> dict[str, Any] | None:
-    """Return the content of `key.json`; None if Extract has not claimed its key."""
-    value = workspace.find_json(_ONLY)
-    if value is not None:
-        codec.typed(_STORED, value, f"{workspace.url}: {_ONLY}")
-    return value
+def _stored_claim(workspace: Workspace) -> tuple[dict[str, Any], str]:
+    """Return the content of `key.json` and its version; both empty if Extract has not claimed its key."""
+    try:
+        data, version = workspace.store.fetch(_ONLY)
+    except ObjectNotFound:
+        return {}, ""
+    where = f"{workspace.url}: {_ONLY}"
+    value = codec.load(data, where)
+    codec.typed(_STORED, value, where)
+    return value, version
 
 
 def stage_keys(workspace: Workspace, stage: str) -> list[StageKey]:
@@ -352,7 +344,7 @@ def need_same_version(workspace: Workspace, versions: Mapping[str, int]) -> None
     Raises:
         WorkspaceMismatch: units were extracted by a version whose results differ.
     """
-    claimed = _only_key(workspace) or {}
+    claimed, _ = _stored_claim(workspace)
     changed = list(_other_versions(claimed.get("settings", {}), versions))
     if changed and done_units(workspace, EXTRACT, str(claimed.get("key"))):
         raise _other_release(workspace, claimed, changed)

@@ -22,7 +22,7 @@ from llm_ocr.workspace.generations import (
     Kind,
     Piece,
     cause_of,
-    counted_generation,
+    filled_generation,
     generations,
     new_draft,
     units_of,
@@ -202,11 +202,30 @@ def pages_of_documents(workspace: Workspace) -> PageCounts:
 _MOST_EXAMPLES = 5
 
 
+@dataclass(frozen=True, slots=True)
+class PlanResult:
+    """Result of planning. `generation` is None if there was nothing new.
+
+    `known` documents were in the plan already and did not change. Of these, `differing` documents have another content
+    or page selection now; `examples` lists some of their sources. `changed` documents are new, because the content of
+    their file differs from the plan; `changed_examples` lists some of their sources.
+    """
+
+    generation: Generation | None
+    known: int = 0
+    differing: int = 0
+    copies: int = 0  # documents with the content of another document, stored as its aliases
+    examples: tuple[str, ...] = ()
+    filtered: Filtered | None = None  # documents that filters excluded for the first time
+    changed: int = 0
+    changed_examples: tuple[str, ...] = ()
+
+
 @dataclass(slots=True)
 class Choice:
     """Documents that a generation will contain: those whose id is not in the plan, whatever its content was.
 
-    The counts are of the last pass over `pieces`.
+    `result` and `readmitted` are of the last complete pass over `pieces`.
     """
 
     workspace: Workspace
@@ -215,14 +234,8 @@ class Choice:
     known: DiskDict  # number of the content by document id; number of the version by `_file_entry`
     left_out: KnownFiltered
     begin: int  # first dataset index
-    known_count: int = 0
-    copies: int = 0
-    differing: int = 0
-    changed: int = 0
-    examples: list[str] = field(default_factory=list)
-    changed_examples: list[str] = field(default_factory=list)
-    readmitted: Counter[str] = field(default_factory=Counter)  # documents in older lists of excluded documents
-    _differing: dict[str, PlannedDocument] = field(default_factory=dict)  # by document id
+    result: PlanResult = PlanResult(None)
+    readmitted: Mapping[str, int] = field(default_factory=dict)  # documents in older lists of excluded documents
 
     def look(self) -> bool:
         """Return whether there is any piece. Iterate over all pieces if readmitted documents must be counted."""
@@ -243,11 +256,11 @@ class Choice:
         Raises:
             UsageError: a known document was requested with pages that are not in the plan. Raised at the end.
         """
-        self.known_count = self.copies = self.differing = self.changed = 0
-        self.examples.clear()
-        self.changed_examples.clear()
-        self.readmitted.clear()
-        self._differing.clear()
+        known_count = copies = differing = changed = 0
+        examples: list[str] = []
+        changed_examples: list[str] = []
+        readmitted: Counter[str] = Counter()
+        differing_by_id: dict[str, PlannedDocument] = {}
         index = self.begin
         for members in self.members():
             new: list[PlannedDocument] = []
@@ -256,43 +269,39 @@ class Choice:
                 if content is None:
                     new.append(document)
                     continue
-                self.known_count += 1
+                known_count += 1
                 if content not in contents_of(document):
-                    self.differing += 1
-                    self._differing.setdefault(document.id, document)
-                    if len(self.examples) < _MOST_EXAMPLES:
-                        self.examples.append(document.source)
-            if not new:
-                continue
-            first = new[0]
+                    differing += 1
+                    differing_by_id.setdefault(document.id, document)
+                    examples.append(document.source)
             for document in new:
                 planned = self.known.get(_file_entry(document.source, document.relative))
                 if planned is not None and document.version and planned != number_of(document.version):
-                    self.changed += 1
-                    if len(self.changed_examples) < _MOST_EXAMPLES:
-                        self.changed_examples.append(document.source)
+                    changed += 1
+                    changed_examples.append(document.source)
                 if cause := self.left_out.cause(document.id, document.version):
-                    self.readmitted[cause] += 1
+                    readmitted[cause] += 1
+            del examples[_MOST_EXAMPLES:], changed_examples[_MOST_EXAMPLES:]
+            if not new:
+                continue
+            first = new[0]
             aliases = tuple(dict.fromkeys(other.relative for other in new[1:] if other.relative != first.relative))
-            self.copies += len(aliases)
+            copies += len(aliases)
             part = part_of(first, aliases)
             yield Piece(part, range(index, index + part.reserved))
             index += part.reserved
-        if self._differing:
-            check_pages(self.workspace, self.found, self._differing)
-
-    def result(self, generation: Generation | None) -> "PlanResult":
-        """Return the result of planning with this new generation."""
-        return PlanResult(
-            generation,
-            self.known_count,
-            self.differing,
-            self.copies,
-            tuple(self.examples),
-            generation.filtered if generation else None,
-            self.changed,
-            tuple(self.changed_examples),
+        self.readmitted = dict(readmitted)
+        self.result = PlanResult(
+            None,
+            known_count,
+            differing,
+            copies,
+            tuple(examples),
+            changed=changed,
+            changed_examples=tuple(changed_examples),
         )
+        if differing_by_id:
+            check_pages(self.workspace, self.found, differing_by_id)
 
 
 def check_pages(workspace: Workspace, found: Iterable[Generation], asked: Mapping[str, PlannedDocument]) -> None:
@@ -356,25 +365,6 @@ def _file_entry(source: str, relative: str) -> str:
 
 #: Pages up to which a plan that may have smaller units has the smallest ones. Units of larger plans grow with the plan.
 SMALL_PLAN = 512
-
-
-@dataclass(frozen=True, slots=True)
-class PlanResult:
-    """Result of planning. `generation` is None if there was nothing new.
-
-    `known` documents were in the plan already and did not change. Of these, `differing` documents have another content
-    or page selection now; `examples` lists some of their sources. `changed` documents are new, because the content of
-    their file differs from the plan; `changed_examples` lists some of their sources.
-    """
-
-    generation: Generation | None
-    known: int = 0
-    differing: int = 0
-    copies: int = 0  # documents with the content of another document, stored as its aliases
-    examples: tuple[str, ...] = ()
-    filtered: Filtered | None = None  # documents that filters excluded for the first time
-    changed: int = 0
-    changed_examples: tuple[str, ...] = ()
 
 
 def plan_documents(
@@ -528,7 +518,7 @@ class Planner:
                     len(found) + 1, Kind.SOURCES, pages_per_unit=pages_per_unit, next_index=begin, skipped=skipped
                 )
                 any_piece = choice.look()
-                readmitted = dict(choice.readmitted)
+                readmitted = choice.readmitted
                 listed = self._workspace.spool / f"filtered-{draft.attempt}.jsonl"
                 filtered = Filtered(readmitted=readmitted) if readmitted else None
                 if self._filtered is not None:
@@ -537,12 +527,13 @@ class Planner:
                     filtered = replace(filtered, object=name, readmitted=readmitted)
                 draft = replace(draft, filtered=filtered)
                 if not any_piece and not (filtered and filtered.counts):
-                    return choice.result(None)
+                    return choice.result
                 if dry_run:
-                    return choice.result(counted_generation(draft, choice.pieces()))
+                    filled = filled_generation(draft, choice.pieces())
+                    return replace(choice.result, generation=filled, filtered=filtered)
                 published = write_generation(self._workspace, draft, choice.pieces, listed)
                 if published.attempt == draft.attempt:
-                    return choice.result(published)
+                    return replace(choice.result, generation=published, filtered=published.filtered)
 
     def _members(self) -> Iterator[list[PlannedDocument]]:
         """Yield the documents in order, each followed by its copies with the same content."""
