@@ -1,4 +1,9 @@
-"""The stored plan: immutable lists of units, one per generation."""
+"""The stored plan: immutable lists of units, one per generation.
+
+plan/<generation>/<attempt>/units-00000.jsonl  at most 1,000 units, one per line; the same input gives the same bytes
+plan/<generation>/<attempt>/filtered.jsonl     documents that filters excluded; see `plan.KnownFiltered`
+plan/<generation>.done                         the marker: names the parts, with hashes and counts
+"""
 
 import hashlib
 import time
@@ -192,13 +197,6 @@ def _most_first(counted: tuple[str, int]) -> tuple[int, str]:
 
 #: Files per unit after all stages: data and marker of each stage, the dataset file, and the note on the views.
 _FILES_OF_A_UNIT = 8
-
-# The stored plan: an immutable list of units, in generations.
-#
-# plan/<generation>/<attempt>/units-00000.jsonl   at most 1,000 units, one per line; the same input gives the same bytes
-# plan/<generation>/<attempt>/filtered.jsonl      documents that filters excluded; see `plan.KnownFiltered`
-# plan/<generation>.done                          the marker: names the parts, with hashes and counts
-
 
 _UNITS_A_PART = 1000
 

@@ -441,10 +441,10 @@ def levels(line: Timeline, found: Iterable[Series], value: Value) -> list[float]
 def _sums(line: Timeline, found: Iterable[Series], value: Value, weight: Callable[[Sample], float]) -> list[float]:
     sums = [0.0] * line.bins
     for series in found:
-        moment = series.began
+        moment, end = series.began, line.at(series.began)
         for sample in series.samples:
-            begin, end = line.at(moment), line.at(moment + sample.seconds)
             moment += sample.seconds
+            begin, end = end, line.at(moment)
             amount = value(sample)
             if not amount:
                 continue
