@@ -6,7 +6,6 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from llm_ocr.scheduling.scanner import Claimed, Groups, PlannedItems, Units, UnitScanner, Wait
 from llm_ocr.scheduling.shards import Sharded
@@ -18,33 +17,11 @@ _MOST_LISTED = 8
 _DONE = ".done"
 
 
-class Ready(Protocol):
-    """Places of units that can be processed now, because the preceding stage has published them."""
-
-    @property
-    def stage(self) -> str:
-        """Name of the preceding stage."""
-
-    @property
-    def total(self) -> int:
-        """Total number of its units."""
-
-    @property
-    def missing(self) -> int:
-        """Number of its units that were unpublished at the last look."""
-
-    def __contains__(self, place: object) -> bool: ...
-
-    def look(self) -> list[int]:
-        """Return places that became ready since the last look, possibly not all of them.
-
-        Raises:
-            StorageError: the store could not be listed.
-        """
-
-
 class Published:
-    """Units of a plan that a stage has published.
+    """Units of a plan that the preceding stage has published, and that can be processed now, by their places.
+
+    `stage` is the name of that stage, `total` the number of its units, and `missing` the number of units that were
+    unpublished at the last look.
 
     Each look continues after the last one, and stops at the first group with new units. Groups whose units are all
     published are not listed again.
@@ -74,7 +51,11 @@ class Published:
         return isinstance(place, int) and bool(self._ready[place])
 
     def look(self) -> list[int]:
-        """Return newly published places (see `Ready`)."""
+        """Return places that became ready since the last look, possibly not all of them.
+
+        Raises:
+            StorageError: the store could not be listed.
+        """
         for _ in range(min(_MOST_LISTED, len(self._turns))):
             group = self._turns.popleft()
             keys = (info.key for info in self._store.list(self._groups.prefixes[group]) if info.key.endswith(_DONE))
@@ -93,7 +74,10 @@ class Published:
 
 
 class ReadyItems:
-    """Items of Assemble whose units are all published, including retries of their pages."""
+    """Items of Assemble whose units are all published, including retries of their pages, by their places.
+
+    `stage`, `total`, and `missing` are of the units (see `Published`).
+    """
 
     def __init__(self, items: PlannedItems, published: Published) -> None:
         self.stage = published.stage
@@ -111,7 +95,11 @@ class ReadyItems:
         return isinstance(place, int) and not self._waits[place]
 
     def look(self) -> list[int]:
-        """Return places of newly complete items (see `Ready`)."""
+        """Return places of newly complete items, possibly not all of them.
+
+        Raises:
+            StorageError: the store could not be listed.
+        """
         found: list[int] = []
         while not found and (fresh := self._published.look()):
             for item in (item for unit in fresh for item in self._items.of_unit(unit)):
@@ -119,6 +107,10 @@ class ReadyItems:
                 if not self._waits[item]:
                     found.append(item)
         return found
+
+
+#: Places that can be processed now, because the preceding stage has published their units.
+Ready = Published | ReadyItems
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from typing import Any, Self
 from llm_ocr.documents.remote.urls import shown
 from llm_ocr.errors import ObjectNotFound, UsageError
 from llm_ocr.results.documents import name_claims
+from llm_ocr.types import Reason
 from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.codec import document_id
 from llm_ocr.workspace.generations import (
@@ -38,10 +39,10 @@ from llm_ocr.workspace.planned import (
     counted_content,
     document_from_json,
     document_to_json,
+    no_such_page,
     number_of,
     part_of,
     wanted_pages,
-    with_reason,
 )
 
 __all__ = ["PlanResult", "PlannedDocument", "Planner", "plan_documents", "plan_stream"]
@@ -466,7 +467,9 @@ class Planner:
         if document.filtered and self._filtered is not None:
             self._filtered.add(document)
             return
-        document = with_reason(document)
+        if not document.pages and document.reason is None and not document.estimate:  # the selection has no page
+            detail = document.detail or no_such_page(document.page_total)
+            document = replace(document, reason=Reason.NO_SUCH_PAGE, detail=detail)
         name, content = f"id {document.id}", content_of(document)
         line = self._lines.get(name)
         if line is not None:

@@ -3,7 +3,7 @@
 import hashlib
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, Self
 
@@ -128,14 +128,6 @@ class PlannedDocument:
 
 
 _FIELDS = tuple(column.name for column in fields(PlannedDocument))
-
-
-def with_reason(document: PlannedDocument) -> PlannedDocument:
-    """Return the document, marked as failed if its selection has no page."""
-    if document.pages or document.reason is not None or document.estimate:
-        return document
-    detail = document.detail or no_such_page(document.page_total)
-    return replace(document, reason=Reason.NO_SUCH_PAGE, detail=detail)
 
 
 def part_of(document: PlannedDocument, aliases: tuple[str, ...]) -> DocumentPart:
