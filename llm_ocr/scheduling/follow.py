@@ -4,15 +4,12 @@ import random
 import time
 from array import array
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from llm_ocr.scheduling.scanner import Claimed, Exhausted, Groups, PlannedItems, Units, Wait, told
+from llm_ocr.scheduling.scanner import Claimed, Groups, PlannedItems, Units, UnitScanner, Wait
+from llm_ocr.scheduling.shards import Sharded
 from llm_ocr.storage import ObjectStore
-
-# Units that the preceding stage has published, tracked with few listings.
-
 
 #: Upper limit of groups to list in a look without new units.
 _MOST_LISTED = 8
@@ -20,33 +17,11 @@ _MOST_LISTED = 8
 _DONE = ".done"
 
 
-class Ready(Protocol):
-    """Places of units that can be processed now, because the preceding stage has published them."""
-
-    @property
-    def stage(self) -> str:
-        """Name of the preceding stage."""
-
-    @property
-    def total(self) -> int:
-        """Total number of its units."""
-
-    @property
-    def missing(self) -> int:
-        """Number of its units that were unpublished at the last look."""
-
-    def __contains__(self, place: object) -> bool: ...
-
-    def look(self) -> list[int]:
-        """Return places that became ready since the last look, possibly not all of them.
-
-        Raises:
-            StorageError: the store could not be listed.
-        """
-
-
 class Published:
-    """Units of a plan that a stage has published.
+    """Units of a plan that the preceding stage has published, and that can be processed now, by their places.
+
+    `stage` is the name of that stage, `total` the number of its units, and `missing` the number of units that were
+    unpublished at the last look.
 
     Each look continues after the last one, and stops at the first group with new units. Groups whose units are all
     published are not listed again.
@@ -76,36 +51,33 @@ class Published:
         return isinstance(place, int) and bool(self._ready[place])
 
     def look(self) -> list[int]:
-        """Return newly published places (see `Ready`)."""
+        """Return places that became ready since the last look, possibly not all of them.
+
+        Raises:
+            StorageError: the store could not be listed.
+        """
         for _ in range(min(_MOST_LISTED, len(self._turns))):
             group = self._turns.popleft()
-            found = self._list(group)
+            keys = (info.key for info in self._store.list(self._groups.prefixes[group]) if info.key.endswith(_DONE))
+            names = {key.rpartition("/")[2].removesuffix(_DONE) for key in keys}
+            waiting = (place for place in self._groups.members[group] if not self._ready[place])
+            found = [place for place in waiting if self._units.name(place) in names]
+            for place in found:
+                self._ready[place] = 1
+            self._left[group] -= len(found)
+            self.missing -= len(found)
             if self._left[group]:
                 self._turns.append(group)
             if found:
                 return found
         return []
 
-    def _list(self, group: int) -> list[int]:
-        names = {
-            info.key.rpartition("/")[2].removesuffix(_DONE)
-            for info in self._store.list(self._groups.prefixes[group])
-            if info.key.endswith(_DONE)
-        }
-        found = [
-            place
-            for place in self._groups.members[group]
-            if not self._ready[place] and self._units.name(place) in names
-        ]
-        for place in found:
-            self._ready[place] = 1
-        self._left[group] -= len(found)
-        self.missing -= len(found)
-        return found
-
 
 class ReadyItems:
-    """Items of Assemble whose units are all published, including retries of their pages."""
+    """Items of Assemble whose units are all published, including retries of their pages, by their places.
+
+    `stage`, `total`, and `missing` are of the units (see `Published`).
+    """
 
     def __init__(self, items: PlannedItems, published: Published) -> None:
         self.stage = published.stage
@@ -123,31 +95,22 @@ class ReadyItems:
         return isinstance(place, int) and not self._waits[place]
 
     def look(self) -> list[int]:
-        """Return places of newly complete items (see `Ready`)."""
-        while fresh := self._published.look():
-            if found := list(self._ended(fresh)):
-                return found
-        return []
+        """Return places of newly complete items, possibly not all of them.
 
-    def _ended(self, units: list[int]) -> Iterator[int]:
-        for unit in units:
-            for item in self._items.of_unit(unit):
+        Raises:
+            StorageError: the store could not be listed.
+        """
+        found: list[int] = []
+        while not found and (fresh := self._published.look()):
+            for item in (item for unit in fresh for item in self._items.of_unit(unit)):
                 self._waits[item] -= 1
                 if not self._waits[item]:
-                    yield item
+                    found.append(item)
+        return found
 
 
-# Units, one at a time, for a worker that follows the preceding stage.
-
-
-class Taking(Protocol):
-    """Claims ready units for this worker: `scanner.UnitScanner` or `shards.Sharded`."""
-
-    def freshen(self, places: Iterable[int]) -> None:
-        """Note that these places are ready now."""
-
-    def step(self) -> Claimed | Wait | Exhausted:
-        """Return the next action."""
+#: Places that can be processed now, because the preceding stage has published their units.
+Ready = Published | ReadyItems
 
 
 @dataclass(slots=True)
@@ -165,7 +128,7 @@ class Pauses:
     clock: Callable[[], float] = time.monotonic
     _pause: float = field(init=False, default=0.0)
     _since: float | None = field(init=False, default=None)  # time of the last new unit
-    _said: float | None = field(init=False, default=None)
+    _messaged: float | None = field(init=False, default=None)
 
     def came(self) -> None:
         """Reset the pause after new work."""
@@ -181,18 +144,18 @@ class Pauses:
         now = self.clock()
         if self._since is None:
             self._since = now
-        if self._said is None:
+        if self._messaged is None:
             self.say(f"waiting for {what}")
-            self._said = now
-        elif now - max(self._said, self._since) >= self.remind:
+            self._messaged = now
+        elif now - max(self._messaged, self._since) >= self.remind:
             self.say(f"waiting for {what} ({nothing} for {round((now - self._since) / 60)} min)")
-            self._said = now
+            self._messaged = now
         self._pause = min(self.longest, 1.5 * self._pause) or self.first
         return self._pause
 
 
 def followed(
-    taking: Taking,
+    taking: UnitScanner | Sharded,
     ready: Ready,
     pauses: Pauses,
     wait: Callable[[float], bool],
@@ -225,16 +188,13 @@ def followed(
         elif ready.missing or isinstance(step, Wait):
             for message in step.messages if isinstance(step, Wait) else ():
                 pauses.say(message)
-            seconds = pauses.pause(*_what(ready))
+            if ready.missing:
+                seconds = pauses.pause(f"{ready.missing} of {ready.total} units of {ready.stage}", "none published")
+            else:
+                seconds = pauses.pause("units of other workers", "none released")
             if wait(min(seconds, step.seconds) if isinstance(step, Wait) else seconds):
                 return False
         else:
             if step.held:
-                pauses.say(told(step))
+                pauses.say(str(step))
             return False
-
-
-def _what(ready: Ready) -> tuple[str, str]:
-    if ready.missing:
-        return f"{ready.missing} of {ready.total} units of {ready.stage}", "none published"
-    return "units of other workers", "none released"

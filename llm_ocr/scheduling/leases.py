@@ -116,7 +116,15 @@ class Holder:
         if not (self.place and self.started) or self.place != _place():
             return False
         started = _started(self.pid)
-        return started != self.started if started is not None else not _exists(self.pid)
+        if started is not None:
+            return started != self.started
+        try:
+            os.kill(self.pid, 0)  # the mount option `hidepid` hides processes of other users in `/proc`
+        except ProcessLookupError:
+            return True
+        except (OSError, OverflowError):
+            return False
+        return False
 
     def __str__(self) -> str:
         known = f" on {self.host} (process {self.pid})" if self.host else ""
@@ -144,17 +152,6 @@ def _started(pid: int) -> str | None:
     except OSError:
         return None
     return "" if fields[0] in "ZX" else fields[19]  # state and start, by proc(5); a zombie has ended
-
-
-def _exists(pid: int) -> bool:
-    """Return whether a process exists: the mount option `hidepid` hides those of other users in `/proc`."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        return True
-    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,27 +311,24 @@ class Leases:
             except StorageError as error:
                 _log.warning("the lease of unit %s of %s was not renewed: %s", lease.unit, self.stage, error)
                 continue
-            self._renewed(lease, renewed)
+            with self._lock:
+                if self._held.get(lease.unit) is not lease:
+                    continue  # released meanwhile
+                if renewed is not None:
+                    self._held[lease.unit] = renewed
+                    continue
+                del self._held[lease.unit]
+                self.lost += 1
+            _log.warning(
+                "unit %s of %s was taken over by another worker, which saw no renewal by this one for %.0f s",
+                lease.unit,
+                self.stage,
+                self.options.seconds,
+            )
 
     def _keep_alive(self) -> None:
         while not self._stop.wait(max(self.options.beat / 4, _FASTEST_BEAT)):
             self.beat()
-
-    def _renewed(self, lease: _Lease, renewed: _Lease | None) -> None:
-        with self._lock:
-            if self._held.get(lease.unit) is not lease:
-                return  # released meanwhile
-            if renewed is not None:
-                self._held[lease.unit] = renewed
-                return
-            del self._held[lease.unit]
-            self.lost += 1
-        _log.warning(
-            "unit %s of %s was taken over by another worker, which saw no renewal by this one for %.0f s",
-            lease.unit,
-            self.stage,
-            self.options.seconds,
-        )
 
     def _taken(self, lease: _Lease) -> Claim:
         """Register a claimed lease, unless the unit is done: its last holder published the marker before release."""

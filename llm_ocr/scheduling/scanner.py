@@ -8,16 +8,12 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
-from llm_ocr.errors import StageMissing
 from llm_ocr.scheduling.leases import LEASE, Claim, Holder, Leases
 from llm_ocr.types import Unit
 from llm_ocr.workspace import Workspace, codec
-from llm_ocr.workspace.generations import Generation, generations, units_of
+from llm_ocr.workspace.generations import Generation, planned_generations, units_of
 from llm_ocr.workspace.items import Item, item_name, items
 from llm_ocr.workspace.publish import marker_key
-
-# Units that workers share, named without reading the plan, in groups that need one listing each.
-
 
 #: Plans up to these sizes have 1 or 16 groups; larger plans have 256. A finished unit has a marker and data, and stores
 #: list 1,000 objects per request. A look therefore takes few requests, and so does a look at all groups of a small
@@ -54,21 +50,18 @@ class PlannedUnits:
     """
 
     def __init__(self, workspace: Workspace) -> None:
-        found = generations(workspace)
-        if not found:
-            raise StageMissing(f"no plan in {workspace.url}", hint=f"Run first: llm-ocr plan SOURCE -w {workspace.url}")
-        self.generations = tuple(found)
+        self.generations = tuple(planned_generations(workspace))
         self._workspace = workspace
         self._first: dict[int, int] = {}  # place of each generation's first unit
-        self._parts: list[_Part] = []
+        self._parts: list[tuple[Generation, int]] = []  # a generation with this part alone, and its first unit's index
         self._starts: list[int] = []
         self._kept: OrderedDict[int, Sequence[Unit]] = OrderedDict()
         start = 0
-        for generation in found:
+        for generation in self.generations:
             index = 0
             self._first[generation.number] = start
-            for number, part in enumerate(generation.parts):
-                self._parts.append(_Part(generation, number, index))
+            for part in generation.parts:
+                self._parts.append((replace(generation, parts=(part,)), index))
                 self._starts.append(start)
                 start, index = start + part.units, index + part.units
         self._length = start
@@ -79,8 +72,8 @@ class PlannedUnits:
     def name(self, place: int) -> str:
         """Return the unit's id in the form of `generations.cut_units`."""
         number = self._part_of(place)
-        part = self._parts[number]
-        return f"{part.generation.number:04d}-{part.first_index + place - self._starts[number]:06d}"
+        generation, index = self._parts[number]
+        return f"{generation.number:04d}-{index + place - self._starts[number]:06d}"
 
     def place(self, unit: Unit) -> int:
         """Return the place of a unit of an included generation."""
@@ -88,8 +81,17 @@ class PlannedUnits:
 
     def __getitem__(self, place: int) -> Unit:
         number = self._part_of(place)
-        units = self._read(number)
-        unit = units[place - self._starts[number]]
+        if number not in self._kept:
+            generation, _ = self._parts[number]
+            part = generation.parts[0]
+            units = list(units_of(self._workspace, generation))
+            if len(units) != part.units:
+                raise codec.damaged(f"{self._workspace.url}: {part.object}", f"it has {len(units)} units")
+            self._kept[number] = units
+            while len(self._kept) > _PARTS_KEPT:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(number)
+        unit = self._kept[number][place - self._starts[number]]
         if unit.id != self.name(place):
             raise codec.damaged(f"{self._workspace.url}: the plan", f"{self.name(place)} is called {unit.id}")
         return unit
@@ -98,26 +100,6 @@ class PlannedUnits:
         if not 0 <= place < self._length:
             raise IndexError(place)
         return bisect_right(self._starts, place) - 1
-
-    def _read(self, number: int) -> Sequence[Unit]:
-        if number not in self._kept:
-            generation, part = self._parts[number].generation, self._parts[number].number
-            alone = replace(generation, parts=generation.parts[part : part + 1])
-            units = list(units_of(self._workspace, alone))
-            if len(units) != alone.parts[0].units:
-                raise codec.damaged(f"{self._workspace.url}: {alone.parts[0].object}", f"it has {len(units)} units")
-            self._kept[number] = units
-            while len(self._kept) > _PARTS_KEPT:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(number)
-        return self._kept[number]
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    generation: Generation
-    number: int  # index among the generation's parts
-    first_index: int  # index of its first unit
 
 
 class Groups:
@@ -147,9 +129,6 @@ class Groups:
         marker = marker_key(self._stage, self._key, self._units.name(place))
         start = len(self._folder)
         return int(marker[start : start + self._digits] or "0", 16)
-
-
-# Items of Assemble by their place in the plan, named without reading their units, for workers that share them.
 
 
 class PlannedItems:
@@ -205,12 +184,6 @@ class PlannedItems:
         return [bisect_right(self._first, unit) - 1]
 
 
-# Search for free units among workers. A worker starts at a free unit of a random place and continues in the plan's
-# order, creating a lease for each unit. At a held or finished unit, it looks for another place. A look lists one group
-# (`Groups`): markers and leases of hundreds of units in one request. A unit therefore costs few requests, and no worker
-# lists the whole workspace while there is work.
-
-
 T = TypeVar("T")
 
 _DONE = ".done"
@@ -262,6 +235,12 @@ class Exhausted:
     held: int
     exact: bool = True
 
+    def __str__(self) -> str:
+        """Return the message of a worker that leaves while others hold units."""
+        about = "" if self.exact else "about "
+        units = "unit is" if self.held == 1 else "units are"
+        return f"{about}{self.held} {units} claimed by other workers; run the same command again if such a worker dies"
+
 
 @dataclass(slots=True)
 class _Seen:
@@ -306,19 +285,17 @@ def leased(
             leases.wait(step.seconds)
         else:
             if step.held:
-                say(told(step))
+                say(str(step))
             return
-
-
-def told(over: Exhausted) -> str:
-    """Return the message of a worker that leaves while others hold units."""
-    about = "" if over.exact else "about "
-    units = "unit is" if over.held == 1 else "units are"
-    return f"{about}{over.held} {units} claimed by other workers; run the same command again if such a worker dies"
 
 
 class UnitScanner:
     """Finds units step by step, without waiting. For one worker, not thread-safe.
+
+    A worker starts at a free unit of a random place and continues in the plan's order, creating a lease for each unit.
+    At a held or finished unit, it looks for another place. A look lists one group (`Groups`): markers and leases of
+    hundreds of units in one request. A unit therefore costs few requests, and no worker lists the whole workspace while
+    there is work.
 
     With `ready`, only places in it are claimed, and only places passed to `freshen` are searched.
     """
@@ -369,6 +346,12 @@ class UnitScanner:
                     return end
         return Wait(0.0)
 
+    def _sampled(self) -> bool:
+        """Return whether the sample is sufficient. Always false with `ready`: other groups may then differ from it."""
+        if self._ready is not None:
+            return False
+        return self._by_sample or (len(self._settled) >= self._sample and len(self._held()) >= _MANY)
+
     def freshen(self, places: Iterable[int]) -> None:
         """Note that these places are ready now, and look at their groups next."""
         groups = {self._groups.of(place) for place in places}
@@ -379,8 +362,10 @@ class UnitScanner:
     def _candidate(self) -> int | None:
         if self._place is not None:
             after = self._place + 1
-            if after < len(self._units) and self._luck >= _LEAST_LUCK and not self._known(after):
-                return after
+            if after < len(self._units) and self._luck >= _LEAST_LUCK:
+                is_free = self._is_ready(after) and not self._was_ours(after)
+                if is_free and after not in self._seen.get(self._groups.of(after), {}):
+                    return after
             self._place = None
         if self._leases.clock() - self._pool_time > self._leases.options.beat:
             self._pool.clear()  # other workers have changed the group since
@@ -389,12 +374,6 @@ class UnitScanner:
             if not self._was_ours(place):
                 return place
         return None
-
-    def _known(self, place: int) -> bool:
-        """Return whether the unit is known to be unavailable."""
-        if not self._is_ready(place) or self._was_ours(place):
-            return True
-        return place in self._seen.get(self._groups.of(place), {})
 
     def _was_ours(self, place: int) -> bool:
         """Return whether the unit is finished, held here, or recently held here, and so published or taken."""
@@ -427,7 +406,13 @@ class UnitScanner:
     def _look(self, group: int) -> None:
         """List a group. Its free units, in random order, become the new pool."""
         began = self._leases.clock()
-        done, versions = self._list(self._groups.prefixes[group])
+        done, versions = set[str](), dict[str, str]()
+        for info in self._leases.store.list(self._groups.prefixes[group]):
+            name = info.key.rpartition("/")[2]
+            if name.endswith(_DONE):
+                done.add(name.removesuffix(_DONE))
+            elif name.endswith(LEASE):
+                versions[name.removesuffix(LEASE)] = info.version
         ended = self._leases.clock()
         before, last = self._seen.get(group, {}), self._looked.get(group)
         seen, free = dict[int, _Seen](), list[int]()
@@ -441,7 +426,10 @@ class UnitScanner:
             elif unit not in versions:
                 free.append(place)
             else:
-                lease = seen[place] = self._observed(before.get(place), versions[unit], last, ended)
+                lease, version = before.get(place), versions[unit]
+                if lease is None or lease.version != version:
+                    lease = _Seen(version, ended, last, ended + self._leases.options.seconds)
+                seen[place] = lease
                 if began >= lease.not_before:
                     free.append(place)
         self._seen[group], self._looked[group] = seen, began
@@ -454,30 +442,9 @@ class UnitScanner:
         else:
             self._settled.add(group)
 
-    def _list(self, prefix: str) -> tuple[set[str], dict[str, str]]:
-        done, versions = set[str](), dict[str, str]()
-        for info in self._leases.store.list(prefix):
-            name = info.key.rpartition("/")[2]
-            if name.endswith(_DONE):
-                done.add(name.removesuffix(_DONE))
-            elif name.endswith(LEASE):
-                versions[name.removesuffix(LEASE)] = info.version
-        return done, versions
-
-    def _observed(self, known: _Seen | None, version: str, last: float | None, now: float) -> _Seen:
-        if known is not None and known.version == version:
-            return known
-        return _Seen(version, now, last, now + self._leases.options.seconds)
-
     def _held(self) -> list[_Seen]:
         """Return the leases of other workers in the groups without free units."""
         return [lease for group in self._settled for lease in self._seen[group].values()]
-
-    def _sampled(self) -> bool:
-        """Return whether the sample is sufficient. Always false with `ready`: other groups may then differ from it."""
-        if self._ready is not None:
-            return False
-        return self._by_sample or (len(self._settled) >= self._sample and len(self._held()) >= _MANY)
 
     def _nothing_free(self) -> Wait | Exhausted | None:
         """Return the action if all groups, or a sample of them, have nothing free; None to continue looking."""
@@ -486,57 +453,46 @@ class UnitScanner:
             if now < self._again:
                 return Wait(self._again - now)
             self._again = None
-            if self._look_again(now):
-                return None
+            for group in list(self._settled):  # look at the groups with silent leases
+                if not all(self._alive(lease, now) for lease in self._seen[group].values()):
+                    self._look(group)
+                    if self._pool:
+                        return None
         silent = [lease for lease in self._held() if not self._alive(lease, now)]
         if not silent:
             if not self._to_look:
                 return Exhausted(len(self._held()))
             groups = len(self._groups.members)
             return Exhausted(round(len(self._held()) * groups / max(len(self._settled), 1)), exact=False)
-        if self._find_gone(now):
+        left = _MOST_ASKED  # ask who holds silent leases: units are free if their process has ended
+        for place, lease in (entry for group in self._settled for entry in self._seen[group].items()):
+            renewed = now - lease.since < _ALIVE * options.beat
+            if lease.holder or not left or self._alive(lease, now) or (place in self._asked and renewed):
+                continue
+            left -= 1
+            self._asked.add(place)
+            lease.holder = self._leases.holder(self._units.name(place)) or Holder()
+            if lease.holder.is_gone:
+                self._pool.append(place)
+        self._pool_time = now
+        if self._pool:
             return None
         soonest = min(lease.not_before for lease in silent) - now
         shift = self._random.uniform(0.8, 1.2)  # so that workers do not all look at once
         pause = shift * min(options.beat, soonest + 0.25 * options.beat)
         self._again, self._by_sample = now + pause, bool(self._to_look)
-        return Wait(pause, tuple(self._messages(silent, now)))
-
-    def _find_gone(self, now: float) -> bool:
-        """Ask who holds silent leases; return whether units are free because their process has ended."""
-        left = _MOST_ASKED
-        for group in self._settled:
-            for place, lease in self._seen[group].items():
-                renewed = now - lease.since < _ALIVE * self._leases.options.beat
-                if lease.holder or not left or self._alive(lease, now) or (place in self._asked and renewed):
-                    continue
-                left -= 1
-                self._asked.add(place)
-                lease.holder = self._leases.holder(self._units.name(place)) or Holder()
-                if lease.holder.is_gone:
-                    self._pool.append(place)
-        self._pool_time = now
-        return bool(self._pool)
-
-    def _messages(self, silent: list[_Seen], now: float) -> Iterator[str]:
-        held: defaultdict[Holder, list[float]] = defaultdict(list)
+        held: defaultdict[Holder, list[float]] = defaultdict(list)  # seconds until each of the holder's units is free
         for lease in silent:
             if lease.holder and lease.holder.worker and lease.holder not in self._named:
                 held[lease.holder].append(lease.not_before - now)
+        messages: list[str] = []
         for holder, seconds in list(held.items())[: _MOST_NAMED - len(self._named)]:
             self._named.add(holder)
             units = "unit is" if len(seconds) == 1 else "units are"
-            yield f"{len(seconds)} {units} held by {holder}, free in {max(0, min(seconds)):.0f} s unless it goes on"
+            messages.append(
+                f"{len(seconds)} {units} held by {holder}, free in {max(0, min(seconds)):.0f} s unless it goes on"
+            )
+        return Wait(pause, tuple(messages))
 
     def _alive(self, lease: _Seen, now: float) -> bool:
         return lease.before is not None and now - lease.before <= _ALIVE * self._leases.options.beat
-
-    def _look_again(self, now: float) -> bool:
-        """Look at the groups with silent leases; return whether a unit is free now."""
-        for group in list(self._settled):
-            if all(self._alive(lease, now) for lease in self._seen[group].values()):
-                continue
-            self._look(group)
-            if self._pool:
-                return True
-        return False

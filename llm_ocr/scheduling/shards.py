@@ -2,20 +2,17 @@
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from llm_ocr.errors import UsageError
 from llm_ocr.scheduling.leases import is_lease
 from llm_ocr.scheduling.scanner import Claimed, Exhausted, PlannedUnits, Units
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.publish import done_units, is_done
-
-# Detection of this machine's share on platforms that number their machines.
-
 
 #: Files in which SageMaker lists the hosts, for processing jobs and training jobs.
 SAGEMAKER_FILES = (Path("/opt/ml/config/resourceconfig.json"), Path("/opt/ml/input/config/resourceconfig.json"))
@@ -46,6 +43,9 @@ class DetectedShard:
     count: int
     source: str
 
+    def __str__(self) -> str:
+        return f"{self.source} says share {self.index} of {self.count}"
+
 
 def detected_shard(
     environment: Mapping[str, str],
@@ -67,25 +67,23 @@ def detected_shard(
         UsageError: A variable or file is invalid or incomplete, two platforms name different shares, or a platform has
             another number of machines than `count`.
     """
-    said = [_pair(environment, index, size, count) for index, size in _PAIRS]
-    said += [_sagemaker(environment, sagemaker_files), _slurm(environment), _skypilot(environment)]
-    found = [one for one in said if one is not None]
-    for one in found:
-        if not 0 <= one.index < one.count:
-            raise UsageError(f"{one.source} says share {one.index} of {one.count}, which does not exist", hint=_HINT)
+    detected = [_pair(environment, index, size, count) for index, size in _PAIRS]
+    detected += [_sagemaker(environment, sagemaker_files), _slurm(environment), _skypilot(environment)]
+    found = [shard for shard in detected if shard is not None]
+    for shard in found:
+        if not 0 <= shard.index < shard.count:
+            raise UsageError(f"{shard}, which does not exist", hint=_HINT)
     # Schedulers also number the only machine of a job.
-    several = [one for one in found if one.count > 1] or found[:1]
-    if len({(one.index, one.count) for one in several}) > 1:
-        shares = " and ".join(f"{one.source} says share {one.index} of {one.count}" for one in several)
+    several = [shard for shard in found if shard.count > 1] or found[:1]
+    if len({(shard.index, shard.count) for shard in several}) > 1:
+        shares = " and ".join(map(str, several))
         raise UsageError(f"{shares}: two platforms number this machine differently", hint=_HINT)
     chosen = several[0] if several else None
     if chosen is None or count is None or chosen.count == count:
         return chosen
     if chosen.count == 1:
         return None
-    raise UsageError(
-        f"{chosen.source} says share {chosen.index} of {chosen.count}, but `shard_count={count}`", hint=_HINT
-    )
+    raise UsageError(f"{chosen}, but `shard_count={count}`", hint=_HINT)
 
 
 def _pair(environment: Mapping[str, str], index: str, count: str, given: int | None) -> DetectedShard | None:
@@ -114,31 +112,20 @@ def _skypilot(environment: Mapping[str, str]) -> DetectedShard | None:
 
 
 def _sagemaker(environment: Mapping[str, str], files: Iterable[Path]) -> DetectedShard | None:
-    for path in files:
-        if path.is_file():
-            return _of_file(path)
-    if "SM_HOSTS" not in environment or "SM_CURRENT_HOST" not in environment:
+    """Return the share by position in the sorted host names, which every host sorts identically."""
+    path = next((path for path in files if path.is_file()), None)
+    if path is None and ("SM_HOSTS" not in environment or "SM_CURRENT_HOST" not in environment):
         return None
-    hosts = _readable(lambda: json.loads(environment["SM_HOSTS"]), "SM_HOSTS")
-    return _host(hosts, environment["SM_CURRENT_HOST"], "SM_HOSTS")
-
-
-def _of_file(path: Path) -> DetectedShard:
-    config = _readable(lambda: json.loads(path.read_bytes()), str(path))
-    if not isinstance(config, dict):
-        raise UsageError(f"{path} is not a JSON object", hint=_HINT)
-    return _host(config.get("hosts"), config.get("current_host"), str(path))
-
-
-def _readable(read: Callable[[], Any], source: str) -> Any:
+    source = "SM_HOSTS" if path is None else str(path)
     try:
-        return read()
+        value: object = json.loads(environment["SM_HOSTS"] if path is None else path.read_bytes())
     except (OSError, ValueError) as error:
         raise UsageError(f"{source} cannot be read: {error}", hint=_HINT) from error
-
-
-def _host(hosts: Any, current: Any, source: str) -> DetectedShard:
-    """Return the share by position in the sorted host names, which every host sorts identically."""
+    hosts, current = value, environment.get("SM_CURRENT_HOST")
+    if path is not None:
+        if not isinstance(value, dict):
+            raise UsageError(f"{path} is not a JSON object", hint=_HINT)
+        hosts, current = value.get("hosts"), value.get("current_host")
     if not isinstance(hosts, list) or hosts.count(current) != 1:
         raise UsageError(f"{source}: the host {current!r} is not one of {hosts!r}", hint=_HINT)
     return DetectedShard(sorted(hosts, key=str).index(current), len(hosts), source)
@@ -150,25 +137,20 @@ def _slurm(environment: Mapping[str, str]) -> DetectedShard | None:
         return None
     names = [f"SLURM_ARRAY_TASK_{name}" for name in ("ID", "MIN", "MAX", "COUNT")]
     task, first, last, count = (_number(environment, name) for name in names)
-    step = _step(environment, first, last, count)
-    if not step or (task - first) % step:
+    name = "SLURM_ARRAY_TASK_STEP"
+    step = _number(environment, name) if name in environment else 0
+    # The last id may be the end of the given range, which the steps need not meet.
+    if step <= 0 or not first + step * (count - 1) <= last < first + step * count:
+        step = (last - first) // (count - 1) if count > 1 else 1
+        if first + step * (count - 1) != last:
+            step = 0
+    if step <= 0 or (task - first) % step:
         raise UsageError(
             f"SLURM_ARRAY_TASK_ID is {task} in an array of {count} from {first} to {last}: the ids are not evenly "
             f"spaced, so the share is unknown",
             hint=f"Use --array=0-{max(count - 1, 0)}. {_HINT}",
         )
     return DetectedShard((task - first) // step, count, "SLURM_ARRAY_TASK_ID")
-
-
-def _step(environment: Mapping[str, str], first: int, last: int, count: int) -> int:
-    """Return the distance between two ids; 0 if they are not evenly spaced."""
-    name = "SLURM_ARRAY_TASK_STEP"
-    said = _number(environment, name) if name in environment else 0
-    # The last id may be the end of the given range, which the steps need not meet.
-    if said > 0 and first + said * (count - 1) <= last < first + said * count:
-        return said
-    step = (last - first) // (count - 1) if count > 1 else 1
-    return step if step > 0 and first + step * (count - 1) == last else 0
 
 
 def _number(environment: Mapping[str, str], name: str) -> int:
@@ -179,9 +161,6 @@ def _number(environment: Mapping[str, str], name: str) -> int:
         return int(value)
     except ValueError:
         raise UsageError(f"{name} is {value!r}, which is not a number", hint=_HINT) from None
-
-
-# Units of a shard.
 
 
 T = TypeVar("T")
@@ -263,21 +242,15 @@ class Sharded:
         return Exhausted(0)
 
 
-# Check for work that a worker could start now, from object names.
-
-
-_DONE = ".done"
-
-
 def has_unclaimed(workspace: Workspace, stage: str, key: str | None, shard: Shard = WHOLE) -> bool:
     """Return whether a unit of the shard has neither a marker nor a lease. `key` is None if the stage has not begun.
 
-    The lease of a crashed worker counts until it is removed.
+    Only object names are read. The lease of a crashed worker counts until it is removed.
     """
     units = PlannedUnits(workspace)
     places = shard.of(range(len(units)))
     if key is None:
         return any(True for _ in places)
     found = (info.key for info in workspace.store.list(f"{stage}/{key}/"))
-    taken = {name.rpartition("/")[2].rpartition(".")[0] for name in found if name.endswith(_DONE) or is_lease(name)}
+    taken = {name.rpartition("/")[2].rpartition(".")[0] for name in found if name.endswith(".done") or is_lease(name)}
     return any(units.name(place) not in taken for place in places)

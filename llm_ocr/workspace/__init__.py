@@ -76,13 +76,35 @@ class Workspace:
             store.check()
         run = _read_run(store)
         if run is None and create:
-            run = _make_run(store)
+            # Files of file managers, and the probes with which other workers test the store, are no content.
+            keys = (info.key for info in store.list())
+            content = (
+                key for key in keys if key.rpartition("/")[2] not in OF_FILE_MANAGERS and not key.startswith(PROBES)
+            )
+            found = next(content, None)
+            if found is not None and store.stat(_RUN) is None:  # otherwise another process has created it meanwhile
+                raise WorkspaceError(
+                    f"{store.url} has content ({found}), but is not a workspace: {_RUN} is missing",
+                    hint="Set `workspace` to a new or empty folder.",
+                )
+            new = {"format": FORMAT, "created_by": library_version(), "settings": {}}
+            with contextlib.suppress(ObjectExists):
+                store.create(_RUN, codec.dump(new, indent=2))
+            run = codec.load(store.get(_RUN), f"{store.url}: {_RUN}")
         if run is None:
             raise WorkspaceError(
                 f"no workspace at {store.url}",
                 hint="Give the workspace of an earlier run, or start one: llm-ocr run SOURCE -w FOLDER",
             )
-        _check_format(run, store.url)
+        number = run.get("format")
+        if not isinstance(number, int) or number < 1:
+            raise codec.damaged(f"{store.url}: {_RUN}", "the format number is missing")
+        if number > FORMAT:
+            raise WorkspaceMismatch(
+                f"{store.url} was made by a newer version: llm-ocr {run.get('created_by', 'unknown')}, format "
+                f"{number}; this is {library_version()} and reads formats up to {FORMAT}",
+                hint="Update llm-ocr: run `git pull` in its checkout, or install the wheel of that version.",
+            )
         return cls(store, run)
 
     def __enter__(self) -> Self:
@@ -171,33 +193,3 @@ def _read_run(store: ObjectStore) -> dict[str, Any] | None:
         return codec.load(store.get(_RUN), f"{store.url}: {_RUN}")
     except ObjectNotFound:
         return None
-
-
-def _make_run(store: ObjectStore) -> dict[str, Any]:
-    found = next((info.key for info in store.list() if _is_content(info.key)), None)
-    if found is not None and store.stat(_RUN) is None:  # otherwise another process has created it in the meantime
-        raise WorkspaceError(
-            f"{store.url} has content ({found}), but is not a workspace: {_RUN} is missing",
-            hint="Set `workspace` to a new or empty folder.",
-        )
-    run = {"format": FORMAT, "created_by": library_version(), "settings": {}}
-    with contextlib.suppress(ObjectExists):
-        store.create(_RUN, codec.dump(run, indent=2))
-    return codec.load(store.get(_RUN), f"{store.url}: {_RUN}")
-
-
-def _is_content(key: str) -> bool:
-    """Return False for files of file managers and for probes with which other workers test the store."""
-    return key.rpartition("/")[2] not in OF_FILE_MANAGERS and not key.startswith(PROBES)
-
-
-def _check_format(run: Mapping[str, Any], url: str) -> None:
-    number = run.get("format")
-    if not isinstance(number, int) or number < 1:
-        raise codec.damaged(f"{url}: {_RUN}", "the format number is missing")
-    if number > FORMAT:
-        raise WorkspaceMismatch(
-            f"{url} was made by a newer version: llm-ocr {run.get('created_by', 'unknown')}, format {number}; "
-            f"this is {library_version()} and reads formats up to {FORMAT}",
-            hint="Update llm-ocr: run `git pull` in its checkout, or install the wheel of that version.",
-        )

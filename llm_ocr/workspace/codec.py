@@ -14,15 +14,15 @@ from llm_ocr.errors import WorkspaceError
 from llm_ocr.results.markdown import clean
 from llm_ocr.types import Counts, DocumentPart, PageSelection, Reason, Repeated, Status, Unit
 
-# Document ids depend on path and content, never on arrival order or on the number of workers.
-
-
+#: Upper limit of characters of a given document id.
 _LONGEST = 200
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def document_id(given: str | None, *, relative: str, version: str, source: str) -> str:
     """Return the manifest's id if given, otherwise 16 hex digits of sha256(path below its source root, version).
+
+    Ids depend on path and content, never on arrival order or on the number of workers.
 
     A document without a version (missing, or of unknown type) is hashed by its source instead. Two missing documents
     with the same name in two folders therefore have two ids.
@@ -32,20 +32,13 @@ def document_id(given: str | None, *, relative: str, version: str, source: str) 
     replaced: lone surrogates, control characters, more than 200 characters. A hash then keeps such ids distinct.
     """
     if given:
-        return _storable(given)
+        kept = _CONTROL.sub("_", clean(given))
+        return kept if kept == given and len(kept) <= _LONGEST else f"{kept[: _LONGEST - 17]}-{_digest(given)}"
     return _digest(f"{relative}\0{version}" if version else f"\0{source}")
-
-
-def _storable(given: str) -> str:
-    kept = _CONTROL.sub("_", clean(given))
-    return kept if kept == given and len(kept) <= _LONGEST else f"{kept[: _LONGEST - 17]}-{_digest(given)}"
 
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-# Concurrent reads of many small objects, returned in order.
 
 
 T = TypeVar("T")
@@ -65,11 +58,8 @@ def read_ahead(read: Callable[[T], R], names: Iterable[T], what: str) -> Iterato
     """
     rest = iter(names)
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix=f"llm-ocr {what}") as readers:
-        while some := list(islice(rest, _AHEAD)):
-            yield from readers.map(read, some)
-
-
-# JSON with one byte representation per value, whatever characters are in file names.
+        while chunk := list(islice(rest, _AHEAD)):
+            yield from readers.map(read, chunk)
 
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
@@ -138,28 +128,47 @@ def pages_from_text(text: str) -> tuple[int, ...]:
     Raises:
         ValueError: the text has another form.
     """
-    return tuple(page for run in text.split(",") if text for page in _run(run))
-
-
-def _run(text: str) -> Iterator[int]:
-    match = _RANGE.fullmatch(text)
-    if match is None:
-        raise ValueError(f"not a page range: {text}")
-    return iter(range(int(match[1]), int(match[2] or match[1]) + 1))
+    pages: list[int] = []
+    for run in text.split(",") if text else ():
+        match = _RANGE.fullmatch(run)
+        if match is None:
+            raise ValueError(f"not a page range: {run}")
+        pages += range(int(match[1]), int(match[2] or match[1]) + 1)
+    return tuple(pages)
 
 
 def unit_to_json(unit: Unit) -> dict[str, Any]:
     """Return a unit as a line of a plan, without fields that have their default."""
-    value: dict[str, Any] = {"id": unit.id, "parts": [_part_to_json(part) for part in unit.parts]}
+    parts: list[dict[str, Any]] = []
+    for part in unit.parts:
+        optional = {
+            "aliases": list(part.aliases),
+            "reason": part.reason.value if part.reason else None,
+            "detail": part.detail,
+            "estimate": part.estimate,
+            "wanted": wanted_to_json(part.wanted),
+            "again": part.again,
+        }
+        required = {
+            "document_id": part.document_id,
+            "source": part.source,
+            "relative": part.relative,
+            "version": part.version,
+            "pages": pages_to_text(part.pages),
+            "page_total": part.page_total,
+            "first_index": part.first_index,
+        }
+        parts.append(required | {name: given for name, given in optional.items() if given})
+    value: dict[str, Any] = {"id": unit.id, "parts": parts}
     if unit.replaces:
         value["replaces"] = unit.replaces
     if unit.repeats:
         value["repeats"] = [
-            [one.page_id, one.status.value, one.reason.value if one.reason else None, one.quality]
-            for one in unit.repeats
+            [row.page_id, row.status.value, row.reason.value if row.reason else None, row.quality]
+            for row in unit.repeats
         ]
         # A separate key, because older versions read lists of four.
-        value["repeated_figures"] = {one.page_id: [one.unit, one.figures] for one in unit.repeats if one.figures}
+        value["repeated_figures"] = {row.page_id: [row.unit, row.figures] for row in unit.repeats if row.figures}
     return value
 
 
@@ -172,7 +181,24 @@ def unit_from_json(value: Mapping[str, Any]) -> Unit:
         ValueError: a value is invalid.
     """
     generation, index = (int(number) for number in value["id"].split("-"))
-    parts = tuple(_part_from_json(part) for part in value["parts"])
+    parts = tuple(
+        DocumentPart(
+            document_id=part["document_id"],
+            source=part["source"],
+            relative=part["relative"],
+            version=part["version"],
+            pages=pages_from_text(part["pages"]),
+            page_total=part["page_total"],
+            first_index=part["first_index"],
+            aliases=tuple(part.get("aliases", ())),
+            reason=Reason(part["reason"]) if part.get("reason") else None,
+            detail=part.get("detail", ""),
+            estimate=part.get("estimate", 0),
+            wanted=PageSelection(**part.get("wanted", {})),
+            again=part.get("again", False),
+        )
+        for part in value["parts"]
+    )
     figures = value.get("repeated_figures", {})
     repeats = tuple(
         Repeated(page, Status(status), Reason(reason) if reason else None, quality, found, by)
@@ -180,46 +206,6 @@ def unit_from_json(value: Mapping[str, Any]) -> Unit:
         for by, found in [figures.get(page, ("", 0))]
     )
     return Unit(value["id"], generation, index, parts, value.get("replaces", 0), repeats)
-
-
-def _part_to_json(part: DocumentPart) -> dict[str, Any]:
-    value: dict[str, Any] = {
-        "document_id": part.document_id,
-        "source": part.source,
-        "relative": part.relative,
-        "version": part.version,
-        "pages": pages_to_text(part.pages),
-        "page_total": part.page_total,
-        "first_index": part.first_index,
-    }
-    optional = {
-        "aliases": list(part.aliases),
-        "reason": part.reason.value if part.reason else None,
-        "detail": part.detail,
-        "estimate": part.estimate,
-        "wanted": wanted_to_json(part.wanted),
-        "again": part.again,
-    }
-    return value | {name: given for name, given in optional.items() if given}
-
-
-def _part_from_json(value: Mapping[str, Any]) -> DocumentPart:
-    reason = value.get("reason")
-    return DocumentPart(
-        document_id=value["document_id"],
-        source=value["source"],
-        relative=value["relative"],
-        version=value["version"],
-        pages=pages_from_text(value["pages"]),
-        page_total=value["page_total"],
-        first_index=value["first_index"],
-        aliases=tuple(value.get("aliases", ())),
-        reason=Reason(reason) if reason else None,
-        detail=value.get("detail", ""),
-        estimate=value.get("estimate", 0),
-        wanted=PageSelection(**value.get("wanted", {})),
-        again=value.get("again", False),
-    )
 
 
 def wanted_to_json(wanted: PageSelection) -> dict[str, Any]:

@@ -1,4 +1,9 @@
-"""The stored plan: immutable lists of units, one per generation."""
+"""The stored plan: immutable lists of units, one per generation.
+
+plan/<generation>/<attempt>/units-00000.jsonl  at most 1,000 units, one per line; the same input gives the same bytes
+plan/<generation>/<attempt>/filtered.jsonl     documents that filters excluded; see `plan.KnownFiltered`
+plan/<generation>.done                         the marker: names the parts, with hashes and counts
+"""
 
 import hashlib
 import time
@@ -8,7 +13,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic import TypeAdapter
 
@@ -16,8 +21,6 @@ from llm_ocr.errors import ObjectNotFound, StageMissing, WorkspaceError
 from llm_ocr.types import DocumentPart, Repeated, Unit, plural
 from llm_ocr.workspace import Workspace, codec, library_version
 from llm_ocr.workspace.marker import attempt_id, remove_lost, settle, slept_since
-
-# Units are either whole documents or a page range of exactly one long document.
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +63,13 @@ class Piece:
             return
         begin = 0
         for end in range(1, len(self.indices) + 1):
-            if end == len(self.indices) or self._parted(end):
-                again = pages[begin] in self.repeats
-                yield replace(self.part, pages=pages[begin:end], first_index=self.indices[begin], again=again)
-                begin = end
-
-    def _parted(self, at: int) -> bool:
-        one, other = self.part.pages[at - 1 : at + 1]
-        return self.indices[at] != self.indices[at - 1] + 1 or (one in self.repeats) != (other in self.repeats)
+            again = pages[begin] in self.repeats
+            if end < len(self.indices):
+                follows = self.indices[end] == self.indices[end - 1] + 1
+                if follows and (pages[end] in self.repeats) == again:
+                    continue
+            yield replace(self.part, pages=pages[begin:end], first_index=self.indices[begin], again=again)
+            begin = end
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,35 +81,36 @@ class CutUnit:
     continues: bool = False
 
 
-def cut_units(pieces: Iterable[Piece], *, generation: int, pages_per_unit: int) -> Iterator[CutUnit]:
-    """Yield units of about `pages_per_unit` pages, in the order of the pieces. The same pieces give the same units."""
-    for index, (group, continues) in enumerate(_groups(pieces, pages_per_unit)):
+def cut_units(draft: "Generation", pieces: Iterable[Piece]) -> Iterator[CutUnit]:
+    """Yield the draft's units, in the order of the pieces. The same pieces give the same units.
+
+    Units have about `pages_per_unit` pages: either whole documents, or a page range of exactly one long document.
+    """
+    most = draft.pages_per_unit
+
+    def groups() -> Iterator[tuple[list[Piece], bool]]:
+        group: list[Piece] = []
+        filled = 0
+        for piece in pieces:
+            rows = piece.rows
+            if group and filled + rows > most:
+                yield group, False
+                group, filled = [], 0
+            if rows > most and piece.part.counted:
+                for number, cut in enumerate(piece.cut(most)):
+                    yield [cut], number > 0
+            else:
+                group.append(piece)
+                filled += rows
+        if group:
+            yield group, False
+
+    for index, (group, continues) in enumerate(groups()):
         parts = tuple(part for piece in group for part in piece.parts())
         reasons = Counter(reason for piece in group for reason in piece.replaced if reason)
         repeats = tuple(piece.repeats[page] for piece in group for page in piece.part.pages if page in piece.repeats)
-        unit = Unit(f"{generation:04d}-{index:06d}", generation, index, parts, reasons.total(), repeats)
+        unit = Unit(f"{draft.number:04d}-{index:06d}", draft.number, index, parts, reasons.total(), repeats)
         yield CutUnit(unit, dict(reasons), continues)
-
-
-def _groups(pieces: Iterable[Piece], most: int) -> Iterator[tuple[list[Piece], bool]]:
-    group: list[Piece] = []
-    filled = 0
-    for piece in pieces:
-        rows = piece.rows
-        if group and filled + rows > most:
-            yield group, False
-            group, filled = [], 0
-        if rows > most and piece.part.counted:
-            for number, cut in enumerate(piece.cut(most)):
-                yield [cut], number > 0
-        else:
-            group.append(piece)
-            filled += rows
-    if group:
-        yield group, False
-
-
-# Documents excluded by filters: counted in the generation's marker, listed in a file next to its units.
 
 
 #: Upper limit of documents named in a marker.
@@ -116,7 +119,7 @@ EXAMPLES = 10
 
 @dataclass(frozen=True, slots=True)
 class Filtered:
-    """Documents that filters excluded, as recorded in a generation's marker.
+    """Documents that filters excluded, as recorded in a generation's marker; a file next to its units lists them.
 
     `counts` and `readmitted` are by cause: the filter's name, followed by a space and the detected kind for filters
     that have kinds (`language de`). `readmitted` counts documents in the lists of older generations that this
@@ -131,25 +134,13 @@ class Filtered:
     sha256: str = ""
     size: int = 0
 
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return asdict(self)
-
-
-class Marked(Protocol):
-    """Generation with an optional record of excluded documents."""
-
-    @property
-    def filtered(self) -> Filtered | None:
-        """Record of excluded documents; None if there are none."""
-
 
 def cause_of(reason: str, kind: str) -> str:
     """Return the cause under which documents are counted."""
     return f"{reason} {kind}" if kind else reason
 
 
-def counts_of(found: Iterable[Marked]) -> dict[str, int]:
+def counts_of(found: Iterable["Generation"]) -> dict[str, int]:
     """Return the number of documents excluded now, by cause, most frequent first."""
     counts: Counter[str] = Counter()
     for generation in found:
@@ -159,10 +150,10 @@ def counts_of(found: Iterable[Marked]) -> dict[str, int]:
     return {cause: count for cause, count in sorted(counts.items(), key=_most_first) if count > 0}
 
 
-def examples_of(found: Iterable[Marked]) -> tuple[Mapping[str, str], ...]:
+def examples_of(found: Iterable["Generation"]) -> tuple[Mapping[str, str], ...]:
     """Return up to `EXAMPLES` excluded documents, starting with the first generation."""
-    every = (example for one in found if one.filtered is not None for example in one.filtered.examples)
-    return tuple(example for example, _ in zip(every, range(EXAMPLES), strict=False))
+    examples = (example for generation in found if generation.filtered for example in generation.filtered.examples)
+    return tuple(islice(examples, EXAMPLES))
 
 
 def filtered_text(counts: Mapping[str, int]) -> str:
@@ -173,8 +164,13 @@ def filtered_text(counts: Mapping[str, int]) -> str:
     for cause, count in sorted(counts.items(), key=_most_first):
         reason, _, kind = cause.partition(" ")
         by_reason.setdefault(reason, {})[kind] = count
-    sums = sorted(((reason, sum(kinds.values())) for reason, kinds in by_reason.items()), key=_most_first)
-    parts = (f"{count} {reason}{_kinds_text(by_reason[reason])}" for reason, count in sums)
+    parts: list[str] = []
+    for reason, count in sorted(
+        ((reason, sum(kinds.values())) for reason, kinds in by_reason.items()), key=_most_first
+    ):
+        kinds = {kind: number for kind, number in by_reason[reason].items() if kind}
+        shown = kinds if len(kinds) == 1 else [f"{kind} {number}" for kind, number in kinds.items()]
+        parts.append(f"{count} {reason}" + (f" ({', '.join(shown)})" if kinds else ""))
     return f"{sum(counts.values())} filtered: {', '.join(parts)}"
 
 
@@ -199,42 +195,8 @@ def _most_first(counted: tuple[str, int]) -> tuple[int, str]:
     return -counted[1], counted[0]
 
 
-def _kinds_text(kinds: Mapping[str, int]) -> str:
-    named = {kind: count for kind, count in kinds.items() if kind}
-    shown = named if len(named) == 1 else [f"{kind} {count}" for kind, count in named.items()]
-    return f" ({', '.join(shown)})" if named else ""
-
-
-# Number of files that a run writes, for stores with a file limit.
-
-
 #: Files per unit after all stages: data and marker of each stage, the dataset file, and the note on the views.
-_OF_A_UNIT = 8
-
-
-def files_of(units: int, documents: int) -> int:
-    """Return the number of files of a finished run, without figure files, whose number is unknown in advance."""
-    return _OF_A_UNIT * units + documents
-
-
-def need_file_quota(url: str, most: int, *, units: int, documents: int) -> None:
-    """Raise `WorkspaceError` if a run of such a plan would write more than `most` files to `url`."""
-    needed = files_of(units, documents)
-    if needed > most:
-        raise WorkspaceError(
-            f"{plural(documents, 'document')} in {plural(units, 'unit')} need at least {needed:,} files; the limit of "
-            f"{url} is {most:,}",
-            hint="Use a bucket (hf://buckets/NS/NAME/PREFIX, s3://…, or gs://…), fewer documents, or larger units "
-            "(`pages_per_unit`).",
-        )
-
-
-# The stored plan: an immutable list of units, in generations.
-#
-# plan/<generation>/<attempt>/units-00000.jsonl   at most 1,000 units, one per line; the same input gives the same bytes
-# plan/<generation>/<attempt>/filtered.jsonl      documents that filters excluded; see `plan.KnownFiltered`
-# plan/<generation>.done                          the marker: names the parts, with hashes and counts
-
+_FILES_OF_A_UNIT = 8
 
 _UNITS_A_PART = 1000
 
@@ -310,8 +272,6 @@ class PlanTotals:
     estimated: int = 0
 
 
-#: Fields that each marker of a generation has.
-_NAMED = {"parts", "kind", "touched"}
 _GENERATION = TypeAdapter(Generation)
 
 
@@ -322,11 +282,22 @@ def generations(workspace: Workspace) -> list[Generation]:
         WorkspaceError: a marker is damaged.
     """
     found: list[Generation] = []
-    while True:
-        generation = _find(workspace, len(found) + 1)
-        if generation is None:
-            return found
-        found.append(generation)
+    while (value := workspace.find_json(key := _marker_key(len(found) + 1))) is not None:
+        found.append(_from_json(value, f"{workspace.url}: {key}"))
+    return found
+
+
+def planned_generations(workspace: Workspace) -> list[Generation]:
+    """Return all generations in order, at least one.
+
+    Raises:
+        StageMissing: there is no plan.
+        WorkspaceError: a marker is damaged.
+    """
+    found = generations(workspace)
+    if not found:
+        raise StageMissing(f"no plan in {workspace.url}", hint=f"Run first: llm-ocr plan SOURCE -w {workspace.url}")
+    return found
 
 
 def has_generation(workspace: Workspace, number: int) -> bool:
@@ -336,19 +307,20 @@ def has_generation(workspace: Workspace, number: int) -> bool:
 
 def totals_of(found: Iterable[Generation]) -> PlanTotals:
     """Return the totals of these generations; all 0 without any."""
-    count = documents = units = items = expected = estimated = next_index = 0
-    skipped: dict[str, int] = {}
-    for generation in found:
-        count += 1
-        documents += generation.documents
-        units += generation.units
-        items += generation.items
-        expected += generation.expected - generation.replaces
-        estimated += generation.estimated
-        next_index = generation.next_index
-        for suffix, number in generation.skipped.items():
-            skipped[suffix] = skipped.get(suffix, 0) + number
-    return PlanTotals(count, documents, units, items, expected, next_index, skipped, estimated)
+    listed = list(found)
+    skipped: Counter[str] = Counter()
+    for generation in listed:
+        skipped.update(generation.skipped)
+    return PlanTotals(
+        generations=len(listed),
+        documents=sum(generation.documents for generation in listed),
+        units=sum(generation.units for generation in listed),
+        items=sum(generation.items for generation in listed),
+        expected=sum(generation.expected - generation.replaces for generation in listed),
+        next_index=listed[-1].next_index if listed else 0,
+        skipped=dict(skipped),
+        estimated=sum(generation.estimated for generation in listed),
+    )
 
 
 def read_units(workspace: Workspace, *, kinds: Iterable[Kind] = tuple(Kind)) -> Iterator[Unit]:
@@ -358,11 +330,9 @@ def read_units(workspace: Workspace, *, kinds: Iterable[Kind] = tuple(Kind)) -> 
         StageMissing: there is no plan. Raised at once.
         WorkspaceError: a part is damaged. Raised during iteration.
     """
-    found = generations(workspace)
-    if not found:
-        raise StageMissing(f"no plan in {workspace.url}", hint=f"Run first: llm-ocr plan SOURCE -w {workspace.url}")
+    found = planned_generations(workspace)
     wanted = frozenset(kinds)
-    return (unit for one in found if one.kind in wanted for unit in units_of(workspace, one))
+    return (unit for generation in found if generation.kind in wanted for unit in units_of(workspace, generation))
 
 
 def units_of(workspace: Workspace, generation: Generation) -> Iterator[Unit]:
@@ -396,21 +366,20 @@ def new_draft(
     touched: Iterable[str] = (),
 ) -> Generation:
     """Return an empty generation with a new attempt id."""
-    left_out = dict(sorted((skipped or {}).items()))
     return Generation(
         number,
         kind,
         attempt_id(),
         pages_per_unit,
         next_index,
-        skipped=left_out,
+        skipped=dict(sorted((skipped or {}).items())),
         touched=tuple(touched),
         created_by=library_version(),
     )
 
 
 def write_generation(
-    workspace: Workspace, draft: Generation, cut: Callable[[], Iterable[CutUnit]], listed: Path | None = None
+    workspace: Workspace, draft: Generation, pieces: Callable[[], Iterable[Piece]], listed: Path | None = None
 ) -> Generation:
     """Store the units under the draft's number, and return the published generation, which may be another attempt's.
 
@@ -420,111 +389,92 @@ def write_generation(
     Args:
         workspace: the workspace.
         draft: the generation to write (`new_draft`).
-        cut: returns the units; may be called more than once.
+        pieces: returns the pieces to cut into units; may be called more than once.
         listed: the list that `draft.filtered` names.
 
     Raises:
         WorkspaceError: the plan is too large for the store.
     """
+
+    def write() -> Generation:
+        if listed is not None and draft.filtered is not None and draft.filtered.object:
+            workspace.store.upload(listed, draft.filtered.object)
+        return filled_generation(draft, pieces(), workspace)
+
     while True:
         begun = time.time()
-        written = _write_parts(workspace, draft, cut(), listed)
+        written = write()
         # `clean` may have removed the parts of a planner that was suspended for a long time. Write them again.
-        if not slept_since(begun) or _stand(workspace, written):
+        if not slept_since(begun) or _all_exist(workspace, written):
             break
-    _check_room(workspace, written)
+    most = workspace.store.most_files
+    if most is not None:
+        totals = totals_of([*generations(workspace), written])
+        needed = _FILES_OF_A_UNIT * totals.units + totals.documents  # the number of figure files is unknown in advance
+        if needed > most:
+            for name in written.objects:
+                remove_lost(workspace.store, name)
+            raise WorkspaceError(
+                f"{plural(totals.documents, 'document')} in {plural(totals.units, 'unit')} need at least {needed:,} "
+                f"files; the limit of {workspace.url} is {most:,}",
+                hint="Use a bucket (hf://buckets/NS/NAME/PREFIX, s3://…, or gs://…), fewer documents, or larger units "
+                "(`pages_per_unit`).",
+            )
+    value = asdict(written) | {"replaces": written.replaces}
+    if not written.estimated:
+        del value["estimated"]
+    if written.filtered is None:
+        del value["filtered"]
     key = _marker_key(draft.number)
     where = f"{workspace.url}: {key}"
-    standing = _from_json(codec.load(settle(workspace.store, key, codec.dump(_to_json(written))), where), where)
-    if standing.attempt != written.attempt:
-        _remove_parts(workspace, written)
-    elif slept_since(begun) and not _stand(workspace, written):
-        _write_parts(workspace, draft, cut(), listed)  # suspended before the marker: `clean` removed the parts
-    return standing
+    published = _from_json(codec.load(settle(workspace.store, key, codec.dump(value)), where), where)
+    if published.attempt != written.attempt:
+        for name in written.objects:
+            remove_lost(workspace.store, name)
+    elif slept_since(begun) and not _all_exist(workspace, written):
+        write()  # suspended before the marker: `clean` removed the parts
+    return published
 
 
-def _check_room(workspace: Workspace, written: Generation) -> None:
-    most = workspace.store.most_files
-    if most is None:
-        return
-    totals = totals_of([*generations(workspace), written])
-    try:
-        need_file_quota(workspace.url, most, units=totals.units, documents=totals.documents)
-    except WorkspaceError:
-        _remove_parts(workspace, written)
-        raise
-
-
-def _remove_parts(workspace: Workspace, generation: Generation) -> None:
-    for name in generation.objects:
-        remove_lost(workspace.store, name)
-
-
-def _stand(workspace: Workspace, generation: Generation) -> bool:
+def _all_exist(workspace: Workspace, generation: Generation) -> bool:
     """Return whether all objects that the generation names exist."""
     return all(workspace.store.stat(name) for name in generation.objects)
 
 
-def counted_generation(draft: Generation, cut: Iterable[CutUnit]) -> Generation:
-    """Return the draft with its counts filled in. Nothing is stored."""
-    counted, rest = draft, iter(cut)
+def filled_generation(draft: Generation, pieces: Iterable[Piece], workspace: Workspace | None = None) -> Generation:
+    """Return the draft with its counts; with a workspace, also with its parts, which are written there."""
+    filled, rest = draft, cut_units(draft, pieces)
     while chunk := list(islice(rest, _UNITS_A_PART)):
-        counted = _counted(counted, chunk)
-    return counted
-
-
-def _write_parts(workspace: Workspace, draft: Generation, cut: Iterable[CutUnit], listed: Path | None) -> Generation:
-    if listed is not None and draft.filtered is not None and draft.filtered.object:
-        workspace.store.upload(listed, draft.filtered.object)
-    written = draft
-    rest = iter(cut)
-    while chunk := list(islice(rest, _UNITS_A_PART)):
-        data = b"".join(codec.dump(codec.unit_to_json(one.unit)) for one in chunk)
-        name = f"plan/{draft.number:04d}/{draft.attempt}/units-{len(written.parts):05d}.jsonl"
-        workspace.store.put(name, data)
-        part = PlanPart(name, hashlib.sha256(data).hexdigest(), len(data), len(chunk))
-        written = _counted(replace(written, parts=(*written.parts, part)), chunk)
-    return written
-
-
-def _counted(draft: Generation, chunk: Sequence[CutUnit]) -> Generation:
-    expected = sum(one.unit.expected for one in chunk)
-    counted = replace(draft, units=draft.units + len(chunk), expected=draft.expected + expected)
-    if draft.kind is Kind.RETRY:
-        replaced = {one.unit.id: one.replaced for one in chunk if one.replaced}
-        return replace(counted, replaced={**draft.replaced, **replaced})
-    later_ranges = sum(one.continues for one in chunk)
-    return replace(
-        counted,
-        documents=draft.documents + sum(len(one.unit.parts) for one in chunk) - later_ranges,
-        items=draft.items + len(chunk) - later_ranges,
-        next_index=draft.next_index + sum(part.reserved for one in chunk for part in one.unit.parts),
-        estimated=draft.estimated + sum(one.unit.estimated for one in chunk),
-    )
+        if workspace is not None:
+            data = b"".join(codec.dump(codec.unit_to_json(cut.unit)) for cut in chunk)
+            name = f"plan/{draft.number:04d}/{draft.attempt}/units-{len(filled.parts):05d}.jsonl"
+            workspace.store.put(name, data)
+            part = PlanPart(name, hashlib.sha256(data).hexdigest(), len(data), len(chunk))
+            filled = replace(filled, parts=(*filled.parts, part))
+        expected = filled.expected + sum(cut.unit.expected for cut in chunk)
+        filled = replace(filled, units=filled.units + len(chunk), expected=expected)
+        if draft.kind is Kind.RETRY:
+            replaced = {cut.unit.id: cut.replaced for cut in chunk if cut.replaced}
+            filled = replace(filled, replaced={**filled.replaced, **replaced})
+            continue
+        later_ranges = sum(cut.continues for cut in chunk)
+        filled = replace(
+            filled,
+            documents=filled.documents + sum(len(cut.unit.parts) for cut in chunk) - later_ranges,
+            items=filled.items + len(chunk) - later_ranges,
+            next_index=filled.next_index + sum(part.reserved for cut in chunk for part in cut.unit.parts),
+            estimated=filled.estimated + sum(cut.unit.estimated for cut in chunk),
+        )
+    return filled
 
 
 def _marker_key(number: int) -> str:
     return f"plan/{number:04d}.done"
 
 
-def _find(workspace: Workspace, number: int) -> Generation | None:
-    key = _marker_key(number)
-    value = workspace.find_json(key)
-    return None if value is None else _from_json(value, f"{workspace.url}: {key}")
-
-
-def _to_json(generation: Generation) -> dict[str, Any]:
-    value = asdict(generation) | {"replaces": generation.replaces}
-    if not generation.estimated:
-        del value["estimated"]
-    if generation.filtered is None:
-        del value["filtered"]
-    return value
-
-
 def _from_json(value: dict[str, Any], where: str) -> Generation:
     value = {name: given for name, given in value.items() if name != "replaces"}
-    known = {one.name for one in fields(Generation)}
-    if not known.issuperset(value) or not _NAMED.issubset(value):
+    known = {column.name for column in fields(Generation)}
+    if not known.issuperset(value) or not value.keys() >= {"parts", "kind", "touched"}:
         raise codec.damaged(where, "a field is missing or unknown")
     return codec.typed(_GENERATION, value, where)

@@ -4,10 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from llm_ocr.errors import StageMissing
 from llm_ocr.types import DocumentPart, Unit
 from llm_ocr.workspace import Workspace
-from llm_ocr.workspace.generations import Generation, Kind, generations, units_of
+from llm_ocr.workspace.generations import Generation, Kind, planned_generations, units_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +85,22 @@ def items(workspace: Workspace, found: Sequence[Generation] = ()) -> Iterator[It
     Raises:
         StageMissing: there is no plan. Raised at once.
     """
-    found = found or generations(workspace)
-    if not found:
-        raise StageMissing(f"no plan in {workspace.url}", hint=f"Run first: llm-ocr plan SOURCE -w {workspace.url}")
-    newer = _newer(workspace, found)
-    return (
-        _item(group, newer)
-        for generation in found
-        if generation.kind is Kind.SOURCES
-        for group in whole_documents(units_of(workspace, generation))
-    )
+    found = found or planned_generations(workspace)
+    newer: dict[str, list[Unit]] = {}  # units of retries by document, in order
+    retries = (generation for generation in found if generation.kind is Kind.RETRY)
+    for unit in (unit for generation in retries for unit in units_of(workspace, generation)):
+        for document in dict.fromkeys(part.document_id for part in unit.parts):
+            newer.setdefault(document, []).append(unit)
+
+    def grouped() -> Iterator[Item]:
+        sources = (generation for generation in found if generation.kind is Kind.SOURCES)
+        for units in (group for generation in sources for group in whole_documents(units_of(workspace, generation))):
+            parts = (part for unit in units for part in unit.parts)
+            touching = {unit.id: unit for part in parts for unit in newer.get(part.document_id, ())}
+            ordered = sorted(touching.values(), key=lambda unit: (unit.generation, unit.index))
+            yield Item(units[0].id, units, tuple(ordered))
+
+    return grouped()
 
 
 def whole_documents(units: Iterable[Unit]) -> Iterator[tuple[Unit, ...]]:
@@ -103,20 +108,3 @@ def whole_documents(units: Iterable[Unit]) -> Iterator[tuple[Unit, ...]]:
     # Within such a generation, a document is in two units only if both contain nothing but ranges of it.
     for _, group in groupby(units, key=lambda unit: unit.parts[0].document_id):
         yield tuple(group)
-
-
-def _newer(workspace: Workspace, found: Iterable[Generation]) -> dict[str, list[Unit]]:
-    """Return the units of retries by document, in order."""
-    newer: dict[str, list[Unit]] = {}
-    for generation in found:
-        if generation.kind is Kind.RETRY:
-            for unit in units_of(workspace, generation):
-                for document in dict.fromkeys(part.document_id for part in unit.parts):
-                    newer.setdefault(document, []).append(unit)
-    return newer
-
-
-def _item(units: tuple[Unit, ...], newer: dict[str, list[Unit]]) -> Item:
-    touching = {unit.id: unit for one in units for part in one.parts for unit in newer.get(part.document_id, ())}
-    ordered = sorted(touching.values(), key=lambda unit: (unit.generation, unit.index))
-    return Item(units[0].id, units, tuple(ordered))

@@ -101,12 +101,12 @@ class Claim:
         Raises:
             WorkspaceMismatch: the workspace has published units under another key; the message shows the difference.
         """
-        if self.stage == EXTRACT and (found := self._only()) is not None:
-            standing, version = found
-            if standing.get("key") != self.key:
-                self._unused = version if self._is_unused(standing) else ""
+        if self.stage == EXTRACT:
+            claimed, version = _stored_claim(self._workspace)
+            if claimed and claimed.get("key") != self.key:
+                self._unused = version if self._is_unused(claimed) else ""
                 if not self._unused:
-                    raise _mismatch(self._workspace, standing, self._settings)
+                    raise _mismatch(self._workspace, claimed, self._settings)
         return self.key
 
     def take(self) -> str:
@@ -115,10 +115,28 @@ class Claim:
         Raises:
             WorkspaceMismatch: another key was stored first; the message shows the difference.
         """
+        workspace = self._workspace
         with self._lock:
-            if not self._taken:
-                self._store()
-                self._taken = True
+            if self._taken:
+                return self.key
+            value = {
+                "key": self.key,
+                "settings": dict(self._settings),
+                "created": datetime.now(UTC).isoformat(timespec="microseconds"),
+                "created_by": library_version(),
+            }
+            if self._origin.command:
+                value |= {"command": self._origin.command, "remembered": dict(self._origin.remembered)}
+            if self.stage == EXTRACT:
+                claimed = _stored_claim(workspace)[0] or workspace.create_json(_ONLY, value)
+                if claimed.get("key") != self.key and not self._replaced(claimed, value):
+                    raise _mismatch(workspace, claimed, self._settings)
+            name = f"{self.stage}/{self.key}/settings.json"
+            if workspace.find_json(name) is None:
+                # Order by number: the clocks of workers may differ by hours, and a copied workspace has other times.
+                numbers = [stored.number for stored in stage_keys(workspace, self.stage)]
+                workspace.create_json(name, {**value, "number": 1 + max(numbers, default=0)})
+            self._taken = True
         return self.key
 
     def confirm(self) -> None:
@@ -131,61 +149,31 @@ class Claim:
         """
         if self.stage != EXTRACT or self._confirmed:
             return
-        found = self._only()
-        if found is not None and found[0].get("key") != self.key:
-            raise _mismatch(self._workspace, found[0], self._settings)
+        claimed, _ = _stored_claim(self._workspace)
+        if claimed and claimed.get("key") != self.key:
+            raise _mismatch(self._workspace, claimed, self._settings)
         self._confirmed = True
 
-    def _store(self) -> None:
-        value = {
-            "key": self.key,
-            "settings": dict(self._settings),
-            "created": datetime.now(UTC).isoformat(timespec="microseconds"),
-            "created_by": library_version(),
-        }
-        if self._origin.command:
-            value |= {"command": self._origin.command, "remembered": dict(self._origin.remembered)}
-        if self.stage == EXTRACT:
-            standing = _only_key(self._workspace) or self._workspace.create_json(_ONLY, value)
-            if standing.get("key") != self.key and not self._replaced(standing, value):
-                raise _mismatch(self._workspace, standing, self._settings)
-        name = f"{self.stage}/{self.key}/settings.json"
-        if self._workspace.find_json(name) is None:
-            # Order by number: the clocks of workers may differ by hours, and a copied workspace has other times.
-            numbers = [one.number for one in stage_keys(self._workspace, self.stage)]
-            self._workspace.create_json(name, {**value, "number": 1 + max(numbers, default=0)})
-
-    def _replaced(self, standing: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
+    def _replaced(self, claimed: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
         """Replace a claim that has been unused since `check`; return whether this key is the stored one now."""
-        if not self._unused or not self._is_unused(standing):
+        if not self._unused or not self._is_unused(claimed):
             return False
         store = self._workspace.store
         try:
             version = store.swap(_ONLY, codec.dump(value, indent=2), self._unused)
         except ObjectChanged:
             return False
-        if self._is_unused(standing):
+        if self._is_unused(claimed):
             return True
         with suppress(ObjectChanged):  # the claim's worker is alive and has published just now
-            store.swap(_ONLY, codec.dump(standing, indent=2), version)
+            store.swap(_ONLY, codec.dump(claimed, indent=2), version)
         return False
 
-    def _only(self) -> tuple[dict[str, Any], str] | None:
-        """Return the claim of Extract's only key and its version."""
-        try:
-            data, version = self._workspace.store.fetch(_ONLY)
-        except ObjectNotFound:
-            return None
-        where = f"{self._workspace.url}: {_ONLY}"
-        value = codec.load(data, where)
-        codec.typed(_STORED, value, where)
-        return value, version
-
-    def _is_unused(self, standing: Mapping[str, Any]) -> bool:
+    def _is_unused(self, claimed: Mapping[str, Any]) -> bool:
         """Return whether a claim may be replaced. Imports claim their key before the plan, and keep it."""
-        if "imported" in standing.get("settings", {}) or not self._workspace.store.capabilities().swap:
+        if "imported" in claimed.get("settings", {}) or not self._workspace.store.capabilities().swap:
             return False
-        folder = f"{EXTRACT}/{standing.get('key')}/"
+        folder = f"{EXTRACT}/{claimed.get('key')}/"
         return not any(info.key.endswith(".done") for info in self._workspace.store.list(folder))
 
 
@@ -200,7 +188,7 @@ def claim_key(workspace: Workspace, stage: str, settings: Mapping[str, Any]) -> 
 
 def extract_origin(workspace: Workspace) -> tuple[Origin, str]:
     """Return the origin stored with Extract's key and its time of creation; both are empty if nothing was extracted."""
-    value = _only_key(workspace) or {}
+    value, _ = _stored_claim(workspace)
     return Origin(value.get("remembered", {}), value.get("command", "")), value.get("created", "")
 
 
@@ -226,18 +214,31 @@ class _Stored(BaseModel):
 _STORED = TypeAdapter(_Stored)
 
 
-def _only_key(workspace: Workspace) -> dict[str, Any] | None:
-    """Return the content of `key.json`; None if Extract has not claimed its key."""
-    value = workspace.find_json(_ONLY)
-    if value is not None:
-        codec.typed(_STORED, value, f"{workspace.url}: {_ONLY}")
-    return value
+def _stored_claim(workspace: Workspace) -> tuple[dict[str, Any], str]:
+    """Return the content of `key.json` and its version; both empty if Extract has not claimed its key."""
+    try:
+        data, version = workspace.store.fetch(_ONLY)
+    except ObjectNotFound:
+        return {}, ""
+    where = f"{workspace.url}: {_ONLY}"
+    value = codec.load(data, where)
+    codec.typed(_STORED, value, where)
+    return value, version
 
 
 def stage_keys(workspace: Workspace, stage: str) -> list[StageKey]:
     """Return all keys under which the stage has published, oldest first."""
-    found = []
-    for key in _names(workspace, stage):
+    # Keys of units published by this command count even if a listing does not show them yet.
+    names = {name.split("/")[1] for name in workspace.published(f"{stage}/")}
+    after = ""
+    # One short listing per key, regardless of its size.
+    while (listed := next(workspace.store.list(f"{stage}/", start_after=after), None)) is not None:
+        name = listed.key.split("/")[1]
+        if _KEY.fullmatch(name):
+            names.add(name)
+        after = f"{stage}/{name}/{_LAST}"
+    found: list[StageKey] = []
+    for key in sorted(names):
         where = f"{stage}/{key}/settings.json"
         value = workspace.find_json(where)
         if value is None:
@@ -246,7 +247,7 @@ def stage_keys(workspace: Workspace, stage: str) -> list[StageKey]:
         if stored.key != key:
             raise codec.damaged(f"{workspace.url}: {where}", "it is of another key")
         found.append(StageKey(stored.key, value["settings"], stored.created, stored.number))
-    return sorted(found, key=lambda one: (one.number, str(one.created)))
+    return sorted(found, key=lambda stored: (stored.number, stored.created))
 
 
 #: Keys of stages that are already read, by stage.
@@ -260,7 +261,7 @@ def _keys_of(workspace: Workspace, stage: str, known: KnownKeys) -> Sequence[Sta
 
 def key_settings(workspace: Workspace, stage: str, key: str, known: KnownKeys = NO_KEYS) -> dict[str, Any]:
     """Return the settings of a stage's key; empty if the key does not exist. `known` keys are not read again."""
-    return next((dict(one.settings) for one in _keys_of(workspace, stage, known) if one.key == key), {})
+    return next((dict(stored.settings) for stored in _keys_of(workspace, stage, known) if stored.key == key), {})
 
 
 def newest_key(workspace: Workspace, stage: str, wanted: str = "", known: KnownKeys = NO_KEYS) -> str | None:
@@ -271,7 +272,7 @@ def newest_key(workspace: Workspace, stage: str, wanted: str = "", known: KnownK
     Raises:
         UsageError: there is no key `wanted`.
     """
-    keys = [one.key for one in _keys_of(workspace, stage, known)]
+    keys = [stored.key for stored in _keys_of(workspace, stage, known)]
     if wanted and wanted not in keys:
         there = f"Keys: {', '.join(keys)}." if keys else f"{stage} has not started there."
         raise UsageError(f"{workspace.url} has no {stage} key {wanted}", hint=there)
@@ -320,12 +321,9 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], within: str = ""
         if isinstance(before, Mapping) and isinstance(after, Mapping):
             lines += differences(before, after, f"{within}{name}.")
         elif before != after:
-            lines.append(f"{within}{name}: {_shown(old, name)} -> {_shown(new, name)}")
+            shown = [repr(settings[name]) if name in settings else "not set" for settings in (old, new)]
+            lines.append(f"{within}{name}: {' -> '.join(shown)}")
     return lines
-
-
-def _shown(settings: Mapping[str, Any], name: str) -> str:
-    return repr(settings[name]) if name in settings else "not set"
 
 
 def stored_by(command: str, created: str) -> str:
@@ -346,10 +344,10 @@ def need_same_version(workspace: Workspace, versions: Mapping[str, int]) -> None
     Raises:
         WorkspaceMismatch: units were extracted by a version whose results differ.
     """
-    standing = _only_key(workspace) or {}
-    changed = list(_other_versions(standing.get("settings", {}), versions))
-    if changed and done_units(workspace, EXTRACT, str(standing.get("key"))):
-        raise _other_release(workspace, standing, changed)
+    claimed, _ = _stored_claim(workspace)
+    changed = list(_other_versions(claimed.get("settings", {}), versions))
+    if changed and done_units(workspace, EXTRACT, str(claimed.get("key"))):
+        raise _other_release(workspace, claimed, changed)
 
 
 def _other_versions(settings: Mapping[str, Any], versions: Mapping[str, int], within: str = "") -> Iterator[str]:
@@ -362,8 +360,8 @@ def _other_versions(settings: Mapping[str, Any], versions: Mapping[str, int], wi
             yield from _other_versions(value, versions, f"{within}{name}.")
 
 
-def _other_release(workspace: Workspace, standing: Mapping[str, Any], changed: Sequence[str]) -> WorkspaceMismatch:
-    by = standing.get("created_by")
+def _other_release(workspace: Workspace, claimed: Mapping[str, Any], changed: Sequence[str]) -> WorkspaceMismatch:
+    by = claimed.get("created_by")
     release = f" ({by})" if by and by != library_version() else ""
     return WorkspaceMismatch(
         f"{workspace.url} was extracted by another version of llm-ocr{release}, whose results differ "
@@ -373,50 +371,26 @@ def _other_release(workspace: Workspace, standing: Mapping[str, Any], changed: S
     )
 
 
-def _mismatch(workspace: Workspace, standing: Mapping[str, Any], new: Mapping[str, Any]) -> WorkspaceMismatch:
-    changed = differences(standing.get("settings", {}), new)
+def _mismatch(workspace: Workspace, claimed: Mapping[str, Any], new: Mapping[str, Any]) -> WorkspaceMismatch:
+    changed = differences(claimed.get("settings", {}), new)
     other = [line for line in changed if line.startswith("reader.engine: ")]
     names = [line.partition(":")[0] for line in changed]
     if not other and (not _OF_VERSIONS.isdisjoint(names) or all(name.endswith(f".{_VERSION}") for name in names)):
-        return _other_release(workspace, standing, changed)
-    by = stored_by(standing.get("command", ""), standing.get("created", ""))
+        return _other_release(workspace, claimed, changed)
+    by = stored_by(claimed.get("command", ""), claimed.get("created", ""))
     if other or "reader.model" in names:  # another engine or model has entirely different settings
-        before, now = _read_by(standing.get("settings", {})), _read_by(new)
+        readers: list[str] = []
+        for reader in (claimed.get("settings", {}).get("reader", {}), new.get("reader", {})):
+            engine = "the CPU engine" if reader.get("engine") == "embedded" else f"the engine {reader.get('engine')}"
+            readers.append(f"the model {reader['model']}" if reader.get("model") else engine)
         return WorkspaceMismatch(
-            f"{workspace.url} was extracted with {before}{f' by {by}' if standing.get('command') else ''}, "
-            f"and this command would read with {now}",
+            f"{workspace.url} was extracted with {readers[0]}{f' by {by}' if claimed.get('command') else ''}, "
+            f"and this command would read with {readers[1]}",
             hint="Use the settings of the workspace (name no other model or engine), or another `workspace`. Pages of "
             "two models never mix.",
         )
     lines = "; ".join(changed)
     return WorkspaceMismatch(
-        f"{workspace.url} was extracted with other settings{f' by {by}' if standing.get('command') else ''}: {lines}",
+        f"{workspace.url} was extracted with other settings{f' by {by}' if claimed.get('command') else ''}: {lines}",
         hint="Use the settings of the workspace (on the left), or another `workspace` for the new settings.",
     )
-
-
-def _read_by(settings: Mapping[str, Any]) -> str:
-    """Return `the model deepseek-ai/DeepSeek-OCR`, or `the CPU engine`."""
-    reader = settings.get("reader", {})
-    if model := reader.get("model"):
-        return f"the model {model}"
-    return "the CPU engine" if reader.get("engine") == "embedded" else f"the engine {reader.get('engine')}"
-
-
-def _names(workspace: Workspace, stage: str) -> Iterator[str]:
-    """Yield the folders below `<stage>/` that are keys, with one short listing per key regardless of its size.
-
-    Keys of units published by this command are included even if a listing does not show them yet.
-    """
-    unlisted = {name.split("/")[1] for name in workspace.published(f"{stage}/")}
-    after = ""
-    while True:
-        found = next(workspace.store.list(f"{stage}/", start_after=after), None)
-        if found is None:
-            yield from sorted(unlisted)
-            return
-        name = found.key.split("/")[1]
-        if _KEY.fullmatch(name):
-            unlisted.discard(name)
-            yield name
-        after = f"{stage}/{name}/{_LAST}"

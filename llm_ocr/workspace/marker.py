@@ -1,4 +1,15 @@
-"""The publishing rule: write the data first, then create the marker if it does not exist."""
+"""The publishing rule: write the data first, then create the marker if it does not exist.
+
+Copies of many markers in one object let readers of a large run need few requests:
+
+<stage>/<key>/markers/<group>-<units>.json   {"format": 1, "markers": {key: [version, marker]}}
+<stage>/<key>/markers/<group>-<units>.claim  the worker that writes it
+
+A group has the markers of the folders `<xx>` that begin with the same digits, or all. In Assemble, the notes on views
+of its items are copied as well. A copy counts only if the listing shows the object with the version of the copy. The
+objects therefore decide alone what is published. Without copies, or with copies of another format, readers get each
+object.
+"""
 
 import logging
 import secrets
@@ -53,17 +64,7 @@ def remove_lost(store: ObjectStore, key: str) -> None:
         _log.warning("%s remains until `llm-ocr clean`: %s", key, error)
 
 
-# Copies of many markers in one object, so that readers of a large run need few requests.
-#
-# <stage>/<key>/markers/<group>-<units>.json      {"format": 1, "markers": {key: [version, marker]}}
-# <stage>/<key>/markers/<group>-<units>.claim     the worker that writes it
-#
-# A group has the markers of the folders `<xx>` that begin with the same digits, or all. In Assemble, the notes on views
-# of its items are copied beside the markers. A copy counts only if the listing shows the object with the version of the
-# copy. The objects therefore decide alone what is published. Without copies, or with copies of another format, readers
-# get each object.
-
-
+#: Format of objects with copies.
 FORMAT = 1
 #: Fewest markers of an object: fewer are read as fast one by one.
 LEAST = 200
@@ -166,7 +167,7 @@ def compact(
     def copy(key: str) -> tuple[str, list[object]] | None:
         try:
             data, version = store.fetch(key)
-        except ObjectNotFound:  # removed meanwhile, or nothing is beside the marker
+        except ObjectNotFound:  # removed meanwhile, or the item has no note
             return None
         return key, [version, codec.load(data, f"{store.url}: {key}")]
 

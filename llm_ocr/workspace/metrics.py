@@ -1,4 +1,10 @@
-"""Costs and time series of workers: one small file of each per worker and stage."""
+"""Costs and time series of workers: one small file of each per worker and stage, replaced while the worker runs.
+
+metrics/<worker>-<stage>.json         `Spending`
+metrics/<worker>-<stage>.series.json  `Series`: the same over time
+
+Markers record published work. These files record paid work, including failed attempts and pages lost in a crash.
+"""
 
 import bisect
 import itertools
@@ -12,13 +18,6 @@ from llm_ocr.storage import ObjectInfo
 from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.codec import read_ahead
 from llm_ocr.workspace.keys import EXTRACT
-
-# Spending of each worker, replaced while the worker runs. Markers record published work. These files record paid work,
-# including failed attempts and pages lost in a crash.
-#
-# metrics/<worker>-<stage>.json
-# metrics/<worker>-<stage>.series.json            the same over time; see `Series`
-
 
 FOLDER = "metrics/"
 #: Suffix of time series files.
@@ -83,11 +82,6 @@ def write_spending(workspace: Workspace, spending: Spending) -> None:
     workspace.store.put(f"{FOLDER}{spending.worker}-{spending.stage}.json", codec.dump(asdict(spending)))
 
 
-def is_series(key: str) -> bool:
-    """Return whether the key is of a time series file."""
-    return key.endswith(SERIES)
-
-
 def spendings(workspace: Workspace) -> Iterator[Spending]:
     """Yield the spending of all workers that have started, ordered by name. Files of other versions are skipped."""
     yield from Records(workspace).read()
@@ -106,12 +100,12 @@ class Records:
         Raises:
             StorageError: the store could not be read.
         """
-        found = [info for info in self._workspace.store.list(FOLDER) if not is_series(info.key)]
-        values = list(read_ahead(self._one, found, "metrics"))
+        found = [info for info in self._workspace.store.list(FOLDER) if not info.key.endswith(SERIES)]
+        values = list(read_ahead(self._spending, found, "metrics"))
         self._known = {info.key: (info.version, value) for info, value in zip(found, values, strict=True)}
         return [value for value in values if value is not None]
 
-    def _one(self, info: ObjectInfo) -> Spending | None:
+    def _spending(self, info: ObjectInfo) -> Spending | None:
         version, value = self._known.get(info.key, ("", None))
         if version and version == info.version:
             return value
@@ -139,18 +133,18 @@ def _spending_from_json(value: Mapping[str, Any]) -> Spending:
 
 def pages_per_second(found: Sequence[Spending]) -> float | None:
     """Return the mean speed of a worker in Extract, without its start-up; None before the first page."""
-    readers = [one for one in found if one.stage == EXTRACT and one.items and one.seconds > 0]
-    return sum(one.items for one in readers) / sum(one.seconds for one in readers) if readers else None
+    readers = [worker for worker in found if worker.stage == EXTRACT and worker.items and worker.seconds > 0]
+    return sum(worker.items for worker in readers) / sum(worker.seconds for worker in readers) if readers else None
 
 
 def total_cost(found: Sequence[Spending]) -> float | None:
     """Return the cost of all workers with known prices; None without any."""
-    return _sum(one.cost for one in found)
+    return _sum(worker.cost for worker in found)
 
 
 def hours_cost(found: Sequence[Spending]) -> float | None:
     """Return the part of `total_cost` for machines by the hour; None if no machine's price is known."""
-    return _sum(one.hour_cost for one in found)
+    return _sum(worker.hour_cost for worker in found)
 
 
 def _sum(costs: Iterable[float | None]) -> float | None:
@@ -158,11 +152,7 @@ def _sum(costs: Iterable[float | None]) -> float | None:
     return sum(known) if known else None
 
 
-# Activity of each worker over time, replaced while the worker runs: metrics/<worker>-<stage>.series.json. The file
-# stays small: above `MOST` samples, each two neighbors are merged.
-
-
-#: Samples of a file: three minutes by the second, or a week by about half an hour.
+#: Most samples of a file: three minutes by the second, or a week by about half an hour. Neighbors are merged above it.
 MOST = 360
 #: Initial seconds of a sample.
 FIRST = 1.0
@@ -256,20 +246,19 @@ class Series:
         return sum(sample.seconds for sample in ready)
 
 
-def merged(one: Sample, other: Sample) -> Sample:
+def merged(first: Sample, second: Sample) -> Sample:
     """Return the two spans as one: counts are summed, gauges weighted by time."""
-    counts = {name: getattr(one, name) + getattr(other, name) for name in COUNTS}
-    gauges: dict[str, Any] = {name: _mean(one, other, name) for name in GAUGES}
-    return Sample(one.seconds + other.seconds, **counts, **gauges)
-
-
-def _mean(one: Sample, other: Sample, name: str) -> float | None:
-    first: float | None = getattr(one, name)
-    second: float | None = getattr(other, name)
-    if first is None or second is None:
-        return second if first is None else first
-    seconds = one.seconds + other.seconds
-    return (first * one.seconds + second * other.seconds) / seconds if seconds else second
+    seconds = first.seconds + second.seconds
+    counts = {name: getattr(first, name) + getattr(second, name) for name in COUNTS}
+    gauges: dict[str, Any] = {}
+    for name in GAUGES:
+        before: float | None = getattr(first, name)
+        after: float | None = getattr(second, name)
+        if before is None or after is None:
+            gauges[name] = after if before is None else before
+        else:
+            gauges[name] = (before * first.seconds + after * second.seconds) / seconds if seconds else after
+    return Sample(seconds, **counts, **gauges)
 
 
 def thinned(samples: Sequence[Sample], most: int) -> tuple[Sample, ...]:
@@ -287,7 +276,23 @@ def write_series(workspace: Workspace, series: Series) -> None:
     Raises:
         StorageError: the file could not be written.
     """
-    workspace.store.put(f"{FOLDER}{series.worker}-{series.stage}{SERIES}", codec.dump(_to_json(series)))
+    columns: dict[str, list[float | None]] = {}
+    for name in _COLUMNS:
+        values: list[float | None] = [getattr(sample, name) for sample in series.samples]
+        column = [round(value, 3) if isinstance(value, float) else value for value in values]
+        # A missing column stands for None in a gauge, and for 0 in a count.
+        if any(value is not None for value in column) if name in GAUGES else any(column):
+            columns[name] = column
+    value = {
+        "worker": series.worker,
+        "stage": series.stage,
+        "batch_id": series.batch_id,
+        "began": round(series.began, 3),
+        "before": round(series.before, 3),
+        "first": None if series.first is None else round(series.first, 3),
+        "samples": columns,
+    }
+    workspace.store.put(f"{FOLDER}{series.worker}-{series.stage}{SERIES}", codec.dump(value))
 
 
 def all_series(workspace: Workspace) -> list[Series]:
@@ -296,7 +301,7 @@ def all_series(workspace: Workspace) -> list[Series]:
     Raises:
         StorageError: the store could not be read.
     """
-    names = [info.key for info in workspace.store.list(FOLDER) if is_series(info.key)]
+    names = [info.key for info in workspace.store.list(FOLDER) if info.key.endswith(SERIES)]
     most = min(MOST, max(_FEWEST, _MOST_HELD // max(1, len(names))))
 
     def read(name: str) -> Series | None:
@@ -306,33 +311,13 @@ def all_series(workspace: Workspace) -> list[Series]:
             return None  # auxiliary numbers: a damaged file must not prevent a report
         return replace(series, samples=thinned(series.samples, most))
 
-    return sorted(filter(None, read_ahead(read, names, "series")), key=lambda one: (one.began, one.worker, one.stage))
-
-
-def _to_json(series: Series) -> dict[str, Any]:
-    columns = {name: [_short(getattr(sample, name)) for sample in series.samples] for name in _COLUMNS}
-    return {
-        "worker": series.worker,
-        "stage": series.stage,
-        "batch_id": series.batch_id,
-        "began": round(series.began, 3),
-        "before": round(series.before, 3),
-        "first": None if series.first is None else round(series.first, 3),
-        "samples": {name: column for name, column in columns.items() if _tells(name, column)},
-    }
-
-
-def _tells(name: str, column: Sequence[float | None]) -> bool:
-    """Return whether a column has other values than a missing column implies."""
-    return any(one is not None for one in column) if name in GAUGES else any(column)
-
-
-def _short(value: float | None) -> float | None:
-    return round(value, 3) if isinstance(value, float) else value
+    return sorted(
+        filter(None, read_ahead(read, names, "series")), key=lambda series: (series.began, series.worker, series.stage)
+    )
 
 
 def _series_from_json(value: Mapping[str, Any]) -> Series:
-    """Parse a value made by `_to_json`.
+    """Parse the content of a file that `write_series` wrote.
 
     Raises:
         KeyError: a field is missing.
@@ -343,7 +328,12 @@ def _series_from_json(value: Mapping[str, Any]) -> Series:
     count = len(columns.setdefault("seconds", []))
     if any(len(column) != count for column in columns.values()) or count > 10 * MOST:
         raise ValueError("columns of different lengths, or too long")
-    rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+    samples: list[Sample] = []
+    for values in zip(*columns.values(), strict=True):
+        row = dict(zip(columns, values, strict=True))
+        counts = {name: int(_number(row.get(name, 0))) for name in COUNTS}
+        gauges: dict[str, Any] = {name: None if row.get(name) is None else _number(row[name]) for name in GAUGES}
+        samples.append(Sample(_number(row["seconds"]), **counts, **gauges))
     first = value.get("first")
     return Series(
         worker=str(value["worker"]),
@@ -352,14 +342,8 @@ def _series_from_json(value: Mapping[str, Any]) -> Series:
         began=_number(value["began"]),
         before=_number(value.get("before", 0.0)),
         first=None if first is None else _number(first),
-        samples=tuple(_sample(row) for row in rows),
+        samples=tuple(samples),
     )
-
-
-def _sample(row: Mapping[str, Any]) -> Sample:
-    counts = {name: int(_number(row.get(name, 0))) for name in COUNTS}
-    gauges: dict[str, Any] = {name: None if row.get(name) is None else _number(row[name]) for name in GAUGES}
-    return Sample(_number(row["seconds"]), **counts, **gauges)
 
 
 def _number(value: object) -> float:
@@ -375,9 +359,6 @@ def _number(value: object) -> float:
     return float(value)
 
 
-# Many workers' series on one time axis: equal bins of active time, without pauses of all workers.
-
-
 #: Upper limit of bins in a chart.
 MOST_BINS = 120
 #: A time without any active worker is a pause if it is longer than this number of seconds and this share of the active
@@ -390,7 +371,10 @@ Value = Callable[[Sample], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Time axis. `spans` are active times in order, in seconds since 1970; `bins` of `width` seconds cover them."""
+    """Time axis for many workers' series: equal bins of active time, without pauses of all workers.
+
+    `spans` are active times in order, in seconds since 1970; `bins` of `width` seconds cover them.
+    """
 
     spans: tuple[tuple[float, float], ...]
     starts: tuple[float, ...]  # start of each span, in seconds of active time
@@ -419,75 +403,56 @@ class Timeline:
 
 def timeline(found: Sequence[Series], most: int = MOST_BINS) -> Timeline | None:
     """Return the time axis of these series; None without samples. Bins are not shorter than the median sample."""
-    worked = [(one.began, one.began + one.seconds) for one in found if one.seconds > 0]
+    worked = _joined((series.began, series.began + series.seconds) for series in found if series.seconds > 0)
     if not worked:
         return None
-    spans = _without_pauses(_union(worked))
+    spans = _joined(worked, max(_PAUSE, _SHARE * sum(end - begin for begin, end in worked)))
     starts = [0.0]
     for begin, end in spans:
         starts.append(starts[-1] + end - begin)
     seconds = starts.pop()
-    lengths = sorted(sample.seconds for one in found for sample in one.samples)
+    lengths = sorted(sample.seconds for series in found for sample in series.samples)
     usual = max(lengths[len(lengths) // 2], 1e-3)
     bins = max(1, min(most, int(seconds / usual)))
     return Timeline(tuple(spans), tuple(starts), bins, seconds / bins)
 
 
-def _union(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+def _joined(spans: Iterable[tuple[float, float]], gap: float = 0.0) -> list[tuple[float, float]]:
+    """Return the spans in order; spans that overlap, or are at most `gap` apart, become one."""
     joined: list[tuple[float, float]] = []
     for begin, end in sorted(spans):
-        if joined and begin <= joined[-1][1]:
+        if joined and begin - joined[-1][1] <= gap:
             joined[-1] = joined[-1][0], max(joined[-1][1], end)
         else:
             joined.append((begin, end))
     return joined
 
 
-def _without_pauses(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    longest = max(_PAUSE, _SHARE * sum(end - begin for begin, end in spans))
-    kept: list[tuple[float, float]] = []
-    for begin, end in spans:
-        if kept and begin - kept[-1][1] <= longest:
-            kept[-1] = kept[-1][0], end
-        else:
-            kept.append((begin, end))
-    return kept
-
-
 def rates(line: Timeline, found: Iterable[Series], value: Value) -> list[float]:
     """Return `value` per second in each bin, summed over the series. Values are spread evenly over their sample."""
-    sums = [0.0] * line.bins
-    for sample, share in _placed(line, found):
-        amount = value(sample)
-        for place, part in share if amount else ():
-            sums[place] += (amount or 0.0) * part / line.width
-    return sums
+    return _sums(line, found, value, weight=lambda sample: 1.0)
 
 
 def levels(line: Timeline, found: Iterable[Series], value: Value) -> list[float]:
     """Return the mean of a gauge in each bin, summed over the series. A series without a value adds nothing."""
+    return _sums(line, found, value, weight=lambda sample: sample.seconds)
+
+
+def _sums(line: Timeline, found: Iterable[Series], value: Value, weight: Callable[[Sample], float]) -> list[float]:
     sums = [0.0] * line.bins
-    for sample, share in _placed(line, found):
-        amount = value(sample)
-        for place, part in share if amount else ():
-            sums[place] += (amount or 0.0) * part * sample.seconds / line.width
-    return sums
-
-
-def _placed(line: Timeline, found: Iterable[Series]) -> Iterator[tuple[Sample, list[tuple[int, float]]]]:
-    """Yield each sample with its share of each bin that it touches. The shares of a sample sum to 1."""
     for series in found:
-        begin = series.began
+        moment, end = series.began, line.at(series.began)
         for sample in series.samples:
-            end = begin + sample.seconds
-            yield sample, _shares(line, line.at(begin), line.at(end))
-            begin = end
-
-
-def _shares(line: Timeline, begin: float, end: float) -> list[tuple[int, float]]:
-    first = min(int(begin / line.width), line.bins - 1)
-    last = min(int(end / line.width), line.bins - 1)
-    if end <= begin or first == last:
-        return [(first, 1.0)]
-    edges = [begin, *(line.width * place for place in range(first + 1, last + 1)), end]
-    return [(first + place, (edges[place + 1] - edges[place]) / (end - begin)) for place in range(last - first + 1)]
+            moment += sample.seconds
+            begin, end = end, line.at(moment)
+            amount = value(sample)
+            if not amount:
+                continue
+            first = min(int(begin / line.width), line.bins - 1)
+            last = min(int(end / line.width), line.bins - 1) if end > begin else first
+            edges = [begin, *(line.width * place for place in range(first + 1, last + 1)), end]
+            for place in range(first, last + 1):
+                # The shares of the bins that a sample touches sum to 1.
+                share = (edges[place - first + 1] - edges[place - first]) / (end - begin) if last > first else 1.0
+                sums[place] += amount * share * weight(sample) / line.width
+    return sums

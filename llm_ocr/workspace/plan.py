@@ -6,7 +6,6 @@ from array import array
 from collections import Counter
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Self
@@ -14,21 +13,17 @@ from typing import Any, Self
 from llm_ocr.documents.remote.urls import shown
 from llm_ocr.errors import ObjectNotFound, UsageError
 from llm_ocr.results.documents import name_claims
-from llm_ocr.types import DocumentPart
+from llm_ocr.types import Reason
 from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.codec import document_id
 from llm_ocr.workspace.generations import (
     EXAMPLES,
-    CutUnit,
     Filtered,
     Generation,
     Kind,
-    Marked,
     Piece,
-    PlanPart,
     cause_of,
-    counted_generation,
-    cut_units,
+    filled_generation,
     generations,
     new_draft,
     units_of,
@@ -44,48 +39,56 @@ from llm_ocr.workspace.planned import (
     counted_content,
     document_from_json,
     document_to_json,
+    no_such_page,
     number_of,
     part_of,
     wanted_pages,
-    with_reason,
 )
 
 __all__ = ["PlanResult", "PlannedDocument", "Planner", "plan_documents", "plan_stream"]
 
 
-# Lists of documents that filters excluded from a plan, one JSON object per line with id, source, relative, version,
-# reason, kind, detail: plan/<generation>/<attempt>/filtered.jsonl
-
-
 class KnownFiltered:
-    """Documents in the filter lists of a plan, with their causes. Kept on the local disk; call `close`."""
+    """Documents in the filter lists of a plan, with their causes. Kept on the local disk; call `close`.
+
+    A list has one JSON object per line with id, source, relative, version, reason, kind, and detail:
+    `plan/<generation>/<attempt>/filtered.jsonl`.
+    """
 
     def __init__(self) -> None:
-        self._places = DiskDict()
-        self._causes: dict[str, int] = {}
-        self._names: list[str] = []
+        self._places = DiskDict()  # place in `_causes` by document
+        self._causes: list[str] = []
 
     @classmethod
-    def of(cls, workspace: Workspace, found: Iterable[Marked], filters: Mapping[str, Any] | None = None) -> Self:
+    def of(cls, workspace: Workspace, found: Iterable[Generation], filters: Mapping[str, Any] | None = None) -> Self:
         """Read the lists of these generations; with `filters`, only where the same filters were on. Blocking.
 
         Raises:
             WorkspaceError: a list is missing or changed.
         """
         known = cls()
-        for one in found:
-            filtered = one.filtered
-            if filtered is not None and filtered.object and filters in (None, filtered.filters):
-                for line in _lines(workspace, filtered):
-                    known._add(line)
+        places: dict[str, int] = {}
+        for filtered in (generation.filtered for generation in found):
+            if filtered is None or not filtered.object or filters not in (None, filtered.filters):
+                continue
+            where = f"{workspace.url}: {filtered.object}"
+            path = workspace.spool / f"read-{filtered.sha256[:16]}.jsonl"
+            try:
+                workspace.store.download(filtered.object, path)
+                with path.open("rb") as file:
+                    if hashlib.file_digest(file, "sha256").hexdigest() != filtered.sha256:
+                        raise codec.damaged(where, "the content has changed")
+                    file.seek(0)
+                    for line in file:
+                        value = codec.load(line, where)
+                        place = places.setdefault(cause_of(value["reason"], value["kind"]), len(places))
+                        known._places[_key(value["id"], value["version"])] = place
+            except ObjectNotFound as error:
+                raise codec.damaged(where, "the object is missing") from error
+            finally:
+                path.unlink(missing_ok=True)
+        known._causes = list(places)
         return known
-
-    def _add(self, line: Mapping[str, Any]) -> None:
-        cause = cause_of(line["reason"], line["kind"])
-        if cause not in self._causes:
-            self._causes[cause] = len(self._names)
-            self._names.append(cause)
-        self._places[_key(line["id"], line["version"])] = self._causes[cause]
 
     def __enter__(self) -> Self:
         return self
@@ -94,12 +97,12 @@ class KnownFiltered:
         self.close()
 
     def __bool__(self) -> bool:
-        return bool(self._names)
+        return bool(self._causes)
 
     def cause(self, document_id: str, version: str) -> str:
         """Return why the document with this content was excluded; empty if it was not."""
-        place = self._places.get(_key(document_id, version)) if self._names else None
-        return "" if place is None else self._names[place]
+        place = self._places.get(_key(document_id, version)) if self._causes else None
+        return "" if place is None else self._causes[place]
 
     def close(self) -> None:
         """Delete the data on disk."""
@@ -118,9 +121,20 @@ class FilteredSpool:
     def add(self, document: PlannedDocument) -> None:
         """Add a document, unless a document with the same id and content was added before."""
         key = _key(document.id, document.version)
-        if self._met.get(key) is None:
-            self._met[key] = 1
-            self._file.write(codec.dump(_to_json(document)))
+        if self._met.get(key) is not None:
+            return
+        self._met[key] = 1
+        reason, _, kind = document.filtered.partition(" ")
+        value = {
+            "id": document.id,
+            "source": document.source,
+            "relative": document.relative,
+            "version": document.version,
+            "reason": reason,
+            "kind": kind,
+            "detail": document.detail,
+        }
+        self._file.write(codec.dump(value))
 
     def new(self, is_known: Callable[[str, str], bool], list_path: Path) -> Filtered:
         """Write the documents that are not known by id and version to `list_path`, and return their counts."""
@@ -135,9 +149,8 @@ class FilteredSpool:
                     continue
                 counts[cause_of(value["reason"], value["kind"])] += 1
                 if len(examples) < EXAMPLES:
-                    examples.append(
-                        {**{name: value[name] for name in ("reason", "detail")}, "source": shown(value["source"])}
-                    )
+                    source = shown(value["source"])
+                    examples.append({"reason": value["reason"], "detail": value["detail"], "source": source})
                 out.write(line)
                 digest.update(line)
                 size += len(line)
@@ -150,41 +163,8 @@ class FilteredSpool:
         self._met.close()
 
 
-def _lines(workspace: Workspace, filtered: Filtered) -> Iterator[dict[str, Any]]:
-    where = f"{workspace.url}: {filtered.object}"
-    path = workspace.spool / f"read-{filtered.sha256[:16]}.jsonl"
-    try:
-        workspace.store.download(filtered.object, path)
-        with path.open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != filtered.sha256:
-                raise codec.damaged(where, "the content has changed")
-            file.seek(0)
-            for line in file:
-                yield codec.load(line, where)
-    except ObjectNotFound as error:
-        raise codec.damaged(where, "the object is missing") from error
-    finally:
-        path.unlink(missing_ok=True)
-
-
-def _to_json(document: PlannedDocument) -> dict[str, Any]:
-    reason, _, kind = document.filtered.partition(" ")
-    return {
-        "id": document.id,
-        "source": document.source,
-        "relative": document.relative,
-        "version": document.version,
-        "reason": reason,
-        "kind": kind,
-        "detail": document.detail,
-    }
-
-
 def _key(document_id: str, version: str) -> str:
     return f"{document_id}\0{version}"
-
-
-# Page counts of documents, estimated from a sample of the stored plan.
 
 
 #: Upper limit of bytes of the plan to read, at least one part: about one second of work.
@@ -206,54 +186,66 @@ def pages_of_documents(workspace: Workspace) -> PageCounts:
     Raises:
         WorkspaceError: a part is damaged.
     """
-    found = [one for one in generations(workspace) if one.kind is Kind.SOURCES]
+    found = [generation for generation in generations(workspace) if generation.kind is Kind.SOURCES]
+    files = [(generation, file) for generation in found for file in generation.parts]
+    every = max(1, -(-sum(file.size for _, file in files) // _MOST_BYTES))
+    if every > 1:
+        files = files[every // 2 :: every] if every < len(files) else files[:1]
     totals: dict[str, int] = {}
-    for generation, part in _spread([(one, part) for one in found for part in one.parts]):
-        for unit in units_of(workspace, replace(generation, parts=(part,))):
-            totals.update({one.document_id: one.page_total for one in unit.parts if one.page_total > 0})
+    for generation, file in files:
+        for unit in units_of(workspace, replace(generation, parts=(file,))):
+            totals.update({part.document_id: part.page_total for part in unit.parts if part.page_total > 0})
     counts = Counter(totals.values())
-    return PageCounts(len(totals), sum(one.documents for one in found), dict(sorted(counts.items())))
-
-
-def _spread(parts: Sequence[tuple[Generation, PlanPart]]) -> Iterator[tuple[Generation, PlanPart]]:
-    size = sum(part.size for _, part in parts)
-    every = max(1, -(-size // _MOST_BYTES))
-    yield from parts[every // 2 :: every] if every < len(parts) else parts[:1] if every > 1 else parts
-
-
-# Selection of documents that are new to a plan. A document is new if its id is not in the plan, whatever its content
-# was.
+    planned = sum(generation.documents for generation in found)
+    return PageCounts(len(totals), planned, dict(sorted(counts.items())))
 
 
 _MOST_EXAMPLES = 5
 
 
+@dataclass(frozen=True, slots=True)
+class PlanResult:
+    """Result of planning. `generation` is None if there was nothing new.
+
+    `known` documents were in the plan already and did not change. Of these, `differing` documents have another content
+    or page selection now; `examples` lists some of their sources. `changed` documents are new, because the content of
+    their file differs from the plan; `changed_examples` lists some of their sources.
+    """
+
+    generation: Generation | None
+    known: int = 0
+    differing: int = 0
+    copies: int = 0  # documents with the content of another document, stored as its aliases
+    examples: tuple[str, ...] = ()
+    filtered: Filtered | None = None  # documents that filters excluded for the first time
+    changed: int = 0
+    changed_examples: tuple[str, ...] = ()
+
+
 @dataclass(slots=True)
 class Choice:
-    """Documents that a generation will contain. The counts are of the last pass over `pieces`."""
+    """Documents that a generation will contain: those whose id is not in the plan, whatever its content was.
 
+    `result` and `readmitted` are of the last complete pass over `pieces`.
+    """
+
+    workspace: Workspace
+    found: Sequence[Generation]
     members: Callable[[], Iterator[list[PlannedDocument]]]
     known: DiskDict  # number of the content by document id; number of the version by `_file_entry`
     left_out: KnownFiltered
-    begin: int
-    check: Callable[[Mapping[str, PlannedDocument]], None]  # raises if `differing` documents need unplanned pages
-    known_count: int = 0
-    copies: int = 0
-    differing: int = 0
-    changed: int = 0
-    examples: list[str] = field(default_factory=list)
-    changed_examples: list[str] = field(default_factory=list)
-    readmitted: Counter[str] = field(default_factory=Counter)  # documents in older lists of excluded documents
-    _differing: dict[str, PlannedDocument] = field(default_factory=dict)  # by document id
+    begin: int  # first dataset index
+    result: PlanResult = PlanResult(None)
+    readmitted: Mapping[str, int] = field(default_factory=dict)  # documents in older lists of excluded documents
 
     def look(self) -> bool:
         """Return whether there is any piece. Iterate over all pieces if readmitted documents must be counted."""
         pieces = self.pieces()
-        some = next(pieces, None) is not None
+        any_piece = next(pieces, None) is not None
         if self.left_out:
             for _ in pieces:
                 pass
-        return some
+        return any_piece
 
     def is_settled(self, document_id: str, version: str) -> bool:
         """Return whether a document is planned or in a filter list already, so that a new list need not name it."""
@@ -265,45 +257,52 @@ class Choice:
         Raises:
             UsageError: a known document was requested with pages that are not in the plan. Raised at the end.
         """
-        self.known_count = self.copies = self.differing = self.changed = 0
-        self.examples.clear()
-        self.changed_examples.clear()
-        self.readmitted.clear()
-        self._differing.clear()
+        known_count = copies = differing = changed = 0
+        examples: list[str] = []
+        changed_examples: list[str] = []
+        readmitted: Counter[str] = Counter()
+        differing_by_id: dict[str, PlannedDocument] = {}
         index = self.begin
         for members in self.members():
-            new = [document for document in members if not self._is_known(document)]
+            new: list[PlannedDocument] = []
+            for document in members:
+                content = self.known.get(document.id)
+                if content is None:
+                    new.append(document)
+                    continue
+                known_count += 1
+                if content not in contents_of(document):
+                    differing += 1
+                    differing_by_id.setdefault(document.id, document)
+                    examples.append(document.source)
+            for document in new:
+                planned = self.known.get(_file_entry(document.source, document.relative))
+                if planned is not None and document.version and planned != number_of(document.version):
+                    changed += 1
+                    changed_examples.append(document.source)
+                if cause := self.left_out.cause(document.id, document.version):
+                    readmitted[cause] += 1
+            del examples[_MOST_EXAMPLES:], changed_examples[_MOST_EXAMPLES:]
             if not new:
                 continue
             first = new[0]
-            changed = [one.source for one in new if self._is_changed(one)]
-            self.changed += len(changed)
-            self.changed_examples += changed[: _MOST_EXAMPLES - len(self.changed_examples)]
-            causes = [self.left_out.cause(one.id, one.version) for one in new]
-            self.readmitted.update(cause for cause in causes if cause)
             aliases = tuple(dict.fromkeys(other.relative for other in new[1:] if other.relative != first.relative))
-            self.copies += len(aliases)
+            copies += len(aliases)
             part = part_of(first, aliases)
             yield Piece(part, range(index, index + part.reserved))
             index += part.reserved
-        if self._differing:
-            self.check(self._differing)
-
-    def _is_changed(self, document: PlannedDocument) -> bool:
-        planned = self.known.get(_file_entry(document.source, document.relative))
-        return planned is not None and bool(document.version) and planned != number_of(document.version)
-
-    def _is_known(self, document: PlannedDocument) -> bool:
-        content = self.known.get(document.id)
-        if content is None:
-            return False
-        self.known_count += 1
-        if content not in contents_of(document):
-            self.differing += 1
-            self._differing.setdefault(document.id, document)
-            if len(self.examples) < _MOST_EXAMPLES:
-                self.examples.append(document.source)
-        return True
+        self.readmitted = dict(readmitted)
+        self.result = PlanResult(
+            None,
+            known_count,
+            differing,
+            copies,
+            tuple(examples),
+            changed=changed,
+            changed_examples=tuple(changed_examples),
+        )
+        if differing_by_id:
+            check_pages(self.workspace, self.found, differing_by_id)
 
 
 def check_pages(workspace: Workspace, found: Iterable[Generation], asked: Mapping[str, PlannedDocument]) -> None:
@@ -319,7 +318,8 @@ def check_pages(workspace: Workspace, found: Iterable[Generation], asked: Mappin
     """
     planned: dict[str, set[int]] = {}
     wanted: dict[str, set[int]] = {}
-    for part in (part for one in found for unit in units_of(workspace, one) for part in unit.parts):
+    units = (unit for generation in found for unit in units_of(workspace, generation))
+    for part in (part for unit in units for part in unit.parts):
         document = asked.get(part.document_id)
         if document is None or document.version != part.version:
             continue  # a document with other content stays as planned, and the command reports it
@@ -342,22 +342,21 @@ def known_documents(workspace: Workspace, found: Iterable[Generation]) -> DiskDi
     for generation in found:
         if generation.kind is Kind.SOURCES:
             parts = (part for unit in units_of(workspace, generation) for part in unit.parts)
-            for _, ranges in groupby(parts, key=lambda part: part.document_id):
-                _remember(known, list(ranges))
+            for document, group in groupby(parts, key=lambda part: part.document_id):
+                ranges = list(group)
+                first = ranges[0]
+                if first.estimate:
+                    content = number_of(asked_content(first.version, first.wanted))
+                else:
+                    content = number_of(
+                        counted_content(first.version, (page for part in ranges for page in part.pages))
+                    )
+                known[document] = content
+                for claim in name_claims(first):
+                    known[_file_entry(claim.source, claim.relative)] = number_of(first.version)
+                for alias in first.aliases:
+                    known[document_id(None, relative=alias, version=first.version, source="")] = content
     return known
-
-
-def _remember(known: DiskDict, ranges: Sequence[DocumentPart]) -> None:
-    part = ranges[0]
-    if part.estimate:
-        content = asked_content(part.version, part.wanted)
-    else:
-        content = counted_content(part.version, tuple(page for one in ranges for page in one.pages))
-    known[part.document_id] = number_of(content)
-    for claim in name_claims(part):
-        known[_file_entry(claim.source, claim.relative)] = number_of(part.version)
-    for alias in part.aliases:
-        known[document_id(None, relative=alias, version=part.version, source="")] = number_of(content)
 
 
 def _file_entry(source: str, relative: str) -> str:
@@ -365,31 +364,8 @@ def _file_entry(source: str, relative: str) -> str:
     return f"\0{source}\0{relative}"
 
 
-# Writing of documents as a generation. Documents are spooled to the local disk first: the last of a million documents
-# may be a copy (an alias) of the first. Memory holds eight bytes per document, and the names of copies.
-
-
 #: Pages up to which a plan that may have smaller units has the smallest ones. Units of larger plans grow with the plan.
 SMALL_PLAN = 512
-
-
-@dataclass(frozen=True, slots=True)
-class PlanResult:
-    """Result of planning. `generation` is None if there was nothing new.
-
-    `known` documents were in the plan already and did not change. Of these, `differing` documents have another content
-    or page selection now; `examples` lists some of their sources. `changed` documents are new, because the content of
-    their file differs from the plan; `changed_examples` lists some of their sources.
-    """
-
-    generation: Generation | None
-    known: int = 0
-    differing: int = 0
-    copies: int = 0  # documents with the content of another document, stored as its aliases
-    examples: tuple[str, ...] = ()
-    filtered: Filtered | None = None  # documents that filters excluded for the first time
-    changed: int = 0
-    changed_examples: tuple[str, ...] = ()
 
 
 def plan_documents(
@@ -444,7 +420,11 @@ async def plan_stream(
 
 
 class Planner:
-    """Collects documents, then writes them as a generation. Not thread-safe."""
+    """Collects documents, then writes them as a generation. Not thread-safe.
+
+    Documents are spooled to the local disk first: the last of a million documents may be a copy (an alias) of the
+    first. Memory holds eight bytes per document, and the names of copies.
+    """
 
     def __init__(
         self,
@@ -487,12 +467,22 @@ class Planner:
         if document.filtered and self._filtered is not None:
             self._filtered.add(document)
             return
-        document = with_reason(document)
+        if not document.pages and document.reason is None and not document.estimate:  # the selection has no page
+            detail = document.detail or no_such_page(document.page_total)
+            document = replace(document, reason=Reason.NO_SUCH_PAGE, detail=detail)
         name, content = f"id {document.id}", content_of(document)
         line = self._lines.get(name)
         if line is not None:
             if self._contents[line] not in contents_of(document):
-                raise _two_documents(document)
+                if document.document_id is not None:
+                    raise UsageError(
+                        f"two documents have the id {document.document_id}; the second is {shown(document.source)}",
+                        hint="Give each document of the manifest a different id.",
+                    )
+                raise UsageError(
+                    f"{shown(document.source)} is given twice with different pages",
+                    hint="Give the document once, with all its pages.",
+                )
             if document.document_id is not None or document.name_in_id:  # the id does not distinguish paths
                 self._aliases.setdefault(line, []).append((document.source, document.relative))
             return
@@ -501,16 +491,13 @@ class Planner:
         if line is not None:
             self._aliases.setdefault(line, []).append((document.source, document.relative))
         else:
-            line = self._keep(document, content)
+            line = len(self._contents)
+            self._file.write(codec.dump(document_to_json(document)))
+            self._contents.append(number_of(content))
+            self._pages += document.estimate or len(document.pages) or 1
             if may_be_copy:
                 self._lines[f"content {content}"] = line
         self._lines[name] = line
-
-    def _keep(self, document: PlannedDocument, content: str) -> int:
-        self._file.write(codec.dump(document_to_json(document)))
-        self._contents.append(number_of(content))
-        self._pages += document.estimate or len(document.pages) or 1
-        return len(self._contents) - 1
 
     def finish(self, skipped: Mapping[str, int] | None = None, *, dry_run: bool = False) -> PlanResult:
         """Write the generation. If another planner wrote first, the remaining documents go into the next generation.
@@ -524,37 +511,32 @@ class Planner:
         """
         self._file.flush()
         least = self._least_per_unit
+        pages_per_unit = min(self._pages_per_unit, max(least, least * self._pages // SMALL_PLAN))
         while True:
             found = generations(self._workspace)
             begin = found[-1].next_index if found else 0
             with known_documents(self._workspace, found) as known, KnownFiltered.of(self._workspace, found) as left_out:
-                choice = Choice(self._members, known, left_out, begin, partial(check_pages, self._workspace, found))
+                choice = Choice(self._workspace, found, self._members, known, left_out, begin)
                 draft = new_draft(
-                    len(found) + 1,
-                    Kind.SOURCES,
-                    pages_per_unit=min(self._pages_per_unit, max(least, least * self._pages // SMALL_PLAN)),
-                    next_index=begin,
-                    skipped=skipped or {},
+                    len(found) + 1, Kind.SOURCES, pages_per_unit=pages_per_unit, next_index=begin, skipped=skipped
                 )
-                some = choice.look()
+                any_piece = choice.look()
+                readmitted = choice.readmitted
                 listed = self._workspace.spool / f"filtered-{draft.attempt}.jsonl"
-                draft = replace(draft, filtered=self._left_out(choice, draft, listed))
-                if not some and not (draft.filtered and draft.filtered.counts):
-                    return _result(choice, None)
-                cut = partial(_cut, choice, draft)
+                filtered = Filtered(readmitted=readmitted) if readmitted else None
+                if self._filtered is not None:
+                    filtered = self._filtered.new(choice.is_settled, listed)
+                    name = f"plan/{draft.number:04d}/{draft.attempt}/filtered.jsonl" if filtered.counts else ""
+                    filtered = replace(filtered, object=name, readmitted=readmitted)
+                draft = replace(draft, filtered=filtered)
+                if not any_piece and not (filtered and filtered.counts):
+                    return choice.result
                 if dry_run:
-                    return _result(choice, counted_generation(draft, cut()))
-                standing = write_generation(self._workspace, draft, cut, listed)
-                if standing.attempt == draft.attempt:
-                    return _result(choice, standing)
-
-    def _left_out(self, choice: Choice, draft: Generation, listed: Path) -> Filtered | None:
-        """Write the list of newly excluded documents to `listed`; return None if there is nothing to record."""
-        if self._filtered is None:
-            return Filtered(readmitted=dict(choice.readmitted)) if choice.readmitted else None
-        new = self._filtered.new(choice.is_settled, listed)
-        name = f"plan/{draft.number:04d}/{draft.attempt}/filtered.jsonl" if new.counts else ""
-        return replace(new, object=name, readmitted=dict(choice.readmitted))
+                    filled = filled_generation(draft, choice.pieces())
+                    return replace(choice.result, generation=filled, filtered=filtered)
+                published = write_generation(self._workspace, draft, choice.pieces, listed)
+                if published.attempt == draft.attempt:
+                    return replace(choice.result, generation=published, filtered=published.filtered)
 
     def _members(self) -> Iterator[list[PlannedDocument]]:
         """Yield the documents in order, each followed by its copies with the same content."""
@@ -563,33 +545,3 @@ class Planner:
                 document = document_from_json(codec.load(line, str(self._path)))
                 others = self._aliases.get(number, ())
                 yield [document, *(replace(document, source=source, relative=path) for source, path in others)]
-
-
-def _result(choice: Choice, generation: Generation | None) -> PlanResult:
-    filtered = generation.filtered if generation else None
-    return PlanResult(
-        generation,
-        choice.known_count,
-        choice.differing,
-        choice.copies,
-        tuple(choice.examples),
-        filtered,
-        choice.changed,
-        tuple(choice.changed_examples),
-    )
-
-
-def _cut(choice: Choice, draft: Generation) -> Iterator[CutUnit]:
-    return cut_units(choice.pieces(), generation=draft.number, pages_per_unit=draft.pages_per_unit)
-
-
-def _two_documents(document: PlannedDocument) -> UsageError:
-    if document.document_id is not None:
-        return UsageError(
-            f"two documents have the id {document.document_id}; the second is {shown(document.source)}",
-            hint="Give each document of the manifest a different id.",
-        )
-    return UsageError(
-        f"{shown(document.source)} is given twice with different pages",
-        hint="Give the document once, with all its pages.",
-    )

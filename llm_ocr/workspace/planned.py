@@ -3,7 +3,7 @@
 import hashlib
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, Self
 
@@ -12,23 +12,17 @@ from llm_ocr.types import ALL_PAGES, DocumentPart, PageSelection, Reason
 from llm_ocr.workspace import codec
 from llm_ocr.workspace.codec import document_id
 
-# Dictionary from texts to integers for millions of entries, mostly on the local disk.
-
-
-#: Memory limit of the dictionary in KiB.
-_MEMORY = 8192
-
 
 class DiskDict:
-    """Map from texts to integers from 0 to 2**63 - 1. Texts are stored as 15-byte hashes.
+    """Map from texts to integers from 0 to 2**63 - 1, for millions of entries, mostly on the local disk.
 
-    Among a million texts, a collision occurs once in 10^24 runs. Not thread-safe.
+    Texts are stored as 15-byte hashes. Among a million texts, a collision occurs once in 10^24 runs. Not thread-safe.
     """
 
     def __init__(self) -> None:
         # A nameless file disappears with the connection. No entry must survive, so SQLite need not sync.
         self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
-        for setting in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{_MEMORY}"):
+        for setting in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -8192"):  # KiB of memory
             self._database.execute(f"PRAGMA {setting}")
         self._database.execute("CREATE TABLE numbers (hash BLOB PRIMARY KEY, number INTEGER) WITHOUT ROWID")
         self._database.execute("BEGIN")
@@ -61,21 +55,24 @@ def _hash(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:15]
 
 
-# Page selections of documents, including documents whose page count is unknown.
-
-
 _ranges = lru_cache(maxsize=64)(parse_pages)  # usually the same for all documents of a plan
 
 
 def wanted_of(
     ranges: PageRanges | None = None, named: Sequence[int] | None = None, most: int | None = None
 ) -> PageSelection:
-    """Return the canonical selection: the same pages give the same value."""
-    return PageSelection(
-        codec.pages_to_text(sorted(set(named))) if named else "",
-        _merged(ranges) if ranges is not None else "",
-        most or 0,
-    )
+    """Return the canonical selection: the same pages give the same value. The page count may be unknown."""
+    merged: list[tuple[int, int | None]] = []  # in order, without overlaps
+    for first, last in sorted(ranges.ranges, key=lambda bounds: bounds[0]) if ranges is not None else ():
+        before = merged[-1] if merged else (0, -1)
+        if merged and (before[1] is None or first <= before[1] + 1):
+            merged[-1] = (before[0], None if before[1] is None or last is None else max(before[1], last))
+        else:
+            merged.append((first, last))
+    if merged == [(1, None)]:  # all pages
+        merged.clear()
+    texts = (str(first) if first == last else f"{first}-{last or ''}" for first, last in merged)
+    return PageSelection(codec.pages_to_text(sorted(set(named))) if named else "", ",".join(texts), most or 0)
 
 
 def wanted_pages(wanted: PageSelection, total: int) -> tuple[int, ...]:
@@ -101,23 +98,6 @@ def place_of(wanted: PageSelection, number: int) -> int:
 def no_such_page(total: int) -> str:
     """Return the message for a document without any selected page."""
     return f"none of the selected pages exists; the document has {total} page{'' if total == 1 else 's'}"
-
-
-def _merged(ranges: PageRanges) -> str:
-    """Return the ranges in order, without overlaps; empty for all pages."""
-    merged: list[tuple[int, int | None]] = []
-    for first, last in sorted(ranges.ranges, key=lambda one: one[0]):
-        before = merged[-1] if merged else (0, -1)
-        if merged and (before[1] is None or first <= before[1] + 1):
-            merged[-1] = (before[0], None if before[1] is None or last is None else max(before[1], last))
-        else:
-            merged.append((first, last))
-    if merged == [(1, None)]:
-        return ""
-    return ",".join(str(first) if first == last else f"{first}-{last or ''}" for first, last in merged)
-
-
-# Documents to plan (counted, estimated, or failed), and their identity.
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,15 +127,7 @@ class PlannedDocument:
         return document_id(self.document_id, relative=name, version=self.version, source=self.source)
 
 
-_FIELDS = tuple(one.name for one in fields(PlannedDocument))
-
-
-def with_reason(document: PlannedDocument) -> PlannedDocument:
-    """Return the document, marked as failed if its selection has no page."""
-    if document.pages or document.reason is not None or document.estimate:
-        return document
-    detail = document.detail or no_such_page(document.page_total)
-    return replace(document, reason=Reason.NO_SUCH_PAGE, detail=detail)
+_FIELDS = tuple(column.name for column in fields(PlannedDocument))
 
 
 def part_of(document: PlannedDocument, aliases: tuple[str, ...]) -> DocumentPart:

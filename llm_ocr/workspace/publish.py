@@ -1,4 +1,11 @@
-"""Publish the result of a unit: data first, then the marker."""
+"""Publish the result of a unit: data first, then the marker.
+
+Each attempt writes its data under its own name. Readers follow markers only. Two attempts may process a unit; the first
+marker counts permanently.
+
+<stage>/<key>/<xx>/<unit>/<attempt>.parquet  <xx>: two hex digits of a hash of the unit's id, to keep folders small
+<stage>/<key>/<xx>/<unit>.done
+"""
 
 import contextlib
 import hashlib
@@ -16,13 +23,6 @@ from llm_ocr.workspace import Workspace, codec, library_version
 from llm_ocr.workspace.codec import read_ahead
 from llm_ocr.workspace.marker import CompactedMarkers, attempt_id, remove_lost, settle, slept_since
 from llm_ocr.workspace.superseding import STORED, not_ok_extra, quality_extra, superseded_extra, undescribed_extra
-
-# Each attempt writes its data under its own name. Readers follow markers only. Two attempts may process a unit; the
-# first marker counts permanently.
-#
-# <stage>/<key>/<xx>/<unit>/<attempt>.parquet     <xx>: two hex digits of a hash of the unit's id, to keep folders small
-# <stage>/<key>/<xx>/<unit>.done
-
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ def varied(examples: Iterable[Example]) -> tuple[Example, ...]:
     """Return at most `MOST_EXAMPLES` in their order: one of each reason before a second one of any reason."""
     found = list(examples)
     seen: Counter[str] = Counter()
-    turns = []
+    turns: list[tuple[int, int]] = []  # number of earlier examples of the reason, and place
     for place, example in enumerate(found):
         turns.append((seen[example.reason], place))
         seen[example.reason] += 1
@@ -110,7 +110,9 @@ def publish(workspace: Workspace, stage: str, key: str, unit: str, data: bytes, 
     Raises:
         NotConserved: the summary loses rows; nothing was written.
     """
-    _check_conserved(stage, unit, summary)
+    check_conserved(summary.counts, f"unit {unit} of {stage}")
+    if stage == "describe":
+        check_conserved(summary.figures, f"unit {unit} of {stage}", "figures")
     attempt = attempt_id()
     name = f"{_base(stage, key, unit)}/{attempt}.parquet"
     digest = hashlib.sha256(data).hexdigest()
@@ -120,15 +122,15 @@ def publish(workspace: Workspace, stage: str, key: str, unit: str, data: bytes, 
     if slept_since(begun) and workspace.store.stat(name) is None:
         workspace.store.put(name, data)
     place = marker_key(stage, key, unit)
-    standing = _marker_from(settle(workspace.store, place, codec.dump(_marker_to_json(marker))), workspace, unit)
+    published = _marker_from(settle(workspace.store, place, codec.dump(_marker_to_json(marker))), workspace, unit)
     workspace.note_published(place)
-    if standing.attempt != attempt:
+    if published.attempt != attempt:
         _log.info("unit %s of %s was published by another attempt, whose result counts", unit, stage)
         remove_lost(workspace.store, name)
     elif slept_since(begun) and workspace.store.stat(name) is None:
         # The process was suspended between this check and the marker: `clean` may have removed the data as a leftover.
         workspace.store.put(name, data)
-    return standing
+    return published
 
 
 def marker_key(stage: str, key: str, unit: str) -> str:
@@ -184,10 +186,9 @@ def _marker_infos(workspace: Workspace, stage: str, key: str) -> Iterator[Object
 def iter_markers(workspace: Workspace, stage: str, key: str, among: Container[str] | None = None) -> Iterator[Marker]:
     """Yield all markers of a stage, or those of the units `among`, in arbitrary order. Markers are prefetched."""
     copies = CompactedMarkers(workspace.store, stage, key)
-    infos = _marker_infos(workspace, stage, key)
     wanted = (
         (info.key, copies.find(info.key, info.version))
-        for info in infos
+        for info in _marker_infos(workspace, stage, key)
         if among is None or _unit_of(info.key) in among
     )
 
@@ -204,12 +205,6 @@ def iter_markers(workspace: Workspace, stage: str, key: str, among: Container[st
 def markers(workspace: Workspace, stage: str, key: str) -> dict[str, Marker]:
     """Return all markers of a stage by unit id."""
     return {marker.unit: marker for marker in iter_markers(workspace, stage, key)}
-
-
-def missing(workspace: Workspace, stage: str, key: str, units: Iterable[Unit]) -> Iterator[Unit]:
-    """Yield the units that have no marker, in their order."""
-    done = done_units(workspace, stage, key)
-    return (unit for unit in units if unit.id not in done)
 
 
 def read_data(workspace: Workspace, marker: Marker) -> bytes:
@@ -242,14 +237,6 @@ def _base(stage: str, key: str, unit: str) -> str:
 
 def _unit_of(key: str) -> str:
     return key.rpartition("/")[2].removesuffix(_DONE)
-
-
-def _check_conserved(stage: str, unit: str, summary: Summary) -> None:
-    checked = {"pages": summary.counts}
-    if stage == "describe":
-        checked["figures"] = summary.figures
-    for what, counts in checked.items():
-        check_conserved(counts, f"unit {unit} of {stage}", what)
 
 
 def check_conserved(counts: Counts, where: str, what: str = "pages") -> None:
@@ -309,16 +296,14 @@ def _marker_of(value: Mapping[str, Any], workspace: Workspace, unit: str) -> Mar
         raise codec.damaged(where, f"{type(error).__name__} {error}") from error
     numbers = (summary.tokens_in, summary.tokens_out, summary.seconds, summary.replaces, marker.size)
     texts = (marker.object, marker.sha256, marker.attempt)
-    right = all(isinstance(one, int | float) for one in numbers) and all(isinstance(one, str) for one in texts)
-    if not right:
+    if not all(isinstance(number, int | float) for number in numbers) or not all(
+        isinstance(text, str) for text in texts
+    ):
         raise codec.damaged(where, "a value has the wrong type")
     codec.typed(STORED, value, where)
     if marker.unit != unit:
         raise codec.damaged(where, f"it is of unit {marker.unit}")
     return marker
-
-
-# Summaries of a unit's rows.
 
 
 #: In `Summary.extra` of Extract: requests beyond the first of each page.
@@ -333,8 +318,19 @@ def pages_summary(unit: Unit, records: Sequence[PageRecord]) -> Summary:
 
     Documents of the unit that the plan did not count have been counted by now.
     """
-    better = {one.page_id for one in unit.repeats}  # pages for which an older row counts
-    failed = [record for record in records if record.status is Status.FAILED and record.page_id not in better]
+    repeated = {row.page_id for row in unit.repeats}  # where these failed, an older row is effective
+    failed = [record for record in records if record.status is Status.FAILED and record.page_id not in repeated]
+    examples = (
+        Example(
+            record.page_id,
+            record.source,
+            record.page_number,
+            record.reason.value if record.reason else "",
+            record.detail,
+        )
+        for record in failed
+    )
+    retries = sum(max(0, len(record.attempts) - 1) for record in records)
     return Summary(
         counts=_counts(unit.expected, (record.status for record in records)),
         figures=Counts(expected=sum(len(record.figures) for record in records)),
@@ -342,17 +338,15 @@ def pages_summary(unit: Unit, records: Sequence[PageRecord]) -> Summary:
         tokens_out=sum(record.tokens_out for record in records),
         seconds=sum(record.seconds for record in records),
         reasons=_reasons(record.reason for record in records),
-        examples=varied(_example(record) for record in failed),
+        examples=varied(examples),
         replaces=unit.replaces,
-        extra=_extra(unit, records),
+        extra={
+            **({ESTIMATED: unit.estimated, PLANNED: unit.planned} if unit.estimated else {}),
+            **({RETRIES: retries} if retries else {}),
+            **quality_extra(records),
+            **superseded_extra(unit, records),
+        },
     )
-
-
-def _extra(unit: Unit, records: Sequence[PageRecord]) -> dict[str, Any]:
-    retries = sum(max(0, len(one.attempts) - 1) for one in records)
-    estimate = {ESTIMATED: unit.estimated, PLANNED: unit.planned} if unit.estimated else {}
-    told = {RETRIES: retries} if retries else {}
-    return {**estimate, **told, **quality_extra(records), **superseded_extra(unit, records)}
 
 
 def correction(summary: Summary) -> int:
@@ -380,8 +374,3 @@ def _counts(expected: int, statuses: Iterable[Status]) -> Counts:
 
 def _reasons(reasons: Iterable[Reason | None]) -> dict[str, int]:
     return dict(Counter(reason.value for reason in reasons if reason is not None))
-
-
-def _example(record: PageRecord) -> Example:
-    reason = record.reason.value if record.reason else ""
-    return Example(record.page_id, record.source, record.page_number, reason, record.detail)

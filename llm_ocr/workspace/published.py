@@ -1,10 +1,15 @@
-"""Rows that stages have published, and the effective row of each page."""
+"""Rows that stages have published, and the effective row of each page.
+
+The rows of newer generations override the older rows of an item. Assemble reads pages twice: first without images to
+select the effective rows, then unit by unit. Memory holds the images of one unit, whatever the length of the document.
+"""
 
 import heapq
 import io
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from llm_ocr.engines.embedded.describe import current_form
 from llm_ocr.errors import PageFailure
@@ -14,22 +19,27 @@ from llm_ocr.results.images import boxes_image
 from llm_ocr.results.only_place import with_only_places
 from llm_ocr.results.sanitizing import inert_page
 from llm_ocr.results.schema import Images, figures_from_parquet, iter_pages
-from llm_ocr.types import EncodedImage, Figure, FigureRecord, PageRecord, Status, Unit, plural
+from llm_ocr.types import EncodedImage, FigureRecord, PageRecord, Status, Unit, plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.items import Item
 from llm_ocr.workspace.keys import EXTRACT
 from llm_ocr.workspace.publish import Marker, data_damaged, find_marker, read_data
 from llm_ocr.workspace.superseding import effective_rows
 
-# Rows of Assemble: descriptions are put into the Markdown, pages into documents, rows into the dataset. No model runs.
-# The rows of newer generations override the older rows of an item. Pages are read twice: first without images to select
-# the effective rows, then unit by unit. Memory holds the images of one unit, whatever the length of the document.
-
-
 _log = logging.getLogger(__name__)
 
 #: Returns the pages of a unit with the requested images.
 Pages = Callable[[str, Images], Iterable[PageRecord]]
+
+
+class _Row(NamedTuple):
+    """Fields of a row that the choice needs, so that memory does not hold the texts of a long document."""
+
+    page_id: str
+    document_id: str
+    page_number: int | None
+    status: Status
+    unit: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +66,6 @@ def choose(units: Iterable[str], documents: frozenset[str], pages: Pages) -> dic
         if record.document_id in documents
     )
     return {row.page_id: row.unit for row in effective_rows(rows)}
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """Fields of a row that the choice needs, so that memory does not hold the texts of a long document."""
-
-    page_id: str
-    document_id: str
-    page_number: int | None
-    status: Status
-    unit: str
 
 
 def chosen_rows(
@@ -98,18 +97,13 @@ def finished_pages(
     Running heads and feet stay in the Markdown where they are the only place of a word (`with_only_places`).
     """
     for record in map(inert_page, with_only_places(rows)):
-        yield Finished(record, enriched_page(record, descriptions), _boxes(record) if images is Images.ALL else None)
-
-
-def _boxes(record: PageRecord) -> EncodedImage | None:
-    """Draw a page's boxes; None for a failed page, and for an image that Pillow cannot decode."""
-    if record.image is None or not record.image.data:
-        return None
-    try:
-        return boxes_image(record.image, record.blocks)
-    except PageFailure as failure:
-        _log.warning("%s page %s: no picture with boxes: %s", record.source, record.page_number, failure)
-        return None
+        boxes = None
+        if images is Images.ALL and record.image is not None and record.image.data:
+            try:
+                boxes = boxes_image(record.image, record.blocks)
+            except PageFailure as failure:  # Pillow cannot decode the image
+                _log.warning("%s page %s: no picture with boxes: %s", record.source, record.page_number, failure)
+        yield Finished(record, enriched_page(record, descriptions), boxes)
 
 
 def dataset_row(page: Finished, descriptions: Mapping[str, FigureRecord]) -> DatasetRow:
@@ -120,20 +114,13 @@ def dataset_row(page: Finished, descriptions: Mapping[str, FigureRecord]) -> Dat
 
 def without_images(page: Finished) -> Finished:
     """Return the page without image data, which a document's Markdown does not need."""
-    figures = tuple(_bare(figure) for figure in page.record.figures)
+    figures = tuple(replace(figure, image=replace(figure.image, data=b"")) for figure in page.record.figures)
     image = replace(page.record.image, data=b"") if page.record.image else None
     return Finished(replace(page.record, image=image, figures=figures), page.markdown)
 
 
-def _bare(figure: Figure) -> Figure:
-    return replace(figure, image=replace(figure.image, data=b""))
-
-
-# Published data of units, decoded into records. Each unit's data are read completely to check their hash.
-
-
 def published_pages(workspace: Workspace, marker: Marker, images: Images, unit: Unit) -> Iterator[PageRecord]:
-    """Yield the pages of a unit. Memory holds the unit's data and a few pages at a time.
+    """Yield the pages of a unit. Memory holds the unit's data, read completely to check their hash, and a few pages.
 
     Raises:
         StorageError: the data could not be read.
@@ -160,9 +147,8 @@ def published_figures(workspace: Workspace, markers: Iterable[Marker]) -> dict[s
     Raises:
         StorageError: the data could not be read.
     """
-    wanted = (marker for marker in markers if marker.figures.expected)
     found: dict[str, FigureRecord] = {}
-    for marker in wanted:
+    for marker in (marker for marker in markers if marker.figures.expected):
         records = figures_from_parquet(io.BytesIO(read_data(workspace, marker)))
         if len(records) != marker.figures.expected:
             figures = plural(marker.figures.expected, "figure")

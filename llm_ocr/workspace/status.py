@@ -105,25 +105,29 @@ class RunStatus:
 
     def __str__(self) -> str:
         """Return one line: `out: 412 pages: 408 ok, 3 degraded, 1 failed (encrypted 1); 40 figures: 40 ok`."""
-        named = ((self.pages, "page"), (self.figures, "figure"))
-        counts = [f"{plural(one.expected, noun)}: {_counts_text(one)}" for one, noun in named if one.expected]
-        reasons = ", ".join(f"{reason} {count:,}" for reason, count in self.reasons.items())
+        texts: list[str] = []
+        for counts, noun in ((self.pages, "page"), (self.figures, "figure")):
+            if counts.expected:
+                waiting = counts.expected - counts.ok - counts.degraded - counts.failed
+                others = ((counts.degraded, "degraded"), (counts.failed, "failed"), (waiting, "not done yet"))
+                shown = [f"{counts.ok:,} ok", *(f"{count:,} {name}" for count, name in others if count > 0)]
+                texts.append(f"{plural(counts.expected, noun)}: {', '.join(shown)}")
         if self.undescribed:
-            counts[-1] += f", {self.undescribed:,} without a description"
-        counts[:1] = [f"{one} ({reasons})" if reasons else one for one in counts[:1]]
-        open_stages = [
-            f"{name} {one.done:,} of {one.total:,} units" for name, one in self.stages.items() if not one.finished
-        ]
-        return f"{self.url}: {'; '.join([*counts, *open_stages]) or 'no pages'}"
+            texts[-1] += f", {self.undescribed:,} without a description"
+        if self.reasons and texts:
+            texts[0] += f" ({', '.join(f'{reason} {count:,}' for reason, count in self.reasons.items())})"
+        for name, stage in self.stages.items():
+            if not stage.finished:
+                texts.append(f"{name} {stage.done:,} of {stage.total:,} units")
+        return f"{self.url}: {'; '.join(texts) or 'no pages'}"
 
     def _repr_html_(self) -> str:
         """Return the state as tables, for notebooks."""
-        counts = (("pages", self.pages), ("figures", self.figures))
         head = "<tr><th></th><th>expected</th><th>ok</th><th>degraded</th><th>failed</th></tr>"
         rows = "".join(
-            f"<tr><th>{name}</th><td>{one.expected:,}</td><td>{one.ok:,}</td><td>{one.degraded:,}</td>"
-            f"<td>{one.failed:,}</td></tr>"
-            for name, one in counts
+            f"<tr><th>{name}</th><td>{counts.expected:,}</td><td>{counts.ok:,}</td><td>{counts.degraded:,}</td>"
+            f"<td>{counts.failed:,}</td></tr>"
+            for name, counts in (("pages", self.pages), ("figures", self.figures))
         )
         stages = ", ".join(f"{name}: {stage.done:,} of {stage.total:,} units" for name, stage in self.stages.items())
         reasons = ", ".join(f"{html.escape(reason)}: {count:,}" for reason, count in self.reasons.items())
@@ -155,7 +159,7 @@ class RunStatus:
     @property
     def limit(self) -> Verdict | None:
         """What limited Extract, over all workers; None before it is known."""
-        return overall(verdict_from_json(one.limits) for one in self.workers if one.stage == EXTRACT)
+        return overall(verdict_from_json(worker.limits) for worker in self.workers if worker.stage == EXTRACT)
 
     @property
     def hours_cost(self) -> float | None:
@@ -186,19 +190,12 @@ class RunStatus:
             "skipped": dict(self.skipped),
             "filtered": filtered_to_json(self.filtered, self.filtered_examples),
             "quality": list(self.quality) or None,
-            "worst": [page.to_json() for page in self.worst],
+            "worst": [asdict(page) for page in self.worst],
             "pages_per_second": None if self.pages_per_second is None else round(self.pages_per_second, 3),
             "limit": None if self.limit is None else self.limit.to_json(),
             "cost": self.cost,
-            "workers": [one.to_json() for one in self.workers],
+            "workers": [worker.to_json() for worker in self.workers],
         }
-
-
-def _counts_text(counts: Counts) -> str:
-    """Return `408 ok, 3 degraded, 1 failed, 5 not done yet`, without zeros after the first."""
-    waiting = counts.expected - counts.ok - counts.degraded - counts.failed
-    others = ((counts.degraded, "degraded"), (counts.failed, "failed"), (waiting, "not done yet"))
-    return ", ".join([f"{counts.ok:,} ok", *(f"{count:,} {name}" for count, name in others if count > 0)])
 
 
 @dataclass(slots=True)
@@ -220,9 +217,9 @@ class _Sum:
     quality: QualitySum = field(default_factory=QualitySum)
     superseded: SupersededSum = field(default_factory=SupersededSum)
 
-    def stage(self, key: str | None, total: int, done: int | None = None) -> StageStatus:
-        count = len(self.done) if done is None else done
-        return StageStatus(key or "", count, total, self.tokens_in, self.tokens_out, self.seconds, self.retries)
+    def stage(self, key: str | None, total: int) -> StageStatus:
+        done = len(self.done)
+        return StageStatus(key or "", done, total, self.tokens_in, self.tokens_out, self.seconds, self.retries)
 
 
 @dataclass(slots=True)
@@ -289,25 +286,31 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
         if described_key
         else used_key
     )
-    pictured = {keys[EXTRACT]: extracted, used_key: used}.get(source_key) or _of_key(workspace, str(source_key))
+    pictured = {keys[EXTRACT]: extracted, used_key: used}.get(source_key)
+    if pictured is None:  # the key is of a user-defined stage that Assemble did not take
+        others = (stage for stage in stages_in(workspace) if stage not in STAGES)
+        source = next((stage for stage in others if key_settings(workspace, stage, str(source_key))), "")
+        pictured = _sum(workspace, source, str(source_key)) if source else _Sum()
     described = _sum(workspace, DESCRIBE, keys[DESCRIBE], without=pictured.superseded)
-    superseded, again = _superseded(found, extracted.done), extracted.superseded
+    again = extracted.superseded
+    superseded: Counter[str] = Counter()  # failed rows that finished retries supersede, by reason
+    for unit, reasons in (entry for generation in found for entry in generation.replaced.items()):
+        if unit in extracted.done:
+            superseded.update({reason: count for reason, count in reasons.items() if reason != LOW_QUALITY})
     pages = Counts(
         totals.expected + extracted.correction,
         extracted.counts.ok - again.statuses["ok"],
         extracted.counts.degraded - again.statuses["degraded"],
         extracted.counts.failed - again.statuses["failed"] - superseded.total(),
     )
-    ended = described.figures
-    expected_figures = pictured.figures.expected - pictured.superseded.found
-    figures = Counts(expected_figures, ended.ok, ended.degraded, ended.failed)
+    figures = replace(described.figures, expected=pictured.figures.expected - pictured.superseded.found)
     stages = {
         EXTRACT: extracted.stage(keys[EXTRACT], totals.units),
         DESCRIBE: described.stage(keys[DESCRIBE], totals.units),
         ASSEMBLE: StageStatus(keys[ASSEMBLE] or "", len(assembled), totals.items),
     }
     failures, weak = used.examples, extracted.quality.named()
-    named = {one.page_id for _, one in failures} | {one.page_id for _, one in weak}
+    named = {example.page_id for _, example in failures} | {page.page_id for _, page in weak}
     newest = newest_units(workspace, found, extracted.done, again.kept, named)
     if found and stages[EXTRACT].finished:
         check_conserved(pages, workspace.url)
@@ -327,7 +330,7 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
         reasons=_sorted(used.reasons - superseded - used.superseded.reasons),
         figure_reasons=_sorted(described.reasons),
         undescribed=described.undescribed,
-        examples=varied(_standing(failures, newest)),
+        examples=varied(_effective(failures, newest)),
         skipped=totals.skipped,
         filtered=counts_of(found),
         filtered_examples=examples_of(found),
@@ -335,7 +338,7 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
         estimated=totals.estimated > extracted.estimated,
         model=str(key_settings(workspace, EXTRACT, keys[EXTRACT] or "", known).get("reader", {}).get("model") or ""),
         quality=extracted.quality.without(again.bins),
-        worst=tuple(sorted(_standing(weak, newest), key=rank)[:worst]),
+        worst=tuple(sorted(_effective(weak, newest), key=rank)[:worst]),
     )
 
 
@@ -376,22 +379,6 @@ def _sum(
     return total
 
 
-def _of_key(workspace: Workspace, key: str) -> _Sum:
-    """Sum the markers of the user-defined stage that has this key."""
-    stages = (stage for stage in stages_in(workspace) if stage not in STAGES and key_settings(workspace, stage, key))
-    return _sum(workspace, stage, key) if (stage := next(stages, None)) else _Sum()
-
-
-def _superseded(found: Iterable[Generation], done: set[str]) -> Counter[str]:
-    """Count failed rows that finished retries supersede, by reason."""
-    superseded: Counter[str] = Counter()
-    for generation in found:
-        for unit, reasons in generation.replaced.items():
-            if unit in done:
-                superseded.update({reason: count for reason, count in reasons.items() if reason != LOW_QUALITY})
-    return superseded
-
-
 def pages_used(workspace: Workspace, key: str | None, known: KnownKeys = NO_KEYS) -> tuple[str, str | None]:
     """Return the stage and the key of the pages that Assemble took under its key; of Extract if it has not begun.
 
@@ -415,10 +402,10 @@ def _assembled(workspace: Workspace, key: str | None, found: Sequence[Generation
     return {name for item, (generation, name) in newest.items() if generation >= needed.get(item, 0)}
 
 
-def _standing(named: Iterable[tuple[str, NamedT]], newest: Mapping[str, str]) -> list[NamedT]:
+def _effective(entries: Iterable[tuple[str, NamedT]], newest: Mapping[str, str]) -> list[NamedT]:
     """Return the entry of each page from its newest unit, in the order of the plan."""
-    said = {one.page_id: (unit, one) for unit, one in sorted(named, key=lambda pair: pair[0])}
-    return [one for page, (unit, one) in said.items() if unit >= newest.get(page, "")]
+    by_page = {entry.page_id: (unit, entry) for unit, entry in sorted(entries, key=lambda pair: pair[0])}
+    return [entry for page, (unit, entry) in by_page.items() if unit >= newest.get(page, "")]
 
 
 def _sorted(reasons: Counter[str]) -> dict[str, int]:

@@ -14,7 +14,7 @@ hash of its `launch.json` from the launching machine.
 import hashlib
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
@@ -74,13 +74,10 @@ def to_remember(settings: BaseSettings, *, engine: str) -> dict[str, Any]:
     names = REMEMBERED if engine == "embedded" else REMEMBERED + OF_MODELS
     values = dict(settings)
     found = {name: values.get(name) for name in names} | {"engine": engine}
-    kept = {name: _json(value) for name, value in found.items() if value not in (None, "auto", ())}
+    kept = {name: value for name, value in found.items() if value not in (None, "auto", ())}
     kept |= {name: without_credentials(kept[name]) for name in ("model", "weights") if name in kept}
-    return kept | {name: _json(value) for name in OF_PLANS if (value := values.get(name))}
-
-
-def _json(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+    kept |= {name: value for name in OF_PLANS if (value := values.get(name))}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in kept.items()}
 
 
 def remember_plan(workspace: Workspace, command: str, settings: BaseSettings, *, engine: str) -> None:
@@ -123,7 +120,9 @@ def remembered(
     left = fields.keys() - chosen.keys() - known.keys()
     missing = {name: held[name] for name in OF_MODELS if name in left and held.get(name) is not None}
     if missing and {**chosen, **known}.get("engine") != "embedded":
-        named = ", ".join(_named(missing))
+        # Values are quoted for a shell, since the workspace may be another user's.
+        texts = {name: shlex.quote(without_credentials(str(value))) for name, value in missing.items()}
+        named = ", ".join(f"`{name}`" if "`" in text else f"`{name}={text}`" for name, text in texts.items())
         raise UsageError(
             f"{url} was made with {named}: a workspace must not choose code, weights, or files by itself",
             hint=f"If you trust these settings, repeat them: {named}",
@@ -143,13 +142,6 @@ def _may_choose(name: str, value: Any) -> bool:
         return isinstance(value, str) and find(value) is not None
     except UsageError:
         return False
-
-
-def _named(settings: Mapping[str, Any]) -> Iterator[str]:
-    """Yield settings for messages, with values quoted for a shell, since the workspace may be another user's."""
-    for name, value in settings.items():
-        text = shlex.quote(without_credentials(str(value)))
-        yield f"`{name}`" if "`" in text else f"`{name}={text}`"
 
 
 def remembered_in(workspace: Workspace) -> Stored:

@@ -2,7 +2,7 @@
 
 import heapq
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Protocol, TypeVar
 
@@ -12,9 +12,6 @@ from llm_ocr.results.quality import what_is_wrong
 from llm_ocr.types import Counts, FigureRecord, PageRecord, Status, Unit, page_id
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import Generation, Kind, units_of
-
-# Quality over many pages: a histogram and the worst pages, small enough for every marker.
-
 
 #: In `Summary.extra` of Extract: `{"bins": counts, "worst": the worst pages}`; missing if no page has a score.
 QUALITY = "quality"
@@ -34,10 +31,6 @@ class WeakPage:
     page: int | None
     wrong: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return asdict(self)
-
 
 def bin_of(score: float) -> int:
     """Return the index of a score's bin."""
@@ -55,7 +48,7 @@ def quality_extra(records: Iterable[PageRecord]) -> dict[str, Any]:
         if record.quality < _GOOD:
             wrong = what_is_wrong(record.quality_parts)
             worst.append(WeakPage(record.quality, record.page_id, record.source, record.page_number, wrong))
-    named = [one.to_json() for one in heapq.nsmallest(WORST, worst, key=rank)]
+    named = [asdict(page) for page in heapq.nsmallest(WORST, worst, key=rank)]
     return {QUALITY: {"bins": bins, "worst": named}} if any(bins) else {}
 
 
@@ -75,38 +68,29 @@ class QualitySum:
 
     def add(self, unit: str, extra: Mapping[str, Any]) -> None:
         """Add a marker."""
-        told = extra.get(QUALITY)
-        if told is None:
+        entry = extra.get(QUALITY)
+        if entry is None:
             return
-        self.bins = [mine + more for mine, more in zip(self.bins, told["bins"], strict=True)]
-        self.worst += [(unit, WeakPage(**one)) for one in told["worst"]]
-        if len(self.worst) > 2 * self._kept:
-            self._cut()
+        self.bins = [count + more for count, more in zip(self.bins, entry["bins"], strict=True)]
+        self.worst += [(unit, WeakPage(**page)) for page in entry["worst"]]
+        if len(self.worst) > 2 * max(1000, 2 * self.most):
+            self.named()
 
-    def without(self, bins: Mapping[int, int]) -> "tuple[int, ...]":
+    def without(self, bins: Mapping[int, int]) -> tuple[int, ...]:
         """Return the histogram without superseded rows, given by bin; () if no page has a score."""
         left = tuple(count - bins.get(place, 0) for place, count in enumerate(self.bins))
         return left if any(self.bins) else ()
 
     def named(self) -> list[tuple[str, WeakPage]]:
         """Return the worst pages with their units, worst first."""
-        self._cut()
+        kept = max(1000, 2 * self.most)  # newer rows may supersede many of them
+        self.worst = heapq.nsmallest(kept, self.worst, key=lambda entry: rank(entry[1]))
         return self.worst
-
-    @property
-    def _kept(self) -> int:
-        return max(1000, 2 * self.most)  # newer rows may supersede some of them
-
-    def _cut(self) -> None:
-        self.worst = heapq.nsmallest(self._kept, self.worst, key=lambda one: rank(one[1]))
 
 
 def rank(page: WeakPage) -> tuple[float, str, int]:
     """Return a sort key: worst first."""
     return page.score, page.source, page.page or 0
-
-
-# Effective row of a page that was read in several generations.
 
 
 class PageKey(Protocol):
@@ -152,9 +136,6 @@ def effective_rows(rows: Iterable[RowT]) -> list[RowT]:
     return [row for row in best.values() if row.page_number is not None or row.document_id not in opened]
 
 
-# Retries that supersede a page: older markers' entries for the page are outdated then.
-
-
 def newest_units(
     workspace: Workspace,
     found: Iterable[Generation],
@@ -164,6 +145,8 @@ def newest_units(
 ) -> dict[str, str]:
     """Return the newest retry in `done` that supersedes each of these pages; pages without a retry are missing.
 
+    Entries for these pages in older markers are outdated.
+
     Args:
         workspace: the workspace.
         found: the generations of the plan.
@@ -172,22 +155,15 @@ def newest_units(
         pages: page ids to look up.
     """
     newest: dict[str, str] = {}
-    for generation in found if pages else ():
-        if generation.kind is Kind.RETRY:
-            for unit in units_of(workspace, generation):
-                if unit.id in done:
-                    stands = (page for page in _pages(unit) if page in pages and (unit.id, page) not in kept)
-                    newest.update(dict.fromkeys(stands, unit.id))
+    retries = (generation for generation in found if pages and generation.kind is Kind.RETRY)
+    for unit in (unit for generation in retries for unit in units_of(workspace, generation)):
+        if unit.id not in done:
+            continue
+        # Ids of documents too: pages supersede the row of a document that could not be opened.
+        repeated = (page_id(part.document_id, number) for part in unit.parts for number in (None, *part.pages))
+        effective = (page for page in repeated if page in pages and (unit.id, page) not in kept)
+        newest.update(dict.fromkeys(effective, unit.id))
     return newest
-
-
-def _pages(unit: Unit) -> Iterator[str]:
-    """Yield the unit's page ids, and document ids, which supersede their pages if a document could not be opened."""
-    return (page_id(part.document_id, number) for part in unit.parts for number in (None, *part.pages))
-
-
-# Rows superseded by a page's later reading. The plan records each repeated row (`Unit.repeats`). The marker of the
-# repeating unit records the effective row: the new one, unless it failed.
 
 
 #: Reason in `Generation.replaced` for rows that were not failed.
@@ -201,8 +177,12 @@ UNDESCRIBED = "undescribed"
 
 
 def superseded_extra(unit: Unit, records: Iterable[PageRecord]) -> dict[str, Any]:
-    """Return the marker entry for superseded rows, the unit's own or older ones; {} without repeats."""
-    old = {one.page_id: one for one in unit.repeats}
+    """Return the marker entry for superseded rows, the unit's own or older ones; {} without repeats.
+
+    The plan records each repeated row (`Unit.repeats`). The marker of the repeating unit records the effective row: the
+    new one, unless it failed.
+    """
+    old = {row.page_id: row for row in unit.repeats}
     if not old:
         return {}
     statuses: Counter[str] = Counter()
@@ -225,24 +205,27 @@ def superseded_extra(unit: Unit, records: Iterable[PageRecord]) -> dict[str, Any
             kept.append(record.page_id)
         elif before.quality is not None:
             bins[str(bin_of(before.quality))] += 1
-    told = {"statuses": statuses, "reasons": reasons, "bins": bins, "kept": kept}
-    return {SUPERSEDED: {**told, "figures": figures} if figures else told}
+    entry = {"statuses": statuses, "reasons": reasons, "bins": bins, "kept": kept}
+    return {SUPERSEDED: {**entry, "figures": figures} if figures else entry}
 
 
 def not_ok_extra(records: Iterable[FigureRecord]) -> dict[str, Any]:
     """Return the marker entry of Describe for figures that are not ok, by page, because a page may be read again."""
-    ends = Counter((one.page_id, one.status.value, one.reason.value if one.reason else "") for one in records)
-    told = [[*end, count] for end, count in ends.items() if end[1:] != (Status.OK.value, "")]
-    return {NOT_OK: told} if told else {}
+    ends = Counter(
+        (figure.page_id, figure.status.value, figure.reason.value if figure.reason else "") for figure in records
+    )
+    entry = [[*end, count] for end, count in ends.items() if end[1:] != (Status.OK.value, "")]
+    return {NOT_OK: entry} if entry else {}
 
 
 def undescribed_extra(records: Iterable[FigureRecord]) -> dict[str, Any]:
     """Return the marker entry of Describe for figures of which the engine has nothing to say."""
     # The data of the CPU engine are the letters inside a figure.
     pages = Counter(
-        one.page_id
-        for one in records
-        if one.status is Status.OK and not (one.description or one.label or (one.data and one.engine != "embedded"))
+        figure.page_id
+        for figure in records
+        if figure.status is Status.OK
+        and not (figure.description or figure.label or (figure.data and figure.engine != "embedded"))
     )
     return {UNDESCRIBED: dict(pages)} if pages else {}
 
@@ -306,14 +289,14 @@ class SupersededSum:
 
     def add(self, unit: str, extra: Mapping[str, Any]) -> None:
         """Add a marker."""
-        told = extra.get(SUPERSEDED)
-        if told is None:
+        entry = extra.get(SUPERSEDED)
+        if entry is None:
             return
-        self.statuses.update(told["statuses"])
-        self.reasons.update(told["reasons"])
-        self.bins.update({int(place): count for place, count in told["bins"].items()})
-        self.kept.update((unit, page) for page in told["kept"])
-        for by, page, count in told.get("figures", ()):
+        self.statuses.update(entry["statuses"])
+        self.reasons.update(entry["reasons"])
+        self.bins.update({int(place): count for place, count in entry["bins"].items()})
+        self.kept.update((unit, page) for page in entry["kept"])
+        for by, page, count in entry.get("figures", ()):
             self.figures.setdefault(by, {})[page] = count
 
     @property

@@ -110,11 +110,6 @@ def _kv(mean: Sample) -> float:
     return (mean.kv_usage or 0.0) / max(1.0, mean.servers or 1.0)
 
 
-def _sequences(mean: Sample) -> str:
-    each = round((mean.max_num_seqs or 0.0) / max(1.0, mean.servers or 1.0))
-    return _ours(mean, f"--max-num-seqs {2 * each}")
-
-
 #: Rules in order; the number of a rule is its place, from 1. The first four are of a window with free places, the
 #: others of a full window.
 RULES: tuple[Rule, ...] = (
@@ -197,7 +192,9 @@ RULES: tuple[Rule, ...] = (
             _full(tick) and tick.max_num_seqs is not None and (tick.running or 0.0) >= PINNED * tick.max_num_seqs
         ),
         lambda mean: f"running pinned at {mean.running or 0.0:.0f} of {mean.max_num_seqs or 0.0:.0f}",
-        _sequences,
+        lambda mean: _ours(
+            mean, f"--max-num-seqs {2 * round((mean.max_num_seqs or 0.0) / max(1.0, mean.servers or 1.0))}"
+        ),
     ),
     # EngineCore waits for the GPU in a loop: without the use of the GPU, its processor time proves nothing.
     Rule(
@@ -230,7 +227,7 @@ class Verdict:
         for number, seconds in self.seconds.items():
             cause = RULES[number - 1].cause
             sums[cause] = sums.get(cause, 0.0) + seconds
-        return dict(sorted(sums.items(), key=lambda one: -one[1]))
+        return dict(sorted(sums.items(), key=lambda entry: -entry[1]))
 
     @property
     def cause(self) -> Cause:
@@ -281,7 +278,14 @@ def judge(ticks: Sequence[Sample]) -> Verdict | None:
 
     The start, until the first request, and the end, while the last requests finish, are not judged.
     """
-    kept = _with_ceiling(_without_ends(ticks))
+    kept = [tick for tick in ticks if tick.window]  # without a ready server there is nothing to judge
+    while kept and not kept[0].in_flight:
+        kept.pop(0)
+    # The end of a run: all pages that finished later were in flight already, so that none was left to send.
+    later = 0
+    while kept and not kept[-1].queued and later <= (kept[-1].in_flight or 0.0):
+        later += kept.pop().items
+    kept = _with_ceiling(kept)
     if sum(tick.seconds for tick in kept) < SHORTEST:
         return None
     groups: dict[int, list[Sample]] = {}
@@ -296,29 +300,18 @@ def judge(ticks: Sequence[Sample]) -> Verdict | None:
 
 def overall(verdicts: Iterable[Verdict | None]) -> Verdict | None:
     """Return the verdict over several workers, with the text of the worker that its rule limited longest."""
-    known = [one for one in verdicts if one is not None]
+    known = [verdict for verdict in verdicts if verdict is not None]
     if not known:
         return None
     sums: dict[int, float] = {}
-    for one in known:
-        for number, seconds in one.seconds.items():
+    for verdict in known:
+        for number, seconds in verdict.seconds.items():
             sums[number] = sums.get(number, 0.0) + seconds
     whole = Verdict(sums)
-    same = [one for one in known if one.rule == whole.rule]
+    same = [verdict for verdict in known if verdict.rule == whole.rule]
     if not same:
         return replace(whole, text=f"of {plural(len(known), 'worker')}; see the report")
-    return replace(whole, text=max(same, key=lambda one: one.seconds[whole.rule]).text)
-
-
-def _without_ends(ticks: Sequence[Sample]) -> list[Sample]:
-    kept = [tick for tick in ticks if tick.window]  # without a ready server there is nothing to judge
-    while kept and not kept[0].in_flight:
-        kept.pop(0)
-    # The end of a run: all pages that finished later were in flight already, so that none was left to send.
-    later = 0
-    while kept and not kept[-1].queued and later <= (kept[-1].in_flight or 0.0):
-        later += kept.pop().items
-    return kept
+    return replace(whole, text=max(same, key=lambda verdict: verdict.seconds[whole.rule]).text)
 
 
 def _with_ceiling(ticks: list[Sample]) -> list[Sample]:

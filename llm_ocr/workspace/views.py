@@ -82,7 +82,7 @@ def fetch_dataset_file(workspace: Workspace, key: str, path: Path) -> None:
     item = item_of_file(key)
     for _ in range(2):  # the file may have been rewritten between file and note
         workspace.store.download(key, path)
-        note = _noted(workspace, item) if item else None
+        note = (workspace.find_json(note_key(item)) or workspace.find_json(_damaged_key(item))) if item else None
         if not note or note.get("sha256") in (None, "", sha256_of(path)):
             return
     by_hand = ""
@@ -93,10 +93,6 @@ def fetch_dataset_file(workspace: Workspace, key: str, path: Path) -> None:
     except StorageError:  # a read-only user cannot rename the note
         by_hand = f"Remove {key} there first. "
     raise DatasetDamaged(workspace.url, [key], before=by_hand)
-
-
-def _noted(workspace: Workspace, item: str) -> dict[str, Any] | None:
-    return workspace.find_json(note_key(item)) or workspace.find_json(_damaged_key(item))
 
 
 def begin_views(workspace: Workspace, item: str) -> None:

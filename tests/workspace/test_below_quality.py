@@ -173,7 +173,7 @@ def planned(workspace, generation: int):
     return [(part.pages, part.again) for unit in units if unit.generation == generation for part in unit.parts]
 
 
-def test_pages_below_the_score_come_again_with_those_that_failed(made, workspace, runs):
+def test_pages_below_the_score_are_retried_with_failed_ones(made, workspace, runs):
     made.plan(workspace, [made.document("a", 6)])
     runs.extract(ends(p2=(Status.OK, 0.3), p3=FAILED, p5=(Status.DEGRADED, 0.49), p6=(Status.OK, 0.5)))
     generation = runs.retry(below=0.5)
@@ -196,7 +196,7 @@ def test_page_that_got_worse_is_retried_by_its_latest_score(made, workspace, run
     runs.check()
 
 
-def test_the_new_row_counts_even_where_it_is_no_better(made, workspace, runs):
+def test_the_new_row_counts_even_if_no_better(made, workspace, runs):
     made.plan(workspace, [made.document("a", 2)])
     runs.extract(ends(p1=(Status.OK, 0.3)))
     runs.retry(below=0.5)
@@ -222,7 +222,7 @@ def test_page_failing_on_retry_keeps_old_row_and_is_not_failed(made, workspace, 
     runs.check()
 
 
-def test_pages_that_wait_in_a_retry_are_not_planned_twice(made, workspace, runs):
+def test_pages_of_a_pending_retry_are_not_planned_twice(made, workspace, runs):
     made.plan(workspace, [made.document("a", 4)])
     runs.extract(ends(p1=(Status.OK, 0.3), p2=FAILED))
     runs.retry()
@@ -236,7 +236,7 @@ def test_pages_that_wait_in_a_retry_are_not_planned_twice(made, workspace, runs)
     assert planned(workspace, 4) == [((2,), True)]
 
 
-def test_figures_of_a_page_that_was_read_again_count_once(made, workspace, runs):
+def test_figures_of_a_repeated_page_count_once(made, workspace, runs):
     made.plan(workspace, [made.document("a", 4)])
     runs.extract(ends(p1=(Status.OK, 0.3), p2=(Status.OK, 0.3)))
     runs.describe()
@@ -252,13 +252,13 @@ def test_figures_of_a_page_that_was_read_again_count_once(made, workspace, runs)
     assert status.figures == Counts(4, 1, 2, 1)
 
 
-def test_without_the_setting_only_failed_pages_come_again(made, workspace, runs):
+def test_without_the_setting_only_failed_pages_are_retried(made, workspace, runs):
     made.plan(workspace, [made.document("a", 4)])
     runs.extract(ends(p1=(Status.OK, 0.0)))
     assert runs.retry() is None
 
 
-def test_results_without_a_score_are_left_as_they_are(made, workspace, runs):
+def test_results_without_a_score_are_not_retried(made, workspace, runs):
     made.plan(workspace, [made.document("a", 4)])
     runs.extract(lambda page: (Status.OK, None))
     assert runs.retry(below=1.0) is None
@@ -266,7 +266,7 @@ def test_results_without_a_score_are_left_as_they_are(made, workspace, runs):
     assert (status.quality, status.worst) == ((), ())
 
 
-def test_items_that_hold_such_pages_are_assembled_anew(made, workspace, runs):
+def test_items_with_repeated_pages_are_assembled_again(made, workspace, runs):
     made.plan(workspace, [made.document("a", 3), made.document("b", 3)], pages_per_unit=3)
     runs.extract(lambda page: (Status.OK, 0.97 if page.startswith(made.document("a").id) else 0.1))
     runs.retry(below=0.5)

@@ -51,7 +51,7 @@ def kept(workspace, leftovers):
     return {info.key for info in workspace.store.list()} - set(leftovers)
 
 
-def test_leftovers_go_and_nothing_else(made, workspace, leftovers):
+def test_clean_removes_leftovers_and_nothing_else(made, workspace, leftovers):
     before = kept(workspace, leftovers)
     cleaned = clean(workspace, now=LATER)
     assert sorted(info.key for info in cleaned.objects) == leftovers
@@ -68,12 +68,12 @@ def test_a_dry_run_lists_and_keeps(workspace, leftovers):
     assert clean(workspace, now=LATER, dry_run=True) == cleaned
 
 
-def test_what_is_young_may_be_a_running_workers(workspace, leftovers):
+def test_clean_keeps_recent_objects(workspace, leftovers):
     assert clean(workspace).objects == ()
     assert clean(workspace, older_than=60, now=time.time() + 30).objects == ()
 
 
-def test_a_clock_that_is_ahead_of_the_stores_makes_nothing_old(workspace, leftovers, monkeypatch):
+def test_a_clock_ahead_of_the_store_makes_nothing_old(workspace, leftovers, monkeypatch):
     real = time.time
     monkeypatch.setattr("time.time", lambda: real() + 30 * 3600)
     before = {info.key for info in workspace.store.list()}
@@ -82,7 +82,7 @@ def test_a_clock_that_is_ahead_of_the_stores_makes_nothing_old(workspace, leftov
 
 
 @pytest.mark.parametrize("behind", [0, -30 * 3600, 30 * 3600])
-def test_the_stores_clock_says_what_is_old(made, behind):
+def test_age_is_by_the_clock_of_the_store(made, behind):
     """Two days pass in the store; this machine's clock differs from the store's and stays where it is."""
     clock = [time.time() - behind]
     workspace = Workspace.on(MemoryStore(clock=lambda: clock[0]), create=True)
@@ -109,7 +109,7 @@ def test_the_probe_of_a_killed_clean_is_a_leftover(workspace, leftovers, monkeyp
     assert probe in {info.key for info in clean(workspace, now=LATER).objects}
 
 
-def test_what_a_store_cannot_date_is_never_old(made):
+def test_objects_without_a_time_are_never_old(made):
     workspace = Workspace.on(MemoryStore(clock=lambda: 0.0), create=True)
     made.plan(workspace, [made.document("a", 4)])
     (unit,) = read_units(workspace)
@@ -119,7 +119,7 @@ def test_what_a_store_cannot_date_is_never_old(made):
     assert workspace.store.calls["put"] == writes
 
 
-def test_a_lease_is_dead_after_the_time_that_stands_in_it(made, workspace):
+def test_a_lease_expires_after_the_time_in_its_content(made, workspace):
     made.plan(workspace, [made.document("a", 4)])
     long = Leases(workspace.store, EXTRACT, made.key(workspace), LeaseOptions(seconds=10 * 86400))
     (unit,) = read_units(workspace)
@@ -129,7 +129,7 @@ def test_a_lease_is_dead_after_the_time_that_stands_in_it(made, workspace):
     assert is_lease(removed.key)
 
 
-def test_a_second_time_there_is_nothing_to_do(workspace, leftovers):
+def test_a_second_clean_removes_nothing(workspace, leftovers):
     clean(workspace, now=LATER)
     assert clean(workspace, now=LATER).objects == ()
 
@@ -142,7 +142,7 @@ def test_nothing_of_a_unit_with_a_damaged_marker_is_removed(made, workspace, lef
     assert len(list(marker.with_suffix("").iterdir())) == 2
 
 
-def test_retries_and_their_data_stay(made, workspace):
+def test_clean_keeps_retries_and_their_data(made, workspace):
     document = made.document("a", 4)
     made.plan(workspace, [document])
     (unit,) = read_units(workspace)
@@ -167,7 +167,7 @@ def test_an_error_in_the_middle_is_not_hidden(made, workspace, leftovers):
         clean(made.workspace(Stuck(made.root)), now=LATER)
 
 
-def test_leftovers_of_a_stage_of_the_users_own_go_too(workspace):
+def test_clean_removes_leftovers_of_user_defined_stages(workspace):
     key = claim_key(workspace, "redact", {"version": "1"})
     leftover = f"redact/{key}/00/0001-000000/0000000000000000.parquet"
     views = ("documents/a.pdf.md", "dataset/train-1.parquet", "preview/train-0123456789ab-00000.parquet")

@@ -115,7 +115,7 @@ def assert_nothing_unnamed(made, workspace):
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_killed_again_and_again_it_still_completes(made, layer):
+def test_a_command_killed_repeatedly_completes(made, layer):
     """Every run dies a little later than the one before, on the same workspace."""
     deaths = 0
     for at in range(0, 60, 3):
@@ -131,7 +131,7 @@ def test_killed_again_and_again_it_still_completes(made, layer):
         check_complete(made, workspace)
 
 
-def test_killed_processes_are_survived_too(made):
+def test_a_run_survives_killed_processes(made):
     """The same with processes that end as by kill -9, at some of the points."""
     code = """
 import sys

@@ -165,7 +165,7 @@ def test_selection_gives_its_pages_when_document_is_counted(wanted, total, pages
     assert [place_of(wanted, page) for page in pages] == list(range(len(pages)))
 
 
-def test_a_selection_has_one_form():
+def test_equal_selections_have_equal_forms():
     assert wanted_of(parse_pages("1-")) == PageSelection()
     assert wanted_of(parse_pages("5-9, 1-5")) == wanted_of(parse_pages("-9"))
     assert wanted_of(None, (3, 1, 2)) == wanted_of(None, (1, 2, 3))
@@ -246,7 +246,7 @@ def test_a_plan_without_estimates_is_stored_as_before(made, workspace):
     assert marker["extra"] == {}
 
 
-def test_what_the_plan_holds_is_what_was_estimated(made, workspace):
+def test_plan_stores_estimates_as_given(made, workspace):
     wanted = wanted_of(parse_pages("2-"), (1, 2, 3), 5)
     made.plan(workspace, [uncounted(made, "a", 2, wanted=wanted)])
     (unit,) = read_units(workspace)

@@ -76,7 +76,7 @@ def before_is_done(store, name):
 
 @pytest.mark.parametrize("shard", [None, WHOLE], ids=["leases", "alone"])
 @pytest.mark.parametrize("count", [7, 2500])
-def test_units_are_done_as_they_are_published_until_the_end(store, clock, shard, count):
+def test_followers_process_units_as_they_are_published(store, clock, shard, count):
     units = named(count)
     extracted(store, units, range(0, count, 3))
 
@@ -103,7 +103,7 @@ def test_shards_that_follow_cover_the_plan_once(store, clock):
     assert sum(map(len, shares)) == 50
 
 
-def test_what_was_done_in_an_earlier_run_is_not_done_again(store, clock):
+def test_units_of_an_earlier_run_are_not_repeated(store, clock):
     units = named(40)
     extracted(store, units, range(40))
     for place in range(0, 40, 2):
@@ -123,7 +123,7 @@ def test_waiting_costs_few_requests_and_rounds_become_rare(store, clock):
     assert (store.calls.total() - calls) / 200 <= 8
 
 
-def test_groups_that_are_published_whole_are_listed_no_more(store, clock):
+def test_completely_published_groups_are_not_listed_again(store, clock):
     units = named(2000)
     extracted(store, units, range(1, 2000))
     follower = Follower(store, units, clock)
@@ -138,7 +138,7 @@ def test_groups_that_are_published_whole_are_listed_no_more(store, clock):
     assert all(after - before == 1 for before, after in itertools.pairwise(listings))
 
 
-def test_a_stage_before_that_never_ends_is_said_now_and_then(store, clock):
+def test_waiting_for_the_preceding_stage_is_reported_rarely(store, clock):
     units = named(5)
     extracted(store, units, [0, 1])
     follower = Follower(store, units, clock)
@@ -148,7 +148,7 @@ def test_a_stage_before_that_never_ends_is_said_now_and_then(store, clock):
     assert len(follower.said) == 4
 
 
-def test_unit_of_a_dead_worker_is_taken_over_while_others_come(store, clock):
+def test_units_of_dead_workers_are_taken_over_while_following(store, clock):
     units = named(30)
     extracted(store, units, range(10))
     dead = worker(store, clock, "dead")
@@ -164,7 +164,7 @@ def test_unit_of_a_dead_worker_is_taken_over_while_others_come(store, clock):
     assert clock() > SECONDS
 
 
-def test_a_follower_leaves_units_that_a_living_worker_holds(store, clock):
+def test_followers_leave_units_held_by_live_workers(store, clock):
     units = named(6)
     extracted(store, units, range(6))
     other = worker(store, clock, "other")
@@ -180,7 +180,7 @@ def test_a_follower_leaves_units_that_a_living_worker_holds(store, clock):
     assert max(follower.pauses) <= BEAT * 1.5
 
 
-def test_units_that_come_late_are_found_though_others_hold_many(store, clock):
+def test_late_units_are_found_while_others_hold_many(store, clock):
     units = named(2000)
     groups = Groups(units, STAGE, KEY).members
     other = worker(store, clock, "other")
@@ -216,7 +216,7 @@ def test_two_followers_do_each_unit_once(store, clock):
     assert done(store) == set(one.taken + two.taken)
 
 
-def test_a_plan_that_grows_is_told_when_nothing_else_is_to_do(store, clock):
+def test_a_grown_plan_is_reported_when_no_work_remains(store, clock):
     units = named(4)
     extracted(store, units, [0])
     follower = Follower(store, units, clock)

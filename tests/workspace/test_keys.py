@@ -34,11 +34,11 @@ def test_a_key_is_12_hex_of_the_settings_whatever_their_order():
     assert set(key_of({})) <= set("0123456789abcdef")
 
 
-def test_keys_stay_as_they_are_from_version_to_version():
+def test_keys_do_not_change_between_versions():
     assert key_of({"engine": "embedded", "image_size": 1540}) == "2c8447186eb2"
 
 
-def test_what_is_no_json_value_has_no_key():
+def test_settings_that_are_not_json_have_no_key():
     for value in (object(), float("nan")):
         with pytest.raises((TypeError, ValueError)):
             key_of({"a": value})
@@ -123,19 +123,19 @@ def test_describe_keys_coexist_and_the_newest_is_used(workspace):
     assert newest_key(workspace, DESCRIBE) == made[-1]
 
 
-def test_an_unknown_key_is_wrong_usage_and_lists_those_there_are(workspace):
+def test_an_unknown_key_is_wrong_usage_and_lists_known_keys(workspace):
     key = claim_key(workspace, DESCRIBE, {"mode": "describe"})
     with pytest.raises(UsageError, match=key):
         newest_key(workspace, DESCRIBE, "000000000000")
 
 
-def test_a_stage_that_has_not_begun_is_said(workspace):
+def test_a_stage_without_a_key_is_an_error(workspace):
     assert newest_key(workspace, ASSEMBLE) is None
     with pytest.raises(StageMissing, match="llm-ocr extract"):
         required_key(workspace, EXTRACT)
 
 
-def test_listing_keys_does_not_read_what_stands_under_them(made, workspace):
+def test_listing_keys_does_not_list_their_units(made, workspace):
     key = claim_key(workspace, DESCRIBE, {"mode": "describe"})
     for number in range(50):
         workspace.store.put(f"describe/{key}/{number:02x}/u.done", b"damaged")

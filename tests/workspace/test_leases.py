@@ -64,7 +64,7 @@ def test_of_many_claimers_one_gets_the_unit(store, clock):
     assert [one.holds(UNIT) for one in workers].count(True) == 1
 
 
-def test_the_lease_stands_beside_the_marker_and_names_its_worker(clock):
+def test_the_lease_is_next_to_the_marker_and_names_its_worker(clock):
     store = MemoryStore()
     worker(store, clock, "host-1").claim(UNIT)
     (info,) = store.list()
@@ -115,7 +115,7 @@ def test_zombie_detects_its_lost_unit_and_keeps_the_new_lease(store, clock):
     assert thief.holds(UNIT)
 
 
-def test_a_zombie_that_has_not_noticed_does_not_publish_twice(store, clock):
+def test_a_worker_unaware_of_its_loss_does_not_publish_twice(store, clock):
     zombie, thief = worker(store, clock), worker(store, clock)
     zombie.claim(UNIT)
     thief.steal(UNIT, silent(store, clock), SECONDS)
@@ -192,28 +192,28 @@ def test_of_many_thieves_one_gets_the_unit(store, clock):
     assert sum(thief.stolen for thief in thieves) == 1
 
 
-def test_a_lease_that_was_made_for_longer_is_not_taken_earlier(store, clock):
+def test_a_longer_lease_is_not_taken_earlier(store, clock):
     worker(store, clock, seconds=10 * SECONDS).claim(UNIT)
     thief = worker(store, clock)
     assert thief.steal(UNIT, version(store), 9 * SECONDS) is Claim.HELD
     assert thief.steal(UNIT, version(store), 10 * SECONDS) is Claim.OURS
 
 
-def test_a_lease_that_cannot_be_read_runs_out_as_any_other(store, clock):
+def test_an_unreadable_lease_expires_like_any_other(store, clock):
     store.create(LEASE, b"\0 not JSON")
     thief = worker(store, clock)
     assert thief.claim(UNIT) is Claim.HELD
     assert thief.steal(UNIT, version(store), SECONDS) is Claim.OURS
 
 
-def test_an_answer_that_was_lost_leaves_no_doubt_about_a_claim(clock):
+def test_a_claim_with_a_lost_response_is_recognized(clock):
     store = MemoryStore()
     failing(store, "create", Fault.AFTER)
     assert worker(store, clock).claim(UNIT) is Claim.OURS
     assert worker(store, clock).claim(UNIT) is Claim.HELD
 
 
-def test_a_claim_that_was_not_written_is_an_error_and_nobodys(clock):
+def test_a_claim_that_was_not_written_is_an_error(clock):
     store = MemoryStore()
     failing(store, "create", Fault.BEFORE)
     holder = worker(store, clock)
@@ -223,7 +223,7 @@ def test_a_claim_that_was_not_written_is_an_error_and_nobodys(clock):
     assert worker(store, clock).claim(UNIT) is Claim.OURS
 
 
-def test_a_create_that_the_client_sent_twice_meets_itself(clock):
+def test_a_create_that_was_sent_twice_succeeds(clock):
     class SendsTwice(MemoryStore):
         def create(self, key, data):
             super().create(key, data)
@@ -271,7 +271,7 @@ def test_beat_with_lost_answer_and_proof_is_recognized_by_next(clock):
     assert worker(store, clock).steal(UNIT, version(store), BEAT) is Claim.HELD
 
 
-def test_an_error_in_looking_for_the_marker_gives_the_unit_back(clock):
+def test_an_error_in_reading_the_marker_releases_the_unit(clock):
     store = MemoryStore()
     failing(store, "stat", Fault.BEFORE)
     with pytest.raises(StorageError):
@@ -296,7 +296,7 @@ def test_leases_are_renewed_by_a_thread_and_released_at_the_end(clock):
     assert leases_left(store) == []
 
 
-def test_times_that_leave_no_room_for_beats_are_refused():
+def test_lease_times_too_short_for_beats_are_refused():
     with pytest.raises(UsageError, match="5 or more"):
         LeaseOptions(4.0)
     with pytest.raises(UsageError, match="150 or more"):

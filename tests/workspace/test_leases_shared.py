@@ -53,7 +53,7 @@ def work(store, units, leases, taken, seed):
                 leases.release(unit)
 
 
-def test_a_worker_alone_does_every_unit_once_with_few_requests(clock):
+def test_a_single_worker_needs_few_requests_per_unit(clock):
     store, units = MemoryStore(), named(2500)
     leases, searching = search(store, clock, units)
     places, step = all_found(searching, leases, store, units)
@@ -76,7 +76,7 @@ def test_workers_start_at_different_places_and_follow_the_plan(clock):
     assert len(begins) == 10
 
 
-def test_what_is_done_is_not_looked_at_again(clock):
+def test_finished_groups_are_not_listed_again(clock):
     store, units = MemoryStore(), named(3000)
     for place in range(3000):
         if place % 100:
@@ -103,7 +103,7 @@ def ticking(clock):
 
 
 @pytest.mark.parametrize("faults", [0.0, 0.02])
-def test_24_workers_do_200_units_once_each(ticking, faults):
+def test_24_workers_process_200_units_once_each(ticking, faults):
     units = named(200)
     chance = random.Random(5)
     lock = threading.Lock()
@@ -138,7 +138,7 @@ def test_workers_share_a_folder(ticking, tmp_path):
     assert leases_left(store) == []
 
 
-def test_units_of_the_dead_are_done_in_the_same_run(clock):
+def test_units_of_dead_workers_are_processed_in_the_same_run(clock):
     store, units = MemoryStore(), named(60)
     dead, dying = search(store, clock, units, 1)
     held = {dying.step().place for _ in range(5)}
@@ -159,7 +159,7 @@ def test_units_of_the_dead_are_done_in_the_same_run(clock):
     assert dead.lost == 5
 
 
-def test_a_lease_that_came_since_an_old_look_is_no_sign_of_life(clock):
+def test_a_lease_since_an_old_look_is_no_sign_of_life(clock):
     store, units = MemoryStore(), named(2)
     leases, searching = search(store, clock, units, 1)
     place = searching.step().place
@@ -178,7 +178,7 @@ def test_a_lease_that_came_since_an_old_look_is_no_sign_of_life(clock):
     assert waited >= SECONDS
 
 
-def test_a_fleet_that_died_is_not_taken_for_one_that_is_at_work(clock):
+def test_a_dead_fleet_is_not_taken_for_a_live_one(clock):
     store, units = MemoryStore(), named(40_000)
     for place in range(40_000):
         if place % 100:
@@ -323,7 +323,7 @@ def test_released_unit_is_taken_at_the_next_check(clock):
     assert sorted(places) == [0, 1, 2]
 
 
-def test_a_worker_that_is_told_to_stop_while_it_waits_stops(clock):
+def test_a_waiting_worker_stops_on_request(clock):
     store, units = MemoryStore(), named(1)
     worker(store, clock).claim(units.name(0))
     leases = worker(store, clock)
@@ -341,7 +341,7 @@ def test_a_worker_that_is_told_to_stop_while_it_waits_stops(clock):
         assert ends.result() == []
 
 
-def test_after_the_end_nothing_is_asked_of_the_store(clock):
+def test_a_finished_worker_sends_no_requests(clock):
     store = MemoryStore()
     leases, searching = search(store, clock, named(100))
     searching.step()
@@ -442,7 +442,7 @@ def test_changing_fleet_loses_no_unit_and_publishes_none_twice():
     assert twice > 0  # units that two had in hand, one of them a zombie: only one attempt counted
 
 
-def test_the_plan_is_read_where_it_is_worked_on(made, workspace, monkeypatch):
+def test_only_the_parts_of_the_plan_in_use_are_read(made, workspace, monkeypatch):
     monkeypatch.setattr(generations, "_UNITS_A_PART", 3)
     made.plan(workspace, [made.document(f"a{number}", 4) for number in range(10)])
     made.plan(workspace, [made.document(f"b{number}", 4) for number in range(5)])

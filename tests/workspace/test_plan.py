@@ -55,7 +55,7 @@ def test_the_same_input_gives_the_same_bytes(made, tmp_path):
     assert all(part.count(b"\n") <= 1000 for part in stored[0])
 
 
-def test_what_the_plan_holds_is_what_was_given(made, workspace):
+def test_plan_stores_documents_as_given(made, workspace):
     given = made.document("a\udcff.pdf", (2, 3, 7), page_total=9)
     made.plan(workspace, [given, made.unopened("b.pdf")])
     (unit,) = read_units(workspace)
@@ -77,7 +77,7 @@ def test_totals_come_from_the_markers(made, workspace):
     assert totals_of(generations(workspace)).next_index == 12
 
 
-def test_no_plan_is_said_at_once(workspace):
+def test_reading_units_without_a_plan_raises_at_once(workspace):
     with pytest.raises(StageMissing, match="no plan"):
         read_units(workspace)
     assert totals_of(generations(workspace)).units == 0
@@ -97,12 +97,12 @@ def test_copies_are_read_once_and_known_by_all_their_paths(made, workspace):
     assert (result.copies, totals_of(generations(workspace)).expected) == (2, 6)
 
 
-def test_a_document_that_is_named_twice_is_read_once(made, workspace):
+def test_a_document_given_twice_is_read_once(made, workspace):
     made.plan(workspace, [made.document("a", 2), made.document("b", 2), made.document("a", 2)])
     assert len(pages_of(read_units(workspace))) == 4
 
 
-def test_documents_that_cannot_be_opened_are_never_one(made, workspace):
+def test_unopenable_documents_stay_separate(made, workspace):
     missing = [
         made.document("a.pdf", 0, version="", source=f"/{folder}/a.pdf", reason=Reason.NOT_FOUND) for folder in "xy"
     ]
@@ -125,27 +125,27 @@ def test_an_id_for_two_documents_is_wrong_usage(made, workspace):
     assert generations(workspace) == []
 
 
-def test_ids_are_the_manifests_or_made_of_path_and_content(made):
+def test_ids_come_from_the_manifest_or_path_and_content(made):
     assert made.document("a", 1, document_id="10.1000/xyz: ü").id == "10.1000/xyz: ü"
     plain = made.document("a")
     assert len(plain.id) == 16 and plain.id == made.document("a", 5, source="/elsewhere/a").id
     assert len({plain.id, made.document("b").id, made.document("a", version="2").id}) == 3
 
 
-def test_ids_that_no_file_can_keep_are_changed_and_stay_apart(made):
+def test_unstorable_ids_are_changed_and_stay_distinct(made):
     ids = [made.document("a", document_id=given).id for given in ("x\ny", "x\0y", "x\ud800y", "a" * 300, "a" * 301)]
     assert len(set(ids)) == 5
     assert all(given.isprintable() and len(given) <= 200 for given in ids)
 
 
-def test_no_key_of_the_workspace_holds_an_id(made, workspace):
+def test_no_workspace_key_contains_a_document_id(made, workspace):
     made.plan(workspace, [made.document("a", 1, document_id="../../outside")])
     (unit,) = read_units(workspace)
     made.extract(workspace, unit)
     assert not any("outside" in info.key for info in workspace.store.list())
 
 
-def test_adding_sources_plans_only_new_ones_and_goes_on_counting(made, workspace):
+def test_new_sources_continue_the_indices_of_the_plan(made, workspace):
     first = [made.document("a", 2), made.document("b", 9), made.unopened("locked")]
     made.plan(workspace, first)
     before = plan_bytes(made)
@@ -176,7 +176,7 @@ def test_a_new_copy_of_a_known_document_gets_its_own_markdown(made, workspace):
     assert [(part.relative, part.aliases) for part in parts] == [("a", ()), ("b", ("c",))]
 
 
-def test_fewer_pages_of_a_known_document_are_told(made, workspace):
+def test_fewer_pages_of_a_known_document_are_reported(made, workspace):
     made.plan(workspace, [made.document("a", 3)])
     result = made.plan(workspace, [made.document("a", 2)])
     assert (result.generation, result.differing, result.examples) == (None, 1, ("/data/a",))
@@ -205,7 +205,7 @@ def test_first_of_two_planners_wins_and_other_leaves_nothing(made, workspace):
     assert len(pages_of(read_units(workspace))) == 150
 
 
-def test_two_planners_with_other_documents_both_get_theirs_in(made, workspace):
+def test_concurrent_planners_both_add_their_documents(made, workspace):
     with ThreadPoolExecutor(6) as pool:
         list(
             pool.map(lambda name: made.plan(made.workspace(), [made.document(name, 2), made.document("all")]), "abcdef")
@@ -215,7 +215,7 @@ def test_two_planners_with_other_documents_both_get_theirs_in(made, workspace):
     assert indices_of(units) == list(range(13))
 
 
-def test_documents_may_come_while_their_pages_are_counted(made, workspace):
+def test_documents_are_planned_as_they_arrive(made, workspace):
     async def counted():
         for name in "abc":
             await asyncio.sleep(0)
@@ -225,7 +225,7 @@ def test_documents_may_come_while_their_pages_are_counted(made, workspace):
     assert (result.generation.documents, result.generation.expected) == (3, 6)
 
 
-def test_a_changed_or_missing_part_is_said(made, workspace):
+def test_a_changed_or_missing_part_is_an_error(made, workspace):
     made.plan(workspace, [made.document("a", 2)])
     (path,) = made.root.glob("plan/*/*/*.jsonl")
     path.write_bytes(path.read_bytes().replace(b"1-2", b"1-3"))
@@ -247,7 +247,7 @@ def test_an_empty_or_torn_marker_is_never_taken_for_a_plan(made, workspace):
 
 
 @pytest.mark.parametrize("pages", [(), (1,), (1, 2, 3), (2, 4, 5, 9), tuple(range(5, 900))])
-def test_page_lists_survive_their_short_form(pages):
+def test_page_lists_round_trip_as_ranges(pages):
     assert codec.pages_from_text(codec.pages_to_text(pages)) == pages
 
 
@@ -260,13 +260,13 @@ def test_small_plan_has_smaller_units_if_no_size_is_set(made, workspace, pages, 
     assert max(unit.expected for unit in read_units(workspace)) == min(pages, per_unit)
 
 
-def test_pages_per_unit_must_be_possible(made, workspace):
+def test_pages_per_unit_must_be_positive(made, workspace):
     with pytest.raises(UsageError):
         made.plan(workspace, [], pages_per_unit=0)
 
 
 @pytest.mark.parametrize("asleep", ["before the look", "before the marker"])
-def test_a_planner_that_slept_writes_again_what_was_cleaned_away(made, workspace, monkeypatch, asleep):
+def test_suspended_planner_writes_removed_parts_again(made, workspace, monkeypatch, asleep):
     sleeps = iter([asleep])
 
     def sleep(now):
@@ -340,7 +340,7 @@ def test_filtered_documents_are_listed_and_not_expected(made, workspace):
     }
 
 
-def test_planning_again_lists_none_twice_whatever_filters_are_on(made, workspace):
+def test_replanning_lists_no_filtered_document_twice(made, workspace):
     documents = [made.document("a", 2), out(made, "b"), out(made, "b"), out(made, "c")]
     planned(workspace, documents, GERMAN_OUT)
     assert planned(workspace, documents, GERMAN_OUT).generation is None
@@ -361,13 +361,13 @@ def test_documents_passing_new_filters_are_planned_not_filtered(made, workspace)
     assert (status.filtered, status.documents, status.to_json()["filtered"]["documents"]) == ({}, 3, 0)
 
 
-def test_what_is_planned_is_not_left_out_later(made, workspace):
+def test_planned_documents_are_not_filtered_later(made, workspace):
     planned(workspace, [made.document("a"), made.document("b")])
     assert planned(workspace, [made.document("a"), out(made, "b")], GERMAN_OUT).generation is None
     assert run_status(workspace).filtered == {}
 
 
-def test_only_lists_of_the_same_filters_are_known_beforehand(made, workspace):
+def test_only_lists_of_the_same_filters_are_reused(made, workspace):
     planned(workspace, [out(made, "b")], GERMAN_OUT)
     document = made.document("b")
     for filters, cause in ((GERMAN_OUT, "language de"), (FORMS_OUT, ""), (None, "language de")):
@@ -399,12 +399,12 @@ def test_a_dry_run_counts_and_writes_nothing(made, workspace):
     assert sorted(made.root.rglob("*")) == before and generations(workspace) == []
 
 
-def test_a_plan_without_filters_says_nothing_of_them(made, workspace):
+def test_plan_without_filters_has_no_filter_record(made, workspace):
     planned(workspace, [made.document("a")])
     assert "filtered" not in json.loads((made.root / "plan/0001.done").read_text())
 
 
-def test_the_counts_in_words():
+def test_filtered_counts_as_text():
     assert filtered_text({"language de": 7, "forms": 3, "language fr": 2}) == (
         "12 filtered: 9 language (de 7, fr 2), 3 forms"
     )

@@ -23,7 +23,6 @@ from llm_ocr.workspace.publish import (
     find_marker,
     marker_key,
     markers,
-    missing,
     publish,
     read_data,
 )
@@ -57,7 +56,7 @@ def test_a_marker_shows_five_failures_at_most(workspace):
     assert made.unit == "u"
 
 
-def test_a_lost_row_is_noticed_before_anything_is_written(workspace):
+def test_a_lost_row_is_an_error_before_any_write(workspace):
     with pytest.raises(NotConserved, match="expected 3 pages"):
         publish(workspace, EXTRACT, KEY, "u", b"", Summary(Counts(3, 2, 0, 0)))
     with pytest.raises(NotConserved, match="figures"):
@@ -77,7 +76,7 @@ def test_one_of_many_attempts_at_a_unit_counts_and_its_data_stay(made):
     assert len(read_data(workspace, published[0])) in (100, 200)
 
 
-def test_the_first_marker_stands_for_ever(workspace):
+def test_the_first_marker_counts_permanently(workspace):
     first = publish(workspace, EXTRACT, KEY, "u", b"first", ONE_OK)
     second = publish(workspace, EXTRACT, KEY, "u", b"second", ONE_OK)
     assert second == first == find_marker(workspace, EXTRACT, KEY, "u")
@@ -136,7 +135,7 @@ def test_a_save_that_fails_publishes_nothing(made):
 
 
 @pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_bytes(b"rowz")])
-def test_damaged_data_say_how_to_have_the_unit_done_again(workspace, made, damage):
+def test_damaged_data_name_how_to_repeat_the_unit(workspace, made, damage):
     marker = publish(workspace, EXTRACT, KEY, "u", b"rows", ONE_OK)
     damage(made.root / marker.object)
     with pytest.raises(DataDamaged) as caught:
@@ -175,7 +174,7 @@ def test_a_marker_with_wrong_values_is_damaged(workspace, made, other):
 
 
 @pytest.mark.parametrize("asleep", ["before the look", "before the marker"])
-def test_a_process_that_slept_writes_again_what_was_cleaned_away(workspace, monkeypatch, asleep):
+def test_suspended_process_writes_removed_data_again(workspace, monkeypatch, asleep):
     sleeps = iter([asleep])
 
     def sleep(now):
@@ -199,13 +198,14 @@ def test_a_process_that_slept_writes_again_what_was_cleaned_away(workspace, monk
     assert read_data(workspace, publish(workspace, EXTRACT, KEY, "u", b"rows", ONE_OK)) == b"rows"
 
 
-def test_what_is_missing_is_what_has_no_marker_in_plan_order(made, workspace):
+def test_units_without_a_marker_are_missing(made, workspace):
     made.plan(workspace, [made.document(f"{number}", 4) for number in range(6)])
     units = list(read_units(workspace))
     key = made.key(workspace)
     for unit in (units[4], units[1]):
         made.extract(workspace, unit)
-    assert list(missing(workspace, EXTRACT, key, units)) == [units[0], units[2], units[3], units[5]]
+    done = done_units(workspace, EXTRACT, key)
+    assert [unit for unit in units if unit.id not in done] == [units[0], units[2], units[3], units[5]]
     assert set(markers(workspace, EXTRACT, key)) == {units[1].id, units[4].id}
 
 
@@ -232,7 +232,7 @@ def test_a_shard_keeps_its_units_whatever_is_done(made, workspace):
     assert list(claim(workspace, EXTRACT, key, PlannedUnits(workspace), Shard(1, 2))) == [units[1], units[3], units[5]]
 
 
-def test_what_another_worker_finished_meanwhile_is_not_taken(made, workspace):
+def test_units_finished_by_another_worker_are_not_taken(made, workspace):
     made.plan(workspace, [made.document(f"{number}", 4) for number in range(4)])
     units = list(read_units(workspace))
     taken = claim(workspace, EXTRACT, made.key(workspace), PlannedUnits(workspace))

@@ -60,7 +60,7 @@ def test_nothing_failed_writes_no_generation(made, workspace, retry):
     assert len(generations(workspace)) == 1
 
 
-def test_failed_pages_come_again_under_their_own_index(made, workspace, retry):
+def test_failed_pages_are_retried_under_their_own_index(made, workspace, retry):
     first, second = made.document("a", 3), made.document("b", (1, 3, 5, 7, 9, 11))
     made.plan(workspace, [first, second])
     extract_all(made, workspace, [*pages(first, 2), *pages(second, 3, 5, 11)])
@@ -86,7 +86,7 @@ def test_many_failed_pages_of_a_document_are_ranges_of_it_alone(made, workspace,
     assert [number for unit in units for part in unit.parts for number in part.pages] == list(range(1, 20, 2))
 
 
-def test_only_what_is_failed_now_is_tried_again(made, workspace, retry):
+def test_only_currently_failed_pages_are_retried(made, workspace, retry):
     document = made.document("a", 4)
     made.plan(workspace, [document])
     extract_all(made, workspace, pages(document, 1, 2, 3))
@@ -187,11 +187,11 @@ def test_items_are_whole_documents_with_newer_generations(made, workspace, retry
     assert len(every) == len(set(every)) == 5
 
 
-def test_item_names_can_be_read_back():
+def test_item_names_round_trip():
     assert parse_item_name(item_name("0001-000042", 3)) == ("0001-000042", 3)
 
 
-def test_items_without_a_plan_are_said_at_once(workspace):
+def test_items_without_a_plan_raise_at_once(workspace):
     with pytest.raises(StageMissing):
         items(workspace)
 
@@ -216,7 +216,7 @@ def test_status_counts_what_is_done_so_far(made, workspace):
     assert status.figures.expected == 2
 
 
-def test_examples_and_reasons_are_of_pages_that_are_failed_now(made, workspace, retry):
+def test_examples_and_reasons_are_of_currently_failed_pages(made, workspace, retry):
     document = made.document("a", 8)
     made.plan(workspace, [document, made.unopened("locked")])
     extract_all(made, workspace, pages(document, *range(1, 9)))
@@ -299,7 +299,7 @@ def test_units_a_command_published_count_before_they_are_listed(made, workspace)
     assert run_status(stale).pages == Counts(12, 8)
 
 
-def test_lost_figures_are_noticed(made, workspace):
+def test_a_lost_figure_is_an_error(made, workspace):
     made.plan(workspace, [made.document("a", 2)])
     extract_all(made, workspace)
     describe = claim_key(workspace, DESCRIBE, {"mode": "describe"})

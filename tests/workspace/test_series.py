@@ -48,7 +48,7 @@ class Ticking:
         return Load(servers=1, window=64, in_flight=60, answers=int(self.now), tokens_out=int(100 * self.now), lost=3)
 
 
-def test_a_week_fits_into_a_small_file_and_no_number_is_lost():
+def test_a_week_fits_into_a_small_file_without_loss_of_sums():
     clock = Ticking()
     sampler = Sampler(clock.load, clock)
     for number in range(6_048):
@@ -82,7 +82,7 @@ def test_merging_adds_counts_and_weights_gauges_by_time():
     assert all(sum(getattr(s, name) for s in few) == sum(getattr(s, name) for s in many) for name in COUNTS)
 
 
-def test_a_series_is_read_as_it_was_written(workspace):
+def test_series_round_trip(workspace):
     series = Series("w", "extract", "b", 100.5, 2.0, 1.25, (Sample(1.0, ok=1, servers=0.0), Sample(2.0, tokens_in=5)))
     write_series(workspace, series)
     (read,) = all_series(workspace)
@@ -90,7 +90,7 @@ def test_a_series_is_read_as_it_was_written(workspace):
     assert [sample.servers for sample in read.samples] == [0.0, None]
 
 
-def test_totals_do_not_trip_over_the_numbers_over_time(workspace):
+def test_totals_ignore_series_files(workspace):
     write_spending(workspace, Spending("w", "extract", items=3))
     write_series(workspace, Series("w", "extract", began=1.0, samples=(Sample(1.0, ok=3),)))
     assert [one.items for one in spendings(workspace)] == [3]
@@ -110,7 +110,7 @@ def test_totals_do_not_trip_over_the_numbers_over_time(workspace):
         {"worker": "w", "stage": "extract", "began": 1, "samples": [1]},
     ],
 )
-def test_a_file_that_says_something_else_is_passed_over(workspace, value):
+def test_invalid_series_files_are_skipped(workspace, value):
     workspace.store.put("metrics/bad-extract.series.json", json.dumps(value).encode())
     workspace.store.put("metrics/bad-extract.json", json.dumps(value).encode())
     write_series(workspace, Series("good", "extract", began=1.0, samples=(Sample(1.0, ok=1),)))
@@ -192,7 +192,7 @@ def test_every_page_is_in_the_bins():
     assert sum(rates(line, found, lambda one: one.items)) * line.width == pytest.approx(23)
 
 
-def test_a_pause_is_left_out_and_told():
+def test_pauses_are_omitted_and_marked():
     found = [_series(1000.0, 1, 1), _series(8200.0, 1)]
     line = timeline(found)
     assert line.seconds == pytest.approx(30.0)
@@ -201,7 +201,7 @@ def test_a_pause_is_left_out_and_told():
     assert line.at(0.0) == 0.0
 
 
-def test_a_short_gap_stays_as_it_was():
+def test_short_gaps_are_kept():
     line = timeline([_series(1000.0, 1), _series(1030.0, 1)])
     assert line.seconds == pytest.approx(40.0)
     assert line.pauses == ()

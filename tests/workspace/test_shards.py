@@ -130,7 +130,7 @@ def test_the_end_of_a_slurm_range_need_not_be_an_id():
         (slurm(6, 1, 6, 0), "not even"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(environment, named):
+def test_impossible_shares_are_refused_by_name(environment, named):
     with pytest.raises(UsageError, match=named) as error:
         detected_shard(environment, ())
     assert "`shard_index`" in str(error.value)

@@ -119,7 +119,7 @@ def test_a_short_run_and_one_without_servers_have_no_verdict() -> None:
     assert judge([Sample(100.0, ok=50)]) is None
 
 
-def test_a_verdict_is_read_as_it_was_written() -> None:
+def test_verdicts_round_trip() -> None:
     verdict = judge(measured(max_num_seqs=64))
     assert verdict is not None
     assert verdict_from_json(verdict.to_json()) == verdict
@@ -148,7 +148,7 @@ class Said(Silent):
         self.messages.append(message)
 
 
-def test_a_verdict_is_said_and_shown_in_status_and_report(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verdicts_are_shown_in_status_and_report(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("llm_ocr.workspace.verdict.SHORTEST", 0.01)
     monkeypatch.setattr("llm_ocr.stages.recording.LOOK", 0.01)
     workspace, said = Workspace.on(MemoryStore(), create=True), Said()

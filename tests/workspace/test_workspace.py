@@ -20,20 +20,20 @@ from llm_ocr.workspace.retry import plan_retry
 from llm_ocr.workspace.status import run_status
 
 
-def test_a_new_workspace_says_its_format_and_version(tmp_path):
+def test_a_new_workspace_stores_its_format_and_version(tmp_path):
     Workspace.open(str(tmp_path / "w"), create=True)
     run = json.loads((tmp_path / "w" / "run.json").read_text())
     assert run == {"format": FORMAT, "created_by": library_version(), "settings": {}}
 
 
-def test_the_settings_of_a_workspace_of_an_earlier_version_stay(tmp_path):
+def test_settings_of_earlier_versions_are_kept(tmp_path):
     run = json.dumps({"format": FORMAT, "created_by": "0.1.0", "settings": {"image_size": 1540}})
     (tmp_path / "run.json").write_text(run)
     assert Workspace.open(str(tmp_path), create=True).settings == {"image_size": 1540}
     assert (tmp_path / "run.json").read_text() == run
 
 
-def test_reading_makes_nothing(tmp_path):
+def test_reading_writes_nothing(tmp_path):
     with pytest.raises(WorkspaceError, match="no workspace at"):
         Workspace.open(str(tmp_path / "w"))
     assert list(tmp_path.iterdir()) == []
@@ -58,7 +58,7 @@ def test_a_folder_with_other_content_is_refused_and_left_alone(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.docx"]
 
 
-def test_an_empty_folder_and_a_file_managers_traces_are_fine(tmp_path):
+def test_files_of_file_managers_are_no_content(tmp_path):
     (tmp_path / ".DS_Store").write_bytes(b"")
     (tmp_path / "empty").mkdir()
     Workspace.open(str(tmp_path), create=True)
@@ -72,7 +72,7 @@ def test_a_workspace_of_a_newer_version_asks_for_an_upgrade(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"format": "one"}', "{}"])
-def test_a_damaged_run_file_is_said(tmp_path, content):
+def test_a_damaged_run_file_is_an_error(tmp_path, content):
     (tmp_path / "run.json").write_text(content)
     with pytest.raises(WorkspaceError, match="damaged"):
         Workspace.open(str(tmp_path), create=True)
@@ -99,7 +99,7 @@ def test_json_objects_are_created_once(workspace):
     assert workspace.get_json("x/y.json") == {"a": 1}
 
 
-def test_the_spool_is_gone_after_closing(workspace):
+def test_closing_removes_the_spool(workspace):
     spool = workspace.spool
     (spool / "file").write_bytes(b"1")
     assert workspace.spool == spool
@@ -117,7 +117,7 @@ def old(tmp_path):
         yield workspace
 
 
-def test_format_1_is_read_as_it_was_written(old):
+def test_format_1_is_read(old):
     assert old.settings == {"image_size": 1540, "pages_per_unit": 4}
     totals = totals_of(generations(old))
     assert (totals.generations, totals.documents, totals.units, totals.items) == (2, 4, 6, 3)
@@ -143,7 +143,7 @@ def test_format_1_is_read_as_it_was_written(old):
     assert len([read_data(old, marker) for marker in markers(old, EXTRACT, key.key).values()]) == 6
 
 
-def test_format_1_can_be_gone_on_with(old, made):
+def test_format_1_can_be_continued(old, made):
     made.root = Path(old.url)
     (described,) = stage_keys(old, DESCRIBE)
     assert claim_key(old, DESCRIBE, described.settings) == described.key
