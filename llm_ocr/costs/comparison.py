@@ -2,39 +2,33 @@
 
 import html
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from llm_ocr.costs.estimates import Estimate, Stored, estimate, measured_stored
-from llm_ocr.costs.prices import Machine, Price, Provider, machines, providers, token_cost
+from llm_ocr.costs.estimates import Estimate, Stored, estimate, stored_of
+from llm_ocr.costs.prices import Machine, Price, Provider, providers, token_cost
 from llm_ocr.costs.throughput import (
     EMBEDDED_MODEL,
-    MEASURED_CORES,
+    HERE,
     SLICES,
     Span,
     fits,
     known_model,
-    machine_named,
     mean_span,
     measured_speed,
     no_measurement,
-    of_cores,
-    startup_here,
-    startup_of,
 )
 from llm_ocr.errors import UsageError
-from llm_ocr.models.registry import DEFAULT, find_profile
-from llm_ocr.types import plural
-
-# Compare machines and providers for the same pages.
-
+from llm_ocr.models.registry import find_profile
+from llm_ocr.types import Status, plural
 
 # Tables as text, Markdown, and HTML.
 
 
 Row = Sequence[str]
-_HOUR = 3600
+#: Head and rows.
+Table = tuple[Row, Sequence[Row]]
 DOLLARS = "USD"
 
 
@@ -46,16 +40,29 @@ def text_table(head: Row, rows: Sequence[Row]) -> str:
     )
 
 
-def markdown_table(head: Row, rows: Sequence[Row]) -> str:
-    """Return a Markdown table; bars and line ends in cells are escaped."""
-    return "\n".join([_line(head), "|" + "---|" * len(head), *(_line(row) for row in rows)])
+def markdown_text(title: str, tables: Sequence[Table], notes: Sequence[str]) -> str:
+    """Return Markdown; bars and line ends in cells are escaped."""
+
+    def line(row: Row) -> str:
+        cells = (cell.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ") for cell in row)
+        return "| " + " | ".join(cells) + " |"
+
+    shown = ["\n".join([line(head), "|" + "---|" * len(head), *map(line, rows)]) for head, rows in tables]
+    return "\n\n".join([f"**{title}**", *shown, "\n".join(f"- {note}" for note in notes)]).rstrip()
 
 
-def html_table(head: Row, rows: Sequence[Row]) -> str:
-    """Return an HTML table; cells are escaped."""
-    titles = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
-    lines = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{titles}</tr></thead><tbody>{lines}</tbody></table>"
+def html_text(title: str, tables: Sequence[Table], notes: Sequence[str]) -> str:
+    """Return HTML; all text is escaped."""
+
+    def cells(row: Row, tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) + "</tr>"
+
+    shown = "".join(
+        f"<table><thead>{cells(head, 'th')}</thead><tbody>{''.join(cells(row, 'td') for row in rows)}</tbody></table>"
+        for head, rows in tables
+    )
+    listed = "".join(f"<li>{html.escape(note)}</li>" for note in notes)
+    return f"<p><b>{html.escape(title)}</b></p>{shown}<ul>{listed}</ul>"
 
 
 def money_text(value: float, currency: str = DOLLARS) -> str:
@@ -66,16 +73,13 @@ def money_text(value: float, currency: str = DOLLARS) -> str:
 
 def money_span(span: Span, currency: str = DOLLARS) -> str:
     """Return `$4.74 ($3.08 to $10.31)`, or one number for an exact range."""
-    if span.low == span.high:
-        return money_text(span.likely, currency)
-    return (
-        f"{money_text(span.likely, currency)} ({money_text(span.low, currency)} to {money_text(span.high, currency)})"
-    )
+    low, likely, high = (money_text(value, currency) for value in (span.low, span.likely, span.high))
+    return likely if span.low == span.high else f"{likely} ({low} to {high})"
 
 
 def time_span(span: Span) -> str:
     """Return seconds as hours, or as minutes for short times: `1.9 h (1.2 to 4.1)`."""
-    unit, name = (_HOUR, "h") if span.likely >= _HOUR else (60, "min")
+    unit, name = (3600, "h") if span.likely >= 3600 else (60, "min")
     low, likely, high = (f"{seconds / unit:,.1f}" for seconds in (span.low, span.likely, span.high))
     return f"{likely} {name}" if low == high else f"{likely} {name} ({low} to {high})"
 
@@ -85,15 +89,9 @@ def share_text(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.0f} %"
 
 
-def _line(row: Row) -> str:
-    cells = (cell.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ") for cell in row)
-    return "| " + " | ".join(cells) + " |"
-
-
 # Options for reading pages: for terminals, notebooks, and programs.
 
 
-_HEAD = ("where", "cost", "time", "pages/min", "start-up", "rate", "price")
 _RATES = (
     "rate: reported (published, or measured by us, for this model on this GPU), guessed (that of a close relative, or "
     "of other cores), or measured (now, on this machine)"
@@ -113,8 +111,20 @@ class Option:
     price: str  # as text
     source: str  # source of the price
     estimate: Estimate | None = None
-    currency: str = "USD"
+    currency: str = DOLLARS
     missing: str = ""
+
+    def row(self) -> Row:
+        """Return the row for a table."""
+        cost = "not known" if self.cost is None else money_span(self.cost, self.currency)
+        if self.missing:
+            return self.name, cost, "not known", "-", "-", "no measurement", self.price
+        if self.estimate is None:
+            return self.name, cost, "-", "-", "-", "by tokens", self.price
+        found, likely = self.estimate, self.estimate.rate.likely
+        rate = f"{likely:.3g}" if likely < 1000 else f"{likely:,.0f}"
+        known = "measured" if found.measured else "reported" if found.known else "guessed"
+        return self.name, cost, time_span(found.wall), rate, share_text(found.startup_share), known, self.price
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -152,17 +162,18 @@ class Comparison:
         """Return `extract of 10,000 pages with deepseek-ocr, the cheapest first`."""
         if not self.stage:
             return "tokens at providers, the cheapest first"
-        here = "measured here, then " if any(one.estimate and one.estimate.measured for one in self.options) else ""
-        return f"{self.stage} of {plural(self.pages, 'page')} with {self.model}, {here}the cheapest first"
+        measured = any(option.estimate and option.estimate.measured for option in self.options)
+        order = "measured here, then the cheapest first" if measured else "the cheapest first"
+        return f"{self.stage} of {plural(self.pages, 'page')} with {self.model}, {order}"
 
     @property
     def assumptions(self) -> list[str]:
         """Return the assumptions of the numbers as text, each once."""
-        lines = [line for one in self.options if one.estimate for line in one.estimate.assumptions]
+        lines = [line for option in self.options if option.estimate for line in option.estimate.assumptions]
         rates = [_RATES] if lines else []
         stored = [str(self.stored)] if self.stored else []
-        missing = [one.missing for one in self.options if one.missing]
-        sources = [one.source for one in self.options]
+        missing = [option.missing for option in self.options if option.missing]
+        sources = [option.source for option in self.options]
         return list(dict.fromkeys([*self.notes, *missing, *stored, *rates, *lines, *sources]))
 
     def best(self, count: int) -> "Comparison":
@@ -176,7 +187,7 @@ class Comparison:
             "stage": self.stage,
             "model": self.model,
             "pages": self.pages,
-            "options": [one.to_json() for one in self.options],
+            "options": [option.to_json() for option in self.options],
             "stored": None if self.stored is None else self.stored.to_json(),
             "tokens": None if self.tokens is None else {"in": ins.to_json(0), "out": outs.to_json(0)},
             "assumptions": self.assumptions,
@@ -185,31 +196,17 @@ class Comparison:
     def __str__(self) -> str:
         """Return the table and its assumptions, for a terminal."""
         more = [f"{plural(self.left_out, 'more option')}: add `all_options`"] if self.left_out else []
-        return "\n".join([self.title, "", text_table(_HEAD, list(self._rows())), *more, "", *self.assumptions])
+        return "\n".join([self.title, "", text_table(*self._table()), *more, "", *self.assumptions])
 
     def _repr_markdown_(self) -> str:
-        lines = "\n".join(f"- {line}" for line in self.assumptions)
-        return f"**{self.title}**\n\n{markdown_table(_HEAD, list(self._rows()))}\n\n{lines}"
+        return markdown_text(self.title, [self._table()], self.assumptions)
 
     def _repr_html_(self) -> str:
-        lines = "".join(f"<li>{html.escape(line)}</li>" for line in self.assumptions)
-        return f"<p><b>{html.escape(self.title)}</b></p>{html_table(_HEAD, list(self._rows()))}<ul>{lines}</ul>"
+        return html_text(self.title, [self._table()], self.assumptions)
 
-    def _rows(self) -> Iterator[Row]:
-        for one in self.options:
-            cost = "not known" if one.cost is None else money_span(one.cost, one.currency)
-            yield (one.name, cost, *_speed(one), one.price)
-
-
-def _speed(one: Option) -> Row:
-    if one.missing:
-        return "not known", "-", "-", "no measurement"
-    if one.estimate is None:
-        return "-", "-", "-", "by tokens"
-    found = one.estimate
-    rate = f"{found.rate.likely:.3g}" if found.rate.likely < 1000 else f"{found.rate.likely:,.0f}"
-    known = "measured" if found.measured else "reported" if found.known else "guessed"
-    return time_span(found.wall), rate, share_text(found.startup_share), known
+    def _table(self) -> Table:
+        head = ("where", "cost", "time", "pages/min", "start-up", "rate", "price")
+        return head, [option.row() for option in self.options]
 
 
 # The same pages on every machine with a price, and at every provider: one table, the cheapest first.
@@ -217,10 +214,11 @@ def _speed(one: Option) -> Row:
 
 #: Tokens of a page: of the answer without a measurement, and the maximum of either kind.
 _ANSWER, _MOST = 1000, 5000
-_MINUTE = 60
+#: Cores of the machine on which the CPU rates were measured.
+_MEASURED_CORES = 2
+#: Factor that widens a range from the measured number of cores to another one.
+_OTHER_CORES = 1.5
 
-#: Name of this machine in a table with others.
-HERE = "here"
 EMBEDDED_HERE = (
     "here: text layer and OCR on the CPU, without a model. The rate depends on the share of scans; `engine=embedded` "
     "and `calibrate` measure the rate of your pages"
@@ -234,6 +232,12 @@ class Tokens:
     prompts: Span
     answers: Span
     words: str
+
+    def cost(self, price_in: float, price_out: float) -> Span:
+        """Return dollars at prices per million tokens."""
+        ins, outs = self.prompts, self.answers
+        pairs = ((ins.low, outs.low), (ins.likely, outs.likely), (ins.high, outs.high))
+        return Span(*(token_cost(prompt, answer, price_in, price_out) for prompt, answer in pairs))
 
 
 def on_machines(
@@ -253,15 +257,21 @@ def on_machines(
     options, left_out = [], []
     for machine in chosen:
         found = estimate(stage, model, machine, pages, machines=count)
-        price = (prices or {}).get((machine.platform, machine.name)) or machine.price
-        name = machine.label + (f" x {count}" if count > 1 else "")
-        if found is not None:
-            options.append(_option(name, model, found, price))
-        elif machine.gpu and model != EMBEDDED_MODEL and fits(known_model(model), machine.gpu):
+        missing = ""
+        if found is None:
+            if not machine.gpu or model == EMBEDDED_MODEL or not fits(known_model(model), machine.gpu):
+                left_out.append(machine.label)
+                continue
             missing = no_measurement(stage, model, machine.gpu)
-            options.append(Option(name, model, None, *_priced(machine, price), missing=missing))
-        else:
-            left_out.append(machine.label)
+        name = machine.label + (f" x {count}" if count > 1 else "")
+        price = (prices or {}).get((machine.platform, machine.name)) or machine.price
+        cost, shown, source = None, "not known", "price unknown: set `price_per_hour`"
+        if price is not None:
+            cost = found.cost(price) if found else None
+            shown = f"{money_text(price.per_hour, price.currency)} an hour"
+            source = f"prices of {machine.platform}: {price.words}"
+        currency = price.currency if price else DOLLARS
+        options.append(Option(name, model, cost, shown, source, found, currency, missing))
     return options, left_out
 
 
@@ -276,16 +286,17 @@ def on_own_cores(stage: str, pages: int, cores: int) -> Option | None:
     found = estimate(stage, EMBEDDED_MODEL, Machine(HERE, f"this machine ({cores} cores)"), pages)
     if found is None:
         return None
-    rate, words = of_cores(found.rate, cores)
-    startup, start = startup_here()
-    said = f"{HERE}: start-up of {startup.likely:g} s ({startup.low:g} to {startup.high:g}): {start}"
+    rate, basis = found.rate, f"{cores} cores, as on the measured machine"
+    if cores != _MEASURED_CORES:
+        rate = (rate * (cores / _MEASURED_CORES)).wider(_OTHER_CORES)
+        basis = f"scaled from {_MEASURED_CORES} cores to {cores}, since each core reads a separate page"
+    measured, startup = found.assumptions
     found = replace(
         found,
         rate=rate,
-        work=rate.needed(pages) * _MINUTE,
-        startup=startup,
-        assumptions=(found.assumptions[0], f"{HERE}: {words}", said),
-        known=cores == MEASURED_CORES,
+        work=rate.needed(pages) * 60,
+        assumptions=(measured, f"{HERE}: {basis}", f"{HERE}: {startup}"),
+        known=cores == _MEASURED_CORES,
     )
     name = f"{HERE}, {EMBEDDED_MODEL} ({cores} cores)"
     return Option(name, EMBEDDED_MODEL, Span.of(0), "no rent", f"{HERE}: no rent; power is not included", found)
@@ -295,21 +306,15 @@ def at_providers(tokens: Tokens, chosen: Sequence[Provider] | None = None) -> li
     """Return an option for each provider, or for the `chosen` ones."""
     return [
         Option(
-            f"{one.name} ({one.model})" if one.model else one.name,
-            one.model,
-            provider_cost(tokens, one.price_in, one.price_out),
-            f"${one.price_in:g} in, ${one.price_out:g} out",
-            f"providers' prices, per million tokens: {_where(one)}",
+            f"{provider.name} ({provider.model})" if provider.model else provider.name,
+            provider.model,
+            tokens.cost(provider.price_in, provider.price_out),
+            f"${provider.price_in:g} in, ${provider.price_out:g} out",
+            "providers' prices, per million tokens: "
+            + (f"{provider.source}, {provider.date}" if provider.date else provider.source),
         )
-        for one in (providers() if chosen is None else chosen)
+        for provider in (providers() if chosen is None else chosen)
     ]
-
-
-def provider_cost(tokens: Tokens, price_in: float, price_out: float) -> Span:
-    """Return dollars for the tokens at prices per million."""
-    pairs = zip(_three(tokens.prompts), _three(tokens.answers), strict=True)
-    low, likely, high = (token_cost(ins, outs, price_in, price_out) for ins, outs in pairs)
-    return Span(low, likely, high)
 
 
 def tokens_of(pages: int, *, model: str = "") -> Tokens:
@@ -333,254 +338,144 @@ def tokens_of(pages: int, *, model: str = "") -> Tokens:
 
 def cheapest_first(options: Sequence[Option]) -> tuple[Option, ...]:
     """Return the options by likely cost; those without a price are last, ordered by time."""
-    return tuple(sorted(options, key=_rank))
+
+    def rank(option: Option) -> tuple[bool, float, str]:
+        seconds = option.estimate.seconds if option.estimate else math.inf
+        return option.cost is None, seconds if option.cost is None else option.cost.likely, option.name
+
+    return tuple(sorted(options, key=rank))
 
 
-def _rank(one: Option) -> tuple[bool, float, str]:
-    if one.cost is not None:
-        return False, one.cost.likely, one.name
-    return True, one.estimate.seconds if one.estimate else math.inf, one.name
-
-
-def _option(name: str, model: str, found: Estimate, price: Price | None) -> Option:
-    shown, source = _priced(found.machine, price)
-    if price is None:
-        return Option(name, model, None, shown, source, found)
-    return Option(name, model, found.cost(price), shown, source, found, price.currency)
-
-
-def _priced(machine: Machine, price: Price | None) -> tuple[str, str]:
-    """Return the price as text, and its source."""
-    if price is None:
-        return "not known", "price unknown: set `price_per_hour`"
-    return f"{money_text(price.per_hour, price.currency)} an hour", f"prices of {machine.platform}: {price.words}"
-
-
-def _where(one: Provider) -> str:
-    return f"{one.source}, {one.date}" if one.date else one.source
-
-
-def _three(span: Span) -> tuple[float, float, float]:
-    return span.low, span.likely, span.high
-
-
-# Time and cost of the same pages on other hardware.
-
-#: Pages for which the cost without start-up is shown.
-PROJECTED = (1_000, 10_000, 100_000)
-
-
-@dataclass(frozen=True, slots=True)
-class WhatIf:
-    """One machine that reads the pages. `scaled`: from this run's own rate on the same GPU, otherwise a published rate.
-
-    `hours` are billed ones, and `cost` is of this run's pages, both with start-up. `per_thousand` is the cost of 1,000
-    pages without start-up.
-    """
-
-    hardware: str
-    pages_per_minute: float
-    hours: float
-    cost: Span
-    per_thousand: Span
-    scaled: bool
-    words: str
-
-    def row(self) -> Row:
-        """Return the row for a table."""
-        return (
-            self.hardware,
-            f"{self.pages_per_minute:,.1f}",
-            f"{self.hours:.3g}",
-            money_span(self.cost),
-            *(money_text(self.per_thousand.likely * pages / 1000) for pages in PROJECTED),
-            "this run, scaled" if self.scaled else "others' runs",
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return {
-            "hardware": self.hardware,
-            "pages_per_minute": round(self.pages_per_minute, 2),
-            "hours": round(self.hours, 4),
-            "cost": self.cost.to_json(),
-            "per_1000_pages": self.per_thousand.to_json(),
-            "scaled": self.scaled,
-        }
-
-
-def other_machines(
-    hardware: str, model: str, pages: int, working: float | None, billed: float | None
-) -> tuple[WhatIf, ...]:
-    """Return every machine with a price and a GPU that was measured, by this run or by others, the cheapest first.
-
-    Args:
-        hardware: Hardware of Extract ("hf-jobs:a100-large", "" without a job).
-        model: Model of the run.
-        pages: Pages of the run.
-        working: Working seconds of Extract. Machines with the same GPU have this rate times their number of GPUs; the
-            others have published rates.
-        billed: Billed seconds of Extract.
-    """
-    platform, _, name = hardware.partition(":")
-    here = machine_named(platform, name) if name else None
-    seconds = working or billed
-    there = [one for one in machines() if one.gpus and one.label != hardware]
-    startup = max(0.0, billed - working) if billed and working else None
-    found: list[WhatIf | None] = []
-    for one in there:
-        if here is not None and seconds and here.gpu == one.gpu:
-            found.append(_same_gpu(here, one, pages, seconds, startup))
-        else:
-            found.append(_expected(one, model or DEFAULT, pages))
-    return tuple(sorted((one for one in found if one is not None), key=lambda one: one.cost.likely))
-
-
-def _same_gpu(here: Machine, there: Machine, pages: int, seconds: float, startup: float | None) -> WhatIf:
-    work = seconds * here.gpus / there.gpus
-    before = startup_of(there)[0].likely if startup is None else startup
-    words = (
-        f"this run's rate on {here.label}, proportional to the number of GPUs, with the same start-up; the range is "
-        "half to twice"
-    )
-    doubt, price = Span(work / 2, work, work * 2), _per_hour(there) / _HOUR
-    cost, per_thousand = (Span.of(before) + doubt) * price, doubt * (price * 1000 / pages)
-    return WhatIf(there.label, 60 * pages / work, (before + work) / _HOUR, cost, per_thousand, True, words)
-
-
-def _expected(there: Machine, model: str, pages: int) -> WhatIf | None:
-    found = estimate("extract", model, there, pages)
-    if found is None or there.price is None:
-        return None
-    words = f"other GPUs: published rates of {model}"
-    hours = found.billed.likely / _HOUR
-    per_thousand = found.work * (there.price.per_hour / _HOUR * 1000 / pages)
-    return WhatIf(there.label, found.rate.likely, hours, found.cost(there.price), per_thousand, False, words)
-
-
-def _per_hour(machine: Machine) -> float:
-    return machine.price.per_hour if machine.price else 0.0
+# Estimates by a sample that the real engine read on this machine.
 
 
 #: Minimum relative errors of a mean, for samples of any uniformity. Time: the speed of a machine varies. Tokens: models
 #: do not repeat answers exactly. Bytes: pages are packed with different ones each time. All three are guesses.
-LEAST_TIME, LEAST_TOKENS, LEAST_BYTES = 0.15, 0.03, 0.03
+_LEAST_TIME, _LEAST_TOKENS, _LEAST_BYTES = 0.15, 0.03, 0.03
 #: Factor for the start-up time of another run: a guess.
 _STARTUP = Span(0.5, 1.0, 2.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Sampled:
-    """Measurements of a sample, one number per page; `ends` are seconds since the clock started, without earlier pages.
+class SampledPage:
+    """One page of the sample.
 
-    `images` are bytes of each page's images, `stored` those of all written files. `startup` are the seconds until the
-    clock started; the other numbers include `failed` pages. `where` is, for example, "this machine (4 cores)".
+    Attributes:
+        ended: Seconds after the clock started; negative for a page before that.
+        tokens_in: Prompt tokens.
+        tokens_out: Answer tokens.
+        images: Bytes of its images.
+        status: The status of the page.
     """
 
-    ends: Sequence[float]
-    tokens_in: Sequence[int]
-    tokens_out: Sequence[int]
-    images: Sequence[int]
-    stored: int
-    failed: int
-    parallel: int
+    ended: float
+    tokens_in: int
+    tokens_out: int
+    images: int
+    status: Status
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Results of a sample.
+
+    Attributes:
+        pages: The pages.
+        startup: Seconds until the clock started, including the first pages.
+        parallel: Pages that the engine processes concurrently.
+        stored: Bytes of the Parquet files.
+        where: The machine or the servers, for example "this machine (4 cores)".
+        seed: The seed of the random choice.
+    """
+
+    pages: tuple[SampledPage, ...]
     startup: float
-    seconds: float
+    parallel: int
+    stored: int
     where: str
     seed: int
 
 
-@dataclass(frozen=True, slots=True)
-class Prices:
-    """Prices in dollars; None means unknown. `tokens_in`, `tokens_out` per million, `hour` for one machine."""
+def calibrated(
+    others: Comparison,
+    sample: Calibration,
+    *,
+    price_in: float | None = None,
+    price_out: float | None = None,
+    price_per_hour: float | None = None,
+    planned: float = 0.0,
+    machines: int = 1,
+) -> Comparison:
+    """Return the comparison with the estimate from a sample of its pages as the first option.
 
-    tokens_in: float | None = None
-    tokens_out: float | None = None
-    hour: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Calibrated:
-    """Estimate for all pages, with its tokens and bytes."""
-
-    option: Option
-    tokens: Tokens
-    stored: Stored
-
-    def first_in(self, others: Comparison) -> Comparison:
-        """Return a comparison with this estimate as the first option."""
-        spans = (self.tokens.prompts, self.tokens.answers) if self.tokens.answers.likely else None
-        options, notes = (self.option, *others.options), (*others.notes, self.tokens.words)
-        return replace(others, options=options, notes=notes, stored=self.stored, tokens=spans)
-
-
-def calibrated(sample: Sampled, model: str, pages: int, prices: Prices, *, planned: float, machines: int) -> Calibrated:
-    """Return the estimate for `pages` pages on `machines` machines like that of the sample.
-
-    `planned` are the seconds of planning.
+    Args:
+        others: The other options for the same pages.
+        sample: Measurements of a sample.
+        price_in: Dollars per million prompt tokens. None means unknown.
+        price_out: Dollars per million answer tokens, likewise.
+        price_per_hour: Dollars per hour of one machine, likewise.
+        planned: Seconds of planning.
+        machines: Number of machines like that of the sample.
     """
-    read = len(sample.tokens_in)
+    pages, read = others.pages, len(sample.pages)
     share = min(1.0, read / pages) if pages else 1.0
-    speed = measured_speed(sample.ends, sample.parallel, share, least=LEAST_TIME)
+    ends = [page.ended for page in sample.pages if page.ended >= 0]  # later than the clock's start
+    each, once = measured_speed(ends, sample.parallel, share, least=_LEAST_TIME)
     startup = _STARTUP * (planned + sample.startup)
+    failures = sum(page.status is Status.FAILED for page in sample.pages)
+    failed = f", {failures} of them failed" if failures else ""
+    words = (
+        f"here: measured now on {sample.where}: {read:,} of {pages:,} pages{failed}, a random sample (seed "
+        f"{sample.seed}), {len(ends):,} of them timed in {max(ends):.0f} s",
+        f"range: a 95 % t-interval over {SLICES} slices of the sample, narrowed by the sampled share of all pages, and "
+        f"at least {_LEAST_TIME:.0%} in both directions for changes in the speed of the machine",
+        f"start-up of {startup.likely:.0f} s: measured time of plan, engine, and first pages; the range of half to "
+        "twice is a guess",
+    )
     found = Estimate(
         "extract",
-        model,
-        Machine("here", sample.where),
+        others.model,
+        Machine(HERE, sample.where),
         pages,
         startup,
-        speed.each * pages + Span.of(speed.once),
-        Span(*(_MINUTE / one for one in (speed.each.high, speed.each.likely, speed.each.low))),
-        tuple(_words(sample, pages, startup)),
+        each * pages + Span.of(once),
+        each.needed(60),
+        words,
         known=True,
         count=machines,
         measured=True,
     )
-    tokens = _tokens(sample, pages, share)
-    each = mean_span(sample.images, share, least=LEAST_BYTES)
-    stored = each * (sample.stored / sum(sample.images)) if sum(sample.images) else Span.of(sample.stored / read)
-    return Calibrated(_calibrated_option(found, tokens, prices), tokens, measured_stored(stored, pages))
 
+    prompts = mean_span([page.tokens_in for page in sample.pages], share, least=_LEAST_TOKENS)
+    answers = mean_span([page.tokens_out for page in sample.pages], share, least=_LEAST_TOKENS)
+    tokens = Tokens(Span.of(0), Span.of(0), "no tokens: no requests to a model")
+    if answers.likely:
+        ins, outs = (f"{span.likely:,.0f} ({span.low:,.0f} to {span.high:,.0f})" for span in (prompts, answers))
+        tokens = Tokens(prompts * pages, answers * pages, f"tokens of a page, measured here: {ins} in and {outs} out")
 
-def _words(sample: Sampled, pages: int, startup: Span) -> list[str]:
-    read = len(sample.tokens_in)
-    failed = f", {sample.failed} of them failed" if sample.failed else ""
-    return [
-        f"here: measured now on {sample.where}: {read:,} of {pages:,} pages{failed}, a random sample (seed "
-        f"{sample.seed}), {len(sample.ends):,} of them timed in {sample.seconds:.0f} s",
-        f"range: a 95 % t-interval over {SLICES} slices of the sample, narrowed by the sampled share of all pages, and "
-        f"at least {LEAST_TIME:.0%} in both directions for changes in the speed of the machine",
-        f"start-up of {startup.likely:.0f} s: measured time of plan, engine, and first pages; the range of half to "
-        "twice is a guess",
-    ]
-
-
-def _tokens(sample: Sampled, pages: int, share: float) -> Tokens:
-    prompts, answers = (
-        mean_span(values, share, least=LEAST_TOKENS) for values in (sample.tokens_in, sample.tokens_out)
-    )
-    if not answers.likely:
-        return Tokens(Span.of(0), Span.of(0), "no tokens: no requests to a model")
-    words = f"tokens of a page, measured here: {_span(prompts)} in and {_span(answers)} out"
-    return Tokens(prompts * pages, answers * pages, words)
-
-
-def _span(span: Span) -> str:
-    return f"{span.likely:,.0f} ({span.low:,.0f} to {span.high:,.0f})"
-
-
-def _calibrated_option(found: Estimate, tokens: Tokens, prices: Prices) -> Option:
     cost: Span | None = None
     shown = []
-    if prices.tokens_in is not None or prices.tokens_out is not None:
-        cost = provider_cost(tokens, prices.tokens_in or 0.0, prices.tokens_out or 0.0)
-        shown.append(f"${prices.tokens_in or 0:g} in, ${prices.tokens_out or 0:g} out")
-    if prices.hour is not None:
-        hours = found.billed * (prices.hour / _HOUR)
+    if price_in is not None or price_out is not None:
+        cost = tokens.cost(price_in or 0.0, price_out or 0.0)
+        shown.append(f"${price_in or 0:g} in, ${price_out or 0:g} out")
+    if price_per_hour is not None:
+        hours = found.billed * (price_per_hour / 3600)
         cost = hours if cost is None else cost + hours
-        shown.append(f"{money_text(prices.hour)} an hour")
-    name = "here" + (f" x {found.count}" if found.count > 1 else "")
+        shown.append(f"{money_text(price_per_hour)} an hour")
+    source = "here: prices as given"
     if cost is None:
         source = "here: price unknown: set `price_per_hour`, or `price_in` and `price_out`"
-        return Option(name, found.model, None, "not known", source, found)
-    return Option(name, found.model, cost, "; ".join(shown), "here: prices as given", found)
+    name = HERE + (f" x {machines}" if machines > 1 else "")
+    option = Option(name, others.model, cost, "; ".join(shown) or "not known", source, found)
+
+    images = [page.images for page in sample.pages]
+    stored = Span.of(sample.stored / read)
+    if sum(images):
+        stored = mean_span(images, share, least=_LEAST_BYTES) * (sample.stored / sum(images))
+    return replace(
+        others,
+        options=(option, *others.options),
+        notes=(*others.notes, tokens.words),
+        stored=stored_of("extract", others.model, pages, stored),
+        tokens=(tokens.prompts, tokens.answers) if tokens.answers.likely else None,
+    )

@@ -1,18 +1,12 @@
 """Duration and cost of a stage on one kind of machine, and storage per page."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from llm_ocr.costs.prices import Machine, Price
 from llm_ocr.costs.throughput import EMBEDDED_MODEL, Span, machine_named, rate_of, startup_of, stored_rates
 
-# Duration and cost.
-
-
-_HOUR = 3600
-_MINUTE = 60
 #: Time limits: minimum, factor on the likely time, and step of five minutes.
 _SHORTEST, _MARGIN, _STEP = 1800, 2.0, 300
 
@@ -60,7 +54,7 @@ class Estimate:
 
     def cost(self, price: Price) -> Span:
         """Return the money in the price's currency."""
-        return self.billed * (price.per_hour / _HOUR)
+        return self.billed * (price.per_hour / 3600)
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; times in hours."""
@@ -71,8 +65,8 @@ class Estimate:
             "machines": self.count,
             "pages": self.pages,
             "pages_per_minute": self.rate.to_json(2),
-            "hours": (self.wall * (1 / _HOUR)).to_json(),
-            "billed_hours": (self.billed * (1 / _HOUR)).to_json(),
+            "hours": (self.wall * (1 / 3600)).to_json(),
+            "billed_hours": (self.billed * (1 / 3600)).to_json(),
             "startup_share": round(self.startup_share, 4),
             "reported": self.known,
             "measured": self.measured,
@@ -88,8 +82,8 @@ def expected_seconds(
     `model` is the setting `model`, "" for the default, `embedded` for the engine without a model.
     """
     machine = machine_named(platform, hardware)
-    if machine is None:
-        machine = Machine(platform, hardware) if _no_gpu(stage, model) else None
+    if machine is None and (stage == "assemble" or model == EMBEDDED_MODEL):
+        machine = Machine(platform, hardware)  # the rate is independent of the GPU, so that any machine name is valid
     return None if machine is None else estimate(stage, model, machine, pages, machines=machines)
 
 
@@ -98,16 +92,16 @@ def estimate(stage: str, model: str, machine: Machine, pages: int, *, machines: 
     rate = rate_of(stage, model, machine)
     if rate is None:
         return None
-    startup, words = startup_of(machine)
+    startup, source = startup_of(machine)
     return Estimate(
         stage,
         model,
         machine,
         pages,
         startup,
-        rate.pages_per_minute.needed(pages) * _MINUTE,
+        rate.pages_per_minute.needed(pages) * 60,
         rate.pages_per_minute,
-        (*rate.words, f"start-up of {startup.likely:g} s ({startup.low:g} to {startup.high:g}): {words}"),
+        (*rate.words, f"start-up of {startup.likely:g} s ({startup.low:g} to {startup.high:g}): {source}"),
         rate.known,
         machines,
     )
@@ -123,17 +117,6 @@ def time_limit(stage: str, model: str, platform: str, hardware: str, pages: int,
         return None
     longest = found.startup.high + max(found.work.high, _MARGIN * found.work.likely) / shards
     return max(_SHORTEST, math.ceil(longest / _STEP) * _STEP)
-
-
-def _no_gpu(stage: str, model: str) -> bool:
-    """Return whether the stage's rate is independent of the GPU, so that any machine name is valid."""
-    return stage == "assemble" or model == "embedded"
-
-
-# Bytes that a run stores in its workspace: measured, per page.
-
-
-_UNITS = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,38 +135,39 @@ class Stored:
         return {"bytes": self.size.to_json(0), "source": self.words}
 
 
-def stored_of(stage: str, model: str, pages: int) -> Stored | None:
-    """Return the bytes from published measurements; None for a stage without any."""
-    kind = EMBEDDED_MODEL if model == EMBEDDED_MODEL else "model"
-    for one in stored_rates():
-        if one["stage"] == stage and one["engine"] in ("", kind):
-            each = Span(one["low"], one["bytes_per_page"], one["high"])
-            words = f"{size_text(each.likely)} a page: {one['words']} ({one['date']})"
-            return Stored(each * pages, "; ".join([words, *_then(stage)]))
-    return None
+def stored_of(stage: str, model: str, pages: int, each: Span | None = None) -> Stored | None:
+    """Return the bytes that a stage stores.
 
+    Args:
+        stage: Stage of the pipeline.
+        model: Model, or `embedded`.
+        pages: Pages to be read.
+        each: Bytes of a page, measured on a sample that was written as in Extract. Default: published measurements.
 
-def measured_stored(each: Span, pages: int) -> Stored:
-    """Return the bytes from the pages of a sample that were written as in Extract."""
-    words = f"{size_text(each.likely)} a page, page images, figures, and Parquet, measured now"
-    return Stored(each * pages, "; ".join([words, *_then("extract")]))
+    Returns:
+        The bytes; None without any measurement.
+    """
+    if each is not None:
+        basis = ", page images, figures, and Parquet, measured now"
+    else:
+        engines = ("", EMBEDDED_MODEL if model == EMBEDDED_MODEL else "model")
+        rates = (rate for rate in stored_rates() if rate["stage"] == stage and rate["engine"] in engines)
+        found = next(rates, None)
+        if found is None:
+            return None
+        each = Span(found["low"], found["bytes_per_page"], found["high"])
+        basis = f": {found['words']} ({found['date']})"
+    words = f"{size_span(Span.of(each.likely))} a page{basis}"
+    then = next((rate for rate in stored_rates() if rate["stage"] == "assemble"), None) if stage == "extract" else None
+    if then is not None:
+        added = size_span(Span.of(then["bytes_per_page"]))
+        words += f"; Assemble adds about {added} a page (with `dataset_images=none`, much less)"
+    return Stored(each * pages, words)
 
 
 def size_span(span: Span) -> str:
     """Return `12.3 GB (8.1 to 20.4)`, or one number for an exact range."""
-    name, unit = next(((name, unit) for name, unit in _UNITS if span.likely >= unit), _UNITS[-1])
+    units = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
+    name, unit = next(((name, unit) for name, unit in units if span.likely >= unit), units[-1])
     low, likely, high = (f"{value / unit:,.1f}" for value in (span.low, span.likely, span.high))
     return f"{likely} {name}" if low == high else f"{likely} {name} ({low} to {high})"
-
-
-def size_text(value: float) -> str:
-    """Return `327.4 kB`."""
-    return size_span(Span.of(value))
-
-
-def _then(stage: str) -> Iterator[str]:
-    if stage != "extract":
-        return
-    found = next((one for one in stored_rates() if one["stage"] == "assemble"), None)
-    if found is not None:
-        yield f"Assemble adds about {size_text(found['bytes_per_page'])} a page (with `dataset_images=none`, much less)"

@@ -8,10 +8,10 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-# Stored prices.
-
-
-_SECONDS = 3600
+#: Source of a platform's live prices.
+_LIVE_SOURCES = {"hf-jobs": "the Hub's list of Jobs hardware"}
+#: Timeout of the Hub's request in seconds.
+_TIMEOUT = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +57,6 @@ class Provider:
     source: str
     date: str
 
-    def cost(self, tokens_in: float, tokens_out: float) -> float:
-        """Return dollars for the tokens."""
-        return token_cost(tokens_in, tokens_out, self.price_in, self.price_out)
-
 
 def token_cost(tokens_in: float, tokens_out: float, price_in: float, price_out: float) -> float:
     """Return the costs of tokens at prices per million."""
@@ -76,7 +72,7 @@ def machines() -> tuple[Machine, ...]:
             if isinstance(value, dict) and name in table.get("compared", table):
                 gpu = value.get("gpu", "")
                 count = value.get("gpus", 1) if gpu else 0
-                found.append(Machine(platform, name, gpu, count, _price(table, value, None, None)))
+                found.append(Machine(platform, name, gpu, count, price_per_hour(platform, name)))
     return tuple(found)
 
 
@@ -91,9 +87,9 @@ def providers() -> tuple[Provider, ...]:
     table = _prices()["providers"]
     source = _prices()["sources"][table["source"]]
     return tuple(
-        Provider(name, table["model"], one["price_in"], one["price_out"], source["words"], source["date"])
-        for name, one in table.items()
-        if isinstance(one, dict)
+        Provider(name, table["model"], provider["price_in"], provider["price_out"], source["words"], source["date"])
+        for name, provider in table.items()
+        if isinstance(provider, dict)
     )
 
 
@@ -111,21 +107,17 @@ def price_per_hour(
     table = _prices()["hardware"].get(platform, {})
     name, _, count = hardware.partition(":")
     value = table.get(hardware, table.get(name) if count.isdigit() else None)
-    return _price(table, value, cores, gib, int(count) if count.isdigit() else 1) if isinstance(value, dict) else None
-
-
-def _price(
-    table: Mapping[str, Any], value: Mapping[str, Any], cores: float | None, gib: float | None, gpus: int = 1
-) -> Price:
-    source = _prices()["sources"][value.get("source", table["source"])]
+    if not isinstance(value, dict):
+        return None
     per_hour = value.get("per_hour")
     if per_hour is None:
-        second = (
-            gpus * value.get("gpu_second", 0.0)
+        per_second = (
+            (int(count) if count.isdigit() else 1) * value.get("gpu_second", 0.0)
             + table["core_second"] * (cores or value["cores"])
             + table["gib_second"] * (gib or value["gib"])
         )
-        per_hour = round(_SECONDS * second, 4)
+        per_hour = round(3600 * per_second, 4)
+    source = _prices()["sources"][value.get("source", table["source"])]
     return Price(per_hour, source["words"], source["date"])
 
 
@@ -134,34 +126,25 @@ def _prices() -> dict[str, Any]:
     return tomllib.loads((files("llm_ocr.costs") / "prices.toml").read_text(encoding="utf-8"))
 
 
-# Live prices.
-
-
-_HOURS = {"minute": 60.0, "hour": 1.0, "second": 3600.0}
-#: Timeout of a request in seconds.
-_TIMEOUT = 20.0
-#: Source of a platform's live prices.
-_WHOM = {"hf-jobs": "the Hub's list of Jobs hardware"}
-
-
 def live_prices(platform: str, *, endpoint: str | None = None) -> tuple[Mapping[str, Price], str]:
     """Return prices by hardware, live if the platform lists them, otherwise from the file; and a line with the source.
 
     Platform failures do not raise: the line contains the error text.
     """
-    stored = {one.name: one.price for one in machines() if one.platform == platform and one.price is not None}
-    if platform not in _WHOM:
-        return stored, f"{platform}: has no list of current prices; {_dated(stored)}"
+    stored = {found.name: found.price for found in machines() if found.platform == platform and found.price is not None}
+    publications = "; ".join(dict.fromkeys(price.words for price in stored.values()))
+    of_file = f"prices of the file: {publications}" if publications else "no known prices"
+    source = _LIVE_SOURCES.get(platform)
+    if source is None:
+        return stored, f"{platform}: has no list of current prices; {of_file}"
     try:
         hourly = hub_prices(endpoint)
     except Exception as error:  # noqa: BLE001 - for any failure of the Hub, the file has prices
         why = (str(error).strip() or type(error).__name__).splitlines()[0]
-        return stored, f"{platform}: cannot read {_WHOM[platform]} ({why}); {_dated(stored)}"
+        return stored, f"{platform}: cannot read {source} ({why}); {of_file}"
     today = datetime.now(UTC).date().isoformat()
-    found = {
-        name: Price(price, _WHOM[platform], today, live=True) for name, price in hourly.items() if price is not None
-    }
-    return {**stored, **found}, f"{platform}: current prices of {_WHOM[platform]}"
+    live = {name: Price(price, source, today, live=True) for name, price in hourly.items() if price is not None}
+    return {**stored, **live}, f"{platform}: current prices of {source}"
 
 
 def hub_prices(endpoint: str | None = None, token: str | bool | None = None) -> Mapping[str, float | None]:
@@ -179,15 +162,10 @@ def hub_prices(endpoint: str | None = None, token: str | bool | None = None) -> 
     address = f"{HfApi(endpoint=endpoint).endpoint}/api/jobs/hardware"
     answer = get_session().get(address, headers=build_hf_headers(token=token), timeout=_TIMEOUT)
     hf_raise_for_status(answer)
-    return {one["name"]: _live_price(one) for one in answer.json()}
-
-
-def _live_price(one: Mapping[str, Any]) -> float | None:
-    """Return the price of a flavor, or None for units that are not times."""
-    times = _HOURS.get(one["unitLabel"])
-    return None if times is None else round(one["unitCostMicroUSD"] / 1e6 * times, 4)
-
-
-def _dated(stored: Mapping[str, Price]) -> str:
-    words = "; ".join(dict.fromkeys(price.words for price in stored.values()))
-    return f"prices of the file: {words}" if words else "no known prices"
+    per_hour = {"minute": 60.0, "hour": 1.0, "second": 3600.0}
+    return {
+        flavor["name"]: round(flavor["unitCostMicroUSD"] / 1e6 * per_hour[flavor["unitLabel"]], 4)
+        if flavor["unitLabel"] in per_hour
+        else None
+        for flavor in answer.json()
+    }

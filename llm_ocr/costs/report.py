@@ -1,24 +1,25 @@
 """Costs of a run, computed from its own records."""
 
-import html
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from llm_ocr.costs.comparison import (
     DOLLARS,
-    PROJECTED,
     Row,
-    WhatIf,
-    html_table,
-    markdown_table,
+    Table,
+    html_text,
+    markdown_text,
+    money_span,
     money_text,
-    other_machines,
     share_text,
     text_table,
 )
+from llm_ocr.costs.estimates import estimate
+from llm_ocr.costs.prices import machines
+from llm_ocr.costs.throughput import Span, machine_named, startup_of
 from llm_ocr.errors import ObjectNotFound, WorkspaceError
+from llm_ocr.models.registry import DEFAULT
 from llm_ocr.types import plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.metrics import Series, hours_cost
@@ -27,9 +28,6 @@ from llm_ocr.workspace.stored import LAUNCHES
 
 # Costs of jobs on platforms so far, from the records of ended submissions in the workspace:
 # launches/<id>/<stage>-<n>.end.json
-
-
-_END = ".end.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +51,6 @@ class Spent:
     started: float | None = None
     ended: float | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values for the status."""
-        return asdict(self)
-
 
 def spent(workspace: Workspace) -> list[Spent]:
     """Return every ended submission, in the order of launches, stages, and numbers. Damaged files are skipped.
@@ -64,87 +58,162 @@ def spent(workspace: Workspace) -> list[Spent]:
     Raises:
         StorageError: The store cannot be read.
     """
-    return sorted(_found(workspace), key=_order)
 
+    def number(value: object) -> float | None:
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
-def totals(found: Sequence[Spent]) -> Mapping[str, float]:
-    """Return the sum of the known costs by currency."""
-    sums: Counter[str] = Counter()
-    for one in found:
-        if one.cost is not None:
-            sums[one.currency] += one.cost  # type: ignore[assignment]  # a Counter adds floats as well
-    return {currency: round(float(value), 6) for currency, value in sums.items()}
-
-
-def unknown(found: Sequence[Spent]) -> int:
-    """Return the number of submissions of unknown cost."""
-    return sum(one.cost is None for one in found)
-
-
-def spent_to_json(found: Sequence[Spent]) -> dict[str, Any]:
-    """Return JSON values of the sums and of each submission, for the status."""
-    return {"total": dict(totals(found)), "unknown": unknown(found), "jobs": [one.to_json() for one in found]}
-
-
-def spent_text(found: Sequence[Spent]) -> str:
-    """Return `$4.12 for jobs (extract $3.90 on hf-jobs:a100-large, describe $0.22 on …)`, and unknown costs."""
-    parts = []
-    if sums := totals(found):
-        money = " and ".join(money_text(value, currency) for currency, value in sums.items())
-        parts.append(f"{money} for jobs ({', '.join(_stages(found))})")
-    if missing := unknown(found):
-        parts.append(f"{missing} {'submission' if missing == 1 else 'submissions'} with unknown cost")
-    return "; ".join(parts)
-
-
-def _stages(found: Sequence[Spent]) -> Iterator[str]:
-    sums: dict[tuple[str, str, str, str], float] = {}
-    for one in found:
-        if one.cost is not None:
-            key = one.stage, one.platform, one.hardware, one.currency
-            sums[key] = sums.get(key, 0.0) + one.cost
-    for (stage, platform, hardware, currency), value in sums.items():
-        yield f"{stage} {money_text(value, currency)} on {platform}:{hardware}"
-
-
-def _found(workspace: Workspace) -> Iterator[Spent]:
+    submissions = []
     for info in workspace.store.list(f"{LAUNCHES}/"):
-        if not info.key.endswith(_END):
+        if not info.key.endswith(".end.json"):
             continue
         try:
             value = workspace.get_json(info.key)
         except (WorkspaceError, ObjectNotFound):
             continue  # these numbers are secondary: damage must not prevent the status
         launch, _, name = info.key.removeprefix(f"{LAUNCHES}/").partition("/")
-        yield _spent(launch, name.removesuffix(_END), value)
+        submission = name.removesuffix(".end.json")
+        count = number(value.get("machines"))
+        found = Spent(
+            launch,
+            submission,
+            stage=str(value.get("stage") or submission.rpartition("-")[0]),
+            platform=str(value.get("platform") or "unknown"),
+            hardware=str(value.get("hardware") or "unknown"),
+            machines=None if count is None else int(count),
+            seconds=number(value.get("seconds")),
+            price_per_hour=number(value.get("price_per_hour")),
+            currency=str(value.get("currency") or DOLLARS),
+            cost=number(value.get("cost")),
+            started=number(value.get("started")),
+            ended=number(value.get("ended")),
+        )
+        submissions.append(found)
+
+    def order(found: Spent) -> tuple[str, float, int, str]:
+        stages = ("pipeline", *_STAGES)
+        rank = stages.index(found.stage) if found.stage in stages else len(stages)
+        return found.launch, found.started or 0.0, rank, found.submission
+
+    return sorted(submissions, key=order)
 
 
-def _spent(launch: str, submission: str, value: Mapping[str, Any]) -> Spent:
-    machines = _number(value.get("machines"))
-    return Spent(
-        launch,
-        submission,
-        stage=str(value.get("stage") or submission.rpartition("-")[0]),
-        platform=str(value.get("platform") or "unknown"),
-        hardware=str(value.get("hardware") or "unknown"),
-        machines=None if machines is None else int(machines),
-        seconds=_number(value.get("seconds")),
-        price_per_hour=_number(value.get("price_per_hour")),
-        currency=str(value.get("currency") or DOLLARS),
-        cost=_number(value.get("cost")),
-        started=_number(value.get("started")),
-        ended=_number(value.get("ended")),
-    )
+def totals(found: Sequence[Spent]) -> Mapping[str, float]:
+    """Return the sum of the known costs by currency."""
+    sums: dict[str, float] = {}
+    for job in found:
+        if job.cost is not None:
+            sums[job.currency] = sums.get(job.currency, 0.0) + job.cost
+    return {currency: round(value, 6) for currency, value in sums.items()}
 
 
-def _order(one: Spent) -> tuple[str, float, int, str]:
-    stages = ("pipeline", "extract", "describe", "assemble")
-    rank = stages.index(one.stage) if one.stage in stages else len(stages)
-    return one.launch, one.started or 0.0, rank, one.submission
+def unknown(found: Sequence[Spent]) -> int:
+    """Return the number of submissions of unknown cost."""
+    return sum(job.cost is None for job in found)
 
 
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+def spent_to_json(found: Sequence[Spent]) -> dict[str, Any]:
+    """Return JSON values of the sums and of each submission, for the status."""
+    return {"total": dict(totals(found)), "unknown": unknown(found), "jobs": [asdict(job) for job in found]}
+
+
+def spent_text(found: Sequence[Spent]) -> str:
+    """Return `$4.12 for jobs (extract $3.90 on hf-jobs:a100-large, describe $0.22 on …)`, and unknown costs."""
+    sums: dict[tuple[str, str, str, str], float] = {}
+    for job in found:
+        if job.cost is not None:
+            key = job.stage, job.platform, job.hardware, job.currency
+            sums[key] = sums.get(key, 0.0) + job.cost
+    parts = []
+    if sums:
+        money = " and ".join(money_text(value, currency) for currency, value in totals(found).items())
+        jobs = (
+            f"{stage} {money_text(value, currency)} on {platform}:{hardware}"
+            for (stage, platform, hardware, currency), value in sums.items()
+        )
+        parts.append(f"{money} for jobs ({', '.join(jobs)})")
+    if missing := unknown(found):
+        parts.append(f"{missing} {'submission' if missing == 1 else 'submissions'} with unknown cost")
+    return "; ".join(parts)
+
+
+# Time and cost of the same pages on other hardware.
+
+
+#: Pages for which the cost without start-up is shown.
+_PROJECTED = (1_000, 10_000, 100_000)
+_STAGES = ("extract", "describe", "assemble")
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """One machine that reads the pages. `scaled`: from this run's own rate on the same GPU, otherwise a published rate.
+
+    `hours` are billed ones, and `cost` is of this run's pages, both with start-up. `per_thousand` is the cost of 1,000
+    pages without start-up.
+    """
+
+    hardware: str
+    pages_per_minute: float
+    hours: float
+    cost: Span
+    per_thousand: Span
+    scaled: bool
+    words: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {
+            "hardware": self.hardware,
+            "pages_per_minute": round(self.pages_per_minute, 2),
+            "hours": round(self.hours, 4),
+            "cost": self.cost.to_json(),
+            "per_1000_pages": self.per_thousand.to_json(),
+            "scaled": self.scaled,
+        }
+
+
+def other_machines(
+    hardware: str, model: str, pages: int, working: float | None, billed: float | None
+) -> tuple[WhatIf, ...]:
+    """Return every machine with a price and a GPU that was measured, by this run or by others, the cheapest first.
+
+    Args:
+        hardware: Hardware of Extract ("hf-jobs:a100-large", "" without a job).
+        model: Model of the run.
+        pages: Pages of the run.
+        working: Working seconds of Extract. Machines with the same GPU have this rate times their number of GPUs; the
+            others have published rates.
+        billed: Billed seconds of Extract.
+    """
+    platform, _, name = hardware.partition(":")
+    here = machine_named(platform, name) if name else None
+    seconds = working or billed
+    model = model or DEFAULT
+    found = []
+    for machine in machines():
+        if not machine.gpus or machine.label == hardware or machine.price is None:
+            continue
+        price = machine.price.per_hour / 3600
+        if here is not None and seconds and here.gpu == machine.gpu:
+            likely = seconds * here.gpus / machine.gpus
+            startup = max(0.0, billed - working) if billed and working else startup_of(machine)[0].likely
+            work, billing = Span(likely / 2, likely, likely * 2), startup + likely
+            cost, rate = (Span.of(startup) + work) * price, 60 * pages / likely
+            words = (
+                f"this run's rate on {here.label}, proportional to the number of GPUs, with the same start-up; the "
+                "range is half to twice"
+            )
+            scaled = True
+        else:
+            expected = estimate("extract", model, machine, pages)
+            if expected is None:
+                continue
+            work, billing = expected.work, expected.billed.likely
+            cost, rate = expected.cost(machine.price), expected.rate.likely
+            words, scaled = f"other GPUs: published rates of {model}", False
+        per_thousand = work * (price * 1000 / pages)
+        found.append(WhatIf(machine.label, rate, billing / 3600, cost, per_thousand, scaled, words))
+    return tuple(sorted(found, key=lambda option: option.cost.likely))
 
 
 # Costs of a run from its own record: throughput, money per 1,000 pages, start-up, and other hardware.
@@ -152,10 +221,6 @@ def _number(value: object) -> float | None:
 
 #: Maximum number of cheaper machines shown.
 _MOST = 10
-_STAGES = ("extract", "describe", "assemble")
-_HEAD = ("stage", "hardware", "submissions", "machine hours", "pages/min", "start-up", "cost", "reading 1,000 pages")
-_PROJECTED = ("pages", "machine hours", "cost without start-up", "start-up of the jobs")
-_WHAT_IF = ("hardware", "pages/min", "machine hours", "cost", *(f"{pages:,} pages" for pages in PROJECTED), "from")
 #: Pages below which the measured rate says little: a GPU reads hundreds of pages at the same time.
 _FEW = 500
 
@@ -226,11 +291,6 @@ class Projection:
     cost: float | None
     startup: float | None
 
-    def row(self) -> Row:
-        """Return the row for a table."""
-        money = ("not known" if one is None else money_text(one) for one in (self.cost, self.startup))
-        return (f"{self.pages:,}", f"{self.hours:.3g}", *money)
-
 
 @dataclass(frozen=True, slots=True)
 class CostReport:
@@ -260,17 +320,19 @@ class CostReport:
         if not self.pages:
             return ()
         # A stage of unknown start-up, such as a job of Assemble, would count its start-up for each page.
-        counted = [one for one in self.stages if one.startup_share is not None] or self.stages
-        paid = [one for one in counted if one.cost is not None and one.currency == DOLLARS]
-        startup = sum((one.cost or 0.0) * (one.startup_share or 0.0) for one in paid)
-        # A stage on several kinds of hardware has no pages of its own.
-        page = sum((one.cost or 0.0) * (1 - (one.startup_share or 0.0)) / (one.pages or self.pages) for one in paid)
+        counted = [stage for stage in self.stages if stage.startup_share is not None] or self.stages
+        paid = [stage for stage in counted if stage.cost is not None and stage.currency == DOLLARS]
+        startup = page = 0.0
+        for stage in paid:
+            startup += (stage.cost or 0.0) * (stage.startup_share or 0.0)
+            # A stage on several kinds of hardware has no pages of its own.
+            page += (stage.cost or 0.0) * (1 - (stage.startup_share or 0.0)) / (stage.pages or self.pages)
         page += (self.tokens or 0.0) / self.pages
-        seconds = sum((one.working or one.billed or 0.0) / (one.pages or self.pages) for one in counted)
-        known, timed = bool(paid) or self.tokens is not None, any(one.startup_share is not None for one in paid)
+        seconds = sum((stage.working or stage.billed or 0.0) / (stage.pages or self.pages) for stage in counted)
+        known, timed = bool(paid) or self.tokens is not None, any(stage.startup_share is not None for stage in paid)
         return tuple(
             Projection(pages, pages * seconds / 3600, pages * page if known else None, startup if timed else None)
-            for pages in PROJECTED
+            for pages in _PROJECTED
         )
 
     @property
@@ -297,9 +359,9 @@ class CostReport:
             "pages": self.pages,
             "cost": {"jobs": dict(self.jobs), "tokens": self.tokens, "hours": self.hours},
             "per_1000_pages": _rounded(self.per_thousand),
-            "stages": [one.to_json() for one in self.stages],
-            "projected": [asdict(one) for one in self.projected],
-            "what_if": [one.to_json() for one in self.what_if],
+            "stages": [stage.to_json() for stage in self.stages],
+            "projected": [asdict(projection) for projection in self.projected],
+            "what_if": [machine.to_json() for machine in self.what_if],
             "notes": list(self.notes),
         }
 
@@ -308,41 +370,97 @@ class CostReport:
         return "\n\n".join([self.title, *tables, "\n".join(self.notes)]).rstrip()
 
     def _repr_markdown_(self) -> str:
-        tables = [markdown_table(head, rows) for head, rows in self._tables()]
-        return "\n\n".join([f"**{self.title}**", *tables, "\n".join(f"- {line}" for line in self.notes)]).rstrip()
+        return markdown_text(self.title, self._tables(), self.notes)
 
     def _repr_html_(self) -> str:
-        tables = "".join(html_table(head, rows) for head, rows in self._tables())
-        notes = "".join(f"<li>{html.escape(line)}</li>" for line in self.notes)
-        return f"<p><b>{html.escape(self.title)}</b></p>{tables}<ul>{notes}</ul>"
+        return html_text(self.title, self._tables(), self.notes)
 
-    def _tables(self) -> Iterator[tuple[Row, list[Row]]]:
-        yield _HEAD, [_stage_row(one) for one in self.stages]
-        if any(one.hours or one.cost for one in self.projected):
-            yield _PROJECTED, [one.row() for one in self.projected]
+    def _tables(self) -> list[Table]:
+        """Return the tables of stages, of more pages, and of other machines."""
+
+        def money(value: float | None, missing: str, currency: str = DOLLARS) -> str:
+            return missing if value is None else money_text(value, currency)
+
+        rows: list[Row] = []
+        for stage in self.stages:
+            seconds = stage.billed or stage.working
+            row = (
+                stage.stage,
+                stage.hardware or "-",
+                str(stage.submissions) if stage.submissions else "-",
+                "-" if seconds is None else f"{seconds / 3600:.3g}",
+                "-" if stage.pages_per_minute is None else f"{stage.pages_per_minute:,.1f}",
+                share_text(stage.startup_share),
+                money(stage.cost, "not known", stage.currency),
+                money(stage.per_thousand, "-", stage.currency),
+            )
+            rows.append(row)
+        head: Row = (
+            *("stage", "hardware", "submissions", "machine hours", "pages/min", "start-up", "cost"),
+            "reading 1,000 pages",
+        )
+        tables: list[Table] = [(head, rows)]
+        if any(projection.hours or projection.cost for projection in self.projected):
+            head = ("pages", "machine hours", "cost without start-up", "start-up of the jobs")
+            rows = [
+                (
+                    f"{more.pages:,}",
+                    f"{more.hours:.3g}",
+                    money(more.cost, "not known"),
+                    money(more.startup, "not known"),
+                )
+                for more in self.projected
+            ]
+            tables.append((head, rows))
         if self.what_if:
-            yield _WHAT_IF, [one.row() for one in self.what_if]
+            counts = (f"{pages:,} pages" for pages in _PROJECTED)
+            head = ("hardware", "pages/min", "machine hours", "cost", *counts, "from")
+            rows = [
+                (
+                    machine.hardware,
+                    f"{machine.pages_per_minute:,.1f}",
+                    f"{machine.hours:.3g}",
+                    money_span(machine.cost),
+                    *(money_text(machine.per_thousand.likely * pages / 1000) for pages in _PROJECTED),
+                    "this run, scaled" if machine.scaled else "others' runs",
+                )
+                for machine in self.what_if
+            ]
+            tables.append((head, rows))
+        return tables
 
 
 def cost_report(status: RunStatus, found: Sequence[Spent], series: Sequence[Series] = ()) -> CostReport:
     """Return the report for a workspace's status, the costs of its jobs (`spent`), and the series of its workers."""
     pages = status.pages.ok + status.pages.degraded + status.pages.failed
-    serving = {(one.worker, one.stage): one.serving for one in series}
-    stages = tuple(one for name in _STAGES for one in _stage_costs(name, pages, status, found, serving))
-    read = next((one for one in stages if one.stage == "extract" and one.pages), None)
-    others = other_machines(read.hardware, status.model, read.pages, read.working, read.billed) if read else ()
-    what_if = others[:_MOST]
-    tokens = [cost for one in status.workers if (cost := one.token_cost) is not None]
-    return CostReport(
-        status.url,
-        pages,
-        stages,
-        totals(found),
-        sum(tokens) if tokens else None,
-        what_if,
-        tuple(_notes(pages, stages, found, what_if)),
-        status.hours_cost,
+    serving = {(worker.worker, worker.stage): worker.serving for worker in series}
+    stages = tuple(cost for name in _STAGES for cost in _stage_costs(name, pages, status, found, serving))
+    read = next((cost for cost in stages if cost.stage == "extract" and cost.pages), None)
+    what_if: tuple[WhatIf, ...] = ()
+    if read:
+        what_if = other_machines(read.hardware, status.model, read.pages, read.working, read.billed)[:_MOST]
+    notes = []
+    if 0 < pages < _FEW:
+        few = f"rates of {plural(pages, 'page')}"
+        notes.append(f"{few}: a GPU works at its full rate only in a run of {_FEW:,} pages or more")
+    if missing := unknown(found):
+        notes.append(f"{missing} of {len(found)} submissions have an unknown cost")
+    if not found:
+        notes.append("this workspace has no jobs of a platform")
+    unmeasured = " and ".join(
+        cost.stage for cost in stages if cost.startup_share is None and cost.billed and cost.pages
     )
+    if unmeasured:
+        gap = "the working time is not recorded; pages/min is for the billed time, and the start-up is unknown"
+        notes.append(f"{unmeasured}: {gap}")
+    if unmeasured and any(cost.startup_share is not None for cost in stages):
+        notes.append(f"costs of 1,000 pages and more are without {unmeasured}")
+    if any(cost.hardware and not cost.pages for cost in stages):
+        notes.append("a stage on several kinds of hardware has no pages/min: the hardware of each page is unknown")
+    notes += dict.fromkeys(machine.words for machine in what_if)
+    tokens = [cost for worker in status.workers if (cost := worker.token_cost) is not None]
+    paid = sum(tokens) if tokens else None
+    return CostReport(status.url, pages, stages, totals(found), paid, what_if, tuple(notes), status.hours_cost)
 
 
 def _stage_costs(
@@ -354,60 +472,28 @@ def _stage_costs(
     """
     stage = status.stages[name]
     pages = pages if name == "extract" else round(pages * stage.done / stage.total) if stage.total else 0
-    mine = [one for one in found if one.stage == name]
-    workers = [one for one in status.workers if one.stage == name]
-    working = sum(serving.get((one.worker, name), one.seconds) for one in workers) or None
-    kinds = list(dict.fromkeys(f"{one.platform}:{one.hardware}" for one in mine))
-    if not kinds and (working or stage.done):
+    workers = [worker for worker in status.workers if worker.stage == name]
+    working = sum(serving.get((worker.worker, name), worker.seconds) for worker in workers) or None
+    by_kind: dict[str, list[Spent]] = {}
+    for job in found:
+        if job.stage == name:
+            by_kind.setdefault(f"{job.platform}:{job.hardware}", []).append(job)
+    if not by_kind and (working or stage.done):
         cost = hours_cost(workers)
-        paid = None if cost is None else sum(one.paid for one in workers)
+        paid = None if cost is None else sum(worker.paid for worker in workers)
         yield StageCost(name, pages, billed=paid, working=working, cost=cost)
-    for kind in kinds:
-        jobs = [one for one in mine if f"{one.platform}:{one.hardware}" == kind]
-        alone = len(kinds) == 1
+    alone = len(by_kind) == 1
+    for kind, jobs in by_kind.items():
         yield StageCost(
             name,
             pages if alone else 0,
             kind,
             len(jobs),
-            _sum([one.seconds for one in jobs]),
+            _sum([job.seconds for job in jobs]),
             working if alone else None,
-            _sum([one.cost for one in jobs]),
+            _sum([job.cost for job in jobs]),
             jobs[0].currency,
         )
-
-
-def _notes(pages: int, stages: Sequence[StageCost], found: Sequence[Spent], what_if: Sequence[WhatIf]) -> Iterator[str]:
-    if 0 < pages < _FEW:
-        yield f"rates of {plural(pages, 'page')}: a GPU works at its full rate only in a run of {_FEW:,} pages or more"
-    if missing := unknown(found):
-        yield f"{missing} of {len(found)} submissions have an unknown cost"
-    if not found:
-        yield "this workspace has no jobs of a platform"
-    unmeasured = [one.stage for one in stages if one.startup_share is None and one.billed and one.pages]
-    if unmeasured:
-        yield (
-            f"{' and '.join(unmeasured)}: the working time is not recorded; pages/min is for the billed time, and the "
-            "start-up is unknown"
-        )
-    if unmeasured and any(one.startup_share is not None for one in stages):
-        yield f"costs of 1,000 pages and more are without {' and '.join(unmeasured)}"
-    if any(one.hardware and not one.pages for one in stages):
-        yield "a stage on several kinds of hardware has no pages/min: the hardware of each page is unknown"
-    yield from dict.fromkeys(one.words for one in what_if)
-
-
-def _stage_row(one: StageCost) -> Row:
-    return (
-        one.stage,
-        one.hardware or "-",
-        str(one.submissions) if one.submissions else "-",
-        "-" if (one.billed or one.working) is None else f"{(one.billed or one.working or 0.0) / 3600:.3g}",
-        "-" if one.pages_per_minute is None else f"{one.pages_per_minute:,.1f}",
-        share_text(one.startup_share),
-        "not known" if one.cost is None else money_text(one.cost, one.currency),
-        "-" if one.per_thousand is None else money_text(one.per_thousand, one.currency),
-    )
 
 
 def _sum(values: Sequence[float | None]) -> float | None:

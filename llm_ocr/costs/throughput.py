@@ -16,8 +16,6 @@ from llm_ocr.errors import UsageError
 from llm_ocr.models.choosing import needed_memory, share_of, weights_of
 from llm_ocr.models.registry import DEFAULT, find_profile
 
-# Numbers with a range.
-
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -69,14 +67,6 @@ _STEADY = 5
 _FIRST, _LAST = 0.1, 0.9
 
 
-@dataclass(frozen=True, slots=True)
-class Speed:
-    """Steady seconds per page, and one-time seconds for the beginning and the end."""
-
-    each: Span
-    once: float
-
-
 def mean_span(values: Sequence[float], share: float, *, least: float) -> Span:
     """Return the mean of all pages, of which `values` are a sample with a share of 0..1.
 
@@ -88,15 +78,17 @@ def mean_span(values: Sequence[float], share: float, *, least: float) -> Span:
     mean = fmean(values)
     if len(values) == 1:
         return Span.of(mean).wider(2.0 if share < 1 else 1 + least)
-    half = _t(len(values) - 1) * stdev(values) / math.sqrt(len(values)) * math.sqrt(max(0.0, 1 - share))
+    student = _T[max(freedom for freedom in _T if freedom < len(values))]
+    half = student * stdev(values) / math.sqrt(len(values)) * math.sqrt(max(0.0, 1 - share))
     half = max(half, least * mean)
     return Span(max(mean - half, mean / 10), mean, mean + half)  # a positive mean stays above 0
 
 
-def measured_speed(ends: Sequence[float], parallel: int, share: float, *, least: float) -> Speed:
-    """Return the speed from the end times of pages, in seconds from the sample's start, `parallel` pages at a time.
+def measured_speed(ends: Sequence[float], parallel: int, share: float, *, least: float) -> tuple[Span, float]:
+    """Return the steady seconds per page, and the one-time seconds for the beginning and the end.
 
-    The range is that of the mean over `SLICES` slices with equal numbers of pages.
+    `ends` are the end times of pages, in seconds from the sample's start, `parallel` pages at a time. The range is that
+    of the mean over `SLICES` slices with equal numbers of pages.
     """
     ordered = sorted(ends)
     count = len(ordered)
@@ -112,11 +104,7 @@ def measured_speed(ends: Sequence[float], parallel: int, share: float, *, least:
         rates = [(marks[end] - marks[begin]) / (end - begin) for begin, end in pairwise(cuts)]
         around = mean_span(rates, share, least=least)
         found = around * (each / around.likely) if around.likely else Span.of(each)
-    return Speed(found, max(0.0, marks[-1] - each * count))
-
-
-def _t(freedom: int) -> float:
-    return _T[max(known for known in _T if known <= freedom)]
+    return found, max(0.0, marks[-1] - each * count)
 
 
 # Page rates from `throughput.toml`: measured or published for this model on this GPU, never scaled from another.
@@ -124,10 +112,8 @@ def _t(freedom: int) -> float:
 
 #: The engine without a model, and machines without a GPU.
 EMBEDDED_MODEL, CPU = "embedded", "CPU"
-#: Cores of the machine on which the CPU rates were measured.
-MEASURED_CORES = 2
-#: Factor that widens a range from the measured number of cores to another one.
-_OTHER_CORES = 1.5
+#: Platform of this machine in a table with others.
+HERE = "here"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,24 +127,26 @@ class Rate:
 
 def rate_of(stage: str, model: str, machine: Machine) -> Rate | None:
     """Return the rate of a stage; None if the model was not measured on the machine's GPU, or does not fit."""
-    if not machine.gpu:
-        return _on_cpu(stage, model)
-    if stage == "assemble":
-        return _on_cpu(stage, model)  # its GPU is idle
+    if not machine.gpu or stage == "assemble":  # Assemble leaves a GPU idle
+        name = model or EMBEDDED_MODEL
+        for rate in _table()["rate"]:
+            if rate["gpu"] == CPU and rate["stage"] == stage and (not rate["models"] or name in rate["models"]):
+                return Rate(_span(rate), (_rate_text(rate),), True)
+        return None
     name = known_model(model)
-    found = _measured(stage, name).get(machine.gpu)
+    found = _rates_by_gpu(stage, name).get(machine.gpu)
     if model == EMBEDDED_MODEL or found is None or not fits(name, machine.gpu):
         return None
     own = found["models"][0] == name
-    taken = () if own else (f"{name}: taken as {found['models'][0]}'s",)
+    relative = () if own else (f"{name}: taken as {found['models'][0]}'s",)
     all_gpus = () if machine.gpus < 2 else ("the rate is proportional to the number of GPUs of a machine",)
-    return Rate(_span(found) * max(machine.gpus, 1), (*taken, _said(found), *all_gpus), own)
+    return Rate(_span(found) * max(machine.gpus, 1), (*relative, _rate_text(found), *all_gpus), own)
 
 
 def no_measurement(stage: str, model: str, gpu: str) -> str:
     """Return a note: the model has no rate on this GPU, and its rate on the measured GPU of the nearest bandwidth."""
     name = known_model(model)
-    measured = _measured(stage, name)
+    measured = _rates_by_gpu(stage, name)
     if not measured:
         return f"no measurement for {name} on any GPU"
     bandwidth = {other: float(_table()["gpu"][other]["bandwidth"]) for other in (gpu, *measured)}
@@ -179,23 +167,12 @@ def fits(model: str, gpu: str) -> bool:
 
 
 def startup_of(machine: Machine) -> tuple[Span, str]:
-    """Return the seconds from submission to the first page, and the source."""
-    value = _table()["startup"]["gpu" if machine.gpu else "cpu"]
+    """Return the seconds until the first page, and the source.
+
+    They begin with the submission of the job, or with the command on this machine.
+    """
+    value = _table()["startup"][HERE if machine.platform == HERE else "gpu" if machine.gpu else "cpu"]
     return Span(value["low"], value["likely"], value["high"]), value["words"]
-
-
-def startup_here() -> tuple[Span, str]:
-    """Return the seconds from the command to the first page on this machine, and the source."""
-    value = _table()["startup"]["here"]
-    return Span(value["low"], value["likely"], value["high"]), value["words"]
-
-
-def of_cores(rate: Span, cores: int) -> tuple[Span, str]:
-    """Return the rate of a CPU with another number of cores, and the assumption as text."""
-    if cores == MEASURED_CORES:
-        return rate, f"{cores} cores, as on the measured machine"
-    scaled = (rate * (cores / MEASURED_CORES)).wider(_OTHER_CORES)
-    return scaled, f"scaled from {MEASURED_CORES} cores to {cores}, since each core reads a separate page"
 
 
 def known_model(name: str) -> str:
@@ -210,9 +187,9 @@ def known_model(name: str) -> str:
 
 def machine_named(platform: str, hardware: str) -> Machine | None:
     """Return a machine of the price list, or one whose name contains its GPUs (`ml.g6e.xlarge`, `A100-80GB:2`)."""
-    for one in machines():
-        if (one.platform, one.name) == (platform, hardware):
-            return one
+    for machine in machines():
+        if (machine.platform, machine.name) == (platform, hardware):
+            return machine
     family, _, size = hardware.rpartition(".")
     if found := _table()["families"].get(family):
         gpus = found["sizes"].get(size)
@@ -231,41 +208,9 @@ def gpu_named(name: str) -> str | None:
     """Return the GPU of a name or alias, ignoring case and separators; None for an unknown GPU."""
     wanted = _plain(name)
     for gpu, value in _table()["gpu"].items():
-        if wanted in {_plain(one) for one in (gpu, *value.get("aliases", ()))}:
+        if wanted in {_plain(alias) for alias in (gpu, *value.get("aliases", ()))}:
             return str(gpu)
     return None
-
-
-def _on_cpu(stage: str, model: str) -> Rate | None:
-    name = EMBEDDED_MODEL if model in ("", EMBEDDED_MODEL) else model
-    for one in _rates():
-        if one["gpu"] == CPU and one["stage"] == stage and (not one["models"] or name in one["models"]):
-            return Rate(_span(one), (_said(one),), True)
-    return None
-
-
-def _measured(stage: str, model: str) -> dict[str, dict[str, Any]]:
-    """Return the rates of a model by GPU."""
-    return {
-        one["gpu"]: one for one in _rates() if one["stage"] == stage and model in one["models"] and one["gpu"] != CPU
-    }
-
-
-def _span(rate: Mapping[str, Any]) -> Span:
-    return Span(rate["low"], rate["pages_per_minute"], rate["high"])
-
-
-def _said(rate: Mapping[str, Any]) -> str:
-    who = ", ".join(rate["models"][:1]) or rate["stage"]
-    return f"{who} on {_on_gpu(rate)}"
-
-
-def _on_gpu(rate: Mapping[str, Any]) -> str:
-    return f"{rate['gpu']}: {rate['pages_per_minute']:g} pages/min: {rate['words']} ({rate['date']})"
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.casefold())
 
 
 def stored_rates() -> list[dict[str, Any]]:
@@ -274,9 +219,25 @@ def stored_rates() -> list[dict[str, Any]]:
     return found
 
 
-def _rates() -> list[dict[str, Any]]:
-    rates: list[dict[str, Any]] = _table()["rate"]
-    return rates
+def _rates_by_gpu(stage: str, model: str) -> dict[str, dict[str, Any]]:
+    rates = [rate for rate in _table()["rate"] if rate["stage"] == stage and model in rate["models"]]
+    return {rate["gpu"]: rate for rate in rates if rate["gpu"] != CPU}
+
+
+def _span(rate: Mapping[str, Any]) -> Span:
+    return Span(rate["low"], rate["pages_per_minute"], rate["high"])
+
+
+def _rate_text(rate: Mapping[str, Any]) -> str:
+    return f"{', '.join(rate['models'][:1]) or rate['stage']} on {_on_gpu(rate)}"
+
+
+def _on_gpu(rate: Mapping[str, Any]) -> str:
+    return f"{rate['gpu']}: {rate['pages_per_minute']:g} pages/min: {rate['words']} ({rate['date']})"
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.casefold())
 
 
 @cache

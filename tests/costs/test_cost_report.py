@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from llm_ocr.costs.comparison import other_machines
-from llm_ocr.costs.report import Spent, cost_report, spent, spent_text, spent_to_json, totals, unknown
+from llm_ocr.costs.report import Spent, cost_report, other_machines, spent, spent_text, spent_to_json, totals, unknown
 from llm_ocr.launch import Job, JobSpec, JobStatus, State
 from llm_ocr.launch.records import write_end
 from llm_ocr.types import Counts
