@@ -13,7 +13,7 @@ from llm_ocr.types import Counts, Status
 class Progress(Protocol):
     """Receives the progress of a stage, for the command line or the Python API."""
 
-    def begin(self, stage: str, expected: int, done: Counts, estimated: bool = False) -> None:
+    def begin(self, stage: str, expected: int, done: Counts, *, estimated: bool = False) -> None:
         """Begin a stage.
 
         Args:
@@ -49,7 +49,7 @@ class Progress(Protocol):
 class Silent:
     """Progress that is not shown."""
 
-    def begin(self, stage: str, expected: int, done: Counts, estimated: bool = False) -> None: ...
+    def begin(self, stage: str, expected: int, done: Counts, *, estimated: bool = False) -> None: ...
 
     def correct(self, change: int, *, exact: bool) -> None: ...
 

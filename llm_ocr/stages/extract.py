@@ -126,7 +126,7 @@ async def extract(job: Job[ReadingCommand]) -> None:
                 await _need_passwords(workspace, key, pages)
             split = await split_of(job, EXTRACT)
             expected = await asyncio.to_thread(_expected, job, split, key)
-            progress.begin(EXTRACT, expected.pages, expected.done, *([True] if expected.estimated else []))
+            progress.begin(EXTRACT, expected.pages, expected.done, estimated=bool(expected.estimated))
             async with shared(job, split, EXTRACT, key) as share:
                 stage = Extract(
                     pages,

@@ -724,7 +724,7 @@ async def _run_stage(ray: Any, name: str, job: Job[ServingCommand]) -> None:
         crew = Crew(ray, work, progress, expected.estimated)
         if job.engines.uses_models:
             progress.measure(crew.load)
-    progress.begin(name, expected.pages, expected.done, *([True] if expected.estimated else []))
+    progress.begin(name, expected.pages, expected.done, estimated=bool(expected.estimated))
     while left:
         if aborted := sorted(await crew.run(left)):
             shown = [f"{units.name(place)} ({units[place].parts[0].relative})" for place in aborted[:5]]

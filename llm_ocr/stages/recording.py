@@ -118,30 +118,23 @@ class Sampler:
 # Progress that is shown and also counted, for the end of the command.
 
 
-class Tally:
-    """Passes the progress on to `shown`, and counts what the command finishes.
+class _Forwarding:
+    """Passes all calls on to `shown`."""
 
-    Args:
-        shown: Receives all calls.
-        worked: Receives the counts.
-    """
-
-    def __init__(self, shown: Progress, worked: Worked) -> None:
+    def __init__(self, shown: Progress) -> None:
         self._shown = shown
-        self._worked = worked
-        self._stage = ""
 
-    def begin(self, stage: str, expected: int, done: Counts, estimated: bool = False) -> None:
-        self._stage = stage
-        self._worked.counts.setdefault(stage, Counts())
-        self._shown.begin(stage, expected, done, *([True] if estimated else []))
+    def begin(self, stage: str, expected: int, done: Counts, *, estimated: bool = False) -> None:
+        # A progress of the user's may have no parameter `estimated`, so exact counts are passed without it.
+        if estimated:
+            self._shown.begin(stage, expected, done, estimated=True)
+        else:
+            self._shown.begin(stage, expected, done)
 
     def correct(self, change: int, *, exact: bool) -> None:
         self._shown.correct(change, exact=exact)
 
     def count(self, status: Status) -> None:
-        one = Counts(1, *(int(status is other) for other in (Status.OK, Status.DEGRADED, Status.FAILED)))
-        self._worked.counts[self._stage] += one
         self._shown.count(status)
 
     def measure(self, load: Callable[[], Load]) -> None:
@@ -152,6 +145,30 @@ class Tally:
 
     def end(self) -> None:
         self._shown.end()
+
+
+class Tally(_Forwarding):
+    """Passes the progress on to `shown`, and counts what the command finishes.
+
+    Args:
+        shown: Receives all calls.
+        worked: Receives the counts.
+    """
+
+    def __init__(self, shown: Progress, worked: Worked) -> None:
+        super().__init__(shown)
+        self._worked = worked
+        self._stage = ""
+
+    def begin(self, stage: str, expected: int, done: Counts, *, estimated: bool = False) -> None:
+        self._stage = stage
+        self._worked.counts.setdefault(stage, Counts())
+        super().begin(stage, expected, done, estimated=estimated)
+
+    def count(self, status: Status) -> None:
+        item = Counts(1, *(int(status is other) for other in (Status.OK, Status.DEGRADED, Status.FAILED)))
+        self._worked.counts[self._stage] += item
+        super().count(status)
 
 
 # Progress that is shown and also written into the workspace: totals, and series over time.
@@ -170,7 +187,7 @@ _log = logging.getLogger(__name__)
 _State = tuple[Spending, Series]
 
 
-class Recorded:
+class Recorded(_Forwarding):
     """Passes the progress on to `shown`, and records the numbers of the running stage.
 
     Args:
@@ -181,7 +198,7 @@ class Recorded:
     """
 
     def __init__(self, shown: Progress, workspace: Workspace, worker: str, settings: ServingCommand) -> None:
-        self._shown = shown
+        super().__init__(shown)
         self._workspace = workspace
         self._worker = worker
         self._settings = settings
@@ -197,26 +214,20 @@ class Recorded:
         self._ended: list[_State] = []
         self._over = asyncio.Event()
 
-    def begin(self, stage: str, expected: int, done: Counts, estimated: bool = False) -> None:
+    def begin(self, stage: str, expected: int, done: Counts, *, estimated: bool = False) -> None:
         self._stage, self._began, self._items = stage, time.monotonic(), 0
         self._before = self._now()
         self._sampler = Sampler(self._load)
-        self._shown.begin(stage, expected, done, *([True] if estimated else []))
-
-    def correct(self, change: int, *, exact: bool) -> None:
-        self._shown.correct(change, exact=exact)
+        super().begin(stage, expected, done, estimated=estimated)
 
     def count(self, status: Status) -> None:
         self._items += 1
         self._sampler.count(status)
-        self._shown.count(status)
+        super().count(status)
 
     def measure(self, load: Callable[[], Load]) -> None:
         self._load, self._has_engine = load, True
-        self._shown.measure(load)
-
-    def say(self, message: str) -> None:
-        self._shown.say(message)
+        super().measure(load)
 
     def end(self) -> None:
         limits: Mapping[str, Any] = {}
@@ -227,9 +238,9 @@ class Recorded:
             self._cost_before += self._ended[-1][0].cost or 0.0
             self._paid_from = time.monotonic()
         self._stage, self._load = "", None
-        self._shown.end()
+        super().end()
         if verdict := verdict_from_json(limits):
-            self._shown.say(f"{stage}: {verdict.sentence}")
+            self.say(f"{stage}: {verdict.sentence}")
 
     @property
     def worker(self) -> str:
