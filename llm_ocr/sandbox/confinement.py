@@ -83,7 +83,11 @@ def confine(confinement: Confinement) -> Protections:
         with contextlib.suppress(OSError):
             landlocked = bool(landlock.restrict(_allowed(programs)))
     with contextlib.suppress(OSError):
-        filtered = _filter(confinement, started=bool(programs))
+        if confinement.devices:
+            filtered = seccomp.install(seccomp.KERNEL, families=(socket.AF_UNIX, socket.AF_NETLINK), writing=True)
+        else:
+            refused = [*seccomp.KERNEL, *seccomp.NETWORK, *seccomp.ALTERING]
+            filtered = seccomp.install(refused if programs else [*refused, *seccomp.STARTING], writing=False)
     if confinement.devices:
         return Protections(no_network=filtered)
     return Protections(
@@ -92,13 +96,6 @@ def confine(confinement: Confinement) -> Protections:
         no_reading=landlocked,
         no_programs=landlocked or (filtered and not programs),
     )
-
-
-def _filter(confinement: Confinement, *, started: bool) -> bool:
-    if confinement.devices:
-        return seccomp.install(seccomp.KERNEL, families=(socket.AF_UNIX, socket.AF_NETLINK), writing=True)
-    refused = [*seccomp.KERNEL, *seccomp.NETWORK, *seccomp.ALTERING]
-    return seccomp.install(refused if started else [*refused, *seccomp.STARTING], writing=False)
 
 
 def _allowed(programs: Iterable[str]) -> dict[str, int]:
@@ -120,26 +117,18 @@ def _python() -> Iterator[str]:
     prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
     covered = [f"{prefix.rstrip('/')}/{name}" for prefix in sorted(prefixes) for name in _LIBRARIES]
     yield from covered
+    modules = {"llm_ocr", *(module.partition(".")[0] for module in sys.modules)}
     for entry in map(os.path.abspath, sys.path):
+        folder = Path(entry)
         if entry.startswith(tuple(f"{place}/" for place in covered)):
             continue
-        if Path(entry).is_file() or _is_installation(Path(entry)):
+        # `pip install --target` makes a folder that only has installed packages.
+        if folder.is_file() or any((folder / name).is_dir() for name in ("PIL", "numpy", "pypdfium2")):
             yield entry
-        else:
-            yield from _packages(Path(entry))
-
-
-def _is_installation(folder: Path) -> bool:
-    """Return whether packages were installed into the folder, as `pip install --target` does."""
-    return any((folder / name).is_dir() for name in ("PIL", "numpy", "pypdfium2"))
-
-
-def _packages(folder: Path) -> Iterator[str]:
-    """Yield this program's files in a folder of source code, and the modules imported from the folder."""
-    for name in {"llm_ocr", *(module.partition(".")[0] for module in sys.modules)}:
-        for path in (folder / name, folder / f"{name}.py"):
-            if path.exists():
-                yield str(path)
+            continue
+        # A folder of source code: this program's files, and the modules imported from the folder.
+        paths = (path for name in modules for path in (folder / name, folder / f"{name}.py"))
+        yield from (str(path) for path in paths if path.exists())
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import ctypes
 import os
 import stat
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from llm_ocr.sandbox.system_calls import call
 
@@ -59,21 +59,17 @@ def restrict(allowed: Mapping[str, int]) -> int:
     packed = struct.pack(f"={len(attributes)}Q", *attributes)
     ruleset = call(_CREATE_RULESET, ctypes.c_char_p(packed), ctypes.c_size_t(len(packed)), ctypes.c_uint32(0))
     try:
-        _add_rules(ruleset, allowed.items(), handled)
+        for path, rights in allowed.items():
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):  # nobody can read it here
+                place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+                try:
+                    folder = stat.S_ISDIR(os.fstat(place).st_mode)
+                    granted = rights & handled & (-1 if folder else _OF_FILES)
+                    rule = ctypes.c_char_p(struct.pack("=Qi", granted, place))
+                    call(_ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(_PATH_BENEATH), rule, ctypes.c_uint32(0))
+                finally:
+                    os.close(place)
         call(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0))
     finally:
         os.close(ruleset)
     return offered
-
-
-def _add_rules(ruleset: int, allowed: Iterable[tuple[str, int]], handled: int) -> None:
-    for path, rights in allowed:
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):  # no process can read it here
-            place = os.open(path, os.O_PATH | os.O_CLOEXEC)
-            try:
-                folder = stat.S_ISDIR(os.fstat(place).st_mode)
-                granted = rights & handled & (-1 if folder else _OF_FILES)
-                rule = ctypes.c_char_p(struct.pack("=Qi", granted, place))
-                call(_ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(_PATH_BENEATH), rule, ctypes.c_uint32(0))
-            finally:
-                os.close(place)

@@ -117,8 +117,22 @@ class WorkerPool:
                 await worker.kill()
                 raise
             worker.affinity = affinity or worker.affinity
-            await self._give_back(worker, reply)
-        return _result(reply)
+            worn = worker.answered >= self.limits.requests or reply.get("out_of_memory")
+            if worn or worker not in self._all:
+                self._all.discard(worker)
+                await worker.kill()
+            else:
+                self._free(worker)
+        if "result" in reply:
+            result = reply["result"]
+            if not isinstance(result, dict):
+                raise WorkerError("a worker answered with something that is not an object")
+            return result
+        if "failure" in reply:
+            raise PageFailure(Reason(reply["failure"]), str(reply.get("detail", "")), hint=str(reply.get("hint", "")))
+        if reply.get("out_of_memory"):
+            raise WorkerDied("out of its memory limit", out_of_memory=True)
+        raise WorkerError(str(reply.get("error", "no answer")))
 
     async def close(self) -> None:
         """Kill all workers at once, permanently."""
@@ -131,12 +145,19 @@ class WorkerPool:
         await asyncio.gather(*(worker.kill() for worker in workers))
 
     async def _take(self, affinity: str) -> "_Worker":
-        for index, worker in enumerate(self._idle):
-            if affinity and worker.affinity == affinity:
+        for index, idle in enumerate(self._idle):
+            if affinity and idle.affinity == affinity:
                 return self._idle.pop(index)
         if self._idle:  # with affinity the oldest worker; otherwise the newest, so that others stay asleep
             return self._idle.pop(0 if affinity else -1)
-        return await self._next_free() or await self._started()
+        worker = await self._next_free()
+        if worker is None:
+            async with self._starting:
+                if self._closed:
+                    raise WorkerDied(_CLOSED)
+                worker = await _Worker.start(self.module, self.limits, self.interpreter)
+                self._all.add(worker)
+        return worker
 
     async def _next_free(self) -> "_Worker | None":
         """Wait for a busy worker for `start_delay` seconds: another process costs as much time, and memory."""
@@ -162,35 +183,6 @@ class WorkerPool:
                 return
         self._idle.append(worker)
 
-    async def _started(self) -> "_Worker":
-        async with self._starting:
-            if self._closed:
-                raise WorkerDied(_CLOSED)
-            worker = await _Worker.start(self.module, self.limits, self.interpreter)
-            self._all.add(worker)
-        return worker
-
-    async def _give_back(self, worker: "_Worker", reply: Mapping[str, Any]) -> None:
-        worn = worker.answered >= self.limits.requests or reply.get("out_of_memory")
-        if worn or worker not in self._all:
-            self._all.discard(worker)
-            await worker.kill()
-        else:
-            self._free(worker)
-
-
-def _result(reply: Mapping[str, Any]) -> dict[str, Any]:
-    if "result" in reply:
-        result = reply["result"]
-        if not isinstance(result, dict):
-            raise WorkerError("a worker answered with something that is not an object")
-        return result
-    if "failure" in reply:
-        raise PageFailure(Reason(reply["failure"]), str(reply.get("detail", "")), hint=str(reply.get("hint", "")))
-    if reply.get("out_of_memory"):
-        raise WorkerDied("out of its memory limit", out_of_memory=True)
-    raise WorkerError(str(reply.get("error", "no answer")))
-
 
 class _Worker:
     """Worker process. Only for one caller at a time."""
@@ -200,7 +192,7 @@ class _Worker:
         self._door = door  # passes open files
         self.affinity = ""
         self.answered = 0
-        self._last_words: deque[str] = deque(maxlen=5)
+        self._last_lines: deque[str] = deque(maxlen=5)
         self._listener = asyncio.create_task(self._listen())
 
     @classmethod
@@ -239,44 +231,39 @@ class _Worker:
     async def ask(self, request: Mapping[str, Any], deadline: float, files: Sequence[int]) -> dict[str, Any]:
         try:
             async with asyncio.timeout(deadline):
-                reply = await self._exchange(request, files)
+                stdin, stdout = self.process.stdin, self.process.stdout
+                if stdin is None or stdout is None:
+                    raise ConnectionError("the worker has no pipes")
+                if files:
+                    socket.send_fds(self._door, [b"."], files)  # a single byte never blocks
+                for piece in wire.encode({**request, "files": len(files)}):
+                    stdin.write(piece)
+                await stdin.drain()
+                head_size, count = wire.HEAD.unpack(await stdout.readexactly(wire.HEAD.size))
+                sizes = struct.unpack(f">{count}I", await stdout.readexactly(4 * count))
+                head = await stdout.readexactly(head_size)
+                reply = wire.decode(head, [await stdout.readexactly(size) for size in sizes])
         except TimeoutError as error:
             raise WorkerDied(f"killed after {deadline:g} s", timed_out=True) from error
         except (asyncio.IncompleteReadError, ConnectionError, ValueError, IndexError) as error:
-            raise await self._died() from error
+            await self.kill()
+            code = self.process.returncode
+            output = "; ".join(self._last_lines)
+            # Native libraries abort if an allocation fails.
+            memory = code in (OUT_OF_MEMORY, -signal.SIGABRT) or any(
+                sign in output for sign in ("bad_alloc", "MemoryError", "out of memory")
+            )
+            detail = f"ended with code {code}" + (f": {output}" if output else "")
+            raise WorkerDied(detail, out_of_memory=memory) from error
         self.answered += max(1, len(files))  # recycled by the number of documents, however they are batched
         return reply
-
-    async def _exchange(self, request: Mapping[str, Any], files: Sequence[int]) -> dict[str, Any]:
-        stdin, stdout = self.process.stdin, self.process.stdout
-        if stdin is None or stdout is None:
-            raise ConnectionError("the worker has no pipes")
-        if files:
-            socket.send_fds(self._door, [b"."], files)  # a single byte never blocks
-        for piece in wire.encode({**request, "files": len(files)}):
-            stdin.write(piece)
-        await stdin.drain()
-        head_size, count = wire.HEAD.unpack(await stdout.readexactly(wire.HEAD.size))
-        sizes = struct.unpack(f">{count}I", await stdout.readexactly(4 * count))
-        head = await stdout.readexactly(head_size)
-        return wire.decode(head, [await stdout.readexactly(size) for size in sizes])
-
-    async def _died(self) -> WorkerDied:
-        await self.kill()
-        code = self.process.returncode
-        words = "; ".join(self._last_words)
-        # Native libraries abort if an allocation fails.
-        memory = code in (OUT_OF_MEMORY, -signal.SIGABRT) or any(
-            sign in words for sign in ("bad_alloc", "MemoryError", "out of memory")
-        )
-        return WorkerDied(f"ended with code {code}" + (f": {words}" if words else ""), out_of_memory=memory)
 
     async def _listen(self) -> None:
         if self.process.stderr is None:
             return
         with contextlib.suppress(ValueError):  # a line longer than the buffer: ignore the rest
             async for line in self.process.stderr:
-                self._last_words.append(line.decode(errors="replace").strip()[:300])
+                self._last_lines.append(line.decode(errors="replace").strip()[:300])
 
     async def kill(self) -> None:
         self._door.close()

@@ -67,17 +67,6 @@ def install(refused: Iterable[str], *, families: Sequence[int] = (), writing: bo
     architecture = machine()
     if not architecture:
         return False
-    program = _program(architecture, refused, families, writing)
-    code = b"".join(struct.pack("=HBBI", *one) for one in program)
-    pointer = ctypes.byref(_Program(len(program), code))
-    # With this flag, the call returns the id of a thread that cannot be included, which is positive.
-    stuck = call(_NUMBERS[architecture], ctypes.c_uint(_SET_MODE_FILTER), ctypes.c_uint(_ALL_THREADS), pointer)
-    if stuck:
-        raise OSError(errno.ESRCH, f"thread {stuck} has a filter of its own")
-    return True
-
-
-def _program(architecture: str, refused: Iterable[str], families: Sequence[int], writing: bool) -> list[_Instruction]:
     program: list[_Instruction] = [
         (_LOAD, 0, 0, 4),  # the architecture: a 32-bit call has other numbers
         (_EQUAL, 1, 0, ARCHITECTURES[architecture]),
@@ -88,15 +77,22 @@ def _program(architecture: str, refused: Iterable[str], families: Sequence[int],
     ]
     rules: list[tuple[str, list[_Instruction]]] = [(name, [_answer(errno.EPERM)]) for name in refused]
     rules += [(name, [_answer(errno.ENOSYS)]) for name in _UNKNOWN]
-    rules += [("clone", _without_bits(0, _NEW_NAMESPACES)), ("socket", _one_of(0, families))]
-    rules += [("prlimit64", _one_of(0, (0,)))]  # 0 is this process; it may not change the limits of others
+    rules += [("clone", _without_bits(0, _NEW_NAMESPACES)), ("socket", _any_of(0, families))]
+    rules += [("prlimit64", _any_of(0, (0,)))]  # 0 is this process; it may not change the limits of others
     if not writing:
         rules += [("open", _without_bits(1, _WRITING)), ("openat", _without_bits(2, _WRITING))]
     for name, answer in rules:
         nr = number(name, architecture)
         if nr is not None:
             program += [(_EQUAL, 0, len(answer), nr), *answer]
-    return [*program, _answer(0)]
+    program.append(_answer(0))
+    code = b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
+    pointer = ctypes.byref(_Program(len(program), code))
+    # With this flag, the call returns the id of a thread that cannot be included, which is positive.
+    stuck = call(_NUMBERS[architecture], ctypes.c_uint(_SET_MODE_FILTER), ctypes.c_uint(_ALL_THREADS), pointer)
+    if stuck:
+        raise OSError(errno.ESRCH, f"thread {stuck} has a filter of its own")
+    return True
 
 
 def _answer(code: int) -> _Instruction:
@@ -112,6 +108,6 @@ def _without_bits(index: int, bits: int) -> list[_Instruction]:
     return [_argument(index), (_ANY_BIT, 0, 1, bits), _answer(errno.EPERM), _answer(0)]
 
 
-def _one_of(index: int, values: Sequence[int]) -> list[_Instruction]:
-    taken = [step for value in values for step in ((_EQUAL, 0, 1, value), _answer(0))]
-    return [_argument(index), *taken, _answer(errno.EPERM)]
+def _any_of(index: int, values: Sequence[int]) -> list[_Instruction]:
+    allowed = [step for value in values for step in ((_EQUAL, 0, 1, value), _answer(0))]
+    return [_argument(index), *allowed, _answer(errno.EPERM)]

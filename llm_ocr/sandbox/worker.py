@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO
 
 from llm_ocr.errors import LlmOcrError, PageFailure
@@ -52,28 +52,47 @@ def serve(
         rest: frees a handler's caches. It runs after a time without requests, before free memory is returned.
     """
     limits = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
-    answers = _take_stdout()
-    requests = _take_stdin()
-    _limit_myself(limits)
+    # Output of native libraries goes to standard error, and programs started here must not read the requests.
+    answers, requests = os.fdopen(os.dup(1), "wb"), os.fdopen(os.dup(0), "rb")
+    os.dup2(2, 1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    if sys.platform == "linux":  # the parent then reads a page in a few reads instead of 64 KiB at a time
+        with contextlib.suppress(OSError):  # no pipe, or above the user's limit
+            fcntl.fcntl(answers, fcntl.F_SETPIPE_SZ, _PIPE)
+    _limit_process(limits)
     with contextlib.suppress(OSError):  # not Linux, or no /proc
         sizes()
     with contextlib.suppress(Exception):  # the first request fails in the same way, and returns the error
         prepare()
     if limits.get("confined", True):
         confine(confinement)
-    while _serve_one(handlers, requests, answers, limits["door"]):
+    while _serve_request(handlers, requests, answers, limits["door"]):
         if not select.select([requests], [], [], _IDLE)[0]:
             rest()  # not while busy: the next page would need the caches again
             give_back_memory()
 
 
-def _serve_one(handlers: Mapping[str, Handler], requests: BinaryIO, answers: BinaryIO, door: int) -> bool:
+def _serve_request(handlers: Mapping[str, Handler], requests: BinaryIO, answers: BinaryIO, door: int) -> bool:
     """Handle the next request without keeping it; return False after the parent has closed the pipe."""
-    request = _read(requests)
-    if request is None:
+    first = requests.read(wire.HEAD.size)
+    if len(first) < wire.HEAD.size:
         return False
-    with _received(request, door) as whole:
-        reply = _answer(handlers, whole)
+    head_size, blobs = wire.HEAD.unpack(first)
+    lengths = struct.unpack(f">{blobs}I", requests.read(4 * blobs))
+    head = requests.read(head_size)
+    request = wire.decode(head, [requests.read(length) for length in lengths])
+    files: list[int] = []
+    if count := request.get("files"):
+        with socket.socket(fileno=os.dup(door)) as received:
+            files = socket.recv_fds(received, 1, count)[1]
+        request["payload"] |= {"files": files} | ({"file": files[0]} if count == 1 else {})
+    try:
+        reply = _answer(handlers, request)
+    finally:
+        for file in files:
+            os.close(file)
     for piece in wire.encode(reply):
         answers.write(piece)
     answers.flush()
@@ -96,58 +115,22 @@ def _answer(handlers: Mapping[str, Handler], request: Mapping[str, Any]) -> dict
         return {"error": lines[-1], "traceback": "\n".join(lines)}
 
 
-@contextlib.contextmanager
-def _received(request: Mapping[str, Any], door: int) -> Iterator[Mapping[str, Any]]:
-    """Yield the request with its files, which are closed at the end."""
-    count = request.get("files")
-    if not count:
-        yield request
-        return
-    with socket.socket(fileno=os.dup(door)) as received:
-        files = socket.recv_fds(received, 1, count)[1]
-    try:
-        one = {"file": files[0]} if count == 1 else {}
-        yield {**request, "payload": {**request["payload"], "files": files, **one}}
-    finally:
-        for file in files:
-            os.close(file)
-
-
-def _take_stdin() -> BinaryIO:
-    """Reserve standard input for requests: programs started here must not read them."""
-    requests = os.fdopen(os.dup(0), "rb")
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    return requests
-
-
-def _take_stdout() -> BinaryIO:
-    """Reserve standard output for responses; output of native libraries goes to standard error instead."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    if sys.platform == "linux":  # the parent then reads a page in a few reads instead of 64 KiB at a time
-        with contextlib.suppress(OSError):  # no pipe, or above the user's limit
-            fcntl.fcntl(answers, fcntl.F_SETPIPE_SZ, _PIPE)
-    return answers
-
-
-def _read(stream: BinaryIO) -> dict[str, Any] | None:
-    first = stream.read(wire.HEAD.size)
-    if len(first) < wire.HEAD.size:
-        return None
-    head_size, count = wire.HEAD.unpack(first)
-    sizes = struct.unpack(f">{count}I", stream.read(4 * count))
-    head = stream.read(head_size)
-    return wire.decode(head, [stream.read(size) for size in sizes])
-
-
-def _limit_myself(limits: Mapping[str, Any]) -> None:
+def _limit_process(limits: Mapping[str, Any]) -> None:
     """Limit memory, core files, and file sizes, set niceness, drop privileges, and exit with the parent (Linux)."""
+
+    def limit(which: int, value: int) -> None:
+        hard = resource.getrlimit(which)[1]
+        with contextlib.suppress(ValueError, OSError):  # a stricter limit from outside stays
+            resource.setrlimit(which, (value, hard if hard != resource.RLIM_INFINITY and hard < value else value))
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent decides which exit
-    _set_limit(resource.RLIMIT_CORE, 0)
+    limit(resource.RLIMIT_CORE, 0)
     if file_size := limits.get("file_size"):
-        _set_soft_limit(resource.RLIMIT_FSIZE, file_size)  # data copied into memory on purpose may be larger
+        # Only the soft limit: data copied into memory on purpose may be larger.
+        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        soft = file_size if hard == resource.RLIM_INFINITY else min(file_size, hard)
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     os.nice(limits.get("niceness", 0))
     memory = limits.get("memory")
     give_up_privileges()
@@ -155,21 +138,9 @@ def _limit_myself(limits: Mapping[str, Any]) -> None:
         libc = ctypes.CDLL(None, use_errno=True)
         libc.prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
         if memory:
-            _set_limit(resource.RLIMIT_AS, memory)
+            limit(resource.RLIMIT_AS, memory)
     elif memory:
         threading.Thread(target=_watch_memory, args=(memory,), daemon=True).start()
-
-
-def _set_limit(which: int, value: int) -> None:
-    hard = resource.getrlimit(which)[1]
-    with contextlib.suppress(ValueError, OSError):  # a stricter limit from outside stays
-        resource.setrlimit(which, (value, hard if hard != resource.RLIM_INFINITY and hard < value else value))
-
-
-def _set_soft_limit(which: int, value: int) -> None:
-    hard = resource.getrlimit(which)[1]
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(which, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
 
 
 def _watch_memory(limit: int) -> None:
