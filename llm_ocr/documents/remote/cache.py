@@ -19,17 +19,15 @@ from llm_ocr.storage import ObjectInfo
 from llm_ocr.storage.own_folder import OwnFolder
 from llm_ocr.types import Reason
 
-# Folder of local copies, removed at the end of its process, or by a later process after a kill.
-
-
-_PREFIX = "llm-ocr-documents-"
-
 
 class CopyFolder(OwnFolder):
-    """Folder of this process below `parent`, locked for the lifetime of the process."""
+    """Folder of local copies below `parent`, locked for the lifetime of the process.
+
+    It is removed at the end of its process, or by a later process after a kill.
+    """
 
     def __init__(self, parent: Path | None = None) -> None:
-        super().__init__(_PREFIX, parent)
+        super().__init__("llm-ocr-documents-", parent)
 
 
 # Disk budget for documents.
@@ -61,7 +59,7 @@ class Budget:
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
                 self.used -= size  # the room was assigned at the same moment
-            self._waiting = deque(one for one in self._waiting if one[1] is not turn)
+            self._waiting = deque((size, other) for size, other in self._waiting if other is not turn)
             self.settle()
             raise
 
@@ -242,11 +240,21 @@ class FileCache:
     async def open(self, source: str, version: str) -> AsyncIterator[LocalCopy]:
         """Provide the document as a file for the duration of the block. Raises `PageFailure` and `DiskError`."""
         key = (source, version)
-        self._raise_known(key)
+        # Without the memory of failures, each page of the document would repeat all tries.
+        known, until = self._failures.get(key, (None, 0.0))
+        if known is not None:
+            if time.monotonic() < until:
+                raise _again(known) from known
+            del self._failures[key]
         entry = self._entries.get(key) or self._start(key)
         entry.users += 1
         try:
-            fetched = await self._arrival(entry)
+            assert entry.task is not None
+            try:
+                fetched = await asyncio.shield(entry.task)
+            except PageFailure as failure:
+                # several callers may wait for the same document: each raises its own error
+                raise _again(failure) from failure
             if entry.key in self._entries:
                 self._entries.move_to_end(entry.key)
             yield LocalCopy(entry.path, fetched.version)
@@ -259,14 +267,6 @@ class FileCache:
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    async def _arrival(self, entry: _Entry) -> Fetched:
-        assert entry.task is not None
-        try:
-            return await asyncio.shield(entry.task)
-        except PageFailure as failure:
-            # several callers may wait for the same document: each raises its own error
-            raise _again(failure) from failure
 
     def _start(self, key: _Key) -> _Entry:
         name = hashlib.sha256("\0".join(key).encode("utf-8", "surrogatepass")).hexdigest()[:32]
@@ -284,30 +284,28 @@ class FileCache:
         part = entry.path.with_suffix(".part")
         async with self._turns:
             try:
-                fetched = await self._with_room(entry, part)
+                try:
+                    fetched = await self._fetch(*entry.key, part, entry)
+                except DiskError:  # the disk may be smaller than the limit: retry without the idle documents
+                    if not self._give_up():
+                        raise
+                    while self._give_up():
+                        pass
+                    entry.resize(0)
+                    fetched = await self._fetch(*entry.key, part, entry)
                 part.replace(entry.path)  # not in a thread: a canceled thread would be too late
             finally:
                 part.unlink(missing_ok=True)
         return fetched
-
-    async def _with_room(self, entry: _Entry, part: Path) -> Fetched:
-        """Fetch the document; retry without the idle documents if the disk is smaller than the limit."""
-        try:
-            return await self._fetch(*entry.key, part, entry)
-        except DiskError:
-            if not self._give_up():
-                raise
-            while self._give_up():
-                pass
-            entry.resize(0)
-            return await self._fetch(*entry.key, part, entry)
 
     def _ended(self, entry: _Entry, task: "asyncio.Task[Fetched]") -> None:
         self._tasks.discard(task)
         failure = None if task.cancelled() else task.exception()
         if task.cancelled() or failure is not None:
             if isinstance(failure, PageFailure):
-                self._remember(entry.key, failure)
+                self._failures[entry.key] = (failure, time.monotonic() + self._options.remember_seconds)
+                while len(self._failures) > _MOST_FAILURES:
+                    self._failures.popitem(last=False)
             self._forget(entry)
             entry.resize(0)
             return
@@ -344,20 +342,6 @@ class FileCache:
         self._forget(entry)
         self._remove(entry)
         return True
-
-    def _remember(self, key: _Key, failure: PageFailure) -> None:
-        """Remember a failure: otherwise each page of the document would repeat all tries."""
-        self._failures[key] = (failure, time.monotonic() + self._options.remember_seconds)
-        while len(self._failures) > _MOST_FAILURES:
-            self._failures.popitem(last=False)
-
-    def _raise_known(self, key: _Key) -> None:
-        failure, until = self._failures.get(key, (None, 0.0))
-        if failure is None:
-            return
-        if time.monotonic() < until:
-            raise _again(failure) from failure
-        del self._failures[key]
 
 
 def _again(failure: PageFailure) -> PageFailure:

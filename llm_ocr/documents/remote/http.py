@@ -90,8 +90,10 @@ _NUMBER = re.compile(r"(?:\d+|0[xX][0-9a-fA-F]*)")
 
 def problem(address: IPv4Address | IPv6Address) -> str:
     """Return the reason why the address is not public; "" for a public address."""
-    if isinstance(address, IPv6Address) and (inner := _embedded(address)) is not None:
-        return problem(inner)
+    if isinstance(address, IPv6Address):
+        behind = next((bits for block, bits in _EMBEDDING if address in block), None)
+        if behind is not None:  # the IPv4 address inside receives the packets
+            return problem(IPv4Address(int(address) >> behind & 0xFFFFFFFF))
     kind = next((kind for block, kind in _SPECIAL if block.version == address.version and address in block), "")
     unassigned = isinstance(address, IPv6Address) and address not in _GLOBAL_UNICAST
     return kind or ("reserved" if unassigned else "")
@@ -123,8 +125,8 @@ class CheckedResolver(AbstractResolver):
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
         found = await self._resolver.resolve(host, port, family)
-        for one in found:
-            _refuse(host, ipaddress.ip_address(one["host"].partition("%")[0]))
+        for result in found:
+            _refuse(host, ipaddress.ip_address(result["host"].partition("%")[0]))
         return found
 
     async def close(self) -> None:
@@ -135,12 +137,6 @@ def _refuse(host: str, address: IPv4Address | IPv6Address) -> None:
     if kind := problem(address):
         named = host if host == str(address) else f"{host} is {address}, which"
         raise PageFailure(Reason.UNREADABLE, f"{named} is not a public address ({kind})", hint=_HINT)
-
-
-def _embedded(address: IPv6Address) -> IPv4Address | None:
-    """Return the IPv4 address that receives packets for an IPv6 address."""
-    behind = next((bits for block, bits in _EMBEDDING if address in block), None)
-    return None if behind is None else IPv4Address(int(address) >> behind & 0xFFFFFFFF)
 
 
 # Responses of web servers: temporary failures, permanent failures, and versions.
@@ -156,15 +152,15 @@ _LONGEST = 200  # characters of a server's text in a reason
 def refused(response: aiohttp.ClientResponse, url: str) -> PageFailure | None:
     """Return the failure in a response, or None for a response with the document."""
     status = response.status
-    said = f"{url}: {status} {short(response.reason or '')}".rstrip()
+    detail = f"{url}: {status} {short(response.reason or '')}".rstrip()
     if status in _GONE:
-        return PageFailure(Reason.NOT_FOUND, said)
+        return PageFailure(Reason.NOT_FOUND, detail)
     if status in _LOCKED:
-        return PageFailure(Reason.UNREADABLE, said, hint="The server requires valid credentials.")
+        return PageFailure(Reason.UNREADABLE, detail, hint="The server requires valid credentials.")
     if status in _PASSING or status >= 500:
-        return NotNow(PageFailure(Reason.UNREADABLE, said), _retry_after(response.headers))
+        return NotNow(PageFailure(Reason.UNREADABLE, detail), _retry_after(response.headers))
     if status != 200:
-        return PageFailure(Reason.UNREADABLE, said)
+        return PageFailure(Reason.UNREADABLE, detail)
     coding = response.headers.get("Content-Encoding", "identity")
     if coding.strip().lower() not in ("", "identity"):
         return PageFailure(Reason.UNREADABLE, f"{url}: unrequested compression ({short(coding)})")
@@ -184,11 +180,9 @@ def version_in(headers: Mapping[str, str], fingerprint: str) -> str:
     return "modified:" + _digest(f"{modified}\0{length}\0{fingerprint}") if modified and length else ""
 
 
-def too_large(url: str, most: int) -> PageFailure:
-    """Return the failure for a document above the limit."""
-    return PageFailure(
-        Reason.UNREADABLE, f"{url}: larger than {most >> 20} MiB", hint="To read the document, increase the limit."
-    )
+def _too_large(url: str, most: int) -> PageFailure:
+    detail = f"{shown(url)}: larger than {most >> 20} MiB"
+    return PageFailure(Reason.UNREADABLE, detail, hint="To read the document, increase the limit.")
 
 
 def outage(error: Exception, url: str) -> PageFailure:
@@ -202,7 +196,10 @@ def outage(error: Exception, url: str) -> PageFailure:
     if isinstance(error, (aiohttp.InvalidURL, aiohttp.ClientSSLError)):
         return PageFailure(Reason.UNREADABLE, f"{url}: {error}")
     if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return _unknown_host(error, url)
+        cause = error.os_error
+        failure = PageFailure(Reason.NOT_FOUND, f"{url}: no such host ({cause.strerror or cause})")
+        lasting = isinstance(cause, socket.gaierror) and cause.errno in (socket.EAI_NONAME, socket.EAI_FAIL)
+        return failure if lasting else NotNow(failure)
     if isinstance(error, aiohttp.ServerTimeoutError | asyncio.TimeoutError):
         return NotNow(PageFailure(Reason.UNREADABLE, f"{url}: the server stopped sending"))
     if isinstance(error, aiohttp.ClientPayloadError):
@@ -218,13 +215,6 @@ def short(text: str) -> str:
     """Return untrusted server text on one line and shortened."""
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
-
-
-def _unknown_host(error: aiohttp.ClientConnectorDNSError, url: str) -> PageFailure:
-    cause = error.os_error
-    failure = PageFailure(Reason.NOT_FOUND, f"{url}: no such host ({cause.strerror or cause})")
-    lasting = isinstance(cause, socket.gaierror) and cause.errno in (socket.EAI_NONAME, socket.EAI_FAIL)
-    return failure if lasting else NotNow(failure)
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
@@ -303,29 +293,23 @@ class WebClient:
         try:
             async with self._response(url) as response:
                 await asyncio.to_thread(sink.clear)
-                return await self._body(response, url, version, sink, resize)
+                most, length = self._options.most_bytes, response.content_length
+                if length is not None:
+                    if length > most:
+                        raise _too_large(url, most)
+                    resize(length)
+                named = version_in(response.headers, fingerprint(url))
+                if version.startswith("etag:") and version != named:
+                    raise changed(f"{shown(url)}: the ETag differs from the plan")
+                async for piece in _pieces(response.content):
+                    if sink.size + len(piece) > most:
+                        raise _too_large(url, most)
+                    await asyncio.to_thread(sink.write, piece)
+                    resize(max(sink.size, length or 0))
         except DiskError:
             raise  # includes OSError
         except _OUTAGES as error:
             raise outage(error, shown(url)) from error
-
-    async def _body(
-        self, response: aiohttp.ClientResponse, url: str, version: str, sink: Sink, resize: Callable[[int], None]
-    ) -> Fetched:
-        most = self._options.most_bytes
-        length = response.content_length
-        if length is not None:
-            if length > most:
-                raise too_large(shown(url), most)
-            resize(length)
-        named = version_in(response.headers, fingerprint(url))
-        if version.startswith("etag:") and version != named:
-            raise changed(f"{shown(url)}: the ETag differs from the plan")
-        async for piece in _pieces(response.content):
-            if sink.size + len(piece) > most:
-                raise too_large(shown(url), most)
-            await asyncio.to_thread(sink.write, piece)
-            resize(max(sink.size, length or 0))
         resize(sink.size)
         content = f"sha256:{sink.sha256()}"
         if version not in ("", named, content):
@@ -337,7 +321,13 @@ class WebClient:
         """Return the response after all redirects, with status 200."""
         first = at = _parsed(url)
         for _ in range(self._options.redirects + 1):
-            async with self._get(at, first) as response:
+            if not self._options.allow_private_addresses:
+                check_literal(at.raw_host or "")
+            headers = {}
+            if first.user is not None and at.origin() == first.origin():
+                pair = f"{first.user}:{first.password or ''}"
+                headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+            async with self._open().get(at.with_user(None), allow_redirects=False, headers=headers) as response:
                 if response.status not in _REDIRECTS:
                     if failure := refused(response, shown(url)):
                         raise failure
@@ -346,13 +336,6 @@ class WebClient:
                 at = _next(response, at, url)
         limit = self._options.redirects
         raise PageFailure(Reason.UNREADABLE, f"{shown(url)}: more than {limit} redirects")
-
-    def _get(self, at: URL, first: URL) -> contextlib.AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        if not self._options.allow_private_addresses:
-            check_literal(at.raw_host or "")
-        known = first.user is not None and at.origin() == first.origin()
-        headers = {"Authorization": _basic(first)} if known else {}
-        return self._open().get(at.with_user(None), allow_redirects=False, headers=headers)
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -391,8 +374,7 @@ async def _pieces(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
 def _parsed(url: str) -> URL:
     """Parse a URL; raises `PageFailure` if it is invalid. Quoted parts are unchanged, because signatures cover them."""
     try:
-        ready = url.isascii() and url.isprintable() and " " not in url
-        parsed = URL(url, encoded=ready)
+        parsed = URL(url, encoded=_is_encoded(url))
         if not parsed.host or not parsed.port:
             raise ValueError("no host")
         return parsed
@@ -400,15 +382,10 @@ def _parsed(url: str) -> URL:
         raise PageFailure(Reason.UNREADABLE, f"{shown(url)} is not a URL: {error}") from error
 
 
-def _basic(url: URL) -> str:
-    pair = f"{url.user or ''}:{url.password or ''}"
-    return f"Basic {base64.b64encode(pair.encode()).decode()}"
-
-
 def _next(response: aiohttp.ClientResponse, at: URL, url: str) -> URL:
     place = response.headers.get("Location", "")
     try:
-        target = at.join(_relative(place))
+        target = at.join(URL(place, encoded=_is_encoded(place)))
         port = target.port  # raises for an invalid port
     except ValueError as error:
         raise PageFailure(Reason.UNREADABLE, f"{shown(url)}: redirected to no URL: {short(str(error))}") from error
@@ -420,8 +397,8 @@ def _next(response: aiohttp.ClientResponse, at: URL, url: str) -> URL:
     return target
 
 
-def _relative(place: str) -> URL:
-    return URL(place, encoded=place.isascii() and place.isprintable() and " " not in place)
+def _is_encoded(url: str) -> bool:
+    return url.isascii() and url.isprintable() and " " not in url
 
 
 def _no_web_page(url: str, path: Path) -> None:

@@ -53,7 +53,7 @@ class ListFile:
         try:
             if is_web(url):
                 with ThreadPoolExecutor(1) as thread:  # the caller's thread may have a running loop
-                    thread.submit(asyncio.run, _fetch(url, self.path, options)).result()
+                    thread.submit(asyncio.run, self._fetch(options)).result()
             else:
                 place = split(url)
                 stores.at(place.root).download(place.key, self.path)
@@ -87,6 +87,13 @@ class ListFile:
             for number, line in enumerate(lines, start=1):
                 yield number, line.rstrip("\r\n")
 
+    async def _fetch(self, options: RemoteOptions) -> None:
+        web = WebClient(options)
+        try:
+            await web.fetch(self._url, "", self.path, _AnyRoom())
+        finally:
+            await web.close()
+
 
 class _AnyRoom:
     """Unlimited room: a list is not a document and takes no room in the cache."""
@@ -96,14 +103,6 @@ class _AnyRoom:
 
     def resize(self, size: int) -> None:
         """Accept any size; the download has its own limit."""
-
-
-async def _fetch(url: str, path: Path, options: RemoteOptions) -> None:
-    web = WebClient(options)
-    try:
-        await web.fetch(url, "", path, _AnyRoom())
-    finally:
-        await web.close()
 
 
 # Remote documents from user input: single URLs, prefixes, patterns, lists, and manifests. The listing of a prefix
@@ -147,7 +146,7 @@ class RemoteListing:
 
     def line(self, text: str, base: str = "") -> Iterator[SourceDocument]:
         """Yield the documents of a remote line in a list; `base` is the URL of the list, empty for a local list."""
-        found = self._one(text, base)
+        found = self._named(text, base)
         if found.reason is None and not is_web(found.source):
             key = split(found.source).key
             if not found.kind or has_magic(key):
@@ -157,9 +156,9 @@ class RemoteListing:
 
     def entry(self, entry: ManifestEntry, base: str = "") -> SourceDocument:
         """Return the document of a manifest's line; `base` is the URL of the manifest, empty for a local one."""
-        return replace(self._one(entry.path, base), document_id=entry.document_id, pages=entry.pages)
+        return replace(self._named(entry.path, base), document_id=entry.document_id, pages=entry.pages)
 
-    def _one(self, text: str, base: str) -> SourceDocument:
+    def _named(self, text: str, base: str) -> SourceDocument:
         """Return a document named individually, without a request; a source that cannot be a document fails.
 
         The document keeps its path below the list, as a local file does. Other documents keep their path in the bucket
@@ -195,39 +194,28 @@ class RemoteListing:
         store = self._stores.at(place.root)
         info = store.stat(place.key) if place.key and not place.key.endswith("/") else None
         if info is not None:
-            yield self._named(place, info, named)
-        elif has_magic(place.key):
-            yield from self._matching(place)
+            url = place.at(info.key)
+            if kind := kind_by_url(url) or self._look(place.root, info):
+                yield replace(named, source=url, kind=kind, version=store_version(url, info), size=info.size)
+            else:
+                yield _failed(url, named.relative, Reason.UNKNOWN_TYPE, f"accepted are {ACCEPTED}")
+            return
+        if has_magic(place.key):
+            prefix = fixed_part(place.key)
+            folder, missing = prefix[: prefix.rfind("/") + 1], "no object matches"
+            fits = matcher(place.key[len(folder) :])
+            found = (info for info in store.list(prefix) if fits(info.key[len(folder) :]))
         else:
-            yield from self._below(place)
-
-    def _named(self, place: StoreUrl, info: ObjectInfo, named: SourceDocument) -> SourceDocument:
-        url = place.at(info.key)
-        kind = kind_by_url(url) or self._look(place.root, info)
-        if not kind:
-            return _failed(url, named.relative, Reason.UNKNOWN_TYPE, f"accepted are {ACCEPTED}")
-        return replace(named, source=url, kind=kind, version=store_version(url, info), size=info.size)
-
-    def _below(self, place: StoreUrl) -> Iterator[SourceDocument]:
-        folder = f"{place.key.rstrip('/')}/" if place.key.strip("/") else ""
-        found = self._stores.at(place.root).list(folder)
+            folder, missing = f"{place.key.rstrip('/')}/" if place.key.strip("/") else "", "no object has this prefix"
+            found = store.list(folder)
         first = next(found, None)
         if first is None:
-            yield _failed(place.at(place.key), name_of(place.key), Reason.NOT_FOUND, "no object has this prefix")
+            yield _failed(place.at(place.key), name_of(place.key), Reason.NOT_FOUND, missing)
             return
-        shown_ones = (info for info in chain([first], found) if not hidden(info.key[len(folder) :]))
-        yield from self._kept(place, shown_ones, folder)
-
-    def _matching(self, place: StoreUrl) -> Iterator[SourceDocument]:
-        fixed = fixed_part(place.key)
-        folder = fixed[: fixed.rfind("/") + 1]
-        fits = matcher(place.key[len(folder) :])
-        found = (info for info in self._stores.at(place.root).list(fixed) if fits(info.key[len(folder) :]))
-        first = next(found, None)
-        if first is None:
-            yield _failed(place.at(place.key), name_of(place.key), Reason.NOT_FOUND, "no object matches")
-            return
-        yield from self._kept(place, chain([first], found), folder)
+        infos: Iterator[ObjectInfo] = chain([first], found)
+        if not has_magic(place.key):
+            infos = (info for info in infos if not hidden(info.key[len(folder) :]))
+        yield from self._kept(place, infos, folder)
 
     def _kept(self, place: StoreUrl, infos: Iterable[ObjectInfo], folder: str) -> Iterator[SourceDocument]:
         """Yield objects of a known type by suffix, or by their first bytes without a suffix."""

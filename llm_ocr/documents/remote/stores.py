@@ -1,7 +1,6 @@
 """Read documents from object stores, listed by key and fetched in ranges."""
 
 import asyncio
-import functools
 import random
 import threading
 from collections.abc import Awaitable, Callable
@@ -106,8 +105,20 @@ class StoreClient:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _persist(self, step: Callable[..., ObjectInfo], url: str, *rest: object) -> ObjectInfo:
+        """Return the step's result; errors of the store become failures of this document."""
+
+        def call() -> ObjectInfo:
+            try:
+                return step(url, *rest)
+            except DiskError:
+                raise
+            except ObjectNotFound as error:
+                raise PageFailure(Reason.NOT_FOUND, f"no object {shown(url)}") from error
+            except (StorageError, UsageError) as error:
+                failure = PageFailure(Reason.UNREADABLE, f"{shown(url)}: {error.args[0]}", hint=error.hint)
+                raise NotNow(failure) if error.retryable else failure from error
+
         loop = asyncio.get_running_loop()
-        call = functools.partial(_as_failures, step, url, *rest)
         return await persistently(
             lambda: loop.run_in_executor(self._threads, call), tries=self._options.tries, pause=self._options.pause
         )
@@ -123,51 +134,30 @@ class StoreClient:
 
     def _copy(self, url: str, info: ObjectInfo, target: Path, stop: threading.Event) -> ObjectInfo:
         """Copy the object and verify that it had one version from the first to the last byte."""
+        place, version = split(url), store_version(url, info)
+        store = self._stores.at(place.root)
         sink = Sink(target)
         try:
             if info.size <= _PIECE:
-                self._copy_whole(url, info, sink)
-            else:
-                self._copy_pieces(url, info, sink, stop)
+                data, token = store.fetch(place.key)
+                if store_version(url, replace(info, version=token, size=len(data))) != version:
+                    raise _changed(url)
+                sink.write(data)
+                return info
+            while sink.size < info.size:
+                if stop.is_set():
+                    raise PageFailure(Reason.UNREADABLE, f"{shown(url)}: the read was canceled")
+                piece = store.read_range(place.key, sink.size, min(_PIECE, info.size - sink.size))
+                if not piece:
+                    self._stat(url, version)
+                    raise NotNow(PageFailure(Reason.UNREADABLE, f"{shown(url)}: ended early"))
+                sink.write(piece)
+            return self._stat(url, version)
         finally:
             sink.close()
             if stop.is_set():
                 target.unlink(missing_ok=True)  # the file may have been created after the cleanup
-        return info
-
-    def _copy_whole(self, url: str, info: ObjectInfo, sink: Sink) -> None:
-        place = split(url)
-        data, token = self._stores.at(place.root).fetch(place.key)
-        if store_version(url, replace(info, version=token, size=len(data))) != store_version(url, info):
-            raise _changed(url)
-        sink.write(data)
-
-    def _copy_pieces(self, url: str, info: ObjectInfo, sink: Sink, stop: threading.Event) -> None:
-        place = split(url)
-        store = self._stores.at(place.root)
-        while sink.size < info.size:
-            if stop.is_set():
-                raise PageFailure(Reason.UNREADABLE, f"{shown(url)}: the read was canceled")
-            piece = store.read_range(place.key, sink.size, min(_PIECE, info.size - sink.size))
-            if not piece:
-                self._stat(url, store_version(url, info))
-                raise NotNow(PageFailure(Reason.UNREADABLE, f"{shown(url)}: ended early"))
-            sink.write(piece)
-        self._stat(url, store_version(url, info))
 
 
 def _changed(url: str) -> PageFailure:
     return changed(f"{shown(url)} differs from the planned object")
-
-
-def _as_failures(step: Callable[..., ObjectInfo], url: str, *rest: object) -> ObjectInfo:
-    """Return the step's result; errors of the store become failures of this document."""
-    try:
-        return step(url, *rest)
-    except DiskError:
-        raise
-    except ObjectNotFound as error:
-        raise PageFailure(Reason.NOT_FOUND, f"no object {shown(url)}") from error
-    except (StorageError, UsageError) as error:
-        failure = PageFailure(Reason.UNREADABLE, f"{shown(url)}: {error.args[0]}", hint=error.hint)
-        raise NotNow(failure) if error.retryable else failure from error

@@ -247,9 +247,12 @@ def matcher(pattern: str) -> Callable[[str], bool]:
     the pattern includes the dot, as in a shell.
     """
     segments = pattern.split("/")
-    tests = [_test(segment) for segment in segments]
+    patterns = [re.compile(fnmatch.translate(segment)) for segment in segments]
     folders = _ANY not in segments
-    end = len(tests)
+    end = len(segments)
+
+    def fits(place: int, name: str) -> bool:
+        return patterns[place].match(name) is not None and (segments[place].startswith(".") or _visible(name))
 
     def skip(places: Iterable[int]) -> set[int]:
         """Return the places, and those after a `**` that matches no folder."""
@@ -265,7 +268,7 @@ def matcher(pattern: str) -> Callable[[str], bool]:
             if folders and end in places:
                 return not hidden(key.split("/", end)[-1])
             stay = {place for place in places if place < end and segments[place] == _ANY and _visible(segment)}
-            step = {place + 1 for place in places if place < end and segments[place] != _ANY and tests[place](segment)}
+            step = {place + 1 for place in places if place < end and segments[place] != _ANY and fits(place, segment)}
             places = skip(stay | step)
         return end in places
 
@@ -280,9 +283,3 @@ def hidden(relative: str) -> bool:
 def _visible(segment: str) -> bool:
     """Return whether the segment is visible. Keys are not paths: `.` and `..` are ordinary names."""
     return not segment.startswith(".") or segment in (".", "..")
-
-
-def _test(segment: str) -> Callable[[str], bool]:
-    fits = re.compile(fnmatch.translate(segment)).match
-    shows = segment.startswith(".")
-    return lambda name: fits(name) is not None and (shows or _visible(name))
