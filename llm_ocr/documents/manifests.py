@@ -1,5 +1,6 @@
 """Read paths, lists of paths (`.txt`), manifests (`.jsonl`), and page selections (`1-5,9,12-`)."""
 
+import contextlib
 import json
 import os
 import re
@@ -30,7 +31,8 @@ def local_path(source: str, base: Path | None = None) -> Path:
         named = without_credentials(source)
         raise unknown_scheme(source) or UsageError(f"{named}: not a readable file, folder, or URL")
     elif source.startswith("~") and not os.path.lexists(source):
-        source = str(_user_folder(source))
+        with contextlib.suppress(RuntimeError, ValueError):  # without such a user, the name is unchanged
+            source = str(Path(source).expanduser())
     if not source:
         raise UsageError("a source is empty", hint="Give files, folders, globs, .txt lists, or .jsonl manifests.")
     return Path(os.path.abspath(base / source if base else source))  # noqa: PTH100 - keeps links
@@ -69,18 +71,11 @@ def is_unspeakable(path: Path) -> bool:
     return False
 
 
-def _user_folder(source: str) -> Path:
-    """Expand `~` and `~name`; without such a user, the name is unchanged."""
-    try:
-        return Path(source).expanduser()
-    except (RuntimeError, ValueError):
-        return Path(source)
-
-
 # Page selections such as `1-5,9,12-`.
 
 
 _PART = re.compile(r"(\d{1,9})?\s*(-)?\s*(\d{1,9})?")
+_RANGES_HINT = "Write numbers from 1 and ranges, for example 1-5,9,12-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,23 +100,19 @@ def parse_pages(text: str) -> PageRanges:
     parts = [part.strip() for part in text.split(",")]
     if not any(parts):
         raise UsageError("names no page", hint=_RANGES_HINT)
-    return PageRanges(tuple(_range(part) for part in parts))
-
-
-_RANGES_HINT = "Write numbers from 1 and ranges, for example 1-5,9,12-"
-
-
-def _range(part: str) -> tuple[int, int | None]:
-    match = _PART.fullmatch(part)
-    if match is None or not (match[1] or match[3]):
-        raise UsageError(f"{part!r} is not a page or a range", hint=_RANGES_HINT)
-    first = int(match[1] or 1)
-    last = int(match[3]) if match[3] else (None if match[2] else first)
-    if first < 1 or last == 0:
-        raise UsageError(f"{part!r} begins before page 1", hint=_RANGES_HINT)
-    if last is not None and last < first:
-        raise UsageError(f"{part!r} ends before it begins", hint=_RANGES_HINT)
-    return first, last
+    ranges: list[tuple[int, int | None]] = []
+    for part in parts:
+        match = _PART.fullmatch(part)
+        if match is None or not (match[1] or match[3]):
+            raise UsageError(f"{part!r} is not a page or a range", hint=_RANGES_HINT)
+        first = int(match[1] or 1)
+        last = int(match[3]) if match[3] else (None if match[2] else first)
+        if first < 1 or last == 0:
+            raise UsageError(f"{part!r} begins before page 1", hint=_RANGES_HINT)
+        if last is not None and last < first:
+            raise UsageError(f"{part!r} ends before it begins", hint=_RANGES_HINT)
+        ranges.append((first, last))
+    return PageRanges(tuple(ranges))
 
 
 # Lists of paths (`.txt`) and manifests (`.jsonl`).
@@ -129,6 +120,7 @@ def _range(part: str) -> tuple[int, int | None]:
 
 #: Highest page number in a manifest: each named page becomes a row, even if it does not exist.
 _LAST_PAGE = 1_000_000
+_MANIFEST_HINT = 'Write one object per line: {"document_id": "a1", "pdf_path": "a.pdf", "pages": [1, 2]}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,50 +184,37 @@ def entry_of(line: str, place: str, ids: UniqueIds) -> ManifestEntry:
     path = entry.get("pdf_path")
     if not isinstance(path, str) or not path:
         raise UsageError(f"{place}: no pdf_path", hint=_MANIFEST_HINT)
-    return ManifestEntry(path, _id(entry, place, ids), _pages(entry.get("pages"), place))
-
-
-_MANIFEST_HINT = 'Write one object per line: {"document_id": "a1", "pdf_path": "a.pdf", "pages": [1, 2]}'
-
-
-def _id(entry: dict[str, Any], place: str, ids: UniqueIds) -> str | None:
-    given = entry.get("document_id", entry.get("id"))
-    if given is None:
-        return None
-    if isinstance(given, bool) or not isinstance(given, (str, int)):
-        raise UsageError(f"{place}: the id is neither text nor a number", hint=_MANIFEST_HINT)
-    document_id = str(given)  # any text: file names use safe forms of ids, never the ids themselves
-    if not document_id.strip():
-        raise UsageError(f"{place}: the id is empty", hint=_MANIFEST_HINT)
-    ids.take(document_id, place)
-    return document_id
+    document_id = entry.get("document_id", entry.get("id"))
+    if document_id is not None:
+        if isinstance(document_id, bool) or not isinstance(document_id, (str, int)):
+            raise UsageError(f"{place}: the id is neither text nor a number", hint=_MANIFEST_HINT)
+        document_id = str(document_id)  # any text: file names use safe forms of ids, never the ids themselves
+        if not document_id.strip():
+            raise UsageError(f"{place}: the id is empty", hint=_MANIFEST_HINT)
+        ids.take(document_id, place)
+    return ManifestEntry(path, document_id, _pages(entry.get("pages"), place))
 
 
 def _pages(given: Any, place: str) -> tuple[int, ...] | None:
     if given is None:
         return None
-    if isinstance(given, str):
-        return _from_ranges(given, place)
-    if isinstance(given, list) and given and all(_is_page(page) for page in given):
-        return tuple(sorted(set(given)))
-    problem = "pages is neither a list of numbers from 1 to a million nor a text such as 1-5,9"
-    raise UsageError(f"{place}: {problem}", hint=_MANIFEST_HINT)
-
-
-def _is_page(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _LAST_PAGE
-
-
-def _from_ranges(text: str, place: str) -> tuple[int, ...]:
+    if isinstance(given, list) and given:
+        numbers = [page for page in given if isinstance(page, int) and not isinstance(page, bool)]
+        if len(numbers) == len(given) and all(1 <= page <= _LAST_PAGE for page in numbers):
+            return tuple(sorted(set(numbers)))
+    if not isinstance(given, str):
+        problem = "pages is neither a list of numbers from 1 to a million nor a text such as 1-5,9"
+        raise UsageError(f"{place}: {problem}", hint=_MANIFEST_HINT)
     try:
-        ranges = parse_pages(text)
+        ranges = parse_pages(given)
     except UsageError as error:
-        raise UsageError(f"{place}: pages {text!r}: {error.args[0]}", hint=error.hint) from error
-    last = max((end or 0 for _, end in ranges.ranges), default=0)
-    if any(end is None for _, end in ranges.ranges):
-        raise UsageError(
-            f"{place}: pages {text!r} has no end", hint="Also give the last page: a manifest needs exact pages."
-        )
+        raise UsageError(f"{place}: pages {given!r}: {error.args[0]}", hint=error.hint) from error
+    last = 0
+    for _, end in ranges.ranges:
+        if end is None:
+            hint = "Also give the last page: a manifest needs exact pages."
+            raise UsageError(f"{place}: pages {given!r} has no end", hint=hint)
+        last = max(last, end)
     if last > _LAST_PAGE:
-        raise UsageError(f"{place}: pages {text!r} exceeds a million pages")
+        raise UsageError(f"{place}: pages {given!r} exceeds a million pages")
     return ranges.select(last)

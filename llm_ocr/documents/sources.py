@@ -1,5 +1,6 @@
 """Find the local documents that a user names: files, folders, globs, and lists."""
 
+import contextlib
 import glob
 import hashlib
 import heapq
@@ -201,16 +202,13 @@ def _second_ways(root: Path) -> frozenset[str]:
                 second.append(folder)
                 continue
             with os.scandir(folder) as found:
-                below = sorted((entry.name, entry.is_symlink()) for entry in found if _is_shown_folder(entry))
+                shown = (entry for entry in found if not entry.name.startswith(".") and _is_folder(entry))
+                below = sorted((entry.name, entry.is_symlink()) for entry in shown)
         except OSError:
             continue  # reported where the entry is listed
         for name, link in below:
             (linked if link else plain).append(os.path.join(folder, name))  # noqa: PTH118 - a string
     return frozenset(second)
-
-
-def _is_shown_folder(entry: "os.DirEntry[str]") -> bool:
-    return not entry.name.startswith(".") and _is_folder(entry)
 
 
 # Documents from user input: files, folders, globs, lists of paths, and manifests.
@@ -234,7 +232,7 @@ class SourceDocument:
     name_in_id: str = ""  # replaces `relative` in the id; empty: `relative` itself
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Found:
     """Documents in a fixed order, found lazily and to be consumed once.
 
@@ -243,7 +241,7 @@ class Found:
     documents.
     """
 
-    documents: Iterator[SourceDocument]
+    documents: Iterator[SourceDocument] = field(default_factory=lambda: iter(()))
     skipped: Counter[str] = field(default_factory=Counter)
     own_results: list[OwnResults] = field(default_factory=list)
 
@@ -271,27 +269,26 @@ def find_documents(
     Raises:
         UsageError: No document is left, or a list or manifest is invalid.
     """
-    skipped = _Skipped()
-    named = _expanded(sources, skipped, remote)
-    every = chain(named if _names_none_twice(sources) else _first_of_each(named), rows)  # rows are already unique
-    documents = islice(_chosen(every, only), max_samples)
+    found = Found()
+    every = _expanded(sources, found, remote)
+    if len(sources) != 1 or _suffix(sources[0]) in (".txt", ".jsonl"):
+        every = _first_of_each(every)  # only lists and manifests, or several sources, repeat documents
+    every = chain(every, rows)  # rows are already unique
+    if only:
+        every = (document for document in every if _is_named(document, only))
+    documents = islice(every, max_samples)
     begin: list[SourceDocument] = []
     for document in documents:
         begin.append(document)
         if document.reason is None:
-            return Found(chain(begin, documents), skipped.files, skipped.own_results)
-    raise _nothing(sources, begin, only, skipped)
+            found.documents = chain(begin, documents)
+            return found
+    raise _no_documents(sources, begin, only, found)
 
 
-@dataclass(slots=True)
-class _Skipped:
-    files: Counter[str] = field(default_factory=Counter)
-    own_results: list[OwnResults] = field(default_factory=list)
-
-
-def _names_none_twice(sources: Sequence[str]) -> bool:
-    """Return whether no document can repeat: only lists and manifests, or several sources, repeat documents."""
-    return len(sources) == 1 and _suffix(sources[0]) not in (".txt", ".jsonl")
+def _is_named(document: SourceDocument, only: Sequence[str]) -> bool:
+    name = Path(document.relative if is_remote(document.source) else document.source).name
+    return any(name == wanted or fnmatchcase(name, wanted) for wanted in only)
 
 
 def _suffix(source: str) -> str:
@@ -320,56 +317,55 @@ def version_of(path: str | Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _expanded(sources: Sequence[str], skipped: _Skipped, options: "RemoteOptions | None") -> Iterator[SourceDocument]:
+def _expanded(sources: Sequence[str], found: Found, options: "RemoteOptions | None") -> Iterator[SourceDocument]:
     from llm_ocr.documents.remote.listing import RemoteListing  # avoids a circular import
 
     ids = UniqueIds()
-    remote = RemoteListing(skipped.files, ids, options)
+    remote = RemoteListing(found.skipped, ids, options)
     for source in sources:
         if is_remote(source):
             yield from remote.documents(source)
             continue
         path = local_path(source)
-        if not _is_document(path) and is_file(path):
-            if path.suffix.lower() == ".txt":
-                yield from _from_list(path, skipped, remote)
-                continue
-            if path.suffix.lower() == ".jsonl":
-                yield from _from_manifest(path, ids, remote)
-                continue
-        yield from _from_path(path, skipped)
+        suffix = path.suffix.lower()
+        if suffix in (".txt", ".jsonl") and is_file(path) and not _kind(path):
+            yield from _from_list(path, found, remote) if suffix == ".txt" else _from_manifest(path, ids, remote)
+        else:
+            yield from _from_path(path, found)
 
 
-def _from_path(path: Path, skipped: _Skipped) -> Iterator[SourceDocument]:
+def _from_path(path: Path, found: Found) -> Iterator[SourceDocument]:
     """Yield the documents of a path; a literal path has priority over a pattern with the same spelling."""
     if is_folder(path):
-        yield from _from_folder(files_below(path), path, skipped)
+        yield from _from_folder(files_below(path), path, found)
     elif os.path.lexists(path) or not glob.has_magic(str(path)):
         yield _explicit(path, path.name)
     else:
-        yield from _from_glob(path, skipped)
+        yield from _from_glob(path, found)
 
 
-def _from_folder(
-    found: Iterable[Path | Unlisted | OwnResults], root: Path, skipped: _Skipped
-) -> Iterator[SourceDocument]:
-    for entry in found:
+def _from_folder(entries: Iterable[Path | Unlisted | OwnResults], root: Path, found: Found) -> Iterator[SourceDocument]:
+    for entry in entries:
         if isinstance(entry, OwnResults):
-            skipped.own_results.append(entry)
+            found.own_results.append(entry)
             continue
         if isinstance(entry, Unlisted):
             if entry.dangling and entry.path.suffix and not kind_by_name(entry.path):
-                skipped.files[entry.path.suffix.lower()] += 1  # the file is not a document, whatever its type
+                found.skipped[entry.path.suffix.lower()] += 1  # the file is not a document, whatever its type
                 continue
             reason = Reason.NOT_FOUND if entry.dangling else Reason.UNREADABLE
             yield _failed(entry.path, _relative(entry.path, root), reason, entry.problem)
-        elif kind := _kind_in_folder(entry):
+            continue
+        # Only files whose name indicates a document or nothing are opened. The renderer reports unreadable ones.
+        named = kind_by_name(entry)
+        opened = (named or not entry.suffix) and is_file(entry)
+        if opened and (kind := _kind(entry) or named):
             yield _document(entry, _relative(entry, root), kind)
         else:
-            skipped.files[entry.suffix.lower()] += 1
+            found.skipped[entry.suffix.lower()] += 1
 
 
-def _from_glob(pattern: Path, skipped: _Skipped) -> Iterator[SourceDocument]:
+def _from_glob(pattern: Path, found: Found) -> Iterator[SourceDocument]:
     root = Path(pattern.anchor)
     for part in pattern.parts[1:]:
         if not os.path.lexists(root / part):
@@ -377,12 +373,12 @@ def _from_glob(pattern: Path, skipped: _Skipped) -> Iterator[SourceDocument]:
         root /= part  # literal, even with brackets
     parts = pattern.relative_to(root).parts
     deep = parts.index("**") if "**" in parts and not hidden("/".join(parts)) else len(parts)
-    found = glob.glob(str(Path(*parts[:deep])), root_dir=root, recursive=True)  # noqa: PTH207 - leaves hidden files out
-    matches = sorted(root / match for match in found)
+    names = glob.glob(str(Path(*parts[:deep])), root_dir=root, recursive=True)  # noqa: PTH207 - leaves hidden files out
+    matches = sorted(root / name for name in names)
     below = _below(matches, "/".join(parts[deep:])) if deep < len(parts) else _matched(matches, "**" in parts)
     first = next(below, None)
     if first is not None:
-        yield from _from_folder(chain([first], below), root, skipped)
+        yield from _from_folder(chain([first], below), root, found)
     elif not matches or deep < len(parts):
         yield _failed(pattern, pattern.name, Reason.NOT_FOUND, "no file matches")
 
@@ -409,7 +405,7 @@ def _matched(matches: Iterable[Path], themselves: bool) -> Iterator[Path | Unlis
             yield from files_below(match)
 
 
-def _from_list(file: Path, skipped: _Skipped, remote: "RemoteListing") -> Iterator[SourceDocument]:
+def _from_list(file: Path, found: Found, remote: "RemoteListing") -> Iterator[SourceDocument]:
     for line in listed_paths(file):
         if is_remote(line):
             yield from remote.line(line)
@@ -418,7 +414,7 @@ def _from_list(file: Path, skipped: _Skipped, remote: "RemoteListing") -> Iterat
         if is_file(path) and path.is_relative_to(file.parent):
             yield _explicit(path, _relative(path, file.parent))
         else:
-            yield from _from_path(path, skipped)
+            yield from _from_path(path, found)
 
 
 def _from_manifest(file: Path, ids: UniqueIds, remote: "RemoteListing") -> Iterator[SourceDocument]:
@@ -459,14 +455,11 @@ def _explicit(path: Path, relative: str, entry: ManifestEntry | None = None) -> 
 def _document(path: Path, relative: str, kind: str, entry: ManifestEntry | None = None) -> SourceDocument:
     if is_unspeakable(path):
         return _failed(path, relative, Reason.UNREADABLE, "its name is not valid Unicode: rename it", entry)
-    return SourceDocument(
-        str(path),
-        relative,
-        kind,
-        document_id=entry.document_id if entry else None,
-        pages=entry.pages if entry else None,
-        size=_size(path),
-    )
+    size = None
+    with contextlib.suppress(OSError):  # the renderer reports the error
+        size = path.stat().st_size
+    document_id, pages = (entry.document_id, entry.pages) if entry else (None, None)
+    return SourceDocument(str(path), relative, kind, document_id=document_id, pages=pages, size=size)
 
 
 def _failed(
@@ -478,47 +471,20 @@ def _failed(
     )
 
 
-def _size(path: Path) -> int | None:
+def _kind(path: Path) -> str:
+    """Return the kind by content; "" for other and for unreadable files."""
     try:
-        return path.stat().st_size
+        return kind_by_content(path)
     except OSError:
-        return None  # the renderer reports the error
-
-
-def _is_document(path: Path) -> bool:
-    try:
-        return path.is_file() and bool(kind_by_content(path))
-    except OSError:
-        return False
-
-
-def _kind_in_folder(path: Path) -> str:
-    """Return the kind by content if the name indicates a document or nothing; other files are not opened."""
-    by_name = kind_by_name(path)
-    if (path.suffix and not by_name) or not is_file(path):
         return ""
-    try:
-        return kind_by_content(path) or by_name
-    except OSError:
-        return by_name  # the renderer reports the error
 
 
 def _relative(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix()
 
 
-def _chosen(documents: Iterable[SourceDocument], only: Sequence[str]) -> Iterator[SourceDocument]:
-    if not only:
-        yield from documents
-        return
-    for document in documents:
-        name = Path(document.relative if is_remote(document.source) else document.source).name
-        if any(name == wanted or fnmatchcase(name, wanted) for wanted in only):
-            yield document
-
-
-def _nothing(
-    sources: Sequence[str], documents: Sequence[SourceDocument], only: Sequence[str], skipped: _Skipped
+def _no_documents(
+    sources: Sequence[str], documents: Sequence[SourceDocument], only: Sequence[str], found: Found
 ) -> UsageError:
     shown = [
         f"{document.source}: {document.reason}, {document.detail}" for document in documents[:5] if document.reason
@@ -526,10 +492,10 @@ def _nothing(
     if not shown:
         named = ", ".join(sources[:5]) or "no source"
         shown = [f"{named}: no document" + (f" named {', '.join(only)}" if only else "")]
-    if skipped.files and not only:
-        shown[-1] += f" ({plural(skipped.files.total(), 'file')} of other types)"
-    if skipped.own_results:
-        shown[-1] += f" (skipped {own_results_text(skipped.own_results)})"
+    if found.skipped and not only:
+        shown[-1] += f" ({plural(found.skipped.total(), 'file')} of other types)"
+    if found.own_results:
+        shown[-1] += f" (skipped {own_results_text(found.own_results)})"
     hint = f"Accepted are {ACCEPTED}; a folder, a glob, a .txt list or a .jsonl manifest."
     if lists := [source for source in sources if _suffix(source) == ".txt"]:
         hint = (
@@ -540,7 +506,7 @@ def _nothing(
 
 def own_results_text(found: Sequence[OwnResults]) -> str:
     """Return `results of llm-ocr: out (workspace), site (site)`; at most five are named."""
-    named = ", ".join(f"{one.path} ({one.what})" for one in found[:5])
+    named = ", ".join(f"{folder.path} ({folder.what})" for folder in found[:5])
     return f"results of llm-ocr: {named}" + (f", and {len(found) - 5} more" if len(found) > 5 else "")
 
 
@@ -553,25 +519,25 @@ def sampled(documents: Iterable[SourceDocument], count: int, seed: int) -> Itera
     The sample consists of the smallest keyed hashes, so that a larger sample with the same seed includes the smaller
     one. All documents are listed before the first one is yielded; memory holds `count` of them.
     """
+    key = seed.to_bytes((seed.bit_length() + 7) // 8 or 1)[-64:]
+
+    def number(document: SourceDocument) -> int:
+        """Return the hash of the id, or of the path below the root, which other machines share, and of the full path.
+
+        The version is not included, because a local file would have to be read for it.
+        """
+        parts = (document.document_id or document.relative, document.source)
+        digests = (
+            hashlib.blake2b(part.encode("utf-8", "surrogatepass"), digest_size=16, key=key).digest() for part in parts
+        )
+        return int.from_bytes(b"".join(digests))
+
     chosen: list[tuple[int, int, SourceDocument]] = []  # a heap: the largest hash first
     for place, document in enumerate(documents):
-        entry = (-_hash(document, seed), -place, document)
+        entry = (-number(document), -place, document)
         if len(chosen) < count:
             heapq.heappush(chosen, entry)
         elif entry[:2] > chosen[0][:2]:
             heapq.heapreplace(chosen, entry)
     for _, _, document in sorted(chosen, key=lambda entry: -entry[1]):
         yield document
-
-
-def _hash(document: SourceDocument, seed: int) -> int:
-    """Return the hash of the id, or of the path below the root, which other machines share, and of the full path.
-
-    The version is not included, because a local file would have to be read for it.
-    """
-    key = seed.to_bytes((seed.bit_length() + 7) // 8 or 1)[-64:]
-    parts = (document.document_id or document.relative, document.source)
-    digests = (
-        hashlib.blake2b(part.encode("utf-8", "surrogatepass"), digest_size=16, key=key).digest() for part in parts
-    )
-    return int.from_bytes(b"".join(digests))

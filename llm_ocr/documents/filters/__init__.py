@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 # Filters run in the renderer's processes (`judged`), which also extract the text of the first pages. The language is
 # identified in separate processes (`languages`). `Filters` is the main process's side. A document in doubt stays.
@@ -112,7 +112,7 @@ def spam(view: DocumentView) -> LeftOut | None:
 # Filters over an opened document in the renderer's process.
 
 
-Rule = Callable[[DocumentView], LeftOut | None]
+T = TypeVar("T")
 
 
 def judged(view: DocumentView, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,43 +122,24 @@ def judged(view: DocumentView, options: Mapping[str, Any]) -> dict[str, Any]:
     errors of filters, whose documents stay.
     """
     trouble: list[str] = []
-    for name, rule in _RULES.items():
-        if options[name] and (found := _tried(name, rule, view, trouble)):
+
+    def tried(name: str, step: Callable[[], T], failed: T) -> T:
+        try:
+            return step()
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a filter's error, whatever its type, must not affect the document
+            trouble.append(f"{name}: {type(error).__name__} {error}")
+            return failed
+
+    # Cheapest first; the last filter runs only if no other filter matched.
+    rules: dict[str, Callable[[], LeftOut | None]] = {
+        FORMS: lambda: LeftOut(FORMS, form) if (form := view.form()) else None,
+        SPAM: lambda: spam(view),
+        BLANK: lambda: LeftOut(BLANK, "no text and no ink on any page") if view.blank() else None,
+    }
+    for name, rule in rules.items():
+        if options[name] and (found := tried(name, rule, None)):
             return {"left_out": [found.reason, found.detail], "text": "", "trouble": ""}
-    return {"left_out": None, "text": _text(view, options, trouble), "trouble": "; ".join(trouble)}
-
-
-def _forms(view: DocumentView) -> LeftOut | None:
-    form = view.form()
-    return LeftOut(FORMS, form) if form else None
-
-
-def _blank(view: DocumentView) -> LeftOut | None:
-    return LeftOut(BLANK, "no text and no ink on any page") if view.blank() else None
-
-
-def _tried(name: str, rule: Rule, view: DocumentView, trouble: list[str]) -> LeftOut | None:
-    try:
-        return rule(view)
-    except MemoryError:
-        raise
-    except Exception as error:  # noqa: BLE001 - a filter's error, whatever its type, must not affect the document
-        trouble.append(f"{name}: {type(error).__name__} {error}")
-        return None
-
-
-def _text(view: DocumentView, options: Mapping[str, Any], trouble: list[str]) -> str:
-    if not options["languages"]:
-        return ""
-    try:
-        text = view.text()
-    except MemoryError:
-        raise
-    except Exception as error:  # noqa: BLE001 - as above
-        trouble.append(f"language: {type(error).__name__} {error}")
-        return ""
-    return text if enough_text(text) else ""
-
-
-#: Cheapest first; the last filter runs only if no other filter matched.
-_RULES: Mapping[str, Rule] = {FORMS: _forms, SPAM: spam, BLANK: _blank}
+    text = tried(LANGUAGE, view.text, "") if options["languages"] else ""
+    return {"left_out": None, "text": text if enough_text(text) else "", "trouble": "; ".join(trouble)}

@@ -8,7 +8,7 @@ from typing import Self
 
 from llm_ocr.config.environment import cores
 from llm_ocr.documents.filters import LANGUAGE, FilterOptions, LeftOut
-from llm_ocr.documents.rendering import Judged, Renderer
+from llm_ocr.documents.rendering import Renderer
 from llm_ocr.errors import MissingExtra, PageFailure, UsageError, WorkerDied, WorkerError
 from llm_ocr.sandbox import Limits, WorkerPool
 
@@ -109,16 +109,13 @@ class Filters:
             return pages, None
         if found.trouble:
             self._keep(source, found.trouble)
-        return found.pages, found.left_out or await self._other_language(found, source)
-
-    async def _other_language(self, found: Judged, source: str) -> LeftOut | None:
-        if not found.text:
-            return None
-        try:
-            return await self._languages.judge(found.text)
-        except (WorkerDied, WorkerError) as error:
-            self._keep(source, f"language: {error}")
-            return None
+        left_out = found.left_out
+        if found.text and left_out is None:
+            try:
+                left_out = await self._languages.judge(found.text)
+            except (WorkerDied, WorkerError) as error:
+                self._keep(source, f"language: {error}")
+        return found.pages, left_out
 
     def _keep(self, source: str, why: str) -> None:
         self.trouble += 1

@@ -200,6 +200,7 @@ class RemoteListing:
             else:
                 yield _failed(url, named.relative, Reason.UNKNOWN_TYPE, f"accepted are {ACCEPTED}")
             return
+        found: Iterator[ObjectInfo]
         if has_magic(place.key):
             prefix = fixed_part(place.key)
             folder, missing = prefix[: prefix.rfind("/") + 1], "no object matches"
