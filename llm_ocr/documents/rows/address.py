@@ -117,7 +117,7 @@ def in_repository(file: DataFile, reference: str) -> list[str]:
         return []
     path = reference.removeprefix("./")
     folder = file.path.rpartition("/")[0]
-    return [one for one in dict.fromkeys((path, f"{folder}/{path}" if folder else path)) if _is_inside(one)]
+    return [name for name in dict.fromkeys((path, f"{folder}/{path}" if folder else path)) if _is_inside(name)]
 
 
 def _is_inside(path: str) -> bool:

@@ -47,43 +47,32 @@ def image_column(schema: Any, features: Mapping[str, Any] | None, wanted: str | 
     # Arrow returns no column by an ambiguous name
     several = {name for name, count in Counter(schema.names).items() if count > 1}
     shapes = {field.name: shape for field in schema if field.name not in several and (shape := _shape(field.type))}
-    likely = _with_images(schema, features, shapes)
+    # The features of the card or of the file decide, and the types of the values for undeclared columns.
+    declared = {**_stored_features(schema), **(features or {})}
+    likely = [
+        name
+        for name in shapes
+        if (_is_image(declared[name]) if name in declared else _has_structs(schema.field(name).type))
+    ]
+    hint = f"Columns: {', '.join(schema.names)}. For a column with bytes of images, set `image_column`."
+    if likely:
+        hint = f"Columns with images: {', '.join(likely)}."
     if wanted is not None:
+        problem = ""
         if wanted not in schema.names:
-            raise UsageError(f"`image_column={wanted}`: {where} has no such column", hint=_there_is(schema, likely))
-        if wanted in several:
-            hint = _there_is(schema, likely)
-            raise UsageError(f"`image_column={wanted}`: {where} has several columns of this name", hint=hint)
-        if wanted not in shapes:
-            kind = schema.field(wanted).type
-            raise UsageError(
-                f"`image_column={wanted}`: the column is {kind}, not images", hint=_there_is(schema, likely)
-            )
+            problem = f"{where} has no such column"
+        elif wanted in several:
+            problem = f"{where} has several columns of this name"
+        elif wanted not in shapes:
+            problem = f"the column is {schema.field(wanted).type}, not images"
+        if problem:
+            raise UsageError(f"`image_column={wanted}`: {problem}", hint=hint)
         return ImageColumn(wanted, shapes[wanted] == "many")
     if len(likely) == 1:
         return ImageColumn(likely[0], shapes[likely[0]] == "many")
     if likely:
         raise UsageError(f"{where} has several columns with images: {', '.join(likely)}", hint="Set `image_column`.")
-    raise UsageError(f"{where} has no column with images", hint=_there_is(schema, likely))
-
-
-def _there_is(schema: Any, likely: list[str]) -> str:
-    if likely:
-        return f"Columns with images: {', '.join(likely)}."
-    return f"Columns: {', '.join(schema.names)}. For a column with bytes of images, set `image_column`."
-
-
-def _with_images(schema: Any, features: Mapping[str, Any] | None, shapes: Mapping[str, str]) -> list[str]:
-    """Return the image columns by the declared features, or by the types of the values for undeclared columns."""
-    declared = {**_stored_features(schema), **(features or {})}
-    found = []
-    for name in shapes:
-        if name in declared:
-            if _is_image(declared[name]):
-                found.append(name)
-        elif _looks_like_images(schema.field(name).type):
-            found.append(name)
-    return found
+    raise UsageError(f"{where} has no column with images", hint=hint)
 
 
 def _stored_features(schema: Any) -> Mapping[str, Any]:
@@ -109,11 +98,10 @@ def _is_image(feature: Any) -> bool:
     return inner is not None and not isinstance(inner, Mapping) and _is_image(inner)
 
 
-def _looks_like_images(kind: Any) -> bool:
+def _has_structs(kind: Any) -> bool:
     import pyarrow as pa
 
-    inner = kind.value_type if _is_list(kind) else kind
-    return bool(pa.types.is_struct(inner))
+    return bool(pa.types.is_struct(kind.value_type if _is_list(kind) else kind))
 
 
 def _shape(kind: Any) -> str:
@@ -124,20 +112,17 @@ def _shape(kind: Any) -> str:
         return "many" if _shape(kind.value_type) == "one" else ""
     if pa.types.is_struct(kind):
         place = kind.get_field_index("bytes")
-        return "one" if place >= 0 and _is_bytes(kind.field(place).type) else ""
-    return "one" if _is_bytes(kind) else ""
+        if place < 0:
+            return ""
+        kind = kind.field(place).type
+    is_bytes = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
+    return "one" if is_bytes else ""
 
 
 def _is_list(kind: Any) -> bool:
     import pyarrow as pa
 
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
-
-
-def _is_bytes(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind))
 
 
 # Data files on the Hub, with reads of the requested ranges only.
@@ -170,15 +155,23 @@ class HubFiles:
             PageFailure: The file on this machine has changed since the plan.
         """
         if not file.repository:
-            return _open_local(file)
+            path = Path(file.path)
+            try:
+                if local_version(path) != file.commit:
+                    raise PageFailure(Reason.SOURCE_CHANGED, f"{path} has changed since the plan")
+                return path.open("rb", buffering=0)
+            except FileNotFoundError as error:
+                raise ObjectNotFound(f"no file {path}") from error
+            except OSError as error:
+                raise StorageError(f"cannot read {path}: {error.strerror or error}") from error
         client = HubClient(Place("dataset", file.repository, "", file.commit), StoreOptions())
 
         def opened() -> IO[bytes]:
             # One listing of the folder returns the sizes of all its files; parallel threads would each request it.
             with client.doing("read", file.path, reading=True), self._lock:
-                path = f"datasets/{file.repository}@{file.commit}/{file.path}"
+                name = f"datasets/{file.repository}@{file.commit}/{file.path}"
                 try:
-                    made: IO[bytes] = self._system.open(path, "rb", cache_type="none")
+                    made: IO[bytes] = self._system.open(name, "rb", cache_type="none")
                 except FileNotFoundError as error:
                     if error.__cause__ is None:  # otherwise the repository or the commit is missing
                         raise ObjectNotFound(f"no object {file.url}") from error
@@ -193,18 +186,6 @@ class HubFiles:
             return self._retries.keep_trying(attempt, self._pause)
 
         return _RetriedFile(self._retries.keep_trying(opened, self._pause), keep_trying)
-
-
-def _open_local(file: DataFile) -> io.RawIOBase:
-    path = Path(file.path)
-    try:
-        if local_version(path) != file.commit:
-            raise PageFailure(Reason.SOURCE_CHANGED, f"{path} has changed since the plan")
-        return path.open("rb", buffering=0)
-    except FileNotFoundError as error:
-        raise ObjectNotFound(f"no file {path}") from error
-    except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror or error}") from error
 
 
 class _RetriedFile(io.RawIOBase):
@@ -278,18 +259,6 @@ class Footer:
 
     def groups(self, column: ImageColumn, id_column: str | None) -> Iterator[RowGroup]:
         """Yield all row groups in order. Raises `UsageError` for missing columns and for rows without an id."""
-        self._check(column, id_column)
-        first = 0
-        metadata = self._parquet.metadata
-        for number in range(metadata.num_row_groups):
-            count = metadata.row_group(number).num_rows
-            if count:
-                images = self._images(number, column.name) if column.many else None
-                ids = self._ids(number, id_column, first) if id_column is not None else None
-                yield RowGroup(first, count, images, ids, self._is_one_page(number, column.name))
-            first += count
-
-    def _check(self, column: ImageColumn, id_column: str | None) -> None:
         import pyarrow as pa
 
         names = self.schema.names
@@ -299,12 +268,20 @@ class Footer:
                 raise UsageError(f"`{setting}={name}`: {self._file.url} has no such column", hint=hint)
             if name is not None and names.count(name) > 1:
                 raise UsageError(f"`{setting}={name}`: {self._file.url} has several columns of this name")
-        if id_column is None:
-            return
-        kind = self.schema.field(id_column).type
-        is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-        if not (is_text or pa.types.is_integer(kind)):
-            raise UsageError(f"`id_column={id_column}`: the column has {kind}, neither text nor whole numbers")
+        if id_column is not None:
+            kind = self.schema.field(id_column).type
+            is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+            if not (is_text or pa.types.is_integer(kind)):
+                raise UsageError(f"`id_column={id_column}`: the column has {kind}, neither text nor whole numbers")
+        first = 0
+        metadata = self._parquet.metadata
+        for number in range(metadata.num_row_groups):
+            count = metadata.row_group(number).num_rows
+            if count:
+                images = self._images(number, column.name) if column.many else None
+                ids = self._ids(number, id_column, first) if id_column is not None else None
+                yield RowGroup(first, count, images, ids, self._is_one_page(number, column.name))
+            first += count
 
     def _images(self, number: int, column: str) -> list[int] | None:
         """Return the number of images per row; None for one each.
@@ -355,5 +332,5 @@ def _damaged(file: DataFile, error: Exception) -> Exception:
     """Return the error for a damaged file; this library's errors are unchanged."""
     if isinstance(error, LlmOcrError):
         return error
-    said = str(error).strip().partition("\n")[0]
-    return StorageError(f"{file.url} cannot be read as Parquet: {said}", hint="Name a revision with an intact file.")
+    reason = str(error).strip().partition("\n")[0]
+    return StorageError(f"{file.url} cannot be read as Parquet: {reason}", hint="Name a revision with an intact file.")

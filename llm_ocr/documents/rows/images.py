@@ -61,7 +61,12 @@ class Groups:
         number = bisect.bisect_right(firsts, address.row) - 1
         group = metadata.row_group(number)
         leaves = (group.column(place) for place in range(group.num_columns))
-        size = sum(leaf.total_uncompressed_size for leaf in leaves if _is_of(leaf.path_in_schema, address.column))
+        below = f"{address.column}."
+        size = sum(
+            leaf.total_uncompressed_size
+            for leaf in leaves
+            if leaf.path_in_schema == address.column or leaf.path_in_schema.startswith(below)
+        )
         return Group(address.file, number, firsts[number], group.num_rows, size)
 
     def copy(self, group: Group, column: str, target: Path, stop: threading.Event) -> int:
@@ -128,10 +133,6 @@ def _batches(group: Group, parquet: Any, column: str, rows: int) -> Iterator[Any
         yield batch
 
 
-def _is_of(path: str, column: str) -> bool:
-    return path == column or path.startswith(f"{column}.")
-
-
 @contextlib.contextmanager
 def _decoding(file: DataFile) -> Iterator[None]:
     """Convert errors that are not from the Hub to errors of the file."""
@@ -142,8 +143,8 @@ def _decoding(file: DataFile) -> Iterator[None]:
     except LlmOcrError:
         raise
     except (ArrowException, OSError, ValueError) as error:
-        said = str(error).strip().partition("\n")[0]
-        raise PageFailure(Reason.UNREADABLE, f"{file.url} cannot be read as Parquet: {said}") from error
+        reason = str(error).strip().partition("\n")[0]
+        raise PageFailure(Reason.UNREADABLE, f"{file.url} cannot be read as Parquet: {reason}") from error
 
 
 @contextlib.contextmanager
@@ -227,7 +228,11 @@ class RowImages:
         """
         path = self._folder.path / f"{secrets.token_hex(16)}.image"
         try:
-            reference, has_list = await self._take(address, number, path)
+            group = await self._group(address)
+            first = RowAddress(address.file, group.first, address.column)  # represents the group
+            place = address.row - group.first
+            async with self._cache.open(first.url, address.file.commit) as copy:
+                reference, has_list = await asyncio.to_thread(take_image, copy.path, place, number, address.row, path)
             number_there = None if has_list else number
             if not reference:
                 yield path, number_there
@@ -244,20 +249,13 @@ class RowImages:
         self._threads.shutdown(wait=False, cancel_futures=True)
         await asyncio.to_thread(self._folder.remove)
 
-    async def _take(self, address: RowAddress, number: int, target: Path) -> tuple[str, bool]:
-        loop = asyncio.get_running_loop()
-        group = await loop.run_in_executor(self._threads, self._groups.of, address)
-        first = RowAddress(address.file, group.first, address.column)  # represents the group
-        async with self._cache.open(first.url, address.file.commit) as copy:
-            return await asyncio.to_thread(
-                take_image, copy.path, address.row - group.first, number, address.row, target
-            )
+    async def _group(self, address: RowAddress) -> Group:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._groups.of, address)
 
     async def _fetch(self, source: str, version: str, target: Path, room: Room) -> Fetched:
         address = row_address(source)
         assert address is not None
-        loop = asyncio.get_running_loop()
-        group = await loop.run_in_executor(self._threads, self._groups.of, address)
+        loop, group = asyncio.get_running_loop(), await self._group(address)
         await room.take(group.size)
         stop = threading.Event()
         try:

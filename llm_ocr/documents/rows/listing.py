@@ -58,11 +58,14 @@ def resolve(options: DatasetOptions) -> Dataset:
     place = _place(options.name)
     client = HubClient(place, StoreOptions())
     commit = RETRIES.keep_trying(lambda: _commit(client, options.revision))
-    split, files, features = RETRIES.keep_trying(lambda: _data_files(client, commit, options))
+    files, features = RETRIES.keep_trying(lambda: _data_files(client, commit, options))
     base = f"hf://datasets/{place.id}@{commit}/"
     elsewhere = next((url for url in files if not url.startswith(base)), None)
     if elsewhere is not None:
-        raise UsageError(f"the dataset {place.id} has its data in another place: {elsewhere}", hint=_OTHERS)
+        raise UsageError(
+            f"the dataset {place.id} has its data in another place: {elsewhere}",
+            hint="Name the dataset with the files.",
+        )
     paths = [url.removeprefix(base) for url in files]
     other = next((path for path in paths if not path.lower().endswith(PARQUET)), None)
     if other is not None:
@@ -71,7 +74,7 @@ def resolve(options: DatasetOptions) -> Dataset:
             hint=f"Read the conversion of the Hub to Parquet (`dataset_revision={CONVERTED}`), or give its images and "
             f"PDFs as a source: hf://datasets/{place.id}/…",
         )
-    where = f"the dataset {place.id}, split {split}"
+    where = f"the dataset {place.id}, split {options.split}"
     return Dataset(tuple(DataFile(place.id, commit, path) for path in paths), features, where)
 
 
@@ -109,9 +112,6 @@ def _local(options: DatasetOptions) -> Dataset:
     return Dataset(tuple(data), features, f"the dataset {path}")
 
 
-_OTHERS = "Name the dataset with the files."
-
-
 def _place(name: str) -> Place:
     try:
         place = parse(f"hf://datasets/{name.removeprefix('hf://datasets/')}")
@@ -146,24 +146,27 @@ def _commit(client: HubClient, revision: str | None) -> str:
     return str(found.sha)
 
 
-def _data_files(
-    client: HubClient, commit: str, options: DatasetOptions
-) -> tuple[str, list[str], Mapping[str, Any] | None]:
-    """Return the split, the URLs of its files, and the features from the card."""
+def _data_files(client: HubClient, commit: str, options: DatasetOptions) -> tuple[list[str], Mapping[str, Any] | None]:
+    """Return the URLs of the split's files, and the features from the card."""
     given: dict[str, Any] = {"name": options.config}
     if options.revision == CONVERTED:
-        config = _converted_configuration(client, commit, options.config)
+        config, names = options.config, _folders(client, commit, "")
+        if config is None and (len(names) == 1 or "default" in names):
+            config = names[0] if len(names) == 1 else "default"
+        if config is None or config not in names:
+            raise _no_configuration(client.place.id, config, names)
         # On this branch, folders and not a card name configurations and splits.
         given = {"data_files": {split: f"{config}/{split}/*.parquet" for split in _folders(client, commit, config)}}
     with client.doing("read"):
         builder = _builder(f"{_HUB}{client.place.id}", commit, given)
     splits = builder.config.data_files or {}
     if options.split not in splits:
+        config_text = f", configuration {options.config}," if options.config else ""
         raise UsageError(
-            f"`dataset_split={options.split}`: {_what(client, options)} has no such split",
+            f"`dataset_split={options.split}`: the dataset {client.place.id}{config_text} has no such split",
             hint=f"Splits: {', '.join(map(str, splits))}.",
         )
-    return options.split, [str(url) for url in splits[options.split]], builder.info.features
+    return [str(url) for url in splits[options.split]], builder.info.features
 
 
 _HUB = "hf://datasets/"  # with the scheme: not a local folder of this name
@@ -176,8 +179,14 @@ def _builder(location: str, commit: str | None, given: Mapping[str, Any]) -> Any
 
     name = location.removeprefix(_HUB)
     try:
-        with _quiet(), tempfile.TemporaryDirectory(prefix="llm-ocr-dataset-") as folder:
-            return datasets.load_dataset_builder(location, revision=commit, cache_dir=folder, **given)
+        with tempfile.TemporaryDirectory(prefix="llm-ocr-dataset-") as folder:
+            shown = not datasets.are_progress_bars_disabled()
+            datasets.disable_progress_bars()
+            try:
+                return datasets.load_dataset_builder(location, revision=commit, cache_dir=folder, **given)
+            finally:
+                if shown:
+                    datasets.enable_progress_bars()
     except DatasetNotFoundError as error:
         if error.__cause__ is not None:
             raise error.__cause__ from error  # the Hub's error
@@ -185,64 +194,22 @@ def _builder(location: str, commit: str | None, given: Mapping[str, Any]) -> Any
     except FileNotFoundError as error:
         raise UsageError(f"the dataset {name} has no data files: {error}") from error
     except RuntimeError as error:  # a script, which `datasets` no longer runs
-        raise UsageError(f"the dataset {name} cannot be read: {error}", hint=_SCRIPT) from error
+        hint = f"Read the conversion of the Hub to Parquet: `dataset_revision={CONVERTED}`."
+        raise UsageError(f"the dataset {name} cannot be read: {error}", hint=hint) from error
     except ValueError as error:
-        raise _no_configuration(location, commit, given, error) from error
+        names, wanted = datasets.get_dataset_config_names(location, revision=commit), given.get("name")
+        if wanted in names or (wanted is None and len(names) <= 1):
+            raise UsageError(f"the dataset {name} cannot be read: {error}") from error
+        raise _no_configuration(name, wanted, names) from error
 
 
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Disable the progress bars of `datasets`."""
-    import datasets
-
-    before = datasets.are_progress_bars_disabled()
-    datasets.disable_progress_bars()
-    try:
-        yield
-    finally:
-        if not before:
-            datasets.enable_progress_bars()
-
-
-_SCRIPT = f"Read the conversion of the Hub to Parquet: `dataset_revision={CONVERTED}`."
-
-
-def _no_configuration(location: str, commit: str | None, given: Mapping[str, Any], error: ValueError) -> UsageError:
-    import datasets
-
-    name = location.removeprefix(_HUB)
-    names = datasets.get_dataset_config_names(location, revision=commit)
-    wanted = given.get("name")
-    if wanted is None and len(names) > 1:
-        return UsageError(f"the dataset {name} has several configurations: {', '.join(names)}", hint=_SAY_ONE)
-    if wanted is not None and wanted not in names:
-        return UsageError(
-            f"`dataset_config={wanted}`: the dataset {name} has no such configuration",
-            hint=f"Configurations: {', '.join(names)}.",
-        )
-    return UsageError(f"the dataset {name} cannot be read: {error}")
-
-
-_SAY_ONE = "Set `dataset_config`."
-
-
-def _what(client: HubClient, options: DatasetOptions) -> str:
-    return f"the dataset {client.place.id}" + (f", configuration {options.config}," if options.config else "")
-
-
-def _converted_configuration(client: HubClient, commit: str, wanted: str | None) -> str:
-    names = _folders(client, commit, "")
-    if wanted is None and (len(names) == 1 or "default" in names):
-        return names[0] if len(names) == 1 else "default"
+def _no_configuration(name: str, wanted: str | None, names: Sequence[str]) -> UsageError:
+    listed = ", ".join(names)
     if wanted is None:
-        listed = ", ".join(names)
-        raise UsageError(f"the dataset {client.place.id} has several configurations: {listed}", hint=_SAY_ONE)
-    if wanted not in names:
-        raise UsageError(
-            f"`dataset_config={wanted}`: the dataset {client.place.id} has no such configuration",
-            hint=f"Configurations: {', '.join(names)}.",
-        )
-    return wanted
+        return UsageError(f"the dataset {name} has several configurations: {listed}", hint="Set `dataset_config`.")
+    return UsageError(
+        f"`dataset_config={wanted}`: the dataset {name} has no such configuration", hint=f"Configurations: {listed}."
+    )
 
 
 def _folders(client: HubClient, commit: str, below: str) -> list[str]:
@@ -277,7 +244,9 @@ def dataset_rows(options: DatasetOptions, *, only_first: bool = False) -> Iterat
     if not dataset.files:
         return
     files = HubFiles()
-    column = _column(files, dataset, options)
+    # The image column is that of the first file; `Footer.groups` reports other files that differ.
+    with contextlib.closing(Footer(files, dataset.files[0])) as footer:
+        column = image_column(footer.schema, dataset.features, options.image_column, dataset.where)
     if only_first:
         for file in dataset.files:
             for group in _groups(files, file, column, options.id_column):
@@ -288,21 +257,9 @@ def dataset_rows(options: DatasetOptions, *, only_first: bool = False) -> Iterat
             yield from _documents(file, group, column)
 
 
-def _column(files: HubFiles, dataset: Dataset, options: DatasetOptions) -> ImageColumn:
-    """Return the image column of the first file; `Footer.groups` reports other files that differ."""
-    footer = Footer(files, dataset.files[0])
-    try:
-        return image_column(footer.schema, dataset.features, options.image_column, dataset.where)
-    finally:
-        footer.close()
-
-
 def _groups(files: HubFiles, file: DataFile, column: ImageColumn, id_column: str | None) -> Iterator[RowGroup]:
-    footer = Footer(files, file)
-    try:
+    with contextlib.closing(Footer(files, file)) as footer:
         yield from footer.groups(column, id_column)
-    finally:
-        footer.close()
 
 
 def _ahead(
