@@ -22,9 +22,10 @@ from typing import Any
 from unittest import mock
 from urllib.parse import parse_qs
 
+from llm_ocr.documents.manifests import SourceDocument
 from llm_ocr.documents.remote.cache import LocalCopy
 from llm_ocr.documents.remote.urls import RemoteOptions
-from llm_ocr.documents.sources import SourceDocument, find_documents
+from llm_ocr.documents.sources import find_documents
 from llm_ocr.results.documents import DocumentNames
 from llm_ocr.scheduling.scanner import PlannedUnits
 from llm_ocr.stages.counting import PageCounter

@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 from llm_ocr.config.groups import without_credentials
 from llm_ocr.documents.remote.urls import unknown_scheme
 from llm_ocr.errors import UsageError
+from llm_ocr.types import Reason
 
 # Paths from users. Impossible and inaccessible paths count as missing.
 
@@ -130,6 +131,24 @@ class ManifestEntry:
     path: str
     document_id: str | None
     pages: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceDocument:
+    """Document that the user named, directly or through a folder, glob, list, or manifest."""
+
+    source: str  # absolute path, or URL
+    relative: str  # path below its source root, with `/`
+    kind: str = ""  # "pdf" or "image"; empty if `reason` is set
+    version: str = ""  # from stores that report it without reading; local files: `sources.version_of`
+    document_id: str | None = None  # from a manifest
+    pages: tuple[int, ...] | None = None  # from a manifest; None: all
+    reason: Reason | None = None  # reason for a failed document
+    detail: str = ""
+    size: int | None = None  # bytes; None if the listing does not include the size
+    page_total: int | None = None  # None: requires opening the document
+    at_least: bool = False  # `page_total` is the usual number; the file is opened when it is read
+    name_in_id: str = ""  # replaces `relative` in the id; empty: `relative` itself
 
 
 class UniqueIds:

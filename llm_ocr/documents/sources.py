@@ -9,10 +9,11 @@ import os
 import stat
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING
 from llm_ocr.documents.file_types import ACCEPTED, kind_by_content, kind_by_name
 from llm_ocr.documents.manifests import (
     ManifestEntry,
+    SourceDocument,
     UniqueIds,
     is_file,
     is_folder,
@@ -214,24 +216,6 @@ def _second_ways(root: Path) -> frozenset[str]:
 # Documents from user input: files, folders, globs, lists of paths, and manifests.
 
 
-@dataclass(frozen=True, slots=True)
-class SourceDocument:
-    """Document that the user named, directly or through a folder, glob, list, or manifest."""
-
-    source: str  # absolute path, or URL
-    relative: str  # path below its source root, with `/`
-    kind: str = ""  # "pdf" or "image"; empty if `reason` is set
-    version: str = ""  # from stores that report it without reading; local files: `version_of`
-    document_id: str | None = None  # from a manifest
-    pages: tuple[int, ...] | None = None  # from a manifest; None: all
-    reason: Reason | None = None  # reason for a failed document
-    detail: str = ""
-    size: int | None = None  # bytes; None if the listing does not include the size
-    page_total: int | None = None  # None: requires opening the document
-    at_least: bool = False  # `page_total` is the usual number; the file is opened when it is read
-    name_in_id: str = ""  # replaces `relative` in the id; empty: `relative` itself
-
-
 @dataclass(slots=True)
 class Found:
     """Documents in a fixed order, found lazily and to be consumed once.
@@ -318,13 +302,17 @@ def version_of(path: str | Path) -> str:
 
 
 def _expanded(sources: Sequence[str], found: Found, options: "RemoteOptions | None") -> Iterator[SourceDocument]:
-    from llm_ocr.documents.remote.listing import RemoteListing  # avoids a circular import
-
     ids = UniqueIds()
-    remote = RemoteListing(found.skipped, ids, options)
+
+    @cache
+    def remote() -> "RemoteListing":
+        from llm_ocr.documents.remote.listing import RemoteListing  # loads aiohttp: 0.3 s, only for URLs
+
+        return RemoteListing(found.skipped, ids, options)
+
     for source in sources:
         if is_remote(source):
-            yield from remote.documents(source)
+            yield from remote().documents(source)
             continue
         path = local_path(source)
         suffix = path.suffix.lower()
@@ -405,10 +393,10 @@ def _matched(matches: Iterable[Path], themselves: bool) -> Iterator[Path | Unlis
             yield from files_below(match)
 
 
-def _from_list(file: Path, found: Found, remote: "RemoteListing") -> Iterator[SourceDocument]:
+def _from_list(file: Path, found: Found, remote: "Callable[[], RemoteListing]") -> Iterator[SourceDocument]:
     for line in listed_paths(file):
         if is_remote(line):
-            yield from remote.line(line)
+            yield from remote().line(line)
             continue
         path = _listed(line, file)
         if is_file(path) and path.is_relative_to(file.parent):
@@ -417,10 +405,10 @@ def _from_list(file: Path, found: Found, remote: "RemoteListing") -> Iterator[So
             yield from _from_path(path, found)
 
 
-def _from_manifest(file: Path, ids: UniqueIds, remote: "RemoteListing") -> Iterator[SourceDocument]:
+def _from_manifest(file: Path, ids: UniqueIds, remote: "Callable[[], RemoteListing]") -> Iterator[SourceDocument]:
     for entry in manifest_entries(file, ids):
         if is_remote(entry.path):
-            yield remote.entry(entry)
+            yield remote().entry(entry)
             continue
         path = _listed(entry.path, file)
         below = path.is_relative_to(file.parent)

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Protocol
 
 from llm_ocr.documents.filters import LeftOut
-from llm_ocr.documents.manifests import PageRanges
+from llm_ocr.documents.manifests import PageRanges, SourceDocument
 from llm_ocr.documents.open_fd import Given, given_all
 from llm_ocr.documents.remote.urls import is_remote
 from llm_ocr.documents.rendering import Renderer
-from llm_ocr.documents.sources import SourceDocument, version_of
+from llm_ocr.documents.sources import version_of
 from llm_ocr.errors import PageFailure
 from llm_ocr.stages.filtering import Filtering
 from llm_ocr.stages.runtime import Remote

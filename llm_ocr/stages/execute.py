@@ -16,8 +16,8 @@ from llm_ocr.config.models import (
     RetrySettings,
     ServingCommand,
 )
+from llm_ocr.documents.manifests import SourceDocument
 from llm_ocr.documents.rendering import Renderer
-from llm_ocr.documents.sources import SourceDocument
 from llm_ocr.engines.embedded.ocr.models import available
 from llm_ocr.errors import StorageError, install_command
 from llm_ocr.results.schema import failed_pages, scored_pages

@@ -8,9 +8,9 @@ from llm_ocr.config.models import PlanSettings
 from llm_ocr.documents.file_types import IMAGE
 from llm_ocr.documents.filters import FilterOptions, LeftOut
 from llm_ocr.documents.filters.languages import Filters, Languages
+from llm_ocr.documents.manifests import SourceDocument
 from llm_ocr.documents.remote.urls import shown
 from llm_ocr.documents.rendering import Renderer
-from llm_ocr.documents.sources import SourceDocument
 from llm_ocr.errors import PageFailure
 from llm_ocr.stages.runtime import Remote
 from llm_ocr.workspace import Workspace

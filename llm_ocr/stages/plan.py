@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from llm_ocr.config.models import PlanSettings
-from llm_ocr.documents.manifests import parse_pages
+from llm_ocr.documents.manifests import SourceDocument, parse_pages
 from llm_ocr.documents.remote.urls import shown
 from llm_ocr.documents.rendering import Renderer
-from llm_ocr.documents.sources import Found, SourceDocument, find_documents, own_results_text, sampled
+from llm_ocr.documents.sources import Found, find_documents, own_results_text, sampled
 from llm_ocr.engines.embedded import reader as embedded
 from llm_ocr.engines.vlm import reader as model
 from llm_ocr.engines.vlm.reader import SOURCE

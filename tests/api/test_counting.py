@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import llm_ocr
-from llm_ocr.documents.manifests import parse_pages
-from llm_ocr.documents.sources import SourceDocument, version_of
+from llm_ocr.documents.manifests import SourceDocument, parse_pages
+from llm_ocr.documents.sources import version_of
 from llm_ocr.errors import PageFailure, UsageError
 from llm_ocr.stages.counting import PageCounter
 from llm_ocr.stages.page_estimates import CountOptions, Sizes, counted

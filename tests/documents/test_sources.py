@@ -17,8 +17,8 @@ from PIL import Image
 from test_rendering import with_renderer
 
 from llm_ocr.documents import sources
-from llm_ocr.documents.manifests import parse_pages
-from llm_ocr.documents.sources import SourceDocument, files_below, find_documents, sampled, version_of
+from llm_ocr.documents.manifests import SourceDocument, parse_pages
+from llm_ocr.documents.sources import files_below, find_documents, sampled, version_of
 from llm_ocr.errors import PageFailure, UsageError
 from llm_ocr.types import Reason
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from llm_ocr.documents.file_types import ACCEPTED, HEAD_BYTES, kind_by_content, kind_of_head
-from llm_ocr.documents.manifests import ManifestEntry, UniqueIds, entry_of
+from llm_ocr.documents.manifests import ManifestEntry, SourceDocument, UniqueIds, entry_of
 from llm_ocr.documents.remote.cache import CopyFolder, Fetched, FileCache, LocalCopy, Room, store_version
 from llm_ocr.documents.remote.http import WebClient
 from llm_ocr.documents.remote.stores import StoreClient, Stores
@@ -35,7 +35,6 @@ from llm_ocr.documents.remote.urls import (
     suffix_of,
     unknown_scheme,
 )
-from llm_ocr.documents.sources import SourceDocument
 from llm_ocr.errors import ObjectNotFound, PageFailure, UsageError
 from llm_ocr.storage import ObjectInfo
 from llm_ocr.types import Reason

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from llm_ocr.documents.file_types import IMAGE
-from llm_ocr.documents.manifests import is_file, is_folder, local_path
+from llm_ocr.documents.manifests import SourceDocument, is_file, is_folder, local_path
 from llm_ocr.documents.rows.address import PARQUET, DataFile, DatasetOptions, RowAddress, local_version
 from llm_ocr.documents.rows.files import Footer, HubFiles, ImageColumn, RowGroup, image_column
-from llm_ocr.documents.sources import SourceDocument
 from llm_ocr.errors import MissingExtra, StorageError, UsageError
 from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.hf import Place, parse
