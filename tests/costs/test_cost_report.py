@@ -1,4 +1,4 @@
-"""A run's costs come from its own record, and what is not recorded is said."""
+"""Costs of a run come from its own records, and gaps are noted."""
 
 import json
 from dataclasses import replace
@@ -112,7 +112,7 @@ def test_a_run_without_a_gpu_is_not_scaled_to_one():
     assert any("other GPUs: published rates of deepseek-ocr" in line for line in report.notes)
 
 
-def test_what_is_not_recorded_is_said_and_not_made_up():
+def test_missing_records_are_noted_and_not_guessed():
     report = cost_report(replace(STATUS, workers=()), [replace(JOBS, cost=None, seconds=None)])
     extract = report.stages[0]
     assert (extract.pages_per_minute, extract.startup_share, extract.cost, report.per_thousand) == (None,) * 4
@@ -135,7 +135,7 @@ def test_an_unfinished_run_has_a_report():
     assert "0 pages" in str(cost_report(nothing, []))
 
 
-def test_notebooks_show_it_and_names_are_no_markup():
+def test_report_escapes_names_in_html_and_markdown():
     report = cost_report(STATUS, [replace(JOBS, hardware="<script>|x")])
     assert "<table>" in report._repr_html_() and "<script>" not in report._repr_html_()
     assert "\\|x" in report._repr_markdown_() and "100.0" in str(report)
@@ -165,7 +165,7 @@ def ended(workspace: Workspace, stage: str, number: int, **bill) -> None:
 KNOWN = {"platform": "hf-jobs", "machines": 2, "seconds": 720.0, "price_per_hour": 2.5, "currency": "USD", "cost": 0.5}
 
 
-def test_what_launching_wrote_is_read(workspace):
+def test_spent_reads_the_records_of_launching(workspace):
     ended(workspace, "extract", 1, **KNOWN)
     assert spent(workspace) == [
         Spent("l1", "extract-1", "extract", "hf-jobs", "a100-large", 2, 720.0, 2.5, "USD", 0.5, 100.0, 460.0)

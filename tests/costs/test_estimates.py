@@ -1,4 +1,4 @@
-"""Estimates are pages by rates, with start-up, as spans that say what they rest on."""
+"""Estimates are pages times rates plus start-up, as ranges with their basis."""
 
 import random
 from itertools import product
@@ -21,7 +21,7 @@ def said(found) -> str:
     return " ".join(found.assumptions)
 
 
-def test_ten_thousand_pages_take_what_the_predecessor_measured():
+def test_estimate_of_10000_pages_equals_the_measurement():
     found = expected_seconds("extract", "deepseek-ocr", *A100, 10_000)
     assert found.work.likely / 3600 == pytest.approx(1.83, abs=0.01)
     assert (found.work * (2.50 / 3600)).likely == pytest.approx(4.58, abs=0.01)
@@ -38,7 +38,7 @@ def test_spans_are_in_order_for_every_model_on_every_machine():
                 assert 0 < span.low <= span.likely <= span.high, (stage, model, machine)
 
 
-def test_what_was_not_measured_has_no_rate():
+def test_unmeasured_model_or_gpu_has_no_rate():
     assert expected_seconds("extract", "someone/unheard-of", *A100, 1000) is None
     assert expected_seconds("extract", "lightonocr-3", "modal", "H100", 1000) is None
     assert expected_seconds("extract", "chandra-2", *A100, 1000) is None
@@ -72,7 +72,7 @@ def test_measured_rates_of_servers_are_known(model, gpu, pages_per_minute):
     assert found.known and found.rate.likely == pytest.approx(pages_per_minute)
 
 
-def test_nothing_is_said_of_what_is_not_known():
+def test_unknown_hardware_has_no_estimate():
     assert expected_seconds("extract", "deepseek-ocr", "sagemaker", "ml.unheard.of", 10) is None
     assert expected_seconds("extract", "deepseek-ocr", "hf-jobs", "cpu-upgrade", 10) is None
     assert expected_seconds("extract", "deepseek-ocr", "hf-jobs", "t4-small", 10) is None

@@ -1,4 +1,4 @@
-"""Prices say what they are, from whom and of when; live ones come from the platform, or it is said why not."""
+"""Prices have a source and a date; live prices come from the platform, or a message has the reason."""
 
 import re
 
@@ -36,7 +36,7 @@ def test_every_gpu_of_the_price_list_is_known():
     }
 
 
-def test_what_has_no_price_here_is_not_guessed():
+def test_machine_without_stored_price_has_none():
     assert price_per_hour("sagemaker", "ml.p5en.48xlarge") is None
     assert price_per_hour("cloud-run", "nvidia-rtx-pro-6000") is None
     assert price_per_hour("runpod", "gpu") is None

@@ -1,4 +1,4 @@
-"""What the filters say of real and of made documents, opened in the renderer's processes."""
+"""Results of the filters for real and generated documents, opened in the renderer's processes."""
 
 import asyncio
 import importlib.util

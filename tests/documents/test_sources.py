@@ -1,4 +1,4 @@
-"""What users name is found, in a fixed order, whatever it is called; what is wrong is named."""
+"""Documents that users name are found in a fixed order; faults are named."""
 
 import hashlib
 import itertools
@@ -107,7 +107,7 @@ def test_a_link_to_where_its_reader_may_not_look_fails_alone(unprivileged):
     assert documents[1].detail == "link cannot be followed: Permission denied"
 
 
-def test_a_pattern_reads_what_a_loop_of_links_leads_to_once(folder):
+def test_pattern_reads_files_in_a_link_cycle_once(folder):
     for name in ("up", "again"):
         (folder / "sub" / name).symlink_to(folder)
     assert names(find_documents([str(folder / "**" / "*.pdf")])) == ["b.pdf", "sub/c.pdf"]
@@ -165,7 +165,7 @@ def test_missing_or_unknown_input_fails_alone_and_rest_continues(folder):
 
 
 @pytest.mark.parametrize("name", ["no.pdf", "notes.docx", "empty", "*.tiff"])
-def test_nothing_to_do_names_the_source_and_what_is_accepted(folder, name):
+def test_no_document_names_the_source_and_accepted_types(folder, name):
     (folder / "empty").mkdir()
     with pytest.raises(UsageError) as caught:
         find_documents([str(folder / name)])

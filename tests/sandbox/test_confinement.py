@@ -1,4 +1,4 @@
-"""What a worker gave up stays so, whatever code a document runs in it; and workers work where nothing is offered."""
+"""Confinement is permanent for any code in a worker, and workers run on kernels without it."""
 
 import asyncio
 import json
@@ -181,7 +181,7 @@ def test_workers_work_where_the_kernel_offers_no_confinement(error, tmp_path):
 
 
 @pytest.mark.parametrize("offer", [landlock, seccomp])
-def test_one_protection_does_not_need_the_other(offer):
+def test_each_protection_works_without_the_other(offer):
     """Kernels before 5.13 have no Landlock; some systems have it and filter calls of their own."""
     lacking = seccomp if offer is landlock else landlock
     code = f"""
@@ -204,7 +204,7 @@ print(confinement.confine(confinement.Confinement()))
     assert done.stdout.strip() == str(expected)
 
 
-def test_what_uses_a_gpu_keeps_its_files_and_loses_the_network(offered, tmp_path):
+def test_gpu_worker_keeps_files_and_loses_network(offered, tmp_path):
     need(offered, "no network")
     code = """
 import pathlib, socket, subprocess, sys
@@ -255,7 +255,7 @@ def test_folder_of_the_user_script_is_not_readable_as_a_whole(tmp_path, monkeypa
     assert str(tmp_path) in set(confinement._python())
 
 
-def test_what_is_read_is_neither_home_nor_the_temporary_folder():
+def test_home_and_temporary_folder_are_not_readable():
     allowed = confinement._allowed(())
     for place in ("/", "/home", "/root", "/tmp", "/etc", "/var", "/proc", str(Path.home())):
         assert place not in allowed

@@ -1,4 +1,4 @@
-"""Workers may hang, eat memory, crash or chatter: the caller gets a typed error, and the next request an answer."""
+"""Workers may hang, exhaust memory, crash, or print: the caller gets a typed error, and the next request an answer."""
 
 import asyncio
 import contextlib
@@ -67,7 +67,7 @@ def test_a_worker_that_dies_is_named_and_replaced(operation, payload, deadline, 
     assert [name for name in ("timed_out", "out_of_memory") if getattr(death, name)] == ([sign] if sign else [])
 
 
-def test_failures_of_a_page_and_unexpected_errors_are_told_apart():
+def test_page_failures_and_other_errors_have_own_types():
     async def steps(workers):
         with pytest.raises(PageFailure) as failure:
             await workers.call("refuse", {"detail": "broken xref"}, deadline=30)
@@ -79,7 +79,7 @@ def test_failures_of_a_page_and_unexpected_errors_are_told_apart():
     assert (failure.reason, failure.detail) == (Reason.UNREADABLE, "broken xref")
 
 
-def test_what_native_code_prints_does_not_reach_the_answers():
+def test_native_output_does_not_reach_the_answers():
     async def steps(workers):
         await workers.call("print", {}, deadline=30)
         return await echo(workers)
@@ -153,7 +153,7 @@ def test_pool_closed_while_a_worker_starts_leaves_no_worker():
     assert not left_behind()
 
 
-def test_workers_do_without_what_only_the_pool_needs():
+def test_workers_do_not_import_modules_of_the_pool():
     code = "import sys, llm_ocr.documents.renderer; print(sorted({'asyncio', 'numpy', 'PIL'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
@@ -219,7 +219,7 @@ async def busy(pool):
     await asyncio.gather(task, return_exceptions=True)
 
 
-def test_one_worker_does_short_work_though_more_may_start():
+def test_short_work_starts_a_single_worker():
     async def steps(pool):
         return await asyncio.gather(*(process_of(pool) for _ in range(12)))
 
@@ -331,7 +331,7 @@ def test_a_worker_without_work_holds_nothing_of_its_last_request():
     assert with_workers(steps, workers=1)
 
 
-def test_one_request_after_the_other_goes_to_the_same_worker():
+def test_sequential_requests_use_the_same_worker():
     async def steps(pool):
         await both_awake(pool)
         return {await process_of(pool) for _ in range(6)}
@@ -378,7 +378,7 @@ def alive(process: int) -> bool:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process that works when its parent has died")
-def test_kill_of_the_program_ends_its_workers_the_busy_one_too():
+def test_killed_program_leaves_no_worker():
     client = subprocess.Popen([sys.executable, "-c", CLIENT], stdout=subprocess.PIPE, text=True)
     workers: list[int] = []
     try:

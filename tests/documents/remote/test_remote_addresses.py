@@ -1,4 +1,4 @@
-"""Addresses inside a network are not reached by URLs: not by name, not by odd spelling, not by redirect."""
+"""URLs do not reach addresses inside a network: neither by name, nor by spelling, nor by redirect."""
 
 import asyncio
 import base64
@@ -267,7 +267,7 @@ def test_half_an_address_is_wrong_usage(url):
         ("/a/b?token=x", "/a/b?token=x"),
     ],
 )  # fmt: skip
-def test_what_is_secret_is_not_shown(url, expected):
+def test_secrets_of_a_url_are_not_shown(url, expected):
     assert shown(url) == expected
 
 

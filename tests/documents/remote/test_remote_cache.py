@@ -1,4 +1,4 @@
-"""Local copies are fetched once, stay while they are used, keep within their bytes, and are gone at the end."""
+"""Local copies are fetched once, stay during use, keep the limit of bytes, and are removed at the end."""
 
 import asyncio
 import gc
@@ -28,7 +28,7 @@ def buckets(tmp_path):
     return Buckets(tmp_path / "buckets")
 
 
-def test_pages_that_are_read_at_a_time_share_one_fetch(buckets, tmp_path):
+def test_concurrent_pages_share_a_fetch(buckets, tmp_path):
     url = buckets.put("s3://bucket/a/b.pdf")
 
     async def page(documents, version):
@@ -50,7 +50,7 @@ def test_pages_that_are_read_at_a_time_share_one_fetch(buckets, tmp_path):
     asyncio.run(run())
 
 
-def test_what_planning_fetched_is_there_for_reading(buckets, tmp_path):
+def test_document_fetched_by_planning_is_not_fetched_again(buckets, tmp_path):
     url = buckets.put("s3://bucket/a.pdf")
 
     async def run():
@@ -328,7 +328,7 @@ def test_changed_object_is_source_changed_and_missing_not_found(buckets, tmp_pat
 
 @pytest.mark.parametrize("content", [b"%PDF-1.5 z", b"%PDF", b"%PDF-1.5 longer"])
 @pytest.mark.parametrize("piece", [4, 1000])
-def test_an_object_that_changes_while_it_is_read_is_not_taken(tmp_path, monkeypatch, piece, content):
+def test_object_that_changes_during_the_read_fails(tmp_path, monkeypatch, piece, content):
     monkeypatch.setattr("llm_ocr.documents.remote.stores._PIECE", piece)
 
     def change(call, key):

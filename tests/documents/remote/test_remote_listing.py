@@ -1,4 +1,4 @@
-"""What users name on stores and on the web is found as it would be in folders, without being read."""
+"""Documents on stores and on the web are listed as in folders, without reading them."""
 
 import asyncio
 import json
@@ -60,11 +60,11 @@ def test_prefix_lists_documents_in_key_order_without_reading(buckets):
         ("a/[!b].PDF", ["c.PDF"]),
     ],
 )
-def test_patterns_mean_what_they_mean_for_files(buckets, pattern, expected):
+def test_remote_patterns_match_as_file_patterns(buckets, pattern, expected):
     assert names(buckets.listing().documents(f"s3://bucket/{pattern}")) == expected
 
 
-def test_a_pattern_lists_no_more_than_what_it_begins_with(buckets):
+def test_pattern_lists_only_its_fixed_prefix(buckets):
     list(buckets.listing().documents("s3://bucket/a/sub/de*"))
     assert buckets.opened["s3://bucket"].calls["listed"] == 1
 
@@ -108,7 +108,7 @@ def test_objects_without_a_suffix_are_known_by_their_first_bytes(buckets):
         ("s3://bucket/a/n.docx", Reason.UNKNOWN_TYPE),
     ],
 )
-def test_what_is_not_there_is_a_failed_document(buckets, url, reason):
+def test_missing_object_is_a_failed_document(buckets, url, reason):
     (document,) = buckets.listing().documents(url)
     assert (document.source, document.reason) == (url, reason)
 

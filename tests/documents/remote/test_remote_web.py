@@ -1,4 +1,4 @@
-"""Documents over HTTP come whole and as planned, or fail with a reason, and one of them never harms another."""
+"""Documents over HTTP are complete and as planned, or fail with a reason and affect no other document."""
 
 import asyncio
 import hashlib
@@ -39,7 +39,7 @@ def test_document_arrives_whole_without_cookies_or_compression(tmp_path):
     asyncio.run(run())
 
 
-def test_what_is_quoted_in_a_url_reaches_the_server_as_it_is(tmp_path):
+def test_quoted_parts_of_a_url_reach_the_server_unchanged(tmp_path):
     _, _, paths = fetch(tmp_path, sending(), "/a.pdf?X-Amz-Signature=a%2Fb%3D&q=%7e")
     assert paths == ["/a.pdf?X-Amz-Signature=a%2Fb%3D&q=%7e"]
 
@@ -106,7 +106,7 @@ def test_permanent_statuses_fail_at_once_transient_after_retries(tmp_path, statu
     assert str(status) in failure.detail
 
 
-def test_what_passes_is_tried_again(tmp_path):
+def test_temporary_failure_is_retried(tmp_path):
     cut = speaking(b"HTTP/1.1 200 OK\r\nContent-Length: 9000\r\n\r\n%PDF-1.5")
     busy = sending(b"later", 429, Retry_After="0")
     content, _, paths = fetch(tmp_path, in_turn(busy, cut, speaking(b"garbage\r\n\r\n"), sending()))
@@ -145,7 +145,7 @@ def test_a_silent_server_is_left_when_no_byte_comes(tmp_path):
     assert "stopped sending" in failure.detail
 
 
-def test_a_web_page_is_no_document_whatever_it_is_called(tmp_path):
+def test_web_page_is_no_document_with_any_name(tmp_path):
     failure, _, _ = fetch(tmp_path, sending(b"\xef\xbb\xbf\n<!DOCTYPE HTML><p>Please log in"))
     assert failure.reason is Reason.UNKNOWN_TYPE
     assert "web page" in failure.detail
@@ -169,14 +169,14 @@ def test_redirects_are_followed_up_to_a_limit_and_loops_end(tmp_path):
 
 
 @pytest.mark.parametrize("place", ["", "file:///etc/passwd", "ftp://h/a", "http://h:99999/", "//[x"])
-def test_redirects_to_what_cannot_be_followed_fail(tmp_path, place):
+def test_redirect_to_an_invalid_target_fails(tmp_path, place):
     failure, _, paths = fetch(tmp_path, moved(place))
     assert (failure.reason, len(paths)) == (Reason.UNREADABLE, 1)
     assert "redirect" in failure.detail
 
 
 @pytest.mark.parametrize("url", ["https://", "https://[x/a.pdf", "http://h:99999/a.pdf", "http://ü..x/a.pdf"])
-def test_what_is_no_url_fails_alone(tmp_path, url):
+def test_invalid_url_fails_alone(tmp_path, url):
     async def run():
         async with remote(tmp_path) as documents:
             with pytest.raises(PageFailure) as caught:

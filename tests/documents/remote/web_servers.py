@@ -1,4 +1,4 @@
-"""Real web servers on loopback that behave as they are told, and what reads from them."""
+"""Real web servers on loopback with set faults, and clients for them."""
 
 import asyncio
 import socket

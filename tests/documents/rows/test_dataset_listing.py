@@ -1,4 +1,4 @@
-"""The rows of a dataset are found in file order, without an image being read; what cannot be meant is named."""
+"""Rows of a dataset are listed in file order without reading images; faults are named."""
 
 import sys
 from itertools import islice
@@ -138,7 +138,7 @@ configs:
     assert "`dataset_split=validation`" in message and "train, test" in message
 
 
-def test_several_configurations_must_be_told_apart(hub):
+def test_several_configurations_need_a_choice(hub):
     card = "---\nconfigs:\n- config_name: a\n  data_files: a.parquet\n- config_name: b\n  data_files: b.parquet\n---\n"
     hub.new(NAME)
     hub.add(NAME, {"README.md": card.encode(), "a.parquet": images(1), "b.parquet": images(2)})
@@ -186,7 +186,7 @@ def test_a_column_is_chosen_where_there_is_one_with_images(hub):
     assert "`id_column=nowhere`" in refused(image_column="scan", id_column="nowhere")
 
 
-def test_what_is_declared_as_something_else_is_no_image(hub):
+def test_column_with_other_declared_type_is_no_image(hub):
     import datasets
 
     features = datasets.Features({"sound": datasets.Audio(), "page": datasets.Image()})
@@ -199,7 +199,7 @@ def test_what_is_declared_as_something_else_is_no_image(hub):
     assert row_address(listed()[0].source).column == "page"
 
 
-def test_a_dataset_without_images_says_what_it_has(hub):
+def test_dataset_without_images_names_its_columns(hub):
     hub.new(NAME)
     hub.add(NAME, {"train.parquet": parquet({"text": ["a"], "n": [1]}, {"text": pa.string(), "n": pa.int64()})})
     assert "text, n" in refused()
@@ -243,11 +243,11 @@ def test_the_hubs_own_parquet_of_another_format_can_be_read(hub):
 
 
 @pytest.mark.parametrize("name", ["docs", "a/b/c", "", "https://example.org/x", "tester/docs@main"])
-def test_what_is_no_name_of_a_dataset_is_refused(hub, name):
+def test_invalid_dataset_name_is_refused(hub, name):
     assert "`dataset=" in refused(name)
 
 
-def test_an_unknown_revision_names_what_there_is(hub):
+def test_unknown_revision_names_the_known_ones(hub):
     hub.new(NAME)
     hub.add(NAME, {"train.parquet": images(1)})
     message = refused(revision="v9")
@@ -282,7 +282,7 @@ def test_a_gated_dataset_says_where_to_ask(hub, monkeypatch):
         listed()
 
 
-def test_without_a_network_it_is_said_at_once(hub, monkeypatch):
+def test_offline_mode_fails_at_once(hub, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(StorageError, match="HF_HUB_OFFLINE"):
         listed()

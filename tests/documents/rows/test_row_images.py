@@ -1,4 +1,4 @@
-"""Images of rows come byte for byte as they are in the dataset, each row group once; what is missing fails alone."""
+"""Images of rows equal the dataset's bytes, each row group is fetched once, and a missing image fails alone."""
 
 import asyncio
 import contextlib
