@@ -8,8 +8,8 @@ import modal
 
 from llm_ocr.config.environment import environment as environment_now
 from llm_ocr.launch.library import GPU_IMAGE
-from llm_ocr.launch.modal.functions import CACHE, DATA, MODELS, board_name, names_from, run_stage
-from llm_ocr.launch.modal.launcher import LONGEST, Modal
+from llm_ocr_platforms.modal.functions import CACHE, DATA, MODELS, board_name, names_from, run_stage
+from llm_ocr_platforms.modal.launcher import LONGEST, Modal
 
 #: The release of the stock images.
 VLLM = f"vllm=={GPU_IMAGE.rpartition(':v')[2]}"
@@ -89,7 +89,7 @@ def share(
 @app.function(image=gpu_image, gpu=GPU, **MACHINE)
 def batch(flags: dict[str, Any]) -> dict[str, int]:
     """Read all documents of a manifest on one machine."""
-    from llm_ocr.compat.modal_batch import run_batch
+    from llm_ocr_platforms.modal.batch import run_batch
 
     return run_batch(flags, limit=LONGEST, commits=COMMITS)
 

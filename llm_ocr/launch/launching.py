@@ -19,7 +19,7 @@ from llm_ocr.launch import PIPELINE, Job, JobSpec, JobStatus, Launcher, Plan, St
 from llm_ocr.launch.bill import Budget, bounded, budget_of, check_prices, fitted_limit, has_ended, most_text, record_end
 from llm_ocr.launch.coordinator import SHARE, with_coordinator
 from llm_ocr.launch.library import check_library, with_library
-from llm_ocr.launch.platforms import check_platform, launcher_for
+from llm_ocr.launch.platforms import launcher_for
 from llm_ocr.launch.records import (
     Launched,
     Submission,
@@ -93,7 +93,7 @@ def plans(settings: LaunchSettings) -> list[StagePlan]:
     Raises:
         UsageError: A setting can never work.
     """
-    launcher = launcher_for(check_platform(settings.platform))
+    launcher = launcher_for(settings.platform)
     asked = _asked(settings, launcher, "00000000-000000-0000")
     found = []
     for stage, spec in asked.specs.items():
@@ -336,7 +336,7 @@ def begin(settings: LaunchSettings, say: Say = print, terminal: TextIO | None = 
 
     A new launch is not yet submitted. Raises `UsageError`, `LaunchError`, and the errors of opening the workspace.
     """
-    launcher = launcher_for(check_platform(settings.platform))
+    launcher = launcher_for(settings.platform)
     # Errors in the settings are found before any request to a store.
     first = _asked(settings, launcher, new_id())
     if settings.max_cost is not None:
