@@ -19,17 +19,27 @@ VLLM = f"vllm=={GPU_IMAGE.rpartition(':v')[2]}"
 CUDA_IMAGE = "nvidia/cuda:13.0.2-devel-ubuntu22.04"
 PYTHON = "3.12"
 EXTRAS = ["embedded", "datasets", "filters", "s3", "gcs", "modal"]
+#: Files and folders of the checkout that the library is built from, as in docker/*.Dockerfile.
+SOURCE = ("pyproject.toml", "README.md", "LICENSE", "examples", "llm_ocr", "packages")
 
 NAMES = names_from(environment_now())
 GPU = NAMES.gpu or Modal().hardware("extract")
 SECRETS = [modal.Secret.from_name(name.strip()) for name in NAMES.secrets.split(",") if name.strip()]
 
 
+def not_source(path: Path) -> bool:
+    """Return whether the library is built without a file, by its path in the checkout."""
+    return path.parts[0] not in SOURCE or "__pycache__" in path.parts
+
+
 def with_library(image: modal.Image, keep: str = "") -> modal.Image:
-    """Add the library of this checkout and what it needs; the installed package `keep` does not change."""
+    """Install the library of this checkout and what it needs; the installed package `keep` does not change."""
     checkout = Path(__file__).resolve().parent.parent
-    installed = image.pip_install_from_pyproject(str(checkout / "pyproject.toml"), EXTRAS, extra_options=keep)
-    return installed.add_local_python_source("llm_ocr", copy=True, ignore=[])  # data files, too
+    needs = image.pip_install_from_pyproject(str(checkout / "pyproject.toml"), EXTRAS, extra_options=keep)
+    # Entry points are metadata: sources without an installation have no platforms and no export formats.
+    return needs.add_local_dir(checkout, "/src", copy=True, ignore=not_source).run_commands(
+        "python -m pip install --no-deps /src"
+    )
 
 
 if NAMES.image:

@@ -3,6 +3,8 @@
 import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import modal.exception as errors
 import pytest
@@ -244,7 +246,7 @@ def test_gpu_stages_have_the_pinned_vllm_and_its_cuda_compiler(account, reposito
         lines = dockerfile(function)
         assert re.fullmatch(r"FROM nvidia/cuda:13\.0\.\d+-devel-ubuntu\d\d\.04", lines[0])
         assert "ENTRYPOINT []" in lines
-        installed = [line for line in lines if "pip install" in line]
+        installed = [line for line in lines if "pip install" in line and "--no-deps" not in line]
         assert len(installed) == 2
         versions = {line.rpartition(" vllm==")[2] for line in installed}  # the second command must not change it
         assert len(versions) == 1
@@ -264,10 +266,16 @@ def test_cpu_stages_need_no_cuda_image(account):
         assert bodies[0]["function"] == function
 
 
-def test_both_images_hold_the_library_of_the_checkout(account):
+def test_both_images_install_the_library_of_the_checkout(account, repository):
     for function in (account.app.stage, account.app.stage_cpu):
-        copied = [line for line in dockerfile(function) if line.startswith("COPY . ")]
-        assert copied == ["COPY . /"]
+        lines = dockerfile(function)
+        assert lines.count("COPY . /") == 1
+        assert "RUN python -m pip install --no-deps /src" in lines[lines.index("COPY . /") :]
+    about = tomllib.loads((repository / "pyproject.toml").read_text())
+    project, wheel = about["project"], about["tool"]["hatch"]["build"]["targets"]["wheel"]
+    needed = [project["readme"], *project["license-files"], *wheel["packages"], *wheel["force-include"]]
+    assert not any(account.app.not_source(Path(name)) for name in ("pyproject.toml", *needed))
+    assert all(map(account.app.not_source, (Path(".venv/bin/python"), Path(".git/config"))))
 
 
 def test_own_images_are_taken_as_they_are(account, monkeypatch):

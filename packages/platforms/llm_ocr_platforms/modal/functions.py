@@ -4,7 +4,6 @@ The process ends before the time limit, so that it publishes its finished units.
 """
 
 import logging
-import os
 import signal
 import subprocess
 import sys
@@ -13,7 +12,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from llm_ocr.config.environment import environment as environment_now
@@ -132,11 +130,9 @@ def run_command(argv: Sequence[str], environment: Mapping[str, str], *, limit: f
     The command receives SIGTERM before `limit` seconds have passed, and when this call is interrupted.
     """
     words = [sys.executable if word == "python" else word for word in argv]
-    here = str(Path(__file__).parents[2])  # the image of a function may lack this package
-    path = os.pathsep.join(filter(None, (here, environment_now().get("PYTHONPATH", ""))))
     process = subprocess.Popen(
         words,
-        env={**environment_now(), "PYTHONUNBUFFERED": "1", "PYTHONPATH": path, **environment},
+        env={**environment_now(), "PYTHONUNBUFFERED": "1", **environment},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
