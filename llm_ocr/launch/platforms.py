@@ -6,14 +6,25 @@ from llm_ocr.launch.refusals import near
 from llm_ocr.plugins import PLATFORMS
 
 
+def is_installed(platform: str) -> bool:
+    """Return whether a platform is installed.
+
+    Raises:
+        UsageError: No platform is. The metadata of the library is missing, and running jobs must not count as ended.
+    """
+    if not PLATFORMS.names():
+        PLATFORMS.get(platform)  # raises
+    return platform in PLATFORMS.names()
+
+
 def launcher_for(platform: str) -> Launcher:
     """Return the launcher of a platform, without a request.
 
     Raises:
         UsageError: The platform is unknown. The hint has a similar name, or all.
     """
-    known = PLATFORMS.names()
-    if known and platform not in known:
+    if not is_installed(platform):
+        known = PLATFORMS.names()
         hint = near(platform.replace("_", "-").lower(), known, f"Platforms: {', '.join(known)}", n=1, cutoff=0.75)
         raise UsageError(f"unknown platform {platform!r}", hint=hint)
     return PLATFORMS.get(platform)()
