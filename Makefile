@@ -61,7 +61,7 @@ fuzz-files: .venv/.dev
 # (six minutes).
 .PHONY: test-readmes
 test-readmes: .venv/.dev
-	$(PYTEST) -n 2 --dist loadfile -m long tests/launch tests/notebooks tests/test_docker_images.py
+	$(PYTEST) -n 2 --dist loadfile -m long tests/launch packages/platforms tests/notebooks tests/test_docker_images.py
 
 # The whole pipeline over one S3 workspace for an hour, while model servers, store and workers fail; SOAK_SECONDS=120 for a
 # short one.

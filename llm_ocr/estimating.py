@@ -35,7 +35,7 @@ from llm_ocr.costs.throughput import EMBEDDED_MODEL, HERE, Span, known_model, ma
 from llm_ocr.engines import Load
 from llm_ocr.engines.vllm.hardware import gpus
 from llm_ocr.errors import PageFailure, UsageError
-from llm_ocr.launch.platforms import PLATFORMS, check_platform
+from llm_ocr.plugins import PLATFORMS
 from llm_ocr.session import Session
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.execute import execute
@@ -249,7 +249,7 @@ def _machine(name: str) -> Machine:
     if len(alike) == 1:
         return alike[0]
     platform, _, hardware = name.partition(":")
-    if hardware and platform in PLATFORMS and (found := machine_named(check_platform(platform), hardware)):
+    if hardware and platform in PLATFORMS.names() and (found := machine_named(platform, hardware)):
         return found
     near = [label for label in known if name in label] or get_close_matches(name, known, n=3, cutoff=0.4) or list(known)
     raise UsageError(

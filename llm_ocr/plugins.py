@@ -20,7 +20,13 @@ The packages of this repository (`packages/`) use the same entry points; `pyproj
 imported at its first use.
 
 A package may import `llm_ocr.types`, `llm_ocr.errors`, this module, the public names of `llm_ocr`, and the modules that
-the protocol of its addition names. These modules change only with an entry in CHANGELOG.md.
+the protocol of its addition names. These modules change only with an entry in CHANGELOG.md. Names of loggers begin
+with `llm_ocr.`: the settings of logging apply to these.
+
+The RunPod worker (`llm_ocr_platforms.runpod`) is a program that reads documents of requests, and no addition. It uses
+`llm_ocr.session`, `llm_ocr.stages` (`Silent`, `runtime.remote_options`), `llm_ocr.documents` (`file_types`, `remote`),
+`llm_ocr.results`, `llm_ocr.storage`, `llm_ocr.workspace.stored`, `llm_ocr.config`, the tasks of
+`llm_ocr.engines.regions.detection`, and the profile of `llm_ocr.models.profiles.glm_ocr`.
 """
 
 import sys
@@ -208,7 +214,9 @@ class Export(Protocol):
 
 EXPORTS: ExtensionPoint[Export] = ExtensionPoint("llm_ocr.exports", "export format")
 #: Classes that derive from `llm_ocr.launch.Launcher`, whose methods are the contract: `plan` is pure and needs neither
-#: an account nor the platform's package; `submit` creates nothing twice. Uses `llm_ocr.launch` and its modules.
+#: an account nor the platform's package; `submit` creates nothing twice. Uses `llm_ocr.launch` and its modules, and
+#: `llm_ocr.config.environment`. A platform's settings are in the core (`llm_ocr.config.launch_groups`), because all
+#: settings share one namespace; a platform of another package has those that every platform has.
 PLATFORMS: "ExtensionPoint[type[Launcher]]" = ExtensionPoint("llm_ocr.platforms", "platform")
 #: Data about a model: prompts, limits, parsers of answers. Uses `llm_ocr.models.profile` and `llm_ocr.models.parsers`.
 PROFILES: "ExtensionPoint[Profile]" = ExtensionPoint("llm_ocr.profiles", "model profile")

@@ -8,8 +8,8 @@ import modal
 
 from llm_ocr.config.environment import environment as environment_now
 from llm_ocr.launch.library import GPU_IMAGE
-from llm_ocr.launch.modal.functions import CACHE, DATA, MODELS, board_name, names_from, run_stage
-from llm_ocr.launch.modal.launcher import LONGEST, Modal
+from llm_ocr_platforms.modal.functions import CACHE, DATA, MODELS, board_name, names_from, run_stage
+from llm_ocr_platforms.modal.launcher import LONGEST, Modal
 
 #: The release of the stock images.
 VLLM = f"vllm=={GPU_IMAGE.rpartition(':v')[2]}"
@@ -19,17 +19,27 @@ VLLM = f"vllm=={GPU_IMAGE.rpartition(':v')[2]}"
 CUDA_IMAGE = "nvidia/cuda:13.0.2-devel-ubuntu22.04"
 PYTHON = "3.12"
 EXTRAS = ["embedded", "datasets", "filters", "s3", "gcs", "modal"]
+#: Files and folders of the checkout that the library is built from, as in docker/*.Dockerfile.
+SOURCE = ("pyproject.toml", "README.md", "LICENSE", "examples", "llm_ocr", "packages")
 
 NAMES = names_from(environment_now())
 GPU = NAMES.gpu or Modal().hardware("extract")
 SECRETS = [modal.Secret.from_name(name.strip()) for name in NAMES.secrets.split(",") if name.strip()]
 
 
+def not_source(path: Path) -> bool:
+    """Return whether the library is built without a file, by its path in the checkout."""
+    return path.parts[0] not in SOURCE or "__pycache__" in path.parts
+
+
 def with_library(image: modal.Image, keep: str = "") -> modal.Image:
-    """Add the library of this checkout and what it needs; the installed package `keep` does not change."""
+    """Install the library of this checkout and what it needs; the installed package `keep` does not change."""
     checkout = Path(__file__).resolve().parent.parent
-    installed = image.pip_install_from_pyproject(str(checkout / "pyproject.toml"), EXTRAS, extra_options=keep)
-    return installed.add_local_python_source("llm_ocr", copy=True, ignore=[])  # data files, too
+    needs = image.pip_install_from_pyproject(str(checkout / "pyproject.toml"), EXTRAS, extra_options=keep)
+    # Entry points are metadata: sources without an installation have no platforms and no export formats.
+    return needs.add_local_dir(checkout, "/src", copy=True, ignore=not_source).run_commands(
+        "python -m pip install --no-deps /src"
+    )
 
 
 if NAMES.image:
@@ -89,7 +99,7 @@ def share(
 @app.function(image=gpu_image, gpu=GPU, **MACHINE)
 def batch(flags: dict[str, Any]) -> dict[str, int]:
     """Read all documents of a manifest on one machine."""
-    from llm_ocr.compat.modal_batch import run_batch
+    from llm_ocr_platforms.modal.batch import run_batch
 
     return run_batch(flags, limit=LONGEST, commits=COMMITS)
 

@@ -126,6 +126,14 @@ def test_what_it_copies_is_there_and_not_ignored(dockerfile, repository):
 
 
 @each_dockerfile
+def test_the_whole_library_is_copied(dockerfile, repository):
+    wheel = tomllib.loads((repository / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    needed = {name.partition("/")[0] for name in (*wheel["packages"], *wheel["force-include"])}
+    copied = {source for line in of(dockerfile, "COPY") for source in line.split()[:-1]}
+    assert needed <= copied
+
+
+@each_dockerfile
 def test_its_extras_exist(dockerfile, repository):
     known = tomllib.loads((repository / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     asked = re.search(r"--extras (\S+)", " ".join(of(dockerfile, "RUN"))).group(1).split(",")

@@ -163,7 +163,8 @@ def test_profile_files_in_the_documentation_are_valid():
 
 
 def test_messages_in_the_troubleshooting_exist():
-    package = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "llm_ocr").rglob("*.py"))
+    modules = (*(ROOT / "llm_ocr").rglob("*.py"), *(ROOT / "packages").glob("*/llm_ocr_*/**/*.py"))
+    package = "\n".join(path.read_text(encoding="utf-8") for path in modules)
     rows = [line for line in (ROOT / "docs/troubleshooting.md").read_text().splitlines() if line.startswith("| `")]
     messages = [row.split("`")[1] for row in rows]
     assert len(messages) >= 40 and [message for message in messages if message not in package] == []

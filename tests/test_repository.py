@@ -43,25 +43,27 @@ def test_the_package_is_marked_as_typed(repository):
 
 def test_one_module_alone_reads_the_environment(repository):
     readers = re.compile(r"\bos\.environ\b|\bos\.getenv\b|\bos\.environb\b|from os import .*\b(?:environ|getenv)\b")
-    core = (path for path in modules(repository) if path.is_relative_to(repository / "llm_ocr"))
-    found = {path.relative_to(repository).as_posix() for path in core if readers.search(path.read_text())}
+    simulator = repository / "packages" / "simulator"  # a program of its own
+    others = (path for path in modules(repository) if not path.is_relative_to(simulator))
+    found = {path.relative_to(repository).as_posix() for path in others if readers.search(path.read_text())}
     # The second one runs before the library is installed.
     assert found == {"llm_ocr/config/environment.py", "llm_ocr/launch/bootstrap.py"}
 
 
-#: Parts of the package that print or send flags.
+#: Modules that print or send flags.
 FLAGS_THERE = ("cli/", "config/", "launch/", "engines/vllm/", "models/")  # the last two have vLLM's
+FLAGS_THERE += ("llm_ocr_platforms/modal/", "llm_ocr_platforms/slurm/", "llm_ocr_platforms/kubernetes/")
 #: Arguments of other programs by file, and names in style sheets.
 OF_OTHERS = {
-    "compat/modal_batch.py": {"--only", "--prompt-mode"},  # of the command that the job runs, and of `modal run`
+    "llm_ocr_platforms/runpod/__init__.py": {"--test_input", "--rp_serve_api"},
+    "llm_ocr_platforms/runpod/variables.py": {"--max-num-seqs", "--max-num-batched-tokens"},
     "engines/client/probing.py": {"--metrics", "--enable-metrics"},  # of llama.cpp and SGLang
     "engines/vlm/judging.py": {"--reasoning-parser"},
     "exports/olmocr_bench.py": {"--dir", "--candidate"},
+    "plugins.py": {"--engine", "--format", "--version"},  # of its description for authors of packages
     "report/sections.py": {"--password-file"},  # of the command that the report shows
     "sandbox/confinement.py": {"--target"},
     "scheduling/shards.py": {"--array", "--num-jobs"},
-    "serverless/__init__.py": {"--test_input", "--rp_serve_api"},
-    "serverless/variables.py": {"--max-num-seqs", "--max-num-batched-tokens"},
     "stages/runtime.py": {"--chat-template", "--logits-processors"},
     "stages/servers.py": {"--chat-template", "--quantization", "--recommend"},  # the last of `llm-ocr models`
     "storage/gcs/errors.py": {"--location", "--project"},
@@ -73,10 +75,10 @@ STYLE = re.compile(r"--(?:c\d|back|card|ink|soft|rule|ok|degraded|failed|left|c)
 
 
 def test_messages_outside_the_command_line_name_no_flags(repository):
-    package = repository / "llm_ocr"
+    core, package = repository / "llm_ocr", repository / "packages" / "platforms"
     found = {}
-    for path in sorted(package.rglob("*.py")):
-        name = path.relative_to(package).as_posix()
+    for path in sorted((*core.rglob("*.py"), *(package / "llm_ocr_platforms").rglob("*.py"))):
+        name = path.relative_to(core if path.is_relative_to(core) else package).as_posix()
         if name.startswith(FLAGS_THERE):
             continue
         text = STYLE.sub("", path.read_text()) if name == "report/__init__.py" else path.read_text()

@@ -11,8 +11,8 @@ from llm_ocr.config import models
 from llm_ocr.config.fields import settings_of
 from llm_ocr.config.groups import LogSettings
 from llm_ocr.config.models import CompletionSettings
-from llm_ocr.launch.platforms import PLATFORMS
 from llm_ocr.models.registry import all_profiles
+from llm_ocr.plugins import PLATFORMS
 
 _FILES = ("FILE", "PATH", "SOURCE", "URL", "FOLDER", "IMAGE")
 _MODELS = ("model", "describe_model")  # settings whose values are names of profiles
@@ -41,7 +41,7 @@ def _complete_parser() -> argparse.ArgumentParser:
             if setting.choices:
                 action.choices = setting.choices
             elif command.name == "launch" and setting.name == "platform":
-                action.choices = list(PLATFORMS)
+                action.choices = list(PLATFORMS.names())
             elif setting.name in _MODELS or (command.name == "models" and setting.name == "name"):
                 action.choices = sorted(profile.name for profile in all_profiles())
             elif setting.metavar in _FILES:

@@ -11,7 +11,7 @@ from llm_ocr.costs.prices import live_prices
 from llm_ocr.errors import LimitReached, UsageError
 from llm_ocr.launch import JobSpec, JobStatus, Launcher
 from llm_ocr.launch.cloud_run.plan import MACHINES, size
-from llm_ocr.launch.platforms import PLATFORMS, launcher_for
+from llm_ocr.launch.platforms import is_installed, launcher_for
 from llm_ocr.launch.records import Submission, write_end, write_jobs
 from llm_ocr.types import plural
 from llm_ocr.workspace import Workspace
@@ -80,7 +80,7 @@ def has_ended(workspace: Workspace, submission: Submission) -> bool:
     Raises:
         LaunchError: A platform request fails.
     """
-    if submission.over or submission.platform not in PLATFORMS:
+    if submission.over or not is_installed(submission.platform):
         return True
     launcher = launcher_for(submission.platform)
     jobs = submission.jobs
@@ -187,7 +187,7 @@ def most_text(platform: str, spec: JobSpec) -> str:
 def _most(one: Submission) -> float:
     price = _known_price(one.platform, one.spec, live=False)
     limit = one.spec.time_limit
-    if limit is None and one.platform in PLATFORMS:
+    if limit is None and is_installed(one.platform):
         limit = launcher_for(one.platform).time_limit(one.spec)
     if price is None or limit is None:
         return 0.0

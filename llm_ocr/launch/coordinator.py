@@ -6,76 +6,23 @@ exit code is the same, too. After a cancellation or a kill, the same command con
 """
 
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 
 from llm_ocr.config.environment import environment, leave_error
-from llm_ocr.errors import LlmOcrError, UsageError
-from llm_ocr.launch import PIPELINE, JobSpec, Launcher
+from llm_ocr.errors import LlmOcrError
+from llm_ocr.launch import JobSpec
+from llm_ocr.launch.launching import Launch, Limits, known_as
+from llm_ocr.launch.platforms import launcher_for
 from llm_ocr.launch.specs import LaunchRequest
+from llm_ocr.launch.watching import Display
 from llm_ocr.storage import StoreOptions
-
-#: Seconds. Modal's maximum; the same command continues a longer pipeline.
-LONGEST = 24 * 3600
-#: Maximum share of the budget of `--max-cost` for the coordinator: the stages need the rest.
-SHARE = 0.1
-
-#: Platform -> secrets without which its jobs cannot submit jobs. On other platforms, jobs have an identity.
-_KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType({"modal": ("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET")})
-#: Platform -> extra of the library with the platform's client.
-_CLIENTS: Mapping[str, str] = MappingProxyType(
-    {"cloud-run": "cloud-run", "kubernetes": "kubernetes", "modal": "modal", "sagemaker": "s3"}
-)
-
-
-def with_coordinator(asked: LaunchRequest, launcher: Launcher) -> LaunchRequest:
-    """Return the launch with the spec of its coordinator: a job like Assemble's, with the same image and secrets.
-
-    Raises:
-        UsageError: Jobs of the platform cannot submit jobs, or lack a secret for it.
-    """
-    platform, assemble = asked.platform, asked.specs["assemble"]
-    if platform == "slurm" and assemble.image:
-        hint = "Install the library on the nodes (--slurm-setup) instead of --image, or use --wait."
-        raise UsageError("--detach on slurm: the image lacks sbatch, which the coordinator needs", hint=hint)
-    if platform == "kubernetes" and not assemble.options.get("service_account"):
-        raise UsageError(
-            "--detach on kubernetes: the coordinator needs a service account that may create Jobs",
-            hint="Set --service-account NAME (kubernetes-jobs/README.md), or use --wait.",
-        )
-    if missing := [name for name in _KEYS.get(platform, ()) if name not in assemble.secrets]:
-        flags = " ".join(f"--secret {name}" for name in missing)
-        raise UsageError(
-            f"--detach on {platform}: the coordinator needs {' and '.join(missing)} to submit jobs",
-            hint=f"Add {flags}, or use --wait.",
-        )
-    options, environ = dict(assemble.options), dict(assemble.environment)
-    if platform in _CLIENTS:
-        options["extra"] = [*options.get("extra", ()), _CLIENTS[platform]]
-    if endpoint := options.get("platform_endpoint"):
-        environ["LLM_OCR_PLATFORM_ENDPOINT"] = str(endpoint)  # otherwise the workspace's records may not name it
-    secrets = {**assemble.secrets, **({"HF_TOKEN": ""} if platform == "hf-jobs" else {})}
-    spec = replace(
-        assemble,
-        stage=PIPELINE,
-        hardware=launcher.hardware(PIPELINE),
-        environment=environ,
-        secrets=secrets,
-        options=options,
-        time_limit=LONGEST,
-    )
-    return replace(asked, specs={PIPELINE: spec, **asked.specs})
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.status import run_status
+from llm_ocr.workspace.stored import verified_launch
 
 
 def main() -> int:
     """Run the pipeline of the launch in the environment, and return the exit code of `launch --wait`."""
-    from llm_ocr.launch.launching import Launch, Limits, known_as
-    from llm_ocr.launch.platforms import launcher_for
-    from llm_ocr.launch.watching import Display
-    from llm_ocr.workspace import Workspace
-    from llm_ocr.workspace.status import run_status
-    from llm_ocr.workspace.stored import verified_launch
 
     def say(line: str) -> None:
         sys.stdout.write(f"{line}\n")

@@ -17,9 +17,8 @@ from llm_ocr.config.models import LaunchSettings
 from llm_ocr.errors import Interrupted, JobFailed, LaunchError, UsageError
 from llm_ocr.launch import PIPELINE, Job, JobSpec, JobStatus, Launcher, Plan, State
 from llm_ocr.launch.bill import Budget, bounded, budget_of, check_prices, fitted_limit, has_ended, most_text, record_end
-from llm_ocr.launch.coordinator import SHARE, with_coordinator
 from llm_ocr.launch.library import check_library, with_library
-from llm_ocr.launch.platforms import check_platform, launcher_for
+from llm_ocr.launch.platforms import launcher_for
 from llm_ocr.launch.records import (
     Launched,
     Submission,
@@ -29,7 +28,7 @@ from llm_ocr.launch.records import (
     write_launch,
     write_spec,
 )
-from llm_ocr.launch.specs import SHARED_DISK, LaunchRequest, launch_request, new_id
+from llm_ocr.launch.specs import COORDINATOR_SHARE, SHARED_DISK, LaunchRequest, launch_request, new_id, with_coordinator
 from llm_ocr.launch.uploads import FOLDER as UPLOADS
 from llm_ocr.launch.uploads import uploaded
 from llm_ocr.launch.watching import (
@@ -93,13 +92,13 @@ def plans(settings: LaunchSettings) -> list[StagePlan]:
     Raises:
         UsageError: A setting can never work.
     """
-    launcher = launcher_for(check_platform(settings.platform))
+    launcher = launcher_for(settings.platform)
     asked = _asked(settings, launcher, "00000000-000000-0000")
     found = []
     for stage, spec in asked.specs.items():
         if settings.max_cost is not None:
             # Earlier costs are unknown without a request to the workspace.
-            share = SHARE if stage == PIPELINE else 1.0
+            share = COORDINATOR_SHARE if stage == PIPELINE else 1.0
             spec = bounded(launcher, spec, Budget(settings.max_cost, 0.0, 0.0), share=share, live=False)
         found.append(StagePlan(launcher.plan(spec), asked.settings.get(stage, {})))
     return found
@@ -266,7 +265,7 @@ class Launch:
         if self.limits.max_cost is None:
             return spec
         others = [one for one in submissions(self.workspace) if one.spec.name != spec.name]
-        share = SHARE if spec.stage == PIPELINE else 1.0
+        share = COORDINATOR_SHARE if spec.stage == PIPELINE else 1.0
         found = bounded(self.launcher, spec, budget_of(self.limits.max_cost, others), share=share)
         self.display.say(f"{spec.stage}: {most_text(self.launcher.platform, found)}")
         return found
@@ -336,7 +335,7 @@ def begin(settings: LaunchSettings, say: Say = print, terminal: TextIO | None = 
 
     A new launch is not yet submitted. Raises `UsageError`, `LaunchError`, and the errors of opening the workspace.
     """
-    launcher = launcher_for(check_platform(settings.platform))
+    launcher = launcher_for(settings.platform)
     # Errors in the settings are found before any request to a store.
     first = _asked(settings, launcher, new_id())
     if settings.max_cost is not None:

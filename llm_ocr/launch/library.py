@@ -40,8 +40,8 @@ GOOGLE_KEY = "GOOGLE_APPLICATION_CREDENTIALS_JSON"
 BOOTSTRAP, WHEEL, SHA256 = "<bootstrap>", "<wheel>", "<wheel sha256>"
 
 _NAME = re.compile(r"llm_ocr-[A-Za-z0-9.+!_]+-py3-none-any\.whl")
-#: Import packages of the wheel.
-_PACKAGES = ("llm_ocr", "llm_ocr_azure", "llm_ocr_simulator")
+#: Import package of the wheel.
+_PACKAGE = re.compile(r"llm_ocr(_[a-z]+)?")
 #: Files that an installer adds to those of the wheel.
 _ADDED = ("INSTALLER", "REQUESTED", "RECORD", "direct_url.json", "uv_cache.json", "uv_build.json")
 #: Extras for each store of the core, by the scheme of its URLs; entry points have those of packages.
@@ -198,7 +198,7 @@ def _files(installed: Distribution, folder: str) -> Iterator[tuple[str, Path]]:
         for source, name in wheel["force-include"].items():
             yield name, project.parent / source
     else:
-        kept += _PACKAGES
+        kept += {file.parts[0] for file in installed.files or () if _PACKAGE.fullmatch(file.parts[0])}
     for file in installed.files or ():
         if file.parts[0] in kept and "__pycache__" not in file.parts and file.name not in _ADDED:
             yield file.as_posix(), Path(str(installed.locate_file(file)))

@@ -16,7 +16,7 @@ from llm_ocr.config.environment import environment
 from llm_ocr.config.groups import without_credentials
 from llm_ocr.errors import WorkspaceError
 from llm_ocr.launch import PIPELINE, Job, JobSpec, JobStatus
-from llm_ocr.launch.platforms import PLATFORMS
+from llm_ocr.launch.platforms import is_installed
 from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.stored import LAUNCHES, launch_key, launch_reference
 
@@ -132,7 +132,7 @@ def _submission(where: tuple[str, str, int], parts: Mapping[str, Any]) -> Submis
     for job in jobs or ():
         if not _NAME.fullmatch(job.name) or not _ID.fullmatch(job.id) or ".." in job.id:
             raise codec.damaged(place, f"{job.id!r:.80} and {job.name!r:.80} are not a valid ID and name of a job")
-        if about["platform"] in PLATFORMS:  # jobs of removed platforms are never asked for
+        if is_installed(about["platform"]):  # jobs of removed platforms are never asked for
             _check_server(place, str(job.place.get("endpoint") or ""))
     return Submission(about["platform"], spec, jobs, parts.get("end"), about["done"], decided)
 

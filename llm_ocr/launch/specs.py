@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from llm_ocr.config import launch_groups
@@ -15,7 +16,7 @@ from llm_ocr.config.groups import Group, LogSettings, without_credentials
 from llm_ocr.config.models import AssembleSettings, DescribeSettings, ExtractSettings, LaunchSettings
 from llm_ocr.costs import price_per_hour
 from llm_ocr.errors import UsageError
-from llm_ocr.launch import GPU_STAGES, STAGES, JobSpec, Launcher
+from llm_ocr.launch import GPU_STAGES, PIPELINE, STAGES, JobSpec, Launcher
 from llm_ocr.launch.library import store_extras
 from llm_ocr.launch.uploads import is_local, on_any_folder
 from llm_ocr.plugins import STORES
@@ -60,6 +61,18 @@ _WITH_URLS = ("prompt", "describe_prompt", "vllm_command")
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 #: Names that may be a local file or folder.
 _MAY_BE_FILES = ("model", "weights", "describe_model", "chat_template", "detector", "input", "dataset")
+
+#: Seconds. Modal's maximum; the same command continues a longer pipeline.
+_COORDINATOR_LIMIT = 24 * 3600
+#: Maximum share of the budget of `--max-cost` for the coordinator: the stages need the rest.
+COORDINATOR_SHARE = 0.1
+
+#: Platform -> secrets without which its jobs cannot submit jobs. On other platforms, jobs have an identity.
+_KEYS_TO_SUBMIT: Mapping[str, tuple[str, ...]] = MappingProxyType({"modal": ("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET")})
+#: Platform -> extra of the library with the platform's client.
+_CLIENTS: Mapping[str, str] = MappingProxyType(
+    {"cloud-run": "cloud-run", "kubernetes": "kubernetes", "modal": "modal", "sagemaker": "s3"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +127,45 @@ def _of_package(url: str) -> str:
     """Return the scheme if the store is of a package: `bootstrap`, which installs the packages, cannot read from it."""
     scheme = split_scheme(url)[0]
     return scheme if scheme in STORES.names() else ""
+
+
+def with_coordinator(asked: LaunchRequest, launcher: Launcher) -> LaunchRequest:
+    """Return the launch with the spec of its coordinator: a job like Assemble's, with the same image and secrets.
+
+    Raises:
+        UsageError: Jobs of the platform cannot submit jobs, or lack a secret for it.
+    """
+    platform, assemble = asked.platform, asked.specs["assemble"]
+    if platform == "slurm" and assemble.image:
+        hint = "Install the library on the nodes (--slurm-setup) instead of --image, or use --wait."
+        raise UsageError("--detach on slurm: the image lacks sbatch, which the coordinator needs", hint=hint)
+    if platform == "kubernetes" and not assemble.options.get("service_account"):
+        raise UsageError(
+            "--detach on kubernetes: the coordinator needs a service account that may create Jobs",
+            hint="Set --service-account NAME (kubernetes-jobs/README.md), or use --wait.",
+        )
+    if missing := [name for name in _KEYS_TO_SUBMIT.get(platform, ()) if name not in assemble.secrets]:
+        flags = " ".join(f"--secret {name}" for name in missing)
+        raise UsageError(
+            f"--detach on {platform}: the coordinator needs {' and '.join(missing)} to submit jobs",
+            hint=f"Add {flags}, or use --wait.",
+        )
+    options, environ = dict(assemble.options), dict(assemble.environment)
+    if platform in _CLIENTS:
+        options["extra"] = [*options.get("extra", ()), _CLIENTS[platform]]
+    if endpoint := options.get("platform_endpoint"):
+        environ["LLM_OCR_PLATFORM_ENDPOINT"] = str(endpoint)  # otherwise the workspace's records may not name it
+    secrets = {**assemble.secrets, **({"HF_TOKEN": ""} if platform == "hf-jobs" else {})}
+    spec = replace(
+        assemble,
+        stage=PIPELINE,
+        hardware=launcher.hardware(PIPELINE),
+        environment=environ,
+        secrets=secrets,
+        options=options,
+        time_limit=_COORDINATOR_LIMIT,
+    )
+    return replace(asked, specs={PIPELINE: spec, **asked.specs})
 
 
 def _spec(settings: LaunchSettings, launcher: Launcher, stage: str, launch: str, *, alone: bool) -> JobSpec:

@@ -12,7 +12,7 @@ from llm_ocr.costs.throughput import Span
 from llm_ocr.errors import LaunchError, StorageError, WorkspaceError
 from llm_ocr.launch import PIPELINE, Job, JobSpec, JobStatus, Launcher, State
 from llm_ocr.launch.bill import billed_seconds, has_ended, price_of
-from llm_ocr.launch.platforms import PLATFORMS, launcher_for
+from llm_ocr.launch.platforms import is_installed, launcher_for
 from llm_ocr.launch.records import Submission, submissions
 from llm_ocr.types import plural
 from llm_ocr.workspace import Workspace
@@ -310,7 +310,7 @@ def launched_jobs(workspace: Workspace) -> Sequence[LaunchedJob]:
     for one in submissions(workspace):
         has_ended(workspace, one)
     found = []
-    for one in (one for one in submissions(workspace) if one.platform in PLATFORMS):
+    for one in (one for one in submissions(workspace) if is_installed(one.platform)):
         launcher, jobs = launcher_for(one.platform), one.jobs or ()
         for job, status in zip(jobs, launcher.status(jobs) if jobs else (), strict=True):
             found.append(LaunchedJob(one.platform, one.spec.stage, launcher, job, status))

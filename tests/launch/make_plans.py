@@ -1,7 +1,7 @@
 """What each platform is sent, word for word: `python tests/launch/make_plans.py`.
 
-Writes `snapshots/<platform>-<case>.json` from the cases in `cases_<platform>.py`. Look at the changes before you commit
-them.
+Writes `snapshots/<platform>-<case>.json` from the cases in `cases_<platform>.py`, which are here or beside the tests of
+the platform's package. Look at the changes before you commit them.
 """
 
 import importlib
@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from llm_ocr.launch import JobSpec
-from llm_ocr.launch.platforms import PLATFORMS, launcher_for
+from llm_ocr.launch.platforms import launcher_for
+from llm_ocr.plugins import PLATFORMS
 
 FOLDER = Path(__file__).parent / "snapshots"
 
 
 def cases() -> Iterator[tuple[str, str, JobSpec]]:
     """Platform, name of the case, job."""
-    for platform in PLATFORMS:
+    for platform in PLATFORMS.names():
         module = importlib.import_module(f"cases_{platform.replace('-', '_')}")
         for name, spec in module.cases():
             yield platform, name, spec
@@ -38,7 +39,7 @@ def as_text(value: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent))
+    sys.path += [str(folder) for folder in Path(__file__).parents[2].glob("packages/*/tests")]
     FOLDER.mkdir(exist_ok=True)
     for old in FOLDER.glob("*.json"):
         old.unlink()

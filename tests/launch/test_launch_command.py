@@ -106,7 +106,7 @@ def test_a_job_that_fails_is_an_error_with_its_reason(examples, tmp_path, slurm)
         (("modals", "extract", "-w", "s3://b/w"), "unknown platform 'modals'\nDid you mean modal?"),
         (
             ("local", "extract", "-w", "out"),
-            "unknown platform 'local'\nPlatforms: hf-jobs, sagemaker, cloud-run, ",
+            "unknown platform 'local'\nPlatforms: cloud-run, hf-jobs, kubernetes, ",
         ),
         (("hf-jobs", "extrakt", "-w", "s3://b/w"), "must be one of extract, describe, assemble, pipeline"),
         (("hf-jobs", "extract", "-w", "out"), "out is on this machine, where jobs on hf-jobs cannot reach it"),

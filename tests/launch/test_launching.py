@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from llm_ocr.config.loading import settings_from
 from llm_ocr.config.models import LaunchSettings
 from llm_ocr.errors import Interrupted, JobFailed, LaunchError, LimitReached, UsageError, WorkspaceError
 from llm_ocr.launch import State, bill, launching, watching
+from llm_ocr.launch.platforms import is_installed
 from llm_ocr.launch.records import submissions
 from llm_ocr.launch.watching import launched_jobs
 from llm_ocr.workspace import Workspace
@@ -40,6 +42,14 @@ def sources(tmp_path) -> Path:
             page.drawString(72, 700 - 20 * line, f"Line {line} of document {number}, which says nothing else.")
         page.save()
     return folder
+
+
+def test_no_job_counts_as_ended_without_metadata(repository, monkeypatch):
+    """A checkout on PYTHONPATH that is not installed has no platforms."""
+    monkeypatch.setattr(sys, "path", [str(repository)])
+    with pytest.raises(UsageError, match="the metadata of llm-ocr is missing") as caught:
+        is_installed("slurm")
+    assert "pip install -e ." in caught.value.hint
 
 
 def launch(workspace: Path, stage: str, *sources: Path, said: list[str] | None = None, **settings):

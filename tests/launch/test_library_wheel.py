@@ -1,5 +1,6 @@
 """The wheel that jobs install: of a checkout, of an installation, and how a job fetches it."""
 
+import configparser
 import hashlib
 import http.server
 import json
@@ -14,6 +15,9 @@ import pytest
 
 from llm_ocr.launch import bootstrap
 from llm_ocr.launch.library import library_wheel
+from llm_ocr.plugins import EXPORTS, PLATFORMS
+
+POINTS = (EXPORTS, PLATFORMS)
 
 
 def installed(wheel: Path, folder: Path) -> Path:
@@ -29,19 +33,42 @@ def test_wheel_of_editable_checkout_is_whole_without_build_tool(wheel, repositor
             assert archive.read(one) == (repository / one).read_bytes()
         (metadata,) = [name for name in names if name.endswith(".dist-info/METADATA")]
         assert b"Name: llm-ocr" in archive.read(metadata)
-    built = {path.relative_to(repository).as_posix() for path in (repository / "llm_ocr").rglob("*") if path.is_file()}
-    assert {name for name in built if "__pycache__" not in name} <= set(names)
+    for package in (repository / "llm_ocr", *(repository / "packages").glob("*/llm_ocr_*")):
+        built = {path.relative_to(package.parent).as_posix() for path in package.rglob("*") if path.is_file()}
+        assert {name for name in built if "__pycache__" not in name} <= set(names)
     assert "llm_ocr/examples/paper.pdf" in names
     assert not any("__editable__" in name or name.endswith(".pth") for name in names)
 
 
+def test_wheel_has_each_module_that_an_entry_point_names(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        (found,) = [name for name in names if name.endswith(".dist-info/entry_points.txt")]
+        groups = configparser.ConfigParser()
+        groups.read_string(archive.read(found).decode())
+    assert all(sorted(groups[point.group]) == list(point.names()) for point in POINTS)
+    modules = [value.partition(":")[0].replace(".", "/") for one in groups.values() for value in one.values()]
+    assert [one for one in modules if not {f"{one}.py", f"{one}/__init__.py"} & set(names)] == []
+
+
 @pytest.mark.slow
-def test_an_installation_is_packed_again_as_it_was(wheel, tmp_path):
+def test_installed_wheel_finds_what_this_checkout_finds(wheel, tmp_path):
+    """The platforms and export formats are imported from the installation, which is packed again as it was."""
     site = installed(Path(wheel), tmp_path / "a")
-    code = "from llm_ocr.launch.library import library_wheel; print(library_wheel().sha256)"
+    code = (
+        "import json, sys\n"
+        "from llm_ocr.launch.library import library_wheel\n"
+        "from llm_ocr.plugins import EXPORTS, PLATFORMS\n"
+        "found = {name: point.get(name) for point in (EXPORTS, PLATFORMS) for name in point.names()}\n"
+        "files = {name: sys.modules[one.__module__].__file__ for name, one in found.items()}\n"
+        "print(json.dumps([library_wheel().sha256, files]))"
+    )
     words = [sys.executable, "-c", code]
     run = subprocess.run(words, env={"PYTHONPATH": str(site)}, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == library_wheel(wheel).sha256 == library_wheel().sha256
+    sha256, files = json.loads(run.stdout)
+    assert sha256 == library_wheel(wheel).sha256 == library_wheel().sha256
+    assert sorted(files) == sorted(name for point in POINTS for name in point.names())
+    assert all(Path(file).is_relative_to(site) for file in files.values())
 
 
 class Server(http.server.ThreadingHTTPServer):

@@ -11,8 +11,9 @@ from llm_ocr.config.loading import settings_from
 from llm_ocr.config.models import LaunchSettings
 from llm_ocr.errors import UsageError
 from llm_ocr.launch import STAGES, JobSpec
-from llm_ocr.launch.platforms import PLATFORMS, launcher_for
+from llm_ocr.launch.platforms import launcher_for
 from llm_ocr.launch.specs import launch_request
+from llm_ocr.plugins import PLATFORMS
 
 CASES = {f"{platform}-{name}": (platform, spec) for platform, name, spec in cases()}
 
@@ -27,7 +28,7 @@ def test_no_snapshot_is_left_over():
     assert {path.stem for path in FOLDER.glob("*.json")} == set(CASES)
 
 
-@pytest.mark.parametrize("platform", PLATFORMS)
+@pytest.mark.parametrize("platform", PLATFORMS.names())
 def test_a_plan_is_pure(platform, monkeypatch):
     """The same twice, whatever the environment holds; hardware is known for each stage."""
     names = ("MY_KEY", "HF_TOKEN", "AWS_DEFAULT_REGION", "GOOGLE_CLOUD_PROJECT", "HOME", "PATH")
@@ -67,7 +68,7 @@ sys.exit(code)
 """
 
 
-@pytest.mark.parametrize("platform", [name for name in PLATFORMS if name != "slurm"])
+@pytest.mark.parametrize("platform", [name for name in PLATFORMS.names() if name != "slurm"])
 @pytest.mark.parametrize("stage", ["extract", "pipeline"])
 def test_a_dry_run_needs_no_account_network_workspace_or_package(platform, stage, tmp_path):
     run = subprocess.run(
@@ -138,7 +139,7 @@ def names_and_values(value: object) -> list[tuple[str, str]]:
     return [tuple(line.split("=", 1)) for line in lines]  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("platform", PLATFORMS)
+@pytest.mark.parametrize("platform", PLATFORMS.names())
 def test_env_reaches_every_stage_on_every_platform(platform):
     launcher = launcher_for(platform)
     for spec in with_env(platform, "VLLM_LOGGING_LEVEL=DEBUG", "PIP_INDEX_URL=http://127.0.0.1/a=b"):

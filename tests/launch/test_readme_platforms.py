@@ -7,7 +7,7 @@ import shlex
 import pytest
 from running import REPOSITORY, cli, said
 
-from llm_ocr.launch.platforms import PLATFORMS
+from llm_ocr.plugins import PLATFORMS
 
 TABLE = (REPOSITORY / "docs/guides/rented-gpus.md").read_text()
 LINES = re.findall(r"`llm-ocr (launch [^`]+)`", TABLE)
@@ -16,8 +16,8 @@ FOLDERS = re.findall(r"\]\(\.\./\.\./([a-z-]+)/README\.md\)", TABLE)
 
 def test_every_platform_has_its_row_and_its_folder():
     rows = re.findall(r"^\| `([a-z-]+)` \|", TABLE, re.MULTILINE)
-    assert sorted(rows) == sorted(PLATFORMS)
-    assert len(LINES) + len(FOLDERS) == len(PLATFORMS)
+    assert sorted(rows) == sorted(PLATFORMS.names())
+    assert len(LINES) + len(FOLDERS) == len(PLATFORMS.names())
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
@@ -29,7 +29,8 @@ def test_the_readmes_of_platforms_have_the_same_headings(folder):
 def test_hints_lead_to_pages_that_say_how():
     """`Mirror the image there (sagemaker/README.md)`: the page exists, and its text has the verb."""
     found = 0
-    for source in (REPOSITORY / "llm_ocr" / "launch").rglob("*.py"):
+    core, package = REPOSITORY / "llm_ocr" / "launch", REPOSITORY / "packages" / "platforms" / "llm_ocr_platforms"
+    for source in (*core.rglob("*.py"), *package.rglob("*.py")):
         for page in re.findall(r"[\w/-]+/[\w-]+\.md\b", source.read_text()):
             if page.partition("/")[0] in ("docs", *FOLDERS, "docker"):
                 assert (REPOSITORY / page).is_file(), f"{source.name} names {page}"

@@ -107,8 +107,8 @@ _STUB_MODAL = f"""
 import sys
 from types import SimpleNamespace
 import pytest
-from llm_ocr.launch.modal import functions as modal_functions
-sys.path.append({str(REPOSITORY / "tests" / "launch")!r})
+from llm_ocr_platforms.modal import functions as modal_functions
+sys.path.append({str(REPOSITORY / "packages" / "platforms" / "tests")!r})
 from stub_modal import StubModal
 stub = StubModal()
 stub.secrets["aws"] = {dict(list(_KEYS.items())[:2])!r}
