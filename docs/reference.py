@@ -129,7 +129,7 @@ def _type(kind: Any) -> str:
 
 def json_page() -> str:
     """Return the schema of `export --format json` as one table per object, and the schema itself."""
-    text = (ROOT / "llm_ocr/exports/document.schema.json").read_text(encoding="utf-8")
+    text = (ROOT / "packages/outputs/llm_ocr_outputs/exports/document.schema.json").read_text(encoding="utf-8")
     schema = json.loads(text)
     parts = ["# JSON of a document", _JSON]
     for name, one in {"document file": schema, **schema["$defs"]}.items():

@@ -20,9 +20,9 @@ from llm_ocr.stages.execute import execute
 from llm_ocr.stages.sharing import await_workspace
 from llm_ocr.stages.transform import transform_pages
 from llm_ocr.types import Counts, PageRecord, Status
-from llm_ocr.viewer import Viewed
-from llm_ocr.viewer import view as view_results
 from llm_ocr.workspace.stored import stored_settings
+from llm_ocr_outputs.viewer import Viewed
+from llm_ocr_outputs.viewer import view as view_results
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -118,7 +118,7 @@ class Run:
         Raises:
             StorageError: The workspace cannot be read.
         """
-        from llm_ocr.report import write_report
+        from llm_ocr_outputs.report import write_report
 
         return write_report(self._workspace, Path(path)).path
 

@@ -37,8 +37,9 @@ def test_the_licence_is_there_and_named(repository):
     assert project["license"] == "Apache-2.0"
 
 
-def test_the_package_is_marked_as_typed(repository):
+def test_the_packages_are_marked_as_typed(repository):
     assert (repository / "llm_ocr" / "py.typed").is_file()
+    assert (repository / "packages/outputs/llm_ocr_outputs/py.typed").is_file()
 
 
 def test_one_module_alone_reads_the_environment(repository):
@@ -73,10 +74,10 @@ STYLE = re.compile(r"--(?:c\d|back|card|ink|soft|rule|ok|degraded|failed|left|c)
 
 
 def test_messages_outside_the_command_line_name_no_flags(repository):
-    package = repository / "llm_ocr"
+    core, outputs = repository / "llm_ocr", repository / "packages/outputs/llm_ocr_outputs"
     found = {}
-    for path in sorted(package.rglob("*.py")):
-        name = path.relative_to(package).as_posix()
+    for path in sorted([*core.rglob("*.py"), *outputs.rglob("*.py")]):
+        name = path.relative_to(core if path.is_relative_to(core) else outputs).as_posix()
         if name.startswith(FLAGS_THERE):
             continue
         text = STYLE.sub("", path.read_text()) if name == "report/__init__.py" else path.read_text()

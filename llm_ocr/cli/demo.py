@@ -52,7 +52,7 @@ def run_demo(command: str, settings: DemoSettings) -> int:
 
 def _site(workspace: str) -> Path | None:
     """Write a website of the results into the workspace's folder, and return the page to open."""
-    from llm_ocr.viewer import view
+    from llm_ocr_outputs.viewer import view
 
     if not (Path(workspace) / "dataset").is_dir():
         return None

@@ -110,7 +110,7 @@ def run_export(command: str, settings: ExportSettings) -> int:
 
 def run_view(command: str, settings: ViewSettings) -> int:
     """Write the site, and print the file to open; return 0."""
-    from llm_ocr.viewer import view
+    from llm_ocr_outputs.viewer import view
 
     progress = progress_for(settings)
     try:
@@ -126,9 +126,9 @@ def run_view(command: str, settings: ViewSettings) -> int:
 
 def run_report(command: str, settings: ReportSettings) -> int:
     """Write the page and print its location; return 0 regardless of failures in the run."""
-    from llm_ocr.report import write_report
     from llm_ocr.workspace import Workspace
     from llm_ocr.workspace.stored import workspace_options
+    from llm_ocr_outputs.report import write_report
 
     with Workspace.open(settings.workspace, options=workspace_options(settings)) as workspace:
         done = write_report(workspace, settings.output)
