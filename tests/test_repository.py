@@ -58,6 +58,7 @@ OF_OTHERS = {
     "engines/client/probing.py": {"--metrics", "--enable-metrics"},  # of llama.cpp and SGLang
     "engines/vlm/judging.py": {"--reasoning-parser"},
     "exports/olmocr_bench.py": {"--dir", "--candidate"},
+    "plugins.py": {"--engine", "--format", "--help", "--version"},  # what its groups extend
     "report/sections.py": {"--password-file"},  # of the command that the report shows
     "sandbox/confinement.py": {"--target"},
     "scheduling/shards.py": {"--array", "--num-jobs"},
@@ -89,7 +90,7 @@ def test_messages_outside_the_command_line_name_no_flags(repository):
 
 def test_settings_with_a_value_in_messages_exist(repository):
     """The command line shows a known setting as its flag, and leaves a misspelled one as it is."""
-    known = {name for model in command_models() for name in settings_of(model)} | {"max_num_seqs"}  # of vLLM
+    known = {name for model in command_models().values() for name in settings_of(model)} | {"max_num_seqs"}  # of vLLM
     named = re.compile(r"`([a-z][a-z0-9_]*)=[^`\n]*`")
     found = {
         (path.name, name)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from llm_ocr.config.groups import Group
 from llm_ocr.errors import ObjectNotFound, StageMissing
+from llm_ocr.results.card import CARD, named_files, with_configs
 from llm_ocr.results.dataset import FOLDER, DatasetRow, DatasetWriter
 from llm_ocr.results.schema import Images
 from llm_ocr.runs import Run
@@ -29,7 +30,6 @@ from llm_ocr.workspace.items import Item, items
 from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, key_settings, newest_key, required_key
 from llm_ocr.workspace.publish import Marker, done_units, markers
 from llm_ocr.workspace.published import dataset_row, extracted_pages, finished_pages, published_figures
-from llm_ocr_outputs.exports.card import CARD, named_files, with_configs
 
 if TYPE_CHECKING:
     from datasets import Dataset

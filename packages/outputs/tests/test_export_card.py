@@ -6,7 +6,8 @@ import pytest
 import yaml
 from markdown_it import MarkdownIt
 
-from llm_ocr_outputs.exports.card import CardFacts, card, named_files, read_card, with_configs
+from llm_ocr.results.card import named_files, read_card, with_configs
+from llm_ocr_outputs.exports.card import CardFacts, card
 
 
 def facts(**changes) -> CardFacts:

@@ -1,7 +1,4 @@
-"""Dataset card: README.md, whose front matter names the files of the dataset.
-
-A card of llm-ocr names its workspace on a separate line, so that an export knows which cards it may replace.
-"""
+"""Text of the dataset card that an export writes; `llm_ocr.results.card` reads cards."""
 
 import json
 import re
@@ -11,19 +8,9 @@ from typing import Any
 
 import yaml
 
+from llm_ocr.results.card import DATASET_KEYS, configs
 from llm_ocr_outputs.exports.shards import GLOB
 
-#: File name of the card.
-CARD = "README.md"
-#: File name of the card if there is a README of other origin.
-OTHER_CARD = "llm-ocr-card.md"
-
-_MARK = re.compile(r"^<!-- llm-ocr export of ([0-9a-f]+)\b", re.MULTILINE)
-#: Files that the card of a workspace may name: the dataset, and its preview until the dataset exists.
-_OWN_FILES = re.compile(r"\bpath: (dataset/\*\.parquet|preview/train-[0-9a-f]{12}-\*\.parquet)$", re.MULTILINE)
-_FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
-#: Keys of front matter that name files and describe their content.
-_OF_A_DATASET = ("configs", "dataset_info")
 _TAGS = ("ocr", "llm-ocr")
 _SIZES = ("1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T")
 
@@ -54,69 +41,6 @@ class CardFacts:
     left_out: int = 0  # documents with too many bad pages
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """Existing README: its front matter, and its workspace, empty if the file is not by llm-ocr.
-
-    `free`: it may be replaced, because it is by llm-ocr, or has only front matter that describes no dataset.
-    """
-
-    front: Mapping[str, Any]
-    workspace: str
-    free: bool
-
-
-def read_card(text: str) -> Standing:
-    """Parse a README."""
-    found = _FRONT_MATTER.match(text)
-    front: Any = None
-    if found is not None:
-        try:
-            front = yaml.safe_load(found[1])
-        except yaml.YAMLError:
-            front = None
-    mark = _MARK.search(text)
-    bare = isinstance(front, dict) and found is not None and not text[found.end() :].strip()
-    free = bool(mark) or not text.strip() or (bare and front.keys().isdisjoint(_OF_A_DATASET))
-    return Standing(front if isinstance(front, dict) else {}, mark[1] if mark else "", free)
-
-
-def named_files(text: str) -> str | None:
-    """Return the files that a README names by a configuration of llm-ocr.
-
-    Empty if it has no configurations, None if they are the user's or the front matter is unreadable.
-    """
-    found = _FRONT_MATTER.match(text)
-    if found is None:
-        return ""
-    front = read_card(text).front
-    if "configs" not in front:
-        return None if found[1].strip() and not front else ""
-    own = _OWN_FILES.search(found[1])
-    return own[1] if own and front["configs"] == _configs(own[1]) else None
-
-
-def with_configs(text: str, pattern: str) -> str:
-    """Return a README whose front matter names the files of the dataset; the user's own text is unchanged.
-
-    The files of a configuration of llm-ocr are replaced. Front matter with other configurations, or that is unreadable,
-    is unchanged.
-    """
-    named = named_files(text)
-    found = _FRONT_MATTER.match(text)
-    ours = yaml.safe_dump({"configs": _configs(pattern)}, sort_keys=False)
-    if found is None:
-        return f"---\n{ours}---\n{text}"
-    if named is None:
-        return text
-    front, rest = text[: found.end(1)], text[found.end(1) :]
-    return front.replace(named, pattern) + rest if named else f"{front}{ours}{rest}"
-
-
-def _configs(pattern: str) -> list[dict[str, Any]]:
-    return [{"config_name": "default", "data_files": [{"split": "train", "path": pattern}]}]
-
-
 def card(facts: CardFacts, front: Mapping[str, Any], *, whole: bool = True) -> str:
     """Return the card.
 
@@ -128,11 +52,11 @@ def card(facts: CardFacts, front: Mapping[str, Any], *, whole: bool = True) -> s
     given = front.get("tags")
     tags = list(dict.fromkeys([*(given if isinstance(given, list) else []), *_TAGS]))
     ours = {
-        "configs": _configs(GLOB),
+        "configs": configs(GLOB),
         "size_categories": [_size_category(facts.rows)],
         "tags": tags,
     }
-    kept = {name: value for name, value in front.items() if name not in (*ours, *_OF_A_DATASET)}
+    kept = {name: value for name, value in front.items() if name not in (*ours, *DATASET_KEYS)}
     head = yaml.safe_dump({**kept, **ours}, sort_keys=False, allow_unicode=True)
     return f"---\n{head}---\n" + "\n\n".join(_sections(facts, whole=whole)) + "\n"
 

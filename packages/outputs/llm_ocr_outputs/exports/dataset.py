@@ -12,13 +12,14 @@ from typing import Any
 
 from llm_ocr.errors import DatasetDamaged, ObjectNotFound, StorageError, UsageError, WorkspaceMismatch
 from llm_ocr.exporting import Exported, ExportJob, Output
+from llm_ocr.results.card import CARD, OTHER_CARD, Standing, read_card
 from llm_ocr.results.schema import release_memory
 from llm_ocr.storage import ObjectInfo, ObjectStore
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import Counts, Status
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.views import sha256_of
-from llm_ocr_outputs.exports.card import CARD, OTHER_CARD, Standing, card, read_card
+from llm_ocr_outputs.exports.card import card
 from llm_ocr_outputs.exports.shards import (
     GLOB,
     PREFIX,

@@ -7,14 +7,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from llm_ocr.config.models import ReportSettings
 from llm_ocr.costs.report import cost_report, spent
 from llm_ocr.errors import StorageError, UsageError
+from llm_ocr.stages import Progress
 from llm_ocr.storage.local import DISK_FULL
 from llm_ocr.workspace import Workspace, library_version
 from llm_ocr.workspace.keys import EXTRACT, stage_keys
 from llm_ocr.workspace.metrics import Series, all_series
 from llm_ocr.workspace.plan import pages_of_documents
 from llm_ocr.workspace.status import run_status
+from llm_ocr.workspace.stored import workspace_options
 from llm_ocr_outputs.report.charts import BarChart, Chart, Report, Section, TimeChart, colour, escaped, plain, svg
 from llm_ocr_outputs.report.sections import (
     cost_section,
@@ -176,17 +179,23 @@ class Written:
     path: Path
     size: int
 
+    def __str__(self) -> str:
+        return f"Report: {self.path} ({self.size / 1e3:,.0f} kB; open it in a browser)"
 
-def write_report(workspace: Workspace, path: Path) -> Written:
-    """Write the page, replacing an older one. The run may be empty, in progress, or finished.
+
+def report(settings: ReportSettings, progress: Progress | None) -> Written:
+    """Write the page, replacing an older one. The run may be empty, in progress, or finished, and have failures.
 
     Raises:
         UsageError: the path is a folder.
+        WorkspaceError: there is no workspace.
         StorageError: the file cannot be written, or the store cannot be read.
     """
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder", hint=f"Name a file: `output={path / 'report.html'}`")
-    data = page(report_of(workspace)).encode()
+    path = settings.output
+    with Workspace.open(settings.workspace, options=workspace_options(settings)) as workspace:
+        if path.is_dir():
+            raise UsageError(f"{path} is a folder", hint=f"Name a file: `output={path / 'report.html'}`")
+        data = page(report_of(workspace)).encode()
     try:
         _replace(path, data)
     except OSError as error:

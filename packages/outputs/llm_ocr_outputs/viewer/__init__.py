@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -14,7 +13,7 @@ from llm_ocr.results.schema import Images
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.loop import run_blocking
 from llm_ocr.storage.local import DISK_FULL
-from llm_ocr.types import Counts
+from llm_ocr.types import Counts, Viewed
 from llm_ocr.workspace import Workspace, library_version
 from llm_ocr.workspace.items import Item, items
 from llm_ocr.workspace.keys import EXTRACT, required_key
@@ -33,15 +32,7 @@ T = TypeVar("T")
 Rows = Callable[[Item], Iterator[DatasetRow]]
 
 
-@dataclass(frozen=True, slots=True)
-class Viewed:
-    """Written site. `index` is the file to open; `pages` is the number of listed pages."""
-
-    index: Path
-    pages: int
-
-
-def view(settings: ViewSettings, progress: Progress | None = None) -> Viewed:
+def view(settings: ViewSettings, progress: Progress | None) -> Viewed:
     """Write the site; an existing site is replaced when the new one is complete.
 
     A workspace that is not assembled is shown as far as its pages have been read, without descriptions of figures.

@@ -1,32 +1,18 @@
-"""Names, texts, examples, and handlers of all commands. The module is light because the help is built from it."""
+"""Names, texts, examples, and functions of all commands. The module is light because the help is built from it."""
 
-from dataclasses import dataclass
 from difflib import get_close_matches
 
-from llm_ocr.errors import UsageError
+from llm_ocr.errors import LlmOcrError, UsageError
+from llm_ocr.plugins import COMMANDS, Command
 
+_PIPELINE = "llm_ocr.cli.pipeline:run_stage"
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    """Command of the console program. `model` names a class in `config.models`, `handler` a function."""
-
-    name: str
-    summary: str
-    model: str
-    handler: str  # "module:function" below llm_ocr.cli; called with the command's name and its settings
-    usage: str
-    examples: tuple[tuple[str, str], ...]  # command line, effect
-    remembers: bool = True  # whether stored settings of the workspace fill settings that are not given
-    common: tuple[str, ...] = ()  # settings that --help shows; empty: all of them
-
-
-_PIPELINE = "pipeline:run_stage"
-
-COMMANDS: tuple[Command, ...] = (
+#: Commands of the core. Their functions receive the name of the command and its settings, and return the exit code.
+CORE: tuple[Command, ...] = (
     Command(
         "run",
         "Run all three stages on this machine: documents to Markdown, figures, and a dataset",
-        "RunSettings",
+        "llm_ocr.config.models:RunSettings",
         _PIPELINE,
         "run SOURCE... [-w FOLDER] [options]",
         (
@@ -53,7 +39,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "plan",
         "List documents, count pages, and divide them into units of work",
-        "PlanOnlySettings",
+        "llm_ocr.config.models:PlanOnlySettings",
         _PIPELINE,
         "plan SOURCE... -w FOLDER [options]",
         (
@@ -79,7 +65,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "extract",
         "Run stage 1: pages to Markdown, figures, and layout",
-        "ExtractSettings",
+        "llm_ocr.config.models:ExtractSettings",
         _PIPELINE,
         "extract [SOURCE...] -w FOLDER [options]",
         (
@@ -107,7 +93,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "describe",
         "Run stage 2: a description of each figure",
-        "DescribeSettings",
+        "llm_ocr.config.models:DescribeSettings",
         _PIPELINE,
         "describe -w FOLDER [options]",
         (
@@ -129,7 +115,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "assemble",
         "Run stage 3: documents and dataset from pages and descriptions",
-        "AssembleSettings",
+        "llm_ocr.config.models:AssembleSettings",
         _PIPELINE,
         "assemble -w FOLDER [options]",
         (
@@ -141,8 +127,8 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "status",
         "Show progress, failures, and their reasons",
-        "StatusSettings",
-        "results:run_status",
+        "llm_ocr.config.models:StatusSettings",
+        "llm_ocr.cli.results:run_status",
         "status [-w FOLDER] [--json] [--watch] [--worst N]",
         (
             ("llm-ocr status -w out", "Show pages, figures, units, and reasons of failures"),
@@ -153,8 +139,8 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "estimate",
         "Estimate time and cost of a run",
-        "EstimateSettings",
-        "results:run_estimate",
+        "llm_ocr.config.models:EstimateSettings",
+        "llm_ocr.cli.results:run_estimate",
         "estimate [SOURCE...] [-w URL] [--hardware PLATFORM:NAME] [options]",
         (
             ("llm-ocr estimate scans/", "Count the pages; rank machines and providers by cost"),
@@ -191,7 +177,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "retry-failed",
         "Plan failed pages again",
-        "RetrySettings",
+        "llm_ocr.config.models:RetrySettings",
         _PIPELINE,
         "retry-failed -w FOLDER [options]",
         (
@@ -204,8 +190,8 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "export",
         "Convert results to datasets, Markdown, JSON, and other formats",
-        "ExportSettings",
-        "results:run_export",
+        "llm_ocr.config.models:ExportSettings",
+        "llm_ocr.cli.results:run_export",
         "export [-w FOLDER] --output URL [options]",
         (
             ("llm-ocr export -w out --output hf://datasets/me/scans", "Upload a private dataset to the Hub"),
@@ -228,32 +214,10 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
-        "view",
-        "Build a static website of the results, to open from disk",
-        "ViewSettings",
-        "results:run_view",
-        "view [-w FOLDER] --output FOLDER [options]",
-        (
-            ("llm-ocr view -w out --output site", "Write site/index.html"),
-            ("llm-ocr view -w out --compare other --output site", "Show two runs side by side"),
-        ),
-    ),
-    Command(
-        "report",
-        "Write an HTML report of a run: throughput, tokens, failures, quality, cost",
-        "ReportSettings",
-        "results:run_report",
-        "report [-w FOLDER] [--output FILE]",
-        (
-            ("llm-ocr report -w out", "Write llm-ocr-report.html"),
-            ("llm-ocr report -w s3://bucket/run --output run.html", "Report on a run in a bucket, also while it runs"),
-        ),
-    ),
-    Command(
         "launch",
         "Run stages as jobs on a cloud platform or cluster",
-        "LaunchSettings",
-        "launch:run_launch",
+        "llm_ocr.config.models:LaunchSettings",
+        "llm_ocr.cli.launch:run_launch",
         "launch PLATFORM STAGE|pipeline [SOURCE...] -w URL [options]",
         (
             ("llm-ocr launch hf-jobs extract -w hf://buckets/me/scans/run --dry-run", "Print the requests"),
@@ -281,8 +245,8 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "jobs",
         "List, watch, and cancel the jobs of a workspace",
-        "JobsSettings",
-        "launch:run_jobs",
+        "llm_ocr.config.models:JobsSettings",
+        "llm_ocr.cli.launch:run_jobs",
         "jobs [list|logs|cancel|clean] [JOB] -w URL",
         (
             ("llm-ocr jobs -w s3://bucket/run", "Show all jobs and their states"),
@@ -294,8 +258,8 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "models",
         "List models, show one, or recommend one for this machine",
-        "ModelsSettings",
-        "models:run_models",
+        "llm_ocr.config.models:ModelsSettings",
+        "llm_ocr.cli.models:run_models",
         "models [NAME] [--recommend] [--json] [options]",
         (
             ("llm-ocr models", "Show a table of all models"),
@@ -307,7 +271,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "clean",
         "Remove files that no finished unit needs",
-        "CleanSettings",
+        "llm_ocr.config.models:CleanSettings",
         _PIPELINE,
         "clean -w FOLDER [--dry-run]",
         (
@@ -318,8 +282,8 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "demo",
         "Run all three stages on the included example documents",
-        "DemoSettings",
-        "demo:run_demo",
+        "llm_ocr.config.models:DemoSettings",
+        "llm_ocr.cli.demo:run_demo",
         "demo [-w FOLDER]",
         (
             ("llm-ocr demo", "Write to ./llm-ocr-demo"),
@@ -329,8 +293,8 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "doctor",
         "Check what works on this machine, and how to install the rest",
-        "DoctorSettings",
-        "doctor:run_doctor",
+        "llm_ocr.config.models:DoctorSettings",
+        "llm_ocr.cli.doctor:run_doctor",
         "doctor [--json]",
         (
             ("llm-ocr doctor", "Show a table of checks"),
@@ -340,8 +304,8 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "debug",
         "Show how the embedded engine reads a page, and draw its blocks",
-        "DebugSettings",
-        "debug:run_debug",
+        "llm_ocr.config.models:DebugSettings",
+        "llm_ocr.cli.debug:run_debug",
         "debug page FILE [--page N] [--output IMAGE] [--overwrite] [--json] [options]",
         (
             ("llm-ocr debug page report.pdf --page 3", "Show each step; write report-p0003.png"),
@@ -353,8 +317,8 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "init",
         "Write a configuration file with every setting explained",
-        "InitSettings",
-        "init:run_init",
+        "llm_ocr.config.models:InitSettings",
+        "llm_ocr.cli.init:run_init",
         "init [PATH] [--force]",
         (
             ("llm-ocr init", "Write ./llm-ocr.toml"),
@@ -364,8 +328,8 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "completion",
         "Print a script that completes commands and flags in bash, zsh, or fish",
-        "CompletionSettings",
-        "completion:run_completion",
+        "llm_ocr.config.models:CompletionSettings",
+        "llm_ocr.cli.completion:run_completion",
         "completion [bash|zsh|fish]",
         (
             ("llm-ocr completion bash", "Add the output to ~/.bashrc"),
@@ -375,51 +339,48 @@ COMMANDS: tuple[Command, ...] = (
     ),
 )
 
-BY_NAME = {command.name: command for command in COMMANDS}
+
+def all_commands() -> tuple[Command, ...]:
+    """Return the commands of the core and of packages, in the order of help, without those that cannot be imported.
+
+    Of the commands after the same one, the last in the alphabet is the first.
+    """
+    listed = list(CORE)
+    for name in COMMANDS.names():
+        names = [command.name for command in listed]
+        try:
+            command = _added(name)
+        except LlmOcrError:
+            continue
+        if command is not None and name not in names:
+            listed.insert(names.index(command.after) + 1 if command.after in names else len(names), command)
+    return tuple(listed)
 
 
 def find_command(name: str) -> Command:
     """Return the command with this name.
 
     Raises:
-        UsageError: The name is unknown. The error contains the nearest name, or the right form for a file.
+        UsageError: The name is unknown, or two packages provide it. The error contains the nearest name, or the right
+            form for a file.
+        LlmOcrError: The command cannot be imported. The message names its package.
     """
-    if name in BY_NAME:
-        return BY_NAME[name]
-    near = get_close_matches(name, BY_NAME, n=1, cutoff=0.6)
+    command = next((command for command in CORE if command.name == name), None) or _added(name)
+    if command is not None:
+        return command
+    names = [command.name for command in all_commands()]
+    near = get_close_matches(name, names, n=1, cutoff=0.6)
     if near:
         hint = f"Did you mean llm-ocr {near[0]}?"
     elif "." in name or "/" in name:
         hint = f"To read a document: llm-ocr run {name}"
     else:
-        hint = f"Commands: {', '.join(BY_NAME)}"
+        hint = f"Commands: {', '.join(names)}"
     raise UsageError(f"unknown command {name!r}", hint=hint)
 
 
-def general_help() -> str:
-    """Return the text of `llm-ocr --help`."""
-    width = max(len(command.name) for command in COMMANDS)
-    commands = "\n".join(f"  {command.name:<{width}}  {command.summary}" for command in COMMANDS)
-    return f"""Usage: llm-ocr COMMAND [options]
-
-Convert PDFs and images to Markdown, with cropped and described figures, in three resumable stages.
-
-Commands:
-{commands}
-
-Global options:
-  -h, --help       Print the most used settings of a command, with defaults and examples
-  --help-all       Print all settings of a command
-  --config FILE    TOML or YAML file of settings
-  --show-settings  Print each setting and its origin, and exit
-  --version        Print the version (without a command)
-
-Precedence of settings: flags, environment (LLM_OCR_PAGES=1-5 is --pages 1-5), .env, --config, workspace, default.
-Exit codes: 0 success, 1 error, 2 wrong usage, 3 more pages failed than --max-failed-rate allows, 4 interrupted,
-5 stopped by --max-cost or --max-hours.
-
-Examples:
-  llm-ocr demo                   Try it on the included example documents
-  llm-ocr run report.pdf         Read one document into ./llm-ocr-out
-  llm-ocr doctor                 Check what works on this machine
-"""
+def _added(name: str) -> Command | None:
+    command = COMMANDS.find(name)
+    if command is not None and not (isinstance(command, Command) and command.name == name):
+        raise LlmOcrError(f"the entry point {name} of the group {COMMANDS.group} is no `Command` with this name")
+    return command
