@@ -121,17 +121,8 @@ class Run:
         """
         from llm_ocr.config.models import ReportSettings
 
-        options = self._workspace.options
-        settings = ReportSettings.model_validate(
-            {
-                "workspace": self.url,
-                "workspace_profile": options.profile,
-                "workspace_endpoint": options.endpoint,
-                "workspace_region": options.region,
-                "output": path,
-            }
-        )
-        written: Path = COMMANDS.get("report").load()(settings, None).path
+        settings = ReportSettings.model_validate({"workspace": self.url, "output": path})
+        written: Path = COMMANDS.get("report").load()(settings, None, self._workspace).path
         return written
 
     def pages(self, *, images: bool = True) -> Iterator[PageRecord]:

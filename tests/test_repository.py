@@ -54,6 +54,7 @@ def test_one_module_alone_reads_the_environment(repository):
 FLAGS_THERE = ("cli/", "config/", "launch/", "engines/vllm/", "models/")  # the last two have vLLM's
 #: Arguments of other programs by file, and names in style sheets.
 OF_OTHERS = {
+    "commands.py": {"--compare", "--output"},  # examples in the help of `view` and `report`
     "compat/modal_batch.py": {"--only", "--prompt-mode"},  # of the command that the job runs, and of `modal run`
     "engines/client/probing.py": {"--metrics", "--enable-metrics"},  # of llama.cpp and SGLang
     "engines/vlm/judging.py": {"--reasoning-parser"},

@@ -34,7 +34,6 @@ class Workspace:
     def __init__(self, store: ObjectStore, run: Mapping[str, Any]) -> None:
         self.store = store
         self.run = run
-        self.options = StoreOptions()
         self._lock = threading.Lock()
         self._spool: OwnFolder | None = None
         self._published: set[str] = set()
@@ -57,9 +56,7 @@ class Workspace:
         Raises:
             UsageError: no store supports the URL.
         """
-        workspace = cls.on(open_store(url, options), create)
-        workspace.options = options
-        return workspace
+        return cls.on(open_store(url, options), create)
 
     @classmethod
     def on(cls, store: ObjectStore, create: bool = False) -> Self:

@@ -183,19 +183,26 @@ class Written:
         return f"Report: {self.path} ({self.size / 1e3:,.0f} kB; open it in a browser)"
 
 
-def report(settings: ReportSettings, progress: Progress | None) -> Written:
+def report(settings: ReportSettings, progress: Progress | None, workspace: Workspace | None = None) -> Written:
     """Write the page, replacing an older one. The run may be empty, in progress, or finished, and have failures.
+
+    Args:
+        settings: the workspace, and the file.
+        progress: without effect: no row is read.
+        workspace: the workspace if it is open, as in `Run.report`.
 
     Raises:
         UsageError: the path is a folder.
         WorkspaceError: there is no workspace.
         StorageError: the file cannot be written, or the store cannot be read.
     """
+    if workspace is None:
+        with Workspace.open(settings.workspace, options=workspace_options(settings)) as opened:
+            return report(settings, progress, opened)
     path = settings.output
-    with Workspace.open(settings.workspace, options=workspace_options(settings)) as workspace:
-        if path.is_dir():
-            raise UsageError(f"{path} is a folder", hint=f"Name a file: `output={path / 'report.html'}`")
-        data = page(report_of(workspace)).encode()
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder", hint=f"Name a file: `output={path / 'report.html'}`")
+    data = page(report_of(workspace)).encode()
     try:
         _replace(path, data)
     except OSError as error:
