@@ -15,9 +15,8 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 import llm_ocr
-from llm_ocr.cli.commands import BY_NAME, COMMANDS
 from llm_ocr.cli.models import all_models
-from llm_ocr.config import models
+from llm_ocr.config.commands import all_commands
 from llm_ocr.config.fields import Setting, command_models, groups_of, settings_of
 from llm_ocr.errors import LlmOcrError
 from llm_ocr.models.registry import PROFILES
@@ -78,10 +77,10 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 def commands_page() -> str:
     """Return every command with its usage, examples, and settings by group."""
     parts = ["# Commands", _COMMANDS]
-    for command in COMMANDS:
+    for command in all_commands():
         parts += [f"## {command.name}", f"{command.summary}.", f"```\nllm-ocr {command.usage}\n```"]
         parts.append("\n".join(f"- `{typed}`: {meaning}" for typed, meaning in command.examples))
-        for title, members in groups_of(vars(models)[command.model]):
+        for title, members in groups_of(command_models()[command.name]):
             names = ", ".join(f"[`{_typed(setting)}`](settings.md#{setting.name})" for setting in members)
             parts.append(f"**{title}:** {names}")
     return "\n\n".join(parts) + "\n"
@@ -90,8 +89,8 @@ def commands_page() -> str:
 def settings_page() -> str:
     """Return every setting once, with its flag, variable, keyword, values, default, and commands."""
     found: dict[str, tuple[Setting, list[str]]] = {}
-    for model in command_models():
-        name = (model.__doc__ or "").split(":")[0].removeprefix("llm-ocr ")
+    # `estimate` comes last: it gives settings of `launch` another meaning.
+    for name, model in sorted(command_models().items(), key=lambda one: one[0] == "estimate"):
         for setting in settings_of(model).values():
             found.setdefault(setting.name, (setting, []))[1].append(name)
     parts = [
@@ -106,7 +105,7 @@ def settings_page() -> str:
             ("Keyword", f"`{name}`" + (" (list)" if setting.many else "")),
             ("Value", setting.allowed),
             *([] if setting.default in (None, ()) else [("Default", f"`{setting.default}`")]),
-            ("Commands", ", ".join(f"[{one}](commands.md#{one})" if one in BY_NAME else one for one in commands)),
+            ("Commands", ", ".join(f"[{one}](commands.md#{one})" for one in commands)),
         ]
         table = "\n".join(f"| {title} | {_cell(value)} |" for title, value in rows)
         parts += [f"## {name}", f"{setting.description}.", f"| | |\n|---|---|\n{table}"]
@@ -129,7 +128,7 @@ def _type(kind: Any) -> str:
 
 def json_page() -> str:
     """Return the schema of `export --format json` as one table per object, and the schema itself."""
-    text = (ROOT / "llm_ocr/exports/document.schema.json").read_text(encoding="utf-8")
+    text = (ROOT / "packages/outputs/llm_ocr_outputs/exports/document.schema.json").read_text(encoding="utf-8")
     schema = json.loads(text)
     parts = ["# JSON of a document", _JSON]
     for name, one in {"document file": schema, **schema["$defs"]}.items():

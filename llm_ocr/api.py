@@ -13,15 +13,14 @@ from llm_ocr.config.models import PipelineCommand
 from llm_ocr.errors import UsageError
 from llm_ocr.exporting import Exported
 from llm_ocr.exporting import export as export_results
+from llm_ocr.plugins import COMMANDS
 from llm_ocr.runs import Run
 from llm_ocr.session import Session
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.execute import execute
 from llm_ocr.stages.sharing import await_workspace
 from llm_ocr.stages.transform import transform_pages
-from llm_ocr.types import Counts, PageRecord, Status
-from llm_ocr.viewer import Viewed
-from llm_ocr.viewer import view as view_results
+from llm_ocr.types import Counts, PageRecord, Status, Viewed
 from llm_ocr.workspace.stored import stored_settings
 
 if TYPE_CHECKING:
@@ -309,7 +308,9 @@ def view(
         UsageError: A setting is unknown or invalid, or the folder contains other files.
     """
     flags = {"workspace": str(workspace), "output": str(output), **settings}
-    return view_results(settings_from(models.ViewSettings, "view", flags), progress)
+    chosen = settings_from(models.ViewSettings, "view", flags)
+    viewed: Viewed = COMMANDS.get("view").load()(chosen, progress)
+    return viewed
 
 
 @lists_settings(models.ExtractSettings, without=("sources", "workspace", "max_hours", "max_cost"))

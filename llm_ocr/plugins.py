@@ -17,7 +17,7 @@ A store of this repository names the extra with its client library in brackets, 
 `az = "llm_ocr_azure:open_azure [azure]"`.
 
 The packages of this repository (`packages/`) use the same entry points; `pyproject.toml` has them. An object is
-imported at its first use.
+imported at its first use, commands also for `llm-ocr --help`. `llm-ocr --version` prints the packages that were found.
 
 A package may import `llm_ocr.types`, `llm_ocr.errors`, this module, the public names of `llm_ocr`, and the modules that
 the protocol of its addition names. These modules change only with an entry in CHANGELOG.md. Names of loggers begin
@@ -30,21 +30,26 @@ The RunPod worker (`llm_ocr_platforms.runpod`) is a program that reads documents
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from llm_ocr.errors import LlmOcrError, UsageError
 
 if TYPE_CHECKING:
+    from llm_ocr.config.groups import LogSettings
     from llm_ocr.exporting import Exported, ExportJob
     from llm_ocr.launch import Launcher
     from llm_ocr.models.profile import Profile
     from llm_ocr.storage import ObjectStore, StoreOptions
 
-__all__ = ["EXPORTS", "PLATFORMS", "PROFILES", "STORES", "Export", "ExtensionPoint", "Opener", "found_packages"]
+__all__ = [
+    *("COMMANDS", "EXPORTS", "PLATFORMS", "PROFILES", "STORES"),
+    *("Command", "Export", "ExtensionPoint", "Opener", "found_packages"),
+]
 
 Extension = TypeVar("Extension")
 
@@ -60,7 +65,7 @@ class ExtensionPoint(Generic[Extension]):
             noun: Word for a member in messages, such as `export format`.
         """
         self.group = group
-        self._noun = noun
+        self.noun = noun
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all installed members, sorted."""
@@ -89,18 +94,9 @@ class ExtensionPoint(Generic[Extension]):
         if len(entries) > 1:
             packages = " and ".join(sorted(_package(entry) for entry in entries))
             raise UsageError(
-                f"{packages} provide the {self._noun} {name!r}", hint="Uninstall one of them: pip uninstall PACKAGE"
+                f"{packages} provide the {self.noun} {name!r}", hint="Uninstall one of them: pip uninstall PACKAGE"
             )
-        try:
-            loaded: Extension = entries[0].load()
-        except (ImportError, AttributeError) as error:
-            if isinstance(error, LlmOcrError):  # MissingExtra, which says what to install
-                raise
-            package = _package(entries[0])
-            raise LlmOcrError(
-                f"the {self._noun} {name!r} of {package} cannot be imported from {entries[0].value}: {error}",
-                hint=f"Repair the package, or remove it: pip uninstall {package}",
-            ) from error
+        loaded: Extension = _load(entries[0], self.noun)
         return loaded
 
     def get(self, name: str) -> Extension:
@@ -122,12 +118,12 @@ class ExtensionPoint(Generic[Extension]):
         known = self.names()
         if not known:
             raise UsageError(
-                f"no {self._noun} is installed: the metadata of llm-ocr is missing",
+                f"no {self.noun} is installed: the metadata of llm-ocr is missing",
                 hint="Install the checkout instead of importing it from a folder: pip install -e .",
             )
         near = get_close_matches(name.replace("_", "-").lower(), known, n=1, cutoff=0.6)
         hint = f"Did you mean {near[0]}?" if near else f"Installed: {', '.join(known)}"
-        raise UsageError(f"unknown {self._noun} {name!r}", hint=hint)
+        raise UsageError(f"unknown {self.noun} {name!r}", hint=hint)
 
     def _entries(self) -> dict[str, list[EntryPoint]]:
         found: dict[str, list[EntryPoint]] = {}
@@ -144,18 +140,79 @@ def _entries_of(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
     return tuple(entry_points(group=group))
 
 
+def _load(entry: EntryPoint, noun: str) -> Any:
+    try:
+        return entry.load()
+    except LlmOcrError:  # MissingExtra, which says what to install
+        raise
+    except Exception as error:
+        package = _package(entry)
+        raise LlmOcrError(
+            f"the {noun} {entry.name!r} of {package} cannot be imported from {entry.value}: {error}",
+            hint=f"Repair the package, or remove it: pip uninstall {package}",
+        ) from error
+
+
 def _package(entry: EntryPoint) -> str:
-    return entry.dist.name if entry.dist else entry.value.partition(".")[0]
+    return entry.dist.name if entry.dist else entry.module.partition(".")[0]
 
 
 def found_packages() -> Iterator[tuple[str, str]]:
-    """Yield the import packages that add something to the core, each with the groups in which it does, sorted."""
-    groups: dict[str, set[str]] = {}
-    for point in (EXPORTS, PLATFORMS, PROFILES, STORES):
+    """Yield the import packages that add something to the core, each with its additions, sorted.
+
+    The additions are text for `llm-ocr --version`, such as `commands report, view; export formats dolma`.
+    """
+    found: dict[str, dict[str, set[str]]] = {}
+    for point in (COMMANDS, EXPORTS, PLATFORMS, PROFILES, STORES):
         for entry in _entries_of(point.group, tuple(sys.path)):
-            groups.setdefault(entry.module.partition(".")[0], set()).add(point.group.removeprefix("llm_ocr."))
-    for package, names in sorted(groups.items()):
-        yield package, ", ".join(sorted(names))
+            additions = found.setdefault(entry.module.partition(".")[0], {})
+            additions.setdefault(f"{point.noun}s", set()).add(entry.name)
+    for package, additions in sorted(found.items()):
+        yield package, "; ".join(f"{nouns} {', '.join(sorted(names))}" for nouns, names in additions.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Command of the console program, with the texts of its help.
+
+    The function receives the settings, and the progress or None. It returns a result. The program prints `str(result)`
+    and ends with 0, or prints the error that the function raised and ends with its exit code (`llm_ocr.errors`). The
+    model of the settings derives from a class in `llm_ocr.config.groups`: `LogSettings`, or `OwnWorkspaceSettings` for
+    a command with a workspace. Its fields are flags, variables, and keys of files.
+
+    The list of commands needs neither the model nor the function, so they are named by their places. Example:
+    `llm_ocr_outputs.commands`.
+
+    Uses: `llm_ocr.config`, `llm_ocr.costs`, and the modules that `Export` names.
+    """
+
+    name: str
+    summary: str
+    model: str  # "module:class"
+    function: str  # "module:function"
+    usage: str  # after "llm-ocr"
+    examples: tuple[tuple[str, str], ...]  # command line, effect
+    remembers: bool = True  # whether stored settings of the workspace fill settings that are not given
+    common: tuple[str, ...] = ()  # settings that --help shows; empty: all of them
+    after: str = ""  # the command that precedes it in lists; without one, it is the last
+
+    def settings(self) -> "type[LogSettings]":
+        """Import the model of the settings.
+
+        Raises:
+            LlmOcrError: It cannot be imported. The message names the package.
+        """
+        model: type[LogSettings] = _load(EntryPoint(self.name, self.model, COMMANDS.group), COMMANDS.noun)
+        return model
+
+    def load(self) -> Callable[..., Any]:
+        """Import the function.
+
+        Raises:
+            LlmOcrError: It cannot be imported. The message names the package.
+        """
+        function: Callable[..., Any] = _load(EntryPoint(self.name, self.function, COMMANDS.group), COMMANDS.noun)
+        return function
 
 
 class Opener(Protocol):
@@ -193,8 +250,20 @@ class Export(Protocol):
     interrupted export has written, and reports pages to `job.progress`. Work that blocks runs in threads
     (`asyncio.to_thread`).
 
-    Uses: `llm_ocr.exporting`, `llm_ocr.results`, `llm_ocr.storage`, `llm_ocr.workspace`, `llm_ocr_outputs.source`
-    (rows of documents in order), and `llm_ocr_outputs.files` (batches of files that an export continues).
+    Example:
+        from llm_ocr_outputs.files import File, Form, export_files, json_line
+
+        async def export_word_counts(job):
+            return await export_files(job, Form("word-counts", 1, write, "cat {}/*.json".format))
+
+        def write(batch, documents):
+            for document in documents:
+                words = sum(len(row.record.markdown.split()) for row in document.rows)
+                yield File(f"{document.id}.json", json_line({"source": document.source, "words": words}))
+
+    Uses: `llm_ocr.exporting`, `llm_ocr.results`, `llm_ocr.storage`, `llm_ocr.workspace`, `llm_ocr.stages`,
+    `llm_ocr.scheduling`, `llm_ocr.models`, `llm_ocr.documents.remote.urls`, `llm_ocr_outputs.source` (documents and
+    their rows in order), and `llm_ocr_outputs.files` (batches of files that an interrupted export continues).
     """
 
     async def __call__(self, job: "ExportJob", /) -> "Exported":
@@ -212,6 +281,7 @@ class Export(Protocol):
         """
 
 
+COMMANDS: ExtensionPoint[Command] = ExtensionPoint("llm_ocr.commands", "command")
 EXPORTS: ExtensionPoint[Export] = ExtensionPoint("llm_ocr.exports", "export format")
 #: Classes that derive from `llm_ocr.launch.Launcher`, whose methods are the contract: `plan` is pure and needs neither
 #: an account nor the platform's package; `submit` creates nothing twice. Uses `llm_ocr.launch` and its modules, and

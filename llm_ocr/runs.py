@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from llm_ocr.costs.report import Spent, spent
 from llm_ocr.documents.remote.urls import shown
 from llm_ocr.errors import MissingExtra, ObjectNotFound, StageMissing
+from llm_ocr.plugins import COMMANDS
 from llm_ocr.results.dataset import FOLDER, dataset_file
 from llm_ocr.results.documents import DocumentNames, markdown_file, name_claims
 from llm_ocr.results.sanitizing import safe_markdown
@@ -118,9 +119,11 @@ class Run:
         Raises:
             StorageError: The workspace cannot be read.
         """
-        from llm_ocr.report import write_report
+        from llm_ocr.config.models import ReportSettings
 
-        return write_report(self._workspace, Path(path)).path
+        settings = ReportSettings.model_validate({"workspace": self.url, "output": path})
+        written: Path = COMMANDS.get("report").load()(settings, None, self._workspace).path
+        return written
 
     def pages(self, *, images: bool = True) -> Iterator[PageRecord]:
         """Yield the valid row of every page that Extract has finished, in the order of the plan.

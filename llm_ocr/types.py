@@ -2,6 +2,7 @@
 
 import base64
 import html
+import pathlib
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -639,6 +640,17 @@ class Counts:
             self.degraded - other.degraded,
             self.failed - other.failed,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Viewed:
+    """Written site of results. `index` is the file to open; `pages` is the number of listed pages."""
+
+    index: pathlib.Path
+    pages: int
+
+    def __str__(self) -> str:
+        return f"{plural(self.pages, 'page')}: open {self.index}"
 
 
 def page_id(document_id: str, number: int | None) -> str:

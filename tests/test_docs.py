@@ -14,9 +14,9 @@ import pytest
 
 import llm_ocr
 from llm_ocr import errors
-from llm_ocr.cli.commands import BY_NAME, COMMANDS, find_command
 from llm_ocr.cli.flags import parse_flags
 from llm_ocr.config import models
+from llm_ocr.config.commands import all_commands, find_command
 from llm_ocr.config.fields import all_names
 from llm_ocr.config.loading import load
 from llm_ocr.models.profile_file import profile_from
@@ -81,7 +81,7 @@ def test_each_command_has_flags_and_values_that_exist(page):
         command = find_command(name)
         if not {"--help", "--help-all"}.isdisjoint(arguments):
             continue
-        model = getattr(models, command.model)
+        model = command.settings()
         flags = parse_flags(command, model, arguments)
         given = {key: value for key, value in flags.values.items() if not _STANDS_FOR.search(str(value))}
         if complete:
@@ -90,7 +90,7 @@ def test_each_command_has_flags_and_values_that_exist(page):
 
 def test_the_readme_shows_every_command():
     shown = {words[0] for words, _ in documented(ROOT / "README.md")}
-    assert BY_NAME.keys() - shown == {"demo"}
+    assert {command.name for command in all_commands()} - shown == {"demo"}
     assert "make demo" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -205,7 +205,7 @@ def reference():
 def test_the_reference_has_every_setting_and_command(reference):
     settings = re.findall(r"^## (\w+)$", reference.settings_page(), re.MULTILINE)
     assert settings == sorted(all_names())
-    assert re.findall(r"^## ([\w-]+)$", reference.commands_page(), re.MULTILINE) == [one.name for one in COMMANDS]
+    assert re.findall(r"^## ([\w-]+)$", reference.commands_page(), re.MULTILINE) == [one.name for one in all_commands()]
 
 
 def test_the_reference_explains_every_column_and_field(reference):

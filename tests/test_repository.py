@@ -37,8 +37,9 @@ def test_the_licence_is_there_and_named(repository):
     assert project["license"] == "Apache-2.0"
 
 
-def test_the_package_is_marked_as_typed(repository):
+def test_the_packages_are_marked_as_typed(repository):
     assert (repository / "llm_ocr" / "py.typed").is_file()
+    assert (repository / "packages/outputs/llm_ocr_outputs/py.typed").is_file()
 
 
 def test_one_module_alone_reads_the_environment(repository):
@@ -57,11 +58,12 @@ FLAGS_THERE += ("llm_ocr_platforms/modal/", "llm_ocr_platforms/slurm/", "llm_ocr
 OF_OTHERS = {
     "llm_ocr_platforms/runpod/__init__.py": {"--test_input", "--rp_serve_api"},
     "llm_ocr_platforms/runpod/variables.py": {"--max-num-seqs", "--max-num-batched-tokens"},
+    "llm_ocr_outputs/commands.py": {"--compare", "--output"},  # examples in the help of `view` and `report`
     "engines/client/probing.py": {"--metrics", "--enable-metrics"},  # of llama.cpp and SGLang
     "engines/vlm/judging.py": {"--reasoning-parser"},
-    "exports/olmocr_bench.py": {"--dir", "--candidate"},
-    "plugins.py": {"--engine", "--format", "--version"},  # of its description for authors of packages
-    "report/sections.py": {"--password-file"},  # of the command that the report shows
+    "llm_ocr_outputs/exports/olmocr_bench.py": {"--dir", "--candidate"},
+    "plugins.py": {"--engine", "--format", "--help", "--version"},  # what its groups extend
+    "llm_ocr_outputs/report/sections.py": {"--password-file"},  # of the command that the report shows
     "sandbox/confinement.py": {"--target"},
     "scheduling/shards.py": {"--array", "--num-jobs"},
     "stages/runtime.py": {"--chat-template", "--logits-processors"},
@@ -75,13 +77,14 @@ STYLE = re.compile(r"--(?:c\d|back|card|ink|soft|rule|ok|degraded|failed|left|c)
 
 
 def test_messages_outside_the_command_line_name_no_flags(repository):
-    core, package = repository / "llm_ocr", repository / "packages" / "platforms"
+    core, packages = repository / "llm_ocr", (repository / "packages").glob("*/llm_ocr_*")
+    named = {path.relative_to(core).as_posix(): path for path in core.rglob("*.py")}
+    named |= {path.relative_to(one.parent).as_posix(): path for one in packages for path in one.rglob("*.py")}
     found = {}
-    for path in sorted((*core.rglob("*.py"), *(package / "llm_ocr_platforms").rglob("*.py"))):
-        name = path.relative_to(core if path.is_relative_to(core) else package).as_posix()
+    for name, path in sorted(named.items()):
         if name.startswith(FLAGS_THERE):
             continue
-        text = STYLE.sub("", path.read_text()) if name == "report/__init__.py" else path.read_text()
+        text = STYLE.sub("", path.read_text()) if name == "llm_ocr_outputs/report/__init__.py" else path.read_text()
         flags = set(re.findall(r"--[a-z][a-z0-9_-]+", text)) - {"--help"} - OF_OTHERS.get(name, set())
         if flags:
             found[name] = flags
@@ -90,7 +93,7 @@ def test_messages_outside_the_command_line_name_no_flags(repository):
 
 def test_settings_with_a_value_in_messages_exist(repository):
     """The command line shows a known setting as its flag, and leaves a misspelled one as it is."""
-    known = {name for model in command_models() for name in settings_of(model)} | {"max_num_seqs"}  # of vLLM
+    known = {name for model in command_models().values() for name in settings_of(model)} | {"max_num_seqs"}  # of vLLM
     named = re.compile(r"`([a-z][a-z0-9_]*)=[^`\n]*`")
     found = {
         (path.name, name)

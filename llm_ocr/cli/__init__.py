@@ -3,10 +3,11 @@
 import sys
 from collections.abc import Sequence
 
-from llm_ocr.cli.commands import find_command, general_help
 from llm_ocr.cli.output import complain, one_line, write
+from llm_ocr.config.commands import all_commands, find_command
 from llm_ocr.config.environment import environment
 from llm_ocr.errors import LlmOcrError, PageFailure, StorageError, UsageError, WorkspaceError
+from llm_ocr.plugins import found_packages
 
 __all__ = ["main"]
 
@@ -75,9 +76,7 @@ def _dispatch(arguments: list[str]) -> int:
         write(general_help())
         return 0
     if first in ("-V", "--version"):
-        from llm_ocr import __version__
-
-        write(f"llm-ocr {__version__}\n")
+        write(_versions())
         return 0
     if first == "help":
         return _dispatch([rest[0], "--help"] if rest else ["--help"])
@@ -88,6 +87,44 @@ def _dispatch(arguments: list[str]) -> int:
     from llm_ocr.cli.start import start
 
     return start(command, rest)
+
+
+def _versions() -> str:
+    """Return the version, and a line for each package with what it adds."""
+    from llm_ocr import __version__
+
+    added = (f"{package.removeprefix('llm_ocr_')}: {additions}\n" for package, additions in found_packages())
+    return f"llm-ocr {__version__}\n" + "".join(added)
+
+
+def general_help() -> str:
+    """Return the text of `llm-ocr --help`."""
+    listed = all_commands()
+    width = max(len(command.name) for command in listed)
+    commands = "\n".join(f"  {command.name:<{width}}  {command.summary}" for command in listed)
+    return f"""Usage: llm-ocr COMMAND [options]
+
+Convert PDFs and images to Markdown, with cropped and described figures, in three resumable stages.
+
+Commands:
+{commands}
+
+Global options:
+  -h, --help       Print the most used settings of a command, with defaults and examples
+  --help-all       Print all settings of a command
+  --config FILE    TOML or YAML file of settings
+  --show-settings  Print each setting and its origin, and exit
+  --version        Print the version (without a command)
+
+Precedence of settings: flags, environment (LLM_OCR_PAGES=1-5 is --pages 1-5), .env, --config, workspace, default.
+Exit codes: 0 success, 1 error, 2 wrong usage, 3 more pages failed than --max-failed-rate allows, 4 interrupted,
+5 stopped by --max-cost or --max-hours.
+
+Examples:
+  llm-ocr demo                   Try it on the included example documents
+  llm-ocr run report.pdf         Read one document into ./llm-ocr-out
+  llm-ocr doctor                 Check what works on this machine
+"""
 
 
 def _complaint(error: LlmOcrError) -> tuple[str, ...]:

@@ -4,12 +4,10 @@ import argparse
 
 import shtab
 
-from llm_ocr.cli.commands import COMMANDS
 from llm_ocr.cli.flags import build_parser
 from llm_ocr.cli.output import write
-from llm_ocr.config import models
-from llm_ocr.config.fields import settings_of
-from llm_ocr.config.groups import LogSettings
+from llm_ocr.config.commands import all_commands
+from llm_ocr.config.fields import command_models, settings_of
 from llm_ocr.config.models import CompletionSettings
 from llm_ocr.models.registry import all_profiles
 from llm_ocr.plugins import PLATFORMS
@@ -28,8 +26,10 @@ def _complete_parser() -> argparse.ArgumentParser:
     """Return one parser of all commands, with the possible values of each flag."""
     parser = argparse.ArgumentParser("llm-ocr", add_help=False)
     commands = parser.add_subparsers()
-    for command in COMMANDS:
-        model: type[LogSettings] = vars(models)[command.model]
+    for command in all_commands():
+        model = command_models().get(command.name)
+        if model is None:  # it cannot be imported
+            continue
         parent = build_parser(command, model, for_help=True)
         settings = settings_of(model)
         for action in parent._actions:

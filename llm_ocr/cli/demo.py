@@ -13,7 +13,8 @@ from llm_ocr.cli.progress import progress_for
 from llm_ocr.config.loading import settings_from
 from llm_ocr.config.models import DemoSettings, RunSettings, ViewSettings
 from llm_ocr.errors import LlmOcrError, WorkspaceMismatch
-from llm_ocr.types import plural
+from llm_ocr.plugins import COMMANDS
+from llm_ocr.types import Viewed, plural
 
 if TYPE_CHECKING:
     from llm_ocr.runs import Document
@@ -52,12 +53,13 @@ def run_demo(command: str, settings: DemoSettings) -> int:
 
 def _site(workspace: str) -> Path | None:
     """Write a website of the results into the workspace's folder, and return the page to open."""
-    from llm_ocr.viewer import view
-
-    if not (Path(workspace) / "dataset").is_dir():
+    view = COMMANDS.find("view")
+    if view is None or not (Path(workspace) / "dataset").is_dir():
         return None
     site = str(Path(workspace) / "site")
-    return view(settings_from(ViewSettings, "view", {"workspace": workspace, "output": site})).index
+    settings = settings_from(ViewSettings, "view", {"workspace": workspace, "output": site})
+    viewed: Viewed = view.load()(settings, None)
+    return viewed.index
 
 
 def example_documents() -> list[Path]:

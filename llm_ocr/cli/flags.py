@@ -10,10 +10,10 @@ from typing import Any, NoReturn
 
 from pydantic import BaseModel
 
-from llm_ocr.cli.commands import Command
-from llm_ocr.config.fields import Setting, command_models, groups_of, models_with, settings_of
+from llm_ocr.config.fields import Setting, command_models, commands_with, groups_of, settings_of
 from llm_ocr.config.loading import did_you_mean
 from llm_ocr.errors import UsageError
+from llm_ocr.plugins import Command
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +231,7 @@ def _unknown_flag(model: type[BaseModel], token: str) -> UsageError:
         "--help",
         "--help-all",
     }
-    others = _commands_with(flag)
+    others = commands_with(flag.removeprefix("--").replace("-", "_"))
     if others:
         return UsageError(f"unknown flag {flag}", hint=f"These commands have this flag: {', '.join(others)}")
     if near := did_you_mean(flag, frozenset(known)):
@@ -240,11 +240,6 @@ def _unknown_flag(model: type[BaseModel], token: str) -> UsageError:
         f"unknown flag {flag}",
         hint="A file name that begins with a dash goes after --, for example: llm-ocr run -- -name.pdf",
     )
-
-
-def _commands_with(flag: str) -> list[str]:
-    name = flag.removeprefix("--").replace("-", "_")
-    return [(model.__doc__ or "").split(":")[0].removeprefix("llm-ocr ") for model in models_with(name)]
 
 
 # Messages of the library name settings in backticks, as keywords: `workers=4`. Users of the program type flags.
@@ -278,5 +273,5 @@ def _typed(match: re.Match[str]) -> str:
 @cache
 def _settings() -> dict[str, Setting]:
     """Return the settings of all commands by name. A flag has precedence over a positional argument of its name."""
-    every = [setting for model in command_models() for setting in settings_of(model).values()]
+    every = [setting for model in command_models().values() for setting in settings_of(model).values()]
     return {setting.name: setting for setting in sorted(every, key=lambda one: not one.positional)}

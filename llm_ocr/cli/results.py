@@ -1,4 +1,4 @@
-"""Commands over finished results: status, export, view, report, and estimate."""
+"""Commands over finished results: status, export, and estimate."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from llm_ocr.cli.outcome import advice, status_text, worst_text
 from llm_ocr.cli.output import json_text, write, write_json, write_line
 from llm_ocr.cli.progress import progress_for
-from llm_ocr.config.models import EstimateSettings, ExportSettings, ReportSettings, StatusSettings, ViewSettings
+from llm_ocr.config.models import EstimateSettings, ExportSettings, StatusSettings
 from llm_ocr.types import plural
 
 if TYPE_CHECKING:
@@ -102,37 +102,6 @@ def run_export(command: str, settings: ExportSettings) -> int:
         documents = plural(done.dropped, "document")
         write_line(f"{documents} left out because of too many failed pages: {done.url}/dropped-documents.jsonl")
     write_line(f"Open it: {done.load}")
-    return 0
-
-
-# llm-ocr view: a static site of the results.
-
-
-def run_view(command: str, settings: ViewSettings) -> int:
-    """Write the site, and print the file to open; return 0."""
-    from llm_ocr.viewer import view
-
-    progress = progress_for(settings)
-    try:
-        done = view(settings, progress)
-    finally:
-        progress.close()
-    write_line(f"{plural(done.pages, 'page')}: open {done.index}")
-    return 0
-
-
-# llm-ocr report: one HTML page about a run.
-
-
-def run_report(command: str, settings: ReportSettings) -> int:
-    """Write the page and print its location; return 0 regardless of failures in the run."""
-    from llm_ocr.report import write_report
-    from llm_ocr.workspace import Workspace
-    from llm_ocr.workspace.stored import workspace_options
-
-    with Workspace.open(settings.workspace, options=workspace_options(settings)) as workspace:
-        done = write_report(workspace, settings.output)
-    write_line(f"Report: {done.path} ({done.size / 1e3:,.0f} kB; open it in a browser)")
     return 0
 
 

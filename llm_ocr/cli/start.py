@@ -3,31 +3,28 @@
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from llm_ocr.cli.commands import Command
 from llm_ocr.cli.flags import parse_flags
 from llm_ocr.cli.logs import logging_to
 from llm_ocr.cli.output import one_line, write, write_line
-from llm_ocr.config import models
+from llm_ocr.config.commands import CORE
 from llm_ocr.config.environment import environment
 from llm_ocr.config.fields import groups_of
 from llm_ocr.config.groups import FollowSettings, LogSettings, WorkspaceSettings
 from llm_ocr.config.loading import Loaded, load, shown_values
 from llm_ocr.config.models import RunSettings
-
-Handler = Callable[[str, Any], int]
+from llm_ocr.plugins import Command
 
 
 def start(command: Command, arguments: Sequence[str]) -> int:
     """Run one command; return its exit code."""
-    model: type[LogSettings] = getattr(models, command.model)
+    model = command.settings()
     flags = parse_flags(command, model, arguments)
     look = partial(
         load,
@@ -51,7 +48,7 @@ def start(command: Command, arguments: Sequence[str]) -> int:
     settings = loaded.settings
     with logging_to(settings), _terminated_like_interrupted():
         _warn(loaded.warnings, quiet=settings.quiet)
-        return _handler(command)(command.name, settings)
+        return _run(command, settings)
 
 
 def _await_workspace(settings: WorkspaceSettings) -> None:
@@ -85,10 +82,21 @@ def settings_table(loaded: Loaded[Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _handler(command: Command) -> Handler:
-    module, _, function = command.handler.partition(":")
-    handler: Handler = getattr(import_module(f"llm_ocr.cli.{module}"), function)
-    return handler
+def _run(command: Command, settings: LogSettings) -> int:
+    """Run the command's function. Print the result of a package's command, and return 0."""
+    function = command.load()
+    if command in CORE:
+        code: int = function(command.name, settings)
+        return code
+    from llm_ocr.cli.progress import progress_for
+
+    progress = progress_for(settings)
+    try:
+        result = function(settings, progress)
+    finally:
+        progress.close()
+    write_line(str(result))
+    return 0
 
 
 def _warn(warnings: Sequence[str], *, quiet: bool) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from llm_ocr.config.groups import Group
 from llm_ocr.errors import ObjectNotFound, StageMissing
-from llm_ocr.exports.card import CARD, named_files, with_configs
+from llm_ocr.results.card import CARD, named_files, with_configs
 from llm_ocr.results.dataset import FOLDER, DatasetRow, DatasetWriter
 from llm_ocr.results.schema import Images
 from llm_ocr.runs import Run

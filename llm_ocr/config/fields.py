@@ -2,6 +2,7 @@
 
 import types
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from inspect import get_annotations
@@ -13,8 +14,10 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from llm_ocr.config import models
+from llm_ocr.config.commands import all_commands
 from llm_ocr.config.groups import ALL, Group, LogSettings
+from llm_ocr.errors import LlmOcrError
+from llm_ocr.plugins import ExtensionPoint
 
 #: Prefix of every environment variable of llm_ocr.
 PREFIX = "LLM_OCR_"
@@ -76,21 +79,24 @@ def settings_of(model: type[BaseModel]) -> Mapping[str, Setting]:
 
 
 @cache
-def command_models() -> tuple[type[BaseModel], ...]:
-    """Return the settings models of all commands, without the models that are only bases of others."""
-    found = [value for value in vars(models).values() if isinstance(value, type) and issubclass(value, Group)]
-    return tuple(model for model in found if (model.__doc__ or "").startswith("llm-ocr "))
+def command_models() -> Mapping[str, type[BaseModel]]:
+    """Return the settings models of all commands by name, without those that cannot be imported."""
+    models: dict[str, type[BaseModel]] = {}
+    for command in all_commands():
+        with suppress(LlmOcrError):
+            models[command.name] = command.settings()
+    return models
 
 
 @cache
 def all_names() -> frozenset[str]:
     """Return the names of the settings of all commands: one file or environment serves all commands."""
-    return frozenset(name for model in command_models() for name in model.model_fields)
+    return frozenset(name for model in command_models().values() for name in model.model_fields)
 
 
-def models_with(name: str) -> list[type[BaseModel]]:
-    """Return the models of the commands that have a setting of this name."""
-    return [model for model in command_models() if name in model.model_fields]
+def commands_with(name: str) -> list[str]:
+    """Return the commands that have a setting of this name."""
+    return [command for command, model in command_models().items() if name in model.model_fields]
 
 
 def groups_of(model: type[BaseModel]) -> Iterator[tuple[str, list[Setting]]]:
@@ -121,6 +127,8 @@ def _setting(model: type[BaseModel], name: str, field: FieldInfo) -> Setting:
     if many:
         plain, _ = _plain(get_args(plain)[0], [])
     choices = tuple(get_args(plain)) if get_origin(plain) is Literal else ()
+    if "group" in extra:  # names of entry points
+        choices = ExtensionPoint(extra["group"], name).names()
     secret = plain is SecretStr
     kind: type = str if choices or secret else plain
     group = _defining_class(model, name)

@@ -65,4 +65,6 @@ def _values(setting: Setting) -> str:
 @cache
 def _names() -> dict[str, str]:
     """Return the names of the settings of all commands, by flag."""
-    return {setting.flag: setting.name for model in command_models() for setting in settings_of(model).values()}
+    return {
+        setting.flag: setting.name for model in command_models().values() for setting in settings_of(model).values()
+    }

@@ -750,7 +750,7 @@ class TransformKeywords(
 class ExportKeywords(CallKeywords, WorkspaceKeywords, LogKeywords, total=False):
     """Settings of `llm_ocr.export`."""
 
-    format: Literal["dataset", "markdown", "json", "jsonl", "dolma", "chunks", "olmocr-bench"]
+    format: Literal["chunks", "dataset", "dolma", "json", "jsonl", "markdown", "olmocr-bench"]
     """dataset: Parquet files for load_dataset; markdown: a tree of documents; json: one file per document, with
     blocks and boxes; jsonl: lines for pages, and for failed pages; dolma: documents for training; chunks:
     passages for retrieval; olmocr-bench: input of olmOCR-Bench's scorer

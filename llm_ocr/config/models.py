@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from llm_ocr.config.groups import (
     COUNT,
@@ -54,6 +54,7 @@ from llm_ocr.config.launch_groups import (
     SageMakerGroup,
     SlurmGroup,
 )
+from llm_ocr.plugins import EXPORTS
 
 # Settings of the commands that process finished results.
 
@@ -61,13 +62,14 @@ from llm_ocr.config.launch_groups import (
 class ExportSettings(OwnWorkspaceSettings):
     """llm-ocr export: convert results to other formats."""
 
-    format: Literal["dataset", "markdown", "json", "jsonl", "dolma", "chunks", "olmocr-bench"] = Field(
+    format: str = Field(
         "dataset",
         description=(
             "dataset: Parquet files for load_dataset; markdown: a tree of documents; json: one file per document,"
             " with blocks and boxes; jsonl: lines for pages, and for failed pages; dolma: documents for training;"
             " chunks: passages for retrieval; olmocr-bench: input of olmOCR-Bench's scorer"
         ),
+        json_schema_extra={"group": EXPORTS.group},
     )
     output: NAME = Field(
         description="Folder, s3:// or gs:// prefix, or hf://datasets/NS/NAME (private unless --public)",
@@ -98,6 +100,14 @@ class ExportSettings(OwnWorkspaceSettings):
     tokenizer: NAME | None = Field(None, description="chunks: measure in tokens of this tokenizer.json or Hub model")
     chunk_format: Literal["jsonl", "parquet"] = Field("jsonl", description="chunks: format of the files")
     public: bool = Field(False, description="Make a new dataset repository public")
+
+    @field_validator("format")
+    @classmethod
+    def _is_installed(cls, name: str) -> str:
+        formats = EXPORTS.names()
+        if formats and name not in formats:  # without any, the export says what is wrong
+            raise ValueError(f"must be one of {', '.join(formats)}")
+        return name
 
 
 class ViewSettings(OwnWorkspaceSettings):

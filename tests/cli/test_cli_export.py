@@ -63,7 +63,7 @@ def test_no_workspace_is_exit_1(llm_ocr, tmp_path):
 
 _STOPPED = """
 import os, signal, sys
-from llm_ocr.exports import dataset, shards
+from llm_ocr_outputs.exports import dataset, shards
 write = shards.write_shard
 def stopped(*arguments):
     os.kill(os.getpid(), signal.{name})

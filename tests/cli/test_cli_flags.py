@@ -7,17 +7,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from llm_ocr.cli import main
-from llm_ocr.cli.commands import BY_NAME, COMMANDS, find_command
 from llm_ocr.cli.flags import Flags, build_parser, parse_flags, with_flags
 from llm_ocr.config import models
+from llm_ocr.config.commands import all_commands, find_command
 from llm_ocr.config.fields import command_models, settings_of
 from llm_ocr.config.loading import load
 from llm_ocr.errors import UsageError
 
 
 def parsed(name: str, *arguments: str) -> Flags:
-    command = BY_NAME[name]
-    return parse_flags(command, getattr(models, command.model), arguments)
+    command = find_command(name)
+    return parse_flags(command, command.settings(), arguments)
 
 
 def test_sources_and_flags_may_be_mixed():
@@ -119,7 +119,7 @@ def test_settings_in_messages_are_shown_as_they_are_typed(written, shown):
 
 
 def test_every_setting_has_a_form_to_type():
-    for model in command_models():
+    for model in command_models().values():
         for setting in settings_of(model).values():
             typed = with_flags(f"`{setting.name}`")
             assert typed in (setting.flag, setting.metavar), setting.name
@@ -134,9 +134,9 @@ def test_a_mistyped_command_is_named_with_what_was_meant(typed, said):
         find_command(typed)
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+@pytest.mark.parametrize("command", all_commands(), ids=lambda command: command.name)
 def test_help_teaches_every_setting_its_choices_and_its_default(command):
-    model = getattr(models, command.model)
+    model = command.settings()
     text = " ".join(build_parser(command, model, for_help=True).format_help().split())
     for setting in settings_of(model).values():
         flags = {setting.flag, "--no-" + setting.flag.removeprefix("--")}  # of a switch, the one that changes it
@@ -149,7 +149,7 @@ def test_help_teaches_every_setting_its_choices_and_its_default(command):
     assert all(typed in text for typed, _ in command.examples)
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+@pytest.mark.parametrize("command", all_commands(), ids=lambda command: command.name)
 def test_the_examples_in_the_help_are_right(command):
     for typed, _ in command.examples:
         program, name, *arguments = typed.split()
@@ -157,13 +157,13 @@ def test_the_examples_in_the_help_are_right(command):
         parsed(name, *arguments)
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+@pytest.mark.parametrize("command", all_commands(), ids=lambda command: command.name)
 def test_help_is_short_and_names_the_help_of_all_settings(command, capsys):
     assert main([command.name, "--help"]) == 0
     short = capsys.readouterr().out
     assert main([command.name, "--help-all"]) == 0
     whole = capsys.readouterr().out
-    model = getattr(models, command.model)
+    model = command.settings()
     assert len(short.splitlines()) <= 60
     if command.common:
         assert f"All {len(settings_of(model))} settings: llm-ocr {command.name} --help-all" in short

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from llm_ocr.cli import main
-from llm_ocr.cli.commands import COMMANDS
+from llm_ocr.config.commands import all_commands
 
 HEAVY = (
     *("numpy", "pyarrow", "pandas", "boto3", "datasets", "onnxruntime", "rapidocr", "cv2", "PIL", "pypdfium2"),
@@ -28,7 +28,7 @@ def test_help_imports_nothing_heavy(arguments, tmp_path):
 def test_general_help_names_every_command_and_needs_no_settings(llm_ocr):
     done = llm_ocr("--help")
     assert done.returncode == 0
-    for command in COMMANDS:
+    for command in all_commands():
         assert f"\n  {command.name} " in done.stdout
     assert llm_ocr("help").stdout == done.stdout
 
@@ -38,10 +38,12 @@ def test_help_of_a_command_by_both_ways(llm_ocr):
     assert llm_ocr("help", "cleen").returncode == 2
 
 
-def test_the_version_is_printed(llm_ocr):
+def test_first_line_is_the_version_and_packages_follow(llm_ocr):
     from llm_ocr import __version__
 
-    assert llm_ocr("--version").stdout == f"llm-ocr {__version__}\n"
+    first, *packages = llm_ocr("--version").stdout.splitlines()
+    assert first == f"llm-ocr {__version__}"
+    assert any(line.startswith("outputs: commands report, view; export formats ") for line in packages)
 
 
 def test_stages_as_a_module_are_the_same_program(llm_ocr):
@@ -131,7 +133,7 @@ def test_show_settings_prints_values_and_origins_masks_secrets(llm_ocr, tmp_path
     assert "hunter2" not in done.stdout
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+@pytest.mark.parametrize("command", all_commands(), ids=lambda command: command.name)
 def test_every_command_shows_its_settings_without_a_workspace(command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     needed = ["slurm", "extract"] if command.name == "launch" else []

@@ -166,6 +166,6 @@ def test_the_setting_reaches_the_workers_and_is_in_no_key(monkeypatch):
 
 
 def test_every_command_that_opens_documents_has_the_setting():
-    having = {model.__name__.removesuffix("Settings").lower() for model in command_models()
+    having = {model.__name__.removesuffix("Settings").lower() for model in command_models().values()
               if "confinement" in model.model_fields}  # fmt: skip
     assert {"run", "planonly", "extract", "describe", "retry", "estimate", "launch", "doctor"} <= having

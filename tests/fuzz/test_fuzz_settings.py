@@ -15,7 +15,7 @@ from llm_ocr.errors import UsageError
 
 def loaded_or_refused(number: int, folder: Path) -> str:
     chance = random.Random(f"settings {number}")
-    model: Any = chance.choice(command_models())
+    model: Any = chance.choice(list(command_models().values()))
     settings = settings_of(model)
     suffix, text = mad_settings.config(settings, chance)
     dotenv, config = folder / ".env", folder / f"conf{suffix}"
@@ -40,7 +40,7 @@ def test_settings_of_any_kind_are_taken_or_refused_in_words(tmp_path):
 
 
 def test_a_sound_value_of_each_setting_is_taken(tmp_path):
-    for model in command_models():
+    for model in command_models().values():
         chance = random.Random(model.__name__)
         required = {name: one.choices[0] for name, one in settings_of(model).items() if one.required and one.choices}
         for name, setting in settings_of(model).items():
@@ -58,7 +58,7 @@ def test_random_command_lines_end_with_0_or_2_without_traceback(tmp_path, monkey
     codes = []
     for number in range(COUNTS["command lines"]):
         chance = random.Random(f"command line {number}")
-        model: Any = chance.choice(command_models())
+        model: Any = chance.choice(list(command_models().values()))
         settings = settings_of(model)
         command = (model.__doc__ or "").removeprefix("llm-ocr ").split()[0].strip(".:")
         more = chance.sample(mad_settings.TEXTS, chance.choice((0, 0, 1)))

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 #: Imported only by the commands that need them: a Ray cluster, the predecessor's datasets, exports.
-_ON_DEMAND = ("llm_ocr.stages.ray", "llm_ocr.compat", "llm_ocr.exports")
+_ON_DEMAND = ("llm_ocr.stages.ray", "llm_ocr.compat", "llm_ocr_outputs")
 
 
 def _loaded(module: str) -> list[str]:

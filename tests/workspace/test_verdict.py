@@ -7,7 +7,6 @@ import pytest
 from llm_ocr.cli.outcome import status_text
 from llm_ocr.config.models import DescribeSettings
 from llm_ocr.engines import Load
-from llm_ocr.report import page, report_of
 from llm_ocr.stages import Silent
 from llm_ocr.stages.recording import Recorded
 from llm_ocr.types import Counts, Status
@@ -15,6 +14,7 @@ from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.metrics import Sample
 from llm_ocr.workspace.status import run_status
 from llm_ocr.workspace.verdict import RULES, Cause, Verdict, judge, overall, verdict_from_json
+from llm_ocr_outputs.report import page, report_of
 from tests.fakes.memory_store import MemoryStore
 
 

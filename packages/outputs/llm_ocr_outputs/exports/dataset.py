@@ -1,0 +1,300 @@
+"""Export with `format=dataset`: Parquet shards of even size and a card."""
+
+import asyncio
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from llm_ocr.errors import DatasetDamaged, ObjectNotFound, StorageError, UsageError, WorkspaceMismatch
+from llm_ocr.exporting import Exported, ExportJob, Output
+from llm_ocr.results.card import CARD, OTHER_CARD, Standing, read_card
+from llm_ocr.results.schema import release_memory
+from llm_ocr.storage import ObjectInfo, ObjectStore
+from llm_ocr.storage.local import LocalStore
+from llm_ocr.types import Counts, Status
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.views import sha256_of
+from llm_ocr_outputs.exports.card import card
+from llm_ocr_outputs.exports.shards import (
+    GLOB,
+    PREFIX,
+    Read,
+    Shard,
+    Source,
+    UnreadableFile,
+    bad_documents_of,
+    cut,
+    group_sizes,
+    is_shard,
+    write_shard,
+)
+from llm_ocr_outputs.files import DROPPED, json_line, refuse_texts
+from llm_ocr_outputs.source import Assembled, facts, undamaged
+
+# Documents dropped by their error rate: the dataset files that lose rows, and the list of dropped documents.
+
+
+#: Number of files that are checked concurrently, and of pending results.
+_AT_ONCE, _WAITING = 16, 256
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Dataset without `dropped` documents; the file `list` on the local disk names them."""
+
+    dataset: Assembled
+    dropped: int
+    list: Path
+
+
+def without_bad_documents(workspace: Workspace, dataset: Assembled, most: float) -> Kept:
+    """Return the dataset without documents whose share of bad pages is above `most` (0..1).
+
+    A file that loses rows has another content id, which renames its shards; all other files are unchanged. Reads five
+    small columns of every file.
+
+    Raises:
+        StorageError: a file could not be read.
+    """
+    path = workspace.spool / DROPPED
+    sources: list[Source] = []
+    counts: list[int] = []
+    dropped = 0
+    with path.open("wb") as file:
+        for source, count, bad in _looked_at(workspace.store, dataset, most):
+            file.writelines(map(json_line, bad))
+            dropped += len(bad)
+            left = count - sum(one["pages"] for one in bad)
+            if left:
+                sources.append(_without(source, bad, most))
+                counts.append(left)
+    return Kept(replace(dataset, sources=tuple(sources), counts=tuple(counts)), dropped, path)
+
+
+def _looked_at(
+    store: ObjectStore, dataset: Assembled, most: float
+) -> Iterator[tuple[Source, int, list[dict[str, Any]]]]:
+    files = iter(zip(dataset.sources, dataset.counts, strict=True))
+    look = partial(bad_documents_of, store.read_range, most=most)
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="llm-ocr-export") as pool:
+        while group := list(islice(files, _WAITING)):
+            found = pool.map(look, (source for source, _ in group))
+            yield from ((source, count, bad) for (source, count), bad in zip(group, found, strict=True))
+
+
+def _without(source: Source, bad: list[dict[str, Any]], most: float) -> Source:
+    if not bad:
+        return source
+    ids = "\n".join(sorted(one["document_id"] for one in bad))
+    digest = hashlib.sha256(ids.encode("utf-8", "replace")).hexdigest()[:16]
+    return replace(source, content=f"{source.content} without {digest}", most=most)
+
+
+def put_list(store: ObjectStore, kept: Kept | None) -> None:
+    """Write the list of dropped documents to the output, or remove it if there are none."""
+    try:
+        standing = store.get(DROPPED)
+    except ObjectNotFound:
+        standing = b""
+    data = kept.list.read_bytes() if kept is not None else b""
+    if data and data != standing:
+        store.put(DROPPED, data)
+    elif standing and not data:
+        store.delete(DROPPED)
+
+
+# Shards and card that `load_dataset` opens. Existing shards are kept, because a shard's name identifies its content.
+# The card is written first, so that the files of an interrupted export are recognizable. Obsolete shards are removed
+# last.
+
+
+_MB = 1_000_000
+#: Files in a folder of a repository (the Hub's documentation).
+_MOST_FILES = 10_000
+
+
+async def export_dataset(job: ExportJob) -> Exported:
+    """Publish the workspace's dataset.
+
+    Raises:
+        StageMissing: the dataset is incomplete.
+        WorkspaceMismatch: the output has the dataset of another workspace.
+        DatasetDamaged: files differ from the files that Assemble wrote.
+    """
+    try:
+        return await _export_dataset(job)
+    except UnreadableFile as error:
+        raise DatasetDamaged(job.workspace.url, [error.key]) from error
+
+
+async def _export_dataset(job: ExportJob) -> Exported:
+    dataset = await asyncio.to_thread(undamaged, job.workspace, job.source_folder)
+    kept: Kept | None = None
+    if job.settings.drop_over_error_rate:
+        most = job.settings.max_page_error_rate
+        kept = await asyncio.to_thread(without_bad_documents, job.workspace, dataset, most)
+        dataset = kept.dataset
+    shards = await asyncio.to_thread(_plan, job, dataset)
+    await asyncio.to_thread(job.output.check, job.workspace.url)
+    await asyncio.to_thread(refuse_texts, job.output)
+    place = await asyncio.to_thread(_look, job.output, dataset.identity, shards)
+    known = await asyncio.to_thread(facts, job.workspace, dataset, job.output.name)
+    if kept is not None:
+        known = replace(known, documents=known.documents - kept.dropped, left_out=kept.dropped)
+    await asyncio.to_thread(_begin, job, place, card(known, place.standing.front, whole=False))
+    written = await _write_shards(job, shards, place)
+    await asyncio.to_thread(_finish, job.output, place, card(known, place.standing.front), kept)
+    sizes = {name: info.size for name, info in place.shards.items()} | written
+    files = [sizes[shard.name] for shard in shards]
+    load = job.output.load_line(GLOB, described=place.card == CARD)
+    dropped = kept.dropped if kept is not None else 0
+    return Exported(job.output.url, len(files), sum(files), dataset.rows, len(written), load, dropped=dropped)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Existing output: the key and content of the card, wanted shards that exist, and obsolete shards."""
+
+    card: str
+    text: str | None
+    standing: Standing
+    shards: dict[str, ObjectInfo]
+    stale: tuple[str, ...]
+
+
+def _plan(job: ExportJob, dataset: Assembled) -> list[Shard]:
+    store = job.workspace.store
+    shards = list(cut(dataset.sources, job.settings.shard_size * _MB, lambda one: group_sizes(store.read_range, one)))
+    if job.output.repository is not None and len(shards) > _MOST_FILES:
+        enough = 1 + sum(source.size for source in dataset.sources) // (_MB * _MOST_FILES // 2)
+        raise UsageError(
+            f"{len(shards):,} files exceed the limit of a folder of {job.output.url}, {_MOST_FILES:,} files",
+            hint=f"Write larger files: `shard_size={enough}`",
+        )
+    return shards
+
+
+def _look(output: Output, identity: str, wanted: Sequence[Shard]) -> _Place:
+    """Inspect the output.
+
+    Raises:
+        WorkspaceMismatch: the output has another workspace's dataset.
+    """
+    found = {info.key: info for info in output.store.list(PREFIX) if is_shard(info.key)}
+    name, text = CARD, _text(output, CARD)
+    standing = read_card(text or "")
+    if not standing.free:
+        name, text = OTHER_CARD, _text(output, OTHER_CARD)
+        standing = read_card(text or "")
+    names = {shard.name for shard in wanted}
+    stale = tuple(sorted(found.keys() - names))
+    if standing.workspace != identity and (standing.workspace or stale):
+        what = "the dataset of another workspace" if standing.workspace else f"an export without a {name}"
+        raise WorkspaceMismatch(
+            f"{output.url} holds {what}",
+            hint=f"Set another `output`, or first remove {name} and {PREFIX}*.parquet there.",
+        )
+    return _Place(name, text, standing, {key: found[key] for key in found.keys() & names}, stale)
+
+
+def _text(output: Output, key: str) -> str | None:
+    try:
+        return output.store.get(key).decode("utf-8", "replace")
+    except ObjectNotFound:
+        return None
+
+
+def _begin(job: ExportJob, place: _Place, text: str) -> None:
+    """Write a card before the first shard."""
+    if place.card == OTHER_CARD:
+        url = job.output.url
+        job.progress.say(f"{CARD} at {url} is not by llm-ocr and remains; the dataset card is {OTHER_CARD}")
+    if not place.standing.workspace:
+        job.output.store.put(place.card, text.encode())
+
+
+async def _write_shards(job: ExportJob, shards: Sequence[Shard], place: _Place) -> dict[str, int]:
+    """Write the missing shards one at a time; return their sizes by name."""
+    progress = job.progress
+    missing = [shard for shard in shards if shard.name not in place.shards]
+    progress.begin("export", len(shards), Counts(ok=len(shards) - len(missing)))
+    total, done = sum(shard.size for shard in missing), 0
+    written: dict[str, int] = {}
+    files = _Proved(job.workspace, {part.source.key: part.source for shard in missing for part in shard.parts})
+    for shard in missing:
+        written[shard.name] = await asyncio.to_thread(_write, job, shard, files.read)
+        done += shard.size
+        progress.count(Status.OK)
+        progress.say(f"{shard.name}: {written[shard.name] / _MB:,.1f} MB; {done / _MB:,.0f} of {total / _MB:,.0f} MB")
+    progress.end()
+    return written
+
+
+class _Proved:
+    """Reads ranges of dataset files; a file in a store is fetched, and its hash checked, before its first range.
+
+    Shards use their files in order, so one file at a time is on the local disk.
+    """
+
+    def __init__(self, workspace: Workspace, sources: Mapping[str, Source]) -> None:
+        self._workspace = workspace
+        self._sources = sources
+        self._path = workspace.spool / "export-source.parquet"
+        self._key = ""
+
+    def read(self, key: str, start: int, length: int) -> bytes:
+        """Return a range of a file, as `ObjectStore.read_range` does.
+
+        Raises:
+            DatasetDamaged: the file's hash is wrong.
+        """
+        store, source = self._workspace.store, self._sources[key]
+        if isinstance(store, LocalStore) or not source.sha256:  # files of a folder were checked before
+            return store.read_range(key, start, length)
+        if self._key != key:
+            self._key = ""
+            store.download(key, self._path)
+            if sha256_of(self._path) != source.sha256:
+                _check_unchanged(self._workspace, [source])
+                raise DatasetDamaged(self._workspace.url, [key])
+            self._key = key
+        with self._path.open("rb") as file:
+            file.seek(start)
+            return file.read(length)
+
+
+def _write(job: ExportJob, shard: Shard, read: Read) -> int:
+    path = job.workspace.spool / Path(shard.name).name
+    try:
+        write_shard(path, shard.parts, read)
+        _check_unchanged(job.workspace, dict.fromkeys(part.source for part in shard.parts))
+        job.output.store.upload(path, shard.name)
+        return path.stat().st_size
+    finally:
+        path.unlink(missing_ok=True)
+        release_memory()
+
+
+def _check_unchanged(workspace: Workspace, sources: Iterable[Source]) -> None:
+    for source in sources:
+        info = workspace.store.stat(source.key)
+        if info is None or info.version != source.version:
+            raise StorageError(
+                f"{workspace.url}: {source.key} changed during the export",
+                hint="Wait until Assemble has finished, then export again.",
+            )
+
+
+def _finish(output: Output, place: _Place, text: str, kept: Kept | None) -> None:
+    """Write the card, then remove obsolete files of older exports. On the Hub, this is the last commit."""
+    put_list(output.store, kept)
+    if place.text != text:
+        output.store.put(place.card, text.encode())
+    for name in place.stale:
+        output.store.delete(name)
+    output.flush()

@@ -1,0 +1,543 @@
+"""Sections of a report: outcome, failures, quality, time, and costs."""
+
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from llm_ocr.costs.comparison import DOLLARS, money_text
+from llm_ocr.costs.report import CostReport, Spent, unknown
+from llm_ocr.results.quality import shown_score
+from llm_ocr.types import Counts, Reason
+from llm_ocr.workspace.metrics import Sample, Series, Timeline, levels, rates, timeline
+from llm_ocr.workspace.plan import PageCounts
+from llm_ocr.workspace.publish import Example
+from llm_ocr.workspace.status import RunStatus, StageStatus
+from llm_ocr.workspace.superseding import WeakPage
+from llm_ocr.workspace.verdict import FULL, Cause, judge, overall
+from llm_ocr_outputs.report.charts import (
+    Bar,
+    BarChart,
+    Histogram,
+    Layer,
+    Section,
+    Tile,
+    TimeChart,
+    colour,
+    plain,
+    plural,
+    share,
+    short,
+    span,
+)
+
+# Sections from markers: outcome, failures, quality, documents.
+
+
+#: Upper limit of reasons with a bar; the others share one.
+_MOST_REASONS = 15
+_OUTCOMES = ("ok", "degraded", "failed", "not done yet")
+_COLOURS = ("ok", "degraded", "failed", "left")
+_KNOWN = frozenset(reason.value for reason in Reason)
+
+
+def outcome_tiles(status: RunStatus) -> Iterator[Tile]:
+    """Yield the tiles of pages by outcome, documents, figures, and tokens."""
+    pages = status.pages
+    of = f"of {'about ' if status.estimated else ''}{plural(pages.expected, 'page')}"
+    yield Tile(f"{pages.ok:,}", f"ok, {share(pages.ok, pages.expected)} {of}", "ok")
+    yield Tile(f"{pages.degraded:,}", f"degraded, {share(pages.degraded, pages.expected)}", "degraded")
+    yield Tile(f"{pages.failed:,}", f"failed, {share(pages.failed, pages.expected)}", "failed")
+    if left := _left(pages):
+        yield Tile(f"{left:,}", "not done yet", "left")
+    yield Tile(f"{status.documents:,}", "documents")
+    yield Tile(f"{status.figures.expected:,}", f"figures, {status.figures.ok:,} described")
+    if status.tokens_in or status.tokens_out:
+        yield Tile(short(status.tokens_out), f"tokens of answers, {short(status.tokens_in)} of prompts")
+
+
+def outcome_section(status: RunStatus) -> Section:
+    """Return the section of pages and figures by outcome, and the progress of each stage."""
+    if not status.generations:
+        return Section("Outcome", ["This workspace has no plan yet. Start with llm-ocr plan or llm-ocr run."])
+    names = {"pages": status.pages, "figures": status.figures}
+    counted = [_outcome(name, counts) for name, counts in names.items() if counts.expected]
+    stages = [_stage(name, stage) for name, stage in status.stages.items()]
+    charts = [
+        BarChart(
+            "Outcome of pages and figures",
+            _words(status),
+            "share",
+            counted,
+            names=_OUTCOMES,
+            colours=_COLOURS,
+            whole=True,
+        )
+    ]
+    how_far = BarChart(
+        "Progress of each stage",
+        "The progress counts units of work; for Assemble, documents or groups of documents.",
+        "share of the units",
+        stages,
+        names=("done", "not done yet"),
+        colours=("c0", "left"),
+        whole=True,
+    )
+    return Section("Outcome", list(_outcome_sentences(status)), [*(charts if counted else []), how_far])
+
+
+def _words(status: RunStatus) -> str:
+    pages = status.pages
+    words = (
+        f"Of {plural(pages.expected, 'page')} {pages.ok:,} are ok, {pages.degraded:,} degraded (usable, but not as "
+        f"requested), {pages.failed:,} failed and {_left(pages):,} not done yet."
+    )
+    figures = status.figures
+    if not figures.expected:
+        return words
+    return f"{words} Of {plural(figures.expected, 'figure')} {figures.ok:,} are described, {figures.failed:,} failed."
+
+
+def _outcome_sentences(status: RunStatus) -> Iterator[str]:
+    for name, stage in status.stages.items():
+        if not stage.key:
+            yield f"{name.capitalize()} has not started."
+        elif not stage.finished:
+            yield f"{name.capitalize()} is not finished: {stage.done:,} of {stage.total:,} units are done."
+    if filtered := status.filtered:
+        causes = ", ".join(f"{count:,} {plain(cause, 60)}" for cause, count in filtered.items())
+        yield f"{plural(sum(filtered.values()), 'document')} left out by filters: {causes}."
+    if status.estimated:
+        yield "The number of expected pages is an estimate: some page counts are unknown until reading."
+    if retries := status.stages["extract"].retries:
+        yield f"{plural(retries, 'request')} beyond the first request of a page (retries)."
+
+
+def _outcome(name: str, counts: Counts) -> Bar:
+    parts = (counts.ok, counts.degraded, counts.failed, _left(counts))
+    about = ", ".join(f"{part:,} {outcome}" for part, outcome in zip(parts, _OUTCOMES, strict=True))
+    total = max(1, sum(parts))
+    return Bar(f"{name} ({counts.expected:,})", [part / total for part in parts], "", f"{name}: {about}")
+
+
+def _stage(name: str, stage: StageStatus) -> Bar:
+    done = min(1.0, stage.done / stage.total) if stage.total else 0.0
+    label = f"{name} ({stage.done:,} of {stage.total:,})" if stage.key else f"{name} (not begun)"
+    return Bar(label, [done, 1 - done], "")
+
+
+def _left(counts: Counts) -> int:
+    return max(0, counts.expected - counts.ok - counts.degraded - counts.failed)
+
+
+def failure_sections(status: RunStatus) -> Iterator[Section]:
+    """Yield the section of failures by reason, with examples and the retry command; nothing without failures."""
+    charts = [
+        _reasons("Failed and degraded pages by reason", "pages", status.reasons),
+        _reasons("Failed and degraded figures by reason", "figures", status.figure_reasons),
+    ]
+    drawn = [chart for chart in charts if chart.bars]
+    if not drawn:
+        return
+    command = ""
+    if status.pages.failed:
+        place = shlex.quote(status.url)
+        key = " --password-file FILE" if Reason.ENCRYPTED in status.reasons else ""
+        command = f"llm-ocr retry-failed -w {place}{key} && llm-ocr run -w {place}{key}"
+    sentences = ["The reasons include degraded pages; the examples are failed pages."]
+    if command:
+        sentences.append("The command below plans and reads the failed pages again.")
+    yield Section("Failures", sentences, drawn, [_example(one) for one in status.examples], command)
+
+
+def _reasons(title: str, unit: str, reasons: Mapping[str, int]) -> BarChart:
+    ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+    shown = ordered[:_MOST_REASONS]
+    rest = sum(count for _, count in ordered[_MOST_REASONS:])
+    bars = [
+        Bar(reason, [count], f"{count:,}", reason if reason in _KNOWN else f"{reason} (of another version)")
+        for reason, count in (*shown, *([("others", rest)] if rest else []))
+    ]
+    words = "; ".join(f"{reason}: {count:,}" for reason, count in shown)
+    return BarChart(title, f"{words}." if words else "", unit, bars, colours=("failed",))
+
+
+def _example(one: Example) -> str:
+    where = one.source if one.page is None else f"{one.source}, page {one.page}"
+    return f"{one.reason}: {where}" + (f" ({one.detail})" if one.detail else "")
+
+
+def quality_section(status: RunStatus) -> Section | None:
+    """Return the section of pages by score, with the worst pages; None if no page has a score."""
+    counts = status.quality
+    if not any(counts):
+        return None
+    total, below = sum(counts), sum(counts[: len(counts) // 2])
+    size = len(counts)
+    labels = [f"{place / size:g}" if place * 10 % size == 0 else "" for place in range(size + 1)]
+    words = f"{plural(total, 'page')} with a score; {below:,} ({share(below, total)}) below 0.5."
+    chart = Histogram("Quality of the pages", words, "pages", "score, 0 worst to 1 best", counts, labels, edges=True)
+    sentences = ["The score is an estimate without a reference text. Check the pages with the lowest scores first."]
+    return Section("Quality", sentences, [chart], [_weak(one) for one in status.worst])
+
+
+def _weak(one: WeakPage) -> str:
+    where = one.source if one.page is None else f"{one.source}, page {one.page}"
+    return f"{shown_score(one.score)}: {where}" + (f" ({one.wrong})" if one.wrong else "")
+
+
+def document_section(found: PageCounts) -> Section | None:
+    """Return the section of documents by number of pages; None for fewer than two documents."""
+    if found.documents < 2:
+        return None
+    bins = _doubling(found.pages)
+    most = max(found.pages)
+    middle = _median(found.pages, found.documents)
+    words = f"Half of the documents have at most {plural(middle, 'page')}; the longest has {most:,}."
+    if found.documents < found.planned:
+        words += f" From {found.documents:,} of {found.planned:,} documents."
+    chart = Histogram(
+        "Pages of a document", words, "documents", "pages", [count for _, count in bins], [label for label, _ in bins]
+    )
+    return Section("Documents", (), [chart])
+
+
+def _doubling(pages: Mapping[int, int]) -> list[tuple[str, int]]:
+    """Return bins 1, 2-3, 4-7 and so on, up to the longest document."""
+    bins: list[tuple[str, int]] = []
+    low = 1
+    while low <= max(pages):
+        high = 2 * low - 1
+        count = sum(number for size, number in pages.items() if low <= size <= high)
+        bins.append((f"{short(low)}-{short(high)}" if high > low else str(low), count))
+        low = high + 1
+    return bins
+
+
+def _median(pages: Mapping[int, int], documents: int) -> int:
+    seen = 0
+    for size, count in sorted(pages.items()):
+        seen += count
+        if 2 * seen >= documents:
+            return size
+    return 0
+
+
+# Sections from the workers' time series: throughput, tokens, requests, waits.
+
+
+#: Upper limit of workers with a color; the others share one.
+_MOST_WORKERS = 7
+#: Upper limit of waits with a bar, and the shortest wait in seconds.
+_MOST_WAITS, _SHORTEST = 6, 2.0
+
+_NOUNS = {"extract": "page", "describe": "figure", "assemble": "page"}
+_STARTED = re.compile(r"^\d{8}T\d{6}-")
+
+
+def time_tiles(status: RunStatus, found: Sequence[Series]) -> Iterator[Tile]:
+    """Yield the tiles of the speed of Extract and the total time."""
+    read = [one for one in found if one.stage == "extract"]
+    line = timeline(read)
+    if line is not None and line.seconds and (pages := sum(one.items for one in read)):
+        yield Tile(short(pages / line.seconds), f"pages/s, {60 * pages / line.seconds:,.0f} pages/min")
+    elif seconds := sum(one.seconds for one in status.workers if one.stage == "extract"):
+        pages = sum(one.items for one in status.workers if one.stage == "extract")
+        yield Tile(short(pages / seconds), "pages/s of one worker")
+    whole = timeline(found)
+    if whole is not None:
+        worked = sum(one.seconds for one in found)
+        yield Tile(span(whole.seconds), f"at work, {worked / 3600:.3g} worker hours")
+
+
+def time_sections(found: Sequence[Series]) -> Iterator[Section]:
+    """Yield the sections of recorded values over time."""
+    line = timeline(found)
+    if line is None:
+        yield Section("Over time", ["No values over time exist yet: no worker has finished a page."])
+        return
+    pauses = [(at, f"pause of {span(length)}") for at, length in line.pauses]
+    sentences = [f"{plural(len(pauses), 'pause')} without a worker, shown as dashed lines."] if pauses else []
+    charts = [_throughput(line, found, stage, pauses) for stage in ("extract", "describe")]
+    drawn = [chart for chart in charts if chart.layers]
+    yield Section("Throughput", sentences, [*drawn, *_tokens(line, found, pauses)])
+    if any(sample.window is not None for one in found for sample in one.samples):
+        yield _requests(line, found, pauses)
+    yield from _limits(found)
+    yield _waits(found)
+
+
+def _limits(found: Sequence[Series]) -> Iterator[Section]:
+    """Yield the section of what limited the stages; nothing without a verdict."""
+    stages = {
+        stage: verdict
+        for stage in ("extract", "describe")
+        if (verdict := overall(judge(one.samples) for one in found if one.stage == stage)) is not None
+    }
+    if not stages:
+        return
+    causes = [cause for cause in Cause if any(cause in one.causes for one in stages.values())]
+    bars = [
+        Bar(stage, [one.causes.get(cause, 0.0) / sum(one.seconds.values()) for cause in causes], "")
+        for stage, one in stages.items()
+    ]
+    words = "; ".join(
+        f"{stage}: " + ", ".join(f"{span(seconds)} {cause}" for cause, seconds in one.causes.items())
+        for stage, one in stages.items()
+    )
+    colours = [colour(place) for place in range(len(causes))]
+    chart = BarChart("Limits of the speed", f"{words}.", "share of the judged time", bars, causes, colours, whole=True)
+    sentences = [f"{stage.capitalize()}: {one.sentence}." for stage, one in stages.items()]
+    yield Section("What limited the speed", sentences, [chart])
+
+
+Pauses = Sequence[tuple[float, str]]
+
+
+def _throughput(line: Timeline, found: Sequence[Series], stage: str, pauses: Pauses) -> TimeChart:
+    mine = sorted((one for one in found if one.stage == stage and one.items), key=lambda one: -one.items)
+    workers = sorted(mine[:_MOST_WORKERS], key=lambda one: (one.began, one.worker))
+    groups = [(_label(one), [one], one.worker) for one in workers]
+    if rest := mine[_MOST_WORKERS:]:
+        groups.append((f"{len(rest):,} others", rest, ""))
+    layers = [Layer(name, rates(line, series, _items), about) for name, series, about in groups]
+    noun, ended = _NOUNS[stage], sum(one.items for one in mine)
+    highest = max((sum(column) for column in zip(*(one.values for one in layers), strict=True)), default=0.0)
+    own = timeline(mine)
+    mean = ended / own.seconds if own and own.seconds else 0.0
+    words = (
+        f"{plural(ended, noun)} by {plural(len(mine), 'worker')}: {short(mean)} {noun}s/s on average, at most "
+        f"{short(highest)} over {span(line.width)}."
+    )
+    return TimeChart(f"{stage.capitalize()}: {noun}s per second", words, f"{noun}s/s", line.seconds, layers, (), pauses)
+
+
+def _tokens(line: Timeline, found: Sequence[Series], pauses: Pauses) -> Iterator[TimeChart]:
+    lines = [
+        Layer("answers", rates(line, found, lambda sample: sample.tokens_out)),
+        Layer("prompts, images included", rates(line, found, lambda sample: sample.tokens_in)),
+    ]
+    if not any(any(one.values) for one in lines):
+        return
+    highest = max(lines[0].values)
+    words = f"At most {short(highest)} tokens of answers per second over {span(line.width)}. Tokens count at the "
+    yield TimeChart("Tokens per second", f"{words}end of an answer.", "tokens/s", line.seconds, (), lines, pauses)
+
+
+def _requests(line: Timeline, found: Sequence[Series], pauses: Pauses) -> Section:
+    asked = [one for one in found if any(sample.window is not None for sample in one.samples)]
+    gauges = any(sample.running is not None for one in asked for sample in one.samples)
+    shown: Mapping[str, Callable[[Sample], float | None]] = (
+        {"running": _running, "waiting in the server": lambda one: (one.in_flight or 0.0) - _running(one)}
+        if gauges
+        else {"in progress": lambda one: one.in_flight}
+    )
+    layers = [Layer(name, levels(line, asked, value)) for name, value in shown.items()]
+    window = Layer("window: maximum of concurrent requests", levels(line, asked, lambda one: one.window))
+    full, seconds = _sums(asked).get("full", 0.0), sum(one.seconds for one in asked)
+    words = (
+        f"The window was full for {span(full)} of {span(seconds)} with requests. With a full window, the server limits "
+        "the speed. With an empty window, the preparation of pages limits the speed, or the run ends."
+    ) + (" The gauges of the servers give the running share of the requests." if gauges else "")
+    charts = [
+        TimeChart("Requests at the servers", words, "requests", line.seconds, layers, [window], pauses),
+        *_prepared(line, asked, pauses),
+        *_again(line, asked, pauses),
+    ]
+    sentences = [] if len(_again(line, asked, pauses)) else ["No request was refused or lost."]
+    restarts = sum(sample.restarts for one in asked for sample in one.samples)
+    sentences += [f"Servers were restarted {plural(restarts, 'time')}."] if restarts else []
+    return Section("Requests", sentences, charts)
+
+
+def _running(sample: Sample) -> float:
+    """Return the worker's own running requests: its share of a server's gauges, which cover all workers."""
+    running, waiting = sample.running or 0.0, sample.waiting or 0.0
+    return (sample.in_flight or 0.0) * (running / (running + waiting) if waiting else 1.0)
+
+
+def _prepared(line: Timeline, found: Sequence[Series], pauses: Pauses) -> list[TimeChart]:
+    values = [value / 1e6 for value in levels(line, found, lambda one: one.bytes_waiting)]
+    if not any(values):
+        return []
+    words = f"Rendered pages that wait for the window: at most {short(max(values))} MB over all workers."
+    layer = [Layer("prepared", values)]
+    return [TimeChart("Prepared pages before sending", words, "MB", line.seconds, layer, (), pauses)]
+
+
+def _again(line: Timeline, found: Sequence[Series], pauses: Pauses) -> list[TimeChart]:
+    total = sum(sample.retries for one in found for sample in one.samples)
+    if not total:
+        return []
+    values = [60 * value for value in rates(line, found, lambda one: one.retries)]
+    words = f"{plural(total, 'request')} refused (429, 503) or lost, and sent again, without an attempt for the page."
+    layer = [Layer("sent again", values)]
+    return [TimeChart("Repeated requests", words, "requests/min", line.seconds, layer, (), pauses)]
+
+
+_KINDS = {
+    "starting": "until the first page",
+    "gone": "no server ready",
+    "full": "window full: limited by the server",
+    "short": "window not full: limited by preparation, or end of the run",
+    "idle": "no requests",
+    "working": "reading",
+}
+
+
+def _waits(found: Sequence[Series]) -> Section:
+    stages = [stage for stage in ("extract", "describe") if any(one.stage == stage for one in found)]
+    sums = {stage: _sums(one for one in found if one.stage == stage) for stage in stages}
+    kinds = [kind for kind in _KINDS if any(one.get(kind) for one in sums.values())]
+    bars = [Bar(stage, _parts(sums[stage], kinds), "") for stage in stages]
+    words = "; ".join(
+        f"{stage}: " + ", ".join(f"{span(sums[stage][kind])} {_KINDS[kind]}" for kind in kinds if sums[stage].get(kind))
+        for stage in stages
+    )
+    colours = {"starting": "c1", "gone": "c5", "full": "c0", "short": "c4", "idle": "c8", "working": "c0"}
+    where = BarChart(
+        "Time of the workers",
+        f"{words}.",
+        "share of the time of all workers",
+        bars,
+        [_KINDS[kind] for kind in kinds],
+        [colours[kind] for kind in kinds],
+        whole=True,
+    )
+    return Section("Waits", (), [chart for chart in (where, _longest(found)) if chart.bars])
+
+
+def _parts(sums: Mapping[str, float], kinds: Sequence[str]) -> list[float]:
+    whole = sum(sums.values()) or 1.0
+    return [sums.get(kind, 0.0) / whole for kind in kinds]
+
+
+def _sums(found: Iterable[Series]) -> dict[str, float]:
+    """Return seconds by the worker's activity."""
+    sums: dict[str, float] = {}
+    for series in found:
+        since = 0.0
+        for sample in series.samples:
+            kind = "starting" if series.first is None or since + sample.seconds <= series.first else _kind(sample)
+            sums[kind] = sums.get(kind, 0.0) + sample.seconds
+            since += sample.seconds
+    return sums
+
+
+def _kind(sample: Sample) -> str:
+    if sample.window is None or sample.in_flight is None:
+        return "working"
+    if sample.servers is not None and sample.servers < 0.5:
+        return "gone"
+    if sample.in_flight <= 0.05:
+        return "idle"
+    return "full" if sample.in_flight >= FULL * sample.window else "short"
+
+
+def _longest(found: Sequence[Series]) -> BarChart:
+    """Return the longest times without a finished page or figure of a worker."""
+    waits = sorted((wait for one in found if one.stage in ("extract", "describe") for wait in _gaps(one)), reverse=True)
+    bars = [Bar(label, [seconds], span(seconds), about) for seconds, label, about in waits[:_MOST_WAITS] if seconds > 0]
+    words = "Periods without a finished page or figure of a worker, also during one long page."
+    return BarChart("The longest waits", words, "seconds", bars)
+
+
+def _gaps(series: Series) -> Iterator[tuple[float, str, str]]:
+    """Yield seconds, a short label, and a full description."""
+    name, since, begun, seen = _label(series), 0.0, 0.0, False
+    noun = _NOUNS.get(series.stage, "page")
+    for sample in (*series.samples, Sample(0.0, ok=1)):
+        if sample.items and since - begun >= _SHORTEST:
+            when = f"after {span(begun)}" if seen else f"until the first {noun}"
+            yield since - begun, f"{series.stage}, {when}", f"{series.stage} by {name}, {when}"
+        since += sample.seconds
+        if sample.items:
+            begun, seen = since, True
+
+
+def _items(sample: Sample) -> float:
+    return sample.items
+
+
+def _label(series: Series) -> str:
+    """Return a worker's name without its start time."""
+    return plain(_STARTED.sub("", series.worker), 40)
+
+
+# Section on costs.
+
+
+#: Upper limit of jobs with a bar; the others share one.
+_MOST_JOBS = 20
+
+
+def money_tile(costs: CostReport) -> Iterator[Tile]:
+    """Yield the tile of the total in dollars; nothing without a known price."""
+    known = [one for one in (costs.jobs.get(DOLLARS), costs.hours, costs.tokens) if one is not None]
+    if known:
+        yield Tile(money_text(sum(known)), ", ".join(filter(None, ["spent", costs.rate_text])))
+
+
+def cost_section(costs: CostReport, jobs: Sequence[Spent], found: Sequence[Series]) -> Section:
+    """Return the section of cost by job and stage, and the start-up share of the paid time."""
+    charts = [chart for chart in (*_by_kind(costs), _by_job(jobs), _starting(costs, found)) if chart.bars]
+    sentences = list(_cost_sentences(costs, jobs))
+    return Section("Cost", sentences, charts)
+
+
+def _cost_sentences(costs: CostReport, jobs: Sequence[Spent]) -> Iterator[str]:
+    if costs.tokens is None and costs.hours is None and not costs.jobs:
+        yield ("No price is known: neither of tokens, nor of machines, nor of jobs of a platform.")
+    if missing := unknown(jobs):
+        yield f"The cost of {missing} of {plural(len(jobs), 'submission')} is unknown and not included in the sums."
+
+
+def _by_kind(costs: CostReport) -> Iterator[BarChart]:
+    sums = {"tokens": costs.tokens, "machine hours": costs.hours, "jobs": costs.jobs.get(DOLLARS)}
+    bars = [Bar(name, [value], money_text(value)) for name, value in sums.items() if value is not None]
+    words = "; ".join(f"{bar.label} {bar.text}" for bar in bars)
+    yield BarChart("Cost by kind", f"{words}.", "US dollars", bars)
+
+
+def _by_job(jobs: Sequence[Spent]) -> BarChart:
+    priced = sorted((one for one in jobs if one.cost and one.currency == DOLLARS), key=lambda one: -(one.cost or 0.0))
+    bars = [
+        Bar(f"{one.submission} on {one.hardware}", [one.cost or 0.0], money_text(one.cost or 0.0), _about(one))
+        for one in priced[:_MOST_JOBS]
+    ]
+    if rest := sum(one.cost or 0.0 for one in priced[_MOST_JOBS:]):
+        bars.append(Bar(f"{len(priced) - _MOST_JOBS:,} others", [rest], money_text(rest)))
+    words = f"{plural(len(priced), 'job')} with a known cost, the most expensive first."
+    return BarChart("Cost by job", words, "US dollars", bars)
+
+
+def _about(one: Spent) -> str:
+    machines = "" if one.machines is None else f", {plural(one.machines, 'machine')}"
+    billed = "" if one.seconds is None else f", {span(one.seconds)} billed"
+    return f"{one.launch} {one.submission} on {one.platform}:{one.hardware}{machines}{billed}"
+
+
+def _starting(costs: CostReport, found: Sequence[Series]) -> BarChart:
+    """Return the start-up share: of the billed time if known, otherwise of the time until each worker's first page."""
+    billed = {one.stage: one.startup_share for one in costs.stages if one.startup_share is not None and one.hardware}
+    bars = [
+        Bar(stage, [part, 1 - part], "", f"{stage}: {share(part, 1)} of the billed time")
+        for stage, part in billed.items()
+    ]
+    if not bars:
+        bars = list(_to_first_page(found))
+    words = "; ".join(bar.about for bar in bars)
+    title = "Start-up share of the time"
+    return BarChart(title, f"{words}.", "share", bars, ("starting", "working"), ("c1", "c0"), whole=True)
+
+
+def _to_first_page(found: Sequence[Series]) -> Iterator[Bar]:
+    for stage in ("extract", "describe"):
+        series = [one for one in found if one.stage == stage and one.seconds > 0]
+        whole = sum(one.seconds for one in series)
+        waited = sum(min(one.seconds if one.first is None else one.first, one.seconds) for one in series)
+        if whole:
+            words = f"{stage}: {span(waited)} of {span(whole)} until the first {_COST_NOUNS[stage]}"
+            yield Bar(stage, [waited / whole, 1 - waited / whole], "", f"{words} ({share(waited, whole)})")
+
+
+_COST_NOUNS = {"extract": "page", "describe": "figure"}

@@ -1,0 +1,352 @@
+"""Dataset files of an assembled workspace, as the source of exports."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby, islice
+from typing import Any
+
+from llm_ocr.documents.remote.urls import shown
+from llm_ocr.errors import DatasetDamaged, StageMissing, UsageError
+from llm_ocr.models.registry import find_profile
+from llm_ocr.results.dataset import FOLDER, DatasetRow, dataset_file
+from llm_ocr.results.documents import DocumentNames, name_claims
+from llm_ocr.results.schema import Images
+from llm_ocr.scheduling.scanner import PlannedItems
+from llm_ocr.stages.assemble import markers_of, paths_of
+from llm_ocr.storage import ObjectInfo
+from llm_ocr.types import PageRecord, Status
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.generations import generations
+from llm_ocr.workspace.items import Item, items
+from llm_ocr.workspace.keys import ASSEMBLE, DESCRIBE, EXTRACT, VIEW_NOTES, assembled_key, key_settings
+from llm_ocr.workspace.publish import find_marker, iter_markers
+from llm_ocr.workspace.published import (
+    choose,
+    chosen_rows,
+    dataset_row,
+    finished_pages,
+    published_figures,
+    published_pages,
+)
+from llm_ocr.workspace.status import run_status
+from llm_ocr.workspace.stored import OF_MODELS, REMEMBERED, remembered_in
+from llm_ocr.workspace.views import copied_notes, is_damaged, note_of_views
+from llm_ocr_outputs.exports.card import CardFacts
+from llm_ocr_outputs.exports.shards import Source, relative_source
+
+# Provenance of a workspace's results: keys, engines, models, and their revisions.
+
+
+def identity_of(workspace: Workspace) -> str:
+    """Return the workspace's own id, which survives copying; empty if nothing is planned."""
+    found = generations(workspace)
+    return found[0].attempt if found else ""
+
+
+def provenance(workspace: Workspace, key: str) -> dict[str, Any]:
+    """Return the provenance of the results under a key of Assemble, as JSON values.
+
+    `workspace`: its id. `version`: the version of llm-ocr that created it. `extract`, `describe` and `assemble`: their
+    `key`. The first two also have `engine` (embedded or model), `model` and `revision`, null for the embedded engine;
+    `describe` has its `mode`. `transform` names a user's own stage and its `key`, null if none has changed the pages.
+    """
+    made = key_settings(workspace, ASSEMBLE, key)
+    stage, source = str(made.get("pages_from", EXTRACT)), str(made.get("extract", ""))
+    read = source if stage == EXTRACT else str(key_settings(workspace, stage, source).get("extract", ""))
+    described = str(made.get("describe", ""))
+    reader = key_settings(workspace, DESCRIBE, described).get("reader", {})
+    return {
+        "workspace": identity_of(workspace),
+        "version": str(workspace.run.get("created_by", "")),
+        "extract": _reader(read, key_settings(workspace, EXTRACT, read).get("reader", {})),
+        "describe": {**_reader(described, reader), "mode": reader.get("mode")},
+        "assemble": {"key": key},
+        "transform": None if stage == EXTRACT else {"stage": stage, "key": source},
+    }
+
+
+def _reader(key: str, reader: dict[str, Any]) -> dict[str, Any]:
+    return {"key": key, **{name: reader.get(name) for name in ("engine", "model", "revision")}}
+
+
+# Rows behind the views of an assembled workspace, for exports, the viewer, and the report.
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """Document with all its rows, in page order.
+
+    `names` are those of its files below `documents/` in the workspace, without `.md`; several if there are copies.
+    `page_total` is the number of pages of the file, of which `rows` may be a selection. If the plan only estimated it,
+    `page_total` is the number of rows; 0 for a document that could not be opened.
+    """
+
+    id: str
+    source: str
+    names: tuple[str, ...]
+    page_total: int
+    rows: tuple[DatasetRow, ...]
+
+    @property
+    def error_rate(self) -> float:
+        """Share 0..1 of the rows that failed, or that a fallback read instead of the requested model."""
+        bad = sum(row.record.status is Status.FAILED or row.record.is_fallback for row in self.rows)
+        return bad / len(self.rows) if self.rows else 0.0
+
+
+class AssembledRows:
+    """Rows and documents of the items of a workspace, as Assemble processed them under one of its keys."""
+
+    def __init__(self, workspace: Workspace, key: str, source_folder: str = "") -> None:
+        """Read the whole plan, one part at a time.
+
+        Args:
+            workspace: The workspace.
+            key: The key of Assemble.
+            source_folder: The folder to which sources on this machine are relative; empty for whole paths.
+
+        Raises:
+            StageMissing: there is no plan, or no such key.
+        """
+        self._workspace = workspace
+        self._source_folder = source_folder
+        made = key_settings(workspace, ASSEMBLE, key)
+        if not made:
+            raise StageMissing(
+                f"{workspace.url} has no assembled results", hint=f"Run first: llm-ocr assemble -w {workspace.url}"
+            )
+        self._extracted = markers_of(workspace, made.get("pages_from", EXTRACT), made["extract"])
+        self._described = markers_of(workspace, DESCRIBE, made["describe"])
+        self._planned = PlannedItems(workspace)
+        claims = (claim for i in self._planned.read() for part in i.parts for claim in name_claims(part))
+        self._names = DocumentNames.of_plan(claims)
+
+    def __len__(self) -> int:
+        return len(self._planned)
+
+    def item(self, place: int) -> Item:
+        """Return the item at this position of the plan, from 0."""
+        return self._planned[place]
+
+    def rows(self, item: Item, images: Images = Images.NONE) -> Iterator[DatasetRow]:
+        """Yield the item's rows in the order of the dataset, with the requested images, a few in memory at a time.
+
+        Raises:
+            StageMissing: a unit of the item is not finished.
+            StorageError: data could not be read.
+        """
+        pages = partial(self._pages, item)
+        if item.newer:
+            chosen = choose(item.unit_ids, item.documents, pages)
+            rows, units = chosen_rows(item.layers, chosen, pages, images=images), dict.fromkeys(chosen.values())
+        else:  # all rows are effective, and one pass is enough
+            units = dict.fromkeys(item.unit_ids)
+            rows = (record for unit in units for record in pages(unit, images))
+        figures = published_figures(self._workspace, map(self._described, units))
+        wanted = Images.FIGURES if images is Images.FIGURES else Images.NONE
+        for page in finished_pages(rows, figures, images=wanted):  # never ALL: no boxes are needed
+            yield dataset_row(page, figures)
+
+    def documents(self, item: Item) -> Iterator[Document]:
+        """Yield the item's documents in the order of the plan, without image bytes; their texts are in memory."""
+        rows: dict[str, list[DatasetRow]] = {}
+        for row in self.rows(item):
+            rows.setdefault(row.record.document_id, []).append(row)
+        totals = page_totals(item)
+        for document, parts in groupby(item.parts, key=lambda part: part.document_id):
+            first, *rest = parts
+            paths = dict.fromkeys(path for part in (first, *rest) for path in paths_of(part))
+            names = tuple(dict.fromkeys(self._names.of(document, path) for path in paths))
+            ordered = sorted(rows.pop(document, ()), key=_page_number)
+            known = totals[document] or sum(row.record.page_number is not None for row in ordered)
+            source = relative_source(shown(first.source), self._source_folder)
+            if self._source_folder:
+                ordered = [replace(row, record=replace(row.record, source=source)) for row in ordered]
+            yield Document(document, source, names, known, tuple(ordered))
+
+    def _pages(self, item: Item, unit: str, images: Images) -> Iterator[PageRecord]:
+        return published_pages(self._workspace, self._extracted(unit), images, item.unit(unit))
+
+
+def page_totals(item: Item) -> dict[str, int]:
+    """Return the pages of each document's file by the plan; a retry may have opened a document that failed before."""
+    totals: dict[str, int] = {}
+    for unit in (*item.units, *item.newer):
+        for part in unit.parts:
+            totals[part.document_id] = max(totals.get(part.document_id, 0), part.page_total)
+    return totals
+
+
+def _page_number(row: DatasetRow) -> int:
+    return row.record.page_number or 0
+
+
+# Input of an export: the dataset files that Assemble wrote, in the plan's order.
+
+
+#: Number of concurrent reads of small objects.
+_AT_ONCE = 16
+#: Number of items of the plan in memory.
+_ITEMS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """Dataset of a workspace: `key` is Assemble's, `identity` the workspace's id, which survives copying.
+
+    `sources` are the files of its items in the order of the plan, `counts` the rows of each. `damaged` are the keys of
+    files known to differ from the files that Assemble wrote.
+    """
+
+    key: str
+    identity: str
+    sources: tuple[Source, ...]
+    counts: tuple[int, ...]
+    damaged: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """Total number of rows."""
+        return sum(self.counts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Dataset file of an item, and the key that wrote it."""
+
+    key: str
+    source: Source
+    rows: int
+    damaged: bool
+
+
+def undamaged(workspace: Workspace, source_folder: str = "") -> Assembled:
+    """Return the dataset, as `assembled` does.
+
+    Raises:
+        DatasetDamaged: files are known to be damaged.
+    """
+    found = assembled(workspace, source_folder)
+    if found.damaged:
+        raise DatasetDamaged(workspace.url, found.damaged)
+    return found
+
+
+def assembled(workspace: Workspace, source_folder: str = "") -> Assembled:
+    """Return the dataset after a check that it is complete and of a single key.
+
+    Args:
+        workspace: The workspace.
+        source_folder: The folder to which an export names sources on this machine relative; empty for whole paths.
+
+    Raises:
+        StageMissing: items are not assembled.
+    """
+    files = {info.key: info for info in workspace.store.list(f"{FOLDER}/")}
+    notes: Mapping[str, dict[str, Any]] = {}
+    made: Mapping[tuple[str, str], tuple[str, int]] = {}
+    if newest := assembled_key(workspace):
+        notes = copied_notes(workspace, newest, {info.key: info.version for info in workspace.store.list(VIEW_NOTES)})
+        markers = iter_markers(workspace, ASSEMBLE, newest)
+        made = {(newest, marker.unit): (marker.sha256, marker.counts.expected) for marker in markers}
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="llm-ocr-export") as pool:
+        find = partial(_find, workspace, files, notes, made, source_folder)
+        found = [one for chunk in _chunks(items(workspace)) for one in pool.map(find, chunk)]
+    keys = Counter(one.key for one in found if one)
+    key = keys.most_common(1)[0][0] if keys else ""
+    whole = [one for one in found if one and one.key == key]
+    if len(whole) < len(found) or not found:
+        raise StageMissing(
+            f"{len(found) - len(whole)} of {len(found)} items are not assembled in {workspace.url}",
+            hint=f"Run first: llm-ocr assemble -w {workspace.url}",
+        )
+    identity = generations(workspace)[0].attempt
+    return Assembled(
+        key,
+        identity,
+        tuple(one.source for one in whole),
+        tuple(one.rows for one in whole),
+        tuple(one.source.key for one in whole if one.damaged),
+    )
+
+
+def _chunks(found: Iterable[Item]) -> Iterator[list[Item]]:
+    rest = iter(found)
+    while chunk := list(islice(rest, _ITEMS)):
+        yield chunk
+
+
+def _find(
+    workspace: Workspace,
+    files: Mapping[str, ObjectInfo],
+    notes: Mapping[str, dict[str, Any]],
+    made: Mapping[tuple[str, str], tuple[str, int]],
+    folder: str,
+    item: Item,
+) -> _Found | None:
+    """Return an item's file; None if its newest state is not assembled.
+
+    `made` has the hash of the data and the number of rows of finished items, by key and name.
+    """
+    info = files.get(dataset_file(item.id))
+    note = note_of_views(workspace, item, notes) if info else None
+    known = made.get((note.key, item.name)) if note else None
+    if note and known is None and (marker := find_marker(workspace, ASSEMBLE, note.key, item.name)):
+        known = marker.sha256, marker.counts.expected
+    if info is None or note is None or known is None:
+        return None
+    digest, rows = known
+    # Published results never change: the key, and the item's generation in its name, identify the content.
+    content = f"{note.key} {item.name} {digest} {info.size}"
+    if folder:
+        content += f" sources relative to {folder}"
+    source = Source(info.key, info.size, content, info.version, sha256=note.sha256, folder=folder)
+    return _Found(note.key, source, rows, is_damaged(workspace, note, info))
+
+
+def facts(workspace: Workspace, dataset: Assembled, title: str) -> CardFacts:
+    """Return the facts for the card; the same state of the workspace gives the same facts."""
+    made = key_settings(workspace, ASSEMBLE, dataset.key)
+    read = key_settings(workspace, EXTRACT, made.get("extract", "")).get("reader", {})
+    described = key_settings(workspace, DESCRIBE, made.get("describe", "")).get("reader", {})
+    status = run_status(workspace, describe=made.get("describe", ""))
+    model = str(read.get("model") or "")
+    licence, notice = _terms(model)
+    counts = [("Pages", status.pages), ("Figures", status.figures)]
+    remembered = remembered_in(workspace)
+    kept = {name: value for name in (*REMEMBERED, *OF_MODELS) if (value := remembered.get(name)) is not None}
+    return CardFacts(
+        workspace=dataset.identity,
+        title=title,
+        version=str(workspace.run.get("created_by", "")),
+        rows=dataset.rows,
+        documents=status.documents,
+        counts=tuple((name, found.ok, found.degraded, found.failed) for name, found in counts),
+        reasons=status.reasons,
+        tokens_in=status.tokens_in,
+        tokens_out=status.tokens_out,
+        engine=str(remembered.get("engine") or read.get("engine") or ""),
+        model=model,
+        revision=str(read.get("revision") or ""),
+        licence=licence,
+        notice=notice,
+        describe=_describer(described),
+        settings=kept,
+    )
+
+
+def _terms(model: str) -> tuple[str, str]:
+    """Return license and notice of a known model."""
+    try:
+        profile = find_profile(model)
+    except UsageError:
+        return "", ""
+    return profile.licence, profile.notice
+
+
+def _describer(reader: dict[str, Any]) -> str:
+    about = str(reader.get("model") or reader.get("engine") or "")
+    return f"{about} ({reader['mode']})" if about and reader.get("mode") else about

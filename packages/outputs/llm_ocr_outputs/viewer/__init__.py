@@ -1,0 +1,143 @@
+"""`view`: a static site of pages with their results, or of two workspaces side by side."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from llm_ocr.config.models import ViewSettings
+from llm_ocr.errors import LlmOcrError, StageMissing, StorageError
+from llm_ocr.results.dataset import DatasetRow
+from llm_ocr.results.schema import Images
+from llm_ocr.stages import Progress, Silent
+from llm_ocr.stages.loop import run_blocking
+from llm_ocr.storage.local import DISK_FULL
+from llm_ocr.types import Counts, Viewed
+from llm_ocr.workspace import Workspace, library_version
+from llm_ocr.workspace.items import Item, items
+from llm_ocr.workspace.keys import EXTRACT, required_key
+from llm_ocr.workspace.published import extracted_pages
+from llm_ocr.workspace.stored import workspace_options
+from llm_ocr_outputs.source import AssembledRows, assembled, page_totals
+from llm_ocr_outputs.viewer.pages import PageView, page_view
+from llm_ocr_outputs.viewer.site import SiteFolder, SiteWriter, begin_site
+
+# Writing of the site.
+
+
+T = TypeVar("T")
+
+#: Yields the rows of an item, with the images of pages and figures.
+Rows = Callable[[Item], Iterator[DatasetRow]]
+
+
+def view(settings: ViewSettings, progress: Progress | None) -> Viewed:
+    """Write the site; an existing site is replaced when the new one is complete.
+
+    A workspace that is not assembled is shown as far as its pages have been read, without descriptions of figures.
+
+    Raises:
+        UsageError: the output folder has other content.
+        StageMissing: no pages of the workspace have been read.
+        StorageError: the workspace cannot be read, or the folder cannot be written.
+    """
+    return run_blocking(lambda: _view(settings, progress or Silent()))
+
+
+async def _view(settings: ViewSettings, progress: Progress) -> Viewed:
+    options = workspace_options(settings)
+    names = [settings.workspace, *([settings.compare] if settings.compare else [])]
+    opened = [await asyncio.to_thread(Workspace.open, name, options=options) for name in names]
+    try:
+        folder = _guarded(settings.output, lambda: begin_site(settings.output))
+        try:
+            return await _write(opened, folder, progress)
+        except BaseException:
+            folder.discard()
+            raise
+    finally:
+        for workspace in opened:
+            workspace.close()
+
+
+async def _write(opened: list[Workspace], folder: SiteFolder, progress: Progress) -> Viewed:
+    spool = opened[0].spool / "view.sqlite"
+    writer = SiteWriter(folder.site, spool, compares=len(opened) > 1)
+    try:
+        for workspace, add in zip(opened, (writer.add, writer.add_other), strict=False):
+            await _add_all(workspace, add, folder, progress)
+
+        def finish() -> int:
+            facts = writer.finish()
+            made = {
+                "title": " and ".join(map(_title, opened)),
+                "workspaces": [one.url for one in opened],
+                "version": library_version(),
+            }
+            folder.publish({**facts, **made})
+            return int(facts["counts"][0])
+
+        pages = await asyncio.to_thread(_guarded, folder.output, finish)
+    finally:
+        writer.close()
+        spool.unlink(missing_ok=True)
+    return Viewed(folder.index, pages)
+
+
+async def _add_all(
+    workspace: Workspace, add: Callable[[PageView], None], folder: SiteFolder, progress: Progress
+) -> None:
+    """Add all pages of a workspace, item by item, so that an interruption can take effect between items."""
+    rows = await asyncio.to_thread(_rows_of, workspace, progress)
+    expected = await asyncio.to_thread(lambda: sum(part.expected for item in items(workspace) for part in item.parts))
+    progress.begin("view", expected, Counts())
+
+    def add_item(item: Item) -> int:
+        documents = {part.document_id: part for part in item.parts}
+        totals = page_totals(item)
+        count = 0
+        for row in rows(item):
+            document = row.record.document_id
+            shown = page_view(row, documents[document].relative, totals[document])
+            _guarded(folder.output, partial(add, shown))
+            progress.count(row.record.status)
+            count += 1
+        return count
+
+    every = items(workspace)
+    count = 0
+    while (item := await asyncio.to_thread(next, every, None)) is not None:
+        count += await asyncio.to_thread(add_item, item)
+    progress.end()
+    if not count:
+        raise StageMissing(f"{workspace.url} has no read pages", hint=f"Run first: llm-ocr extract -w {workspace.url}")
+
+
+def _rows_of(workspace: Workspace, progress: Progress) -> Rows:
+    """Return the rows as Assemble processed them or, if it is incomplete, as Extract published them."""
+    try:
+        ready = AssembledRows(workspace, assembled(workspace).key)
+    except StageMissing as missing:
+        key = required_key(workspace, EXTRACT)
+        progress.say(f"{missing.args[0]}: the site shows the extracted pages without descriptions of figures")
+        rows = partial(extracted_pages, workspace, key, images=Images.ALL)
+        return lambda item: (DatasetRow(record, record.markdown) for record in rows(item))
+    return lambda item: ready.rows(item, Images.ALL)
+
+
+def _guarded(output: Path, write: Callable[[], T]) -> T:
+    """Translate errors of the disk into errors that name the output folder."""
+    try:
+        return write()
+    except OSError as error:
+        if isinstance(error, LlmOcrError):
+            raise
+        hint = ""
+        if error.errno in DISK_FULL:
+            hint = f"The disk of {output} is full. Free space there, or set `output` to a folder on another disk."
+        raise StorageError(f"cannot write the site to {output}: {error.strerror or error}", hint=hint) from error
+
+
+def _title(workspace: Workspace) -> str:
+    return workspace.url.rstrip("/").rpartition("/")[2] or workspace.url

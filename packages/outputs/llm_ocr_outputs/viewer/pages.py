@@ -1,0 +1,184 @@
+"""Data of a page for the site."""
+
+import json
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llm_ocr.results.dataset import DatasetRow
+from llm_ocr.results.figure_text import DESCRIPTION, figure_words
+from llm_ocr.results.markdown import IMAGE, blocks_to_markdown, clean, one_line
+from llm_ocr.results.schema import image_extension
+from llm_ocr.types import FURNITURE, Block, BlockKind, Box, EncodedImage, PageRecord, Status
+from llm_ocr_outputs.viewer.index import visible_text
+from llm_ocr_outputs.viewer.rendering import Places, render
+
+# Mapping of Markdown lines to blocks, which links a box to its text.
+
+
+def lines_of_blocks(markdown: str, blocks: Sequence[Block]) -> dict[int, int]:
+    """Return the index among `blocks` for each line number of the Markdown, if known. Takes linear time.
+
+    A block is found by its first line, after the preceding block. A page whose Markdown was not made of its blocks has
+    no links.
+    """
+    lines = [_known(line) for line in markdown.split("\n")]
+    where: defaultdict[str, list[int]] = defaultdict(list)
+    for number, line in enumerate(lines):
+        if line:
+            where[line].append(number)
+    found: dict[int, int] = {}
+    cursor = 0
+    for place, block in enumerate(blocks):
+        text = [] if block.kind in FURNITURE else blocks_to_markdown([block]).split("\n")
+        first = next((known for line in text if (known := _known(line))), "")
+        places = where.get(first, [])
+        at = bisect_left(places, cursor)
+        if at < len(places):
+            start = places[at]
+            cursor = start + len(text)
+            end = cursor if block.kind is not BlockKind.FIGURE else _next_text(lines, cursor)
+            found.update(dict.fromkeys(range(start, end), place))
+    return found
+
+
+def _known(line: str) -> str:
+    """Return the part of a line that indentation, or a description in a figure's alt text, does not change."""
+    line = line.strip()
+    image = IMAGE.match(line)
+    return image["target"] if image else line
+
+
+def _next_text(lines: Sequence[str], start: int) -> int:
+    """Return the line after a figure's description."""
+    at = start
+    while at < len(lines) and not lines[at]:
+        at += 1
+    if at < len(lines) and lines[at].startswith(DESCRIPTION):
+        return at + 1
+    return start
+
+
+# Page on the site: its row in the list, and its opened view.
+
+
+#: Characters of a page's text in its row of the list.
+EXCERPT = 240
+#: Upper limit of characters shown of an attempt's detail.
+_DETAIL = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class PageView:
+    """Reading of a page. `name` is the document's path below its source root, `total` its pages (0: unknown)."""
+
+    row: DatasetRow
+    name: str
+    total: int
+    html: str
+    text: str
+
+    @property
+    def record(self) -> PageRecord:
+        """Row of Extract."""
+        return self.row.record
+
+    @property
+    def quality(self) -> float | None:
+        """Quality score 0..1; None without a score."""
+        value = self.record.quality
+        return None if value is None else round(value, 4)
+
+
+def page_view(row: DatasetRow, name: str, total: int) -> PageView:
+    """Render a page."""
+    markdown = clean(row.final_markdown)
+    figures = {clean(figure.id): place for place, figure in enumerate(row.record.figures)}
+    html = render(markdown, Places(lines_of_blocks(markdown, row.record.blocks), figures))
+    return PageView(row, name, total, html, visible_text(html))
+
+
+def badness(view: PageView) -> float:
+    """Return the sort key, worst first: failed pages, degraded pages without a score, scores, the rest."""
+    if view.record.status is Status.FAILED:
+        return -2.0
+    if view.quality is not None:
+        return view.quality
+    return -1.0 if view.record.status is Status.DEGRADED else 2.0
+
+
+def flags(view: PageView) -> str:
+    """Return a page's properties: t(able), f(igure), m(ath), b(lank), r: read by a fallback."""
+    record = view.record
+    kinds = {block.kind for block in record.blocks}
+    has = {
+        "t": BlockKind.TABLE in kinds or "<table" in view.html,
+        "f": bool(record.figures),
+        "m": 'class="math' in view.html,
+        "b": record.blank,
+        "r": record.is_fallback,
+    }
+    return "".join(flag for flag, holds in has.items() if holds)
+
+
+def page_content(view: PageView, images: Mapping[str, str]) -> dict[str, Any]:
+    """Return the data of the opened page; `images` has the files of the page (key "") and of its figures."""
+    record = view.record
+    return {
+        "source": record.source,
+        "total": view.total,
+        "detail": record.detail[:_DETAIL],
+        "textSource": record.text_source,
+        "tokens": [record.tokens_in, record.tokens_out],
+        "seconds": round(record.seconds, 3),
+        "probe": record.probe,
+        "rotation": record.rotation,
+        "attempts": [_pairs(attempt) for attempt in record.attempts],
+        "notes": _pairs(record.notes),
+        "quality": [[name, round(share, 4)] for name, share in record.quality_parts.items()],
+        "image": _image(record.image, images.get("")),
+        "blocks": [[block.kind.value, block.label, _boxes([block.box, *block.continued])] for block in record.blocks],
+        "figures": [
+            {
+                "image": _image(figure.image, images.get(figure.id)),
+                "label": figure.label,
+                "caption": figure.caption,
+                "description": _words(view.row, figure.id),
+            }
+            for figure in record.figures
+        ],
+        "html": view.html,
+        "markdown": view.row.final_markdown,
+    }
+
+
+def _words(row: DatasetRow, figure: str) -> str:
+    described = row.figures.get(figure)
+    return one_line(figure_words(described)) if described else ""
+
+
+def _image(image: EncodedImage | None, file: str | None) -> list[Any] | None:
+    return [file, image.width, image.height] if image and file else None
+
+
+def image_name(image: EncodedImage | None, stem: str) -> str | None:
+    """Return the file name of an image for browsers; None for one without bytes or of another type."""
+    if image is None or not image.data or (extension := image_extension(image.media_type)) == "bin":
+        return None
+    return f"{stem}.{extension}"
+
+
+def _boxes(boxes: Sequence[Box]) -> list[list[float]]:
+    clipped = [box.clipped() for box in boxes]
+    return [[round(side, 4) for side in (box.x0, box.y0, box.x1, box.y1)] for box in clipped]
+
+
+def _pairs(values: Mapping[str, Any]) -> list[list[str]]:
+    """Return keys and values as texts; the keys are the engines', so they are not used as object keys."""
+    return [[str(name), _text(value)[:_DETAIL]] for name, value in values.items() if value not in (None, "", [])]
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

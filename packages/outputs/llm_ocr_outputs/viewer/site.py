@@ -1,0 +1,256 @@
+"""Write the static site: pages first, then the lists. Memory is bounded."""
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from html import escape
+from importlib.resources import as_file, files
+from itertools import groupby, islice
+from operator import itemgetter
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+from llm_ocr.errors import UsageError
+from llm_ocr.results.figure_text import figure_words
+from llm_ocr.results.markdown import clean
+from llm_ocr.storage.names import OF_FILE_MANAGERS
+from llm_ocr.types import EncodedImage
+from llm_ocr_outputs.viewer.comparing import compare
+from llm_ocr_outputs.viewer.index import Catalogue, DataFiles, Listed, SearchIndex
+from llm_ocr_outputs.viewer.pages import EXCERPT, PageView, badness, flags, image_name, page_content
+
+# Folder of a site: each write has its own subfolder, and `index.html` links to it when complete.
+
+
+_MARKER = "llm-ocr-view.json"
+_FORMAT = 1
+_SITE = re.compile(r"site-[0-9a-f]{8}")
+
+
+@dataclass(frozen=True, slots=True)
+class SiteFolder:
+    """One write of a site. `site` is new and unused before `publish`."""
+
+    output: Path
+    site: Path
+
+    @property
+    def index(self) -> Path:
+        """File that the user opens."""
+        return self.output / "index.html"
+
+    def publish(self, facts: dict[str, Any]) -> None:
+        """Let `index.html` show this site, and remove the previous one."""
+        DataFiles(self.site / "data").write("site", facts)
+        with as_file(files("llm_ocr_outputs.viewer") / "site") as ours:
+            shutil.copytree(ours, self.site, dirs_exist_ok=True, ignore=shutil.ignore_patterns("index.html"))
+            page = (ours / "index.html").read_text(encoding="utf-8")
+        page = page.replace("{site}", self.site.name).replace("{title}", escape(clean(str(facts["title"]))))
+        temporary = self.site / "index.html.tmp"
+        temporary.write_text(page, encoding="utf-8", newline="\n")
+        temporary.replace(self.index)
+        for other in self.output.iterdir():
+            if _SITE.fullmatch(other.name) and other != self.site and other.is_dir() and not other.is_symlink():
+                shutil.rmtree(other)
+
+    def discard(self) -> None:
+        """Remove the incomplete site; the previous one remains."""
+        shutil.rmtree(self.site, ignore_errors=True)
+
+
+def begin_site(output: Path) -> SiteFolder:
+    """Begin a new site in the folder `output`, which is created if needed.
+
+    Raises:
+        UsageError: `output` is a file, or a folder with content other than an earlier site.
+    """
+    if output.exists() and not output.is_dir():
+        raise UsageError(f"{output} is a file", hint="Set `output` to a folder for the site.")
+    names = {path.name for path in output.iterdir()} if output.is_dir() else set()
+    if names - OF_FILE_MANAGERS and _MARKER not in names:
+        raise UsageError(
+            f"{output} has other content than a site of llm-ocr view",
+            hint="Give an empty or a new folder: `output=site`",
+        )
+    output.mkdir(parents=True, exist_ok=True)
+    (output / _MARKER).write_text(json.dumps({"format": _FORMAT}) + "\n", encoding="utf-8")
+    site = output / f"site-{token_hex(4)}"
+    site.mkdir()
+    return SiteFolder(output, site)
+
+
+# Writing of a site: pages as they arrive, then the lists. Memory does not grow with the pages.
+
+
+#: Per data file: rows of the list, documents, and pages. Page ids per bucket (approximate), images per folder.
+ROWS, DOCUMENTS, PAGES, IDS, IMAGES = 200, 200, 10, 400, 1000
+
+FIRST, SECOND = "first", "second"
+
+
+class SiteWriter:
+    """Writes data and images of a site to `folder`, which is new. Call `add` for each page, then `finish` once.
+
+    With `compares`, call `add_other` for each page of the other reading in between.
+    """
+
+    def __init__(self, folder: Path, spool: Path, *, compares: bool = False) -> None:
+        self._folder = folder
+        self._files = DataFiles(folder / "data")
+        self._catalogue = Catalogue(spool)
+        self._index = SearchIndex(self._catalogue.database)
+        self._compares = compares
+        self._chunk: list[Any] = []
+        self._count = 0
+
+    def close(self) -> None:
+        """Close the temporary database; the caller removes its file."""
+        self._catalogue.close()
+
+    def add(self, view: PageView) -> None:
+        """Add a page of the workspace."""
+        n, self._count = self._count, self._count + 1
+        d = self._document(view)
+        content = page_content(view, self._images(view, n, ""))
+        self._index.add(n, _searched(view))
+        side = FIRST if self._compares else ""
+        self._put_new(_listed(view, n, d, badness=-2.0 if side else badness(view), side=side))
+        if self._compares:
+            self._catalogue.keep(n, json.dumps(content), None)
+        else:
+            self._write_page(n, [content])
+
+    def add_other(self, view: PageView) -> None:
+        """Add a page of the other workspace, combined with the same page of the first, if any."""
+        found = self._catalogue.match(clean(view.record.page_id), clean(view.name), view.record.page_number)
+        if found is None:
+            n, self._count = self._count, self._count + 1
+            content = page_content(view, self._images(view, n, "-b"))
+            self._put_new(_listed(view, n, self._document(view), badness=-2.0, side=SECOND))
+            self._catalogue.keep(n, None, json.dumps(content))
+        else:
+            n, _ = found
+            first = json.loads(self._catalogue.first_reading(n))
+            content = page_content(view, self._images(view, n, "-b", first))
+            compared = compare(first["html"], view.html)
+            first["html"], content["html"] = compared.left, compared.right
+            self._catalogue.keep(n, json.dumps(first), json.dumps(content))
+            listed = self._catalogue.get(n)
+            row = [*listed.row[:-3], round(compared.share, 4), "", view.record.status.value]
+            self._catalogue.put(replace(listed, badness=compared.share, share=compared.share, side="", row=row))
+        self._index.add(n, _searched(view))
+
+    def finish(self) -> dict[str, Any]:
+        """Write the remaining pages and the lists; return the site's properties."""
+        for n, first, second in self._catalogue.readings():
+            self._write_page(n, [json.loads(reading) if reading else None for reading in (first, second)])
+        if self._chunk:
+            self._write_chunk(self._count - 1)
+        buckets = max(1, -(-self._count // IDS))
+        self._write_rows(buckets)
+        documents = self._write_documents()
+        terms, directories = self._index.write(self._files)
+        facts = {
+            "counts": self._catalogue.counts(),
+            "documents": documents,
+            "reasons": self._catalogue.values("reason"),
+            "engines": self._catalogue.values("engine"),
+            "sides": self._catalogue.values("side"),
+            "scored": self._catalogue.scored(),
+            "sizes": {"rows": ROWS, "documents": DOCUMENTS, "pages": PAGES, "images": IMAGES, "buckets": buckets},
+            "search": {"terms": terms, "directories": directories},
+            "compares": self._compares,
+        }
+        return facts
+
+    def _put_new(self, listed: Listed) -> None:
+        if self._catalogue.has(listed.id):  # another reading of a page that has both
+            page_id = f"{listed.id} ({listed.n})"
+            listed = replace(listed, id=page_id, row=[listed.n, page_id, *listed.row[2:]])
+        self._catalogue.put(listed)
+
+    def _write_page(self, n: int, readings: list[Any]) -> None:
+        self._chunk.append(readings)
+        if n % PAGES == PAGES - 1:
+            self._write_chunk(n)
+
+    def _write_chunk(self, n: int) -> None:
+        self._files.write(f"pages/{n // PAGES}", self._chunk)
+        self._chunk = []
+
+    def _write_rows(self, buckets: int) -> None:
+        rank = 0
+        for number, chunk in enumerate(_chunks(self._catalogue.rows(), ROWS)):
+            for n, page_id, _ in chunk:
+                self._catalogue.place(fnv1a(page_id) % buckets, page_id, n, rank)
+                rank += 1
+            self._files.write(f"rows/{number}", [row for _, _, row in chunk])
+        if rank == 0:
+            self._files.write("rows/0", [])
+        for bucket, places in groupby(self._catalogue.places(), key=itemgetter(0)):
+            self._files.write(f"ids/{bucket}", [place[1:] for place in places])
+
+    def _write_documents(self) -> int:
+        count = 0
+        for number, chunk in enumerate(_chunks(self._catalogue.documents(), DOCUMENTS)):
+            self._files.write(f"documents/{number}", chunk)
+            count += len(chunk)
+        return count
+
+    def _document(self, view: PageView) -> int:
+        record = view.record
+        return self._catalogue.document(clean(record.document_id), clean(view.name), clean(record.source))
+
+    def _images(self, view: PageView, n: int, mark: str, first: dict[str, Any] | None = None) -> dict[str, str]:
+        """Write the page's image and figures; return their names by figure id, "" for the page."""
+        wanted = [("", view.record.image, f"{n}{mark}")]
+        wanted += [(one.id, one.image, f"{n}{mark}-f{at}") for at, one in enumerate(view.record.figures, 1)]
+        names: dict[str, str] = {}
+        for key, image, stem in wanted:
+            name = image_name(image, stem)
+            if name and image:
+                shared = first["image"] if first and key == "" else None
+                names[key] = self._write_image(image, n, name, shared[0] if shared else None)
+        return names
+
+    def _write_image(self, image: EncodedImage, n: int, name: str, shared: str | None) -> str:
+        """Write an image and return its name: that of the first reading's image if equal."""
+        folder = self._folder / "images" / str(n // IMAGES)
+        if shared and (folder / shared).read_bytes() == image.data:
+            return shared
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(image.data)
+        return name
+
+
+def fnv1a(text: str) -> int:
+    """Return 32 bits of FNV-1a over UTF-8. `site/data.js` has the same function, to find a page's bucket."""
+    value = 0x811C9DC5
+    for byte in text.encode():
+        value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return value
+
+
+def _searched(view: PageView) -> str:
+    """Return the text in which pages are searched. A short description is only in the alt text of its figure."""
+    described = (clean(figure_words(one)) for one in view.row.figures.values())
+    return " ".join((clean(view.name), view.text, *described))
+
+
+def _listed(view: PageView, n: int, d: int, *, badness: float, side: str) -> Listed:
+    record = view.record
+    page_id, reason = clean(record.page_id), record.reason.value if record.reason else ""
+    failed = record.detail if record.status.value == "failed" else ""
+    row = [n, page_id, d, clean(view.name), record.page_number, record.status.value, reason, clean(record.engine)]
+    row += [flags(view), view.quality, (view.text or failed)[:EXCERPT], None, side, ""]
+    engine, quality = clean(record.engine), view.quality
+    number, status = record.page_number, record.status.value
+    return Listed(n, d, page_id, number, badness, status, reason, engine, quality, row, None, side)
+
+
+def _chunks(rows: Iterator[Any], size: int) -> Iterator[list[Any]]:
+    while chunk := list(islice(rows, size)):
+        yield chunk

@@ -1,0 +1,199 @@
+"""Packages add commands and export formats: what they promise, and what a broken package leaves intact."""
+
+import json
+import shutil
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from running import environment
+
+import llm_ocr
+from llm_ocr import plugins
+from llm_ocr.config.commands import CORE, all_commands, find_command
+from llm_ocr.errors import UsageError
+
+COUNTING = '''
+"""Count pages."""
+from pydantic import Field
+from llm_ocr import UsageError, open
+from llm_ocr.config.groups import OwnWorkspaceSettings
+from llm_ocr.plugins import Command
+
+COUNT = Command(
+    "count-pages", "Count the pages of a run", "counting:Settings", "counting:count", "count-pages [-w FOLDER]",
+    (("llm-ocr count-pages -w out", "Print the number"),),
+)
+
+class Settings(OwnWorkspaceSettings):
+    """Settings of the command."""
+
+    counted_status: str = Field("ok", description="Status of the pages to count")
+
+def count(settings, progress):
+    if settings.counted_status not in ("ok", "failed"):
+        raise UsageError(f"`counted_status={settings.counted_status}`: must be ok or failed")
+    pages = [page for page in open(settings.workspace).pages(images=False) if page.status == settings.counted_status]
+    return f"{len(pages)} pages"
+'''
+
+
+class Installation:
+    """Folder of packages that stands before those of the environment, and the program that finds them."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.packages = folder / "packages"
+        self.packages.mkdir()
+
+    def add(self, name, entry_points, module, text):
+        """Install a distribution of one module."""
+        metadata = self.packages / f"{name.replace('-', '_')}-1.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
+        (metadata / "entry_points.txt").write_text(entry_points)
+        path = self.packages / f"{module.replace('.', '/')}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+
+    def run(self, *arguments, program=("-m", "llm_ocr"), **variables):
+        """Run the console program, or another one."""
+        return subprocess.run(
+            [sys.executable, *program, *arguments],
+            cwd=self.folder,
+            env=environment(PYTHONPATH=str(self.packages), **variables),
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+
+@pytest.fixture
+def installed(tmp_path, repository):
+    """Return an installation beside an assembled workspace of two pages, `w`."""
+    shutil.copytree(repository / "tests/fixtures/workspace-format-1", tmp_path / "w")
+    return Installation(tmp_path)
+
+
+@pytest.fixture
+def counting(installed):
+    installed.add("counting", "[llm_ocr.commands]\ncount-pages = counting:COUNT\n", "counting", COUNTING)
+    return installed
+
+
+@pytest.fixture
+def documented(installed):
+    """The format in the documentation of the border, installed as written there."""
+    entry = next(line for line in plugins.__doc__.splitlines() if line.strip().startswith("word-counts = "))
+    example = plugins.Export.__doc__.partition("Example:\n")[2].partition("    Uses:")[0]
+    points = f"[llm_ocr.exports]\n{entry.strip().replace(chr(34), '')}\n"
+    installed.add("word-counting", points, "my_package.counts", textwrap.dedent(example))
+    return installed
+
+
+def test_documented_format_exports_as_written(documented):
+    done = documented.run("export", "-w", "w", "--format", "word-counts", "--output", "o")
+    assert done.returncode == 0, done.stderr
+    (file,) = (documented.folder / "o").glob("*.json")
+    counted = json.loads(file.read_text())
+    assert (counted["source"].rpartition("/")[2], counted["words"] > 100) == ("paper.pdf", True)
+    assert done.stdout.splitlines()[-1] == f"Open it: cat {documented.folder}/o/*.json"
+
+
+def test_format_is_accepted_by_variables_and_python(documented):
+    assert documented.run("export", "-w", "w", "--output", "a", LLM_OCR_FORMAT="word-counts").returncode == 0
+    program = "import llm_ocr; llm_ocr.export(workspace='w', output='b', format='word-counts')"
+    assert documented.run(program=("-c", program)).returncode == 0
+    assert [len(list((documented.folder / name).glob("*.json"))) for name in "ab"] == [1, 1]
+
+
+def test_format_is_a_choice_in_help_and_errors(documented):
+    every = ("chunks", "dataset", "dolma", "json", "jsonl", "markdown", "olmocr-bench", "word-counts")
+    assert f"--format {{{','.join(every)}}}" in documented.run("export", "--help").stdout
+    wrong = documented.run("export", "-w", "w", "--output", "o", "--format", "word-count")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    said = f"--format word-count: must be one of {', '.join(every)}; did you mean word-counts?"
+    assert wrong.stderr == f"llm-ocr: {said}\n"
+
+
+def test_command_of_a_package_prints_its_result(counting):
+    done = counting.run("count-pages", "-w", "w")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "2 pages\n", "")
+    assert counting.run("count-pages", "-w", "w", LLM_OCR_COUNTED_STATUS="failed").stdout == "0 pages\n"
+    failed = counting.run("count-pages", "-w", "w", "--counted-status", "no")
+    assert (failed.returncode, failed.stderr) == (2, "llm-ocr: --counted-status no: must be ok or failed\n")
+
+
+def test_command_of_a_package_has_help_and_settings(counting):
+    listed = counting.run("--help").stdout.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
+    assert listed[-1].split(maxsplit=1) == ["count-pages", "Count the pages of a run"]
+    assert "--counted-status TEXT" in counting.run("help", "count-pages").stdout
+    shown = counting.run("count-pages", "--show-settings", LLM_OCR_COUNTED_STATUS="failed").stdout
+    assert "environment LLM_OCR_COUNTED_STATUS" in shown
+    assert "unknown flag --counted-status" in (wrong := counting.run("status", "--counted-status", "ok").stderr)
+    assert "These commands have this flag: count-pages" in wrong
+    assert "count-pages" in counting.run("completion", "bash").stdout
+
+
+def test_version_names_packages_and_what_they_add(counting):
+    first, *packages = counting.run("--version").stdout.splitlines()
+    assert first == f"llm-ocr {llm_ocr.__version__}"
+    assert "counting: commands count-pages" in packages
+    assert any(line.startswith("outputs: commands report, view; export formats chunks, dataset") for line in packages)
+
+
+BROKEN = {
+    "import": "import a_module_that_nobody_has",
+    "syntax": "this is not Python",
+    "object": "COUNT = export = 1",
+    "model": COUNTING.replace("counting:Settings", "counting:Setting"),
+    "function": COUNTING.replace("counting:count", "count:count"),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_broken_package_fails_its_own_command_alone(installed, how):
+    points = "[llm_ocr.commands]\ncount-pages = counting:COUNT\n[llm_ocr.exports]\nbroken = counting:export\n"
+    installed.add("counting-tools", points, "counting", BROKEN[how])
+    done = installed.run("count-pages", "-w", "w")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "count-pages" in done.stderr and "count" in done.stderr and "Traceback" not in done.stderr
+    for others in (["--help"], ["--version"], ["status", "-w", "w", "--config", "c.toml"], ["completion", "zsh"]):
+        (installed.folder / "c.toml").write_text("quiet = true\n")
+        assert installed.run(*others).returncode == 0, others
+    if how in ("import", "syntax"):
+        assert "the command 'count-pages' of counting-tools cannot be imported from counting:COUNT" in done.stderr
+        export = installed.run("export", "-w", "w", "--output", "o", "--format", "broken")
+        assert "the export format 'broken' of counting-tools cannot be imported" in export.stderr
+        assert (export.returncode, "pip uninstall counting-tools" in export.stderr) == (1, True)
+
+
+def test_name_of_two_packages_is_refused(counting, documented):
+    counting.add("tallies", "[llm_ocr.commands]\ncount-pages = tallies:COUNT\n", "tallies", "COUNT = None")
+    counting.add("words", "[llm_ocr.exports]\nword-counts = words:export\n", "words", "export = None")
+    done = counting.run("count-pages", "-w", "w")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "llm-ocr: counting and tallies provide the command 'count-pages'\n"
+        "Uninstall one of them: pip uninstall PACKAGE\n",
+    )
+    done = counting.run("export", "-w", "w", "--output", "o", "--format", "word-counts")
+    assert (done.returncode, "word-counting and words provide the export format" in done.stderr) == (2, True)
+    assert counting.run("--help").returncode == 0
+
+
+def test_command_of_the_core_cannot_be_replaced(installed):
+    text = COUNTING.replace("count-pages", "status")
+    installed.add("counting", "[llm_ocr.commands]\nstatus = counting:COUNT\n", "counting", text)
+    assert installed.run("--help").stdout.count("\n  status ") == 1
+    assert installed.run("status", "-w", "w", "--json").stdout.startswith("{")
+
+
+def test_without_packages_their_commands_are_unknown(monkeypatch, tmp_path):
+    monkeypatch.setattr(plugins, "_entries_of", lambda group, path: ())
+    assert all_commands() == CORE
+    with pytest.raises(UsageError, match="unknown command 'view'"):
+        find_command("view")
+    with pytest.raises(UsageError, match="no command is installed"):
+        llm_ocr.view(workspace=tmp_path / "w", output=tmp_path / "site")
