@@ -53,7 +53,12 @@ def test_one_module_alone_reads_the_environment(repository):
 
 #: Modules that print or send flags.
 FLAGS_THERE = ("cli/", "config/", "launch/", "engines/vllm/", "models/")  # the last two have vLLM's
-FLAGS_THERE += ("llm_ocr_platforms/modal/", "llm_ocr_platforms/slurm/", "llm_ocr_platforms/kubernetes/")
+FLAGS_THERE += (
+    "llm_ocr_simulator/",
+    "llm_ocr_platforms/modal/",
+    "llm_ocr_platforms/slurm/",
+    "llm_ocr_platforms/kubernetes/",
+)
 #: Arguments of other programs by file, and names in style sheets.
 OF_OTHERS = {
     "llm_ocr_platforms/runpod/__init__.py": {"--test_input", "--rp_serve_api"},
