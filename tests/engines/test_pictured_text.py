@@ -8,7 +8,7 @@ from test_reading import Ocr
 
 from llm_ocr.engines.embedded import ocr
 from llm_ocr.engines.embedded.page import read_page
-from llm_ocr.engines.embedded.trace import collected
+from llm_ocr.engines.trace import collected
 from llm_ocr.types import BlockKind, EncodedImage, Page
 
 ROWS = [("Office", "Rent", "Staff"), ("Harbour", "1,250", "14"), ("Station", "980", "9"), ("Old mill", "2,310", "31")]

@@ -11,7 +11,7 @@ import llm_ocr
 from llm_ocr.engines.embedded.layout_model import Hints
 from llm_ocr.engines.embedded.ocr import OcrPage, available
 from llm_ocr.engines.embedded.page import laid_out, read_page, read_text_layer
-from llm_ocr.engines.embedded.trace import TIME, collected, decisions_to_wire, log_from_wire, note, tracing
+from llm_ocr.engines.trace import TIME, collected, decisions_to_wire, log_from_wire, note, tracing
 from llm_ocr.errors import PageFailure, UsageError
 from llm_ocr.types import Box, EncodedImage, Line, Page, PageContent, Path, Raster, Reason, Status, Word
 
@@ -196,7 +196,7 @@ def test_what_cpu_engine_cannot_crop_is_refused_before_any_write(tmp_path, setti
     assert not (tmp_path / "w").exists()
 
 
-LOGGER = logging.getLogger("llm_ocr.engines.embedded.trace")
+LOGGER = logging.getLogger("llm_ocr.engines.trace")
 
 
 def page_with_a_table():

@@ -20,7 +20,7 @@ from llm_ocr.engines.embedded.figure_clusters import (
 )
 from llm_ocr.engines.embedded.regions import Region
 from llm_ocr.engines.embedded.tables.cells import is_code, is_number
-from llm_ocr.engines.embedded.trace import note, relative, tracing
+from llm_ocr.engines.trace import note, relative, tracing
 from llm_ocr.types import Box, Line, PageContent
 
 # Figures without captions, the extent of figures, and their kind.

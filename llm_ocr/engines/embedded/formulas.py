@@ -9,7 +9,7 @@ from itertools import pairwise
 from statistics import median
 
 from llm_ocr.engines.embedded.regions import FORMULA, Region
-from llm_ocr.engines.embedded.trace import note, relative, tracing
+from llm_ocr.engines.trace import note, relative, tracing
 from llm_ocr.types import Box, Line, PageContent, Word
 
 # LaTeX of a formula from its words: fractions and roots from their rules, limits and scripts from sizes and baselines.

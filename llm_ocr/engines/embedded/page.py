@@ -12,7 +12,7 @@ from llm_ocr.engines.embedded.layout import page_blocks
 from llm_ocr.engines.embedded.layout.rows import turn_of, turned_back, upright
 from llm_ocr.engines.embedded.probe import LIE, suspicious
 from llm_ocr.engines.embedded.tables import find_tables
-from llm_ocr.engines.embedded.trace import note, timed, tracing
+from llm_ocr.engines.trace import note, timed, tracing
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import SCAN, Attempt, Block, Box, EncodedImage, Page, PageContent, Reason, Status
 

@@ -12,7 +12,7 @@ from llm_ocr.engines.embedded.attempt_wire import attempt_from_wire, block_from_
 from llm_ocr.engines.embedded.ocr.languages import LanguageModel
 from llm_ocr.engines.embedded.ocr.models import find_models, has_layout_model, warn_without_layout_model
 from llm_ocr.engines.embedded.regions import Inspection, nothing_drawn
-from llm_ocr.engines.embedded.trace import log_from_wire, tracing
+from llm_ocr.engines.trace import log_from_wire, tracing
 from llm_ocr.engines.vlm.placing import with_crops
 from llm_ocr.errors import PageFailure, WorkerDied, WorkerError
 from llm_ocr.sandbox import Limits, WorkerPool

@@ -11,7 +11,7 @@ from llm_ocr.engines.embedded.attempt_wire import attempt_to_wire, block_to_wire
 from llm_ocr.engines.embedded.inspection import inspect_page, orientation, text_of
 from llm_ocr.engines.embedded.ocr.models import RecogniserModel
 from llm_ocr.engines.embedded.page import read_figure, read_page, read_text_layer
-from llm_ocr.engines.embedded.trace import collected, decisions_to_wire
+from llm_ocr.engines.trace import collected, decisions_to_wire
 from llm_ocr.errors import MissingExtra, PageFailure
 from llm_ocr.sandbox.memory import give_back_memory
 from llm_ocr.sandbox.worker import Handler, serve

@@ -15,10 +15,10 @@ from markdown_it import MarkdownIt
 
 from llm_ocr.documents.page_wire import content_from_wire, content_to_wire
 from llm_ocr.documents.pdf_text import page_content
-from llm_ocr.engines.embedded.joining import join, vocabulary
 from llm_ocr.engines.embedded.layout import escape, page_blocks, unescape
 from llm_ocr.engines.embedded.layout.rows import make_row
 from llm_ocr.engines.embedded.regions import Region
+from llm_ocr.results.joining import join, vocabulary
 from llm_ocr.results.sanitizing import inert_markdown
 from llm_ocr.types import Block, BlockKind, Box, Line, PageContent, Path, Script, Word
 

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from itertools import count, pairwise
 
-from llm_ocr.engines.embedded.joining import clean
 from llm_ocr.engines.embedded.layout.columns import (
     arrange,
     column_entries,
@@ -38,7 +37,8 @@ from llm_ocr.engines.embedded.layout.rows import (
     with_level_box,
 )
 from llm_ocr.engines.embedded.regions import FORMULA, Region, inside_text
-from llm_ocr.engines.embedded.trace import note, relative, tracing
+from llm_ocr.engines.trace import note, relative, tracing
+from llm_ocr.results.joining import clean
 from llm_ocr.types import Block, BlockKind, Box, Line, PageContent
 
 # Plain text to Markdown with the same visible characters. Only characters that would change the meaning are escaped

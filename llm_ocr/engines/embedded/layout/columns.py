@@ -10,7 +10,7 @@ from llm_ocr.engines.embedded.layout.groups import ends_sentence, group_rows, ha
 from llm_ocr.engines.embedded.layout.kinds import Entry, mark_kinds
 from llm_ocr.engines.embedded.layout.rows import Measures, Row, make_rows
 from llm_ocr.engines.embedded.regions import FORMULA, Region
-from llm_ocr.engines.embedded.trace import note, tracing
+from llm_ocr.engines.trace import note, tracing
 from llm_ocr.types import BlockKind, Box, Line, PageContent, Path
 
 # Gutters: white strips between texts on a coarse grid. The grid limits the cost by area, not by the number of lines. A

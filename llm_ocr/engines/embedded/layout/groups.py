@@ -7,8 +7,8 @@ from itertools import pairwise
 from math import inf
 from statistics import median
 
-from llm_ocr.engines.embedded.joining import is_cjk
 from llm_ocr.engines.embedded.layout.rows import Measures, Row, has_drop_capital
+from llm_ocr.results.joining import is_cjk
 
 # Beginnings of rows: list markers, section numbers, caption words, footnote marks.
 

@@ -11,8 +11,8 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
-from llm_ocr.engines.embedded.joining import clean, is_cjk, join, vocabulary
 from llm_ocr.engines.embedded.regions import Region
+from llm_ocr.results.joining import clean, is_cjk, join, vocabulary
 from llm_ocr.types import Block, Box, Line, PageContent, Path, Script, Word
 
 Floats = NDArray[np.float64]

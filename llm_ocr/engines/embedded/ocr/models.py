@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from llm_ocr.engines.embedded.trace import note
+from llm_ocr.engines.trace import note
 from llm_ocr.errors import MissingExtra
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from llm_ocr.engines.embedded.joining import is_cjk
 from llm_ocr.engines.embedded.ocr.detect import Pixels, Quad
 from llm_ocr.engines.embedded.ocr.languages import SCRIPTS, logical, scripts_of
 from llm_ocr.engines.embedded.ocr.models import (
@@ -20,6 +19,7 @@ from llm_ocr.engines.embedded.ocr.models import (
     open_network,
     require_models,
 )
+from llm_ocr.results.joining import is_cjk
 from llm_ocr.types import Box, Line, Word
 
 # Result of a crop of one line: characters, their positions, and confidence.

@@ -5,9 +5,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from llm_ocr.engines.embedded.joining import join
 from llm_ocr.engines.embedded.layout.blocks import escape_inline
 from llm_ocr.engines.embedded.layout.rows import marked_words, tagged, unmarked
+from llm_ocr.results.joining import join
 from llm_ocr.types import Box, Line
 
 # Words with their positions: rows on one baseline, and segments of a row between wide gaps.

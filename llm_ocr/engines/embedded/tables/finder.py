@@ -41,7 +41,7 @@ from llm_ocr.engines.embedded.tables.spaced import (
     spaced_table,
     with_rows_around,
 )
-from llm_ocr.engines.embedded.trace import note, relative, tracing
+from llm_ocr.engines.trace import note, relative, tracing
 from llm_ocr.types import Box, Line, PageContent
 
 # Captions of tables: a line beginning with "Table 3" next to the table, and its continuation lines.
