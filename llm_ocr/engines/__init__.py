@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
-from llm_ocr.types import Attempt, EncodedImage, Figure, FigureRecord, Page
+from llm_ocr.types import Attempt, Block, EncodedImage, Figure, FigureRecord, Page
 
 # Readers of pages and figures.
 
@@ -59,6 +59,43 @@ class FigureReader(Protocol):
 
     async def close(self) -> None:
         """End the reader's processes and close its connections."""
+
+
+# Inspection of a page that another engine reads.
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """Inspection of a page for another reader: blocks in reading order, including figures.
+
+    `blocks` are empty without figures. `digital`: the blocks are from the page's own objects and therefore complete;
+    otherwise from its pixels. `unread`: a scan that was not read, because no picture is visible and the text mentions
+    none. `detail` is the reason for a failed search.
+    """
+
+    blocks: tuple[Block, ...] = ()
+    digital: bool = False
+    detail: str = ""
+    unread: bool = False
+
+
+class PageInspector(Protocol):
+    """Inspection of pages on local CPUs without a model. All methods raise `PageFailure` if the work fails."""
+
+    def identity(self) -> Mapping[str, Any]:
+        """Return the settings that change the results, as JSON values."""
+
+    async def inspect(self, page: Page, *, hinted: bool) -> Inspection:
+        """Detect the figures; `hinted`: the page's text mentions figures."""
+
+    async def text(self, page: Page) -> str:
+        """Return the text layer in reading order; "" without a credible text layer."""
+
+    async def orientation(self, page: Page) -> int:
+        """Return the clockwise turn in degrees that makes the page upright: 0, 90, 180, or 270."""
+
+    async def close(self) -> None:
+        """End the processes."""
 
 
 # Requests and completions between a reader and an engine.

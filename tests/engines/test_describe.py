@@ -6,7 +6,8 @@ import json
 import pytest
 
 from llm_ocr.engines import FigureReader
-from llm_ocr.engines.embedded.describe import EmbeddedFigureReader, ReadInside, current_form, known_text
+from llm_ocr.engines.descriptions import current_form, known_text
+from llm_ocr.engines.embedded.describe import EmbeddedFigureReader, ReadInside
 from llm_ocr.errors import UsageError
 from llm_ocr.types import Box, EncodedImage, Figure, FigureRecord, Status
 

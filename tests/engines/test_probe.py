@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 from ocr_pages import PROSE, content, needs_ocr, page, pixels, prose, recogniser
 
-from llm_ocr.engines.embedded.probe import edit_distance, samples, script_supported, suspicious
+from llm_ocr.documents.text_layer import suspicious
+from llm_ocr.engines.embedded.probe import edit_distance, samples, script_supported
 from llm_ocr.types import Box, Line, PageContent
 
 

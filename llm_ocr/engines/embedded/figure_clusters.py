@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from llm_ocr.engines.embedded.regions import FIGURE_CAPTION
+from llm_ocr.engines.descriptions import FIGURE_CAPTION
 from llm_ocr.engines.embedded.tables.finder import caption_lines
 from llm_ocr.engines.embedded.tables.ruled import page_unit
 from llm_ocr.types import Box, Line, PageContent

@@ -4,11 +4,12 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from llm_ocr.documents.text_layer import suspicious
+from llm_ocr.engines import Inspection
 from llm_ocr.engines.embedded.layout import page_blocks
 from llm_ocr.engines.embedded.layout.rows import turn_of
 from llm_ocr.engines.embedded.page import GetRecogniser, has_text, is_scan, laid_out, pixels_of
-from llm_ocr.engines.embedded.probe import suspicious
-from llm_ocr.engines.embedded.regions import FORMULA, Inspection, scaled_lines
+from llm_ocr.engines.embedded.regions import FORMULA, scaled_lines
 from llm_ocr.errors import install_command
 from llm_ocr.types import Block, BlockKind, Box, Line, Page, PageContent
 

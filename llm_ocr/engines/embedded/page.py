@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from llm_ocr.documents.ink import ink_of
+from llm_ocr.documents.text_layer import LIE, suspicious
 from llm_ocr.engines.embedded.figures import find_figures
 from llm_ocr.engines.embedded.formulas import find_formulas
 from llm_ocr.engines.embedded.layout import page_blocks
 from llm_ocr.engines.embedded.layout.rows import turn_of, turned_back, upright
-from llm_ocr.engines.embedded.probe import LIE, suspicious
 from llm_ocr.engines.embedded.tables import find_tables
 from llm_ocr.engines.trace import note, timed, tracing
 from llm_ocr.errors import PageFailure

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from llm_ocr.engines.descriptions import FIGURE_CAPTION
 from llm_ocr.engines.embedded.layout.rows import turn_of
 from llm_ocr.engines.embedded.page import pixels_of
 from llm_ocr.engines.embedded.probe import script_supported
-from llm_ocr.engines.embedded.regions import FIGURE_CAPTION, scaled_lines
+from llm_ocr.engines.embedded.regions import scaled_lines
 from llm_ocr.engines.embedded.tables import find_tables
 from llm_ocr.engines.embedded.tables.finder import caption_beside
 from llm_ocr.types import SCAN, Box, EncodedImage, Line, PageContent, Path

@@ -1,7 +1,7 @@
 """Check whether a text layer is true by comparing a few of its lines with OCR of the page's image.
 
-`suspicious` and `script_supported` examine only the characters and cost almost nothing. `disagreement` requires the
-recognizer and takes 55 ms of processor time, or 14 ms with the tiny recognizer.
+`script_supported` examines only the characters and costs almost nothing. `disagreement` requires the recognizer and
+takes 55 ms of processor time, or 14 ms with the tiny recognizer.
 """
 
 import unicodedata
@@ -10,6 +10,7 @@ from dataclasses import replace
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
+from llm_ocr.documents.text_layer import meaningless
 from llm_ocr.engines.embedded.ocr.languages import SCRIPTS
 from llm_ocr.types import Box, Line, PageContent
 
@@ -18,23 +19,12 @@ if TYPE_CHECKING:
     from llm_ocr.engines.embedded.ocr.recognise import Reader
 
 
-#: Share of differing characters between text layer and OCR above which the layer is false (embedded_engine.md: false
-#: layers score above 0.9, true layers 0.0).
-LIE = 0.3
 #: Minimum share of a text's letters in those scripts.
 _KNOWN = 0.8
 
-#: Share of unmapped characters from which a text layer is doubtful, and from which only the lines with such characters
-#: are judged. A page can be true in one font and false in another. Formulas of a true page cause up to 0.013.
-_UNMAPPED, _MANY_UNMAPPED = 0.02, 0.05
-#: Most frequent letters of languages in Latin script: 57 to 68 % of the letters on 60 pages, most of them English. The
-#: same pages with every letter shifted by 1 to 25 have 46 % at most.
-_COMMON = frozenset("aeinorst")
-_COMMON_SHARE = 0.47
-#: Minimum number of letters for statistics.
-_ENOUGH_LETTERS = 60
-#: The same for the text of one font.
-_LETTERS_OF_FONT, _COMMON_OF_FONT = 20, 0.42
+#: Share of unmapped characters from which only the lines with such characters are judged. A page can be true in one
+#: font and false in another.
+_MANY_UNMAPPED = 0.05
 
 #: Number and length of sample lines: enough letters to compare at low cost. Older OCR is wrong in some places of a
 #: page and right in others, so that more lines are compared.
@@ -55,33 +45,6 @@ def script_supported(text: str, scripts: Set[str] = SCRIPTS) -> bool:
     letters = [c for c in text if c.isalpha()]
     known = sum(unicodedata.name(c, "?").split(" ", 1)[0] in scripts for c in letters)
     return known >= _KNOWN * len(letters)
-
-
-def suspicious(content: PageContent) -> bool:
-    """Return whether a text layer looks wrong: many unmapped characters, or Latin letters of no language."""
-    text = "".join(line.text for line in content.lines)
-    if not text:
-        return False
-    if max(_meaningless(text), content.unmapped) > _UNMAPPED * len(text):
-        return True
-    return _has_odd_letters(text, _ENOUGH_LETTERS, _COMMON_SHARE)
-
-
-def has_odd_letters(text: str) -> bool:
-    """Return whether the text of one font may be of no language. 3 % of the fonts of true pages have such letters."""
-    return _has_odd_letters(text, _LETTERS_OF_FONT, _COMMON_OF_FONT)
-
-
-def _has_odd_letters(text: str, least: int, share: float) -> bool:
-    letters = [c for c in unicodedata.normalize("NFD", text).lower() if c.isalpha()]
-    latin = [c for c in letters if "a" <= c <= "z"]
-    if len(latin) < least or 2 * len(latin) < len(letters):
-        return False
-    return sum(c in _COMMON for c in latin) < share * len(latin)
-
-
-def _meaningless(text: str) -> int:
-    return sum(c == "\ufffd" or unicodedata.category(c) in ("Cc", "Co", "Cn") for c in text)
 
 
 def disagreement(image: "Pixels", content: PageContent, reader: "Reader", *, scan: bool) -> float | None:
@@ -126,8 +89,8 @@ def samples(
     fit = sorted(
         (line for line in content.lines if _fit(line, content, least_height, scripts)), key=lambda line: line.box.y0
     )
-    doubtful = [line for line in fit if _meaningless(line.text)]
-    if not scan and sum(_meaningless(line.text) for line in doubtful) > _MANY_UNMAPPED * sum(
+    doubtful = [line for line in fit if meaningless(line.text)]
+    if not scan and sum(meaningless(line.text) for line in doubtful) > _MANY_UNMAPPED * sum(
         len(line.text) for line in fit
     ):
         fit = doubtful
@@ -183,7 +146,7 @@ def _plain(text: str) -> str:
 
 
 def _kept(characters: Iterable[str]) -> Iterable[str]:
-    return (c for c in characters if c.isalnum() or _meaningless(c))
+    return (c for c in characters if c.isalnum() or meaningless(c))
 
 
 def edit_distance(one: str, other: str) -> int:

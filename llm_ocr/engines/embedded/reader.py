@@ -7,11 +7,11 @@ from typing import Any
 
 from llm_ocr.documents.page_wire import image_to_wire, page_to_wire
 from llm_ocr.documents.remote.urls import shown
-from llm_ocr.engines import noop
+from llm_ocr.engines import Inspection, noop
 from llm_ocr.engines.embedded.attempt_wire import attempt_from_wire, block_from_wire
 from llm_ocr.engines.embedded.ocr.languages import LanguageModel
 from llm_ocr.engines.embedded.ocr.models import find_models, has_layout_model, warn_without_layout_model
-from llm_ocr.engines.embedded.regions import Inspection, nothing_drawn
+from llm_ocr.engines.embedded.regions import nothing_drawn
 from llm_ocr.engines.trace import log_from_wire, tracing
 from llm_ocr.engines.vlm.placing import with_crops
 from llm_ocr.errors import PageFailure, WorkerDied, WorkerError

@@ -1,28 +1,9 @@
 """Define the regions that table and figure finders pass to the layout."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from llm_ocr.types import Block, Box, Line, PageContent, Path, Raster
-
-# Beginnings of captions in the supported languages.
-
-
-_NUMBER = r"(?:[A-Z]{0,2}[\s.\-]?\d+(?:[.\-–]\d+)*[a-z]?|[IVXL]+\b|[A-Z]\b)"
-TABLE_CAPTION = re.compile(
-    rf"^\W{{0,2}}(?:table|tab\.|tabelle|tableau|tabla|tabela|tabella|表|표)\s*{_NUMBER}", re.IGNORECASE
-)
-
-FIGURE_CAPTION = re.compile(
-    rf"^\W{{0,2}}(?:(?:figure|fig\.?|figura|abbildung|abb\.?|chart|exhibit|plate|scheme|diagram|photo|graph|illustration|map|bild)"
-    rf"\s*{_NUMBER}|[图圖図그림]{{1,2}}\s*[\d一二三四五六七八九十]+)\s*(?:[.:|,)–—-]|\s|$)",
-    re.IGNORECASE,
-)
-
-
-# Results of the table and figure finders: rectangles of a page that are laid out as a whole.
-
+from llm_ocr.types import Box, Line, PageContent, Path, Raster
 
 #: Kind and label of display formulas.
 FORMULA = "formula"
@@ -46,21 +27,6 @@ class ScanObjects:
 
     rasters: tuple[Raster, ...] = ()  # picture-like areas
     paths: tuple[Path, ...] = ()  # ruling lines
-
-
-@dataclass(frozen=True, slots=True)
-class Inspection:
-    """Inspection of a page for another reader: blocks in reading order, including figures.
-
-    `blocks` are empty without figures. `digital`: the blocks are from the page's own objects and therefore complete;
-    otherwise from its pixels. `unread`: a scan that was not read, because no picture is visible and the text mentions
-    none. `detail` is the reason for a failed search.
-    """
-
-    blocks: tuple[Block, ...] = ()
-    digital: bool = False
-    detail: str = ""
-    unread: bool = False
 
 
 def nothing_drawn(content: PageContent) -> bool:

@@ -7,7 +7,8 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from llm_ocr.engines.embedded.probe import difference, has_odd_letters, script_supported
+from llm_ocr.documents.text_layer import has_odd_letters
+from llm_ocr.engines.embedded.probe import difference, script_supported
 from llm_ocr.types import Line, PageContent, Script, Word
 
 if TYPE_CHECKING:

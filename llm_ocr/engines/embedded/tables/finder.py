@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from llm_ocr.engines.embedded.regions import FIGURE_CAPTION, TABLE_CAPTION, Region
+from llm_ocr.engines.descriptions import FIGURE_CAPTION, TABLE_CAPTION
+from llm_ocr.engines.embedded.regions import Region
 from llm_ocr.engines.embedded.tables.cells import (
     Piece,
     Table,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from llm_ocr.engines.descriptions import TABLE_CAPTION
 from llm_ocr.engines.embedded.layout.groups import has_bullet
-from llm_ocr.engines.embedded.regions import TABLE_CAPTION
 from llm_ocr.engines.embedded.tables.cells import Cell, Piece, Row, Segment, Table, is_number, rows_of, with_text
 from llm_ocr.engines.embedded.tables.ruled import Rules, components
 from llm_ocr.engines.embedded.tables.spaced import MOST_HEADINGS, SENTENCE, Area

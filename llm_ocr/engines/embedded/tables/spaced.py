@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from llm_ocr.engines.embedded.regions import TABLE_CAPTION
+from llm_ocr.engines.descriptions import TABLE_CAPTION
 from llm_ocr.engines.embedded.tables.cells import (
     Cell,
     Piece,
