@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Protocol
 
 from llm_ocr.types import Attempt, Block, EncodedImage, Figure, FigureRecord, Page
@@ -96,6 +97,60 @@ class PageInspector(Protocol):
 
     async def close(self) -> None:
         """End the processes."""
+
+
+# Readers in processes of this machine, without a model on a server.
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageModel:
+    """Recognizer of a language: its file, its dictionary (None: in the model), and the start of the file's SHA-256."""
+
+    model: Path
+    dictionary: Path | None
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """Options of a `LocalReader`: `memory` in bytes and `timeout` in seconds per worker process and page.
+
+    `background` a model: the GPU's feeding processes have priority, and as few processes as possible are used. Without
+    `ocr`, pages are read from their text layer only, and figures are not read. Pages without a credible text layer then
+    fail. `figure_labels`: blocks that are cut out as figures; None: all pictures and drawings. `language`: the
+    recognizer of another language.
+    """
+
+    workers: int
+    memory: int = 4096 << 20
+    timeout: float = 300.0
+    text_layer: bool = True
+    ocr: bool = True
+    confined: bool = True
+    background: bool = False
+    figure_labels: frozenset[str] | None = None
+    language: LanguageModel | None = None
+
+
+class LocalReader(PageReader, PageInspector, Protocol):
+    """Reader of pages and of text in figures, which also inspects pages that a model reads. Requires `close()`."""
+
+    @property
+    def workers(self) -> int:
+        """Number of its processes."""
+
+    def ocr_models(self) -> Mapping[str, str]:
+        """Return the part of the identity that names the OCR models; empty for the default models."""
+
+    async def read_figure(self, image: EncodedImage) -> str:
+        """Return the text inside a figure, one line per row."""
+
+
+class ContentTools(Protocol):
+    """Access to the page's document."""
+
+    async def content(self, page: Page) -> Page:
+        """Return the page with its text layer; unchanged without one. Raises `PageFailure`."""
 
 
 # Requests and completions between a reader and an engine.

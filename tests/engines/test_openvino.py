@@ -9,8 +9,9 @@ import pytest
 from ocr_pages import needs_ocr
 from PIL import Image, ImageDraw, ImageFont
 
-from llm_ocr.cli import doctor
-from llm_ocr.cli.doctor import State
+from llm_ocr import checks
+from llm_ocr.checks import State
+from llm_ocr.engines.embedded import parts
 from llm_ocr.engines.embedded.ocr import Recogniser, models, quantizing
 
 _FLAGS = "import sys; from llm_ocr.engines.embedded.ocr import models; models.profits_from_openvino = lambda: True; "
@@ -123,10 +124,10 @@ def test_openvino_is_used_only_where_it_saves_time(monkeypatch, tmp_path, flags,
 
 
 def test_doctor_names_openvino_only_where_it_saves_time(monkeypatch):
-    monkeypatch.setattr(doctor, "package_version", lambda package: None)
-    monkeypatch.setattr(doctor, "profits_from_openvino", lambda: False)
-    assert (doctor.openvino().state, doctor.openvino().fix) == (State.MISSING, "")
-    monkeypatch.setattr(doctor, "profits_from_openvino", lambda: True)
-    assert "openvino" in doctor.openvino().fix
-    monkeypatch.setattr(doctor, "package_version", lambda package: "2026.4.1")
-    assert doctor.openvino().state is State.WORKS
+    monkeypatch.setattr(checks, "package_version", lambda package: None)
+    monkeypatch.setattr(parts, "profits_from_openvino", lambda: False)
+    assert (parts.openvino().state, parts.openvino().fix) == (State.MISSING, "")
+    monkeypatch.setattr(parts, "profits_from_openvino", lambda: True)
+    assert "openvino" in parts.openvino().fix
+    monkeypatch.setattr(checks, "package_version", lambda package: "2026.4.1")
+    assert parts.openvino().state is State.WORKS

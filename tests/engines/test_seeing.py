@@ -8,9 +8,10 @@ import numpy
 import pytest
 from PIL import Image
 
+from llm_ocr.engines import EngineOptions
 from llm_ocr.engines.embedded.inspection import inspect_page, orientation, text_of
 from llm_ocr.engines.embedded.ocr import OcrPage, available
-from llm_ocr.engines.embedded.reader import EmbeddedOptions, EmbeddedReader
+from llm_ocr.engines.embedded.reader import EmbeddedReader
 from llm_ocr.types import BlockKind, Box, EncodedImage, Line, Page, PageContent, Path, Raster, Word
 
 WORDS = "The quick brown fox jumps over the lazy dog near the river bank"
@@ -70,7 +71,7 @@ def figures(seen) -> list[Box]:
 
 
 def test_page_without_objects_has_no_figures_and_uses_no_process(monkeypatch):
-    reader = EmbeddedReader(EmbeddedOptions(workers=1))
+    reader = EmbeddedReader(EngineOptions(workers=1))
     monkeypatch.setattr(reader, "_call", None)
     plain = page(PageContent(300, 400, (line(),)), (30, 100, 270, 250))
     seen = asyncio.run(reader.inspect(plain, hinted=True))

@@ -2,14 +2,13 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from llm_ocr.documents.page_wire import image_to_wire, page_to_wire
 from llm_ocr.documents.remote.urls import shown
-from llm_ocr.engines import Inspection, noop
+from llm_ocr.engines import EngineOptions, Inspection, noop
 from llm_ocr.engines.embedded.attempt_wire import attempt_from_wire, block_from_wire
-from llm_ocr.engines.embedded.ocr.languages import LanguageModel
 from llm_ocr.engines.embedded.ocr.models import find_models, has_layout_model, warn_without_layout_model
 from llm_ocr.engines.embedded.regions import nothing_drawn
 from llm_ocr.engines.trace import log_from_wire, tracing
@@ -26,33 +25,12 @@ _PIXELS = "pixels"
 _NICE, _START_DELAY = 10, 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class EmbeddedOptions:
-    """Options of the embedded engine: `memory` in bytes and `timeout` in seconds per worker process and page.
-
-    `background` a model: the GPU's feeding processes have priority, and as few processes as possible are used. Without
-    `ocr`, pages are read from their text layer only, and figures are not read. Pages without a credible text layer then
-    fail. `figure_labels`: blocks that are cut out as figures; None: all pictures and drawings. `language`: the
-    recognizer of another language.
-    """
-
-    workers: int
-    memory: int = 4096 << 20
-    timeout: float = 300.0
-    text_layer: bool = True
-    ocr: bool = True
-    confined: bool = True
-    background: bool = False
-    figure_labels: frozenset[str] | None = None
-    language: LanguageModel | None = None
-
-
 class EmbeddedReader:
-    """`PageReader` without a GPU; requires `close()`."""
+    """`LocalReader` of PDF text and OCR; requires `close()`."""
 
     name = "embedded"
 
-    def __init__(self, options: EmbeddedOptions) -> None:
+    def __init__(self, options: EngineOptions) -> None:
         self._options = options
         self.workers = options.workers
         language = options.language

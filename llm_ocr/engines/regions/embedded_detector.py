@@ -7,9 +7,9 @@ lines.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
-from typing import Any, Protocol
+from typing import Any
 
-from llm_ocr.engines import PageReader
+from llm_ocr.engines import ContentTools, PageReader
 from llm_ocr.engines.embedded.regions import FORMULA
 from llm_ocr.engines.regions.detection import Layout, Region
 from llm_ocr.types import Block, BlockKind, Box, Page
@@ -33,13 +33,6 @@ _LABELS = {
     BlockKind.FOOTER: "footer",
     BlockKind.PAGE_NUMBER: "number",
 }
-
-
-class ContentTools(Protocol):
-    """Access to the page's document."""
-
-    async def content(self, page: Page) -> Page:
-        """Return the page with its text layer; unchanged without one. Raises `PageFailure`."""
 
 
 class EmbeddedDetector:

@@ -8,8 +8,8 @@ import pytest
 from region_parts import PAGE, RegionWorkbench
 
 from llm_ocr.documents.rendering import Renderer, RenderOptions
-from llm_ocr.engines import noop
-from llm_ocr.engines.embedded.reader import EmbeddedOptions, EmbeddedReader
+from llm_ocr.engines import EngineOptions, noop
+from llm_ocr.engines.embedded.reader import EmbeddedReader
 from llm_ocr.engines.regions.detection import DEFAULT_TASKS, Layout
 from llm_ocr.engines.regions.embedded_detector import EmbeddedDetector, regions_of
 from llm_ocr.types import Attempt, Block, BlockKind, Box, EncodedImage, Page, Status
@@ -28,7 +28,7 @@ class PaperTools:
 def detected(document: Any, number: int) -> Layout:
     async def go() -> Layout:
         async with Renderer(RenderOptions(text_layer=False, workers=1)) as renderer:
-            reader = EmbeddedReader(EmbeddedOptions(workers=1))
+            reader = EmbeddedReader(EngineOptions(workers=1))
             detector = EmbeddedDetector(reader, PaperTools(renderer), workers=1)
             try:
                 page = await renderer.page(str(document), "", number, page_id="d-p00001", document_id="d")

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+from llm_ocr.engines import LanguageModel
 from llm_ocr.errors import LlmOcrError, UsageError
 
 #: Folder of the recognizers on the server.
@@ -40,15 +41,6 @@ _ALPHABET = b"\x0a\x09character\x12"
 _SECONDS, _EVERY = 60.0, 5.0
 #: Bytes of a read, and seconds after which the temporary file of a killed process is removed.
 _CHUNK, _LEFT_BEHIND = 1 << 18, 3600.0
-
-
-@dataclass(frozen=True, slots=True)
-class LanguageModel:
-    """Recognizer of a language: its file, its dictionary (None: in the model), and the start of the file's SHA-256."""
-
-    model: Path
-    dictionary: Path | None
-    digest: str
 
 
 def language_model(
