@@ -14,7 +14,8 @@ llm_ocr.profiles    any name                a `Profile`        every process tha
 llm_ocr.stores      the scheme of URLs      an `Opener`        every process that opens a workspace
 
 The packages of this repository (`packages/`) use the same entry points; `pyproject.toml` has them. An object is
-imported at its first use. `llm-ocr --version` prints the packages that were found.
+imported at its first use. `llm-ocr --version` prints the packages that were found. The console program shows the log
+of loggers below `llm_ocr`, such as `llm_ocr.my_package`.
 
 A package may import `llm_ocr.types`, `llm_ocr.errors`, this module, the public names of `llm_ocr`, and the modules that
 the protocol of its addition names. These modules change only with an entry in CHANGELOG.md.

@@ -303,9 +303,8 @@ class PdfFile:
             image = self._by_poppler(number, size) if poppler_draws else self._rendered(loaded, size)
             image = grayscale_if_equal(image)
             ink = ink_of(image)
-            layer = layer_of(
-                *(loaded, frame, objects, image), whole=not has_fields(loaded), page_text=self._look.page_text
-            )
+            page_text = self._look.page_text
+            layer = layer_of(loaded, frame, objects, image, whole=not has_fields(loaded), page_text=page_text)
             damage = image_damage(objects.large_images, frame, ink)
             if not damage and layer.pictured < SCAN and self._pdf is not None:
                 damage = content_damage(self._pdf, number)

@@ -40,7 +40,7 @@ BOOTSTRAP, WHEEL, SHA256 = "<bootstrap>", "<wheel>", "<wheel sha256>"
 
 _NAME = re.compile(r"llm_ocr-[A-Za-z0-9.+!_]+-py3-none-any\.whl")
 #: Import packages of the wheel.
-_PACKAGES = ("llm_ocr", "llm_ocr_simulator")
+_PACKAGES = ("llm_ocr", "llm_ocr_simulator", "llm_ocr_cpu")
 #: Files that an installer adds to those of the wheel.
 _ADDED = ("INSTALLER", "REQUESTED", "RECORD", "direct_url.json", "uv_cache.json", "uv_build.json")
 #: Extra for each store, by the scheme of its URLs.

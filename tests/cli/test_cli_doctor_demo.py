@@ -13,8 +13,8 @@ from llm_ocr.cli.demo import example_documents, where_to_look
 from llm_ocr.cli.doctor import engine_works, run_doctor, table, verdict
 from llm_ocr.cli.logs import logging_to
 from llm_ocr.config.models import DoctorSettings, RetrySettings
-from llm_ocr.engines.embedded import parts
 from llm_ocr.errors import install_command
+from llm_ocr_cpu import parts
 
 
 def test_doctor_agrees_with_itself(capsys):

@@ -8,12 +8,12 @@ from scripted_model import ScriptedEngine, stop
 
 from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.engines import EngineOptions
-from llm_ocr.engines.embedded.ocr import available
-from llm_ocr.engines.embedded.reader import EmbeddedReader
 from llm_ocr.engines.vlm.reader import ModelReader
 from llm_ocr.engines.vlm.requests import ReadOptions
 from llm_ocr.models.registry import find_profile
 from llm_ocr.types import Attempt, Block, BlockKind, Box, Page
+from llm_ocr_cpu.ocr import available
+from llm_ocr_cpu.reader import EmbeddedReader
 
 HEAD = (
     "---\nprimary_language: en\nis_rotation_valid: True\nrotation_correction: 0\n"

@@ -8,10 +8,10 @@ import pytest
 from PIL import Image
 
 from llm_ocr.engines import EngineOptions
-from llm_ocr.engines.embedded.page import read_text_layer
-from llm_ocr.engines.embedded.reader import EmbeddedReader
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import Attempt, Box, EncodedImage, Line, Page, PageContent, Reason, Status, Word
+from llm_ocr_cpu.page import read_text_layer
+from llm_ocr_cpu.reader import EmbeddedReader
 
 WORDS = "The quick brown fox jumps over the lazy dog near the river bank"
 
