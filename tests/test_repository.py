@@ -39,6 +39,7 @@ def test_the_licence_is_there_and_named(repository):
 
 def test_the_package_is_marked_as_typed(repository):
     assert (repository / "llm_ocr" / "py.typed").is_file()
+    assert (repository / "packages/cpu/llm_ocr_cpu/py.typed").is_file()
 
 
 def test_one_module_alone_reads_the_environment(repository):
@@ -57,6 +58,8 @@ OF_OTHERS = {
     "engines/client/probing.py": {"--metrics", "--enable-metrics"},  # of llama.cpp and SGLang
     "engines/vlm/judging.py": {"--reasoning-parser"},
     "exports/olmocr_bench.py": {"--dir", "--candidate"},
+    "llm_ocr_cpu/parts.py": {"--no-deps", "--force-reinstall"},  # of pip
+    "plugins.py": {"--engine", "--format", "--version"},  # of its description for authors of packages
     "report/sections.py": {"--password-file"},  # of the command that the report shows
     "sandbox/confinement.py": {"--target"},
     "scheduling/shards.py": {"--array", "--num-jobs"},
@@ -73,11 +76,10 @@ STYLE = re.compile(r"--(?:c\d|back|card|ink|soft|rule|ok|degraded|failed|left|c)
 
 
 def test_messages_outside_the_command_line_name_no_flags(repository):
-    package = repository / "llm_ocr"
     found = {}
-    for path in sorted(package.rglob("*.py")):
-        name = path.relative_to(package).as_posix()
-        if name.startswith(FLAGS_THERE):
+    for path in modules(repository):
+        name = re.sub(r"^(?:llm_ocr|packages/\w+)/", "", path.relative_to(repository).as_posix())
+        if name.startswith((*FLAGS_THERE, "llm_ocr_simulator/")):
             continue
         text = STYLE.sub("", path.read_text()) if name == "report/__init__.py" else path.read_text()
         flags = set(re.findall(r"--[a-z][a-z0-9_-]+", text)) - {"--help"} - OF_OTHERS.get(name, set())

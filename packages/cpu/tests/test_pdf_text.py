@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pypdfium2
 import pytest
+from making import mapped, pages, placed, stream, text, written
 from PIL import Image, ImageDraw
 from test_rendering import outcome, with_renderer
 
@@ -21,7 +22,6 @@ from llm_ocr_cpu import pdf_glyphs
 from llm_ocr_cpu.layout import page_blocks
 from llm_ocr_cpu.pdf_glyphs import _with_pairs_joined
 from llm_ocr_cpu.pdf_text import page_content
-from tests.documents.making import mapped, pages, placed, stream, text, written
 
 #: The same page as Chromium and LibreOffice write it, with DejaVu Sans.
 RIGHT_TO_LEFT = Path(__file__).parent / "fixtures" / "right_to_left"

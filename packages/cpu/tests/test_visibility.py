@@ -2,11 +2,11 @@
 
 import pypdfium2
 import pytest
+from making import pages, text
 from PIL import Image
 
 from llm_ocr.documents.page_wire import content_from_wire, content_to_wire
 from llm_ocr_cpu.pdf_text import page_content
-from tests.documents.making import pages, text
 
 SEEN, SECRET = "The harbour opens at nine", "Secret order seven"
 #: An image of letters: black and white columns, as wide as the letters of the invisible text above it.
