@@ -19,7 +19,7 @@ from llm_ocr.results.quality.text_layer import in_order
 from llm_ocr.types import Attempt, Block, BlockKind, Box, Evidence, InkMap, Page, Reason, Status
 from llm_ocr_cpu.page import laid_out
 
-FIXTURES = Path(__file__).parents[2] / "fixtures"
+FIXTURES = Path(__file__).parents[3] / "packages" / "cpu" / "tests" / "fixtures"
 WHOLE_PAGE = Box(0, 0, 1, 1)
 
 
