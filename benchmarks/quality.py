@@ -25,7 +25,7 @@ from reporting import keep
 
 import llm_ocr
 from llm_ocr.documents.rendering import Renderer, RenderOptions
-from llm_ocr.engines.embedded.probe import suspicious
+from llm_ocr.documents.text_layer import suspicious
 from llm_ocr.results.quality import on_scale
 from llm_ocr.results.quality.scoring import score
 from llm_ocr.types import (

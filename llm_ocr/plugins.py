@@ -30,25 +30,29 @@ The RunPod worker (`llm_ocr_platforms.runpod`) is a program that reads documents
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from llm_ocr.errors import LlmOcrError, UsageError
+from llm_ocr.errors import LlmOcrError, MissingExtra, UsageError
 
 if TYPE_CHECKING:
+    from llm_ocr.checks import Check
     from llm_ocr.config.groups import LogSettings
+    from llm_ocr.engines import ContentTools, EngineOptions, FigureReader, LanguageModel, LocalReader
+    from llm_ocr.engines.regions.detection import Detector
     from llm_ocr.exporting import Exported, ExportJob
     from llm_ocr.launch import Launcher
     from llm_ocr.models.profile import Profile
     from llm_ocr.storage import ObjectStore, StoreOptions
 
 __all__ = [
-    *("COMMANDS", "EXPORTS", "PLATFORMS", "PROFILES", "STORES"),
-    *("Command", "Export", "ExtensionPoint", "Opener", "found_packages"),
+    *("COMMANDS", "ENGINES", "EXPORTS", "PLATFORMS", "PROFILES", "STORES"),
+    *("Command", "Export", "ExtensionPoint", "Opener", "PageEngine", "found_packages"),
 ]
 
 Extension = TypeVar("Extension")
@@ -163,7 +167,7 @@ def found_packages() -> Iterator[tuple[str, str]]:
     The additions are text for `llm-ocr --version`, such as `commands report, view; export formats dolma`.
     """
     found: dict[str, dict[str, set[str]]] = {}
-    for point in (COMMANDS, EXPORTS, PLATFORMS, PROFILES, STORES):
+    for point in (COMMANDS, ENGINES, EXPORTS, PLATFORMS, PROFILES, STORES):
         for entry in _entries_of(point.group, tuple(sys.path)):
             additions = found.setdefault(entry.module.partition(".")[0], {})
             additions.setdefault(f"{point.noun}s", set()).add(entry.name)
@@ -281,6 +285,75 @@ class Export(Protocol):
         """
 
 
+class PageEngine(Protocol):
+    """Read pages and figures in processes of this machine, without a model on a server.
+
+    The object is imported in the stage's process, and must import nothing large: its methods import what they need.
+    Its readers send pages to confined worker processes (`llm_ocr.sandbox`), which answer in JSON and bytes. Renderer
+    processes, which are confined as well, import `page_text`. Example: `llm_ocr_cpu.engine`.
+
+    Uses: `llm_ocr.engines` (protocols and options, `descriptions`, `trace`, `regions.detection`, `vlm.placing`),
+    `llm_ocr.documents` (`ink`, `page_wire`, `pdf_objects`, `remote.urls`, `text_layer`), `llm_ocr.results.joining`,
+    `llm_ocr.sandbox`, and `llm_ocr.checks`.
+    """
+
+    @property
+    def result_version(self) -> int:
+        """Number that increases when a change alters results for the same page; part of the key."""
+
+    @property
+    def page_text(self) -> str:
+        """Import path `module:function` of a `llm_ocr.documents.pdf_file.PageText`, which reads a PDF page's text."""
+
+    def missing(self) -> MissingExtra | None:
+        """Return what OCR needs and is not installed; None if nothing is missing. Imports nothing large."""
+
+    def checks(self) -> "Sequence[Check]":
+        """Return the state of the engine's parts for `llm-ocr doctor`."""
+
+    def check_language(self, language: str) -> None:
+        """Raise `UsageError` for an unknown language or a file that is not a recognizer. Download nothing."""
+
+    def language_model(
+        self, language: str, cache: Path, *, say: Callable[[str], object], stopped: Callable[[], bool]
+    ) -> "LanguageModel":
+        """Return the recognizer of a language. It is downloaded if it is not in the cache.
+
+        Args:
+            language: Name of a language, or path of a recognizer.
+            cache: Folder of downloaded recognizers.
+            say: Receives messages on the progress of a download.
+            stopped: Whether to give up a download.
+
+        Raises:
+            UsageError: The language is unknown, or the file is not a recognizer.
+            MissingExtra: OCR is not installed.
+            LlmOcrError: The download failed.
+        """
+
+    def page_reader(self, options: "EngineOptions") -> "LocalReader":
+        """Return a reader of pages. Its processes start at the first page."""
+
+    def figure_reader(
+        self, mode: str = "describe", prompt: str = "", pages: "LocalReader | None" = None
+    ) -> "FigureReader":
+        """Return a reader of figures.
+
+        Args:
+            mode: Mode of the Describe stage.
+            prompt: The user's prompt; may be empty.
+            pages: Reads the text inside figures whose text is unknown; the caller closes it.
+
+        Raises:
+            UsageError: The mode or a prompt is not supported.
+        """
+
+    def detector(self, pages: "LocalReader", tools: "ContentTools") -> "Detector":
+        """Return a detector of regions that uses the layout of a reader, which it also closes."""
+
+
+#: Engines that read pages without a model on a server. The core uses `embedded`, also beside a model.
+ENGINES: ExtensionPoint[PageEngine] = ExtensionPoint("llm_ocr.engines", "engine")
 COMMANDS: ExtensionPoint[Command] = ExtensionPoint("llm_ocr.commands", "command")
 EXPORTS: ExtensionPoint[Export] = ExtensionPoint("llm_ocr.exports", "export format")
 #: Classes that derive from `llm_ocr.launch.Launcher`, whose methods are the contract: `plan` is pure and needs neither

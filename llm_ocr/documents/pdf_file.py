@@ -3,8 +3,9 @@
 import ctypes
 import functools
 import math
+import pkgutil
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,7 +20,7 @@ from llm_ocr.documents.ink import ink_of
 from llm_ocr.documents.pdf_forms import CheckBox, check_boxes, has_fields, placeholder, with_check_boxes
 from llm_ocr.documents.pdf_objects import Frame, Objects, page_frame, page_images, page_objects
 from llm_ocr.errors import PageFailure
-from llm_ocr.types import SCAN, Box, InkMap, PageContent, Reason
+from llm_ocr.types import SCAN, Box, InkMap, Line, PageContent, Reason
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -49,10 +50,12 @@ class Layer:
     undrawn: float = 0.0
 
 
-def layer_of(page: pypdfium2.PdfPage, frame: Frame, objects: Objects, picture: "Image.Image", *, whole: bool) -> Layer:
+def layer_of(
+    page: pypdfium2.PdfPage, frame: Frame, objects: Objects, picture: "Image.Image", *, whole: bool, page_text: str
+) -> Layer:
     """Return the lines of a page and its share of images; takes 2 ms for most pages.
 
-    On pages with right-to-left letters or undecoded glyphs, these are the lines of `page_content`.
+    On pages with right-to-left letters or undecoded glyphs, these are the lines of `page_text`, if there is one.
 
     `whole` is False if form fields contain text outside the layer; the lines are then left out.
     """
@@ -60,19 +63,34 @@ def layer_of(page: pypdfium2.PdfPage, frame: Frame, objects: Objects, picture: "
     pictured = min(1.0, sum(raster.box.area for raster in objects.rasters) / area)
     lines, undrawn = _layer_lines(page, frame, picture)
     lines = lines if whole else ()
-    if any(_UNSURE.search(text) for text, _ in lines):
-        # The import requires numpy, which a worker that only renders does not load.
-        from llm_ocr.documents.pdf_text import page_content
-
+    if page_text and any(_UNSURE.search(text) for text, _ in lines):
         width, height = 1 / max(frame.width, 1e-6), 1 / max(frame.height, 1e-6)
-        lines = tuple(
-            (line.text, line.box.scaled(width, height).clipped()) for line in page_content(page, objects).lines
-        )
+        found = _imported(page_text)(page, objects, None).lines
+        lines = tuple((line.text, line.box.scaled(width, height).clipped()) for line in found)
     return Layer(lines, pictured, undrawn)
 
 
+#: Returns the content of a page, without words that the picture does not show.
+PageText = Callable[[pypdfium2.PdfPage, Objects, "Image.Image | None"], PageContent]
+
+
+@functools.cache
+def _imported(page_text: str) -> PageText:
+    """Import the engine's function at its first use: it requires numpy, which a worker that only renders does not."""
+    found: PageText = pkgutil.resolve_name(page_text)
+    return found
+
+
+def _plain_content(page: pypdfium2.PdfPage, objects: Objects, picture: "Image.Image | None") -> PageContent:
+    """Return the lines of pdfium and the objects of a page: the content if no engine reads its text."""
+    frame = page_frame(page)
+    boxes = [(text, box.scaled(frame.width, frame.height)) for text, box in _layer_lines(page, frame, picture)[0]]
+    lines = tuple(Line(text, box, min(box.width, box.height)) for text, box in boxes)
+    return PageContent(frame.width, frame.height, lines, tuple(objects.rasters), tuple(objects.paths))
+
+
 def _layer_lines(
-    page: pypdfium2.PdfPage, frame: Frame, picture: "Image.Image"
+    page: pypdfium2.PdfPage, frame: Frame, picture: "Image.Image | None"
 ) -> tuple[tuple[tuple[str, Box], ...], float]:
     """Return the lines with their relative boxes, and the share of their characters that the picture lacks."""
     text_page = page.get_textpage()
@@ -85,7 +103,7 @@ def _layer_lines(
             if pieces:
                 around = functools.reduce(Box.union, (piece.box for piece in pieces))
                 lines.append((line.translate(_BROKEN), around.clipped()))
-            if pieces and _NO_LATIN.search(line):
+            if pieces and picture is not None and _NO_LATIN.search(line):
                 empty = sum(piece.length for piece in pieces if _is_undrawn(text_page, piece, picture))
                 lost += len(line) * empty / max(sum(piece.length for piece in pieces), 1e-9)
             start += len(line) + 2
@@ -160,7 +178,8 @@ _BELIEVED, _LOOKED_AT = 1000, 16
 class Look:
     """Options of page rendering. `timeout` in seconds applies only to poppler's processes; `memory` is in bytes.
 
-    `size` is the longest side of page images in pixels, `scan_size` of scans that are as large themselves.
+    `size` is the longest side of page images in pixels, `scan_size` of scans that are as large themselves. `page_text`
+    is the import path of a `PageText`; "" for pdfium's lines.
     """
 
     size: int
@@ -168,6 +187,7 @@ class Look:
     renderer: str
     timeout: float
     memory: int
+    page_text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +303,8 @@ class PdfFile:
             image = self._by_poppler(number, size) if poppler_draws else self._rendered(loaded, size)
             image = grayscale_if_equal(image)
             ink = ink_of(image)
-            layer = layer_of(loaded, frame, objects, image, whole=not has_fields(loaded))
+            page_text = self._look.page_text
+            layer = layer_of(loaded, frame, objects, image, whole=not has_fields(loaded), page_text=page_text)
             damage = image_damage(objects.large_images, frame, ink)
             if not damage and layer.pictured < SCAN and self._pdf is not None:
                 damage = content_damage(self._pdf, number)
@@ -393,9 +414,7 @@ class PdfFile:
         self, number: int, page: pypdfium2.PdfPage, objects: Objects, picture: "Image.Image | None"
     ) -> PageContent:
         """Read the page's text. Form values and free-text notes are included; pdfium does not read annotations."""
-        # The import requires numpy, which a worker that only renders does not load.
-        from llm_ocr.documents.pdf_text import page_content
-
+        page_content = _imported(self._look.page_text) if self._look.page_text else _plain_content
         if number not in self._check_boxes:  # flattening removes them
             self._check_boxes[number] = check_boxes(page, page_frame(page))
         boxes = self._check_boxes[number]

@@ -9,12 +9,14 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 from llm_ocr.config.environment import cores
+from llm_ocr.config.groups import EMBEDDED
 from llm_ocr.documents.filters import FilterOptions, LeftOut
 from llm_ocr.documents.furniture import REACH, EdgeLine, edge_lines, marked
 from llm_ocr.documents.images import longest_side
 from llm_ocr.documents.open_fd import Proofs
 from llm_ocr.documents.page_wire import content_from_wire, evidence_from_wire, image_from_wire, image_to_wire
 from llm_ocr.errors import PageFailure, WorkerDied, WorkerError
+from llm_ocr.plugins import ENGINES
 from llm_ocr.sandbox import Limits, WorkerPool
 from llm_ocr.types import Box, EncodedImage, Page, PageContent, Reason
 
@@ -68,7 +70,10 @@ class Renderer:
     def __init__(self, options: RenderOptions) -> None:
         self._options = options
         self.workers = options.workers
-        limits = Limits(memory=options.memory, confined=options.confined)
+        engine = ENGINES.find(EMBEDDED)
+        self._page_text = engine.page_text if engine else ""
+        package = self._page_text.partition(".")[0]
+        limits = Limits(memory=options.memory, confined=options.confined, package=package)
         self._pool = WorkerPool(MODULE, workers=options.workers, limits=limits)
         self._edges = EdgeCache(self._read_edges)
         self._proofs = Proofs()
@@ -215,6 +220,7 @@ class Renderer:
             "renderer": options.renderer,
             "timeout": options.timeout,
             "memory": options.memory,
+            "page_text": self._page_text,
         }
         return {"source": source, "kind": kind, "passwords": list(options.passwords), "look": look}
 

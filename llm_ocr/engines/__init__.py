@@ -3,9 +3,10 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Protocol
 
-from llm_ocr.types import Attempt, EncodedImage, Figure, FigureRecord, Page
+from llm_ocr.types import Attempt, Block, EncodedImage, Figure, FigureRecord, Page
 
 # Readers of pages and figures.
 
@@ -59,6 +60,97 @@ class FigureReader(Protocol):
 
     async def close(self) -> None:
         """End the reader's processes and close its connections."""
+
+
+# Inspection of a page that another engine reads.
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """Inspection of a page for another reader: blocks in reading order, including figures.
+
+    `blocks` are empty without figures. `digital`: the blocks are from the page's own objects and therefore complete;
+    otherwise from its pixels. `unread`: a scan that was not read, because no picture is visible and the text mentions
+    none. `detail` is the reason for a failed search.
+    """
+
+    blocks: tuple[Block, ...] = ()
+    digital: bool = False
+    detail: str = ""
+    unread: bool = False
+
+
+class PageInspector(Protocol):
+    """Inspection of pages on local CPUs without a model. All methods raise `PageFailure` if the work fails."""
+
+    def identity(self) -> Mapping[str, Any]:
+        """Return the settings that change the results, as JSON values."""
+
+    async def inspect(self, page: Page, *, hinted: bool) -> Inspection:
+        """Detect the figures; `hinted`: the page's text mentions figures."""
+
+    async def text(self, page: Page) -> str:
+        """Return the text layer in reading order; "" without a credible text layer."""
+
+    async def orientation(self, page: Page) -> int:
+        """Return the clockwise turn in degrees that makes the page upright: 0, 90, 180, or 270."""
+
+    async def close(self) -> None:
+        """End the processes."""
+
+
+# Readers in processes of this machine, without a model on a server.
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageModel:
+    """Recognizer of a language: its file, its dictionary (None: in the model), and the start of the file's SHA-256."""
+
+    model: Path
+    dictionary: Path | None
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """Options of a `LocalReader`: `memory` in bytes and `timeout` in seconds per worker process and page.
+
+    `background` a model: the GPU's feeding processes have priority, and as few processes as possible are used. Without
+    `ocr`, pages are read from their text layer only, and figures are not read. Pages without a credible text layer then
+    fail. `figure_labels`: blocks that are cut out as figures; None: all pictures and drawings. `language`: the
+    recognizer of another language.
+    """
+
+    workers: int
+    memory: int = 4096 << 20
+    timeout: float = 300.0
+    text_layer: bool = True
+    ocr: bool = True
+    confined: bool = True
+    background: bool = False
+    figure_labels: frozenset[str] | None = None
+    language: LanguageModel | None = None
+
+
+class LocalReader(PageReader, PageInspector, Protocol):
+    """Reader of pages and of text in figures, which also inspects pages that a model reads. Requires `close()`."""
+
+    @property
+    def workers(self) -> int:
+        """Number of its processes."""
+
+    def ocr_models(self) -> Mapping[str, str]:
+        """Return the part of the identity that names the OCR models; empty for the default models."""
+
+    async def read_figure(self, image: EncodedImage) -> str:
+        """Return the text inside a figure, one line per row."""
+
+
+class ContentTools(Protocol):
+    """Access to the page's document."""
+
+    async def content(self, page: Page) -> Page:
+        """Return the page with its text layer; unchanged without one. Raises `PageFailure`."""
 
 
 # Requests and completions between a reader and an engine.

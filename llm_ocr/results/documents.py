@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from llm_ocr.engines.embedded.joining import is_cjk, join, vocabulary
+from llm_ocr.results.joining import is_cjk, join, vocabulary
 from llm_ocr.results.markdown import IMAGE, clean, encode_target, map_prose, target_id
 from llm_ocr.results.schema import image_extension
 from llm_ocr.types import FURNITURE, Block, BlockKind, DocumentPart, Figure, PageRecord, Status

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from llm_ocr.engines.embedded.describe import INSIDE
-from llm_ocr.engines.embedded.regions import FIGURE_CAPTION, TABLE_CAPTION
+from llm_ocr.engines.descriptions import FIGURE_CAPTION, INSIDE, TABLE_CAPTION
 from llm_ocr.results.dataset import DatasetRow
 from llm_ocr.results.markdown import (
     IMAGE,

@@ -26,7 +26,8 @@ _CLOSED = "not started: its pool was closed"
 class Limits:
     """Limits of a worker process. `memory` and `file_size` in bytes; without `confined`, it keeps network and files.
 
-    `niceness`: 0 to 19, as for `nice`. A worker with a higher value has lower priority.
+    `niceness`: 0 to 19, as for `nice`. A worker with a higher value has lower priority. `package`: another package than
+    ours, whose modules the worker may import later.
     """
 
     memory: int
@@ -34,6 +35,7 @@ class Limits:
     requests: int = 500  # the process is replaced after this number
     confined: bool = True
     niceness: int = 0
+    package: str = ""
 
 
 @dataclass(frozen=True, slots=True)

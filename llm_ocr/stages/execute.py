@@ -18,8 +18,8 @@ from llm_ocr.config.models import (
 )
 from llm_ocr.documents.manifests import SourceDocument
 from llm_ocr.documents.rendering import Renderer
-from llm_ocr.engines.embedded.ocr.models import available
 from llm_ocr.errors import StorageError, install_command
+from llm_ocr.plugins import ENGINES
 from llm_ocr.results.schema import failed_pages, scored_pages
 from llm_ocr.runs import Run
 from llm_ocr.stages import Progress, Silent
@@ -30,7 +30,7 @@ from llm_ocr.stages.describe import describe
 from llm_ocr.stages.extract import extract, warming_up
 from llm_ocr.stages.limits import Limits, check_limits
 from llm_ocr.stages.loop import run_blocking
-from llm_ocr.stages.plan import RESULT_VERSIONS, find, need_plan, plan
+from llm_ocr.stages.plan import find, need_plan, plan, result_versions
 from llm_ocr.stages.recording import Recorded, Tally
 from llm_ocr.stages.runtime import (
     Job,
@@ -160,7 +160,7 @@ async def _still_exists(workspace: Workspace) -> AsyncIterator[None]:
 
 
 def _about(engine: str, on_ray: bool) -> str:
-    if engine == "embedded" and not on_ray and not available():
+    if engine == "embedded" and not on_ray and ENGINES.get(engine).missing():
         return f"embedded (text layer only: OCR is not installed; {install_command('embedded')})"
     return _ABOUT[engine].format(whose="the cluster's" if on_ray else "this machine's")
 
@@ -211,7 +211,7 @@ async def retry_failed(job: Job[RetrySettings]) -> None:
     """
     workspace, settings, progress = job.workspace, job.settings, job.progress
     key = await asyncio.to_thread(required_key, workspace, EXTRACT)
-    await asyncio.to_thread(need_same_version, workspace, RESULT_VERSIONS)
+    await asyncio.to_thread(need_same_version, workspace, result_versions())
     secrets = passwords(settings.password, settings.password_file)
     async with Renderer(render_options(settings, secrets)) as renderer:
         counter = PageCounter(renderer, job.remote)

@@ -12,10 +12,10 @@ from llm_ocr.documents.manifests import SourceDocument, parse_pages
 from llm_ocr.documents.remote.urls import shown
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.documents.sources import Found, find_documents, own_results_text, sampled
-from llm_ocr.engines.embedded import reader as embedded
 from llm_ocr.engines.vlm import reader as model
 from llm_ocr.engines.vlm.reader import SOURCE
 from llm_ocr.errors import StageMissing, UsageError, WorkspaceError, WorkspaceMismatch
+from llm_ocr.plugins import ENGINES
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.counting import PageCounter
 from llm_ocr.stages.filtering import check_filters, filter_options, filtering
@@ -35,13 +35,15 @@ from llm_ocr.workspace.stored import workspace_options
 
 _NAME_SOURCES = "Name files or folders: llm-ocr run SOURCE -w FOLDER"
 
-#: Versions of the page results, by the engine that is stored with Extract's key.
-RESULT_VERSIONS = {"embedded": embedded.RESULT_VERSION, SOURCE: model.RESULT_VERSION}
-
 #: Settings that select from the sources.
 _SELECTION = ("pages", "only", "max_pages_per_document", "max_samples", "sample")
 #: Filtered documents that a message names.
 _NAMED = 3
+
+
+def result_versions() -> Mapping[str, int]:
+    """Return the versions of the page results, by the engine that is stored with Extract's key."""
+    return {**{name: ENGINES.get(name).result_version for name in ENGINES.names()}, SOURCE: model.RESULT_VERSION}
 
 
 async def find(settings: PlanSettings, command: str) -> Found | None:
@@ -121,7 +123,7 @@ async def plan(job: Job[PlanSettings], found: Found, *, dry_run: bool = False) -
         WorkspaceMismatch: The pages of the plan were extracted by a version with other results.
     """
     workspace, settings = job.workspace, job.settings
-    await asyncio.to_thread(need_same_version, workspace, RESULT_VERSIONS)
+    await asyncio.to_thread(need_same_version, workspace, result_versions())
     ranges = parse_pages(settings.pages) if settings.pages else None
     secrets = passwords(settings.password, settings.password_file)
     pages_per_unit = settings.pages_per_unit or PAGES_PER_UNIT[job.engines.engine]

@@ -38,10 +38,7 @@ from llm_ocr.config.models import FigureCommand, PlanSettings, ReadingCommand, S
 from llm_ocr.documents.remote.urls import RemoteOptions, is_remote
 from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.documents.rows.address import DatasetOptions, row_address
-from llm_ocr.engines import FigureReader, PageReader
-from llm_ocr.engines.embedded.describe import EmbeddedFigureReader
-from llm_ocr.engines.embedded.ocr.languages import SOURCE, LanguageModel, language_model
-from llm_ocr.engines.embedded.ocr.models import require_models
+from llm_ocr.engines import EngineOptions, FigureReader, LanguageModel, LocalReader, PageReader
 from llm_ocr.engines.vllm.hardware import gpus
 from llm_ocr.engines.vlm.figures import ModelFigureReader
 from llm_ocr.engines.vlm.reader import ModelReader, has_places
@@ -52,11 +49,12 @@ from llm_ocr.models.profile import Profile
 from llm_ocr.models.profile_file import profile_from
 from llm_ocr.models.profiles.chat import generic
 from llm_ocr.models.registry import all_profiles, find_profile, served_profile
+from llm_ocr.plugins import ENGINES
 from llm_ocr.results.quality import VERSION
 from llm_ocr.results.quality.scoring import score
 from llm_ocr.stages import Progress
 from llm_ocr.stages.flow import Admission
-from llm_ocr.stages.servers import SERVER, Engines, content_of, embedded_figures, on_store, server_key
+from llm_ocr.stages.servers import EMBEDDED, SERVER, Engines, content_of, embedded_figures, on_store, server_key
 from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import Box, DocumentPart, EncodedImage, Page, Unit, page_id
@@ -68,7 +66,6 @@ if TYPE_CHECKING:
     from llm_ocr.documents.remote.cache import Fetched, LocalCopy
     from llm_ocr.documents.remote.listing import RemoteDocuments
     from llm_ocr.documents.rows.images import RowImages
-    from llm_ocr.engines.embedded.reader import EmbeddedReader
     from llm_ocr.engines.pool.pool import ServerPool
     from llm_ocr.engines.regions.detection import Detector
     from llm_ocr.engines.regions.reader import LayoutReader
@@ -531,20 +528,18 @@ def embedded_reader(
     background: bool = False,
     figure_labels: frozenset[str] | None = None,
     language: LanguageModel | None = None,
-) -> "EmbeddedReader":
+) -> LocalReader:
     """Return the CPU engine, by default with one process per core.
 
     Args:
         settings: The settings.
         ocr: Whether OCR is available to it.
-        background: See `EmbeddedOptions`.
-        figure_labels: See `EmbeddedOptions`.
+        background: See `EngineOptions`.
+        figure_labels: See `EngineOptions`.
         language: The recognizer of another language; see `ocr_language`.
     """
-    from llm_ocr.engines.embedded.reader import EmbeddedOptions, EmbeddedReader
-
-    return EmbeddedReader(
-        EmbeddedOptions(
+    return ENGINES.get(EMBEDDED).page_reader(
+        EngineOptions(
             workers=settings.ocr_workers or cores(),
             memory=settings.ocr_memory << 20,
             timeout=settings.page_timeout,
@@ -572,11 +567,11 @@ async def ocr_language(settings: EmbeddedSettings, say: Callable[[str], object])
     language = settings.ocr_language
     if not language:
         return None
-    require_models()
     stop = threading.Event()
     try:
         folder = cache_folder() / "ocr"
-        return await asyncio.to_thread(language_model, language, folder, SOURCE, say=say, stopped=stop.is_set)
+        find = ENGINES.get(EMBEDDED).language_model
+        return await asyncio.to_thread(find, language, folder, say=say, stopped=stop.is_set)
     finally:
         stop.set()  # a canceled download ends its thread
 
@@ -744,8 +739,8 @@ def _rule(settings: QualitySettings) -> QualityRule | None:
 
 def _needs_inspection(settings: ModelSettings) -> bool:
     """Return whether the CPU engine inspects pages that the model reads. Raises `MissingExtra` if OCR is missing."""
-    if settings.rotate == "probe":
-        require_models()
+    if settings.rotate == "probe" and (missing := ENGINES.get(EMBEDDED).missing()):
+        raise missing
     return settings.rotate == "probe" or settings.anchor_text > 0 or settings.figures_from in ("auto", "page")
 
 
@@ -763,9 +758,7 @@ async def describing(job: Job[FigureCommand]) -> Describing:
     settings = job.settings
     if not job.engines.uses_models:
         pages = embedded_reader(settings, language=await ocr_language(settings, job.progress.say))
-        reader = EmbeddedFigureReader(
-            settings.describe_mode, settings.describe_prompt or "", pages.read_figure, pages.ocr_models()
-        )
+        reader = ENGINES.get(EMBEDDED).figure_reader(settings.describe_mode, settings.describe_prompt or "", pages)
         return Describing(reader, Admission(2 * pages.workers), pages.close)
     other = settings.describe_model
     model = await (_figure_model(job, other) if other else page_model(settings, job.engines, job.workspace))
@@ -774,7 +767,7 @@ async def describing(job: Job[FigureCommand]) -> Describing:
             f"{model.profile.name} does not describe figures. Their descriptions come from the page's answer, "
             "otherwise from their captions and the text inside them. Another model: `describe_model=qwen3-vl-8b`."
         )
-        return Describing(EmbeddedFigureReader(), Admission(MOST_AHEAD, AHEAD), _nothing)
+        return Describing(ENGINES.get(EMBEDDED).figure_reader(), Admission(MOST_AHEAD, AHEAD), _nothing)
     pool = await job.engines.pool(model.profile, model=model.name, revision=model.revision)
     options = DescribeOptions(
         mode=settings.describe_mode,
@@ -825,9 +818,6 @@ async def _figure_model(job: Job[FigureCommand], name: str) -> Model:
 
 
 # Reading by regions.
-
-
-EMBEDDED = "embedded"
 
 
 class LayoutTools(RendererTools):
@@ -897,10 +887,7 @@ def chosen_detector(settings: PlanSettings, profile: Profile, say: Callable[[str
 
 
 def _embedded(job: Job[ReadingCommand], tools: LayoutTools) -> "Detector":
-    from llm_ocr.engines.regions.embedded_detector import EmbeddedDetector
-
-    reader = embedded_reader(job.settings)
-    return EmbeddedDetector(reader, tools, workers=reader.workers)
+    return ENGINES.get(EMBEDDED).detector(embedded_reader(job.settings), tools)
 
 
 async def _trained(job: Job[ReadingCommand], name: str) -> "Detector":

@@ -25,8 +25,6 @@ from llm_ocr.config.groups import DescribeGroup, EmbeddedSettings, EngineSetting
 from llm_ocr.config.loading import ABOUT, check_effect
 from llm_ocr.config.models import ServingCommand
 from llm_ocr.engines import Server
-from llm_ocr.engines.embedded.describe import EmbeddedFigureReader
-from llm_ocr.engines.embedded.ocr.languages import check_language
 from llm_ocr.engines.vllm.command import ServeOptions, number_of, value_of
 from llm_ocr.engines.vllm.hardware import gpu_capability, gpu_memory, gpus, vllm_installed
 from llm_ocr.engines.vlm.requests import PLACE
@@ -35,6 +33,7 @@ from llm_ocr.models.choosing import PRESETS, Wants, needed_memory, numbers, rank
 from llm_ocr.models.parsers.labels import normal
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.registry import all_profiles, choose_served
+from llm_ocr.plugins import ENGINES
 from llm_ocr.storage import ObjectInfo, ObjectStore, open_store
 from llm_ocr.storage.local.locks import NoLocks, exclusive
 from llm_ocr.types import BlockKind
@@ -86,9 +85,9 @@ def _check_effect(settings: EngineSettings, engine: str) -> None:
         if isinstance(settings, ModelSettings):
             embedded_figures(settings)
         if isinstance(settings, DescribeGroup):
-            EmbeddedFigureReader(settings.describe_mode, settings.describe_prompt or "")
+            ENGINES.get(EMBEDDED).figure_reader(settings.describe_mode, settings.describe_prompt or "")
         if isinstance(settings, EmbeddedSettings) and settings.ocr_language:
-            check_language(settings.ocr_language)
+            ENGINES.get(EMBEDDED).check_language(settings.ocr_language)
     elif isinstance(settings, ModelSettings) and PLACE in (settings.prompt or "") and not settings.anchor_text:
         raise UsageError(
             f"`prompt` contains {PLACE}, but the text of the page is not in use",

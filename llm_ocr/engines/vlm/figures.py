@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from llm_ocr.engines import Completion, CompletionRequest, Engine, noop
-from llm_ocr.engines.embedded.describe import MODES, known_text
+from llm_ocr.engines.descriptions import MODES, known_text
 from llm_ocr.engines.vlm.judging import Description, Verdict, judge_figure
 from llm_ocr.engines.vlm.requests import (
     DescribeOptions,

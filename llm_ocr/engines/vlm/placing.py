@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from llm_ocr.engines.embedded.regions import FIGURE_CAPTION, Inspection
+from llm_ocr.engines import Inspection
+from llm_ocr.engines.descriptions import FIGURE_CAPTION
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
 from llm_ocr.models.parsers.labels import normal
 from llm_ocr.models.parsers.plain import is_placeless

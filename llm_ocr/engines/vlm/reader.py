@@ -6,16 +6,14 @@ from dataclasses import asdict, dataclass, replace
 from types import TracebackType
 from typing import Any
 
-from llm_ocr.engines import Completion, CompletionRequest, Engine, PageReader, noop
-from llm_ocr.engines.embedded.describe import MODES
-from llm_ocr.engines.embedded.regions import Inspection
+from llm_ocr.engines import Completion, CompletionRequest, Engine, Inspection, PageInspector, PageReader, noop
+from llm_ocr.engines.descriptions import MODES
 from llm_ocr.engines.vlm.judging import Verdict, judge_page, worth_of
 from llm_ocr.engines.vlm.placing import mentions_figures, with_crops, with_detected
 from llm_ocr.engines.vlm.requests import (
     PLACE,
     Images,
     ImageTools,
-    PageInspector,
     QualityRule,
     ReadOptions,
     Step,

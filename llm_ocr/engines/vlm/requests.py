@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from llm_ocr.engines import Completion, CompletionRequest
-from llm_ocr.engines.embedded.regions import Inspection
 from llm_ocr.models.parsers.repetition import RepetitionWatch
 from llm_ocr.models.profile import Frame, Profile
 from llm_ocr.types import Attempt, EncodedImage, Page, Quality, Reason, Status
@@ -86,25 +85,6 @@ class ImageTools(Protocol):
 
     async def content(self, page: Page) -> Page:
         """Return the page with its text layer; unchanged without one."""
-
-
-class PageInspector(Protocol):
-    """Inspection of pages on local CPUs without a model. All methods raise `PageFailure` if the work fails."""
-
-    def identity(self) -> Mapping[str, Any]:
-        """Return the settings that change the results, as JSON values."""
-
-    async def inspect(self, page: Page, *, hinted: bool) -> Inspection:
-        """Detect the figures; `hinted`: the page's text mentions figures."""
-
-    async def text(self, page: Page) -> str:
-        """Return the text layer in reading order; "" without a credible text layer."""
-
-    async def orientation(self, page: Page) -> int:
-        """Return the clockwise turn in degrees that makes the page upright: 0, 90, 180, or 270."""
-
-    async def close(self) -> None:
-        """End the processes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from llm_ocr.engines.embedded.probe import LIE, suspicious
+from llm_ocr.documents.text_layer import LIE, suspicious
 from llm_ocr.results.quality import BACKED, FOUND
 from llm_ocr.types import FURNITURE, SCAN, Attempt, Block, BlockKind, Box, Evidence, Line, PageContent
 

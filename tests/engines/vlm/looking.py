@@ -6,7 +6,7 @@ from typing import Any
 
 from scripted_model import PAGE, ScriptedEngine, Tools
 
-from llm_ocr.engines.embedded.regions import Inspection
+from llm_ocr.engines import Inspection
 from llm_ocr.engines.vlm.reader import ModelReader
 from llm_ocr.engines.vlm.requests import ReadOptions
 from llm_ocr.errors import PageFailure

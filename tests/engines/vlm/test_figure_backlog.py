@@ -5,7 +5,7 @@ import asyncio
 from looking import ScriptedInspector, reading
 from scripted_model import PAGE, PROFILE, ScriptedEngine, stop
 
-from llm_ocr.engines.embedded.regions import Inspection
+from llm_ocr.engines import Inspection
 from llm_ocr.engines.vlm.reader import Backlog
 from llm_ocr.types import Page, Status
 

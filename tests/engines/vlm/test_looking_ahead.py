@@ -10,8 +10,7 @@ import pytest
 from looking import ScriptedInspector, reading
 from scripted_model import PAGE, PROFILE, ScriptedEngine, stop
 
-from llm_ocr.engines import Completion, CompletionRequest, noop
-from llm_ocr.engines.embedded.regions import Inspection
+from llm_ocr.engines import Completion, CompletionRequest, Inspection, noop
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import Attempt, Page, Reason, Status
 

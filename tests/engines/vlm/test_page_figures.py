@@ -7,12 +7,13 @@ import pytest
 from scripted_model import ScriptedEngine, stop
 
 from llm_ocr.documents.rendering import Renderer, RenderOptions
-from llm_ocr.engines.embedded.ocr import available
-from llm_ocr.engines.embedded.reader import EmbeddedOptions, EmbeddedReader
+from llm_ocr.engines import EngineOptions
 from llm_ocr.engines.vlm.reader import ModelReader
 from llm_ocr.engines.vlm.requests import ReadOptions
 from llm_ocr.models.registry import find_profile
 from llm_ocr.types import Attempt, Block, BlockKind, Box, Page
+from llm_ocr_cpu.ocr import available
+from llm_ocr_cpu.reader import EmbeddedReader
 
 HEAD = (
     "---\nprimary_language: en\nis_rotation_valid: True\nrotation_correction: 0\n"
@@ -43,7 +44,7 @@ class RealTools:
 
 async def _read(source: Path, number: int, answer: str, model: str, text_layer: bool) -> Attempt:
     options = RenderOptions(image_size=1288, text_layer=text_layer, workers=1)
-    inspector = EmbeddedReader(EmbeddedOptions(workers=1))
+    inspector = EmbeddedReader(EngineOptions(workers=1))
     async with Renderer(options) as renderer:
         page = await renderer.page(str(source), "", number, page_id="d-p00001", document_id="d")
         engine = ScriptedEngine(stop(answer))

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from looking import ScriptedInspector, asked
 from scripted_model import PROFILE, ScriptedEngine, stop
 
-from llm_ocr.engines.embedded.regions import Inspection
+from llm_ocr.engines import Inspection
 from llm_ocr.engines.vlm.placing import Places, mentions_figures, with_crops, with_detected
 from llm_ocr.errors import PageFailure
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE

@@ -7,10 +7,11 @@ import numpy
 import pytest
 from PIL import Image
 
-from llm_ocr.engines.embedded.page import read_text_layer
-from llm_ocr.engines.embedded.reader import EmbeddedOptions, EmbeddedReader
+from llm_ocr.engines import EngineOptions
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import Attempt, Box, EncodedImage, Line, Page, PageContent, Reason, Status, Word
+from llm_ocr_cpu.page import read_text_layer
+from llm_ocr_cpu.reader import EmbeddedReader
 
 WORDS = "The quick brown fox jumps over the lazy dog near the river bank"
 
@@ -51,7 +52,7 @@ def test_a_text_layer_that_cannot_be_a_language_is_not_believed():
 
 def test_the_worker_process_reads_the_layer_and_does_no_ocr():
     async def both() -> Attempt:
-        reader = EmbeddedReader(EmbeddedOptions(workers=1, ocr=False))
+        reader = EmbeddedReader(EngineOptions(workers=1, ocr=False))
         try:
             assert await reader.read_figure(page(None).image) == ""
             with pytest.raises(PageFailure, match="no text layer"):
@@ -65,7 +66,7 @@ def test_the_worker_process_reads_the_layer_and_does_no_ocr():
 
 
 def test_the_key_of_the_whole_engine_stays_what_it_was():
-    with_ocr, without = (EmbeddedReader(EmbeddedOptions(workers=1, ocr=ocr)).identity() for ocr in (True, False))
+    with_ocr, without = (EmbeddedReader(EngineOptions(workers=1, ocr=ocr)).identity() for ocr in (True, False))
     optional = {"ocr_models", "layout_model"}  # of wheels that may be installed
     assert set(with_ocr) - optional == {"engine", "result_version", "text_layer"}
     assert {**with_ocr, "ocr": False} == {**without, **{k: v for k, v in with_ocr.items() if k in optional}}

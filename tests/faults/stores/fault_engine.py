@@ -14,8 +14,8 @@ from unittest import mock
 from PIL import Image
 
 from llm_ocr.documents.rendering import Renderer
-from llm_ocr.engines.embedded.reader import EmbeddedReader
 from llm_ocr.types import Attempt, Block, BlockKind, Box, EncodedImage, Page, Status
+from llm_ocr_cpu.reader import EmbeddedReader
 
 
 def _picture(side: int) -> EncodedImage:

@@ -17,12 +17,12 @@ from fault_running import context, ended, pipeline, plan_and_extract, started
 from fault_wraps import FullDisk, around_markers
 
 from llm_ocr.cli import main
-from llm_ocr.engines.embedded.reader import EmbeddedReader
 from llm_ocr.errors import StorageError
 from llm_ocr.scheduling.leases import is_lease
 from llm_ocr.stages.clean import clean
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import DESCRIBE, claim_key, newest_key
+from llm_ocr_cpu.reader import EmbeddedReader
 
 #: More than anything here takes.
 SECONDS = 120.0

@@ -15,10 +15,10 @@ from fault_places import needed, new_place
 from fault_running import context, ended, pipeline, plan_and_extract, same, started
 from fault_wraps import around_markers, without_claims
 
-from llm_ocr.engines.embedded.reader import EmbeddedReader
 from llm_ocr.errors import LlmOcrError
 from llm_ocr.stages.clean import OLD, clean
 from llm_ocr.workspace import Workspace
+from llm_ocr_cpu.reader import EmbeddedReader
 
 LEASING = ["local-leases", "s3", "gcs"]
 

@@ -13,13 +13,13 @@ from PIL import Image, ImageDraw, ImageFont
 
 from llm_ocr.documents.ink import ink_of
 from llm_ocr.documents.rendering import Renderer, RenderOptions
-from llm_ocr.engines.embedded.page import laid_out
 from llm_ocr.results.quality import LOW_OF_MODEL, by_layer, what_is_wrong
 from llm_ocr.results.quality.scoring import rated, score, strokes_of
 from llm_ocr.results.quality.text_layer import in_order
 from llm_ocr.types import Attempt, Block, BlockKind, Box, Evidence, InkMap, Page, Reason, Status
+from llm_ocr_cpu.page import laid_out
 
-FIXTURES = Path(__file__).parents[2] / "fixtures"
+FIXTURES = Path(__file__).parents[3] / "packages" / "cpu" / "tests" / "fixtures"
 WHOLE_PAGE = Box(0, 0, 1, 1)
 
 

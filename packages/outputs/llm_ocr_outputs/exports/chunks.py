@@ -13,7 +13,6 @@ from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from llm_ocr.config.models import ExportSettings
-from llm_ocr.engines.embedded.joining import is_cjk, join
 from llm_ocr.errors import UsageError
 from llm_ocr.exporting import Exported, ExportJob
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
@@ -21,6 +20,7 @@ from llm_ocr.models.parsers.pieces import markdown_pieces
 from llm_ocr.results.dataset import DatasetRow
 from llm_ocr.results.documents import figure_file
 from llm_ocr.results.figure_text import new_words, with_figures
+from llm_ocr.results.joining import is_cjk, join
 from llm_ocr.results.markdown import IMAGE, blocks_to_markdown, clean, escape, target_id
 from llm_ocr.results.schema import open_writer
 from llm_ocr.types import FURNITURE, Block, BlockKind, Box, Figure, PageRecord, Status

@@ -1,0 +1,166 @@
+"""Read pictures on digital pages by OCR if they show a table or text: pasted spreadsheets, screenshots, scans of notes.
+
+The image's pixels decide whether OCR runs, and its reading whether the picture is replaced. In doubt, it is a figure.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import median
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from llm_ocr.engines.descriptions import FIGURE_CAPTION
+from llm_ocr.types import SCAN, Box, EncodedImage, Line, PageContent, Path
+from llm_ocr_cpu.layout.rows import turn_of
+from llm_ocr_cpu.page import pixels_of
+from llm_ocr_cpu.probe import script_supported
+from llm_ocr_cpu.regions import scaled_lines
+from llm_ocr_cpu.tables import find_tables
+from llm_ocr_cpu.tables.finder import caption_beside
+
+if TYPE_CHECKING:
+    from llm_ocr_cpu.ocr.detect import Pixels
+    from llm_ocr_cpu.ocr.page import PageReading
+
+#: Minimum share of the page, and largest number of pictures on a page; more are parts of one picture.
+_LEAST, _MOST_PICTURES = 0.015, 12
+#: Difference of ink from the paper in one channel, and least brightness of paper.
+_INK, _PAPER = 40, 160
+#: Range of a word's height, and side of a square of ink that is too large for a letter, in 1/1540 of the page's longest
+#: side; largest share of such squares.
+_LOW, _HIGH, _SOLID, _MOST_SOLID = 5, 45, 26, 0.02
+#: Least number of words, and share of the ink in words. Of 138 pictures of other things, 18 reach both.
+_LEAST_WORDS, _IN_WORDS = 3, 0.85
+#: Least confidence of the reading; largest share of ink outside of its lines and rules, and its largest mark in lines.
+#: On 70 areas with tables, marks are up to 1.4 lines large; drawings between words have marks of 2.0 lines and more.
+_SURE, _MOST_LEFT, _LARGEST_LEFT = 0.95, 0.05, 1.7
+#: Shares of the lines in tables, and of the characters in running text.
+_IN_TABLES, _IN_TEXT = 0.6, 0.7
+
+
+def text_pictures(image: EncodedImage, content: PageContent) -> list[Box]:
+    """Return the boxes of pictures whose pixels look like dark text on plain paper; takes 10 ms with pictures."""
+    page = content.width * content.height
+    boxes = [raster.box for raster in content.rasters if _LEAST * page < raster.box.area < SCAN * page]
+    boxes = [box for box in boxes if not _is_used(box, content)]
+    if not 0 < len(boxes) <= _MOST_PICTURES or turn_of(content):
+        return []
+    pixels = pixels_of(image, half=True)
+    across, down = pixels.shape[1] / content.width, pixels.shape[0] / content.height
+    unit = max(pixels.shape[:2]) / 1540
+    return [box for box in boxes if _looks_like_text(_cut(pixels, box.scaled(across, down)), unit)]
+
+
+def read_pictures(image: "Pixels", content: PageContent, boxes: Sequence[Box], pages: "PageReading") -> PageContent:
+    """Return the content with lines and rules instead of those pictures that are tables or text.
+
+    Args:
+        image: Whole page, height x width x 3, RGB.
+        content: Content with the text layer.
+        boxes: Pictures, in page units.
+        pages: Reader of pages.
+    """
+    from llm_ocr_cpu.scan_objects import scan_objects
+
+    if not script_supported("".join(line.text for line in content.lines), pages.reader.scripts):
+        return content
+    across, down = image.shape[1] / content.width, image.shape[0] / content.height
+    read = pages.read(_only(image, [box.scaled(across, down) for box in boxes]))
+    left = () if read.turned else read.lines
+    for box in sorted(boxes, key=lambda box: box.area):  # a picture may be in the empty margin of a larger one
+        area = box.scaled(across, down)
+        lines = tuple(line for line in left if _is_inside(line.box, area))
+        left = tuple(line for line in left if line not in lines)
+        shown = _only(image, [area])
+        objects = scan_objects(shown, lines)
+        rules = [path for path in objects.paths if path.segments <= 5]  # not the drawings
+        if objects.rasters or not _is_explained(shown, area, lines, rules):
+            continue
+        found = scaled_lines(lines, 1 / across, 1 / down)
+        paths = tuple(replace(path, box=path.box.scaled(1 / across, 1 / down)) for path in rules)
+        tables = find_tables(PageContent(content.width, content.height, found, (), paths))
+        in_tables = sum(len(table.lines) for table in tables)
+        if in_tables > _IN_TABLES * len(found) or _is_running_text(found, box):
+            rasters = tuple(raster for raster in content.rasters if raster.box != box)
+            content = replace(content, lines=content.lines + found, rasters=rasters, paths=content.paths + paths)
+    return content
+
+
+def _is_used(box: Box, content: PageContent) -> bool:
+    """Return whether lines are on the picture, or a figure's caption is next to it."""
+    on_it = any(_is_inside(line.box, box) for line in content.lines)
+    return on_it or bool(caption_beside(content.lines, box, (), FIGURE_CAPTION))
+
+
+def _is_inside(box: Box, area: Box) -> bool:
+    x, y = box.centre
+    return area.x0 <= x <= area.x1 and area.y0 <= y <= area.y1
+
+
+def _cut(pixels: "Pixels", box: Box) -> "Pixels":
+    box = box.clipped(pixels.shape[1], pixels.shape[0])
+    return pixels[round(box.y0) : round(box.y1), round(box.x0) : round(box.x1)]
+
+
+def _only(image: "Pixels", areas: Sequence[Box]) -> "Pixels":
+    """Return the image with white outside of the areas."""
+    shown = np.full_like(image, 255)
+    for area in areas:
+        _cut(shown, area)[:] = _cut(image, area)
+    return shown
+
+
+def _ink(pixels: "Pixels") -> npt.NDArray[np.uint8]:
+    """Return 1 for pixels that differ from the paper, the most frequent color; 1 everywhere on dark paper."""
+    paper = [int(np.bincount(channel.ravel(), minlength=256).argmax()) for channel in np.moveaxis(pixels, 2, 0)]
+    ink: npt.NDArray[np.int16] = np.abs(pixels.astype(np.int16) - paper).max(axis=2)
+    return (ink > (_INK if min(paper) > _PAPER else -1)).astype(np.uint8)
+
+
+def _looks_like_text(pixels: "Pixels", unit: float) -> bool:
+    """Return whether nearly all ink is words and rules, without solid areas."""
+    import cv2
+
+    if min(pixels.shape[:2]) < 2 * _LOW:
+        return False
+    ink = _ink(pixels)
+    solid = np.ones((round(_SOLID * unit), round(_SOLID * unit)), np.uint8)
+    if cv2.morphologyEx(ink, cv2.MORPH_OPEN, solid).mean() > _MOST_SOLID:
+        return False
+    for shape in ((1, round(1.2 * _HIGH * unit)), (round(1.2 * _HIGH * unit), 1)):
+        ink[cv2.morphologyEx(ink, cv2.MORPH_OPEN, np.ones(shape, np.uint8)) > 0] = 0  # rules
+    joined = cv2.dilate(ink, np.ones((1, 2 * round(4 * unit) + 1), np.uint8))
+    count, labels, stats, _ = cv2.connectedComponentsWithStats(joined)
+    amounts = np.bincount(labels[ink > 0], minlength=count)[1:]
+    widths, heights = stats[1:, cv2.CC_STAT_WIDTH], stats[1:, cv2.CC_STAT_HEIGHT]
+    words = (heights >= _LOW * unit) & (heights <= _HIGH * unit) & (widths > 0.6 * heights)
+    return bool(words.sum() >= _LEAST_WORDS and amounts[words].sum() > _IN_WORDS * amounts.sum())
+
+
+def _is_explained(shown: "Pixels", area: Box, lines: Sequence[Line], rules: Sequence[Path]) -> bool:
+    """Return whether the reading is confident, and nearly all ink belongs to its lines and rules."""
+    import cv2
+
+    letters = sum(len(line.text) for line in lines)
+    if not letters or sum(line.confidence * len(line.text) for line in lines) < _SURE * letters:
+        return False
+    ink = np.zeros(shown.shape[:2], np.uint8)
+    _cut(ink, area)[:] = _ink(_cut(shown, area))
+    total = ink.sum()
+    largest = _LARGEST_LEFT * median(line.box.height for line in lines)
+    known = [line.box.grown(0.15 * line.box.height) for line in lines]
+    known += [rule.box.grown(3) for rule in rules if max(rule.box.width, rule.box.height) > largest]
+    for box in known:
+        _cut(ink, box)[:] = 0
+    _, _, stats, _ = cv2.connectedComponentsWithStats(ink)
+    marks = stats[1:, [cv2.CC_STAT_WIDTH, cv2.CC_STAT_HEIGHT]]
+    return bool(ink.sum() < _MOST_LEFT * total) and not (marks > largest).any()
+
+
+def _is_running_text(lines: Sequence[Line], box: Box) -> bool:
+    """Return whether most of the text is several lines of words across the picture."""
+    wide = [line for line in lines if line.box.width > 0.5 * box.width and len(line.words) >= 4]
+    letters = sum(sum(map(str.isalpha, line.text)) for line in wide)
+    return len(wide) >= 3 and letters > _IN_TEXT * sum(len(line.text) for line in lines)

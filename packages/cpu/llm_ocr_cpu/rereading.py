@@ -1,0 +1,218 @@
+"""Read words of a text layer by OCR if their fonts have no Unicode mapping for some glyphs, or a wrong one."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from llm_ocr.documents.text_layer import has_odd_letters
+from llm_ocr.types import Line, PageContent, Script, Word
+from llm_ocr_cpu.probe import difference, script_supported
+
+if TYPE_CHECKING:
+    from llm_ocr_cpu.ocr.detect import Pixels
+    from llm_ocr_cpu.ocr.recognise import Reader
+
+
+#: Limit of readings, which take 3 s of processor time. A font that does not name a frequent letter needs 120 on a page.
+_MOST_READINGS = 150
+#: Share of a line's height added on all sides: the recognizer was trained on crops with a margin.
+_ROOM = 0.12
+#: Minimum confidence of a reading; words without any trusted character need the second value.
+_SURE, _SURE_ALONE = 0.8, 0.9
+#: Number of characters that OCR may read for one glyph, such as a ligature.
+_MOST_LETTERS = 3
+#: Limit of trusted and doubtful parts of a word, which bounds the steps of the comparison.
+_MOST_RUNS = 9
+
+
+#: Signs that some fonts have in place of ligatures.
+_SIGNS = r"""!"#$%&*+<=>@\\^_|~"""
+_WITHIN = re.compile(f"(?<=[a-z])[{_SIGNS}](?=[a-z])")
+_BESIDE = re.compile(f"(?<=[a-z])[{_SIGNS}]|[{_SIGNS}](?=[a-z])")
+#: Fewest occurrences of a sign within words from which signs are also doubtful at the starts and ends of words.
+_OFTEN = 2
+#: Fonts that are compared with the image, words of each, and fewest letters and digits of such a word and of all.
+_FONTS, _WORDS, _LEAST_CHARACTERS, _LEAST_IN_ALL = 4, 3, 3, 4
+#: Characters of a word that are enough for a comparison.
+_LONG = 8
+#: Difference between a word and its reading if the font names its glyphs wrongly, and least confidence of the reading.
+_LIE, _CERTAIN = 0.5, 0.9
+#: A character of a wrong font that OCR does not read.
+UNKNOWN = "\ufffd"
+
+
+def with_doubtful_signs(content: PageContent) -> PageContent:
+    """Return the content with signs within words marked as doubtful, as in `di!culties`, except in programs."""
+    words = [word for line in content.lines if not line.mono for word in line.words]
+    counts = Counter(sign for word in words for sign in _WITHIN.findall(word.text))
+    if not counts:
+        return content
+    often = {sign for sign, count in counts.items() if count >= _OFTEN}
+
+    def marked(word: Word) -> Word:
+        places = {found.start() for found in _WITHIN.finditer(word.text)}
+        if often:  # the signs of the other ligatures of the font may only be at the starts of words
+            beside = _BESIDE.finditer(word.text)
+            places |= {found.start() for found in beside if found[0] in often or found.start() == 0}
+        return replace(word, doubtful=tuple(sorted(places.union(word.doubtful)))) if places else word
+
+    return _changed(content, lambda line, word: word if line.mono else marked(word))
+
+
+def fonts_to_check(content: PageContent, *, probed: bool) -> tuple[int, ...]:
+    """Return the fonts whose words are to be compared with the image.
+
+    On a page that is probed, these are the most frequent fonts. On other pages, they are fonts with letters of no
+    language.
+    """
+    texts: defaultdict[int, list[str]] = defaultdict(list)
+    for line in content.lines:
+        for word in line.words:
+            texts[word.font].append(word.text)
+    texts.pop(0, None)
+    joined = {font: "".join(words) for font, words in texts.items()}
+    fonts = sorted(joined, key=lambda font: -len(joined[font]))
+    return tuple([font for font in fonts if probed or has_odd_letters(joined[font])][:_FONTS])
+
+
+def with_lies_marked(
+    image: "Pixels", content: PageContent, reader: "Reader", fonts: Collection[int]
+) -> tuple[PageContent, frozenset[int]]:
+    """Return the content with all words doubtful whose font names its glyphs wrongly, and these fonts."""
+    lying = frozenset(font for font in fonts if _lies(image, content, reader, font))
+    if not lying:
+        return content, lying
+    return _changed(
+        content, lambda _, word: replace(word, doubtful=tuple(range(len(word.text)))) if word.font in lying else word
+    ), lying
+
+
+def _lies(image: "Pixels", content: PageContent, reader: "Reader", font: int) -> bool:
+    """Return whether no sample word of a font agrees with its reading, and some readings are certain."""
+    places: dict[str, tuple[Line, int]] = {}
+    for line in content.lines:
+        for place, word in enumerate(line.words):
+            horizontal = not line.stacked and line.box.width > line.box.height
+            if word.font != font or word.doubtful or not horizontal or not script_supported(word.text, reader.scripts):
+                continue
+            if sum(map(str.isalnum, word.text)) >= _LEAST_CHARACTERS:
+                places.setdefault(word.text, (line, place))
+    # Longer words take more time and are no better samples.
+    samples = sorted(places, key=lambda text: (len(text) > _LONG, -len(text)))[:_WORDS]
+    wrong = 0
+    for text in samples:
+        reading = reader.read(_cut_out(image, content, *places[text]))
+        seen = "".join(reading.logical.split())
+        if difference(text, seen) <= _LIE or abs(len(text) - len(seen)) > 1 + len(text) // 8:
+            return False
+        wrong += len(text) if reading.confidence >= _CERTAIN else 0
+    return wrong >= _LEAST_IN_ALL
+
+
+def _cut_out(image: "Pixels", content: PageContent, line: Line, place: int) -> "Pixels":
+    across, down = image.shape[1] / content.width, image.shape[0] / content.height
+    x0, y0, x1, y1 = _with_room(line, place)
+    return image[max(0, round(y0 * down)) : round(y1 * down), max(0, round(x0 * across)) : round(x1 * across)]
+
+
+def _changed(content: PageContent, change: Callable[[Line, Word], Word]) -> PageContent:
+    lines = tuple(replace(line, words=tuple(change(line, word) for word in line.words)) for line in content.lines)
+    return replace(content, lines=lines)
+
+
+def doubtful_words(content: PageContent) -> list[tuple[int, int]]:
+    """Return the indices of lines and words to read again; a list marker without a meaning is not among them."""
+    return [
+        (number, place)
+        for number, line in enumerate(content.lines)
+        for place, word in enumerate(line.words)
+        if word.doubtful and (place > 0 or len(word.text) > 1) and line.box.height < 2 * line.size
+    ]
+
+
+def reread(image: "Pixels", content: PageContent, reader: "Reader", fonts: Collection[int] = ()) -> PageContent:
+    """Return the content with the readings of doubtful words; a word without a fitting reading stays as it is.
+
+    A word that occurs several times is read once. Without a reading, a word of a wrong font becomes `UNKNOWN`.
+
+    Args:
+        image: Whole page, height x width x 3, RGB.
+        content: Content with the text layer.
+        reader: Line recognizer.
+        fonts: Fonts of which some words are compared with the image first.
+    """
+    content, lying = with_lies_marked(image, content, reader, fonts)
+    lines = list(content.lines)
+    texts: dict[tuple[str, tuple[int, ...], bool], str] = {}
+    for number, place in doubtful_words(content):
+        line = lines[number]
+        word = line.words[place]
+        form = (word.text, word.doubtful, line.bold)
+        if form not in texts:
+            if len(texts) == _MOST_READINGS or not script_supported(word.text, reader.scripts):
+                continue
+            reading = reader.read(_cut_out(image, content, line, place))
+            sure = reading.confidence >= (_SURE_ALONE if len(word.doubtful) == len(word.text) else _SURE)
+            texts[form] = corrected(word, "".join(reading.logical.split())) if sure else ""
+        if texts[form]:
+            lines[number] = _with_word(line, place, texts[form])
+    for number, line in enumerate(lines if lying else ()):
+        for place, word in enumerate(line.words):
+            if word.font in lying and word.doubtful:
+                lines[number] = _with_word(lines[number], place, UNKNOWN * len(word.text))
+    return replace(content, lines=tuple(lines))
+
+
+def _with_room(line: Line, place: int) -> tuple[float, float, float, float]:
+    """Return the sides of the word's crop; its margin excludes the adjacent words."""
+    box, room = line.words[place].box, _ROOM * line.box.height
+    ends = [word.box.x1 for word in line.words if word.box.x1 <= box.x0]
+    starts = [word.box.x0 for word in line.words if word.box.x0 >= box.x1]
+    x0 = max([box.x0 - room, *((end + box.x0) / 2 for end in ends)])
+    x1 = min([box.x1 + room, *((start + box.x1) / 2 for start in starts)])
+    return x0, box.y0 - room, x1, box.y1 + room
+
+
+def corrected(word: Word, reading: str) -> str:
+    """Return the word with the reading of its doubtful characters; "" if the reading does not fit the others.
+
+    OCR may confuse characters that the text layer has right. These remain, and one of five may differ in the reading.
+    """
+    runs = [
+        (doubtful, "".join(word.text[place] for place in places))
+        for doubtful, places in groupby(range(len(word.text)), key=word.doubtful.__contains__)
+    ]
+    if len(runs) > _MOST_RUNS:
+        return ""
+    for any_character in ("", r"\S"):
+        parts = [
+            rf"(\S{{1,{_MOST_LETTERS * len(run)}}}?)" if doubtful else f"({any_character * len(run) or re.escape(run)})"
+            for doubtful, run in runs
+        ]
+        found = re.fullmatch("".join(parts), reading)
+        if found:
+            pairs = list(zip(runs, found.groups(), strict=True))
+            same = [a == b for (doubtful, run), read in pairs if not doubtful for a, b in zip(run, read, strict=True)]
+            if 5 * sum(same) >= 4 * len(same):
+                return "".join(read if doubtful else run for (doubtful, run), read in pairs)
+    return ""
+
+
+def _with_word(line: Line, place: int, text: str) -> Line:
+    """Return the line with another text of one word. Scripts move with their characters."""
+    words = list(line.words)
+    start = sum(len(word.text) + 1 for word in words[:place])
+    end = start + len(words[place].text)
+    if line.text != " ".join(word.text for word in words):
+        return line
+    words[place] = replace(words[place], text=text, doubtful=())
+    longer = len(text) - (end - start)
+
+    def moved(at: int) -> int:
+        return at + longer if at >= end else min(at, start + len(text))
+
+    scripts = tuple(Script(moved(script.start), moved(script.end), script.lowered) for script in line.scripts)
+    return replace(line, text=" ".join(word.text for word in words), words=tuple(words), scripts=scripts)

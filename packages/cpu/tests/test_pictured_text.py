@@ -1,0 +1,138 @@
+"""Pictures of tables and text on a digital page are read by OCR; charts, photos, and drawings stay figures."""
+
+import io
+
+import pytest
+from ocr_pages import PROSE, content, needs_ocr, page, pixels, recogniser
+from test_reading import Ocr
+
+from llm_ocr.engines.trace import collected
+from llm_ocr.types import BlockKind, EncodedImage, Page
+from llm_ocr_cpu import ocr
+from llm_ocr_cpu.page import read_page
+
+ROWS = [("Office", "Rent", "Staff"), ("Harbour", "1,250", "14"), ("Station", "980", "9"), ("Old mill", "2,310", "31")]
+ROWS += [("Museum", "640", "5"), ("Library", "1,875", "22")]
+WIDTH, HEIGHT = 300, 130
+
+
+def drawing(*drawn, decorate=None):
+    """A picture of a small page, 3 pixels per point."""
+    from PIL import Image
+
+    pdf = page(*drawn, width=WIDTH, height=HEIGHT, decorate=decorate)
+    return Image.fromarray(pixels(pdf, longest=3 * WIDTH))
+
+
+def table(decorate=None):
+    cells = [
+        (text, 10 + 110 * column, 110 - 20 * row, 11, "Helvetica")
+        for row, texts in enumerate(ROWS)
+        for column, text in enumerate(texts)
+    ]
+    return drawing(*cells, decorate=decorate)
+
+
+def note():
+    return drawing(*((text, 8, 110 - 16 * row, 11, "Helvetica") for row, text in enumerate(PROSE[:5])))
+
+
+def chart():
+    def bars(canvas):
+        canvas.line(30, 20, 290, 20)
+        canvas.line(30, 20, 30, 125)
+        canvas.setFillColorRGB(0.2, 0.3, 0.8)
+        for number in range(6):
+            canvas.rect(45 + 40 * number, 20, 22, 20 + 17 * ((number * 5) % 6), fill=1)
+
+    labels = [(text, 42 + 40 * number, 8, 9, "Helvetica") for number, (text, *_) in enumerate(ROWS)]
+    return drawing(*labels, *((str(20 * n), 10, 20 + 20 * n, 9, "Helvetica") for n in range(5)), decorate=bars)
+
+
+def curve():
+    """A chart that is only thin lines, as light as text."""
+
+    def lines(canvas):
+        canvas.rect(30, 20, 260, 105)
+        for lift in (0, 15, 30):
+            canvas.bezier(30, 25 + lift, 120, 30 + lift, 160, 160 - lift, 290, 60 + lift)
+
+    marks = [(str(20 * n), 10, 20 + 20 * n, 9, "Helvetica") for n in range(5)]
+    return drawing(*marks, *((str(n), 40 + 40 * n, 8, 9, "Helvetica") for n in range(6)), decorate=lines)
+
+
+def photo():
+    import numpy as np
+    from PIL import Image
+
+    rough = np.random.default_rng(1).integers(20, 220, (13, 30, 3)).astype(np.uint8)
+    return Image.fromarray(rough).resize((3 * WIDTH, 3 * HEIGHT))
+
+
+def read(picture, caption="", reader=recogniser):
+    """The attempt for a page of text with this picture and caption below, and the messages about it."""
+    from PIL import Image
+    from reportlab.lib.utils import ImageReader
+
+    def decorate(canvas):
+        canvas.drawImage(ImageReader(picture), 40, 380, WIDTH, HEIGHT)
+
+    words = [(text, 40, 640 - 17 * row, 12, "Helvetica") for row, text in enumerate(PROSE[:4])]
+    pdf = page(*words, (caption, 40, 360, 12, "Helvetica"), width=500, height=700, decorate=decorate)
+    shown, out = Image.fromarray(pixels(pdf, longest=1540)), io.BytesIO()
+    shown.save(out, "JPEG", quality=90)
+    image = EncodedImage(out.getvalue(), "image/jpeg", shown.width, shown.height)
+    with collected() as decisions:
+        attempt = read_page(Page("d-p2", "d", 2, image, content(pdf)), reader, text_layer=True)
+    return attempt, [str(decision) for decision in decisions]
+
+
+def kinds(attempt):
+    return [block.kind for block in attempt.blocks]
+
+
+@needs_ocr
+def test_a_picture_of_a_table_becomes_a_table_at_its_place():
+    attempt, messages = read(table())
+    assert kinds(attempt) == [BlockKind.TEXT, BlockKind.TABLE]
+    assert attempt.source == "text-layer"
+    rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in attempt.blocks[-1].text.splitlines()]
+    assert [rows[0], *rows[2:]] == [list(row) for row in ROWS]
+    assert "text: OCR read 18 lines in 1 of 1 pictures that look like text" in messages
+
+
+@needs_ocr
+def test_a_picture_of_running_text_becomes_text():
+    attempt, _ = read(note())
+    assert set(kinds(attempt)) == {BlockKind.TEXT}
+    assert " ".join(PROSE[:5]) in attempt.blocks[-1].text
+
+
+@needs_ocr
+@pytest.mark.parametrize("picture", [chart, curve, photo])
+def test_charts_and_photos_stay_figures_and_are_not_read(picture):
+    loaded = Ocr()
+    attempt, _ = read(picture(), reader=loaded)
+    assert kinds(attempt) == [BlockKind.TEXT, BlockKind.FIGURE]
+    assert loaded.asked == []
+
+
+@needs_ocr
+def test_words_around_a_drawing_stay_a_figure():
+    attempt, messages = read(table(lambda canvas: canvas.circle(180, 80, 15)))
+    assert BlockKind.FIGURE in kinds(attempt)
+    assert "text: OCR read 0 lines in 0 of 1 pictures that look like text" in messages
+
+
+@needs_ocr
+def test_a_picture_with_the_caption_of_a_figure_stays_one():
+    loaded = Ocr()
+    attempt, _ = read(table(), caption="Figure 1: Offices of the company", reader=loaded)
+    assert BlockKind.FIGURE in kinds(attempt)
+    assert loaded.asked == []
+
+
+def test_without_ocr_a_picture_of_a_table_stays_a_figure(monkeypatch):
+    monkeypatch.setattr(ocr, "available", lambda: False)
+    attempt, _ = read(table())
+    assert kinds(attempt) == [BlockKind.TEXT, BlockKind.FIGURE]

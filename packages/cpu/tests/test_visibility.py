@@ -1,0 +1,72 @@
+"""Words of a text layer that the page does not show are left out and counted."""
+
+import pypdfium2
+import pytest
+from making import pages, text
+from PIL import Image
+
+from llm_ocr.documents.page_wire import content_from_wire, content_to_wire
+from llm_ocr_cpu.pdf_text import page_content
+
+SEEN, SECRET = "The harbour opens at nine", "Secret order seven"
+#: An image of letters: black and white columns, as wide as the letters of the invisible text above it.
+COLUMNS = b"<</Type/XObject/Subtype/Image/Width 8/Height 1/ColorSpace/DeviceGray/BitsPerComponent 1/Length 1>>"
+SCAN = COLUMNS + b"stream\n\xaa\nendstream"
+
+
+def content(*drawn, extra=()):
+    page = pypdfium2.PdfDocument(pages(b"\n".join(drawn), extra=extra))[0]
+    picture: Image.Image = page.render(scale=2).to_pil()
+    return page_content(page, picture=picture)
+
+
+def texts(found):
+    return [line.text for line in found.lines]
+
+
+SECRET_LINE = text(SECRET, y=600)
+HIDDEN = {
+    "white on white": b"1 g " + SECRET_LINE + b" 0 g",
+    "almost white": b".985 g " + SECRET_LINE + b" 0 g",
+    "drawn invisibly": b"3 Tr " + SECRET_LINE + b" 0 Tr",
+    "tiny": text(SECRET, y=600, size=1),
+    "clipped": b"q 0 0 10 10 re W n " + SECRET_LINE + b" Q",
+    "below a black bar": SECRET_LINE + b" 0 g 60 590 300 30 re f",
+    "below a tight bar": SECRET_LINE + b" 0 g 70 598 130 11 re f",
+    "below a white bar": SECRET_LINE + b" 1 g 60 590 300 30 re f 0 g",
+    "black on black": b"0 g 60 590 300 30 re f " + SECRET_LINE,
+    "turned and white": b"1 g " + text(SECRET, matrix="0 1 -1 0 60 300") + b" 0 g",
+}
+
+
+@pytest.mark.parametrize("way", HIDDEN)
+def test_invisible_words_are_left_out_and_counted(way):
+    found = content_from_wire(content_to_wire(content(text(SEEN), HIDDEN[way])))
+    assert (texts(found), found.hidden) == ([SEEN], 3)
+
+
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        b"0 0 .4 rg 0 590 612 40 re f 1 g " + SECRET_LINE,
+        b".8 g " + text(SECRET, y=600, size=6),
+        text("I l 1 - i", y=600, size=9),
+        text(SECRET, matrix="0 1 -1 0 60 300"),
+        text(SECRET, matrix="0.9 0.4 -0.4 0.9 60 300"),
+        SECRET_LINE + b" 1 0 0 RG 60 590 300 30 re S",
+    ],
+)
+def test_small_pale_and_white_print_that_is_seen_stays(drawn):
+    found = content(text(SEEN), drawn)
+    assert (len(found.lines), found.hidden) == (2, 0)
+
+
+def test_invisible_text_over_the_scan_of_its_words_stays():
+    scan = b"q 120 0 0 14 70 597 cm /X Do Q"
+    found = content(scan, b"3 Tr " + SECRET_LINE, extra=(SCAN,))
+    assert (texts(found), found.hidden) == ([SECRET], 0)
+
+
+def test_only_the_words_below_a_bar_are_left_out():
+    found = content(text("Name of the witness: Arlo Finch"), b"0 g 183 695 80 15 re f")
+    assert (texts(found), found.hidden) == (["Name of the witness:"], 2)
