@@ -224,7 +224,9 @@ class ServerSession:
         """Return whether the same server answers. Concurrent callers share one probe."""
         if self._probe is None or self._probe.done():
             self._probe = asyncio.create_task(self._answers())
-        return await asyncio.shield(self._probe)
+        probe = self._probe
+        await asyncio.wait({probe})  # unlike `shield`, it does not pass on the cancellation of `close`
+        return not probe.cancelled() and probe.result()
 
     async def _answers(self) -> bool:
         for pause in (_BETWEEN_PROBES, 0.0):
