@@ -81,7 +81,7 @@ def test_closing_a_session_cancels_no_request_that_waits_for_its_probe(monkeypat
         session = ServerSession(0, "server", endpoint, VLLM, Window(4))
         waiting = asyncio.create_task(session.answers())
         await asyncio.sleep(0.01)
-        await session.close(1.0)
+        await session.close()
         assert await waiting is False
 
     run(test())
