@@ -257,10 +257,8 @@ def probe(target: Target) -> Capabilities:
         raise
     target.remove()
     missing = [name for name, there in (("If-None-Match", created), ("If-Match", swapped)) if not there]
-    note = (
-        f"{' and '.join(missing)} of PutObject are not supported by {target.connection.server}, "
-        "so workers cannot claim units"
-    )
+    unsupported = f"{' and '.join(missing)} of PutObject are not supported by {target.connection.server}"
+    note = f"{unsupported}, so workers cannot claim units"
     return Capabilities(created, swapped, note if missing else "")
 
 
