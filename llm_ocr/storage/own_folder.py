@@ -21,7 +21,10 @@ class OwnFolder:
         if parent is not None:
             parent.mkdir(parents=True, exist_ok=True)
         within = parent or Path(tempfile.gettempdir())
-        _sweep(within, prefix)
+        for folder in within.glob(f"{prefix}*"):  # of killed processes, whose lock is free
+            with contextlib.suppress(OSError), (folder / _LOCK).open("r+") as lock:  # without a lock file: kept
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
         self.path, self._lock = _locked_folder(within, prefix)
         self._end = weakref.finalize(self, _remove, self.path, self._lock)  # runs at the interpreter's exit, too
 
@@ -48,11 +51,3 @@ def _locked_folder(within: Path, prefix: str) -> tuple[Path, IO[str]]:
 def _remove(path: Path, lock: IO[str]) -> None:
     shutil.rmtree(path, ignore_errors=True)
     lock.close()
-
-
-def _sweep(within: Path, prefix: str) -> None:
-    """Remove folders of killed processes, whose lock is free. Folders without a lock file are kept."""
-    for folder in within.glob(f"{prefix}*"):
-        with contextlib.suppress(OSError), (folder / _LOCK).open("r+") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)

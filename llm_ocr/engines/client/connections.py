@@ -22,12 +22,8 @@ from llm_ocr.engines.client.error_bodies import Failures
 from llm_ocr.engines.client.replies import EventSplitter, Reply
 from llm_ocr.errors import LlmOcrError, UsageError
 
-# Server addresses from user input.
-
-
 #: The provider's own version in the path (/v1, /v1beta/openai, /api/paas/v4); then nothing is appended.
 _VERSION = re.compile(r"/v\d+[a-z0-9]*(?=/|$)")
-_ENDPOINT = "/chat/completions"
 
 
 def address_of(url: str, model: str, key: str = "") -> Address:
@@ -52,51 +48,34 @@ def address_of(url: str, model: str, key: str = "") -> Address:
         )
     if parts.query or parts.fragment or re.search(r"[\s\x00-\x1f]", text):
         raise UsageError("the server's URL contains a query, a fragment, or a space", hint="End the URL with its path.")
-    path = parts.path.rstrip("/").removesuffix(_ENDPOINT).rstrip("/")
-    if not _VERSION.search(path):
-        path += "/v1"
-    return Address(f"{parts.scheme}://{parts.netloc}{path}", model, _sendable(key))
-
-
-def _sendable(key: str) -> str:
     key = key.strip()
     if not all("!" <= character <= "~" for character in key):
         raise UsageError(
             "the server's API key contains a space, a control character, or a non-ASCII character",
             hint="Copy the key again. It is a single line.",
         )
-    return key
+    path = parts.path.rstrip("/").removesuffix("/chat/completions").rstrip("/")
+    if not _VERSION.search(path):
+        path += "/v1"
+    return Address(f"{parts.scheme}://{parts.netloc}{path}", model, key)
 
 
-# JSON of a request around its image; the complete base64 text is never held in memory.
-
-
-_IMAGE = ('{"type": "image_url", "image_url": {"url": "', '"}}')
 _RESERVED = frozenset({"model", "messages", "stream", "stream_options"})
 
 
 def body_parts(request: CompletionRequest, model: str, vllm: bool) -> tuple[bytes, bytes, bytes]:
     """Return the JSON before the image's base64, the image itself (the same object), and the JSON after it."""
-    before, after = _content(request)
-    # An empty system message is sent as well: HunyuanOCR was trained with it.
+    # An empty system message is sent as well: HunyuanOCR was trained with it. An empty prompt has no text part.
     given = request.system is not None
     system = f'{{"role": "system", "content": {json.dumps(request.system)}}}, ' if given else ""
-    start = f'{{"model": {json.dumps(model)}, "messages": [{system}{{"role": "user", "content": [{before}'
-    head = f"{start}data:{request.image.media_type};base64,"
-    return head.encode("ascii"), request.image.data, f"{after}]}}], {_settings(request, vllm)}}}".encode("ascii")
-
-
-def _content(request: CompletionRequest) -> tuple[str, str]:
-    """Return the parts of the user's message before and after the image; an empty prompt has no text part."""
-    opening, closing = _IMAGE
-    if not request.prompt:
-        return opening, closing
+    head = f'{{"model": {json.dumps(model)}, "messages": [{system}{{"role": "user", "content": ['
+    tail = '"}}'
     text = json.dumps({"type": "text", "text": request.prompt})
-    return (opening, f"{closing}, {text}") if request.image_first else (f"{text}, {opening}", closing)
-
-
-def _settings(request: CompletionRequest, vllm: bool) -> str:
-    """Return all other members without the braces."""
+    if request.prompt and request.image_first:
+        tail += f", {text}"
+    elif request.prompt:
+        head += f"{text}, "
+    head += f'{{"type": "image_url", "image_url": {{"url": "data:{request.image.media_type};base64,'
     options: dict[str, Any] = {"include_usage": True}
     settings = dict(request.settings)
     if vllm:
@@ -104,24 +83,21 @@ def _settings(request: CompletionRequest, vllm: bool) -> str:
         # Each event then includes the counts, so that the counts of a cut answer are known.
         options["continuous_usage_stats"] = True
     settings = {name: value for name, value in settings.items() if name not in _RESERVED}
-    return json.dumps({**settings, "stream": True, "stream_options": options}, default=_plain)[1:-1]
+    members = json.dumps({**settings, "stream": True, "stream_options": options}, default=_plain)[1:-1]
+    return head.encode("ascii"), request.image.data, f"{tail}]}}], {members}}}".encode("ascii")
 
 
 def _plain(value: Any) -> Any:
     """Convert a profile's frozen mappings and sets, which `json` does not support."""
-    if isinstance(value, frozenset | set):
-        return sorted(value)
-    return dict(value)
-
-
-# Transfer with aiohttp, without its features that cost time here.
+    return sorted(value) if isinstance(value, frozenset | set) else dict(value)
 
 
 #: Errors of aiohttp for failed or broken connections and for data that is not HTTP; `outage` classifies them.
 OUTAGES = (aiohttp.ClientError, HttpProcessingError, OSError)
 
 CONNECT_SECONDS = 30.0  # to open a connection
-_PROBE_CONNECT_SECONDS = 5.0  # the same for small pages, name resolution included
+#: Time limits of requests for a small page: 5 s to connect, name resolution included.
+PROBE_TIMEOUT = aiohttp.ClientTimeout(total=None, connect=5.0, sock_connect=5.0)
 #: vLLM closes a connection after 5 s without traffic (uvicorn's default); a request at that moment would be lost.
 IDLE_SECONDS = 4.0
 _PIECE = 192 * 1024  # bytes of an image per encoding and write; divisible by 3
@@ -176,11 +152,6 @@ def open_session(key: str) -> aiohttp.ClientSession:
         trust_env=False,
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
     )
-
-
-def probing() -> aiohttp.ClientTimeout:
-    """Return the time limits for requests for a small page."""
-    return aiohttp.ClientTimeout(total=None, connect=_PROBE_CONNECT_SECONDS, sock_connect=_PROBE_CONNECT_SECONDS)
 
 
 def outage(error: Exception, failures: Failures, status: int) -> LlmOcrError:
@@ -251,9 +222,6 @@ class Flight:
             self.end()
         else:
             self._handle = self._loop.call_later(min(self._last, self.seen + self._stall) - now, self._look)
-
-
-# Response bodies: event streams or complete bodies.
 
 
 #: Interval in seconds in which events are collected. Faster events stay in the sockets until the next beat of all
@@ -327,7 +295,11 @@ async def read_events(
         if reply.finish is None and time.monotonic() - began < BEAT:
             await pulse.rest(response)
     if not content.at_eof():
-        await _finish(content)
+        # Read the data after [DONE]. The answer is complete: an error here costs only the connection.
+        with contextlib.suppress(*OUTAGES):
+            async with asyncio.timeout(_TAIL_SECONDS):
+                while await content.readany():
+                    pass
 
 
 async def read_whole(
@@ -341,11 +313,3 @@ async def read_whole(
         pieces.append(piece)
         size += len(piece)
     return b"".join(pieces)[:limit]
-
-
-async def _finish(content: aiohttp.StreamReader) -> None:
-    """Read the data after [DONE]. The answer is complete: an error here costs only the connection."""
-    with contextlib.suppress(*OUTAGES):
-        async with asyncio.timeout(_TAIL_SECONDS):
-            while await content.readany():
-                pass

@@ -1,9 +1,9 @@
 """Send chat requests to one server and probe its state."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import aiohttp
 from yarl import URL
@@ -11,20 +11,20 @@ from yarl import URL
 from llm_ocr.engines import Address, Completion, CompletionRequest, Finish, ServerFacts
 from llm_ocr.engines.client.connections import (
     OUTAGES,
+    PROBE_TIMEOUT,
     Body,
     Flight,
     Pulse,
     body_parts,
     open_session,
     outage,
-    probing,
     read_events,
     read_whole,
 )
 from llm_ocr.engines.client.error_bodies import Failures
 from llm_ocr.engines.client.probing import PROMETHEUS, Gauges, facts_of, parse, roots_in
 from llm_ocr.engines.client.replies import Bounds, Reply, TooLong
-from llm_ocr.errors import LlmOcrError, RequestLost, ServerBusy, ServerError
+from llm_ocr.errors import RequestLost, ServerBusy, ServerError
 
 _ERROR_BYTES = 64 * 1024  # read from an error's body
 _PAGE_BYTES = 4 * 1024 * 1024  # read from a page with server information
@@ -32,13 +32,6 @@ _PROBE_SECONDS = 10.0
 #: Ratio of an answer's total time limit to its limit without progress.
 LONGEST = 10
 _USAGE_SECONDS = 2.0  # for the token counts, which may follow the finish reason
-
-
-@dataclass(frozen=True, slots=True)
-class _Response:
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
 
 
 class Endpoint:
@@ -86,15 +79,32 @@ class Endpoint:
             RequestLost: The answer was lost.
             ServerError: The key, model, or URL is wrong.
         """
-        if self._places is None:
-            return await self._complete(request)
-        async with self._places:
-            return await self._complete(request)
+        async with self._places or contextlib.nullcontext():
+            if self._closed:
+                raise self._ended()
+            flight = Flight(self._stall, LONGEST * self._stall)
+            started = time.monotonic()
+            if not self._flights:
+                self.received = started
+            try:
+                reply = await self._exchange(request, flight)
+            except RequestLost as lost:
+                if flight.reply is not None:
+                    lost.tokens_in, lost.tokens_out, _ = flight.reply.counts()
+                raise
+            except ServerError as error:
+                if flight.status == 404 and self._known:
+                    raise ServerBusy(str(error.args[0]), status=404) from None
+                if flight.status == 404:
+                    raise self._failures.unknown(error, tuple(await self.served())) from None
+                raise
+            answer = reply.answer(time.monotonic() - started, self.address.url)
+            self._known = True
+            return answer
 
     async def served(self) -> dict[str, str]:
         """Return the source of each served model by name, "" if not reported; empty if no model is listed."""
-        got = await self._get(f"{self.address.url}/models")
-        return roots_in(got.body) if got is not None and got.status == 200 else {}
+        return roots_in(await self._page(f"{self.address.url}/models"))
 
     async def probe(self) -> ServerFacts | None:
         """Return the facts that the server reports, or None without an answer, or from a proxy without a server.
@@ -105,15 +115,13 @@ class Endpoint:
         Raises:
             ServerError: Status 401 or 403, a redirect, or an untrusted certificate.
         """
-        models = await self._get(f"{self.address.url}/models")
-        if models is None or models.status >= 500:
+        status, headers, models = await self._get(f"{self.address.url}/models")
+        if not status or status >= 500:
             return None
-        if models.status in (401, 403) or 300 <= models.status < 400:
-            raise self._failures.answered(models.status, models.headers, models.body)
-        version = await self._get(f"{self.address.root}/version")
-        version_body = version.body if version is not None and version.status == 200 else b""
-        models_body = models.body if models.status == 200 else b""
-        return facts_of(self.address.model, models_body, version_body, await self._metrics_text())
+        if status in (401, 403) or 300 <= status < 400:
+            raise self._failures.answered(status, headers, models)
+        version = await self._page(f"{self.address.root}/version")
+        return facts_of(self.address.model, models if status == 200 else b"", version, await self._metrics_text())
 
     async def gauges(self) -> Gauges | None:
         """Return the server's current gauges, or None without gauges."""
@@ -127,84 +135,62 @@ class Endpoint:
         if self._opened is not None:
             await self._opened.close()
 
-    async def _complete(self, request: CompletionRequest) -> Completion:
-        if self._closed:
-            raise self._ended()
-        flight = Flight(self._stall, LONGEST * self._stall)
-        started = time.monotonic()
-        if not self._flights:
-            self.received = started
-        try:
-            reply = await self._send(request, flight)
-        except RequestLost as lost:
-            if flight.reply is not None:
-                lost.tokens_in, lost.tokens_out, _ = flight.reply.counts()
-            raise
-        except ServerError as error:
-            if flight.status == 404 and self._known:
-                raise ServerBusy(str(error.args[0]), status=404) from None
-            if flight.status == 404:
-                raise self._failures.unknown(error, tuple(await self.served())) from None
-            raise
-        answer = reply.answer(time.monotonic() - started, self.address.url)
-        self._known = True
-        return answer
-
-    async def _send(self, request: CompletionRequest, flight: Flight) -> Reply:
-        """Run the exchange and convert external interruptions to typed errors."""
-        self._flights.add(flight)
-        try:
-            async with flight:
-                return await self._exchange(request, flight)
-        except (*OUTAGES, TooLong) as error:
-            reply = flight.reply
-            if reply is not None and not self._closed:
-                if reply.finish is None and flight.late:
-                    reply.finish = Finish.LATE
-                if reply.finish is not None:  # the answer is complete, whatever happens to the connection
-                    return reply
-            raise self._interrupted(error, flight) from error
-        except RuntimeError as error:
-            if self._closed:  # aiohttp's exception for a session or connection that was closed in the meantime
-                raise self._ended() from error
-            raise
-        finally:
-            self._flights.discard(flight)
-
     async def _exchange(self, request: CompletionRequest, flight: Flight) -> Reply:
+        """Send the request, read the answer, and convert interruptions to typed errors."""
+
         def on_progress() -> None:
             self.received = flight.seen = time.monotonic()
             if flight.reply is not None and flight.reply.finish is not None:
                 flight.end_within(_USAGE_SECONDS)
 
-        body = Body(body_parts(request, self.address.model, self._vllm))
-        response = await self._session().post(self._chat, data=body, allow_redirects=False)
-        del body  # frees the image while the answer is read
+        response: aiohttp.ClientResponse | None = None
+        self._flights.add(flight)
         try:
-            flight.status = response.status
-            on_progress()
-            if response.status != 200:
-                text = await read_whole(response, _ERROR_BYTES)
-                raise self._failures.answered(response.status, response.headers, text)
-            watch = request.watch() if request.watch is not None else None
-            reply = flight.reply = Reply(watch, self._failures, Bounds.of(request.settings))
-            await self._read(response, reply, on_progress)
-            return reply
+            async with flight:
+                body = Body(body_parts(request, self.address.model, self._vllm))
+                response = await self._session().post(self._chat, data=body, allow_redirects=False)
+                del body  # frees the image while the answer is read
+                flight.status = response.status
+                on_progress()
+                if response.status != 200:
+                    text = await read_whole(response, _ERROR_BYTES)
+                    raise self._failures.answered(response.status, response.headers, text)
+                watch = request.watch() if request.watch is not None else None
+                reply = flight.reply = Reply(watch, self._failures, Bounds.of(request.settings))
+                await self._read(response, reply, on_progress)
+                return reply
+        except (*OUTAGES, TooLong) as error:
+            if self._closed:
+                raise self._ended() from error
+            if flight.reply is not None and flight.reply.finish is None and flight.late:
+                flight.reply.finish = Finish.LATE
+            if flight.reply is not None and flight.reply.finish is not None:
+                return flight.reply  # the answer is complete, whatever happens to the connection
+            if flight.stalled:
+                what = f"no new text for {self._stall:g} s" if flight.status else f"no answer within {self._stall:g} s"
+                raise self._failures.lost(what, status=flight.status, stalled=True) from error
+            if isinstance(error, TooLong):
+                raise self._failures.lost(f"sent {error}", status=flight.status) from error
+            raise outage(error, self._failures, flight.status) from error
+        except RuntimeError as error:
+            if self._closed:  # aiohttp's exception for a session or connection that was closed in the meantime
+                raise self._ended() from error
+            raise
         finally:
-            response.close()  # a body that was read to its end has already returned the connection
+            if response is not None:
+                response.close()  # a body that was read to its end has already returned the connection
+            self._flights.discard(flight)
 
     async def _read(self, response: aiohttp.ClientResponse, reply: Reply, on_progress: Callable[[], None]) -> None:
-        """Read the body of a response with status 200."""
+        """Read the body of a response with status 200: an event stream, or one JSON value."""
         encoding, kind = response.headers.get("Content-Encoding", "identity"), response.content_type
         if encoding != "identity":
-            raise self._failures.lost(
-                f"the response is compressed ({encoding}), which the request excludes", status=200
-            )
+            what = f"the response is compressed ({encoding}), which the request excludes"
+            raise self._failures.lost(what, status=200)
         if kind.endswith("json"):
-            most = reply.bounds.bytes
-            body = await read_whole(response, most, on_progress)
-            if len(body) == most:
-                raise self._failures.lost(f"sent a response of more than {most} bytes", status=200)
+            body = await read_whole(response, reply.bounds.bytes, on_progress)
+            if len(body) == reply.bounds.bytes:
+                raise self._failures.lost(f"sent a response of more than {len(body)} bytes", status=200)
             reply.take_whole(body)
         else:
             await read_events(response, reply, on_progress, self._pulse)
@@ -213,22 +199,31 @@ class Endpoint:
 
     async def _metrics_text(self) -> bytes:
         """Return the metrics in Prometheus' format; empty without them."""
-        got = await self._get(self._metrics)
-        if got is not None and got.status == 200 and got.body.lstrip()[:1] == b"[":  # trtllm-serve: a list in JSON
+        text = await self._page(self._metrics)
+        if text.lstrip()[:1] == b"[":  # trtllm-serve: a list in JSON
             self._metrics = f"{self.address.root}{PROMETHEUS}"
-            got = await self._get(self._metrics)
-        return got.body if got is not None and got.status == 200 else b""
+            text = await self._page(self._metrics)
+        return text
 
-    async def _get(self, url: str) -> _Response | None:
-        """Read a small page of the server; None without an answer, `ServerError` if no answer is possible."""
+    async def _page(self, url: str) -> bytes:
+        """Return the body of a small page; empty for any other status than 200."""
+        status, _, body = await self._get(url)
+        return body if status == 200 else b""
+
+    async def _get(self, url: str) -> tuple[int, Mapping[str, str], bytes]:
+        """Return status, headers, and body of a small page; status 0 without an answer.
+
+        Raises:
+            ServerError: The server cannot answer at all.
+        """
         if self._closed:
-            return None
+            return 0, {}, b""
         try:
             async with asyncio.timeout(_PROBE_SECONDS):
-                response = await self._session().get(URL(url), allow_redirects=False, timeout=probing())
+                response = await self._session().get(URL(url), allow_redirects=False, timeout=PROBE_TIMEOUT)
                 self.absent = None
                 try:
-                    return _Response(response.status, response.headers, await read_whole(response, _PAGE_BYTES))
+                    return response.status, response.headers, await read_whole(response, _PAGE_BYTES)
                 finally:
                     response.close()
         except OUTAGES as error:
@@ -237,22 +232,12 @@ class Endpoint:
                 raise failure from error
             # A server that accepts the connection and is silent is loading or busy; it is not absent.
             self.absent = None if type(error) is TimeoutError else failure
-            return None
+            return 0, {}, b""
 
     def _session(self) -> aiohttp.ClientSession:
         if self._opened is None:
             self._opened = open_session(self.address.key)
         return self._opened
-
-    def _interrupted(self, error: Exception, flight: Flight) -> LlmOcrError:
-        if self._closed:
-            return self._ended()
-        if flight.stalled:
-            what = f"no new text for {self._stall:g} s" if flight.status else f"no answer within {self._stall:g} s"
-            return self._failures.lost(what, status=flight.status, stalled=True)
-        if isinstance(error, TooLong):
-            return self._failures.lost(f"sent {error}", status=flight.status)
-        return outage(error, self._failures, flight.status)
 
     def _ended(self) -> RequestLost:
         return self._failures.lost("the client closed the connection")

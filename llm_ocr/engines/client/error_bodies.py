@@ -13,9 +13,6 @@ from urllib.parse import urlsplit
 from llm_ocr.engines import Address
 from llm_ocr.errors import LlmOcrError, RequestLost, RequestRefused, ServerBusy, ServerError
 
-# Error bodies in the formats of vLLM, OpenAI, FastAPI, and plain proxies.
-
-
 LONGEST = 300  # characters of a server's text that are shown
 
 #: Base64 in a server's echo of the request: with its header, or a long run of one alphabet of RFC 4648. PHP escapes the
@@ -91,7 +88,7 @@ def error_body_of(value: Any) -> ErrorBody:
         value = {"message": inner, **value}
     message = value.get("message") or value.get("detail") or value.get("error") or ""
     if isinstance(message, list | tuple):  # FastAPI: one entry per field, with the complete input next to the text
-        message = "; ".join(str(one.get("msg", "")) if isinstance(one, Mapping) else str(one) for one in message)
+        message = "; ".join(str(entry.get("msg", "") if isinstance(entry, Mapping) else entry) for entry in message)
     code, kind, param = (str(value.get(name) or "") for name in ("code", "type", "param"))
     return ErrorBody(str(message), code, kind, param)
 
@@ -132,9 +129,6 @@ def _moment(text: str) -> float | None:
         return None
 
 
-# Typed errors that tell the engine how to react.
-
-
 _BUSY = frozenset({429, 503, 529})  # 529: "overloaded" at some providers
 
 
@@ -147,7 +141,10 @@ class Failures:
     def answered(self, status: int, headers: Mapping[str, str], body: bytes) -> LlmOcrError:
         """Return the error for a response with a status other than 200; `body` may be cut."""
         if 300 <= status < 400:
-            return self._redirected(headers.get("Location", ""))
+            target = urlsplit(headers.get("Location", ""))
+            place = f"{target.scheme}://{target.netloc}{target.path}" if target.netloc else target.path
+            what = f"redirects requests to {place or 'another address'}"
+            return self.unusable(what, "Use the URL of the server itself.")
         return self._error(status, error_body_in(body), headers)
 
     def streamed(self, value: Any) -> LlmOcrError:
@@ -195,8 +192,3 @@ class Failures:
             return RequestLost(message, status=status)
         # 413: the body is too large for a proxy; a smaller image is the remedy as well.
         return RequestRefused(message, status=status, too_long=status == 413 or error_body.too_long)
-
-    def _redirected(self, location: str) -> ServerError:
-        target = urlsplit(location)
-        place = f"{target.scheme}://{target.netloc}{target.path}" if target.netloc else target.path
-        return self.unusable(f"redirects requests to {place or 'another address'}", "Use the URL of the server itself.")

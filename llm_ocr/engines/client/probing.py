@@ -9,9 +9,6 @@ from typing import Any
 
 from llm_ocr.engines import ServerFacts
 
-# Gauges of servers in Prometheus' text format.
-
-
 #: Names of each server's metrics by field of `Gauges`; the first name that a text contains counts. Sources, 2026-11:
 #: - vLLM 0.32: docs.vllm.ai, "Production Metrics". Before 0.10 the KV gauge was `gpu_cache_usage_perc`.
 #: - SGLang (needs --enable-metrics): sglang/srt/observability/metrics_collector.py.
@@ -91,8 +88,12 @@ class Gauges:
 def parse(text: str) -> Gauges | None:
     """Parse the text of /metrics; return None without the gauges of a known server."""
     found: dict[str, list[float]] = {}
-    for name, value in _VALUE.findall(text):
-        found.setdefault(name, []).append(_number(value))
+    for name, number in _VALUE.findall(text):
+        try:
+            value = float(number)
+        except ValueError:
+            value = 0.0
+        found.setdefault(name, []).append(value if math.isfinite(value) else 0.0)
     for server, names in SERVERS.items():
         values = {field: next((found[name] for name in known if name in found), []) for field, known in names.items()}
         if values["running"] and values["waiting"]:
@@ -113,17 +114,6 @@ def cache_tokens(text: str) -> int | None:
     return sum(engines.values()) or None
 
 
-def _number(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        return 0.0
-    return value if math.isfinite(value) else 0.0
-
-
-# Facts in the response bodies of a server.
-
-
 def roots_in(body: bytes) -> dict[str, str]:
     """Return the source of each model in a response of /v1/models by name; "" if not reported.
 
@@ -142,15 +132,16 @@ def facts_of(model: str, models: bytes, version: bytes, metrics: bytes) -> Serve
     text = metrics.decode("utf-8", "replace")
     gauges = parse(text)
     vllm = any(entry.get("owned_by") == "vllm" for entry in entries) or (gauges is not None and gauges.server == "vLLM")
-    said = _json(version)
+    reported = _json(version)
+    length = entry.get("max_model_len")
     return ServerFacts(
         vllm=vllm,
         gauges="" if gauges is None else gauges.server,
         simulated=entry.get("simulated") is True,
-        version=str(said.get("version", "")) if vllm and isinstance(said, Mapping) else "",
-        max_model_len=_count(entry.get("max_model_len")),
+        version=str(reported.get("version", "")) if vllm and isinstance(reported, Mapping) else "",
+        max_model_len=length if isinstance(length, int) and length > 0 else None,
         kv_tokens=cache_tokens(text) if vllm else None,
-        serves=_identity(entry),
+        serves=identity(str(entry["id"]), str(entry.get("root") or "")) if entry else "",
     )
 
 
@@ -160,20 +151,12 @@ def identity(name: str, root: str) -> str:
     return f"{name} ({end})" if end and end != name else name
 
 
-def _identity(entry: Mapping[str, Any]) -> str:
-    return identity(str(entry["id"]), str(entry.get("root") or "")) if entry else ""
-
-
 def _entries(body: bytes) -> list[Mapping[str, Any]]:
     value = _json(body)
     entries = value.get("data") if isinstance(value, Mapping) else value
     if not isinstance(entries, list):
         return []
     return [entry for entry in entries if isinstance(entry, Mapping) and "id" in entry]
-
-
-def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and value > 0 else None
 
 
 def _json(body: bytes) -> Any:

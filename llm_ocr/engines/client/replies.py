@@ -8,9 +8,6 @@ from typing import Any, TypeGuard
 from llm_ocr.engines import Completion, Finish, TextWatch
 from llm_ocr.engines.client.error_bodies import Failures
 
-# Server-sent events in a byte stream (WHATWG HTML, section 9.2.6).
-
-
 #: Size limit of an event in bytes. An answer of 100,000 tokens in one event is smaller than 1 MB.
 LONGEST = 16 * 1024 * 1024
 #: Number of remembered events with ids, for the detection of repeated events.
@@ -22,7 +19,9 @@ class TooLong(ValueError):
 
 
 class EventSplitter:
-    """Splitter of a byte stream into the data of its events. The cuts of the stream make no difference.
+    """Splitter of a byte stream into the data of its server-sent events (WHATWG HTML, section 9.2.6).
+
+    The cuts of the stream make no difference.
 
     An event with the same id and data as an earlier one is skipped. This does not apply to streams that use one id for
     several events. Names and comments of events are skipped: chat servers do not use them.
@@ -72,18 +71,15 @@ class EventSplitter:
         if not lines:
             return None
         data = b"\n".join(lines)
-        return None if event_id and self._repeated(event_id, data) else data
-
-    def _repeated(self, event_id: bytes, data: bytes) -> bool:
-        before = self._seen.pop(event_id, None)
-        self._seen[event_id] = data
-        if len(self._seen) > _REMEMBERED:
-            del self._seen[next(iter(self._seen))]
-        self._shared = self._shared or before not in (None, data)
-        return before is not None and not self._shared
-
-
-# Answers from the events of a stream or from one JSON value.
+        if event_id:
+            before = self._seen.pop(event_id, None)
+            self._seen[event_id] = data
+            if len(self._seen) > _REMEMBERED:
+                del self._seen[next(iter(self._seen))]
+            self._shared = self._shared or before not in (None, data)
+            if before is not None and not self._shared:
+                return None
+        return data
 
 
 #: Finish reasons of OpenAI and their synonyms in other servers. `repetition`: vLLM detected a loop itself.
@@ -116,8 +112,8 @@ class Bounds:
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> "Bounds":
         """Return the bounds for a request with these settings."""
-        given = (settings.get(name) for name in ("max_tokens", "max_completion_tokens"))
-        return cls(next((one for one in given if isinstance(one, int) and one > 0), _UNLIMITED))
+        limits = (settings.get(name) for name in ("max_tokens", "max_completion_tokens"))
+        return cls(next((limit for limit in limits if isinstance(limit, int) and limit > 0), _UNLIMITED))
 
     @property
     def characters(self) -> int:
@@ -192,20 +188,7 @@ class Reply:
         self._events = 0  # a single event says nothing about the number of tokens
 
     def _read(self, data: bytes, name: str) -> None:
-        value = self._value(data)
-        if "error" in value or value.get("object") == "error":
-            self._check(value)
-        usage = value.get("usage")
-        count = self._count_in(usage)
-        if count > 0 and self._counts_rise and data == self._last:
-            return  # a repeated event: more text would have increased the token count
-        choices = value.get("choices")
-        if choices and isinstance(choices, list):
-            self._take_choice(choices[0], name)
-        if isinstance(usage, dict):
-            self._take_usage(usage, count)
-
-    def _value(self, data: bytes) -> dict[str, Any]:
+        """Process one JSON value. `name`: of the member of a choice that contains the text."""
         try:
             text = data.decode().strip()
             value, end = _scan(text, 0)
@@ -213,62 +196,21 @@ class Reply:
             raise self._failures.lost(f"sent invalid JSON: {_sample(data)}", status=200) from None
         if end != len(text) or not isinstance(value, dict):
             raise self._failures.lost(f"sent JSON that is not a completion: {_sample(data)}", status=200)
-        return value
-
-    def _check(self, value: dict[str, Any]) -> None:
-        """Raise for an error object; some servers send `"error": null` with each event."""
+        # Some servers send `"error": null` with each event.
         if value.get("error") or value.get("object") == "error":
             raise self._failures.streamed(value)
-
-    def _take_choice(self, choice: Any, name: str) -> None:
-        try:
-            said = choice.get(name) or {}
-            content = said.get("content")
-            thoughts = said.get("reasoning_content") or said.get("reasoning")
-            reason = choice.get("finish_reason")
-        except AttributeError:
-            raise self._failures.lost(f"sent an invalid choice: {choice!r:.2000}", status=200) from None
-        if isinstance(thoughts, str) and thoughts:
-            self._grow(len(thoughts))
-        if content:
-            self._take_text(content if isinstance(content, str) else _parts(content))
-        if reason is not None and not self.cut:
-            self.finish = self._finish(reason)
-            self.progress += 1
-
-    def _take_text(self, piece: str) -> None:
-        if not piece:
-            return
-        piece = piece[: max(0, self.bounds.characters - self._size)]
-        self._grow(len(piece))
-        self._pieces.append(piece)
-        if self._watch is not None and self._watch.feed(piece):
-            self.finish, self.cut = Finish.CUT, True
-
-    def _grow(self, characters: int) -> None:
-        self._events += 1
-        self.progress += 1
-        self._size += characters
-        # no tokenizer encodes so many characters in the allowed tokens: the server ignores the limit
-        if self._size >= self.bounds.characters:
-            self.finish, self.cut = Finish.LENGTH, True
-
-    def _finish(self, reason: Any) -> Finish:
-        """Return the finish for a known sound reason only: vLLM also sends `abort` and `error`."""
-        if reason == "content_filter":
-            raise self._failures.filtered()
-        finish = _FINISHES.get(reason) if isinstance(reason, str) else None
-        if finish is None:
-            raise self._failures.lost(f"ended the answer with the finish reason {reason!r:.40}", status=200)
-        return finish
-
-    def _count_in(self, usage: Any) -> int:
-        """Return the answer's tokens in a usage object; -1 for a missing or impossible number."""
+        usage = value.get("usage")
         count = usage.get("completion_tokens") if isinstance(usage, dict) else None
         # The count may include hidden reasoning, which is limited by the request and not by the text.
-        return count if _is_count(count, max(self.bounds.tokens, self._size) + _LEAST_CHARACTERS) else -1
-
-    def _take_usage(self, usage: dict[str, Any], count: int) -> None:
+        if not _is_count(count, max(self.bounds.tokens, self._size) + _LEAST_CHARACTERS):
+            count = -1
+        if count > 0 and self._counts_rise and data == self._last:
+            return  # a repeated event: more text would have increased the token count
+        choices = value.get("choices")
+        if choices and isinstance(choices, list):
+            self._take_choice(choices[0], name)
+        if not isinstance(usage, dict):
+            return
         tokens_in = usage.get("prompt_tokens")
         if _is_count(tokens_in, _LONGEST_PROMPT):
             self._tokens_in = tokens_in
@@ -280,6 +222,44 @@ class Reply:
         elif count < self._count:
             self._counts_rise = False
         self._count = count
+
+    def _take_choice(self, choice: Any, name: str) -> None:
+        try:
+            message = choice.get(name) or {}
+            content = message.get("content")
+            reasoning = message.get("reasoning_content") or message.get("reasoning")
+            reason = choice.get("finish_reason")
+        except AttributeError:
+            raise self._failures.lost(f"sent an invalid choice: {choice!r:.2000}", status=200) from None
+        if isinstance(reasoning, str) and reasoning:
+            self._grow(len(reasoning))
+        if isinstance(content, list):  # the format of some providers
+            parts = [part for part in content if isinstance(part, dict) and part.get("type") == "text"]
+            content = "".join(str(part.get("text") or "") for part in parts)
+        if content and isinstance(content, str):
+            piece = content[: max(0, self.bounds.characters - self._size)]
+            self._grow(len(piece))
+            self._pieces.append(piece)
+            if self._watch is not None and self._watch.feed(piece):
+                self.finish, self.cut = Finish.CUT, True
+        if reason is None or self.cut:
+            return
+        if reason == "content_filter":
+            raise self._failures.filtered()
+        # Only a known reason is a sound end: vLLM also sends `abort` and `error`.
+        finish = _FINISHES.get(reason) if isinstance(reason, str) else None
+        if finish is None:
+            raise self._failures.lost(f"ended the answer with the finish reason {reason!r:.40}", status=200)
+        self.finish = finish
+        self.progress += 1
+
+    def _grow(self, characters: int) -> None:
+        self._events += 1
+        self.progress += 1
+        self._size += characters
+        # no tokenizer encodes so many characters in the allowed tokens: the server ignores the limit
+        if self._size >= self.bounds.characters:
+            self.finish, self.cut = Finish.LENGTH, True
 
     def counts(self) -> tuple[int, int, bool]:
         """Return the tokens in and out, and whether the tokens out are estimated.
@@ -296,14 +276,6 @@ class Reply:
 
 def _is_count(value: Any, most: int) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
-
-
-def _parts(content: Any) -> str:
-    """Return the text of content in parts, the format of some providers."""
-    if not isinstance(content, list):
-        return ""
-    parts = [part for part in content if isinstance(part, dict) and part.get("type") == "text"]
-    return "".join(str(part.get("text") or "") for part in parts)
 
 
 def _sample(data: bytes) -> str:

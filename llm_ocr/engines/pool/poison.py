@@ -50,22 +50,23 @@ class PoisonDetector:
 
     def record_death(self, service: ServerSession) -> None:
         """Mark all requests in flight on a dead or hung server as suspects."""
-        under_way = [request for request in service.holders if request.out]
-        for request in under_way:
+        in_flight = [request for request in service.holders if request.out]
+        for request in in_flight:
             if not request.harm:
                 request.answered_before = self.answered
             request.deaths += not service.hung
             request.hangs += service.hung
-            request.alone = request.alone + 1 if len(under_way) == 1 else 0
+            request.alone = request.alone + 1 if len(in_flight) == 1 else 0
             most = self._hangs if service.hung else self._kills
             needed = 1 if service.managed else min(most, _ALONE_ELSEWHERE)
             request.poisonous = self._count(request) <= 0 and request.alone >= needed
             longest = self._stall if service.hung else math.inf
-            request.pause = 0.0 if service.managed else min(longest, self._drawn(request.alone))
+            wait = random.uniform(0.0, self._scatter * self._seconds * 2**request.alone)
+            request.pause = 0.0 if service.managed else min(longest, wait)
             if request.left <= _APART:
                 self._hold(request, service.number)
         for _, request_id, deaths in () if service.hung else service.recently_lost:
-            if all(request.id != request_id for request in under_way):
+            if all(request.id != request_id for request in in_flight):
                 self._escaped[request_id] = (deaths + 1, service.number)
         service.recently_lost.clear()
 
@@ -128,9 +129,6 @@ class PoisonDetector:
     def _count(self, request: Request) -> float:
         request.left = min(self._kills - request.deaths, self._hangs - request.hangs)
         return request.left
-
-    def _drawn(self, alone: int) -> float:
-        return random.uniform(0.0, self._scatter * self._seconds * 2**alone)
 
     def _hold(self, request: Request, number: int) -> None:
         self.clear(request)

@@ -18,9 +18,6 @@ from llm_ocr.types import Reason
 __all__ = ["PoolOptions", "ServerPool"]
 
 
-# Requests adjusted to the context of their server.
-
-
 def fitted(request: CompletionRequest, facts: ServerFacts) -> CompletionRequest:
     """Return the request with fewer `max_tokens` if the server's context is smaller than the model's.
 
@@ -40,7 +37,6 @@ def fitted(request: CompletionRequest, facts: ServerFacts) -> CompletionRequest:
 _ENDING, _STOPPING = 10.0, 60.0
 #: Seconds between checks whether other requests are completed; such waits are rare.
 _PROOF = 0.2
-_OVERLOADED = "The server is overloaded, or its quota is exhausted."
 
 
 @dataclass(slots=True)
@@ -71,7 +67,7 @@ class ServerPool:
             ServerSupervisor(number, server, options, self._places, self._suspects, say)
             for number, server in enumerate(servers)
         ]
-        self._lives: list[asyncio.Task[None]] = []
+        self._tasks: list[asyncio.Task[None]] = []
         self._tickets = itertools.count()
         self._counts = _Counts()
         self._busy_since: float | None = None  # start of the time with only 429 and 503 responses
@@ -85,29 +81,46 @@ class ServerPool:
 
     def begin(self) -> None:
         """Start all servers in the background; the first ready server accepts requests. May be called again."""
-        if self._lives or self._closing is not None:
+        if self._tasks or self._closing is not None:
             return
         if not self._members:
             self._places.fail(ServerError(f"{self._name}: the pool has no server"))
         for member in self._members:
-            life = asyncio.create_task(member.live())
-            life.add_done_callback(functools.partial(self._gone, member))
-            self._lives.append(life)
+            task = asyncio.create_task(member.live())
+            task.add_done_callback(functools.partial(self._gone, member))
+            self._tasks.append(task)
 
     async def complete(self, request: CompletionRequest, on_dispatched: Callable[[], None] = noop) -> Completion:
         """Complete a request; see `engines.Engine.complete`."""
         self.begin()
-        pooled = self._request(request)
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("ServerPool.complete needs a running task")
+        pooled = Request(request.id, next(self._tickets), task)
+        self._suspects.recognise(pooled, lambda number: self._members[number].gone is None, self._any_alive())
         began = time.monotonic()
         try:
             while True:
                 service = await self._places.take(pooled)
-                answer = await self._once(service, pooled, request, on_dispatched)
-                if answer is not None:
-                    return replace(answer, waited=pooled.sent - began)
+                try:
+                    if service.alive:
+                        pooled.go(time.monotonic())
+                        on_dispatched()
+                        answer = await self._exchange(service, pooled, request)
+                        if answer is not None:
+                            return replace(answer, waited=pooled.sent - began)
+                except asyncio.CancelledError:
+                    if not pooled.pardoned():
+                        raise
+                    self._counts.lost += 1
+                finally:
+                    pooled.pardoned()  # clears a revocation that the exchange did not observe
+                    self._places.leave(service, pooled)
                 if pooled.poisonous:
-                    await self._proof(pooled)
-                    raise self._set_aside(pooled)
+                    await self._prove(pooled)
+                    detail = f"the server {pooled.harm} while it read this page"
+                    self._say(f"{request.id} is quarantined: {detail}")
+                    raise PageFailure(Reason.QUARANTINED, detail)
         finally:
             if self._suspects.clear(pooled):
                 self._places.dispatch()
@@ -124,9 +137,9 @@ class ServerPool:
             window=window if cap is None else min(cap, window),
             in_flight=self._places.taken,
             queued=self._places.queued,
-            running=sum(one.running for one in gauges) if gauges else None,
-            waiting=sum(one.waiting for one in gauges) if gauges else None,
-            kv_usage=sum(one.kv_usage for one in gauges) if gauges else None,
+            running=sum(gauge.running for gauge in gauges) if gauges else None,
+            waiting=sum(gauge.waiting for gauge in gauges) if gauges else None,
+            kv_usage=sum(gauge.kv_usage for gauge in gauges) if gauges else None,
             max_num_seqs=sum(sequences) if sequences and len(sequences) == len(services) else None,
             answers=self._counts.answers,
             tokens_in=self._counts.tokens_in,
@@ -151,53 +164,23 @@ class ServerPool:
 
     async def _close(self) -> None:
         self._places.fail(ServerError(f"{self._name}: the engine was closed"))
-        for life in self._lives:
-            life.cancel()
-        if self._lives:  # each task closes the connections to its server
-            await asyncio.wait(self._lives, timeout=_ENDING)
-        troubles = [one for one in await asyncio.gather(*map(_stop, self._members)) if one is not None]
-        if troubles:
-            raise troubles[0]
-
-    def _request(self, completion_request: CompletionRequest) -> Request:
-        task = asyncio.current_task()
-        if task is None:
-            raise RuntimeError("ServerPool.complete needs a running task")
-        request = Request(completion_request.id, next(self._tickets), task)
-        self._suspects.recognise(request, lambda number: self._members[number].gone is None, self._any_alive())
-        return request
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:  # each task closes the connections to its server
+            await asyncio.wait(self._tasks, timeout=_ENDING)
+        for error in await asyncio.gather(*map(_stop, self._members)):
+            if error is not None:
+                raise error
 
     def _any_alive(self) -> int:
         alive = [member for member in self._members if member.gone is None]
         alive.sort(key=lambda member: (member.service is None, self._suspects.apart(member.number)))
         return alive[0].number if alive else 0
 
-    async def _once(
-        self,
-        service: ServerSession,
-        request: Request,
-        completion_request: CompletionRequest,
-        on_dispatched: Callable[[], None],
-    ) -> Completion | None:
-        """Send the request to one server; return None if the request must be sent again at no cost to its page."""
-        try:
-            if not service.alive:
-                return None
-            request.go(time.monotonic())
-            on_dispatched()
-            return await self._exchange(service, request, completion_request)
-        except asyncio.CancelledError:
-            if not request.pardoned():
-                raise
-            self._counts.lost += 1
-            return None
-        finally:
-            request.pardoned()  # clears a revocation that the exchange did not observe
-            self._places.leave(service, request)
-
     async def _exchange(
         self, service: ServerSession, request: Request, completion_request: CompletionRequest
     ) -> Completion | None:
+        """Send the request to one server; return None if the request must be sent again at no cost to its page."""
         try:
             self.simulated = self.simulated or service.facts.simulated
             answer = await service.endpoint.complete(fitted(completion_request, service.facts))
@@ -212,9 +195,9 @@ class ServerPool:
             self._counts.tokens_in += lost.tokens_in
             self._counts.tokens_out += lost.tokens_out
             # a death detected during the wait revokes the request
-            lives_on = await self._lives_on(service, request, lost)
+            server_lives = await self._server_lives(service, request, lost)
             self._counts.lost += 1
-            if lives_on:
+            if server_lives:
                 raise
             return None
         if not await service.same():
@@ -241,7 +224,8 @@ class ServerPool:
         absent = busy.status == 404
         longest = min(self._options.stall, self._options.busy_timeout) if absent else self._options.busy_timeout
         if now - self._busy_since > longest:
-            what = "Check the URL and the model's name." if absent else _OVERLOADED
+            overloaded = "The server is overloaded, or its quota is exhausted."
+            what = "Check the URL and the model's name." if absent else overloaded
             self._places.fail(
                 ServerError(
                     f"{busy.args[0]}; no request succeeded for {longest:g} s",
@@ -254,7 +238,7 @@ class ServerPool:
         """Schedule a dispatch for the end of the server's pause."""
         asyncio.get_running_loop().call_at(service.paused_until + 0.001, self._places.dispatch)
 
-    async def _lives_on(self, service: ServerSession, request: Request, lost: RequestLost) -> bool:
+    async def _server_lives(self, service: ServerSession, request: Request, lost: RequestLost) -> bool:
         """Return whether only the request failed; False: send it again. The request stays in flight during the wait."""
         if lost.stalled:
             lives = await moves_again(service, self._options.stall)
@@ -272,10 +256,10 @@ class ServerPool:
             service.pause(request.sent, None, refused=False)
             self._wake(service)
             return False
-        service.lost(request)
+        service.recently_lost.append((time.monotonic(), request.id, request.deaths))
         return True
 
-    async def _proof(self, request: Request) -> None:
+    async def _prove(self, request: Request) -> None:
         """Wait for a server to complete another request, or until none is left. Raises `ServerError` without a server.
 
         A server that exits at every request must not cause the quarantine of all requests.
@@ -295,16 +279,11 @@ class ServerPool:
                 )
             await asyncio.sleep(_PROOF)
 
-    def _set_aside(self, request: Request) -> PageFailure:
-        detail = f"the server {request.harm} while it read this page"
-        self._say(f"{request.id} is quarantined: {detail}")
-        return PageFailure(Reason.QUARANTINED, detail)
-
-    def _gone(self, member: ServerSupervisor, life: asyncio.Task[None]) -> None:
+    def _gone(self, member: ServerSupervisor, task: asyncio.Task[None]) -> None:
         """Handle the end of a supervisor: its server could not be started or restarted."""
-        if life.cancelled():
+        if task.cancelled():
             return
-        error = life.exception() or ServerError(f"{member.server.name} ended")
+        error = task.exception() or ServerError(f"{member.server.name} ended")
         if self._closing is not None:
             return
         member.gone = error if isinstance(error, Exception) else RuntimeError(repr(error))

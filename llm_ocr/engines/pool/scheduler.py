@@ -16,27 +16,17 @@ class RequestScheduler:
     def __init__(self, cap: int | None, suspects: PoisonDetector) -> None:
         self._cap = cap
         self._suspects = suspects
-        self._services: list[ServerSession] = []
+        self.services: list[ServerSession] = []  # servers that are ready
         self._queue: list[tuple[int, Request]] = []  # heap; entries that no longer wait are skipped
-        self._failure: Exception | None = None
+        self.failure: Exception | None = None  # the error that ended the scheduling
         self._held = False
         self.queued = 0
         self.taken = 0
 
-    @property
-    def services(self) -> list[ServerSession]:
-        """Servers that are ready."""
-        return self._services
-
-    @property
-    def failure(self) -> Exception | None:
-        """Error that ended the scheduling."""
-        return self._failure
-
     async def take(self, request: Request) -> ServerSession:
         """Wait for a place; older requests first. Raises the error that `fail` received."""
-        if self._failure is not None:
-            raise _copied(self._failure)
+        if self.failure is not None:
+            raise _copied(self.failure)
         place: asyncio.Future[ServerSession] = asyncio.get_running_loop().create_future()
         request.place = place
         if request.suspect_at is None:
@@ -62,18 +52,18 @@ class RequestScheduler:
 
     def open(self, service: ServerSession) -> None:
         """Add a ready server."""
-        self._services.append(service)
+        self.services.append(service)
         self.dispatch()
 
     def close(self, service: ServerSession) -> None:
         """Remove a server; its requests keep their places until they leave."""
-        self._services = [other for other in self._services if other is not service]
+        self.services = [other for other in self.services if other is not service]
 
     def fail(self, error: Exception) -> None:
         """Stop scheduling: all current and later callers of `take` receive the error."""
-        if self._failure is not None:
+        if self.failure is not None:
             return
-        self._failure = error
+        self.failure = error
         waiting = [request for _, request in self._queue if request.waits] + self._suspects.waiting()
         self._queue.clear()
         for request in waiting:
@@ -88,7 +78,7 @@ class RequestScheduler:
     def dispatch(self) -> None:
         """Assign all free places."""
         now = time.monotonic()
-        for service in self._services:
+        for service in self.services:
             while self._open(service, now) and (suspect := self._suspects.next(service)) is not None:
                 self._give(service, suspect)
         while self._queue:
@@ -107,7 +97,7 @@ class RequestScheduler:
 
     def _freest(self, now: float) -> ServerSession | None:
         best, least = None, 1.0
-        for service in self._services:
+        for service in self.services:
             load = len(service.holders) / service.window.size
             if load < least and self._open(service, now) and not self._suspects.apart(service.number):
                 best, least = service, load

@@ -1,6 +1,7 @@
 """Represent one server from readiness to death, and its requests in flight."""
 
 import asyncio
+import logging
 import math
 import random
 import time
@@ -13,9 +14,6 @@ from llm_ocr.engines.client.endpoint import Endpoint
 from llm_ocr.engines.client.probing import Gauges
 from llm_ocr.engines.pool.window import GaugeSteering, LatencySteering, Window
 from llm_ocr.errors import ServerError
-
-# One request in the pool.
-
 
 _TIMES = {1: "once", 2: "twice"}
 
@@ -85,9 +83,6 @@ class Request:
         return self.task.uncancel() <= self._cancelling
 
 
-# One server from readiness to death.
-
-
 #: Pauses in seconds after a 429 or 503: the first and the longest without Retry-After, and the longest with it.
 FIRST_PAUSE, LONGEST_PAUSE, LONGEST_ASKED_PAUSE = 0.5, 60.0, 120.0
 #: Two failed probes with this interval in seconds mean that a server is dead; the time limit of each probe.
@@ -96,6 +91,10 @@ _BETWEEN_PROBES, _PROBE = 0.5, 8.0
 _BEFORE_DEATH = 5.0
 #: Seconds without requests after which another server may be at the address: loading a model takes longer.
 _QUIET = 2.0
+#: Seconds for connections to close.
+_CLOSING = 5.0
+
+_log = logging.getLogger(__name__)
 
 
 class ServerSession:
@@ -177,10 +176,6 @@ class ServerSession:
         self._pauses = 0
         self.by_latency.answered(time.monotonic(), seconds, tokens)
 
-    def lost(self, request: Request) -> None:
-        """Record a request without an answer on a server that seems to be alive."""
-        self.recently_lost.append((time.monotonic(), request.id, request.deaths))
-
     def pause(self, sent: float, retry_after: float | None, *, refused: bool = True) -> None:
         """Send nothing for a while after a refused or undeliverable request that was sent at time `sent`.
 
@@ -224,14 +219,18 @@ class ServerSession:
         """Return whether the same server answers. Concurrent callers share one probe."""
         if self._probe is None or self._probe.done():
             self._probe = asyncio.create_task(self._answers())
-        return await asyncio.shield(self._probe)
+        probe = self._probe
+        await asyncio.wait({probe})  # unlike `shield`, it does not pass on the cancellation of `close`
+        return not probe.cancelled() and probe.result()
 
     async def _answers(self) -> bool:
         for pause in (_BETWEEN_PROBES, 0.0):
             try:
                 async with asyncio.timeout(_PROBE):
                     if (facts := await self.endpoint.probe()) is not None:
-                        return self._still(facts)
+                        if not self.managed and self.facts.serves and facts.serves not in ("", self.facts.serves):
+                            self.replaced = facts.serves
+                        return not self.replaced
             except TimeoutError:
                 return True  # the port accepts connections; the watchdog detects hangs
             except ServerError:
@@ -239,20 +238,15 @@ class ServerSession:
             await asyncio.sleep(pause)
         return False
 
-    def _still(self, facts: ServerFacts) -> bool:
-        if not self.managed and self.facts.serves and facts.serves not in ("", self.facts.serves):
-            self.replaced = facts.serves
-        return not self.replaced
-
-    async def close(self, seconds: float) -> None:
-        """Close all connections within the given number of seconds."""
+    async def close(self) -> None:
+        """Close all connections."""
         if self._probe is not None:
             self._probe.cancel()
-        async with asyncio.timeout(seconds):
-            await self.endpoint.close()
-
-
-# Gauge readings and window steering.
+        try:
+            async with asyncio.timeout(_CLOSING):
+                await self.endpoint.close()
+        except TimeoutError:
+            _log.warning("%s: connections did not close within %g s", self.name, _CLOSING)
 
 
 #: Consecutive failed readings after which a server counts as one without gauges.
@@ -267,7 +261,11 @@ async def steer(service: ServerSession, dispatch: Callable[[], None], interval: 
     while True:
         await asyncio.sleep(interval)
         if not service.blind:
-            gauges = await _read(service)
+            try:
+                async with asyncio.timeout(_READING):
+                    gauges = await service.endpoint.gauges()
+            except TimeoutError:
+                gauges = None
             if gauges is not None:
                 missing = 0
                 service.gauges = gauges
@@ -278,11 +276,3 @@ async def steer(service: ServerSession, dispatch: Callable[[], None], interval: 
         if service.blind:
             service.by_latency.tick(time.monotonic(), service.window.full(len(service.holders)))
         dispatch()
-
-
-async def _read(service: ServerSession) -> Gauges | None:
-    try:
-        async with asyncio.timeout(_READING):
-            return await service.endpoint.gauges()
-    except TimeoutError:
-        return None

@@ -1,7 +1,6 @@
 """Start, watch, and restart one server of the pool."""
 
 import asyncio
-import logging
 import time
 from collections import deque
 from collections.abc import Callable
@@ -15,8 +14,6 @@ from llm_ocr.engines.pool.scheduler import RequestScheduler
 from llm_ocr.engines.pool.session import ServerSession, harm, steer
 from llm_ocr.engines.pool.window import Window, describe, first_size
 from llm_ocr.errors import ServerError
-
-# Options of a server pool.
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +31,6 @@ class PoolOptions:
     busy_timeout: float = 1800.0  # limit for a time with only 429 and 503 responses
     grace: float = 1.0  # wait after a lost connection for a server's death to show; twice as long after a 500
     interval: float = 0.7  # between two readings of the gauges
-
-
-# Restart budget.
 
 
 #: Answers after which a restart is forgotten.
@@ -81,14 +75,11 @@ class Budget:
             self._at.clear()
 
 
-# Progress decides whether a server works: a server that answers /health and completes nothing hangs.
-
-
-_MOMENT = 0.1  # seconds
-
-
 async def hang(service: ServerSession, stall: float) -> str:
-    """Return the reason when requests were in flight for `stall` seconds without a byte of any answer."""
+    """Return the reason when requests were in flight for `stall` seconds without a byte of any answer.
+
+    Progress decides whether a server works: a server that answers /health and completes nothing hangs.
+    """
     pause = min(1.0, stall / 10)
     own_fault = 0.0  # end of the last time in which this process itself was suspended
     while True:
@@ -109,7 +100,7 @@ async def moves_again(service: ServerSession, stall: float) -> bool:
     """
     # A request on an otherwise idle server looks like progress. So nothing is sent from now on, and requests that are
     # being sent at this moment do not count.
-    since = time.monotonic() + _MOMENT
+    since = time.monotonic() + 0.1
     service.stalled += 1
     try:
         while service.alive:
@@ -121,15 +112,6 @@ async def moves_again(service: ServerSession, stall: float) -> bool:
     finally:
         service.stalled -= 1
     return False
-
-
-# One server through start, service, death, and restart.
-
-
-#: Seconds for connections to close.
-_CLOSING = 5.0
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -187,14 +169,14 @@ class ServerSupervisor:
 
     async def _serve(self, address: Address, facts: ServerFacts) -> tuple[str, bool]:
         """Serve from readiness to death; return the reason, and whether the server hung."""
-        first = first_size(facts, self.options.page_tokens, self.options.max_inflight)
+        size, why = first_size(facts, self.options.page_tokens, self.options.max_inflight)
         endpoint = Endpoint(address, vllm=facts.vllm, stall=self.options.stall, known=self.answers > 0)
-        window = Window(first.size, self.options.max_inflight)
+        window = Window(size, self.options.max_inflight)
         service = self.service = ServerSession(
             self.number, self.server.name, endpoint, facts, window, managed=self.server.managed
         )
         kind = f"vLLM {facts.version}".rstrip() if facts.vllm else facts.gauges
-        self.say(f"{self.server.name}{kind and f' ({kind})'} is ready: {describe(facts, first)}")
+        self.say(f"{self.server.name}{kind and f' ({kind})'} is ready: {describe(facts, size, why)}")
         self.places.open(service)
         for pause in self.suspects.pauses(self.number):
             asyncio.get_running_loop().call_at(service.began + pause, self.places.dispatch)
@@ -217,10 +199,4 @@ class ServerSupervisor:
             for watcher in watchers:
                 watcher.cancel()
             await asyncio.gather(*watchers, return_exceptions=True)
-            await self._close(service)
-
-    async def _close(self, service: ServerSession) -> None:
-        try:
-            await service.close(_CLOSING)
-        except TimeoutError:
-            _log.warning("%s: connections did not close within %g s", self.server.name, _CLOSING)
+            await service.close()

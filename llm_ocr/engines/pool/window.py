@@ -3,7 +3,6 @@
 import math
 from collections import deque
 from dataclasses import dataclass
-from enum import Enum, auto
 
 from llm_ocr.engines import ServerFacts
 from llm_ocr.engines.client.probing import Gauges
@@ -21,37 +20,33 @@ _CALM = 20
 _STILL = 3
 
 
-@dataclass(frozen=True, slots=True)
-class FirstSize:
-    """First size of the window, and the reason as a sentence."""
-
-    size: int
-    why: str
-
-
-def first_size(facts: ServerFacts, page_tokens: int, cap: int | None) -> FirstSize:
-    """Return the first window.
+def first_size(facts: ServerFacts, page_tokens: int, cap: int | None) -> tuple[int, str]:
+    """Return the first size of the window, and the reason as a sentence.
 
     The window is the capacity of the KV cache, at most the server's sequences, plus a small queue. `cap` limits it.
     """
     kv_tokens = _kv_tokens(facts)
     if not facts.vllm and kv_tokens is None:
+        size = BLIND
         why = (
             f"follows the gauges of {facts.gauges}" if facts.gauges else "no gauges: controlled by latency and refusals"
         )
-        return _capped(BLIND, why, cap)
-    if kv_tokens is None:
-        at_once, reason = facts.max_num_seqs or UNKNOWN_VLLM, "the size of its KV cache is unknown"
     else:
-        pages = max(1, kv_tokens // max(1, page_tokens))
-        at_once = min(pages, facts.max_num_seqs or USUAL_SEQUENCES)
-        reason = f"KV for {plural(pages, 'page')} of {page_tokens:,} tokens"
-    queue = max(4, at_once // 8)
-    return _capped(at_once + queue, f"{reason}, {at_once:,} sequences at once + {queue} waiting", cap)
+        if kv_tokens is None:
+            at_once, reason = facts.max_num_seqs or UNKNOWN_VLLM, "the size of its KV cache is unknown"
+        else:
+            pages = max(1, kv_tokens // max(1, page_tokens))
+            at_once = min(pages, facts.max_num_seqs or USUAL_SEQUENCES)
+            reason = f"KV for {plural(pages, 'page')} of {page_tokens:,} tokens"
+        queue = max(4, at_once // 8)
+        size, why = at_once + queue, f"{reason}, {at_once:,} sequences at once + {queue} waiting"
+    if cap is not None and cap < size:
+        return max(1, cap), f"the configured maximum; otherwise {size:,} ({why})"
+    return size, why
 
 
-def describe(facts: ServerFacts, first: FirstSize) -> str:
-    """Return the message for users about a ready server."""
+def describe(facts: ServerFacts, size: int, why: str) -> str:
+    """Return the message for users about a ready server and the first size of its window."""
     parts = []
     if (kv_tokens := _kv_tokens(facts)) is not None:
         parts.append(f"{kv_tokens:,} KV tokens")
@@ -63,19 +58,13 @@ def describe(facts: ServerFacts, first: FirstSize) -> str:
         parts.append(f"vLLM's own maximum {maximum:.1f} requests{length}")
     known = f"{', '.join(parts)}; " if parts else ""
     made_up = "; its answers are made up, and their quality is not judged" if facts.simulated else ""
-    return f"{known}window {first.size:,}: {first.why}{made_up}"
+    return f"{known}window {size:,}: {why}{made_up}"
 
 
 def _kv_tokens(facts: ServerFacts) -> int | None:
     if facts.kv_tokens is None and facts.max_concurrency and facts.max_model_len:
         return int(facts.max_concurrency * facts.max_model_len)
     return facts.kv_tokens
-
-
-def _capped(size: int, why: str, cap: int | None) -> FirstSize:
-    if cap is not None and cap < size:
-        return FirstSize(max(1, cap), f"the configured maximum; otherwise {size:,} ({why})")
-    return FirstSize(size, why)
 
 
 @dataclass(slots=True)
@@ -121,48 +110,35 @@ class GaugeSteering:
         self._calm = max(0, self._calm - 1)
         low, high = queue_band(gauges.running)
         if preempted:
-            self._back_off(under_way)
+            self.refused(under_way)
         elif gauges.waiting > high:
-            self._drain(gauges, under_way, (low + high) // 2)
+            # Reduce this client's share of an excessive queue, based on requests in flight. Each reading may do so,
+            # because the requests in flight shrink as well.
+            share = min(1.0, under_way / (gauges.running + gauges.waiting))
+            wanted = under_way - math.ceil((gauges.waiting - (low + high) // 2) * share)
+            self.window.resize(min(self.window.size, wanted))
         elif gauges.waiting < low and self.window.full(under_way):
-            self._grow(gauges, under_way, rising)
+            size = self.window.size
+            unseen = max(0, under_way - gauges.running - gauges.waiting)
+            ahead = gauges.waiting + unseen
+            if self._calm:
+                size += 1 if ahead < low else 0
+            elif ahead < low and gauges.waiting == 0:
+                size += max(2, size // 2 if gauges.kv_usage < 0.5 else size // 4)
+            elif ahead < low:
+                size += low - ahead
+            elif gauges.waiting == 0 and not rising and size < 2 * (gauges.running + high):
+                size = min(size + max(1, size // 10), 2 * (gauges.running + high))
+            self.window.resize(size)
 
     def refused(self, under_way: int) -> None:
-        """Process a 429 or 503 response."""
-        self._back_off(under_way)
+        """Reduce the window by a tenth after a 429 or 503 response, or a preemption.
 
-    def _back_off(self, under_way: int) -> None:
-        """Reduce the window by a tenth; again only after the requests in flight have fallen to the new size."""
+        It is reduced again only after the requests in flight have fallen to the new size.
+        """
         self._calm = _CALM
         if under_way <= self.window.size:
             self.window.resize(self.window.size - max(1, self.window.size // 10))
-
-    def _drain(self, gauges: Gauges, under_way: int, target: int) -> None:
-        """Reduce this client's share of an excessive queue, based on requests in flight.
-
-        Each reading may do so, because the requests in flight shrink as well.
-        """
-        share = min(1.0, under_way / (gauges.running + gauges.waiting))
-        wanted = under_way - math.ceil((gauges.waiting - target) * share)
-        self.window.resize(min(self.window.size, wanted))
-
-    def _grow(self, gauges: Gauges, under_way: int, rising: bool) -> None:
-        size = self.window.size
-        low, high = queue_band(gauges.running)
-        unseen = max(0, under_way - gauges.running - gauges.waiting)
-        ahead = gauges.waiting + unseen
-        if self._calm:
-            size += 1 if ahead < low else 0
-        elif ahead < low and gauges.waiting == 0:
-            size += max(2, size // 2 if gauges.kv_usage < 0.5 else size // 4)
-        elif ahead < low:
-            size += low - ahead
-        elif gauges.waiting == 0 and not rising and size < 2 * (gauges.running + high):
-            size = min(size + max(1, size // 10), 2 * (gauges.running + high))
-        self.window.resize(size)
-
-
-# Steering by answers and refusals, for servers without gauges. Pure: the caller passes the clock.
 
 
 #: Assumed seconds of an answer before the first measurement.
@@ -177,19 +153,17 @@ _HOLD, _LONGEST_HOLD = 8, 32
 _PER_ANSWER = 100
 
 
-class _Pace(Enum):
-    FAST = auto()  # grow by half: no measurement has failed yet
-    SLOW = auto()  # grow by small steps
-
-
 class LatencySteering:
-    """Steering by throughput: grow while throughput grows, hold when only latency does, halve at a refusal."""
+    """Steering by throughput: grow while throughput grows, hold when only latency does, halve at a refusal.
+
+    It serves servers without gauges.
+    """
 
     def __init__(self, window: Window, now: float) -> None:
         self.window = window
         self._latency = _GUESS
         self._known = False
-        self._pace = _Pace.FAST
+        self._fast = True  # grow by half: no measurement has failed yet
         self._before: tuple[int, float, float] | None = None  # size, throughput, and latency before the growth
         self._came = False  # whether an answer arrived since the last tick
         self._held: tuple[float, float] | None = None  # throughput and latency at the start of holding
@@ -197,11 +171,6 @@ class LatencySteering:
         self._hold_left = 0
         self._refused_at = float("-inf")
         self._measure_from(now)
-
-    @property
-    def latency(self) -> float:
-        """Moving mean of the seconds per answer."""
-        return self._latency
 
     def answered(self, now: float, seconds: float, tokens: int) -> None:
         """Record a complete answer."""
@@ -217,7 +186,7 @@ class LatencySteering:
         if now - self._refused_at < self._latency:
             return
         self._refused_at = now
-        self._pace = _Pace.SLOW
+        self._fast = False
         self._before = self._held = None
         self._hold_left = 0
         self.window.resize(self.window.size // 2)
@@ -248,25 +217,20 @@ class LatencySteering:
             self._before = None
             grown = self.window.size / size - 1.0
             if rate < old_rate * (1.0 + _PAYS * grown) and latency > old_latency:
-                self._pace = _Pace.SLOW
+                self._fast = False
                 self.window.resize(size)
                 self._hold_left, self._hold_for = self._hold_for, min(2 * self._hold_for, _LONGEST_HOLD)
                 self._held = (old_rate, old_latency)
                 return
             self._hold_for = _HOLD
-        elif self._hold_left and self._holds(rate, latency):
-            return
+        elif self._hold_left:
+            self._hold_left -= 1
+            if self._held is not None and rate < 0.8 * self._held[0] and latency > 1.4 * self._held[1]:
+                # the server has slowed down
+                self.window.resize(self.window.size - self.window.size // 5)
+                self._held = (rate, 0.8 * latency)
+            if self._hold_left > 0:
+                return
         self._before = (self.window.size, rate, latency)
-        step = self.window.size // 2 if self._pace is _Pace.FAST else self.window.size // 8
+        step = self.window.size // 2 if self._fast else self.window.size // 8
         self.window.resize(self.window.size + max(2, step))
-
-    def _holds(self, rate: float, latency: float) -> bool:
-        """Process a measurement while holding; shrink if the server has slowed down.
-
-        Return False at the end of the hold.
-        """
-        self._hold_left -= 1
-        if self._held is not None and rate < 0.8 * self._held[0] and latency > 1.4 * self._held[1]:
-            self.window.resize(self.window.size - self.window.size // 5)
-            self._held = (rate, 0.8 * latency)
-        return self._hold_left > 0

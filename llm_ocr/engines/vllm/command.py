@@ -11,9 +11,6 @@ from llm_ocr.config.environment import server_environment
 from llm_ocr.errors import UsageError
 from llm_ocr.models.profile import Profile
 
-# Arguments on a `vllm serve` command line, and their precedence.
-
-
 #: Short forms of arguments (vLLM's engine arguments).
 _SHORT = {
     "-tp": "tensor-parallel-size",
@@ -78,9 +75,6 @@ def number_of(arguments: Sequence[str], name: str) -> int | None:
         return None
 
 
-# Ports of managed servers.
-
-
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 
@@ -103,9 +97,6 @@ def free_port(host: str, wanted: int = 0) -> int | None:
         except OSError:
             return None
         return int(probe.getsockname()[1])
-
-
-# Command line of `vllm serve` as data.
 
 
 #: Arguments that the client must control to reach the server, and secrets, which `ps` shows to all local users.
@@ -224,23 +215,53 @@ def serve_command(
     Raises:
         UsageError: `options.args` contain a secret, or an argument that would make the server unreachable.
     """
-    _refuse_ours(options.args)
+    for group in groups(options.args):
+        name = argument_name(group[0])
+        if name in _RESERVED:
+            raise UsageError(f"`vllm_arg` cannot set --{name}: {_RESERVED[name]}")
+        # A value before the first argument would be a second model; `--name value` in one word is not an argument.
+        if name is None or " " in name:
+            hint = "Use the form `vllm_arg=--name=value`."
+            raise UsageError(f"`vllm_arg`: {group[0]!r} is not an argument of vLLM", hint=hint)
     model = served_name(profile, options)
-    head = [*options.command, "serve", model]
-    place = ["--host", options.host, "--port", str(port), "--served-model-name", model]
-    arguments = overridden(_defaults(profile, options, version), profile.server_args)
-    arguments = overridden(arguments, options.preset)
-    arguments = overridden(arguments, _chosen(profile, options))
-    arguments = overridden(arguments, options.args)
-    arguments = overridden(arguments, _lowered(limits))
-    if (workers := options.sizes.renderer_workers) > 1 and version:
+    sizes = options.sizes
+    # A profile's revision belongs to the profile's model and is meaningless for another model.
+    own_revision = profile.revision if options.model in (None, profile.model) else None
+    arguments = ["--max-model-len", str(profile.context), "--disable-uvicorn-access-log"]
+    if profile.trust_remote_code:
+        arguments.append("--trust-remote-code")
+    if options.stream_interval and version >= _STREAM_INTERVAL_SINCE:
+        arguments += ["--stream-interval", str(options.stream_interval)]
+    arguments += given(max_num_seqs=sizes.max_num_seqs, gpu_memory_utilization=sizes.gpu_memory_utilization)
+    for later in (
+        profile.server_args,
+        options.preset,
+        given(
+            revision=options.revision or own_revision,
+            tensor_parallel_size=options.tensor_parallel,
+            data_parallel_size=options.data_parallel,
+            max_model_len=options.max_model_len,
+            gpu_memory_utilization=sizes.gpu_memory_utilization or options.gpu_memory_utilization,
+        ),
+        options.args,
+        given(max_num_seqs=limits.max_num_seqs, max_num_batched_tokens=limits.max_num_batched_tokens),
+    ):
+        arguments = overridden(arguments, later)
+    if (workers := sizes.renderer_workers) > 1 and version:
         # vLLM's cache of preprocessed images cannot be shared by threads. Each API server has a cache of its own, and
         # data parallelism sets their number.
         if version >= _RENDERER_WORKERS_SINCE and number_of(arguments, "mm-processor-cache-gb") == 0:
             arguments = overridden(["--renderer-num-workers", str(workers)], arguments)
         elif value_of(arguments, "data-parallel-size") is None:
             arguments = overridden(["--api-server-count", str(min(workers, _MOST_API_SERVERS))], arguments)
-    return [*head, *place, *arguments]
+    address = ["--host", options.host, "--port", str(port), "--served-model-name", model]
+    return [*options.command, "serve", model, *address, *arguments]
+
+
+def given(**values: object) -> list[str]:
+    """Return the words of the arguments whose value is not None."""
+    words = ((f"--{name.replace('_', '-')}", value) for name, value in values.items() if value is not None)
+    return [word for name, value in words for word in (name, str(value))]
 
 
 def with_own_processor(argv: Sequence[str]) -> list[str]:
@@ -252,54 +273,6 @@ def shown(argv: Sequence[str]) -> str:
     """Return the command as text to read and paste."""
     path = f"PYTHONPATH={shlex.quote(str(IN_SERVER))} " if _NGRAM_PROCESSOR in argv else ""
     return path + shlex.join(argv)
-
-
-def _refuse_ours(args: Sequence[str]) -> None:
-    for group in groups(args):
-        name = argument_name(group[0])
-        if name in _RESERVED:
-            raise UsageError(f"`vllm_arg` cannot set --{name}: {_RESERVED[name]}")
-        # A value before the first argument would be a second model; `--name value` in one word is not an argument.
-        if name is None or " " in name:
-            hint = "Use the form `vllm_arg=--name=value`."
-            raise UsageError(f"`vllm_arg`: {group[0]!r} is not an argument of vLLM", hint=hint)
-
-
-def _defaults(profile: Profile, options: ServeOptions, version: tuple[int, ...]) -> list[str]:
-    arguments = ["--max-model-len", str(profile.context), "--disable-uvicorn-access-log"]
-    if profile.trust_remote_code:
-        arguments.append("--trust-remote-code")
-    if options.stream_interval and version >= _STREAM_INTERVAL_SINCE:
-        arguments += ["--stream-interval", str(options.stream_interval)]
-    planned = {
-        "--max-num-seqs": options.sizes.max_num_seqs,
-        "--gpu-memory-utilization": options.sizes.gpu_memory_utilization,
-    }
-    return [
-        *arguments,
-        *(word for name, value in planned.items() if value is not None for word in (name, f"{value:g}")),
-    ]
-
-
-def _chosen(profile: Profile, options: ServeOptions) -> list[str]:
-    # A profile's revision belongs to the profile's model and is meaningless for another model.
-    own_model = options.model in (None, profile.model)
-    values = {
-        "--revision": options.revision or (profile.revision if own_model else None),
-        "--tensor-parallel-size": options.tensor_parallel,
-        "--data-parallel-size": options.data_parallel,
-        "--max-model-len": options.max_model_len,
-        "--gpu-memory-utilization": options.sizes.gpu_memory_utilization or options.gpu_memory_utilization,
-    }
-    return [word for name, value in values.items() if value is not None for word in (name, str(value))]
-
-
-def _lowered(limits: Limits) -> list[str]:
-    values = {"--max-num-seqs": limits.max_num_seqs, "--max-num-batched-tokens": limits.max_num_batched_tokens}
-    return [word for name, value in values.items() if value is not None for word in (name, str(value))]
-
-
-# Environment of a server's process.
 
 
 _SECRET = ("TOKEN", "KEY", "SECRET", "PASSWORD")

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import aiohttp
 
@@ -13,9 +13,6 @@ from llm_ocr.engines.client.endpoint import LONGEST, Endpoint
 from llm_ocr.engines.client.probing import identity
 from llm_ocr.errors import ServerError
 
-# Probes of a server's state and facts.
-
-
 _HEALTH_TIMEOUT = 10.0  # seconds for /health
 _WORD_BYTES = 64 * 1024  # read from the answer to the one-word request
 
@@ -23,17 +20,11 @@ _WORD_BYTES = 64 * 1024  # read from the answer to the one-word request
 Chooser = Callable[[Mapping[str, str]], str]
 
 
-@dataclass(frozen=True, slots=True)
-class NotReady:
-    """Server that is not ready. `why` explains an unreachable address; "" means that the server loads its model."""
+async def look(address: Address, choose: Chooser | None = None) -> tuple[Address, ServerFacts] | str:
+    """Return the server's address and facts, or why it is not ready; "" while it loads its model.
 
-    why: str = ""
-
-
-async def look(address: Address, choose: Chooser | None = None) -> tuple[Address, ServerFacts] | NotReady:
-    """Return the server's facts, or `NotReady`; a vLLM server must also report itself as healthy.
-
-    An address without a model returns with the model that `choose` picks, or with the only served model.
+    A vLLM server must also report itself as healthy. An address without a model returns with the model that `choose`
+    picks, or with the only served model.
 
     Raises:
         ServerError: The server refuses the key, or serves several models and the address names none.
@@ -43,14 +34,21 @@ async def look(address: Address, choose: Chooser | None = None) -> tuple[Address
     try:
         facts = await endpoint.probe()
         if facts is None:
-            return NotReady(str(endpoint.absent or "").removeprefix(f"{address.url}: "))
+            return str(endpoint.absent or "").removeprefix(f"{address.url}: ")
         if facts.vllm and not await _healthy(address):
-            return NotReady()
-        if not address.model:
-            served = await endpoint.served()
-            name = choose(served) if choose is not None and served else _only(address, tuple(served))
-            address, facts = replace(address, model=name), replace(facts, serves=identity(name, served.get(name, "")))
-        return address, facts
+            return ""
+        if address.model:
+            return address, facts
+        served = await endpoint.served()
+        if choose is not None and served:
+            name = choose(served)
+        elif len(served) == 1:
+            [name] = served
+        else:
+            several = f"serves {len(served)} models, and none is chosen: {', '.join(served)}"
+            what = several if served else "does not list its model"
+            raise ServerError(f"the server {address.url} {what}", hint="Choose one: `server_model=NAME`")
+        return replace(address, model=name), replace(facts, serves=identity(name, served.get(name, "")))
     finally:
         await endpoint.close()
 
@@ -86,17 +84,6 @@ async def _healthy(address: Address) -> bool:
             return response.status < 500
     except (aiohttp.ClientError, OSError):  # TimeoutError is an OSError
         return False
-
-
-def _only(address: Address, models: tuple[str, ...]) -> str:
-    if len(models) == 1:
-        return models[0]
-    several = f"serves {len(models)} models, and none is chosen: {', '.join(models)}"
-    what = several if models else "does not list its model"
-    raise ServerError(f"the server {address.url} {what}", hint="Choose one: `server_model=NAME`")
-
-
-# Server of another operator, never started or stopped here.
 
 
 #: Seconds for the first one-word answer of a hung server; then doubled, because other clients may be served first.
@@ -163,9 +150,9 @@ class ExternalServer:
 
     async def restart(self, why: str) -> tuple[Address, ServerFacts]:
         """Return when the server answers requests again; /health does not reveal a hang."""
-        told, limit = f"{self.name}: {why}; waiting for it", min(_FIRST_TIMEOUT, self._stall)
+        waiting, limit = f"{self.name}: {why}; waiting for it", min(_FIRST_TIMEOUT, self._stall)
         longest = min(self._timeout, LONGEST * self._stall)
-        answer = await self._wait(told, self._timeout, self._timeout)
+        answer = await self._wait(waiting, self._timeout, self._timeout)
         deadline = time.monotonic() + longest
         while True:
             left = deadline - time.monotonic()
@@ -177,7 +164,7 @@ class ExternalServer:
                     hint="The server hangs. Restart it, then run the same command again to continue.",
                 )
             limit *= 2
-            answer = await self._wait(told, self._timeout, self._timeout)
+            answer = await self._wait(waiting, self._timeout, self._timeout)
 
     async def ended(self) -> str:
         """Never return: the end of an external server is not observable."""
@@ -187,18 +174,22 @@ class ExternalServer:
     async def stop(self) -> None:
         """Do nothing: the server keeps running."""
 
-    async def _wait(self, told: str, there: float, absent: float) -> tuple[Address, ServerFacts]:
+    async def _wait(self, waiting: str, there: float, absent: float) -> tuple[Address, ServerFacts]:
         """Probe until the server answers: `absent` seconds while it is unreachable, `there` seconds afterwards."""
-        began, said, seconds = time.monotonic(), "", absent
-        while isinstance(answer := await look(self._given, self._choose), NotReady):
-            if not answer.why:
+        began, last, seconds = time.monotonic(), "", absent
+        while isinstance(answer := await look(self._given, self._choose), str):
+            because = f": {answer}" if answer else ": it responds but is not ready"
+            if not answer:
                 seconds = there
             if time.monotonic() - began >= seconds:
-                raise self._given_up(answer, seconds)
-            words = f"{told}, at most {seconds:g} s{_because(answer)}"
-            if words != said:
-                self._say(words)
-                said = words
+                hint = f"Check `server_url`, and check that the server runs: curl {self.address.url}/models"
+                if answer:
+                    hint += "\nTo wait for a server that is starting, use `server_wait=SECONDS`."
+                raise ServerError(f"the server {self.name} did not answer within {seconds:g} s{because}", hint=hint)
+            message = f"{waiting}, at most {seconds:g} s{because}"
+            if message != last:
+                self._say(message)
+                last = message
             await asyncio.sleep(self._poll)
         self.address, facts = answer
         if self._choose is None or self._given.model:  # only the model name identifies the model
@@ -209,13 +200,3 @@ class ExternalServer:
                     hint="Start the first model on it again, then run the same command again to continue.",
                 )
         return answer
-
-    def _given_up(self, last: NotReady, seconds: float) -> ServerError:
-        hint = f"Check `server_url`, and check that the server runs: curl {self.address.url}/models"
-        if last.why:
-            hint += "\nTo wait for a server that is starting, use `server_wait=SECONDS`."
-        return ServerError(f"the server {self.name} did not answer within {seconds:g} s{_because(last)}", hint=hint)
-
-
-def _because(last: NotReady) -> str:
-    return f": {last.why}" if last.why else ": it responds but is not ready"

@@ -19,7 +19,7 @@ def gpus() -> tuple[str, ...]:
 
     The result is empty without an NVIDIA driver.
     """
-    listed = _listed()
+    listed = parsed(_nvidia_smi("-L"))
     return visible(listed, environment().get("CUDA_VISIBLE_DEVICES")) if listed else ()
 
 
@@ -28,8 +28,7 @@ def gpu_memory() -> dict[str, int]:
 
     GPUs of unknown memory are missing: parts of a divided GPU have less memory than the reported total.
     """
-    answer = _nvidia_smi("--query-gpu=index,uuid,memory.total", "--format=csv,noheader,nounits")
-    sizes = memory_in(answer)
+    sizes = memory_in(_nvidia_smi("--query-gpu=index,uuid,memory.total", "--format=csv,noheader,nounits"))
     return {name: sizes[name] for name in gpus() if name in sizes}
 
 
@@ -79,10 +78,6 @@ def visible(listed: Sequence[str], setting: str | None) -> tuple[str, ...]:
             break
         kept.append(name)
     return tuple(kept)
-
-
-def _listed() -> tuple[str, ...]:
-    return parsed(_nvidia_smi("-L"))
 
 
 def _nvidia_smi(*arguments: str) -> str:

@@ -48,12 +48,28 @@ def main(words: list[str]) -> int:
         ready, _, _ = select.select([0, child_ended], [], [], 1.0)
         if child_ended in ready:
             os.read(child_ended, 512)
-            _bury(server)
+            _reap(server)
         if (0 in ready and not os.read(0, 512)) or os.getppid() != parent:
-            _end_server(server)
+            os.killpg(0, signal.SIGTERM)
+            deadline = time.monotonic() + _TIMEOUT
+            while server.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.05)
+            if not kill_below(os.getpid()):
+                os.killpg(0, signal.SIGKILL)  # includes this process
     if not kill_below(os.getpid()) and os.getppid() != parent:
         os.killpg(0, signal.SIGKILL)  # no other process would end the server's remaining processes
-    return _leave(server.returncode)
+    code = server.returncode
+    if code >= 0:
+        return code
+    import resource
+
+    # End in the same way as the server, so that the signal is visible; the core dump, if any, is the server's.
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if -code not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(-code, signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
+    return 128 - code
 
 
 def kill_below(launcher: int, seconds: float = _END) -> bool:
@@ -96,7 +112,7 @@ def _below(root: int) -> list[int]:
     return found
 
 
-def _bury(server: "subprocess.Popen[bytes]") -> None:
+def _reap(server: "subprocess.Popen[bytes]") -> None:
     """Reap the adopted processes that have ended. The server itself is left to `poll`."""
     while server.poll() is None:
         try:
@@ -115,29 +131,6 @@ def _prepare() -> None:
     if sys.platform == "linux":
         # If this launcher is killed together with its parent, the server still stops in its own order.
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-
-
-def _end_server(server: "subprocess.Popen[bytes]") -> None:
-    os.killpg(0, signal.SIGTERM)
-    deadline = time.monotonic() + _TIMEOUT
-    while server.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.05)
-    if not kill_below(os.getpid()):
-        os.killpg(0, signal.SIGKILL)  # includes this process
-
-
-def _leave(code: int) -> int:
-    if code >= 0:
-        return code
-    import resource
-
-    # End in the same way as the server, so that the signal is visible; the core dump, if any, is the server's.
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if -code not in (signal.SIGKILL, signal.SIGSTOP):
-        signal.signal(-code, signal.SIG_DFL)
-    os.kill(os.getpid(), -code)
-    return 128 - code
 
 
 if __name__ == "__main__":

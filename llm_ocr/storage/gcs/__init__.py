@@ -1,7 +1,6 @@
 """Store on Google Cloud Storage."""
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -12,9 +11,6 @@ from llm_ocr.storage.names import BucketPlace, checked_prefix
 
 if TYPE_CHECKING:
     from llm_ocr.storage.gcs.store import GcsStore
-
-
-# Parsing of `gs://bucket/prefix` and endpoint URLs, without connecting.
 
 
 _URL = re.compile(r"gs://([^/]*)(?:/(.*))?", re.IGNORECASE | re.DOTALL)
@@ -99,11 +95,10 @@ def _checked(url: str, what: str) -> str:
     return url.rstrip("/")
 
 
-# Opening of the store, which uses Google's own client. A version is an object's generation.
-
-
 def open_gcs(url: str, options: StoreOptions = DEFAULT_OPTIONS) -> "GcsStore":
     """Return the store for `gs://BUCKET/PREFIX`, without connecting or searching for credentials.
+
+    It uses Google's own client. A version is an object's generation.
 
     `options.profile` is the path of a credentials file, `options.token` an access token. Without them, Google's library
     finds credentials. An endpoint over plain http, or STORAGE_EMULATOR_HOST, is an emulator and receives no
@@ -116,10 +111,6 @@ def open_gcs(url: str, options: StoreOptions = DEFAULT_OPTIONS) -> "GcsStore":
     place = parse_url(url)
     if options.endpoint:
         find_endpoint(options.endpoint, "")
-    return _store_class()(place, options)
-
-
-def _store_class() -> "Callable[..., GcsStore]":
     try:
         import google.cloud.storage  # noqa: F401 - proves that it is there
         import google_crc32c  # noqa: F401
@@ -127,4 +118,4 @@ def _store_class() -> "Callable[..., GcsStore]":
         raise MissingExtra("gs:// needs google-cloud-storage, which is not installed", install="gcs") from error
     from llm_ocr.storage.gcs.store import GcsStore
 
-    return GcsStore
+    return GcsStore(place, options)

@@ -107,25 +107,21 @@ def _credentials(options: StoreOptions, endpoint: Endpoint) -> tuple[Any, str]:
     if options.token:
         return Credentials(token=options.token), "the access token"
     if options.profile:
-        return _from_file(options.profile), f"the credentials in {options.profile}"
+        try:
+            with warnings.catch_warnings():  # the library warns of files of unknown origin; the user named this file
+                warnings.simplefilter("ignore")
+                found, _ = google.auth.load_credentials_from_file(options.profile, scopes=_SCOPES)
+        except (google.auth.exceptions.DefaultCredentialsError, OSError, ValueError) as error:
+            first = (str(error.args[0] if error.args else error).splitlines() or [""])[0]
+            raise UsageError(
+                f"{options.profile} is not a file with Google credentials ({first})",
+                hint="For gs://, a profile is the path of a credentials file in JSON: the key of a service account, "
+                "the file that `gcloud auth application-default login` writes, or a workload identity configuration.",
+            ) from error
+        return found, f"the credentials in {options.profile}"
     if endpoint.emulator:
         return AnonymousCredentials(), "the credentials"
     found, _ = google.auth.default(scopes=_SCOPES)
     # Each kind of credentials has other attributes.
     account = getattr(found, "service_account_email", "") or getattr(found, "account", "")
     return found, f"the credentials of {account}" if account else "the Google credentials"
-
-
-def _from_file(profile: str) -> Any:
-    try:
-        with warnings.catch_warnings():  # the library warns of files of unknown origin; the user named this file
-            warnings.simplefilter("ignore")
-            found, _ = google.auth.load_credentials_from_file(profile, scopes=_SCOPES)
-    except (google.auth.exceptions.DefaultCredentialsError, OSError, ValueError) as error:
-        first = (str(error.args[0] if error.args else error).splitlines() or [""])[0]
-        raise UsageError(
-            f"{profile} is not a file with Google credentials ({first})",
-            hint="For gs://, a profile is the path of a credentials file in JSON: the key of a service account, the "
-            "file that `gcloud auth application-default login` writes, or a workload identity configuration.",
-        ) from error
-    return found

@@ -15,13 +15,11 @@ from urllib3.exceptions import HTTPError
 from llm_ocr.errors import LlmOcrError, ObjectNotFound, StorageError
 from llm_ocr.storage import DEFAULT_OPTIONS, StoreOptions
 
-# Remedies for error responses of Google Cloud Storage.
-
-
 AGAIN = "Published results remain. Run the same command again later."
 
 #: Variable with the billed project, read by Google's libraries.
 QUOTA_PROJECT = "GOOGLE_CLOUD_QUOTA_PROJECT"
+_TO_BILL = f"Set {QUOTA_PROJECT} to a project with billing that this account may use."
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +75,14 @@ def advice_for(status: int, reasons: frozenset[str], message: str, context: Cont
         return Advice(
             f"{context.credentials} are missing, expired, or revoked (401 {message})".rstrip(), context.sign_in
         )
-    if status == 404:
-        return _missing(message, context)
+    if status == 404 and "bucket" in message:
+        return Advice(
+            f"there is no bucket {context.bucket}",
+            f"Check its spelling, or create the bucket: gcloud storage buckets create gs://{context.bucket} "
+            "--location=LOCATION --project=PROJECT",
+        )
     if status == 400 and "requester pays" in message.lower():
-        return Advice(f"the bucket {context.bucket} charges the requester", _to_bill())
+        return Advice(f"the bucket {context.bucket} charges the requester", _TO_BILL)
     if status == 403:
         return _forbidden(reasons, message, context)
     if status == 429:
@@ -88,20 +90,6 @@ def advice_for(status: int, reasons: frozenset[str], message: str, context: Cont
     if status == 408 or status >= 500:
         return Advice(f"{context.server} failed ({status} {message})", AGAIN, retryable=True)
     return Advice(f"{context.server} answered {status} {message}".rstrip())
-
-
-def _missing(message: str, context: Context) -> Advice:
-    if "bucket" not in message:
-        return Advice(f"{context.server} answered 404 {message}".rstrip())
-    return Advice(
-        f"there is no bucket {context.bucket}",
-        f"Check its spelling, or create the bucket: gcloud storage buckets create gs://{context.bucket} "
-        "--location=LOCATION --project=PROJECT",
-    )
-
-
-def _to_bill() -> str:
-    return f"Set {QUOTA_PROJECT} to a project with billing that this account may use."
 
 
 def _forbidden(reasons: frozenset[str], message: str, context: Context) -> Advice:
@@ -112,7 +100,7 @@ def _forbidden(reasons: frozenset[str], message: str, context: Context) -> Advic
         hint = "A workspace needs to replace and remove objects: use a bucket without retention policy and holds."
         return Advice(f"the bucket does not allow changes to its objects ({message})", hint)
     if "user_project_denied" in low or "userproject" in words or "serviceusage" in low:
-        return Advice(f"this account may not bill the project ({message})", _to_bill())
+        return Advice(f"this account may not bill the project ({message})", _TO_BILL)
     if "billing" in low or "accountdisabled" in words:
         return Advice(
             f"billing is disabled for the project of the bucket {context.bucket} ({message})",
@@ -127,9 +115,6 @@ def _forbidden(reasons: frozenset[str], message: str, context: Context) -> Advic
         f"or use other credentials (GOOGLE_APPLICATION_CREDENTIALS, {context.options.named('profile', 'FILE')}). Check "
         "that the bucket belongs to the intended project.",
     )
-
-
-# Translation of the errors of Google's client into errors with a remedy.
 
 
 #: All errors that Google's client raises because of the service, the network, or the credentials.
@@ -169,7 +154,16 @@ def translated(action: str, where: str, context: Context, *, reading: bool = Fal
     except LlmOcrError:
         raise
     except SDK_ERRORS as error:
-        raise _made(error, action, where, context, reading=reading) from error
+        answer = said_by(error)
+        if reading and answer.status == 404 and not answer.no_bucket:
+            raise ObjectNotFound(f"no object {where}") from error
+        if answer.status:
+            advice = advice_for(answer.status, answer.reasons, answer.message, context)
+        else:
+            advice = _without_answer(last_of(error), context)
+        made = StorageError(f"cannot {action} {where}: {advice.what}", hint=advice.hint)
+        made.retryable = advice.retryable
+        raise made from error
 
 
 def said_by(error: BaseException) -> Said:
@@ -207,19 +201,6 @@ def replaced_meanwhile(error: GoogleAPICallError) -> bool:
     """Return whether a 404 is about one generation: an interrupted read continues with its initial generation."""
     url = str(getattr(getattr(error.response, "request", None), "url", "") or "")
     return "generation=" in url.partition("?")[2]
-
-
-def _made(error: BaseException, action: str, where: str, context: Context, *, reading: bool) -> StorageError:
-    said = said_by(error)
-    if reading and said.status == 404 and not said.no_bucket:
-        return ObjectNotFound(f"no object {where}")
-    if said.status:
-        advice = advice_for(said.status, said.reasons, said.message, context)
-    else:
-        advice = _without_answer(last_of(error), context)
-    made = StorageError(f"cannot {action} {where}: {advice.what}", hint=advice.hint)
-    made.retryable = advice.retryable
-    return made
 
 
 def _without_answer(error: BaseException, context: Context) -> Advice:

@@ -79,7 +79,19 @@ def write(connection: Connection, name: str, content: Content, generation: int) 
     for left in reversed(range(_BEGINNINGS)):
         word = secrets.token_hex(16)
         try:
-            return _upload(connection, name, content, generation, word)
+            blob = connection.bucket.blob(name, chunk_size=connection.limits.chunk)
+            blob.metadata = {_WORD: word}
+            with content.open() as file:
+                blob.upload_from_file(
+                    file,
+                    size=content.size,
+                    content_type="application/octet-stream",  # prevents compression and decompression in transit
+                    if_generation_match=generation,
+                    checksum="crc32c",
+                    crc32c_checksum_value=content.crc32c,
+                    **connection.call,
+                )
+            return int(blob.generation)
         except PreconditionFailed:
             # The first of several attempts may have been ours, with a lost response.
             found, written_by = find(connection, name)
@@ -106,9 +118,9 @@ def replace(connection: Connection, name: str, content: Content) -> None:
     for _ in range(_LOOKS):
         if write(connection, name, content, ABSENT) is not None:
             return
-        standing, _word = find(connection, name)
-        if standing != ABSENT:
-            write(connection, name, content, standing)
+        current, _word = find(connection, name)
+        if current != ABSENT:
+            write(connection, name, content, current)
             return
     raise StorageError(f"gs://{connection.bucket.name}/{name} was removed repeatedly during the write")
 
@@ -119,11 +131,11 @@ def remove(connection: Connection, name: str) -> None:
     The generation is requested first: a repeated request must not remove an object that another writer has written
     since.
     """
-    standing, _ = find(connection, name)
-    if standing == ABSENT:
+    current, _ = find(connection, name)
+    if current == ABSENT:
         return
     try:
-        connection.bucket.blob(name).delete(if_generation_match=standing, **connection.call)
+        connection.bucket.blob(name).delete(if_generation_match=current, **connection.call)
     except PreconditionFailed:
         return
     except NotFound as error:
@@ -149,22 +161,6 @@ def look(connection: Connection, name: str) -> Any:
     return blob
 
 
-def _upload(connection: Connection, name: str, content: Content, generation: int, word: str) -> int:
-    blob = connection.bucket.blob(name, chunk_size=connection.limits.chunk)
-    blob.metadata = {_WORD: word}
-    with content.open() as file:
-        blob.upload_from_file(
-            file,
-            size=content.size,
-            content_type="application/octet-stream",  # prevents compression and decompression in transit
-            if_generation_match=generation,
-            checksum="crc32c",
-            crc32c_checksum_value=content.crc32c,
-            **connection.call,
-        )
-    return int(blob.generation)
-
-
 def _beginning_lost(error: BaseException) -> bool:
     """Return whether to restart the upload: its session is gone, a chunk was stored in part, or content was damaged."""
     if isinstance(error, DataCorruption):
@@ -178,9 +174,6 @@ def _beginning_lost(error: BaseException) -> bool:
 
 def _digest(checksum: Any) -> str:
     return base64.b64encode(checksum.digest()).decode()
-
-
-# The store; see `llm_ocr.storage.gcs`.
 
 
 T = TypeVar("T")

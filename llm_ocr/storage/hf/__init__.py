@@ -9,9 +9,6 @@ from llm_ocr.errors import MissingExtra, UsageError
 from llm_ocr.storage import ObjectStore, StoreOptions
 from llm_ocr.storage.names import checked_prefix
 
-# Parsing of workspace URLs.
-
-
 _SCHEME = "hf://"
 
 #: Names on the Hub: letters, digits, `-`, `_` and `.`, at most 96 characters, no `-` or `.` at either end.
@@ -69,7 +66,12 @@ def parse(url: str) -> Place:
     """
     kind, _, rest = (url := without_credentials(url)).removeprefix(_SCHEME).partition("/")
     if kind not in ("buckets", "datasets"):
-        raise UsageError(f"{url} is ambiguous", hint=_forms(kind, rest))
+        whole = "/".join(part for part in (kind, rest) if part) or "NAMESPACE/NAME"
+        raise UsageError(
+            f"{url} is ambiguous",
+            hint=f"Did you mean {_SCHEME}buckets/{whole} (a storage bucket) or {_SCHEME}datasets/{whole} (a dataset "
+            "repository)?",
+        )
     namespace, _, below = rest.partition("/")
     name, revision, prefix = _split_revision(below)
     if revision is not None and kind == "buckets":
@@ -99,16 +101,6 @@ def _split_revision(below: str) -> tuple[str, str | None, str]:
     return name, unquote(revision), prefix
 
 
-def _forms(kind: str, rest: str) -> str:
-    whole = "/".join(part for part in (kind, rest) if part) or "NAMESPACE/NAME"
-    return (
-        f"Did you mean {_SCHEME}buckets/{whole} (a storage bucket) or {_SCHEME}datasets/{whole} (a dataset repository)?"
-    )
-
-
-# Opening of `hf://buckets/NS/NAME/PREFIX` and `hf://datasets/NS/NAME[@REV]/PREFIX`.
-
-
 def open_hub(url: str, options: StoreOptions) -> ObjectStore:
     """Return the store for an `hf://` URL, without reading or writing.
 
@@ -120,7 +112,13 @@ def open_hub(url: str, options: StoreOptions) -> ObjectStore:
         MissingExtra: huggingface_hub is missing or too old.
     """
     place = parse(url)
-    _check_release()
+    try:
+        import huggingface_hub
+    except ImportError as error:
+        raise MissingExtra("hf:// needs huggingface_hub, which is not installed", install="huggingface_hub") from error
+    if not hasattr(huggingface_hub, "batch_bucket_files"):  # buckets need a newer release than the minimum
+        installed = huggingface_hub.__version__
+        raise MissingExtra(f"hf:// needs a newer huggingface_hub than {installed}", install="huggingface_hub")
     if place.kind == "bucket":
         from llm_ocr.storage.hf.bucket import BucketStore
 
@@ -128,14 +126,3 @@ def open_hub(url: str, options: StoreOptions) -> ObjectStore:
     from llm_ocr.storage.hf.dataset import DatasetStore
 
     return DatasetStore(place, options)
-
-
-def _check_release() -> None:
-    """Check the client's release: buckets and the check of write permission need a newer one than the minimum."""
-    try:
-        import huggingface_hub
-    except ImportError as error:
-        raise MissingExtra("hf:// needs huggingface_hub, which is not installed", install="huggingface_hub") from error
-    if not hasattr(huggingface_hub, "batch_bucket_files"):
-        installed = huggingface_hub.__version__
-        raise MissingExtra(f"hf:// needs a newer huggingface_hub than {installed}", install="huggingface_hub")

@@ -59,14 +59,6 @@ class RetryPolicy:
 RETRIES = RetryPolicy()
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Bytes of an object and their version."""
-
-    data: bytes
-    version: str
-
-
 class HubClient:
     """`HfApi` for one place, with reads over HTTP. Thread-safe; sends no request before its first use."""
 
@@ -105,8 +97,8 @@ class HubClient:
         with translated(action, where, self.context, reading=reading):
             yield
 
-    def read(self, url: str, key: str, version_header: str, span: tuple[int, int] | None = None) -> Found:
-        """Return the object at `url`, or its range `span` (start and length).
+    def read(self, url: str, key: str, version_header: str, span: tuple[int, int] | None = None) -> tuple[bytes, str]:
+        """Return the object at `url`, or its range `span` (start and length), and its version.
 
         Raises:
             ObjectNotFound: there is no such object.
@@ -122,25 +114,27 @@ class HubClient:
         if span is not None:
             headers["Range"] = f"bytes={span[0]}-{span[0] + span[1] - 1}"
 
-        def get() -> Found:
+        def get() -> tuple[bytes, str]:
             with self.doing("read", key, reading=True):
                 # Releases before 2.0 do not retry all lost connections: all retries happen here.
                 answer = http_backoff("GET", url, headers=headers, timeout=_READ_TIMEOUT, max_retries=0)
                 if answer.status_code == 416:  # the range begins at the end of the object, or after it
-                    return Found(b"", "")
+                    return b"", ""
                 hf_raise_for_status(answer)
                 # The content may come from another host; the Hub's redirect response has its version.
                 first: Any = answer.history[0] if answer.history else answer
                 version = first.headers.get(f"X-Linked-{version_header}") or first.headers.get(version_header, "")
-                data = answer.content if span is None or answer.status_code == 206 else _cut(answer.content, span)
-            return Found(data, version.removeprefix("W/").strip('"'))
+                data: bytes = answer.content
+                if span is not None and answer.status_code != 206:  # a server without support for ranges
+                    data = data[span[0] : span[0] + span[1]]
+            return data, str(version).removeprefix("W/").strip('"')
 
         return self._retries.keep_trying(get)
 
     def read_range(self, url: str, key: str, start: int, length: int, exists: Callable[[str], object]) -> bytes:
         """Return `length` bytes from `start`. For length 0, `exists` checks that the object exists."""
         if length > 0:
-            return self.read(url, key, "ETag", (start, length)).data
+            return self.read(url, key, "ETag", (start, length))[0]
         if exists(key) is None:
             raise ObjectNotFound(f"no object {self.where(key)}")
         return b""
@@ -156,11 +150,6 @@ class HubClient:
                 fetch(Path(folder)).replace(path)
 
         self._retries.keep_trying(copy)
-
-
-def _cut(data: bytes, span: tuple[int, int]) -> bytes:
-    """Cut the range from the response of a server without support for ranges."""
-    return data[span[0] : span[0] + span[1]]
 
 
 def cannot_swap(where: str, why: str) -> StorageError:

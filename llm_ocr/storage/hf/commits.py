@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from llm_ocr.errors import LlmOcrError, ObjectExists, StorageError
 from llm_ocr.storage.hf.client import HubClient, RetryPolicy
@@ -137,22 +137,12 @@ class Change:
         return self.lost or self.version is not None
 
 
-class Commits(Protocol):
-    """Maker of commits."""
-
-    def commit(self, changes: Sequence[Change], *, last: bool = False) -> None:
-        """Commit and settle all changes, or raise `StorageError` and settle none. No two have the same path.
-
-        `last`: the process is about to end, so little time is left.
-        """
-
-
 class CommitQueue:
     """Changes that wait for their commit. Safe to use from several threads."""
 
-    def __init__(self, commits: Commits, rate: Rate) -> None:
+    def __init__(self, committer: "Committer", rate: Rate) -> None:
         self.pace = RateLimiter(rate)
-        self._commits = commits
+        self._committer = committer
         self._rate = rate
         self._changed = threading.Condition()
         self._waiting: list[Change] = []
@@ -175,7 +165,8 @@ class CommitQueue:
             ObjectExists: the change is fresh, and another change of this queue writes its path.
         """
         with self._changed:
-            before = self._last(change.path) if change.fresh else None
+            pending = (*self._under_way, *self._waiting) if change.fresh else ()
+            before = next((other for other in reversed(pending) if other.path == change.path), None)
             if before is not None and before.operation is not None:
                 raise ObjectExists(f"{change.path} exists")
             change.replaces = before is not None
@@ -223,10 +214,6 @@ class CommitQueue:
             while self._waiting:
                 self._commit(self._take(), last=True)
 
-    def _last(self, path: str) -> Change | None:
-        every = (*self._under_way, *self._waiting)
-        return next((change for change in reversed(every) if change.path == path), None)
-
     def _wait_for(self, true: Callable[[], bool]) -> None:
         while True:
             if not self._changed.wait_for(partial(self._is_over, true, self._failures), _LONGEST_WAIT):
@@ -234,7 +221,10 @@ class CommitQueue:
             if true():
                 return
             if self._error is not None:  # otherwise a later commit included the failed changes
-                raise _again(self._error)
+                error = self._error  # copied, because several threads may raise it
+                made = StorageError(str(error.args[0]) if error.args else str(error), hint=error.hint)
+                made.retryable = error.retryable
+                raise made from error
 
     def _is_over(self, true: Callable[[], bool], failures: int) -> bool:
         return true() or self._failures != failures
@@ -253,7 +243,7 @@ class CommitQueue:
     def _commit(self, batch: list[Change], *, last: bool = False) -> None:
         try:
             self.pace.spend()
-            self._commits.commit(latest(batch), last=last)
+            self._committer.commit(latest(batch), last=last)
         except LlmOcrError as error:
             self._failed(batch, error)
             raise
@@ -261,7 +251,12 @@ class CommitQueue:
             self._thread = None
             self._failed(batch, StorageError(f"cannot commit: {error!r}"))
             raise
-        self._succeeded(batch)
+        with self._changed:
+            final = {change.path: change for change in batch}
+            for change in batch:
+                change.version, change.lost = final[change.path].version, final[change.path].lost
+            self._under_way, self._error, self._in_row = [], None, 0
+            self._changed.notify_all()
 
     def _next(self) -> list[Change]:
         """Return the changes of the next commit when it is due; empty when the thread has no more work."""
@@ -271,7 +266,13 @@ class CommitQueue:
                 if not something or self._ending:
                     self._thread = None
                     return []
-                seconds = self._due_in()
+                if self._rushed:
+                    return self._take()
+                full = len(self._waiting) >= self._rate.most
+                due = [self._since + (0.0 if full else self._rate.linger)]
+                if self._urgent_since is not None:
+                    due.append(self._urgent_since + self._rate.gather)
+                seconds = max(min(due) - time.monotonic(), self.pace.due_in())
                 if seconds <= 0:
                     return self._take()
                 self._changed.wait(seconds)
@@ -283,24 +284,6 @@ class CommitQueue:
         if not self._waiting:
             self._urgent_since, self._rushed = None, False
         return batch
-
-    def _due_in(self) -> float:
-        if self._rushed:
-            return 0.0
-        now = time.monotonic()
-        full = len(self._waiting) >= self._rate.most
-        due = [self._since + (0.0 if full else self._rate.linger)]
-        if self._urgent_since is not None:
-            due.append(self._urgent_since + self._rate.gather)
-        return max(min(due) - now, self.pace.due_in())
-
-    def _succeeded(self, batch: list[Change]) -> None:
-        with self._changed:
-            last = {change.path: change for change in batch}
-            for change in batch:
-                change.version, change.lost = last[change.path].version, last[change.path].lost
-            self._under_way, self._error, self._in_row = [], None, 0
-            self._changed.notify_all()
 
     def _failed(self, batch: list[Change], error: LlmOcrError) -> None:
         _log.warning("a commit of %d files failed: %s", len(batch), error)
@@ -318,14 +301,6 @@ class CommitQueue:
 def latest(changes: Sequence[Change]) -> list[Change]:
     """Return the last change of each path."""
     return list({change.path: change for change in changes}.values())
-
-
-def _again(error: LlmOcrError) -> LlmOcrError:
-    """Copy the error for another thread."""
-    made = StorageError(str(error.args[0]) if error.args else str(error), hint=error.hint)
-    made.retryable = error.retryable
-    made.__cause__ = error
-    return made
 
 
 _OPEN: "weakref.WeakSet[CommitQueue]" = weakref.WeakSet()
@@ -383,7 +358,11 @@ class Committer:
         self._retries.keep_trying(send)
 
     def commit(self, changes: Sequence[Change], *, last: bool = False) -> None:
-        """Commit the changes; see `Commits`. A fresh file that exists by now is excluded, and marked as lost."""
+        """Commit and settle all changes, or raise `StorageError` and settle none. No two have the same path.
+
+        A fresh file that exists by now is excluded, and marked as lost. `last`: the process is about to end, so little
+        time is left.
+        """
         tries = itertools.count()
         retries = _AT_THE_END if last else self._retries
         oid = retries.keep_trying(lambda: self._try(changes, again=next(tries) > 0, last=last))
@@ -400,6 +379,8 @@ class Committer:
 
         `again`: an earlier commit with a lost response may contain some of the changes.
         """
+        from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+
         now = self.there(change.path for change in changes if again or change.fresh or change.operation is None)
         operations: list[Any] = []
         for change in changes:
@@ -407,30 +388,31 @@ class Committer:
             same = found is not None and change.operation is not None and _same(change, found)
             change.lost = change.fresh and not change.replaces and found is not None and not same
             if not change.lost and not (again and same):
-                operations += _operations(change, found)
+                if change.operation is not None:
+                    operations.append(_renewed(change.operation))
+                elif found is not None:
+                    operations.append(CommitOperationDelete(change.path, is_folder=False))
         if not operations:
             return ""
-        with self._client.doing("write", self._place.key(operations[0].path_in_repo)):
+        title = first = self._place.key(operations[0].path_in_repo)
+        if len(operations) > 1:
+            title += f" and {len(operations) - 1} more"
+        with self._client.doing("write", first):
             if last:
-                self._send_one_by_one(operations)
+                # One by one: for several files, the client starts threads, which fails at the end of a process.
+                for operation in operations:
+                    if isinstance(operation, CommitOperationAdd):
+                        self._client.api.preupload_lfs_files(
+                            self._place.id, [operation], repo_type="dataset", revision=self._place.revision or None
+                        )
             made = self._client.api.create_commit(
                 self._place.id,
                 operations,
-                commit_message=_title(operations, self._place.key),
+                commit_message=f"llm-ocr: {title}",
                 repo_type="dataset",
                 revision=self._place.revision or None,
             )
         return made.oid
-
-    def _send_one_by_one(self, operations: Sequence[Any]) -> None:
-        """Send files one by one: for several, the client starts threads, which fails at the end of a process."""
-        from huggingface_hub import CommitOperationAdd
-
-        for operation in operations:
-            if isinstance(operation, CommitOperationAdd):
-                self._client.api.preupload_lfs_files(
-                    self._place.id, [operation], repo_type="dataset", revision=self._place.revision or None
-                )
 
     def there(self, paths: Iterable[str], revision: str = "") -> dict[str, "RepoFile"]:
         """Return the existing files among these paths, by path."""
@@ -469,14 +451,6 @@ def _same(change: Change, file: "RepoFile") -> bool:
     return bool(git.hexdigest() == file.blob_id)
 
 
-def _operations(change: Change, found: "RepoFile | None") -> list[Any]:
-    from huggingface_hub import CommitOperationDelete
-
-    if change.operation is not None:
-        return [_renewed(change.operation)]
-    return [CommitOperationDelete(change.path, is_folder=False)] if found else []
-
-
 def _renewed(operation: Any) -> Any:
     """Reset the client's state in the operation, except for sent content.
 
@@ -489,8 +463,3 @@ def _renewed(operation: Any) -> Any:
     if not operation._is_uploaded:
         operation._upload_mode = None
     return operation
-
-
-def _title(operations: Sequence[Any], key: Any) -> str:
-    first = key(operations[0].path_in_repo)
-    return f"llm-ocr: {first}" + (f" and {len(operations) - 1} more" if len(operations) > 1 else "")

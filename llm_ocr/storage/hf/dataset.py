@@ -100,8 +100,7 @@ class DatasetStore(BaseStore):
         self._queue.flush()
 
     def fetch(self, key: str) -> tuple[bytes, str]:
-        found = self._client.read(self._address(key), key, "ETag")
-        return found.data, found.version
+        return self._client.read(self._address(key), key, "ETag")
 
     def read_range(self, key: str, start: int, length: int) -> bytes:
         return self._client.read_range(self._address(key), key, start, length, self.stat)

@@ -56,7 +56,11 @@ def translated(action: str, where: str, context: Context, *, reading: bool = Fal
     except no_answer as error:
         raise lost(f"cannot {action} {where}: no answer from the Hub ({said(error)})") from error
     except ConnectionError as error:  # also raised by hf_xet, whose message is the only information
-        raise _of_xet(error, action, where, context) from error
+        status = re.search(r"status client error \((4\d\d)|status server error \((5\d\d)", str(error))
+        number = int(status[1] or status[2]) if status else 0
+        if number in (401, 403, 404):
+            raise _refused(number, f"cannot {action} {where}", said(error), context) from error
+        raise lost(f"cannot {action} {where}: {said(error)}") from error
     except OSError as error:
         raise _of_cause(error, action, where, context) or storage_error(error, action, where) from error
     except RuntimeError as error:  # of its threads, of hf_xet, and of a connection that another thread has closed
@@ -87,14 +91,6 @@ def _of_cause(error: BaseException, action: str, where: str, context: Context) -
     if cause is not None and isinstance(cause, hub.HfHubHTTPError.__bases__[0]):
         return lost(f"cannot {action} {where}: no answer from the Hub ({said(cause)})")
     return None
-
-
-def _of_xet(error: BaseException, action: str, where: str, context: Context) -> StorageError:
-    status = re.search(r"status client error \((4\d\d)|status server error \((5\d\d)", str(error))
-    number = int(next(filter(None, status.groups()))) if status else 0
-    if number in (401, 403, 404):
-        return _refused(number, f"cannot {action} {where}", said(error), context)
-    return lost(f"cannot {action} {where}: {said(error)}")
 
 
 def _of_answer(error: Any, action: str, where: str, context: Context, *, reading: bool = False) -> StorageError:

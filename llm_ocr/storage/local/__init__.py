@@ -50,9 +50,6 @@ def set_apart(path: Path) -> None:
         os.utime(path, ns=(written.st_atime_ns, modified))
 
 
-# Translation of the operating system's errors into errors with a remedy.
-
-
 _AGAIN = "Published results remain. Then run the same command again."
 _MAY_NOT = "This user lacks a permission: change the permissions of the folder, or use another folder."
 _HINTS = {
@@ -115,9 +112,6 @@ def has_no_links(error: OSError) -> bool:
     return error.errno in _NO_LINKS
 
 
-# Files of a folder as keys, in key order.
-
-
 #: Entries at the root that are not content: `lost+found`, made by mkfs on ext file systems and readable by root only;
 #: and our locks.
 _NOT_CONTENT = frozenset({"lost+found/", f"{LOCKS}/"})
@@ -131,31 +125,25 @@ def walk(root: Path, folder: str, wanted: Callable[[str], bool]) -> Iterator[str
         folder: a key, or empty for the root itself.
         wanted: returns whether to enter a subfolder, which is given with a `/` at the end.
     """
-    for name in _sorted_names(root / folder, root=not folder):
+    with translated("list", str(root / folder)):
+        try:
+            with os.scandir(root / folder) as entries:
+                names = []
+                for entry in entries:
+                    is_folder = False
+                    with contextlib.suppress(OSError):  # circular links are not folders
+                        is_folder = entry.is_dir()
+                    names.append(f"{entry.name}/" if is_folder else entry.name)
+        except (FileNotFoundError, NotADirectoryError):  # the folder is gone
+            return
+    for name in sorted(names):  # as keys: a folder's name includes its `/`
+        if not folder and name in _NOT_CONTENT:
+            continue
         key = f"{folder}/{name}" if folder else name
         if not name.endswith("/"):
             yield key
         elif wanted(key):
             yield from walk(root, key[:-1], wanted)
-
-
-def _sorted_names(folder: Path, *, root: bool) -> list[str]:
-    """Return the names sorted like keys: a folder's name includes its `/`. Empty for a folder that is gone."""
-    with translated("list", str(folder)):
-        try:
-            with os.scandir(folder) as entries:
-                names = [f"{entry.name}/" if _is_folder(entry) else entry.name for entry in entries]
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-    return sorted(name for name in names if not root or name not in _NOT_CONTENT)
-
-
-def _is_folder(entry: "os.DirEntry[str]") -> bool:
-    """Return whether an entry is a folder. Circular links, for which `is_dir` raises, are not folders."""
-    try:
-        return entry.is_dir()
-    except OSError:
-        return False
 
 
 def is_temporary(key: str) -> bool:
@@ -327,10 +315,18 @@ class LocalStore(BaseStore):
         if self._capabilities is None:
             no_links, moves = self._try_writing()
             no_locks = unreliable(self.root)
-            found = _judged(no_links is None, moves, no_locks)
-            if found.swap:
+            problem = ""
+            if no_links and no_locks:
+                problem = f"the file system has no hard links, and {no_locks}. For a mounted bucket, give its URL"
+            elif no_links:
+                problem = "without hard links, inodes are not stable: workers cannot claim units"
+            elif no_locks:
+                problem = f"{no_locks}: workers cannot claim units"
+            elif not moves:
+                problem = "a rename copies the file: workers cannot claim units"
+            else:
                 prepare(self.root)  # before the first swap, so that no concurrent `delete` can miss the lock
-            self._capabilities = found
+            self._capabilities = Capabilities(not (no_links and no_locks), not problem, problem)
         return self._capabilities
 
     def check(self) -> None:
@@ -344,7 +340,15 @@ class LocalStore(BaseStore):
             self._temporary(probe, lambda file: _write(file, b"probe")) as temporary,
         ):
             try:
-                no_links = self._try_links(temporary, probe)
+                no_links: OSError | None = None
+                try:
+                    self._link(temporary, probe)
+                except OSError as error:
+                    if not has_no_links(error):
+                        raise
+                    no_links = error
+                else:
+                    self._check_second_link(temporary, probe)
                 probe.unlink(missing_ok=True)
                 self._write_file(probe, lambda file: _write(file, b"older"))
                 version = version_of(temporary.stat())
@@ -356,17 +360,11 @@ class LocalStore(BaseStore):
                 probe.unlink(missing_ok=True)
                 self._sync_folder(self.root)
 
-    def _try_links(self, temporary: Path, probe: Path) -> OSError | None:
-        try:
-            self._link(temporary, probe)
-        except OSError as error:
-            if has_no_links(error):
-                return error
-            raise
+    def _check_second_link(self, temporary: Path, probe: Path) -> None:
         try:
             self._link(temporary, probe)
         except FileExistsError:
-            return None
+            return
         where = f"cannot use the folder {self.root}"
         raise StorageError(f"{where}: a hard link replaces a file", hint=NO_LINKS_HINT)
 
@@ -453,16 +451,3 @@ def _expect(path: Path, version: str) -> None:
     found = version_at(path)
     if found != version:
         raise ObjectChanged(f"{path} {'is gone' if found is None else 'has been replaced by another worker'}")
-
-
-def _judged(links: bool, moves: bool, no_locks: str) -> Capabilities:
-    if not links and no_locks:
-        note = f"the file system has no hard links, and {no_locks}. For a mounted bucket, give its URL"
-        return Capabilities(False, False, note)
-    if not links:
-        return Capabilities(True, False, "without hard links, inodes are not stable: workers cannot claim units")
-    if no_locks:
-        return Capabilities(True, False, f"{no_locks}: workers cannot claim units")
-    if not moves:
-        return Capabilities(True, False, "a rename copies the file: workers cannot claim units")
-    return Capabilities(True, True)

@@ -61,7 +61,19 @@ def exclusive(root: Path, key: str, *, timeout: float = _TIMEOUT) -> Iterator[No
     # Opened for writing, because NFS implements `flock` as a lock of the whole file, which requires that.
     handle = os.open(folder / f"{number:02x}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
-        _take(handle, timeout, str(folder / f"{number:02x}"))
+        # A blocking call could not be abandoned while the holder's machine is suspended.
+        give_up = time.monotonic() + timeout
+        wait = 0.001
+        while not _taken(handle):
+            if time.monotonic() >= give_up:
+                error = StorageError(
+                    f"{folder / f'{number:02x}'} has been locked by another worker for {timeout:.0f} s",
+                    hint="A worker on this folder is suspended or disconnected: end that worker, or wait for it.",
+                )
+                error.retryable = True
+                raise error
+            time.sleep(wait * random.uniform(0.5, 1.0))
+            wait = min(wait * 1.5, 0.05)
         yield
     finally:
         os.close(handle)
@@ -87,22 +99,6 @@ def exclude(root: Path) -> bool:
         return False
     finally:
         probe.unlink(missing_ok=True)
-
-
-def _take(handle: int, timeout: float, where: str) -> None:
-    # A blocking call could not be abandoned while the holder's machine is suspended.
-    give_up = time.monotonic() + timeout
-    wait = 0.001
-    while not _taken(handle):
-        if time.monotonic() >= give_up:
-            error = StorageError(
-                f"{where} has been locked by another worker for {timeout:.0f} s",
-                hint="A worker on this folder is suspended or disconnected: end that worker, or wait for it.",
-            )
-            error.retryable = True
-            raise error
-        time.sleep(wait * random.uniform(0.5, 1.0))
-        wait = min(wait * 1.5, 0.05)
 
 
 def _taken(handle: int) -> bool:
@@ -132,9 +128,22 @@ def kept_on_this_machine(folder: Path, mounts: Path = Path("/proc/self/mountinfo
     real = folder.resolve()
     best, answer = 0, ""
     for line in text.splitlines():
-        point, kind, options = _mount(line)
-        if kind and len(point.parts) >= best and real.is_relative_to(point):  # of equal ones, the later is on top
-            best, answer = len(point.parts), _why_local(kind, options)
+        # Mount point, type, and options of a line: proc(5).
+        left, _, right = line.partition(" - ")
+        before, after = left.split(" "), right.split(" ")
+        if len(before) < 6 or not after[0]:
+            continue
+        for code, sign in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+            before[4] = before[4].replace(code, sign)
+        point, kind = Path(before[4]), after[0]
+        if len(point.parts) < best or not real.is_relative_to(point):  # of equal ones, the later is on top
+            continue
+        best = len(point.parts)
+        kept = sorted(_KEPT_LOCAL.intersection(",".join([before[5], *after[2:]]).split(",")))
+        if kind == "fuse" or kind.startswith("fuse."):
+            answer = f"it is a {kind} file system"
+        else:
+            answer = f"it is mounted with {kept[0]}" if kept else ""
     return answer
 
 
@@ -143,21 +152,3 @@ def unreliable(root: Path) -> str:
     if why := kept_on_this_machine(root):
         return f"file locks may hold on this machine only, for {why}"
     return "" if exclude(root) else "there are no file locks here"
-
-
-def _mount(line: str) -> tuple[Path, str, frozenset[str]]:
-    """Return mount point, type, and options of a line of mountinfo (proc(5)); an empty type for another line."""
-    left, _, right = line.partition(" - ")
-    before, after = left.split(" "), right.split(" ")
-    if len(before) < 6 or not after[0]:
-        return Path("/"), "", frozenset()
-    for code, sign in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        before[4] = before[4].replace(code, sign)
-    return Path(before[4]), after[0], frozenset(",".join([before[5], *after[2:]]).split(","))
-
-
-def _why_local(kind: str, options: frozenset[str]) -> str:
-    if kind == "fuse" or kind.startswith("fuse."):
-        return f"it is a {kind} file system"
-    kept = sorted(options & _KEPT_LOCAL)
-    return f"it is mounted with {kept[0]}" if kept else ""

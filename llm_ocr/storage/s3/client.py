@@ -2,7 +2,6 @@
 
 import random
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -13,9 +12,6 @@ from llm_ocr.errors import MissingExtra, StorageError, UsageError
 from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.names import BucketPlace, checked_prefix
 from llm_ocr.storage.s3.errors import Context, translated
-
-# Parsing of `s3://bucket/prefix` and endpoint URLs, without connecting.
-
 
 _URL = re.compile(r"s3://([^/]*)(?:/(.*))?", re.IGNORECASE | re.DOTALL)
 
@@ -117,34 +113,22 @@ def set_retries(client: Any, retries: int) -> None:
 
     With 8 retries, a request survives any outage of 12 s, and most of 20 s.
     """
-    client.meta.events.register_first("needs-retry.s3", _handler(retries), unique_id="llm-ocr-retries")
-
-
-def _handler(retries: int) -> Callable[..., float | None]:
-    def needs_retry(*, response: Any, attempts: int, caught_exception: Any, **_: Any) -> float | None:
-        """Return the seconds until the next attempt, or None to leave it to botocore. `attempts` counts from 1."""
-        first = _first_pause(response, caught_exception)
-        if first is None or attempts > retries:
-            return None
-        least = 0.0 if first == _FIRST_THROTTLED else 0.5  # throttled clients spread out, as in botocore
-        return float(min(first * 2 ** (attempts - 1), _LONGEST) * random.uniform(least, 1.0))
-
-    return needs_retry
-
-
-def _first_pause(response: Any, error: Any) -> float | None:
     from botocore.exceptions import ConnectionError as NoConnection
     from botocore.exceptions import HTTPClientError
 
-    if response is None:
-        return _FIRST if isinstance(error, NoConnection | HTTPClientError) else None
-    status = response[0].status_code
-    if status in _THROTTLED:
-        return _FIRST_THROTTLED
-    return _FIRST if status in _FAULTY else None
+    def needs_retry(*, response: Any, attempts: int, caught_exception: Any, **_: Any) -> float | None:
+        """Return the seconds until the next attempt, or None to leave it to botocore. `attempts` counts from 1."""
+        status = None if response is None else response[0].status_code
+        throttled = status in _THROTTLED
+        lost = response is None and isinstance(caught_exception, NoConnection | HTTPClientError)
+        if not (throttled or lost or status in _FAULTY) or attempts > retries:
+            return None
+        first, least = (
+            (_FIRST_THROTTLED, 0.0) if throttled else (_FIRST, 0.5)
+        )  # throttled clients spread out, as in botocore
+        return float(min(first * 2 ** (attempts - 1), _LONGEST) * random.uniform(least, 1.0))
 
-
-# The boto3 client of a store: created once, on first use, and shared by all threads.
+    client.meta.events.register_first("needs-retry.s3", needs_retry, unique_id="llm-ocr-retries")
 
 
 #: The Hugging Face gateway accepts only this region (its documentation); it is the default for other services.
@@ -200,14 +184,16 @@ def connect(place: Place, options: StoreOptions, limits: Limits) -> Connection:
     """
     try:
         import boto3
+        import botocore.session
     except ImportError as error:
         raise MissingExtra("s3:// needs boto3, which is not installed", install="s3") from error
 
     context = Context(place.url, place.bucket, place.root, options.endpoint, options.region, options)
     with translated("use", place.url, context):
-        session = boto3.Session(
-            profile_name=options.profile, region_name=options.region, botocore_session=_botocore_session()
-        )
+        base = botocore.session.get_session()
+        # botocore's own parser of times takes most of the time of a listing.
+        base.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_time)
+        session = boto3.Session(profile_name=options.profile, region_name=options.region, botocore_session=base)
         endpoint = options.endpoint
         service = service_of(endpoint) if endpoint else Service.AMAZON
         client = _client(session, service, endpoint, limits)
@@ -219,15 +205,6 @@ def connect(place: Place, options: StoreOptions, limits: Limits) -> Connection:
         context = Context(place.url, place.bucket, place.root, endpoint, session.region_name, options)
         _check_credentials(session, context)
     return Connection(client, service, context, limits.multipart or _MULTIPART[service])
-
-
-def _botocore_session() -> Any:
-    """Return a session with a fast time parser: botocore's own takes most of the time of a listing."""
-    import botocore.session
-
-    session = botocore.session.get_session()
-    session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_time)
-    return session
 
 
 def _time(value: Any) -> datetime:

@@ -3,14 +3,10 @@
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from llm_ocr.errors import LlmOcrError, ObjectNotFound, StorageError
 from llm_ocr.storage import DEFAULT_OPTIONS, StoreOptions
 from llm_ocr.storage.local import storage_error
-
-# Meaning of error responses of S3 and of SDK errors, with remedies.
-
 
 AGAIN = "Published results remain. Run the same command again."
 
@@ -100,13 +96,13 @@ def advice_for(answer: Answer, context: Context) -> Advice:
             return advise(answer, context)
     if answer.status in (429, 503):
         return _busy(answer, context)
-    said = f"{answer.code} {answer.message}".strip()
+    reason = f"{answer.code} {answer.message}".strip()
     if answer.status >= 500 or answer.code == "RequestTimeout":
-        return Advice(f"{context.server} failed ({said})", "", answer.status not in (501, 505))
+        return Advice(f"{context.server} failed ({reason})", "", answer.status not in (501, 505))
     if answer.code == "400":
         hint = "The response has no reason. Check that the credentials are valid, and that the region is correct."
         return Advice(f"{context.server} refused the request (400)", hint)
-    return Advice(f"{context.server} refused the request ({said})", "")
+    return Advice(f"{context.server} refused the request ({reason})", "")
 
 
 def _region(answer: Answer, context: Context) -> Advice:
@@ -163,6 +159,10 @@ def _busy(answer: Answer, context: Context) -> Advice:
     )
 
 
+def _too_large(answer: Answer, context: Context) -> Advice:
+    return Advice("the object exceeds the size limit of the service", "Use a smaller `pages_per_unit`.")
+
+
 def _clock(answer: Answer, context: Context) -> Advice:
     return Advice("the clock of this machine is wrong (RequestTimeTooSkewed)", "Set the clock, for example by NTP.")
 
@@ -171,10 +171,6 @@ def _full(answer: Answer, context: Context) -> Advice:
     return Advice(
         f"{context.server} has no space left ({answer.code})", f"Free some space, or raise the quota. {AGAIN}"
     )
-
-
-def _too_large(answer: Answer, context: Context) -> Advice:
-    return Advice("the object exceeds the size limit of the service", "Use a smaller `pages_per_unit`.")
 
 
 def _archived(answer: Answer, context: Context) -> Advice:
@@ -247,9 +243,6 @@ def sdk_advice(error: Exception, context: Context) -> Advice:
     return Advice(str(error), "")
 
 
-# Translation of the SDK's errors into errors with a remedy.
-
-
 class Conflict(StorageError):
     """409 or 412: a conditional write met another version of the object, or another writer."""
 
@@ -275,43 +268,26 @@ def translated(action: str, where: str, context: Context, *, reading: bool = Fal
     except LlmOcrError:
         raise
     except ClientError as error:
-        if reading and _is_missing(error):
+        details = error.response.get("Error", {})
+        metadata = error.response.get("ResponseMetadata", {})
+        status = int(metadata.get("HTTPStatusCode") or 0)
+        code = str(details.get("Code") or status)
+        if reading and status == 404 and code != "NoSuchBucket":
             raise ObjectNotFound(f"no object {where}") from error
-        raise _from_answer(error, f"cannot {action} {where}", context) from error
+        region = str(details.get("Region") or metadata.get("HTTPHeaders", {}).get("x-amz-bucket-region") or "")
+        answer = Answer(code, status, details.get("Message") or "", region, error.operation_name)
+        kind: type[StorageError] = StorageError
+        if status in (409, 412) or code in ("PreconditionFailed", "ConditionalRequestConflict"):
+            kind = Conflict
+        elif code in DENIED:
+            kind = Denied
+        elif status in (405, 501) or code in ("NotImplemented", "MethodNotAllowed"):
+            kind = Unsupported
+        raise _made(kind, f"cannot {action} {where}", advice_for(answer, context)) from error
     except (BotoCoreError, HTTPError) as error:
         raise _made(StorageError, f"cannot {action} {where}", sdk_advice(error, context)) from error
     except OSError as error:  # of the local file that is sent or written
         raise storage_error(error, action, where) from error
-
-
-def _is_missing(error: Any) -> bool:
-    code, status = _code(error)
-    return status == 404 and code != "NoSuchBucket"
-
-
-def _code(error: Any) -> tuple[str, int]:
-    status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") or 0)
-    return str(error.response.get("Error", {}).get("Code") or status), status
-
-
-def _from_answer(error: Any, what: str, context: Context) -> StorageError:
-    code, status = _code(error)
-    said = error.response.get("Error", {})
-    headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
-    region = str(said.get("Region") or headers.get("x-amz-bucket-region") or "")
-    return _made(
-        _kind(code, status),
-        what,
-        advice_for(Answer(code, status, said.get("Message") or "", region, error.operation_name), context),
-    )
-
-
-def _kind(code: str, status: int) -> type[StorageError]:
-    if status in (409, 412) or code in ("PreconditionFailed", "ConditionalRequestConflict"):
-        return Conflict
-    if code in DENIED:
-        return Denied
-    return Unsupported if status in (405, 501) or code in ("NotImplemented", "MethodNotAllowed") else StorageError
 
 
 def _made(kind: type[StorageError], what: str, advice: Advice) -> StorageError:

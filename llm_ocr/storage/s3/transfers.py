@@ -18,9 +18,6 @@ from llm_ocr.storage.names import TEMPORARY
 from llm_ocr.storage.s3.client import Connection, Service
 from llm_ocr.storage.s3.errors import Conflict, Denied, Unsupported, translated
 
-# Reads. The SDK retries requests, but not interrupted response bodies: these are requested again here.
-
-
 T = TypeVar("T")
 
 #: Upper limits in seconds of the pauses before an interrupted response is requested again.
@@ -88,6 +85,7 @@ def read_part(connection: Connection, key: str, name: str, start: int, length: i
 
 
 def _read(ask: Callable[[], Any], read: Callable[[Any], T], connection: Connection, name: str) -> T:
+    """Return what `read` makes of the response. The SDK repeats requests, but not interrupted response bodies."""
     for pause in (*_READ_PAUSES, None):
         with translated("read", name, connection.context, reading=True):
             answer = ask()
@@ -113,8 +111,6 @@ def _read(ask: Callable[[], Any], read: Callable[[Any], T], connection: Connecti
 #: Upper limits in seconds of the pauses before the next attempt, when a write met another one but did not take effect:
 #: the S3 user guide on conditional writes recommends a retry after 409.
 _WRITE_PAUSES = (0.1, 0.3, 1.0, 3.0)
-
-_LEASES_OFF = "workers cannot claim units"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,10 +163,10 @@ def create(target: Target, data: bytes) -> str:
             return target.put(data, IfNoneMatch="*")
         except StorageError as error:
             failed = error
-        standing = _standing_after(failed, target)
-        if standing is not None:
-            if standing[0] == data:
-                return standing[1]
+        current = _current_after(failed, target)
+        if current is not None:
+            if current[0] == data:
+                return current[1]
             raise ObjectExists(f"{target.name} exists") from failed
         if not isinstance(failed, Conflict):
             break
@@ -191,12 +187,12 @@ def swap(target: Target, data: bytes, version: str) -> str:
             raise ObjectChanged(f"{target.name} is gone") from gone
         except StorageError as error:
             failed = error
-        standing = _standing_after(failed, target)
-        if standing is None:
+        current = _current_after(failed, target)
+        if current is None:
             raise ObjectChanged(f"{target.name} is gone") from failed
-        if standing[0] == data:
-            return standing[1]
-        if standing[1] != version:
+        if current[0] == data:
+            return current[1]
+        if current[1] != version:
             raise ObjectChanged(f"{target.name} has changed") from failed
         if not isinstance(failed, Conflict):
             break
@@ -206,13 +202,13 @@ def swap(target: Target, data: bytes, version: str) -> str:
 
 def create_unsafely(target: Target, data: bytes) -> str:
     """Create without conditions, correct only while no two writers are active."""
-    standing = target.find()
-    if standing is not None:
+    current = target.find()
+    if current is not None:
         raise ObjectExists(f"{target.name} exists")
     return target.put(data)
 
 
-def _standing_after(failed: StorageError, target: Target) -> tuple[bytes, str] | None:
+def _current_after(failed: StorageError, target: Target) -> tuple[bytes, str] | None:
     """Return the current object after a write with unknown outcome; raise `failed` if the write did not happen."""
     if not failed.retryable:
         raise failed
@@ -231,8 +227,25 @@ def probe(target: Target) -> Capabilities:
         StorageError: the service refused a request.
     """
     try:
-        created, version = _probe_create(target)
-        swapped = _probe_swap(target, version)
+        try:
+            version = create(target, _nonce())
+        except Unsupported:
+            created, version = False, target.put(_nonce())
+        else:
+            try:
+                version = target.put(_nonce(), IfNoneMatch="*")
+                created = False
+            except Conflict:  # a second creator fails
+                created = True
+        swapped = False
+        try:
+            swap(target, _nonce(), version)
+            target.put(_nonce(), IfMatch=version)
+        except Conflict:  # the current version was replaced, and the outdated version refused
+            current = target.find()
+            swapped = current is not None and current[1] != version
+        except (Unsupported, ObjectChanged):
+            pass
         if target.find() is None:
             raise StorageError(
                 f"{target.name} is not readable after the write",
@@ -244,40 +257,13 @@ def probe(target: Target) -> Capabilities:
         raise
     target.remove()
     missing = [name for name, there in (("If-None-Match", created), ("If-Match", swapped)) if not there]
-    note = f"{' and '.join(missing)} of PutObject are not supported by {target.connection.server}, so {_LEASES_OFF}"
+    unsupported = f"{' and '.join(missing)} of PutObject are not supported by {target.connection.server}"
+    note = f"{unsupported}, so workers cannot claim units"
     return Capabilities(created, swapped, note if missing else "")
-
-
-def _probe_create(target: Target) -> tuple[bool, str]:
-    """Return whether a second creator fails, and the current version."""
-    try:
-        version = create(target, _nonce())
-    except Unsupported:
-        return False, target.put(_nonce())
-    try:
-        return False, target.put(_nonce(), IfNoneMatch="*")
-    except Conflict:
-        return True, version
-
-
-def _probe_swap(target: Target, version: str) -> bool:
-    """Return whether the current version is replaced, and the outdated version refused."""
-    try:
-        swap(target, _nonce(), version)
-        target.put(_nonce(), IfMatch=version)
-    except Conflict:
-        standing = target.find()
-        return standing is not None and standing[1] != version
-    except (Unsupported, ObjectChanged):
-        return False
-    return False
 
 
 def _nonce() -> bytes:
     return secrets.token_hex(16).encode()
-
-
-# Multipart uploads, and leftovers of interrupted uploads.
 
 
 _log = logging.getLogger(__name__)
@@ -327,14 +313,28 @@ def _upload_parts(connection: Connection, path: Path, key: str) -> None:
 def unfinished_uploads(connection: Connection) -> Iterator[ObjectInfo]:
     """Yield multipart uploads that were neither completed nor aborted; none if the service cannot list them."""
     context = connection.context
-    pages = connection.client.get_paginator("list_multipart_uploads").paginate(
-        Bucket=context.bucket, Prefix=context.root
+    pages = iter(
+        connection.client.get_paginator("list_multipart_uploads").paginate(Bucket=context.bucket, Prefix=context.root)
     )
-    for upload in _uploads(connection, pages):
-        folder, slash, name = str(upload["Key"]).removeprefix(context.root).rpartition("/")
-        key = f"{folder}{slash}{_UPLOAD}{quote(upload['UploadId'], safe='')}:{name}"
-        modified = float(int(upload["Initiated"].timestamp()))
-        yield ObjectInfo(key, _size(connection, upload), str(upload["UploadId"]), modified)
+    while True:
+        try:
+            with translated("list the unfinished uploads of", context.url, context):
+                page = next(pages, None)
+        except StorageError as error:
+            hidden = isinstance(error, (Unsupported, Denied)) or connection.service is Service.HUGGING_FACE
+            if error.retryable or not hidden:
+                raise
+            _log.warning("%s: cannot find interrupted uploads: %s", context.url, error)
+            return
+        if page is None:
+            return
+        for upload in page.get("Uploads", ()):
+            if not upload["Key"].startswith(context.root):
+                continue  # some services list the uploads of the whole bucket
+            folder, slash, name = str(upload["Key"]).removeprefix(context.root).rpartition("/")
+            key = f"{folder}{slash}{_UPLOAD}{quote(upload['UploadId'], safe='')}:{name}"
+            modified = float(int(upload["Initiated"].timestamp()))
+            yield ObjectInfo(key, _size(connection, upload), str(upload["UploadId"]), modified)
 
 
 def is_upload(key: str) -> bool:
@@ -355,24 +355,6 @@ def give_up(connection: Connection, key: str, name: str) -> None:
             )
         except connection.client.exceptions.NoSuchUpload:
             return
-
-
-def _uploads(connection: Connection, pages: Any) -> Iterator[Any]:
-    rest = iter(pages)
-    while True:
-        try:
-            with translated("list the unfinished uploads of", connection.context.url, connection.context):
-                page = next(rest, None)
-        except StorageError as error:
-            hidden = isinstance(error, (Unsupported, Denied)) or connection.service is Service.HUGGING_FACE
-            if error.retryable or not hidden:
-                raise
-            _log.warning("%s: cannot find interrupted uploads: %s", connection.context.url, error)
-            return
-        if page is None:
-            return
-        # Some services list the uploads of the whole bucket.
-        yield from (one for one in page.get("Uploads", ()) if one["Key"].startswith(connection.context.root))
 
 
 def _size(connection: Connection, upload: Any) -> int:

@@ -6,8 +6,11 @@ import pytest
 from fleet_asking import QUICK, VLLM, names, run, until
 from scripted_server import Scripted, request_for
 
-from llm_ocr.engines import Completion
+from llm_ocr.engines import Address, Completion
+from llm_ocr.engines.client.endpoint import Endpoint
 from llm_ocr.engines.pool.pool import ServerPool
+from llm_ocr.engines.pool.session import ServerSession
+from llm_ocr.engines.pool.window import Window
 from llm_ocr.errors import ServerError
 
 
@@ -69,3 +72,16 @@ def test_closing_is_safe_while_servers_start_and_before() -> None:
         unused.begin()
 
     run(whole())
+
+
+def test_closing_a_session_cancels_no_request_that_waits_for_its_probe(monkeypatch) -> None:
+    async def test() -> None:
+        endpoint = Endpoint(Address("http://127.0.0.1:9/v1", "model"))
+        monkeypatch.setattr(endpoint, "probe", asyncio.get_running_loop().create_future)
+        session = ServerSession(0, "server", endpoint, VLLM, Window(4))
+        waiting = asyncio.create_task(session.answers())
+        await asyncio.sleep(0.01)
+        await session.close()
+        assert await waiting is False
+
+    run(test())
