@@ -23,7 +23,7 @@ from llm_ocr.engines.vllm.command import value_of
 from llm_ocr.errors import LlmOcrError, UsageError
 from llm_ocr.models.choosing import architecture_of
 from llm_ocr.models.profile import Profile
-from llm_ocr.stages.runtime import named_model
+from llm_ocr.stages.model_choice import named_model
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement

@@ -20,21 +20,13 @@ from llm_ocr.errors import LimitReached, UsageError
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.extract import Extract, PageTask
 from llm_ocr.stages.flow import Ticket
+from llm_ocr.stages.job import Job
 from llm_ocr.stages.limits import Allowance, check_limits
 from llm_ocr.stages.loop import first_error
-from llm_ocr.stages.runtime import (
-    Job,
-    Model,
-    PartRenderer,
-    Reading,
-    Remote,
-    page_model,
-    page_profile,
-    passwords,
-    reading,
-    render_options,
-    with_served_model,
-)
+from llm_ocr.stages.model_choice import Model, page_model, page_profile, with_served_model
+from llm_ocr.stages.readers import Reading, reading
+from llm_ocr.stages.remote import Remote
+from llm_ocr.stages.rendering import PartRenderer, passwords, render_options
 from llm_ocr.stages.servers import EMBEDDED, Engines, choose_engine
 from llm_ocr.types import DocumentPart, PageRecord, Unit
 

@@ -74,7 +74,7 @@ OF_OTHERS = {
     "llm_ocr_outputs/report/sections.py": {"--password-file"},  # of the command that the report shows
     "sandbox/confinement.py": {"--target"},
     "scheduling/shards.py": {"--array", "--num-jobs"},
-    "stages/runtime.py": {"--chat-template", "--logits-processors"},
+    "stages/model_choice.py": {"--chat-template", "--logits-processors"},
     "stages/servers.py": {"--chat-template", "--quantization", "--recommend"},  # the last of `llm-ocr models`
     "storage/gcs/errors.py": {"--location", "--project"},
     "storage/s3/client.py": {"--x-s3"},

@@ -88,7 +88,8 @@ async def _trace(settings: DebugSettings) -> _Traced:
     from llm_ocr.documents.rendering import Renderer
     from llm_ocr.engines.trace import TIME, collected
     from llm_ocr.results.quality.scoring import score
-    from llm_ocr.stages.runtime import embedded_reader, ocr_language, passwords, render_options
+    from llm_ocr.stages.readers import embedded_reader, ocr_language
+    from llm_ocr.stages.rendering import passwords, render_options
     from llm_ocr.types import plural
 
     source = str(settings.file)

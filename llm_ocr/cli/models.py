@@ -31,7 +31,7 @@ from llm_ocr.models.choosing import (
 )
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.registry import DEFAULT, all_profiles
-from llm_ocr.stages.runtime import named_model
+from llm_ocr.stages.model_choice import named_model
 from llm_ocr.stages.servers import serve_options
 
 # Data of `llm-ocr models` as JSON values: all models, one model, or models for a machine.

@@ -34,8 +34,9 @@ from llm_ocr.results.markdown import IMAGE as IMAGE_LINK
 from llm_ocr.results.markdown import figure_link, target_id, unescape
 from llm_ocr.results.schema import figures_from_parquet, figures_to_parquet, pages_to_parquet, release_memory
 from llm_ocr.stages import Progress
+from llm_ocr.stages.job import Job
 from llm_ocr.stages.loop import stepwise
-from llm_ocr.stages.runtime import Describing, Job
+from llm_ocr.stages.readers import Describing
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import (
     Block,

@@ -20,8 +20,8 @@ from llm_ocr.results.dataset import FOLDER, DatasetRow, DatasetWriter
 from llm_ocr.results.schema import Images
 from llm_ocr.runs import Run
 from llm_ocr.scheduling.scanner import PlannedUnits
+from llm_ocr.stages.job import Job
 from llm_ocr.stages.loop import stepwise
-from llm_ocr.stages.runtime import Job
 from llm_ocr.storage.hf import parse
 from llm_ocr.types import plural
 from llm_ocr.workspace import Workspace

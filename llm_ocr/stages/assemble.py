@@ -22,8 +22,8 @@ from llm_ocr.results.schema import Images, finals_to_parquet
 from llm_ocr.scheduling.follow import Published, ReadyItems
 from llm_ocr.scheduling.scanner import PlannedItems
 from llm_ocr.stages import Progress
+from llm_ocr.stages.job import Job
 from llm_ocr.stages.loop import stepwise
-from llm_ocr.stages.runtime import Job
 from llm_ocr.stages.sharing import (
     SMALL,
     Sharing,

@@ -15,7 +15,7 @@ from llm_ocr.documents.rendering import Renderer
 from llm_ocr.documents.sources import version_of
 from llm_ocr.errors import PageFailure
 from llm_ocr.stages.filtering import Filtering
-from llm_ocr.stages.runtime import Remote
+from llm_ocr.stages.remote import Remote
 from llm_ocr.types import PageSelection, Reason
 from llm_ocr.workspace.planned import PlannedDocument, wanted_of, wanted_pages
 

@@ -20,8 +20,9 @@ from llm_ocr.scheduling.scanner import PlannedUnits
 from llm_ocr.stages import Progress
 from llm_ocr.stages.extract import caps_of
 from llm_ocr.stages.flow import NO_CAPS, Admission, Caps, Flow, Spool, Ticket
+from llm_ocr.stages.job import Job, Share
 from llm_ocr.stages.loop import stepwise
-from llm_ocr.stages.runtime import Describing, Job, Share, describing, keeps_known
+from llm_ocr.stages.readers import Describing, describing, keeps_known
 from llm_ocr.stages.sharing import (
     Split,
     follows,

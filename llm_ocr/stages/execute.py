@@ -28,21 +28,14 @@ from llm_ocr.stages.clean import clean
 from llm_ocr.stages.counting import PageCounter
 from llm_ocr.stages.describe import describe
 from llm_ocr.stages.extract import extract, warming_up
+from llm_ocr.stages.job import Job, Stage, log_folder, worker_name
 from llm_ocr.stages.limits import Limits, check_limits
 from llm_ocr.stages.loop import run_blocking
+from llm_ocr.stages.model_choice import model_choice, with_served_model
 from llm_ocr.stages.plan import find, need_plan, plan, result_versions
 from llm_ocr.stages.recording import Recorded, Tally
-from llm_ocr.stages.runtime import (
-    Job,
-    Remote,
-    Stage,
-    log_folder,
-    model_choice,
-    passwords,
-    render_options,
-    with_served_model,
-    worker_name,
-)
+from llm_ocr.stages.remote import Remote
+from llm_ocr.stages.rendering import passwords, render_options
 from llm_ocr.stages.servers import PAGES_PER_UNIT, SERVER, VLLM, Engines, choose_engine
 from llm_ocr.types import DocumentPart, plural
 from llm_ocr.workspace import Workspace

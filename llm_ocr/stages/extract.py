@@ -23,18 +23,11 @@ from llm_ocr.results.schema import pages_to_parquet, release_memory
 from llm_ocr.scheduling.shards import WHOLE, Shard, has_unclaimed
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.flow import NO_CAPS, Admission, Caps, Flow, RowFiles, Spool, Ticket
+from llm_ocr.stages.job import Job, Share
 from llm_ocr.stages.loop import stepwise
-from llm_ocr.stages.runtime import (
-    Job,
-    PartRenderer,
-    Share,
-    ocr_language,
-    page_model,
-    page_profile,
-    passwords,
-    reading,
-    render_options,
-)
+from llm_ocr.stages.model_choice import page_model, page_profile
+from llm_ocr.stages.readers import ocr_language, reading
+from llm_ocr.stages.rendering import PartRenderer, passwords, render_options
 from llm_ocr.stages.sharing import Split, publish_held, shared, shows_all, split_of, take_without_units
 from llm_ocr.types import (
     Attempt,

@@ -12,7 +12,7 @@ from llm_ocr.documents.manifests import SourceDocument
 from llm_ocr.documents.remote.urls import shown
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.errors import PageFailure
-from llm_ocr.stages.runtime import Remote
+from llm_ocr.stages.remote import Remote
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import generations
 from llm_ocr.workspace.plan import KnownFiltered

@@ -33,9 +33,11 @@ from llm_ocr.scheduling.scanner import PlannedUnits
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.describe import describe
 from llm_ocr.stages.extract import Expected, expected_pages, extract
+from llm_ocr.stages.job import Job, Share, Stage, log_folder, worker_name
 from llm_ocr.stages.loop import run_blocking
 from llm_ocr.stages.recording import Recorded
-from llm_ocr.stages.runtime import Job, Remote, Share, Stage, log_folder, passwords, worker_name
+from llm_ocr.stages.remote import Remote
+from llm_ocr.stages.rendering import passwords
 from llm_ocr.stages.servers import VLLM, Engines, server_key
 from llm_ocr.stages.sharing import copy_markers, pages_stage
 from llm_ocr.storage.local import LocalStore

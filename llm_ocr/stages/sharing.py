@@ -16,8 +16,8 @@ from llm_ocr.scheduling.follow import Pauses, Published, Ready, followed
 from llm_ocr.scheduling.leases import DEFAULT_SECONDS, Leases, lease_options
 from llm_ocr.scheduling.scanner import Groups, PlannedUnits, Units, UnitScanner, leased
 from llm_ocr.scheduling.shards import WHOLE, Shard, Sharded, claim, detected_shard
+from llm_ocr.stages.job import Job, Share, worker_name
 from llm_ocr.stages.loop import run_blocking
-from llm_ocr.stages.runtime import Job, Share, worker_name
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import Unit, plural
 from llm_ocr.workspace import Workspace

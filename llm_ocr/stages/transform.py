@@ -13,9 +13,10 @@ from llm_ocr.errors import PageFailure, StageError, UsageError
 from llm_ocr.results.schema import Images, pages_from_parquet, pages_to_parquet
 from llm_ocr.runs import Run
 from llm_ocr.stages import Progress
+from llm_ocr.stages.job import Job, Share
 from llm_ocr.stages.loop import run_blocking, stepwise
 from llm_ocr.stages.recording import Tally
-from llm_ocr.stages.runtime import Job, Remote, Share
+from llm_ocr.stages.remote import Remote
 from llm_ocr.stages.servers import EMBEDDED, Engines
 from llm_ocr.stages.sharing import key_before, publish_held, shared, split_of
 from llm_ocr.types import Counts, PageRecord, Reason, Status, Unit

@@ -12,7 +12,7 @@ from llm_ocr.scheduling.leases import lease_key
 from llm_ocr.scheduling.scanner import PlannedUnits
 from llm_ocr.scheduling.shards import Shard, has_unclaimed
 from llm_ocr.stages import Silent, extract
-from llm_ocr.stages.runtime import Job
+from llm_ocr.stages.job import Job
 from llm_ocr.types import Counts
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, claim_key

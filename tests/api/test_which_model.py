@@ -17,7 +17,7 @@ from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.models.registry import PROFILES, find_profile
 from llm_ocr.stages import Silent, servers
 from llm_ocr.stages.execute import execute
-from llm_ocr.stages.runtime import mode_of, model_choice, named_model
+from llm_ocr.stages.model_choice import mode_of, model_choice, named_model
 from llm_ocr.storage import StoreOptions
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, stage_keys
@@ -270,7 +270,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 ASK = """
 import sys
 from pathlib import Path
-from llm_ocr.stages.runtime import newest_commit
+from llm_ocr.stages.model_choice import newest_commit
 print(newest_commit("owner/model", offline=False, cache=Path(sys.argv[1])))
 """
 

@@ -16,7 +16,8 @@ from llm_ocr.config.groups import split_list
 from llm_ocr.config.loading import load, settings_from
 from llm_ocr.config.models import RunSettings, StatusSettings
 from llm_ocr.documents.rendering import Renderer
-from llm_ocr.stages.runtime import embedded_reader, render_options
+from llm_ocr.stages.readers import embedded_reader
+from llm_ocr.stages.rendering import render_options
 
 #: Places by rank, the strongest first; each gives image_size another value.
 PLACES = {

@@ -4,7 +4,7 @@ import pytest
 
 from llm_ocr.config.models import ExtractSettings
 from llm_ocr.errors import UsageError
-from llm_ocr.stages.runtime import model_choice
+from llm_ocr.stages.model_choice import model_choice
 
 
 def choice(**settings):

@@ -1,0 +1,100 @@
+"""One command with its open resources."""
+
+import os
+import socket
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from llm_ocr.config.groups import (
+    Group,
+)
+from llm_ocr.stages import Progress
+from llm_ocr.stages.remote import Remote
+from llm_ocr.stages.servers import Engines
+from llm_ocr.storage.local import LocalStore
+from llm_ocr.types import Unit
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.status import Worked
+
+if TYPE_CHECKING:
+    pass
+
+
+S_co = TypeVar("S_co", bound=Group, covariant=True)
+SettingsT = TypeVar("SettingsT", bound=Group)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Units that a worker processes.
+
+    Attributes:
+        units: The units.
+        mine: Whether the rows of a unit may still be published.
+        done: Called after the rows of a unit were published.
+        begun: Called with the stage key before the first unit is taken.
+    """
+
+    units: Iterable[Unit]
+    mine: Callable[[str], bool] = lambda unit: True
+    done: Callable[[str], None] = lambda unit: None
+    begun: Callable[[str], None] = lambda key: None
+
+
+@dataclass(frozen=True, slots=True)
+class Job(Generic[S_co]):
+    """One command with its open resources.
+
+    Attributes:
+        opened: The workspace; None if single pages are read.
+        settings: The settings of the command.
+        progress: Receives the progress.
+        engines: The models of the command.
+        remote: Remote documents.
+        given: The units to process. By default `stages.sharing` selects them.
+        stop: Returns whether no further unit may be claimed. Units in progress are finished.
+        command: The name of the command. It is stored with the settings that later commands need not repeat.
+        worked: What the command has finished, and whether it shares units with other workers.
+    """
+
+    opened: Workspace | None
+    settings: S_co
+    progress: Progress
+    engines: Engines
+    remote: Remote
+    given: Share | None = None
+    stop: Callable[[], bool] = lambda: False
+    command: str = ""
+    worked: Worked = field(default_factory=Worked)
+
+    @property
+    def workspace(self) -> Workspace:
+        """Return the workspace of a command that has one."""
+        if self.opened is None:
+            raise RuntimeError("a page without a workspace belongs to no stage")
+        return self.opened
+
+
+#: A stage over a workspace. The name of the command decides which settings its job has; types cannot express that.
+Stage = Callable[[Job[Any]], Awaitable[None]]
+
+
+#: Folder of server logs, below the workspace.
+FOLDER = "logs"
+
+
+def worker_name() -> str:
+    """Return a name from time, host, and process, so that the logs of many workers do not mix."""
+    return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{socket.gethostname()}-{os.getpid()}"
+
+
+def log_folder(workspace: Workspace, worker: str) -> Path:
+    """Return the folder for the logs of a worker's servers. It is not created.
+
+    It is in the workspace if that is local, otherwise in the workspace's spool.
+    """
+    root = workspace.store.root if isinstance(workspace.store, LocalStore) else workspace.spool
+    return root / FOLDER / worker

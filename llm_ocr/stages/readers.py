@@ -1,0 +1,341 @@
+"""Open the readers of pages and figures that the settings choose."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from llm_ocr.config.environment import cache_folder, cores
+from llm_ocr.config.groups import (
+    DescribeGroup,
+    EmbeddedSettings,
+    Group,
+    ModelSettings,
+    QualitySettings,
+)
+from llm_ocr.config.models import FigureCommand, PlanSettings, ReadingCommand
+from llm_ocr.documents.rendering import Renderer
+from llm_ocr.engines import EngineOptions, FigureReader, LanguageModel, LocalReader, PageReader
+from llm_ocr.engines.vllm.hardware import gpus
+from llm_ocr.engines.vlm.figures import ModelFigureReader
+from llm_ocr.engines.vlm.reader import ModelReader
+from llm_ocr.engines.vlm.requests import DescribeOptions, QualityRule, ReadOptions
+from llm_ocr.errors import UsageError, install_command
+from llm_ocr.models.profile import Profile
+from llm_ocr.models.registry import all_profiles
+from llm_ocr.plugins import ENGINES
+from llm_ocr.results.quality import VERSION
+from llm_ocr.results.quality.scoring import score
+from llm_ocr.stages.flow import Admission
+from llm_ocr.stages.job import Job
+from llm_ocr.stages.model_choice import Model, commit_now, known_revision, mode_of, named_model, page_model, pinned
+from llm_ocr.stages.rendering import LayoutTools, RendererTools
+from llm_ocr.stages.servers import EMBEDDED, SERVER, embedded_figures
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, stage_keys
+
+if TYPE_CHECKING:
+    from llm_ocr.engines.pool.pool import ServerPool
+    from llm_ocr.engines.regions.detection import Detector
+    from llm_ocr.engines.regions.reader import LayoutReader
+
+
+def embedded_reader(
+    settings: EmbeddedSettings,
+    *,
+    ocr: bool = True,
+    background: bool = False,
+    figure_labels: frozenset[str] | None = None,
+    language: LanguageModel | None = None,
+) -> LocalReader:
+    """Return the CPU engine, by default with one process per core.
+
+    Args:
+        settings: The settings.
+        ocr: Whether OCR is available to it.
+        background: See `EngineOptions`.
+        figure_labels: See `EngineOptions`.
+        language: The recognizer of another language; see `ocr_language`.
+    """
+    return ENGINES.get(EMBEDDED).page_reader(
+        EngineOptions(
+            workers=settings.ocr_workers or cores(),
+            memory=settings.ocr_memory << 20,
+            timeout=settings.page_timeout,
+            text_layer=settings.text_layer == "auto",
+            ocr=ocr,
+            confined=settings.confinement != "off",
+            background=background,
+            figure_labels=figure_labels,
+            language=language,
+        )
+    )
+
+
+async def ocr_language(settings: EmbeddedSettings, say: Callable[[str], object]) -> LanguageModel | None:
+    """Return the recognizer of the user's language; None without one. It is downloaded if it is not in the cache.
+
+    Args:
+        settings: The settings.
+        say: Receives messages on the progress of a download.
+
+    Raises:
+        LlmOcrError: The recognizer of the language is not available.
+        MissingExtra: There is a language, and OCR is not installed.
+    """
+    language = settings.ocr_language
+    if not language:
+        return None
+    stop = threading.Event()
+    try:
+        folder = cache_folder() / "ocr"
+        find = ENGINES.get(EMBEDDED).language_model
+        return await asyncio.to_thread(find, language, folder, say=say, stopped=stop.is_set)
+    finally:
+        stop.set()  # a canceled download ends its thread
+
+
+#: Bytes of rendered pages that may wait for the server: seconds of work for most GPUs.
+AHEAD = 8 << 20
+#: Bytes of a page in a layout detector.
+DETECTED = 2 << 20
+#: Rendered pages that may wait, whatever their size.
+MOST_AHEAD = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A page reader, the admission of its pages, and whether a model is asked for their own text (see `rated`)."""
+
+    reader: PageReader
+    admission: Admission
+    transcribes: Callable[[], bool] = lambda: False
+
+
+def _asks_for_text(settings: ReadingCommand, chosen: Mapping[str, Any]) -> bool:
+    """Return whether a model is asked for a page's own text: in a known profile's first mode, with its own prompts."""
+    return settings.prompt is None and settings.mode is None and not settings.region_task and not chosen
+
+
+async def reading(job: Job[ReadingCommand], renderer: Renderer) -> Reading:
+    """Return the reader of the command's pages. A model's servers start at the first page."""
+    settings, engines = job.settings, job.engines
+    if not engines.uses_models:
+        labels = embedded_figures(settings)
+        language = await ocr_language(settings, job.progress.say)
+        embedded = embedded_reader(settings, figure_labels=labels, language=language)
+        return Reading(embedded, Admission(2 * (renderer.workers + embedded.workers)))
+    model = await page_model(settings, engines, job.opened)
+    pool = await engines.pool(model.profile, model=model.name, revision=model.revision)
+    options = ReadOptions(
+        model=model.name,
+        revision=model.revision,
+        mode=mode_of(model.profile, settings.mode),
+        prompt=settings.prompt,
+        max_tokens=settings.max_tokens,
+        temperature=settings.temperature,
+        max_attempts=settings.max_page_attempts,
+        figure_labels=frozenset(settings.crop) or None,
+        rotate=settings.rotate,
+        figures_from=settings.figures_from,
+        anchor=settings.anchor_text,
+        guided=settings.guided,
+        chosen=model.chosen,
+    )
+    embedded = embedded_reader(settings, ocr=settings.fallback == "embedded", background=True)
+    fallback = None if settings.fallback == "none" else embedded
+    inspector = embedded if _needs_inspection(settings) else None
+    tools = RendererTools(renderer, job.remote)
+    reader = ModelReader(pool, model.profile, tools, options, fallback, inspector, _rule(settings))
+    layout = await by_regions(job, renderer, reader)
+    detected = 0 if layout is None else layout.detector.parallel * DETECTED
+    own_text = _asks_for_text(settings, model.chosen)
+    admission = _measured(job, pool, Admission(MOST_AHEAD, AHEAD + detected))
+    # Whether a server is the simulator is known when it has answered.
+    return Reading(layout or reader, admission, lambda: own_text and not pool.simulated)
+
+
+def _measured(job: Job[Group], pool: "ServerPool", admission: Admission) -> Admission:
+    """Report the pool's load and the waiting bytes to the progress; return the admission."""
+    job.progress.measure(lambda: replace(pool.load(), bytes_waiting=admission.bytes))
+    return admission
+
+
+def _rule(settings: QualitySettings) -> QualityRule | None:
+    return QualityRule(settings.min_quality, score, VERSION) if settings.min_quality else None
+
+
+def _needs_inspection(settings: ModelSettings) -> bool:
+    """Return whether the CPU engine inspects pages that the model reads. Raises `MissingExtra` if OCR is missing."""
+    if settings.rotate == "probe" and (missing := ENGINES.get(EMBEDDED).missing()):
+        raise missing
+    return settings.rotate == "probe" or settings.anchor_text > 0 or settings.figures_from in ("auto", "page")
+
+
+@dataclass(frozen=True, slots=True)
+class Describing:
+    """A figure reader, the admission of its figures, and the function that closes it."""
+
+    reader: FigureReader
+    admission: Admission
+    close: Callable[[], Awaitable[None]]
+
+
+async def describing(job: Job[FigureCommand]) -> Describing:
+    """Return the reader of the command's figures. A model's servers start at the first figure."""
+    settings = job.settings
+    if not job.engines.uses_models:
+        pages = embedded_reader(settings, language=await ocr_language(settings, job.progress.say))
+        reader = ENGINES.get(EMBEDDED).figure_reader(settings.describe_mode, settings.describe_prompt or "", pages)
+        return Describing(reader, Admission(2 * pages.workers), pages.close)
+    other = settings.describe_model
+    model = await (_figure_model(job, other) if other else page_model(settings, job.engines, job.workspace))
+    if not other and _cannot_describe(model.profile, settings):
+        job.progress.say(
+            f"{model.profile.name} does not describe figures. Their descriptions come from the page's answer, "
+            "otherwise from their captions and the text inside them. Another model: `describe_model=qwen3-vl-8b`."
+        )
+        return Describing(ENGINES.get(EMBEDDED).figure_reader(), Admission(MOST_AHEAD, AHEAD), _nothing)
+    pool = await job.engines.pool(model.profile, model=model.name, revision=model.revision)
+    options = DescribeOptions(
+        mode=settings.describe_mode,
+        prompt=settings.describe_prompt,
+        classes=tuple(settings.describe_classes),
+        max_tokens=settings.describe_max_tokens,
+        temperature=settings.describe_temperature,
+        max_attempts=settings.max_page_attempts,
+        model=model.name,
+        revision=model.revision,
+        chosen={name: value for name, value in model.chosen.items() if name != "parsers"},  # of pages only
+    )
+    figures = ModelFigureReader(pool, model.profile, options)
+    return Describing(figures, _measured(job, pool, Admission(MOST_AHEAD, AHEAD)), figures.close)
+
+
+def _cannot_describe(profile: Profile, settings: DescribeGroup) -> bool:
+    """Return whether the default description is requested and the model has no prompt for it."""
+    usual = settings.describe_mode == "describe" and settings.describe_prompt is None
+    return usual and "describe" not in profile.prompts
+
+
+async def _nothing() -> None:
+    """Close nothing."""
+
+
+def keeps_known(settings: DescribeGroup) -> bool:
+    """Return whether figures keep the description from when their page was read.
+
+    Raises:
+        UsageError: The settings request another kind of description.
+    """
+    if settings.describe_known != "keep":
+        return False
+    if settings.describe_mode != "describe" or settings.describe_prompt is not None:
+        raise UsageError(
+            "`describe_known=keep` keeps descriptions only",
+            hint="Remove `describe_prompt` and `describe_mode`, or describe all figures: `describe_known=ask`.",
+        )
+    return True
+
+
+async def _figure_model(job: Job[FigureCommand], name: str) -> Model:
+    """Return the model that describes figures, if another than that of the pages, at the commit of its first use."""
+    asked = named_model(name, own_prompt=True, served=job.engines.engine == SERVER)
+    standing = await asyncio.to_thread(known_revision, job.workspace, DESCRIBE, asked.name)
+    return await pinned(job.settings, job.engines, asked, standing)
+
+
+async def by_regions(job: Job[ReadingCommand], renderer: Renderer, whole: ModelReader) -> "LayoutReader | None":
+    """Return the reader of pages by regions, or None if pages are read whole.
+
+    The progress receives a message if the choice differs from the model's default.
+
+    Args:
+        job: The command.
+        renderer: Crops the regions.
+        whole: The reader of whole pages.
+
+    Raises:
+        UsageError: Reading by regions was requested and is not possible.
+    """
+    settings = job.settings
+    name = chosen_detector(settings, whole.profile, job.progress.say)
+    if name is None:
+        return None
+    from llm_ocr.engines.regions.detection import tasks_with
+    from llm_ocr.engines.regions.doclayout import MODEL
+    from llm_ocr.engines.regions.reader import LayoutReader
+
+    tools = LayoutTools(renderer, job.remote)
+    tasks = tasks_with(settings.region_task, any_label=name not in (MODEL, EMBEDDED))
+    detector = _embedded(job, tools) if name == EMBEDDED else await _trained(job, name)
+    return LayoutReader(whole.engine, whole.profile, detector, tools, tasks, whole, whole.options, whole.rule)
+
+
+def chosen_detector(settings: PlanSettings, profile: Profile, say: Callable[[str], None]) -> str | None:
+    """Return the detector's id, folder, or `embedded`; None for whole pages. Raises `UsageError`."""
+    always = settings.layout_first == "always"
+    if settings.layout_first == "never" or not (always or profile.layout_first):
+        return None
+    if not profile.region_tasks:
+        able = ", ".join(sorted(one.name for one in all_profiles() if one.region_tasks))
+        raise UsageError(
+            f"`layout_first=always`: {profile.name} has no prompts for regions", hint=f"Models that have: {able}."
+        )
+    for name, value in (("`prompt`", settings.prompt), ("`mode`", settings.mode)):
+        if value is not None and always:
+            raise UsageError(f"{name} applies to whole pages", hint=f"Remove {name} or `layout_first=always`.")
+        if value is not None:
+            say(f"{profile.name}: reading whole pages because of {name}")
+            return None
+    from llm_ocr.engines.regions.doclayout import MODEL, installed
+
+    if settings.detector is not None or settings.detector_python is not None or installed():
+        return settings.detector or MODEL
+    install = f"Install it: {install_command('detector')}"
+    if always:
+        say(f"Using the embedded engine's layout because {MODEL} is not installed. {install}")
+        return EMBEDDED
+    say(
+        f"{profile.name} works best with a layout detector, and none is installed: reading whole pages. "
+        f"{install}, or use the embedded engine's layout: `layout_first=always`"
+    )
+    return None
+
+
+def _embedded(job: Job[ReadingCommand], tools: LayoutTools) -> "Detector":
+    return ENGINES.get(EMBEDDED).detector(embedded_reader(job.settings), tools)
+
+
+async def _trained(job: Job[ReadingCommand], name: str) -> "Detector":
+    from llm_ocr.engines.regions.doclayout import DetectorOptions, DocLayout
+
+    settings = job.settings
+    commit = settings.detector_revision or await asyncio.to_thread(_known_detector_revision, job.opened, name)
+    commit = commit or await commit_now(settings, job.engines, name)
+    return DocLayout(
+        DetectorOptions(
+            workers=settings.detector_workers or cores(),
+            model=name,
+            revision=commit,
+            threshold=settings.detector_threshold,
+            device=settings.detector_device,
+            gpu=settings.detector_device != "cpu" and bool(gpus()),
+            offline=settings.offline,
+            cache=settings.model_cache,
+            python=str(settings.detector_python or ""),
+            timeout=settings.page_timeout,
+            confined=settings.confinement != "off",
+        )
+    )
+
+
+def _known_detector_revision(workspace: Workspace | None, name: str) -> str | None:
+    """Return the commit in the workspace's newest key of this detector."""
+    for key in reversed(stage_keys(workspace, EXTRACT)) if workspace else ():
+        layout: Mapping[str, Any] = key.settings.get("reader", {}).get("layout_first", {})
+        detector = layout.get("detector", {})
+        if detector.get("model") == name and detector.get("revision"):
+            return str(detector["revision"])
+    return None

@@ -1,0 +1,148 @@
+"""Render pages and cut images in the renderer's processes."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import SecretStr
+
+from llm_ocr.config.environment import cores
+from llm_ocr.config.groups import (
+    EmbeddedSettings,
+    ModelSettings,
+    RenderSettings,
+)
+from llm_ocr.documents.remote.urls import is_remote
+from llm_ocr.documents.rendering import Renderer, RenderOptions
+from llm_ocr.documents.rows.address import row_address
+from llm_ocr.engines.vlm.reader import has_places
+from llm_ocr.errors import UsageError
+from llm_ocr.models.profile import Profile
+from llm_ocr.stages.model_choice import mode_of
+from llm_ocr.stages.remote import Remote
+from llm_ocr.types import Box, DocumentPart, EncodedImage, Page, page_id
+
+if TYPE_CHECKING:
+    pass
+
+
+#: Longest side of page images for the embedded engine, in pixels. Scans keep more of their own pixels: OCR finds 3,450
+#: words on a newspaper of 4,056 pixels at 2560, 3,290 at 2000, and 1,770 at 1540.
+EMBEDDED_IMAGE_SIZE, EMBEDDED_SCAN_SIZE = 1540, 2560
+
+
+def passwords(given: Sequence[SecretStr], file: Path | None) -> tuple[str, ...]:
+    """Return the passwords to try; those of the file are last. Raises `UsageError` if the file cannot be read."""
+    found = [secret.get_secret_value() for secret in given]
+    if file is not None:
+        try:
+            found += [line for line in file.read_text(encoding="utf-8").splitlines() if line]
+        except OSError as error:
+            raise UsageError(f"`password_file={file}`: {error.strerror or error}") from error
+    return tuple(found)
+
+
+def render_options(settings: RenderSettings, secrets: tuple[str, ...], profile: Profile | None = None) -> RenderOptions:
+    """Return the options for rendering pages.
+
+    The profile determines size and format. Without a profile, the embedded engine's values apply, with JPEG by default.
+    """
+    chosen: str = settings.image_format
+    if chosen == "auto":
+        chosen = profile.image.format if profile else "jpeg"
+    return RenderOptions(
+        image_size=settings.image_size or (profile.image.longest_side if profile else EMBEDDED_IMAGE_SIZE),
+        scan_size=0 if profile or settings.image_size else EMBEDDED_SCAN_SIZE,
+        image_format=chosen,
+        text_layer=profile is None or (isinstance(settings, ModelSettings) and _needs_text(settings, profile)),
+        renderer=settings.renderer,
+        timeout=settings.render_timeout,
+        page_timeout=settings.page_timeout if isinstance(settings, EmbeddedSettings) else math.inf,
+        memory=settings.render_memory << 20,
+        passwords=secrets,
+        workers=settings.render_workers or cores(),
+        confined=settings.confinement != "off",
+    )
+
+
+def _needs_text(settings: ModelSettings, profile: Profile) -> bool:
+    """Return whether most pages need their text layer. Reading it later would open the document again."""
+    from_page = settings.figures_from == "page" or (
+        settings.figures_from == "auto" and not has_places(profile, mode_of(profile, settings.mode) or profile.mode)
+    )
+    return from_page or settings.rotate == "probe" or settings.anchor_text > 0
+
+
+class PartRenderer:
+    """Renderer of parts of the plan. A file that changed since it was planned fails."""
+
+    def __init__(self, renderer: Renderer, remote: Remote) -> None:
+        self._renderer = renderer
+        self._remote = remote
+        self.crop = renderer.crop
+
+    async def count(self, part: DocumentPart) -> int:
+        """Return the number of pages of the document. Raises `PageFailure`."""
+        if row_address(part.source) is not None:
+            async with self._remote.page(part.source, part.version, 1) as (path, _):
+                return await self._renderer.open(str(path))
+        if is_remote(part.source):
+            async with self._remote.open(part.source, part.version) as copy:
+                return await self._renderer.open(str(copy.path))
+        return await self._renderer.open(part.source, "", part.version)
+
+    async def page(self, part: DocumentPart, number: int) -> Page:
+        """Render page `number`, counted from 1. Raises `PageFailure`."""
+        names = {"page_id": page_id(part.document_id, number), "document_id": part.document_id}
+        if is_remote(part.source) or row_address(part.source) is not None:
+            async with self._remote.page(part.source, part.version, number) as (path, number_there):
+                page = await self._renderer.page(str(path), "", number_there or 1, **names)
+                # The plan counts an image in a list, and one whose name says so, as one page.
+                if row_address(part.source) and (number_there is None or part.page_total == 1):
+                    pages = await self._renderer.open(str(path))
+                    if pages > 1:
+                        page = replace(page, damage=f"only the first of the {pages} pages of the row's image was read")
+            return replace(page, number=number, source=part.source, version=part.version)
+        return await self._renderer.page(part.source, "", number, **names, version=part.version)
+
+
+class RendererTools:
+    """Image operations for readers of pages. They run in the renderer's processes."""
+
+    def __init__(self, renderer: Renderer, remote: Remote) -> None:
+        self._renderer = renderer
+        self._remote = remote
+
+    async def resized(self, image: EncodedImage, scale: float) -> EncodedImage:
+        """Return the image with its sides multiplied by `scale`."""
+        return await self._renderer.resized(image, scale)
+
+    async def turned(self, image: EncodedImage, degrees: int) -> EncodedImage:
+        """Return the image turned clockwise by 90, 180, or 270 degrees."""
+        return await self._renderer.turned(image, degrees)
+
+    async def blank(self, image: EncodedImage) -> bool:
+        """Return whether the image shows nothing."""
+        return await self._renderer.blank(image)
+
+    async def content(self, page: Page) -> Page:
+        """Return the page with its text layer. A page without text layer is returned unchanged."""
+        if row_address(page.source) is not None:
+            if page.evidence is None or not (page.evidence.lines or page.evidence.pictured):
+                return page  # an image
+            async with self._remote.page(page.source, page.version, page.number) as (path, number):
+                return await self._renderer.content(str(path), "", number or 1, page)
+        if is_remote(page.source):
+            async with self._remote.open(page.source, page.version) as copy:
+                return await self._renderer.content(str(copy.path), "", page.number, page)
+        return await self._renderer.content(page.source, "", page.number, page, page.version)
+
+
+class LayoutTools(RendererTools):
+    """Image operations for readers of regions. They run in the renderer's processes."""
+
+    async def crops(self, image: EncodedImage, boxes: Sequence[Box]) -> tuple[EncodedImage, ...]:
+        """Return the parts of an image under relative boxes, in order."""
+        return await self._renderer.crop(image, boxes)
