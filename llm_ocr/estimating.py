@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from urllib.parse import urlsplit
 
 from llm_ocr.config.environment import cores
+from llm_ocr.config.groups import EMBEDDED, SERVER, VLLM
 from llm_ocr.config.keyword_help import lists_settings
 from llm_ocr.config.loading import settings_from
 from llm_ocr.config.models import EstimateSettings, ExtractSettings, PlanSettings
@@ -38,9 +39,9 @@ from llm_ocr.errors import PageFailure, UsageError
 from llm_ocr.plugins import PLATFORMS
 from llm_ocr.session import Session
 from llm_ocr.stages import Progress, Silent
+from llm_ocr.stages.engine_choice import PAGES_PER_UNIT
 from llm_ocr.stages.execute import execute
 from llm_ocr.stages.loop import run_blocking
-from llm_ocr.stages.servers import EMBEDDED, PAGES_PER_UNIT, SERVER, VLLM
 from llm_ocr.types import Counts, DocumentPart, PageRecord, Unit, plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import read_units

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, Unpack
 
+from llm_ocr.config.groups import EMBEDDED
 from llm_ocr.config.keyword_help import lists_settings
 from llm_ocr.config.loading import settings_from
 from llm_ocr.config.models import ExtractSettings, ReadingCommand
@@ -18,6 +19,7 @@ from llm_ocr.engines.regions.doclayout import MODEL
 from llm_ocr.engines.regions.reader import LayoutReader
 from llm_ocr.errors import LimitReached, UsageError
 from llm_ocr.stages import Progress, Silent
+from llm_ocr.stages.engine_choice import choose_engine
 from llm_ocr.stages.extract import Extract, PageTask
 from llm_ocr.stages.flow import Ticket
 from llm_ocr.stages.job import Job
@@ -27,7 +29,7 @@ from llm_ocr.stages.model_choice import Model, page_model, page_profile, with_se
 from llm_ocr.stages.readers import Reading, reading
 from llm_ocr.stages.remote import Remote
 from llm_ocr.stages.rendering import PartRenderer, passwords, render_options
-from llm_ocr.stages.servers import EMBEDDED, Engines, choose_engine
+from llm_ocr.stages.servers import Engines
 from llm_ocr.types import DocumentPart, PageRecord, Unit
 
 if TYPE_CHECKING:

@@ -75,7 +75,8 @@ OF_OTHERS = {
     "sandbox/confinement.py": {"--target"},
     "scheduling/shards.py": {"--array", "--num-jobs"},
     "stages/model_choice.py": {"--chat-template", "--logits-processors"},
-    "stages/servers.py": {"--chat-template", "--quantization", "--recommend"},  # the last of `llm-ocr models`
+    "stages/servers.py": {"--chat-template"},
+    "stages/start_checks.py": {"--quantization", "--recommend"},  # the last of `llm-ocr models`
     "storage/gcs/errors.py": {"--location", "--project"},
     "storage/s3/client.py": {"--x-s3"},
     "storage/s3/errors.py": {"--profile"},

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from llm_ocr.config.groups import SERVER, VLLM
 from llm_ocr.config.models import (
     CleanSettings,
     DescribeSettings,
@@ -27,6 +28,7 @@ from llm_ocr.stages.assemble import assemble
 from llm_ocr.stages.clean import clean
 from llm_ocr.stages.counting import PageCounter
 from llm_ocr.stages.describe import describe
+from llm_ocr.stages.engine_choice import PAGES_PER_UNIT, choose_engine
 from llm_ocr.stages.extract import extract, warming_up
 from llm_ocr.stages.job import Job, Stage, log_folder, worker_name
 from llm_ocr.stages.limits import Limits, check_limits
@@ -36,7 +38,7 @@ from llm_ocr.stages.plan import find, need_plan, plan, result_versions
 from llm_ocr.stages.recording import Recorded, Tally
 from llm_ocr.stages.remote import Remote
 from llm_ocr.stages.rendering import passwords, render_options
-from llm_ocr.stages.servers import PAGES_PER_UNIT, SERVER, VLLM, Engines, choose_engine
+from llm_ocr.stages.servers import Engines
 from llm_ocr.types import DocumentPart, plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, need_same_version, required_key

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from llm_ocr.config.groups import (
+    SERVER,
     ModelSettings,
     ServerSettings,
     VllmSettings,
@@ -26,7 +27,8 @@ from llm_ocr.models.profile_file import profile_from
 from llm_ocr.models.profiles.chat import generic
 from llm_ocr.models.registry import all_profiles, find_profile, served_profile
 from llm_ocr.stages.job import SettingsT
-from llm_ocr.stages.servers import SERVER, Engines, content_of, on_store, server_key
+from llm_ocr.stages.servers import Engines, server_key
+from llm_ocr.stages.stored_weights import content_of, on_store
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, stage_keys
 

@@ -18,13 +18,14 @@ from llm_ocr.errors import StageMissing, UsageError, WorkspaceError, WorkspaceMi
 from llm_ocr.plugins import ENGINES
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.counting import PageCounter
+from llm_ocr.stages.engine_choice import LEAST_PER_LOCAL_UNIT, LEAST_PER_UNIT, PAGES_PER_UNIT, choose_engine
 from llm_ocr.stages.filtering import check_filters, filter_options, filtering
 from llm_ocr.stages.job import Job
 from llm_ocr.stages.loop import run_blocking
 from llm_ocr.stages.page_estimates import CountOptions, counted
 from llm_ocr.stages.remote import Remote, dataset_options, remote_options
 from llm_ocr.stages.rendering import passwords, render_options
-from llm_ocr.stages.servers import LEAST_PER_LOCAL_UNIT, LEAST_PER_UNIT, PAGES_PER_UNIT, Engines, choose_engine
+from llm_ocr.stages.servers import Engines
 from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import plural

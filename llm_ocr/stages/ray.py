@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from llm_ocr.config.environment import cores, quiet_ray
-from llm_ocr.config.groups import FollowSettings, RenderSettings, ShardSettings, SourceSettings
+from llm_ocr.config.groups import VLLM, FollowSettings, RenderSettings, ShardSettings, SourceSettings
 from llm_ocr.config.models import ServingCommand
 from llm_ocr.documents.remote.urls import is_remote
 from llm_ocr.engines import Load, Server
@@ -38,7 +38,7 @@ from llm_ocr.stages.loop import run_blocking
 from llm_ocr.stages.recording import Recorded
 from llm_ocr.stages.remote import Remote
 from llm_ocr.stages.rendering import passwords
-from llm_ocr.stages.servers import VLLM, Engines, server_key
+from llm_ocr.stages.servers import Engines, server_key
 from llm_ocr.stages.sharing import copy_markers, pages_stage
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import Counts, Status, Unit

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from llm_ocr.config.environment import cache_folder, cores
 from llm_ocr.config.groups import (
+    EMBEDDED,
+    SERVER,
     DescribeGroup,
     EmbeddedSettings,
     Group,
@@ -27,11 +29,11 @@ from llm_ocr.models.registry import all_profiles
 from llm_ocr.plugins import ENGINES
 from llm_ocr.results.quality import VERSION
 from llm_ocr.results.quality.scoring import score
+from llm_ocr.stages.engine_choice import embedded_figures
 from llm_ocr.stages.flow import Admission
 from llm_ocr.stages.job import Job
 from llm_ocr.stages.model_choice import Model, commit_now, known_revision, mode_of, named_model, page_model, pinned
 from llm_ocr.stages.rendering import LayoutTools, RendererTools
-from llm_ocr.stages.servers import EMBEDDED, SERVER, embedded_figures
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, stage_keys
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from llm_ocr.config.groups import EMBEDDED
 from llm_ocr.config.models import TransformSettings
 from llm_ocr.errors import PageFailure, StageError, UsageError
 from llm_ocr.results.schema import Images, pages_from_parquet, pages_to_parquet
@@ -17,7 +18,7 @@ from llm_ocr.stages.job import Job, Share
 from llm_ocr.stages.loop import run_blocking, stepwise
 from llm_ocr.stages.recording import Tally
 from llm_ocr.stages.remote import Remote
-from llm_ocr.stages.servers import EMBEDDED, Engines
+from llm_ocr.stages.servers import Engines
 from llm_ocr.stages.sharing import key_before, publish_held, shared, split_of
 from llm_ocr.types import Counts, PageRecord, Reason, Status, Unit
 from llm_ocr.workspace import Workspace

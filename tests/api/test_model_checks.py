@@ -19,7 +19,7 @@ from llm_ocr.engines.vllm.server import Release, check_release
 from llm_ocr.errors import LlmOcrError, ServerError, UsageError
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.registry import find_profile
-from llm_ocr.stages.servers import Checks, Start, memory_shortage, trust_note
+from llm_ocr.stages.start_checks import Checks, Start, memory_shortage, trust_note
 from tests.fakes.hub import TOKEN, running
 
 MIB = 1 << 20
@@ -174,7 +174,7 @@ def test_a_folder_that_holds_no_model_is_named(start, tmp_path):
 
 ASK = """
 import sys
-from llm_ocr.stages.servers import check_access
+from llm_ocr.stages.start_checks import check_access
 from llm_ocr.errors import LlmOcrError
 try:
     check_access(sys.argv[1], None, None)

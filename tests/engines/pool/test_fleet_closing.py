@@ -74,7 +74,7 @@ def test_closing_is_safe_while_servers_start_and_before() -> None:
     run(whole())
 
 
-def test_closing_a_session_cancels_no_request_that_waits_for_its_probe(monkeypatch) -> None:
+def test_closing_cancels_no_request_that_waits_for_the_probe(monkeypatch) -> None:
     async def test() -> None:
         endpoint = Endpoint(Address("http://127.0.0.1:9/v1", "model"))
         monkeypatch.setattr(endpoint, "probe", asyncio.get_running_loop().create_future)
