@@ -77,7 +77,14 @@ def from_canvas(frame: Frame, width: int = _CANVAS_WIDTH, height: int = _CANVAS_
 
     The picture is shrunk to fit and never enlarged. Margins around the picture are clipped.
     """
-    across, down = _fitted(frame, width, height)
+    across, down = frame.width, frame.height
+    if across > 0 and down > 0:  # the height is fitted first, as in the model's processor
+        shape = across / down
+        if down > height:
+            across, down = int(height * shape), height
+        if across > width:
+            across, down = width, int(width / shape)
+        across, down = max(across, 1), max(down, 1)
     left, top = (width - across) // 2, (height - down) // 2
 
     def scale(x0: float, y0: float, x1: float, y1: float) -> Box | None:
@@ -108,19 +115,6 @@ def _shrunk(width: int, height: int) -> tuple[int, int]:
     by = sqrt(width * height / _MOST_PIXELS)
     across, down = (max(_FACTOR, floor(side / by / _FACTOR) * _FACTOR) for side in (width, height))
     return across, down
-
-
-def _fitted(frame: Frame, width: int, height: int) -> tuple[int, int]:
-    """Return the size of a picture on a canvas, with the height fitted first, as in the model's processor."""
-    across, down = frame.width, frame.height
-    if across <= 0 or down <= 0:
-        return 0, 0
-    shape = across / down
-    if down > height:
-        across, down = int(height * shape), height
-    if across > width:
-        across, down = width, int(width / shape)
-    return max(across, 1), max(down, 1)
 
 
 def _on_grid(x0: float, y0: float, x1: float, y1: float, last: float) -> Box | None:

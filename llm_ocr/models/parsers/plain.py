@@ -8,7 +8,7 @@ from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
 from llm_ocr.models.parsers.labels import known_kind
 from llm_ocr.models.parsers.pieces import Piece, markdown_pieces
 from llm_ocr.models.profile import NO_FRAME, Frame, Parsed
-from llm_ocr.types import FURNITURE, Block, BlockKind
+from llm_ocr.types import FURNITURE, Block, BlockKind, Box
 
 # DeepSeek's tokenizer writes its own tokens with U+FF5C and U+2581.
 _ANYWHERE = ("<｜end▁of▁sentence｜>", "<｜begin▁of▁sentence｜>", "<｜▁pad▁｜>", "<|grounding|>")
@@ -245,6 +245,13 @@ def _opening(text: str, start: int, end: int) -> int:
 def without_position(label: str, words: str) -> Block:
     """Return a figure with known words only: a text block with the figure's label and no place."""
     return Block(BlockKind.TEXT, WHOLE_PAGE, words, label)
+
+
+def figure_insert(start: int, end: int, label: str, words: str, box: Box | None = None) -> Insert:
+    """Return the insert of a figure with its words; without a box, the words stay in the text (`without_position`)."""
+    if box is None:
+        return Insert(start, end, without_position(label, words), words)
+    return Insert(start, end, Block(BlockKind.FIGURE, box, label=label, described=words))
 
 
 def is_placeless(block: Block) -> bool:
