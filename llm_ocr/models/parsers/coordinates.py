@@ -4,6 +4,7 @@ Each function takes four numbers of an answer. The result is None for a box with
 of an image of unknown size.
 """
 
+import re
 from collections.abc import Callable
 from math import ceil, floor, sqrt
 
@@ -13,6 +14,8 @@ from llm_ocr.types import Box
 #: Conversion of the four numbers of a box to a relative box, clipped, with ordered corners; None for an invalid box.
 Scale = Callable[[float, float, float, float], Box | None]
 
+#: Number of a box as written, bounded so that reading it stays linear and never fails.
+NUMBER = re.compile(r"-?\d{1,9}(?:\.\d{0,9})?")
 #: Box for answers without boxes.
 WHOLE_PAGE = Box(0.0, 0.0, 1.0, 1.0)
 # DeepSeek-OCR counts 0 to 999 over each side of the page: its own script divides by 999 (docling by 1000, a difference
