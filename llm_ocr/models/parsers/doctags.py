@@ -87,8 +87,7 @@ class _Reader:
     def read(self, text: str) -> list[_Element]:
         at = 0
         for tag in _TAG.finditer(text):
-            name = tag["name"]
-            if not (name is None or name in _LABELS or name in _GROUPS):
+            if not (tag["name"] is None or tag["name"] in _LABELS or tag["name"] in _GROUPS):
                 continue
             top = self._keep(text[at : tag.start()])
             at = tag.end()
@@ -100,9 +99,9 @@ class _Reader:
             elif tag["pair"] == "link":
                 continue
             elif tag["close"] or tag["close_other"]:
-                self._end(tag["pair"] or name)
+                self._end(tag["pair"] or tag["name"])
             else:
-                self._begin(tag["pair"] or name)
+                self._begin(tag["pair"] or tag["name"])
         self._keep(text[at:])
         return self._found
 
