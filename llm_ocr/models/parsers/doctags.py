@@ -87,7 +87,7 @@ class _Reader:
     def read(self, text: str) -> list[_Element]:
         at = 0
         for tag in _TAG.finditer(text):
-            if not (tag["name"] is None or tag["name"] in _LABELS or tag["name"] in _GROUPS):
+            if tag["name"] and tag["name"] not in _LABELS and tag["name"] not in _GROUPS:
                 continue
             top = self._keep(text[at : tag.start()])
             at = tag.end()
