@@ -9,9 +9,6 @@ from types import MappingProxyType
 from llm_ocr.models.parsers import describes_figures, gives_places
 from llm_ocr.models.profile import Profile, Score
 
-# Comparison of package versions by their numbers.
-
-
 _NUMBERS = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 
 
@@ -203,9 +200,6 @@ def smallest_gpu(profile: Profile, context: int | None = None) -> Gpus | None:
     return Gpus(_SPLITS[-1] * 2, _SOLD[-1])
 
 
-# Ranking of models by vLLM release, memory, license, and language.
-
-
 #: Licenses without terms beyond the well-known ones.
 OPEN_LICENCES = frozenset({"MIT", "Apache-2.0", "BSD-3-Clause", "BSD-2-Clause", "CC-BY-4.0", "OpenMDW-1.1"})
 #: Benchmark with page-level results for most of the models. Results of other benchmarks are not comparable.
@@ -257,9 +251,21 @@ def rank(profiles: Sequence[Profile], wants: Wants) -> Ranking:
     models whose single answer contains the places of figures. Ties are ordered by the published result in `BENCHMARK`
     (none is last), then by size, the smaller model first.
     """
+
+    def place(profile: Profile) -> tuple[object, ...]:
+        score = score_of(profile, BENCHMARK)
+        return (
+            profile.experimental,
+            profile.layout_first,
+            bool(wants.language) and not reads_language(profile, wants.language),
+            not gives_boxes(profile),
+            -(score.value if score else 0.0),
+            profile.parameters or float("inf"),
+            profile.name,
+        )
+
     against = {profile.name: tuple(_against(profile, wants)) for profile in profiles}
-    able = [profile for profile in profiles if not against[profile.name]]
-    able.sort(key=lambda profile: _place(profile, wants))
+    able = sorted((profile for profile in profiles if not against[profile.name]), key=place)
     return Ranking(
         tuple(Choice(profile, tuple(_for(profile, wants))) for profile in able),
         tuple(Choice(profile, against[profile.name]) for profile in profiles if against[profile.name]),
@@ -274,8 +280,8 @@ def alternatives(profiles: Sequence[Profile], name: str, *, count: int = 3) -> t
         name: Name of a profile, or Hugging Face id of its model.
         count: Maximum number of names.
     """
-    own = {family(one) for one in profiles if name in (one.name, one.model)}
-    others = [one for one in profiles if family(one) not in own]
+    own = {family(profile) for profile in profiles if name in (profile.name, profile.model)}
+    others = [profile for profile in profiles if family(profile) not in own]
     found: dict[str, str] = {}
     for choice in rank(others, Wants(open_only=True)).ranked:
         found.setdefault(family(choice.profile), choice.profile.name)
@@ -290,8 +296,9 @@ def family(profile: Profile) -> str:
 
 def score_of(profile: Profile, benchmark: str) -> Score | None:
     """Return the profile's best published result in a benchmark, in any version."""
-    found = [one for one in profile.scores if one.benchmark == benchmark or one.benchmark.startswith(f"{benchmark} v")]
-    return max(found, key=lambda one: (one.benchmark, one.value), default=None)
+    versions = f"{benchmark} v"
+    found = [score for score in profile.scores if score.benchmark == benchmark or score.benchmark.startswith(versions)]
+    return max(found, key=lambda score: (score.benchmark, score.value), default=None)
 
 
 def language_name(language: str) -> str:
@@ -320,20 +327,6 @@ def reads_language(profile: Profile, language: str) -> bool | None:
     if re.search(rf"\b{re.escape(wanted)}\b", profile.languages.casefold()):
         return True
     return None if _MANY.search(profile.languages) else False
-
-
-def _place(profile: Profile, wants: Wants) -> tuple[object, ...]:
-    known = wants.language and reads_language(profile, wants.language)
-    score = score_of(profile, BENCHMARK)
-    return (
-        profile.experimental,
-        profile.layout_first,
-        bool(wants.language) and not known,
-        not gives_boxes(profile),
-        -(score.value if score else 0.0),
-        profile.parameters or float("inf"),
-        profile.name,
-    )
 
 
 def _against(profile: Profile, wants: Wants) -> Iterator[str]:
@@ -383,5 +376,5 @@ def loop_advice(loops: int, pages: int, model: str, profiles: Sequence[Profile])
     """
     if not pages or loops / pages <= MANY_LOOPS:
         return ""
-    names = " or ".join(f"`model={one}`" for one in alternatives(profiles, model))
+    names = " or ".join(f"`model={name}`" for name in alternatives(profiles, model))
     return f"repetition loops on {100 * loops / pages:.1f} % of the pages: try {names}"

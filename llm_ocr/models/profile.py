@@ -6,8 +6,6 @@ from typing import Any
 
 from llm_ocr.types import Block
 
-# Data of a profile.
-
 
 @dataclass(frozen=True, slots=True)
 class Frame:
@@ -123,9 +121,6 @@ class Profile:
     layout_first: bool = False  # default: a detector finds regions, and each region is one request
 
 
-# Consistency checks. Pure functions.
-
-
 #: Below this value, hardly any token but the most likely one remains, at any temperature.
 _SMALL_TOP_P = 0.5
 _DESCRIBING = frozenset({"describe", "parse", "classify"})
@@ -133,10 +128,10 @@ _DESCRIBING = frozenset({"describe", "parse", "classify"})
 
 def complaints(profile: Profile) -> list[str]:
     """Return the faults of a profile, one short sentence each; empty for a sound profile."""
-    return [*_modes(profile), *_numbers(profile)]
+    return [*_mode_faults(profile), *_number_faults(profile)]
 
 
-def _modes(profile: Profile) -> Iterator[str]:
+def _mode_faults(profile: Profile) -> Iterator[str]:
     prompts = profile.prompts
     known = f"its prompts are {', '.join(prompts) or 'none'}"
     if profile.mode not in prompts or profile.mode in _DESCRIBING:
@@ -156,7 +151,7 @@ def _modes(profile: Profile) -> Iterator[str]:
         yield "anchor lacks {text}, the placeholder for the text of the page"
 
 
-def _numbers(profile: Profile) -> Iterator[str]:
+def _number_faults(profile: Profile) -> Iterator[str]:
     sizes = {"max_tokens": profile.max_tokens, "context": profile.context, "page_tokens": profile.page_tokens}
     for name, size in sizes.items():
         if size < 1:
@@ -171,12 +166,8 @@ def _numbers(profile: Profile) -> Iterator[str]:
         yield "scales of the ladder must be positive"
     if any((rung.temperature or 0) < 0 for rung in profile.ladder) or profile.temperature < 0:
         yield "temperatures must not be negative"
-    if any(rung.temperature for rung in profile.ladder) and not _warms(profile):
-        yield "with top_k 1 or a small top_p, higher temperatures of the ladder repeat the same answer"
-
-
-def _warms(profile: Profile) -> bool:
-    """Return whether a higher temperature can change the answer."""
     sampling = {**profile.settings, **profile.vllm_settings}
     top_k, top_p = sampling.get("top_k"), sampling.get("top_p")
-    return top_k != 1 and not (isinstance(top_p, int | float) and top_p < _SMALL_TOP_P)
+    same_answer = top_k == 1 or (isinstance(top_p, int | float) and top_p < _SMALL_TOP_P)
+    if same_answer and any(rung.temperature for rung in profile.ladder):
+        yield "with top_k 1 or a small top_p, higher temperatures of the ladder repeat the same answer"

@@ -44,7 +44,7 @@ def profile_from(values: Mapping[str, Any], where: str) -> Profile:
         UsageError: A key, parser, or base is unknown, a value has the wrong kind, or the profile is inconsistent. The
             error names the file, the key, and the nearest known name.
     """
-    _known(values, (_BASE, _PARSER, *_types()), where)
+    _check_names(values, (_BASE, _PARSER, *_types()), where)
     base = _base(values, where)
     changed = {key: _value(key, value, base, where) for key, value in values.items() if key not in (_BASE, _PARSER)}
     if _PARSER in values:
@@ -52,13 +52,15 @@ def profile_from(values: Mapping[str, Any], where: str) -> Profile:
         own = {} if "parsers" not in values else changed["parsers"]
         changed["parsers"] = {**own, "": _parser(values[_PARSER], where, _PARSER)}
     other = _BASE not in values or changed.get("model", base.model) != base.model
-    profile = replace(base, **{**(_own(changed["model"]) if other else {}), **changed})
+    if other:
+        changed = {"name": changed["model"].rstrip("/").rpartition("/")[2], **_OF_ONE_MODEL, **changed}
+    profile = replace(base, **changed)
     if found := complaints(profile):
         raise UsageError(f"{where}: {found[0]}")
     return profile
 
 
-def _known(names: Iterable[str], known: Iterable[str], where: str) -> None:
+def _check_names(names: Iterable[str], known: Iterable[str], where: str) -> None:
     known = sorted(known)
     for name in names:
         if name not in known:
@@ -82,11 +84,6 @@ def _base(values: Mapping[str, Any], where: str) -> Profile:
     return generic(_checked(str, values["model"], where, "model"))
 
 
-def _own(model: str) -> Mapping[str, Any]:
-    """Return the initial values of a model that differs from the base's."""
-    return {"name": model.rstrip("/").rpartition("/")[2], **_OF_ONE_MODEL}
-
-
 def _value(key: str, value: Any, base: Profile, where: str) -> Any:
     if key == "parsers":
         named = _checked(dict[str, str], value, where, key)
@@ -95,8 +92,8 @@ def _value(key: str, value: Any, base: Profile, where: str) -> Any:
         given = _checked(dict[str, Any], value, where, key)
         value = {"longest_side": base.image.longest_side, "format": base.image.format, **given}
     if inner := _INNER.get(key):
-        for one in [value] if key == "image" else _checked(list[dict[str, Any]], value, where, key):
-            _known(one, (field.name for field in fields(inner)), f"{where}: {key}")
+        for given in [value] if key == "image" else _checked(list[dict[str, Any]], value, where, key):
+            _check_names(given, (field.name for field in fields(inner)), f"{where}: {key}")
     checked = _checked(_types()[key], value, where, key)
     return {**getattr(base, key), **checked} if key in _LAID_OVER else checked  # the field named by the key
 
@@ -128,4 +125,4 @@ def _checked(kind: Any, value: Any, where: str, key: str) -> Any:
 def _types() -> Mapping[str, Any]:
     """Return the type of each field."""
     hints = get_type_hints(Profile)
-    return {one.name: hints[one.name] for one in fields(Profile)}
+    return {field.name: hints[field.name] for field in fields(Profile)}

@@ -1,7 +1,7 @@
 """All profiles by name, and the match of served names to profiles."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 
 from llm_ocr import plugins
@@ -34,9 +34,6 @@ from llm_ocr.models.profiles import (
     surya,
     unlimited_ocr,
 )
-
-# Profiles by name.
-
 
 #: Profiles of the library. The first profile is the default; experimental ones are last.
 PROFILES: tuple[Profile, ...] = (
@@ -90,23 +87,17 @@ def find_profile(name: str) -> Profile:
         UsageError: The name is unknown. The error contains similar names.
     """
     wanted = name.strip().casefold()
-    known = {one.casefold(): profile for profile in reversed(all_profiles()) for one in _names(profile)}
+    known = {
+        known_name.casefold(): profile
+        for profile in reversed(all_profiles())
+        for known_name in (profile.name, profile.model, profile.model.rpartition("/")[2], *profile.aliases)
+    }
     if profile := known.get(wanted):
         return profile
     close = get_close_matches(wanted, known, n=3, cutoff=0.5)
-    names = list(dict.fromkeys(known[one].name for one in close))
+    names = list(dict.fromkeys(known[near].name for near in close))
     hint = f"Did you mean {' or '.join(names)}? " if names else ""
     raise UsageError(f"no profile for model {name!r}", hint=f"{hint}All models with a profile: llm-ocr models")
-
-
-def _names(profile: Profile) -> Iterator[str]:
-    yield profile.name
-    yield profile.model
-    yield profile.model.rpartition("/")[2]
-    yield from profile.aliases
-
-
-# Match of the served model and the requested model.
 
 
 _ID = re.compile(r"[\w.-]+/[\w.-]+")  # owner and name at Hugging Face, not a folder
@@ -127,7 +118,7 @@ def choose_served(
     Raises:
         ServerError: No served model matches. The error names the served and the requested models.
     """
-    fits = [name for name, root in served.items() if _is(profile, model, (name, root), profiles)]
+    fits = [served_as[0] for served_as in served.items() if _is(profile, model, served_as, profiles)]
     if len(fits) == 1:
         return fits[0]
     asked = profile.name if profile.name == model else f"{profile.name} ({model})"
@@ -138,13 +129,13 @@ def choose_served(
         )
     names = ", ".join(served)
     others = [
-        one.name for name, root in served.items() for one in profiles if _is(one, one.model, (name, root), profiles)
+        other.name for served_as in served.items() for other in profiles if _is(other, other.model, served_as, profiles)
     ]
     way_out = f"To use the model that it serves: `model={others[0]}`. " if others else ""
-    one = next(iter(served)) if len(served) == 1 else "NAME"
+    name = next(iter(served)) if len(served) == 1 else "NAME"
     raise ServerError(
         f"the server {url} serves {names} instead of {asked}",
-        hint=f"{way_out}If it is the same model under another name: `server_model={one}`",
+        hint=f"{way_out}If it is the same model under another name: `server_model={name}`",
     )
 
 
@@ -157,27 +148,26 @@ def served_profile(served: Mapping[str, str], profiles: Sequence[Profile]) -> Pr
     """
     if len(served) != 1:
         return None
-    [said] = served.items()
-    return next((one for one in profiles if _is(one, one.model, said, profiles)), None)
+    [served_as] = served.items()
+    return next((profile for profile in profiles if _is(profile, profile.model, served_as, profiles)), None)
 
 
-def _is(profile: Profile, model: str, said: tuple[str, str], profiles: Sequence[Profile]) -> bool:
+def _is(profile: Profile, model: str, served_as: tuple[str, str], profiles: Sequence[Profile]) -> bool:
     """Return whether a server's names for a model (served name, and id or folder at start) mean the profile's model.
 
     The id or folder decides if it names a known model, or is an id: anybody may choose the served name.
     """
-    name, root = said
+    name, root = served_as
     ids = {_normal(profile.model), _normal(model)}
     if _normal(root) in ids:
         return True
     if known := _known_in(root, (*profiles, profile)):
         # Several profiles may have the same weights, such as a profile file that inherits from another profile.
-        same = {one.name for one in profiles if _normal(one.model) in ids}
-        return known == profile.name or known in same
+        return known == profile.name or any(known == same.name for same in profiles if _normal(same.model) in ids)
     if _ID.fullmatch(root):
         return False
-    own = {normal for word in (profile.name, *ids, *profile.aliases) for normal in _forms(word)}
-    return any(form in own for form in _forms(name)) or _known_in(name, (*profiles, profile)) == profile.name
+    own = {form for word in (profile.name, *ids, *profile.aliases) for form in _forms(word)}
+    return not own.isdisjoint(_forms(name)) or _known_in(name, (*profiles, profile)) == profile.name
 
 
 def _known_in(word: str, profiles: Sequence[Profile]) -> str:
@@ -186,27 +176,25 @@ def _known_in(word: str, profiles: Sequence[Profile]) -> str:
     A copy (for example, quantized) contains the name of the original in its own name. The longest match counts: a name
     with `deepseek-ocr-2` contains `deepseek-ocr`, too.
     """
-    last = _normal(word).rpartition("/")[2]
-    same = (one.name for one in profiles if last and last == _normal(one.model).rpartition("/")[2])
-    held = [(len(name), one.name) for one in profiles for name in _whole_names(one) if _holds(word, name)]
-    return next(same, max(held, default=(0, ""))[1])
-
-
-def _forms(name: str) -> Iterator[str]:
-    """Yield a name as a whole, and without its owner or folder."""
-    if normal := _normal(name):
-        yield normal
-        yield normal.rpartition("/")[2]
-
-
-def _whole_names(profile: Profile) -> tuple[str, str]:
-    return _normal(profile.name), _normal(profile.model).rpartition("/")[2]
-
-
-def _holds(word: str, name: str) -> bool:
+    word = _normal(word)
+    last = word.rpartition("/")[2]
     # A number behind the name is the version of another model, but not a size such as `0.9B`.
     version = r"(?!-v?\d+(?:-\d+)*(?:$|-(?!\d)))"
-    return re.search(rf"(?<![a-z0-9]){re.escape(name)}(?![a-z0-9]){version}", _normal(word)) is not None
+    held = [(0, "")]
+    for profile in profiles:
+        model = _normal(profile.model).rpartition("/")[2]
+        if last and last == model:
+            return profile.name
+        for name in (_normal(profile.name), model):
+            if re.search(rf"(?<![a-z0-9]){re.escape(name)}(?![a-z0-9]){version}", word):
+                held.append((len(name), profile.name))
+    return max(held)[1]
+
+
+def _forms(name: str) -> tuple[str, ...]:
+    """Return a name as a whole, and without its owner or folder."""
+    normal = _normal(name)
+    return (normal, normal.rpartition("/")[2]) if normal else ()
 
 
 def _normal(name: str) -> str:

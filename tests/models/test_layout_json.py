@@ -7,13 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_ocr.models.parsers.coordinates import from_1000
 from llm_ocr.models.parsers.layout_json import (
-    LayoutKeys,
     parse_dots,
     parse_dots_layout_only,
     parse_json,
-    parse_layout,
     parse_surya_layout,
 )
 from llm_ocr.models.profile import Frame, Parsed
@@ -329,14 +326,6 @@ def test_surya_layout_has_kinds_and_boxes_and_names_a_cut_block():
 
 def test_a_layout_without_text_of_a_page_of_words_is_empty():
     assert parse_surya_layout("There is a table on the page.").blocks == ()
-
-
-def test_other_keys_can_be_named():
-    keys = LayoutKeys(box=("where",), label=("what",), text=("said",))
-    parsed = parse_layout('[{"where": [0, 0, 500, 500], "what": "title", "said": "Hello"}]', from_1000, keys)
-    assert [(block.kind, block.text, block.box) for block in parsed.blocks] == [
-        (BlockKind.TITLE, "Hello", Box(0, 0, 0.5, 0.5))
-    ]
 
 
 def test_labels_that_nobody_knows_and_none_at_all_are_text():

@@ -4,6 +4,7 @@ Each function takes four numbers of an answer. The result is None for a box with
 of an image of unknown size.
 """
 
+import re
 from collections.abc import Callable
 from math import ceil, floor, sqrt
 
@@ -13,6 +14,8 @@ from llm_ocr.types import Box
 #: Conversion of the four numbers of a box to a relative box, clipped, with ordered corners; None for an invalid box.
 Scale = Callable[[float, float, float, float], Box | None]
 
+#: Number of a box as written, bounded so that reading it stays linear and never fails.
+NUMBER = re.compile(r"-?\d{1,9}(?:\.\d{0,9})?")
 #: Box for answers without boxes.
 WHOLE_PAGE = Box(0.0, 0.0, 1.0, 1.0)
 # DeepSeek-OCR counts 0 to 999 over each side of the page: its own script divides by 999 (docling by 1000, a difference
@@ -77,7 +80,14 @@ def from_canvas(frame: Frame, width: int = _CANVAS_WIDTH, height: int = _CANVAS_
 
     The picture is shrunk to fit and never enlarged. Margins around the picture are clipped.
     """
-    across, down = _fitted(frame, width, height)
+    across, down = frame.width, frame.height
+    if across > 0 and down > 0:  # the height is fitted first, as in the model's processor
+        shape = across / down
+        if down > height:
+            across, down = int(height * shape), height
+        if across > width:
+            across, down = width, int(width / shape)
+        across, down = max(across, 1), max(down, 1)
     left, top = (width - across) // 2, (height - down) // 2
 
     def scale(x0: float, y0: float, x1: float, y1: float) -> Box | None:
@@ -108,19 +118,6 @@ def _shrunk(width: int, height: int) -> tuple[int, int]:
     by = sqrt(width * height / _MOST_PIXELS)
     across, down = (max(_FACTOR, floor(side / by / _FACTOR) * _FACTOR) for side in (width, height))
     return across, down
-
-
-def _fitted(frame: Frame, width: int, height: int) -> tuple[int, int]:
-    """Return the size of a picture on a canvas, with the height fitted first, as in the model's processor."""
-    across, down = frame.width, frame.height
-    if across <= 0 or down <= 0:
-        return 0, 0
-    shape = across / down
-    if down > height:
-        across, down = int(height * shape), height
-    if across > width:
-        across, down = width, int(width / shape)
-    return max(across, 1), max(down, 1)
 
 
 def _on_grid(x0: float, y0: float, x1: float, y1: float, last: float) -> Box | None:

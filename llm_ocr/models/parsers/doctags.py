@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE, from_500
 from llm_ocr.models.parsers.html import bare_formula, fenced, list_item
-from llm_ocr.models.parsers.labels import described, kind_of, labelled, unlabelled, with_captions
+from llm_ocr.models.parsers.labels import described, kind_of, labelled, unlabelled, unreadable, with_captions
 from llm_ocr.models.parsers.otsl import split_otsl
 from llm_ocr.models.parsers.plain import parse_plain, without_special
 from llm_ocr.models.profile import NO_FRAME, Frame, Parsed
-from llm_ocr.types import Block, BlockKind, Box
+from llm_ocr.types import Block, BlockKind
 
 _TABLES = frozenset({"otsl", "document_index"})
 _FIGURES = frozenset({"picture", "chart"})
@@ -22,14 +22,9 @@ _LISTS = frozenset({"ordered_list", "unordered_list"})
 _LABELS = {
     **{name: name for name in ("title", "text", "paragraph", "page_header", "page_footer", "formula", "caption")},
     **{name: name for name in ("picture", "chart", "list_item", "footnote", "code", "document_index")},
-    **{f"section_header_level_{level}": f"section_header_level_{level}" for level in range(1, 7)},
-    "section_header": "section_header",
+    **{name: name for name in ("section_header", *(f"section_header_level_{level}" for level in range(1, 7)))},
+    **dict.fromkeys(("inline", "key", "value", "checkbox_selected", "checkbox_unselected"), "text"),
     "otsl": "table",
-    "inline": "text",
-    "key": "text",
-    "value": "text",
-    "checkbox_selected": "text",
-    "checkbox_unselected": "text",
 }
 _GROUPS = _LISTS | frozenset(
     {"doctag", "doctags", "group", "key_value_region", "key_value_map", "form", "page_break", "smiles"}
@@ -63,7 +58,12 @@ def parse_doctags(text: str, frame: Frame = NO_FRAME) -> Parsed:
 
     Never raises; linear in the length. Other text is read as Markdown.
     """
-    found = _Reader().read(_without_part(without_special(text)))
+    text = without_special(text)
+    cut = _CUT.search(text, max(0, len(text) - _LONGEST_TAG))
+    begun = cut.group().strip("</") if cut else ""
+    if cut and (any(name.startswith(begun) for name in (*_LABELS, *_GROUPS)) or _PLACE.fullmatch(begun)):
+        text = text[: cut.start()]
+    found = _Reader().read(text)
     lost: list[str] = []
     if not any(element.name for element in found):
         plain = parse_plain("".join(part for element in found for part in element.parts))
@@ -76,15 +76,9 @@ def parse_doctags(text: str, frame: Frame = NO_FRAME) -> Parsed:
     return Parsed(with_captions(blocks), tuple(lost))
 
 
-def _without_part(text: str) -> str:
-    """Return the text without an incomplete tag at its end."""
-    cut = _CUT.search(text, max(0, len(text) - _LONGEST_TAG))
-    begun = cut.group().strip("</") if cut else ""
-    known = any(name.startswith(begun) for name in (*_LABELS, *_GROUPS)) or _PLACE.fullmatch(begun)
-    return text[: cut.start()] if cut and known else text
-
-
 class _Reader:
+    """Reader that proceeds from tag to tag, with the open elements and lists."""
+
     def __init__(self) -> None:
         self._found = [_Element("")]
         self._open: list[_Element] = []
@@ -93,14 +87,15 @@ class _Reader:
     def read(self, text: str) -> list[_Element]:
         at = 0
         for tag in _TAG.finditer(text):
-            if not self._known(tag):
+            if tag["name"] and tag["name"] not in _LABELS and tag["name"] not in _GROUPS:
                 continue
-            self._keep(text[at : tag.start()])
+            top = self._keep(text[at : tag.start()])
             at = tag.end()
             if tag["place"]:
-                self._place(float(tag["place"]))
+                if len(top.places) < 4:
+                    top.places.append(float(tag["place"]))
             elif tag["language"]:
-                self._top().language = self._top().language or tag["language"]
+                top.language = top.language or tag["language"]
             elif tag["pair"] == "link":
                 continue
             elif tag["close"] or tag["close_other"]:
@@ -110,21 +105,13 @@ class _Reader:
         self._keep(text[at:])
         return self._found
 
-    def _known(self, tag: re.Match[str]) -> bool:
-        name = tag["name"]
-        return name is None or name in _LABELS or name in _GROUPS
-
-    def _top(self) -> _Element:
-        return self._open[-1] if self._open else self._found[-1]
-
-    def _keep(self, text: str) -> None:
+    def _keep(self, text: str) -> _Element:
+        """Add text to the innermost element, and return this element."""
         if not self._open and self._found[-1].name and text.strip():
             self._found.append(_Element(""))
-        self._top().parts.append(text)
-
-    def _place(self, place: float) -> None:
-        if len(self._top().places) < 4:
-            self._top().places.append(place)
+        top = self._open[-1] if self._open else self._found[-1]
+        top.parts.append(text)
+        return top
 
     def _begin(self, name: str) -> None:
         if name in _LISTS:
@@ -142,62 +129,54 @@ class _Reader:
             inside = ""
         element = _Element(name, within=inside, level=max(len(self._lists) - 1, 0))
         if name == "list_item":
-            element.marker = self._marker()
+            number = self._lists[-1] if self._lists else 0
+            element.marker = f"{number}." if number else "-"
+            if number:
+                self._lists[-1] += 1
         self._found.append(element)
         self._open.append(element)
 
-    def _marker(self) -> str:
-        number = self._lists[-1] if self._lists else 0
-        if not number:
-            return "- "
-        self._lists[-1] += 1
-        return f"{number}. "
-
     def _end(self, name: str) -> None:
-        if name in _LISTS and self._lists:
-            self._lists.pop()
         if name in _LISTS:
             self._open.clear()
+            if self._lists:
+                self._lists.pop()
         if self._open and name == "formula" and self._open[-1].name != "formula":
             self._open[-1].parts.append("$ ")
-        while any(one.name == name for one in self._open):  # at most two
+        while any(element.name == name for element in self._open):  # at most two
             self._open.pop()
 
 
 def _blocks(element: _Element, lost: list[str]) -> list[Block]:
     text = "".join(element.parts).strip()
-    if not element.name:
+    name = element.name
+    if not name:
         if text:
             lost.append("text without a place on the page")
         return unlabelled(text, "", (WHOLE_PAGE,), headings=True)
-    label = _LABELS[element.name]
-    if element.name == "caption" and element.within:
+    label = _LABELS[name]
+    if name == "caption" and element.within:
         label = f"{'table' if element.within in _TABLES else element.within}_caption"
     box = from_500(*element.places) if len(element.places) == 4 else None
-    boxes: tuple[Box, ...] = (box,) if box else ()
+    boxes = (box,) if box else ()
     words, table = split_otsl(text)
-    if element.name in _FIGURES:
-        said = "\n\n".join(filter(None, (_CLASS.sub("", words).strip(), table)))
-        return described(label, boxes, said, lost)
+    if name in _FIGURES:
+        description = "\n\n".join(filter(None, (_CLASS.sub("", words).strip(), table)))
+        return described(label, boxes, description, lost)
     if box is None:
-        lost.append(f"{label}: a box that cannot be read")
-    if element.name in _TABLES or table:
-        place = boxes or (WHOLE_PAGE,)
-        tables = [Block(BlockKind.TABLE, place[0], table, label)] if table else []
-        return [*unlabelled(words, label, place, headings=False), *tables]
-    return _shaped(element, label, boxes, words, lost)
-
-
-def _shaped(element: _Element, label: str, boxes: tuple[Box, ...], text: str, lost: list[str]) -> list[Block]:
-    if element.name == "list_item":
-        place = boxes[0] if boxes else WHOLE_PAGE
-        item = list_item(text, element.marker.strip())
-        return [Block(BlockKind.LIST_ITEM, place, item, label, element.level)] if text else []
+        lost.append(unreadable(label))
+    place = box or WHOLE_PAGE
+    if name in _TABLES or table:
+        tables = [Block(BlockKind.TABLE, place, table, label)] if table else []
+        return [*unlabelled(words, label, (place,), headings=False), *tables]
+    if name == "list_item":
+        item = list_item(words, element.marker)
+        return [Block(BlockKind.LIST_ITEM, place, item, label, element.level)] if words else []
     match kind_of(label):
-        case BlockKind.CODE if text:
-            text = fenced(text, element.language.lower())
-        case BlockKind.FORMULA if text:
-            text = f"$$\n{bare_formula(text)}\n$$"
+        case BlockKind.CODE if words:
+            words = fenced(words, element.language.lower())
+        case BlockKind.FORMULA if words:
+            words = f"$$\n{bare_formula(words)}\n$$"
         case _:
-            text = _BLANKS.sub(" ", _BOXES.get(element.name, "") + text)
-    return labelled(label, boxes, text, lost)
+            words = _BLANKS.sub(" ", _BOXES.get(name, "") + words)
+    return labelled(label, boxes, words, lost)

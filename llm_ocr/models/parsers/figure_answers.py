@@ -3,15 +3,12 @@
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from llm_ocr.models.parsers.pieces import markdown_pieces, read_table
 from llm_ocr.models.parsers.plain import without_special
 from llm_ocr.types import BlockKind
-
-# Charts: tables become pipe tables with a note that their values are estimates.
-
 
 #: Note below every table that was read from a chart.
 ESTIMATED = "The values are estimates by the model."
@@ -23,22 +20,15 @@ def read_chart(text: str) -> str:
     parts: list[str] = []
     for piece in markdown_pieces(text):
         table = read_table(piece.text) if piece.kind is BlockKind.TABLE else None
-        found = found or table is not None
-        parts.append(_pipe_table(*table) if table else piece.text)
+        if table is None:
+            parts.append(piece.text)
+            continue
+        found = True
+        head, rows = table
+        width = max(map(len, (head, *rows)))
+        cells = ([cell.replace("|", "\\|") for cell in row] for row in (head, ["---"] * width, *rows))
+        parts.append("\n".join(f"| {' | '.join(row + [''] * (width - len(row)))} |" for row in cells))
     return "\n\n".join([*parts, ESTIMATED] if found else parts)
-
-
-def _pipe_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    width = max(map(len, (head, *rows)))
-    return "\n".join([_row(head, width), _row(["---"] * width, width), *(_row(row, width) for row in rows)])
-
-
-def _row(cells: Sequence[str], width: int) -> str:
-    filled = [cell.replace("|", "\\|") for cell in cells] + [""] * (width - len(cells))
-    return f"| {' | '.join(filled)} |"
-
-
-# Answers about figures: JSON for `parse`, one name for `classify`. Never raises, for any answer.
 
 
 #: Positions in an answer at which a JSON object is tried: preceding prose may contain braces.
@@ -48,10 +38,6 @@ _DEEPEST = 50
 _TOO_DEEP = "the JSON is nested too deeply"
 _LONGEST_WORDS = 400  # maximum characters of an answer for the class search
 _WORD = re.compile(r"\w+")
-
-
-class _Unfit(ValueError):
-    """JSON that cannot be stored; the message is the complaint."""
 
 
 def read_parse(text: str, *, as_asked: bool = True) -> tuple[str | None, str]:
@@ -74,15 +60,12 @@ def read_parse(text: str, *, as_asked: bool = True) -> tuple[str | None, str]:
     for value in _values(body, "{" if as_asked else "{["):
         if isinstance(value, str):
             complaint = value
-            continue
-        if not value:
+        elif not value:
             complaint = "the JSON is empty"
-            continue
-        try:
-            _check(value)
+        elif fault := _fault(value):
+            complaint = fault
+        else:
             return _written(_as_asked(value) if as_asked and isinstance(value, dict) else value), ""
-        except _Unfit as unfit:
-            complaint = str(unfit)
     table = read_table(body)
     if table is not None:
         columns, rows = table
@@ -103,7 +86,7 @@ def read_class(text: str, classes: Sequence[str]) -> str | None:
         return None
     words = f" {_plain(body)} "
     found = [plain for plain in names if plain and f" {plain} " in words]
-    whole = [one for one in found if not any(f" {one} " in f" {other} " for other in found if other != one)]
+    whole = [name for name in found if not any(f" {name} " in f" {other} " for other in found if other != name)]
     return names[whole[0]] if len(whole) == 1 else None
 
 
@@ -142,31 +125,29 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a JSON value")
 
 
-def _check(value: Any, depth: int = 1) -> None:
+def _fault(value: Any, depth: int = 1) -> str:
+    """Return why JSON cannot be stored, or ""."""
     if depth > _DEEPEST:
-        raise _Unfit(_TOO_DEEP)
+        return _TOO_DEEP
     if isinstance(value, float) and not math.isfinite(value):
-        raise _Unfit("a number in the JSON is too large")
-    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        _check(inner, depth + 1)
+        return "a number in the JSON is too large"
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return next(filter(None, (_fault(part, depth + 1) for part in inner)), "")
 
 
-def _as_asked(value: Mapping[str, Any]) -> dict[str, Any]:
+def _as_asked(value: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns and rows in the form of `PARSE_SCHEMA`, as far as no data is lost."""
     kept = dict(value)
     columns, rows = value.get("columns"), value.get("rows")
     if isinstance(rows, list):
-        names = columns if isinstance(columns, list) and columns else _names(rows)
+        keys = list(rows[0]) if rows and isinstance(rows[0], dict) else []
+        names = columns if isinstance(columns, list) and columns else keys
         if names and rows and all(isinstance(row, dict) and row.keys() == set(map(str, names)) for row in rows):
             kept["columns"], rows = names, [[row[str(name)] for name in names] for row in rows]
         kept["rows"] = [[_cell(cell) for cell in row] if isinstance(row, list) else row for row in rows]
     if isinstance(kept.get("columns"), list):
         kept["columns"] = [_cell(name) for name in kept["columns"]]
     return kept
-
-
-def _names(rows: Sequence[Any]) -> list[str]:
-    """Return the keys of the first row, if it is an object."""
-    return list(rows[0]) if rows and isinstance(rows[0], dict) else []
 
 
 def _cell(value: Any) -> Any:

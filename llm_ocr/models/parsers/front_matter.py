@@ -4,12 +4,12 @@ Figures are links `![words](page_x_y_w_h.png)`: left, top, width, and height in 
 """
 
 import re
-from collections.abc import Callable, Sequence
+from dataclasses import fields
 from typing import Any
 
-from llm_ocr.models.parsers.coordinates import WHOLE_PAGE, Scale, from_pixel_sizes
+from llm_ocr.models.parsers.coordinates import WHOLE_PAGE, from_pixel_sizes
 from llm_ocr.models.parsers.labels import read_box, without_cut
-from llm_ocr.models.parsers.plain import ImageLink, Insert, image_links, plain_body, with_inserts, without_position
+from llm_ocr.models.parsers.plain import Insert, figure_insert, image_links, plain_body, with_inserts
 from llm_ocr.models.profile import NO_FRAME, Frame, PageNotes, Parsed
 from llm_ocr.types import Block, BlockKind
 
@@ -22,6 +22,7 @@ _LANGUAGE = re.compile(r"[A-Za-z][A-Za-z _-]{0,39}")
 _DEGREES = re.compile(r"-?\d{1,4}")
 _BOOLEANS = {"true": True, "yes": True, "false": False, "no": False}
 _NOTHING = ("", "null", "none", "~")
+_NAMES = frozenset(field.name for field in fields(PageNotes))
 _LABEL = "image"
 _LINK_END = re.compile(
     r"\]\([ \t]{0,4}(?P<name>[^()\s/:]{1,200}\.(?:png|jpe?g|webp|gif|svg))[ \t]{0,4}\)", re.IGNORECASE
@@ -40,7 +41,21 @@ def parse_front_matter(text: str, frame: Frame = NO_FRAME) -> Parsed:
     notes, body = _head(plain_body(text), lost)
     if body.casefold() in _NOTHING:
         body = ""
-    blocks = _body(body, from_pixel_sizes(frame), lost)
+    scale = from_pixel_sizes(frame)
+    page, cut = without_cut(body, _LINK_CUT)
+    inserts: list[Insert] = []
+    for link in image_links(page, _LINK_END):
+        place = _PLACE.fullmatch(link.target["name"])
+        box = read_box(place["box"].replace("_", " "), scale) if place else None
+        if box is None:
+            lost.append(f"{_LABEL}: its box is not on the page")
+        inserts.append(figure_insert(link.start, link.target.end(), _LABEL, link.alt, box))
+    if cut:
+        lost.append("the answer ends within a figure")
+        start = page.rfind("![", inserts[-1].end if inserts else 0)
+        if start >= 0:
+            inserts.append(figure_insert(start, len(page), _LABEL, " ".join(page[start + 2 :].split())))
+    blocks = with_inserts(page, inserts)
     if not body and notes is not None and notes.is_diagram and notes.is_rotation_valid is not False:
         blocks = [Block(BlockKind.FIGURE, WHOLE_PAGE, label="diagram")]
     return Parsed(tuple(blocks), tuple(lost), notes)
@@ -63,8 +78,8 @@ def _head(text: str, lost: list[str]) -> tuple[PageNotes | None, str]:
         if line.strip().startswith(("---", "```") if fenced else "---") and values:
             lines[at] = line.strip().lstrip("-`")
             ended = True
-        elif found and name in _READERS:
-            values[name] = _READERS[name](found["value"].strip(" \t\"'*"))
+        elif found and name in _NAMES:
+            values[name] = _value(name, found["value"].strip(" \t\"'*"))
             at += 1
         elif line.strip() and not (found and (values or ruled)):
             break
@@ -81,46 +96,12 @@ def _head(text: str, lost: list[str]) -> tuple[PageNotes | None, str]:
     return PageNotes(**values), "\n".join(lines[at:]).strip()
 
 
-def _language(value: str) -> str | None:
-    return value if value.lower() not in _NOTHING and _LANGUAGE.fullmatch(value) else None
-
-
-def _boolean(value: str) -> bool | None:
+def _value(name: str, value: str) -> str | bool | int | None:
+    """Return the value of a line of the head; None for a value that means nothing, or that cannot be read."""
+    if name == "primary_language":
+        return value if value.lower() not in _NOTHING and _LANGUAGE.fullmatch(value) else None
+    if name == "rotation_correction":
+        # Clockwise. olmOCR counts counterclockwise: its own client turns the page so.
+        degrees = -int(value) % 360 if _DEGREES.fullmatch(value) else None
+        return degrees if degrees in (0, 90, 180, 270) else None
     return _BOOLEANS.get(value.lower())
-
-
-def _clockwise(value: str) -> int | None:
-    """Return the correction in degrees clockwise. olmOCR counts counterclockwise: its own client turns the page so."""
-    degrees = -int(value) % 360 if _DEGREES.fullmatch(value) else None
-    return degrees if degrees in (0, 90, 180, 270) else None
-
-
-_READERS: dict[str, Callable[[str], object]] = {
-    "primary_language": _language,
-    "is_rotation_valid": _boolean,
-    "rotation_correction": _clockwise,
-    "is_table": _boolean,
-    "is_diagram": _boolean,
-}
-
-
-def _body(text: str, scale: Scale, lost: list[str]) -> Sequence[Block]:
-    text, cut = without_cut(text, _LINK_CUT)
-    inserts = [_figure(link, scale, lost) for link in image_links(text, _LINK_END)]
-    if cut:
-        lost.append("the answer ends within a figure")
-        start = text.rfind("![", inserts[-1].end if inserts else 0)
-        if start >= 0:
-            words = " ".join(text[start + 2 :].split())
-            inserts.append(Insert(start, len(text), without_position(_LABEL, words), words))
-    return with_inserts(text, inserts)
-
-
-def _figure(link: ImageLink, scale: Scale, lost: list[str]) -> Insert:
-    place = _PLACE.fullmatch(link.target["name"])
-    box = read_box(place["box"].replace("_", " "), scale) if place else None
-    end = link.target.end()
-    if box is not None:
-        return Insert(link.start, end, Block(BlockKind.FIGURE, box, label=_LABEL, described=link.alt))
-    lost.append(f"{_LABEL}: its box is not on the page")
-    return Insert(link.start, end, without_position(_LABEL, link.alt), link.alt)

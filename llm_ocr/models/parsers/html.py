@@ -15,28 +15,11 @@ VOID = frozenset({"br", "hr", "img", "input", "col", "wbr"})
 # Names of tags. Other text in angle brackets is text of the page.
 _NAMES = VOID | frozenset(
     {
-        *(
-            "a",
-            "abbr",
-            "b",
-            "big",
-            "code",
-            "del",
-            "em",
-            "font",
-            "i",
-            "ins",
-            "kbd",
-            "label",
-            "mark",
-            "s",
-            "samp",
-            "small",
-        ),
-        *("span", "strike", "strong", "sub", "sup", "tt", "u", "var", "math", "chem", "script", "style", "svg"),
+        *("a", "abbr", "b", "big", "code", "del", "em", "font", "i", "ins", "kbd", "label", "mark", "s", "samp"),
+        *("small", "span", "strike", "strong", "sub", "sup", "tt", "u", "var", "math", "chem", "script", "style"),
         *("h1", "h2", "h3", "h4", "h5", "h6", "p", "pre", "div", "blockquote", "center", "section", "article", "aside"),
         *("main", "nav", "header", "footer", "figure", "figcaption", "details", "summary", "html", "head", "body"),
-        *("ul", "ol", "li", "dl", "dt", "dd", "form", "select", "option", "textarea", "title"),
+        *("ul", "ol", "li", "dl", "dt", "dd", "form", "select", "option", "textarea", "title", "svg"),
         *("table", "caption", "colgroup", "thead", "tbody", "tfoot", "tr", "td", "th"),
     }
 )
@@ -107,37 +90,41 @@ class _Tags:
 
     def read(self, at: int) -> tuple[int, HtmlTag | None] | None:
         """Return the end of the tag that begins here, and the tag (None for a comment); None without a tag."""
-        opening = _OPENING.match(self._text, at)
-        if opening is None:
-            return self._other(at)
-        name = opening["name"].lower()
-        if name not in _NAMES:
+        text = self._text
+        opening = _OPENING.match(text, at)
+        if opening is None and text.startswith("<!--", at):
+            end = -1 if self._endless else text.find("-->", at + 4)
+            self._endless = end < 0
+            return (end + 3, None) if end >= 0 else None
+        if opening is None and text[at + 1 : at + 2] in ("!", "?") and text[at + 2 : at + 3].isalpha():
+            end = _end_of(_BARE, text, at + 1)
+            return (end + 1, None) if text[end : end + 1] == ">" else None
+        name = opening["name"].lower() if opening else ""
+        if opening is None or name not in _NAMES:
             return self._cut(at)
-        cut = at == self._last and _CUT.match(self._text, opening.end())
+        cut = at == self._last and _CUT.match(text, opening.end())
         # The cut text may be a description that contains a `>`.
         end = -1 if cut and name == "img" else self._end(opening.end())
         if end < 0:
             if not cut:
                 return None
-            end = len(self._text)
-        attributes = self._text[opening.end() : end].rstrip(">")
+            end = len(text)
+        written = text[opening.end() : end].rstrip(">")
         if opening["close"]:
             return end, HtmlTag(name, close=True)
-        if name in _RAW and not attributes.endswith("/"):
-            return self._raw(name, _attributes(attributes), end)
-        return end, HtmlTag(name, attributes=_attributes(attributes))
-
-    def _other(self, at: int) -> tuple[int, None] | None:
-        text = self._text
-        if text.startswith("<!--", at):
-            end = -1 if self._endless else text.find("-->", at + 4)
-            self._endless = end < 0
-            return (end + 3, None) if end >= 0 else None
-        if text[at + 1 : at + 2] in ("!", "?") and text[at + 2 : at + 3].isalpha():
-            run = _BARE.match(text, at + 1)
-            end = run.end() if run else at
-            return (end + 1, None) if text[end : end + 1] == ">" else None
-        return self._cut(at)
+        attributes: dict[str, str] = {}
+        for found in _ATTRIBUTE.finditer(written):
+            value = next((found[kind] for kind in ("double", "single", "bare") if found[kind] is not None), "")
+            attributes.setdefault(found["name"].lower(), unescape(value))
+        if name not in _RAW or written.endswith("/"):
+            return end, HtmlTag(name, attributes=attributes)
+        closing = _RAW_END.search(text, end)
+        raw_end = closing.start() if closing else len(text)
+        tag = HtmlTag(name, attributes=attributes, raw=unescape(text[end:raw_end]))
+        if closing is None or closing["name"].lower() != name or text[raw_end + 1] != "/":
+            return raw_end, tag
+        end = _end_of(_BARE, text, closing.end())
+        return min(end + (text[end : end + 1] == ">"), len(text)), tag
 
     def _cut(self, at: int) -> tuple[int, None] | None:
         """Return the end of an incomplete tag at the end of the text, or None."""
@@ -158,27 +145,10 @@ class _Tags:
         end = _end_of(_BARE, text, at)
         return end + 1 if text[end : end + 1] == ">" else -1
 
-    def _raw(self, name: str, attributes: Mapping[str, str], at: int) -> tuple[int, HtmlTag]:
-        found = _RAW_END.search(self._text, at)
-        end = found.start() if found else len(self._text)
-        tag = HtmlTag(name, attributes=attributes, raw=unescape(self._text[at:end]))
-        if found is None or found["name"].lower() != name or self._text[end + 1] != "/":
-            return end, tag
-        close = _end_of(_BARE, self._text, found.end())
-        return min(close + (self._text[close : close + 1] == ">"), len(self._text)), tag
-
 
 def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
     run = pattern.match(text, at)
     return run.end() if run else at
-
-
-def _attributes(text: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for one in _ATTRIBUTE.finditer(text):
-        value = next((one[kind] for kind in ("double", "single", "bare") if one[kind] is not None), "")
-        found.setdefault(one["name"].lower(), unescape(value))
-    return found
 
 
 # Markdown forms, including plain tables, for HTML elements.
@@ -196,51 +166,21 @@ _MATH_WRAPS = (("$$", "$$"), ("\\[", "\\]"), ("\\(", "\\)"), ("$", "$"))
 _ESCAPED_LINK = str.maketrans({"(": "%28", ")": "%29"})
 
 
-def marked(name: str, text: str, attributes: Mapping[str, str]) -> str:
-    """Return the text of an inline element with its marks; outer white space stays outside of them."""
-    inner = text.strip()
-    if not inner:
-        return text
-    match name:
-        case "sup" | "sub":
-            made = f"<{name}>{inner}</{name}>"
-        case "code":
-            made = code_span(inner)
-        case "a":
-            target = attributes.get("href", "").strip()
-            made = f"[{inner}]({target.translate(_ESCAPED_LINK)})" if _HARMLESS.match(target) else inner
-        case _:
-            mark = _MARKS.get(name, "")
-            made = f"{mark}{inner}{mark}"
-    start = text.index(inner)
-    return f"{text[:start]}{made}{text[start + len(inner) :]}"
+def _ticks(text: str, least: int) -> str:
+    """Return at least `least` backticks: more than any run of them in the text."""
+    return "`" * max(least, max(map(len, _TICKS.findall(text)), default=0) + 1)
 
 
-def code_span(text: str) -> str:
-    """Return the text between a sufficient number of backticks."""
-    if not text:
-        return ""
-    mark = "`" * (longest_ticks(text) + 1)
+def _code_span(text: str) -> str:
+    mark = _ticks(text, 1)
     space = " " if text.startswith("`") or text.endswith("`") else ""
-    return f"{mark}{space}{text}{space}{mark}"
+    return f"{mark}{space}{text}{space}{mark}" if text else ""
 
 
 def fenced(text: str, language: str) -> str:
     """Return a code block."""
-    mark = "`" * max(3, longest_ticks(text) + 1)
-    body = text.strip("\n")
+    mark, body = _ticks(text, 3), text.strip("\n")
     return f"{mark}{language}\n{body}\n{mark}"
-
-
-def code_language(attributes: Mapping[str, str]) -> str:
-    """Return the language in the class of a code element, or ""."""
-    found = _LANGUAGE.match(attributes.get("class", ""))
-    return found[1] if found else ""
-
-
-def longest_ticks(text: str) -> int:
-    """Return the length of the longest run of backticks."""
-    return max(map(len, _TICKS.findall(text)), default=0)
 
 
 def list_item(text: str, marker: str) -> str:
@@ -249,16 +189,15 @@ def list_item(text: str, marker: str) -> str:
         marker, text = number[1], text[number.end() :]
     elif bullet := _BULLET.match(text):
         text = text[bullet.end() :]
-    return f"{marker} {indented(text, len(marker) + 1).lstrip(' ')}"
+    return f"{marker} {_indented(text, len(marker) + 1).lstrip(' ')}"
 
 
-def indented(text: str, columns: int) -> str:
-    """Return the lines, indented by `columns`."""
+def _indented(text: str, columns: int) -> str:
     space = " " * columns
     return "\n".join(f"{space}{line}" if line else line for line in text.split("\n"))
 
 
-def joined(blocks: Sequence[tuple[str, bool]]) -> str:
+def _joined(blocks: Sequence[tuple[str, bool]]) -> str:
     """Return paragraphs joined by blank lines; a list (True) directly follows a paragraph."""
     parts: list[str] = []
     after_list = True
@@ -270,19 +209,10 @@ def joined(blocks: Sequence[tuple[str, bool]]) -> str:
     return "".join(parts)
 
 
-def table_cell(name: str, blocks: Sequence[tuple[str, bool]], attributes: Mapping[str, str]) -> str:
-    """Return a cell of a plain HTML table: its paragraphs, and its column and row spans."""
-    spans = ""
-    for span in ("rowspan", "colspan"):
-        count = _SPAN.match(attributes.get(span, "").strip())
-        spans += f' {span}="{count[1]}"' if count and count[1] != "1" else ""
-    text = "<br>".join(text for text, _ in blocks).replace("\n", "<br>")
-    return f"<{name}{spans}>{text}</{name}>"
-
-
-def whole_number(text: str, otherwise: int) -> int:
-    """Return a number of at most eight digits, or `otherwise`."""
-    return int(text) if _COUNT.match(text) else otherwise
+def cell_html(name: str, text: str, rows: int | str, columns: int | str) -> str:
+    """Return a cell of an HTML table (`td` or `th`) that spans rows and columns."""
+    spans = (f' {span}="{count}"' for span, count in (("rowspan", rows), ("colspan", columns)) if str(count) != "1")
+    return f"<{name}{''.join(spans)}>{text}</{name}>"
 
 
 def bare_formula(text: str) -> str:
@@ -304,6 +234,7 @@ _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _INLINE = frozenset({"b", "strong", "i", "em", "del", "s", "strike", "sup", "sub", "a", "code"})
 _LISTS = frozenset({"ul", "ol"})
 _CELLS = frozenset({"td", "th"})
+_TABLE = frozenset({"table"})
 # Elements whose place in the grid counts even without content.
 _EVEN_EMPTY = _CELLS | {"tr"}
 _PARTS = frozenset({"table", "caption", "tr", *_CELLS})
@@ -312,20 +243,8 @@ _FRAMES = _INLINE | _LISTS | _PARTS | frozenset({*_HEADINGS, "li", "pre"})
 _BREAKS = frozenset(
     {
         *("p", "div", "blockquote", "center", "section", "article", "aside", "main", "nav", "header", "footer"),
-        *(
-            "figure",
-            "figcaption",
-            "details",
-            "summary",
-            "body",
-            "form",
-            "dl",
-            "dt",
-            "dd",
-            "option",
-            "title",
-            "textarea",
-        ),
+        *("figure", "figcaption", "details", "summary", "body", "form", "dl", "dt", "dd", "option", "title"),
+        "textarea",
     }
 )
 _DROPPED = frozenset({"script", "style"})
@@ -333,7 +252,7 @@ _WHITE = re.compile(r"[\s\xa0]+")
 _BLANKS = re.compile(" +")
 _BREAK_SPACE = re.compile(" ?\n ?")
 _TAG_LIKE = re.compile(r"<(?=[A-Za-z/!?])")
-_SAID = re.compile(">[^<]")  # text in any cell
+_CELL_TEXT = re.compile(">[^<]")  # text in any cell
 _HEADING_LIKE = re.compile(r"^(#{1,6})(?=\s|$)", re.MULTILINE)
 
 
@@ -361,6 +280,8 @@ class _Frame:
 
 
 class _Writer:
+    """Writer that takes tags and text in order, with a stack of the open elements."""
+
     def __init__(self) -> None:
         self._stack = [_Frame("", HtmlTag(""))]
         self._deeper: dict[str, int] = {}  # open elements beyond the maximum depth
@@ -368,10 +289,9 @@ class _Writer:
         self._verbatim = 0  # open <pre> and <code> elements
 
     def finish(self) -> str:
-        while len(self._stack) > 1:
-            self._pop()
+        self._pop_to(1)
         self._flush()
-        return joined(self._stack[0].blocks)
+        return _joined(self._stack[0].blocks)
 
     def take(self, token: HtmlTag | str) -> None:
         if isinstance(token, str):
@@ -406,77 +326,71 @@ class _Writer:
                 if words:
                     self._text(words if self._verbatim or self._tables else f"*{words}*")
             case "input":
-                self._input(tag)
-
-    def _input(self, tag: HtmlTag) -> None:
-        kind = tag.attributes.get("type", "").lower()
-        if kind in ("checkbox", "radio"):
-            checked = "checked" in tag.attributes and tag.attributes["checked"].lower() != "false"
-            self._text("☑ " if checked else "☐ ")
-        elif kind not in ("hidden", "submit", "button"):
-            self._text(tag.attributes.get("value", ""))
+                kind = tag.attributes.get("type", "").lower()
+                if kind in ("checkbox", "radio"):
+                    checked = "checked" in tag.attributes and tag.attributes["checked"].lower() != "false"
+                    self._text("☑ " if checked else "☐ ")
+                elif kind not in ("hidden", "submit", "button"):
+                    self._text(tag.attributes.get("value", ""))
 
     def _formula(self, tag: HtmlTag) -> None:
         if tag.name in _DROPPED:
             return
-        said = (tag.raw or "").strip()
+        formula = (tag.raw or "").strip()
         if tag.name == "chem":
-            text = html.escape(said, quote=False) if self._tables else code_span(said)
+            text = html.escape(formula, quote=False) if self._tables else _code_span(formula)
             self._stack[-1].line.append(_WHITE.sub(" ", text))
             return
-        said = bare_formula(said)
+        formula = bare_formula(formula)
         display = tag.attributes.get("display", "").lower() in ("block", "true", "display")
-        if not said:
+        if not formula:
             return
         if display and not self._tables and not self._verbatim:
             self._end_marks()
             self._flush()
-            self._stack[-1].blocks.append((f"$$\n{said}\n$$", False))
+            self._stack[-1].blocks.append((f"$$\n{formula}\n$$", False))
             return
         mark = "$$" if display else "$"
-        said = _WHITE.sub(" ", said)
-        self._stack[-1].line.append(f"{mark}{html.escape(said, quote=False) if self._tables else said}{mark}")
+        formula = _WHITE.sub(" ", formula)
+        self._stack[-1].line.append(f"{mark}{html.escape(formula, quote=False) if self._tables else formula}{mark}")
 
     def _open(self, tag: HtmlTag) -> None:
         name = tag.name
+        language = found[1] if (found := _LANGUAGE.match(tag.attributes.get("class", ""))) else ""
         if name == "code" and self._verbatim:
-            self._stack[-1].language = self._stack[-1].language or code_language(tag.attributes)
+            self._stack[-1].language = self._stack[-1].language or language
             return
         if name not in _INLINE:
             self._end_marks()
-            self._end_siblings(name)
+            # End the elements that cannot contain this one, and begin those that it requires.
+            if name == "li":
+                self._end_within("li", _LISTS)
+            elif name in _CELLS:
+                for cell in _CELLS:
+                    self._end_within(cell, _TABLE)
+                if self._stack[-1].name != "tr":
+                    self._open(HtmlTag("tr"))
+            elif name == "tr":
+                self._end_within("tr", _TABLE)
+                if not self._tables:
+                    self._open(HtmlTag("table"))
             self._flush()
         if len(self._stack) > _DEEPEST:
             self._deeper[name] = self._deeper.get(name, 0) + 1
             return
-        number = whole_number(tag.attributes.get("start", ""), 1)
-        self._stack.append(_Frame(name, tag, number=number, language=code_language(tag.attributes)))
+        number = _whole_number(tag.attributes.get("start", ""), 1)
+        self._stack.append(_Frame(name, tag, number=number, language=language))
         self._tables += name == "table"
         self._verbatim += name in ("pre", "code")
 
-    def _end_siblings(self, name: str) -> None:
-        """End elements that cannot contain this element, and begin the ones that it requires."""
-        if name == "li":
-            self._end_within("li", _LISTS)
-        elif name in _CELLS:
-            for cell in _CELLS:
-                self._end_within(cell, frozenset({"table"}))
-            self._stand_in("tr", frozenset({"tr"}))
-        elif name == "tr":
-            self._end_within("tr", frozenset({"table"}))
-            self._stand_in("table", frozenset({"table"}))
-
     def _end_within(self, name: str, border: frozenset[str]) -> None:
+        """End the innermost element of this name, unless it is outside of a `border` element."""
         for depth in range(len(self._stack) - 1, 0, -1):
             if self._stack[depth].name in border:
                 return
             if self._stack[depth].name == name:
                 self._pop_to(depth)
                 return
-
-    def _stand_in(self, name: str, names: frozenset[str]) -> None:
-        if self._stack[-1].name not in names and not (name == "table" and self._tables):
-            self._open(HtmlTag(name))
 
     def _close(self, name: str) -> None:
         if name == "code" and self._stack[-1].name == "pre":
@@ -533,43 +447,56 @@ class _Writer:
             above.blocks += self._given(frame, above)
 
     def _marked(self, frame: _Frame, text: str) -> str:
-        heading = any(one.name in _HEADINGS for one in self._stack) and frame.name in ("b", "strong")
-        if heading or (self._tables and frame.name not in ("sup", "sub")):
+        """Return the text of an inline element with its marks; outer white space stays outside of them."""
+        name, inner = frame.name, text.strip()
+        heading = name in ("b", "strong") and any(open_frame.name in _HEADINGS for open_frame in self._stack)
+        if not inner or heading or (self._tables and name not in ("sup", "sub")):
             return text
-        return marked(frame.name, text, frame.tag.attributes)
+        match name:
+            case "sup" | "sub":
+                made = f"<{name}>{inner}</{name}>"
+            case "code":
+                made = _code_span(inner)
+            case "a":
+                target = frame.tag.attributes.get("href", "").strip()
+                made = f"[{inner}]({target.translate(_ESCAPED_LINK)})" if _HARMLESS.match(target) else inner
+            case _:
+                made = f"{_MARKS[name]}{inner}{_MARKS[name]}"
+        start = text.index(inner)
+        return f"{text[:start]}{made}{text[start + len(inner) :]}"
 
     def _given(self, frame: _Frame, above: _Frame) -> list[tuple[str, bool]]:
         """Return the content of a closing element, in its Markdown form."""
-        name, blocks = frame.name, frame.blocks
+        name, blocks, attributes = frame.name, frame.blocks, frame.tag.attributes
         if name in _CELLS:
-            return [(table_cell(name, blocks, frame.tag.attributes), False)]
+            spans = (_SPAN.match(attributes.get(span, "").strip()) for span in ("rowspan", "colspan"))
+            rows, columns = (span[1] if span else 1 for span in spans)
+            text = "<br>".join(text for text, _ in blocks).replace("\n", "<br>")
+            return [(cell_html(name, text, rows, columns), False)]
         if name == "tr":
-            return [(f"<tr>{''.join(_in_cell(text) for text, _ in blocks)}</tr>", False)]
+            cells = (text if text.startswith(("<td", "<th")) else f"<td>{text}</td>" for text, _ in blocks)
+            return [(f"<tr>{''.join(cells)}</tr>", False)]
         if name == "table":
-            rows = "".join(text for text, _ in blocks if text.startswith("<tr>"))
-            others = [one for one in blocks if not one[0].startswith("<tr>")]
-            return [*others, (f"<table>{rows}</table>", False)] if _SAID.search(rows) else others
+            table = "".join(text for text, _ in blocks if text.startswith("<tr>"))
+            others = [block for block in blocks if not block[0].startswith("<tr>")]
+            return [*others, (f"<table>{table}</table>", False)] if _CELL_TEXT.search(table) else others
         if name == "li":
-            text = "\n".join(text for text, _ in blocks) if self._tables else joined(blocks)
-            return [(list_item(text, _marker(frame, above)), False)]
+            text = "\n".join(text for text, _ in blocks) if self._tables else _joined(blocks)
+            marker = "-"
+            if above.name == "ol":
+                number = _whole_number(attributes.get("value", ""), above.number)
+                above.number, marker = number + 1, f"{number}."
+            return [(list_item(text, marker), False)]
         if self._tables:
             return blocks
         if name in _HEADINGS:
-            return [(f"{'#' * _HEADINGS[name]} {' '.join(joined(blocks).split())}", False)]
+            return [(f"{'#' * _HEADINGS[name]} {' '.join(_joined(blocks).split())}", False)]
         if name in _LISTS:
-            return [("\n".join(indented(text, 2) if is_list else text for text, is_list in blocks), True)]
+            return [("\n".join(_indented(text, 2) if is_list else text for text, is_list in blocks), True)]
         if name in ("pre", "code"):
             return [(fenced("\n".join(text for text, _ in blocks), frame.language), False)]
         return blocks
 
 
-def _in_cell(text: str) -> str:
-    return text if text.startswith(("<td", "<th")) else f"<td>{text}</td>"
-
-
-def _marker(item: _Frame, above: _Frame) -> str:
-    if above.name != "ol":
-        return "-"
-    number = whole_number(item.tag.attributes.get("value", ""), above.number)
-    above.number = number + 1
-    return f"{number}."
+def _whole_number(text: str, otherwise: int) -> int:
+    return int(text) if _COUNT.match(text) else otherwise

@@ -5,18 +5,26 @@ Chandra and Surya write a row of `<div data-bbox="x0 y0 x1 y1" data-label="...">
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from llm_ocr.models.parsers.coordinates import WHOLE_PAGE, Scale, from_1000, from_1024
+from llm_ocr.models.parsers.coordinates import NUMBER, WHOLE_PAGE, Scale, from_1000, from_1024
 from llm_ocr.models.parsers.html import VOID, HtmlTag, html_to_markdown, html_tokens
-from llm_ocr.models.parsers.labels import described, kind_of, known_kind, labelled, normal, unlabelled, with_captions
+from llm_ocr.models.parsers.labels import (
+    described,
+    kind_of,
+    known_kind,
+    labelled,
+    normal,
+    unlabelled,
+    unreadable,
+    with_captions,
+)
 from llm_ocr.models.parsers.pieces import Piece, markdown_pieces
 from llm_ocr.models.parsers.plain import parse_plain, unwrapped, without_special
 from llm_ocr.models.profile import NO_FRAME, Frame, Parsed
 from llm_ocr.types import Block, BlockKind, Box
 
-_NUMBER = re.compile(r"-?\d{1,9}(?:\.\d{0,9})?")
 _BOX = re.compile(r"[\s\[\](),;\d.-]{1,200}\Z")
 _LONGEST_LABEL = 80
 _BLANK = "blank_page"
@@ -32,17 +40,12 @@ _INLINE_FORMULA = re.compile(r"\$([^$]+)\$\Z")
 _CONTAINERS = frozenset({"div", "section", "article", "main", "aside", "form", "center"})
 #: Labels of Qwen-VL's elements without a class.
 _ELEMENTS = {
-    "table": "table",
-    "img": "image",
-    "figure": "image",
+    **{name: name for name in ("table", "header", "footer")},
+    **dict.fromkeys(("img", "figure"), "image"),
+    **dict.fromkeys(("ul", "ol", "li"), "list"),
+    **dict.fromkeys(("h1", "h2", "h3", "h4", "h5", "h6"), "heading"),
     "figcaption": "caption",
-    "ul": "list",
-    "ol": "list",
-    "li": "list",
     "pre": "code",
-    "header": "header",
-    "footer": "footer",
-    **{f"h{level}": "heading" for level in range(1, 7)},
 }
 
 
@@ -105,7 +108,7 @@ def _parsed(text: str, scale: Scale, label: _Label) -> Parsed:
     blocks: list[Block] = []
     outside = False
     for piece in found:
-        made = _blocks(piece, scale, lost) if piece.place else _around(piece)
+        made = _blocks(piece, scale, lost)
         outside = outside or bool(made and not piece.place)
         blocks += made
     lost += [_NO_PLACE] if outside else []
@@ -117,14 +120,18 @@ def _body(text: str) -> str:
     return body.partition("\n")[2].removesuffix("```") if body.startswith("```") else body
 
 
-def _split(tokens: Iterable[HtmlTag | str], label: _Label) -> list[_Piece]:
+def _split(tokens: Iterable[HtmlTag | str], label_of: _Label) -> list[_Piece]:
     """Return the labeled elements and the content between them, in order of their beginnings."""
     found = [_Piece("", "", place=False)]
     open_pieces: list[_Piece] = []
     for token in tokens:
-        name = label(token, open_pieces) if isinstance(token, HtmlTag) and not token.close else None
-        if isinstance(token, HtmlTag) and name is not None:
-            _begin(found, open_pieces, token, name)
+        if isinstance(token, HtmlTag) and not token.close and (label := label_of(token, open_pieces)) is not None:
+            if open_pieces:
+                open_pieces[-1].tokens.append(HtmlTag("p"))  # the text before and after is two paragraphs
+            label = " ".join(label.split())[:_LONGEST_LABEL]
+            found.append(_Piece(label, token.attributes.get("data-bbox", ""), token.name, tokens=[token]))
+            if token.name not in VOID:
+                open_pieces.append(found[-1])
             continue
         if not open_pieces and found[-1].place:
             found.append(_Piece("", "", place=False))
@@ -135,16 +142,6 @@ def _split(tokens: Iterable[HtmlTag | str], label: _Label) -> list[_Piece]:
                 open_pieces.pop()
         top.tokens.append(token)
     return found
-
-
-def _begin(found: list[_Piece], open_pieces: list[_Piece], tag: HtmlTag, label: str) -> None:
-    if open_pieces:
-        open_pieces[-1].tokens.append(HtmlTag("p"))  # the text before and after is two paragraphs
-    piece = _Piece(" ".join(label.split())[:_LONGEST_LABEL], tag.attributes.get("data-bbox", ""), tag.name)
-    found.append(piece)
-    if tag.name not in VOID:
-        open_pieces.append(piece)
-    piece.tokens.append(tag)
 
 
 def _div_label(tag: HtmlTag, above: Sequence[_Piece]) -> str | None:
@@ -165,28 +162,29 @@ def _qwen_label(tag: HtmlTag, above: Sequence[_Piece]) -> str | None:
     return next(known, "") or _ELEMENTS.get(tag.name, names.strip())
 
 
-def _around(piece: _Piece) -> list[Block]:
-    return unlabelled(html_to_markdown(piece.tokens), "", (WHOLE_PAGE,), headings=True)
-
-
 def _blocks(piece: _Piece, scale: Scale, lost: list[str]) -> list[Block]:
-    label = piece.label
+    label, text = piece.label, html_to_markdown(piece.tokens)
+    if not piece.place:
+        return unlabelled(text, "", (WHOLE_PAGE,), headings=True)
     if normal(label) == _BLANK:
         return []
-    box = _box(piece.box, scale)
+    numbers = [float(number) for number in NUMBER.findall(piece.box)] if _BOX.match(piece.box) else []
+    box = scale(*numbers) if len(numbers) == 4 else None
     boxes = (box,) if box else ()
     kind = kind_of(label)
-    text = html_to_markdown(piece.tokens)
     if kind is BlockKind.FIGURE:
         return _figure(label, boxes, text, lost)
     if box is None:
-        lost.append(f"{label or 'a block'}: a box that cannot be read")
-    place = boxes or (WHOLE_PAGE,)
+        lost.append(unreadable(label or "a block"))
+    place = box or WHOLE_PAGE
     match kind:
-        case BlockKind.LIST_ITEM:
-            return list(_items(text, label, place[0]))
+        case BlockKind.LIST_ITEM:  # entries of a list, a bibliography, or a table of contents: one per paragraph
+            return [
+                Block(kind if entry.kind is BlockKind.TEXT else entry.kind, place, entry.text, label, entry.level)
+                for entry in markdown_pieces(text)
+            ]
         case BlockKind.TEXT | BlockKind.TABLE if text:
-            return unlabelled(text, label, place, headings=True)
+            return unlabelled(text, label, (place,), headings=True)
         case BlockKind.HEADING if _BOLD.match(text):
             text = text[2:-2]
         case BlockKind.HEADING if _TOP_HEADING.match(text):
@@ -196,59 +194,34 @@ def _blocks(piece: _Piece, scale: Scale, lost: list[str]) -> list[Block]:
     return labelled(label, boxes, text, lost)
 
 
-def _items(text: str, label: str, box: Box) -> Iterator[Block]:
-    """Yield the entries of a list, a bibliography, or a table of contents: one per paragraph."""
-    for one in markdown_pieces(text):
-        kind = BlockKind.LIST_ITEM if one.kind is BlockKind.TEXT else one.kind
-        yield Block(kind, box, one.text, label, one.level)
-
-
 def _figure(label: str, boxes: Sequence[Box], text: str, lost: list[str]) -> list[Block]:
     """Return a figure with its description, and the content of the page inside it: headings, captions, tables.
 
     A table inside a chart is the model's reading of the chart.
     """
     pieces = markdown_pieces(text)
-    alt = next((one.text for one in pieces if _is_alt(one.text)), "")
+    alt = next((piece.text for piece in pieces if _is_alt(piece.text)), "")
     is_chart = "```mermaid" in text or _CHART.search(f"{label} {alt}") is not None
-    printed = [
-        Block(kind, (*boxes, WHOLE_PAGE)[0], one.text, kind.value, one.level)
-        for one in pieces
-        if _is_printed(one, is_chart)
-        for kind in [BlockKind.CAPTION if one.kind is BlockKind.TEXT else one.kind]
-    ]
-    if not printed:
-        return described(label, boxes, _figure_words(text), lost)
-    words = "\n\n".join(one.text for one in pieces if not _is_printed(one, is_chart))
-    figure = described(label, boxes, _figure_words(words), lost)
-    return [*printed, *figure] if _is_printed(pieces[0], is_chart) else [*figure, *printed]
 
-
-def _is_printed(piece: Piece, is_chart: bool) -> bool:
-    match piece.kind:
-        case BlockKind.TITLE | BlockKind.HEADING:
-            return True
-        case BlockKind.TABLE:
-            return not is_chart
-        case BlockKind.TEXT:
+    def is_printed(piece: Piece) -> bool:
+        if piece.kind is BlockKind.TEXT:
             return _CAPTION.match(piece.text) is not None
-    return False
+        return piece.kind in (BlockKind.TITLE, BlockKind.HEADING) or (piece.kind is BlockKind.TABLE and not is_chart)
 
-
-def _figure_words(text: str) -> str:
-    """Return the model's description of a figure: the words of its picture, and the text around the picture."""
+    printed = [
+        Block(kind, (*boxes, WHOLE_PAGE)[0], piece.text, kind.value, piece.level)
+        for piece in filter(is_printed, pieces)
+        for kind in [BlockKind.CAPTION if piece.kind is BlockKind.TEXT else piece.kind]
+    ]
+    if printed:
+        text = "\n\n".join(piece.text for piece in pieces if not is_printed(piece))
+    # The description is the words of the picture, and the text around the picture.
     paragraphs = [part[1:-1] if _is_alt(part) else part for part in text.split("\n\n")]
     if len(paragraphs) > 1 and paragraphs[0] == paragraphs[1]:
         del paragraphs[0]
-    return "\n\n".join(paragraphs)
+    figure = described(label, boxes, "\n\n".join(paragraphs), lost)
+    return [*printed, *figure] if printed and is_printed(pieces[0]) else [*figure, *printed]
 
 
 def _is_alt(text: str) -> bool:
     return len(text) > 2 and text[0] == text[-1] == "*" and "*" not in text[1:-1]
-
-
-def _box(written: str, scale: Scale) -> Box | None:
-    if not _BOX.match(written):
-        return None
-    numbers = [float(number) for number in _NUMBER.findall(written)]
-    return scale(*numbers) if len(numbers) == 4 else None

@@ -4,7 +4,8 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from functools import partial
+from itertools import groupby, pairwise
 from math import hypot
 
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE, Scale
@@ -77,10 +78,6 @@ _NUMBER = re.compile(r"-?(?:\d{1,9}(?:\.\d{0,9})?|\.\d{1,9})")
 _BETWEEN = re.compile(r"[\s,]+")
 
 
-def _any(label: str, box: Box | None) -> bool:
-    return True
-
-
 @dataclass(frozen=True, slots=True)
 class MarkerSpec:
     """Notation by which a model marks the pieces of a page.
@@ -95,8 +92,8 @@ class MarkerSpec:
     cut: re.Pattern[str]  # incomplete marker at the end of an answer; ends with \Z
     stray: re.Pattern[str] | None = None  # remains of markers, which are not text of the page
     inside: bool = False
-    #: Whether a match is a marker, by its label and box (None: unreadable). Other matches are text.
-    accepts: Callable[[str, Box | None], bool] = _any
+    #: Whether a match is a marker, by its label and box (None: unreadable). Other matches are text. None: all are.
+    accepts: Callable[[str, Box | None], bool] | None = None
 
 
 @dataclass(slots=True)
@@ -168,7 +165,7 @@ def _behind(text: str, spec: MarkerSpec, scale: Scale, lost: list[str]) -> Itera
         groups = mark.groupdict()
         label = mark["label"].strip()
         box = read_box(mark["box"], scale)
-        if not spec.accepts(label, box):
+        if spec.accepts is not None and not spec.accepts(label, box):
             continue
         piece.parts.append(text[done : mark.start()])
         yield piece
@@ -225,6 +222,18 @@ def with_captions(blocks: Sequence[Block]) -> tuple[Block, ...]:
     """
     places = [index for index, block in enumerate(blocks) if block.kind in (BlockKind.FIGURE, BlockKind.TABLE)]
     captions: dict[int, list[str]] = {}
+
+    def distance(place: int, caption: int) -> tuple[float, int, bool]:
+        box, other = blocks[place].box, blocks[caption].box
+        if other == WHOLE_PAGE:
+            apart = 0.0
+        elif box == WHOLE_PAGE:
+            apart = _FAR  # unknown place
+        else:
+            across = max(box.x0 - other.x1, other.x0 - box.x1, 0.0)
+            apart = hypot(across, max(box.y0 - other.y1, other.y0 - box.y1, 0.0))
+        return apart, abs(place - caption), place > caption
+
     passed = 0
     for index, block in enumerate(blocks):
         while passed < len(places) and places[passed] < index:
@@ -235,30 +244,14 @@ def with_captions(blocks: Sequence[Block]) -> tuple[Block, ...]:
         if normal(block.label) != "caption":
             near = [place for place in near if blocks[place].kind is BlockKind.FIGURE]
         if near:
-            nearest = min(near, key=lambda place: _distance(blocks, place, index))
+            nearest = min(near, key=partial(distance, caption=index))
             captions.setdefault(nearest, []).append(block.text)
-    return tuple(_captioned(block, captions.get(index)) for index, block in enumerate(blocks))
-
-
-def _captioned(block: Block, found: list[str] | None) -> Block:
-    return replace(block, caption=" ".join(found)) if found and block.kind is BlockKind.FIGURE else block
-
-
-def _distance(blocks: Sequence[Block], place: int, caption: int) -> tuple[float, int, bool]:
-    if blocks[caption].box == WHOLE_PAGE:
-        apart = 0.0
-    elif blocks[place].box == WHOLE_PAGE:
-        apart = _FAR  # unknown place
-    else:
-        apart = _gap(blocks[place].box, blocks[caption].box)
-    return apart, abs(place - caption), place > caption
-
-
-def _gap(one: Box, other: Box) -> float:
-    """Return the distance between two boxes; 0 if they touch."""
-    across = max(one.x0 - other.x1, other.x0 - one.x1, 0.0)
-    down = max(one.y0 - other.y1, other.y0 - one.y1, 0.0)
-    return hypot(across, down)
+    return tuple(
+        replace(block, caption=" ".join(captions[index]))
+        if index in captions and block.kind is BlockKind.FIGURE
+        else block
+        for index, block in enumerate(blocks)
+    )
 
 
 # Joining of pieces of a page that continue in another column or after a figure.
@@ -305,11 +298,14 @@ def with_continued(pieces: Iterable[Marked]) -> list[Marked]:
 
 
 def _whole(kind: BlockKind, parts: Sequence[str]) -> str:
-    if kind is BlockKind.TABLE:
-        return _table(parts)
+    """Return the parts as one text; the rows of HTML tables become one table."""
     made: list[str] = []
     for part in filter(None, parts):
-        if made:
+        begin = _TABLE.match(part) if kind is BlockKind.TABLE else None
+        if made and begin and made[-1].lower().endswith(_TABLE_END):
+            made[-1] = made[-1][: -len(_TABLE_END)]
+            part = part[begin.end() :]
+        elif made:
             made[-1], between = _seam(kind, made[-1], part)
             made.append(between)
         made.append(part)
@@ -318,6 +314,8 @@ def _whole(kind: BlockKind, parts: Sequence[str]) -> str:
 
 def _seam(kind: BlockKind, before: str, after: str) -> tuple[str, str]:
     """Return the preceding text without a hyphen that splits a word, and the separator between the two parts."""
+    if kind is BlockKind.TABLE:
+        return before, "\n\n"
     if kind in (BlockKind.CODE, BlockKind.FORMULA):
         return before, "\n"
     if _CONSTRUCT.match(after):
@@ -328,22 +326,6 @@ def _seam(kind: BlockKind, before: str, after: str) -> tuple[str, str]:
     return before, " " if apart else ""
 
 
-def _table(parts: Sequence[str]) -> str:
-    """Return the rows of all HTML tables in one table; other content follows the preceding table."""
-    made: list[str] = []
-    for part in filter(None, parts):
-        begin = _TABLE.match(part)
-        if made and begin and made[-1].lower().endswith(_TABLE_END):
-            made[-1] = made[-1][: -len(_TABLE_END)]
-            made.append(part[begin.end() :])
-        else:
-            made += ["\n\n", part] if made else [part]
-    return "".join(made)
-
-
-# Tables whose text follows that of their captions.
-
-
 def with_own_tables(pieces: Iterable[Marked]) -> list[Marked]:
     """Return the pieces, each empty table with the first table in the text of a later piece, and behind that piece.
 
@@ -351,26 +333,21 @@ def with_own_tables(pieces: Iterable[Marked]) -> list[Marked]:
     """
     kept = list(pieces)
     empty: deque[Marked] = deque()  # tables without text so far
-    behind: dict[int, list[Marked]] = {}  # tables by the index of the piece that they follow
-    for index, piece in enumerate(kept):
+    behind: dict[int, list[Marked]] = {}  # tables by the piece that they follow
+    for piece in kept:
         is_table = piece.label is not None and kind_of(piece.label) is BlockKind.TABLE
         if is_table and not piece.text.strip():
             empty.append(piece)
         found = [] if is_table or not empty else markdown_pieces(piece.text, headings=False)
-        starts = [number for number, one in enumerate(found) if one.kind is BlockKind.TABLE][: len(empty)]
+        starts = [number for number, part in enumerate(found) if part.kind is BlockKind.TABLE][: len(empty)]
         if starts:
-            texts = ["\n\n".join(one.text for one in found[start:end]) for start, end in pairwise([0, *starts, None])]
-            piece.parts, tables = texts[:1], [empty.popleft() for _ in starts]
+            texts = ["\n\n".join(part.text for part in found[a:b]) for a, b in pairwise([0, *starts, None])]
+            piece.parts = texts[:1]
+            tables = behind[id(piece)] = [empty.popleft() for _ in starts]
             for table, text in zip(tables, texts[1:], strict=True):
                 table.parts = [text]
-            behind[index] = tables
     moved = {id(table) for tables in behind.values() for table in tables}
-    return [
-        one
-        for index, piece in enumerate(kept)
-        for one in (piece, *behind.get(index, ()))
-        if one is not piece or id(piece) not in moved
-    ]
+    return [part for piece in kept if id(piece) not in moved for part in (piece, *behind.get(id(piece), ()))]
 
 
 # Labeled pieces to blocks, for all formats with labels and boxes.
@@ -391,22 +368,33 @@ def labelled(label: str, found: Sequence[Box], text: str, lost: list[str]) -> li
     boxes = tuple(found) or (WHOLE_PAGE,)
     text = text.strip()
     if kind is BlockKind.FIGURE:
-        if not found:
-            lost.append(f"{label}: cannot be cut out without a box")
-        figures = [Block(kind, box, label=label) for box in found]
-        return figures + unlabelled(text, label, boxes[:1], headings=False)
+        return described(label, found, "", lost) + unlabelled(text, label, boxes[:1], headings=False)
     if not text:
         if kind is BlockKind.TABLE:
             lost.append(f"{label}: no text")
         return []
-    if kind in (BlockKind.TITLE, BlockKind.HEADING):
-        return _headed(kind, text, label, boxes)
-    if kind is BlockKind.CAPTION and "<table" in text.lower():
+    if kind in _HEADINGS:
+        # The marks of the text itself give the level and are removed. Other text may follow.
+        first, _, rest = text.partition("\n\n")
+        line = " ".join(first.split())
+        marks, words = heading(line) or (0, line)
+        if kind is BlockKind.TITLE and marks > 1:
+            kind = BlockKind.HEADING
+        level = level_of(label) or max(marks - 1, min(marks, 1)) if kind is BlockKind.HEADING else 0
+        head = [Block(kind, boxes[0], words, label, level, continued=boxes[1:])] if words else []
+        return head + unlabelled(rest, label, boxes, headings=False)
+    if kind in (BlockKind.TEXT, BlockKind.LIST_ITEM) or (kind is BlockKind.CAPTION and "<table" in text.lower()):
         parts = unlabelled(text, label, boxes, headings=False)
+        if kind is BlockKind.TEXT:
+            return parts
         return [replace(part, kind=kind) if part.kind is BlockKind.TEXT else part for part in parts]
-    if kind in (BlockKind.TEXT, BlockKind.LIST_ITEM):
-        return _as_items(kind, unlabelled(text, label, boxes, headings=False))
-    return [Block(kind, boxes[0], _written(kind, text), label, continued=boxes[1:])]
+    if kind is BlockKind.TABLE:
+        text = closed_table(text)
+    elif kind is BlockKind.CAPTION:
+        text = " ".join(_CENTRE.sub(" ", text).split())
+    elif kind is BlockKind.FORMULA and not any(mark in text for mark in _DELIMITERS):
+        text = f"$$\n{text}\n$$"
+    return [Block(kind, boxes[0], text, label, continued=boxes[1:])]
 
 
 def described(label: str, found: Sequence[Box], text: str, lost: list[str]) -> list[Block]:
@@ -420,30 +408,6 @@ def described(label: str, found: Sequence[Box], text: str, lost: list[str]) -> l
     return [figure, *(Block(BlockKind.FIGURE, box, label=label) for box in others)]
 
 
-def _written(kind: BlockKind, text: str) -> str:
-    match kind:
-        case BlockKind.TABLE:
-            return closed_table(text)
-        case BlockKind.CAPTION:
-            return " ".join(_CENTRE.sub(" ", text).split())
-        case BlockKind.FORMULA if not any(mark in text for mark in _DELIMITERS):
-            return f"$$\n{text}\n$$"
-        case _:
-            return text
-
-
-def _headed(kind: BlockKind, text: str, label: str, boxes: Sequence[Box]) -> list[Block]:
-    """Return a title or heading, and the text after it. The text's own marks give the level and are removed."""
-    first, _, rest = text.partition("\n\n")
-    line = " ".join(first.split())
-    marks, words = heading(line) or (0, line)
-    if kind is BlockKind.TITLE and marks > 1:
-        kind = BlockKind.HEADING
-    level = level_of(label) or max(marks - 1, min(marks, 1)) if kind is BlockKind.HEADING else 0
-    head = [Block(kind, boxes[0], words, label, level, continued=tuple(boxes[1:]))] if words else []
-    return head + unlabelled(rest, label, boxes, headings=False)
-
-
 def unlabelled(text: str, label: str, boxes: Sequence[Box], *, headings: bool) -> list[Block]:
     """Return the blocks of Markdown text at these boxes: lists, tables, formulas, and paragraphs.
 
@@ -453,33 +417,11 @@ def unlabelled(text: str, label: str, boxes: Sequence[Box], *, headings: bool) -
     alone = heading(text.strip()) if "\n" not in text.strip() else None
     found = markdown_pieces(text, headings=headings or bool(alone and alone[1] and alone[0] > 1))
     more = tuple(boxes[1:])
-    blocks = (Block(one.kind, boxes[0], one.text, label, one.level, continued=more) for one in found)
-    return [_literal(block) for block in _joined(blocks)]
-
-
-def _literal(block: Block) -> Block:
-    return replace(block, text=_MARKS.sub(r"\1\\\2", block.text)) if block.kind is BlockKind.TEXT else block
-
-
-def _joined(blocks: Iterator[Block]) -> Iterator[Block]:
-    run: list[Block] = []
-    for block in blocks:
-        if run and block.kind is not BlockKind.TEXT:
-            yield _one(run)
-            run = []
-        if block.kind is BlockKind.TEXT:
-            run.append(block)
+    blocks: list[Block] = []
+    for is_text, run in groupby(found, lambda piece: piece.kind is BlockKind.TEXT):
+        if is_text:
+            words = _MARKS.sub(r"\1\\\2", "\n\n".join(piece.text for piece in run))
+            blocks.append(Block(BlockKind.TEXT, boxes[0], words, label, continued=more))
         else:
-            yield block
-    if run:
-        yield _one(run)
-
-
-def _one(run: Sequence[Block]) -> Block:
-    return replace(run[0], text="\n\n".join(block.text for block in run))
-
-
-def _as_items(kind: BlockKind, blocks: list[Block]) -> list[Block]:
-    if kind is BlockKind.TEXT:
-        return blocks
-    return [replace(block, kind=kind) if block.kind is BlockKind.TEXT else block for block in blocks]
+            blocks += [Block(piece.kind, boxes[0], piece.text, label, piece.level, continued=more) for piece in run]
+    return blocks

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from llm_ocr.models.parsers.html import cell_html
+
 _ENVIRONMENT = re.compile(r"\\(?P<what>begin|end)\{(?P<name>table\*?|tabular[*xy]?|longtable|tabulary)\}")
 _WITH_WIDTH = ("tabular*", "tabularx", "tabulary")
 _SECTION = re.compile(r"^[ \t]{0,3}\\(?P<sub>(?:sub){0,2})section\*?\{(?P<title>[^{}\n]{1,300})\}[ \t]*$", re.MULTILINE)
@@ -69,7 +71,11 @@ def with_html_tables(text: str) -> str:
             if not opening["tex"] or closing is None:
                 continue
             start, end = opening.start(), closing.end()
-        parts += [text[done:start].rstrip(" \t"), "\n\n" if start else "", _written(source), "\n\n"]
+        try:
+            table = _html(source)
+        except _NotSimpleError:
+            table = f"```latex\n{source.strip()}\n```"
+        parts += [text[done:start].rstrip(" \t"), "\n\n" if start else "", table, "\n\n"]
         done = end
     return "".join([*parts, text[done:]])
 
@@ -106,37 +112,24 @@ def _regions(text: str) -> Iterator[tuple[int, int]]:
         yield start, inner_end
 
 
-def _written(source: str) -> str:
-    try:
-        return _html(source)
-    except _NotSimpleError:
-        return f"```latex\n{source.strip()}\n```"
-
-
 def _html(source: str) -> str:
     inner = [tag for tag in _ENVIRONMENT.finditer(source) if not tag["name"].startswith("table")]
     begins = [tag for tag in inner if tag["what"] == "begin"]
     ends = [tag for tag in inner if tag["what"] == "end"]
     if len(begins) != 1 or len(ends) > 1:
         raise _NotSimpleError
-    begin = begins[0]
-    at = _behind_specification(source, begin)
-    end = ends[0].start() if ends else len(source)
-    body, below = source[at:end], source[ends[0].end() :] if ends else ""
-    above_words, below_words = _around(source[: begin.start()]), _around(below)
-    rows = _Rows(_RULES.sub("", body)).rows()
-    table = f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
-    return "\n\n".join(part for part in (above_words, table, below_words) if part)
-
-
-def _behind_specification(source: str, begin: re.Match[str]) -> int:
+    [begin] = begins
     at = begin.end()
     if option := _OPTION.match(source, at):
         at = option.end()
     for _ in range(2 if begin["name"] in _WITH_WIDTH else 1):
-        if found := _SPECIFICATION.match(source, at):
-            at = found.end()
-    return at
+        if specification := _SPECIFICATION.match(source, at):
+            at = specification.end()
+    end = ends[0].start() if ends else len(source)
+    above, below = _around(source[: begin.start()]), _around(source[ends[0].end() :] if ends else "")
+    rows = _Rows(_RULES.sub("", source[at:end])).rows()
+    table = f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
+    return "\n\n".join(filter(None, (above, table, below)))
 
 
 def _around(text: str) -> str:
@@ -144,21 +137,15 @@ def _around(text: str) -> str:
     text = _WRAPPER.sub("", text).strip()
     if option := _OPTION.match(text):
         text = text[option.end() :]
-    caption = _CAPTION.search(text)
-    if caption is not None:
-        end = _closing(text, caption.end())
+    if caption := _CAPTION.search(text):
+        depth, end = 1, len(text)
+        for brace in _BRACES.finditer(text, caption.end()):
+            depth += {"{": 1, "}": -1}.get(brace[0], 0)
+            if not depth:
+                end = brace.start()
+                break
         text = " ".join((text[: caption.start()], text[caption.end() : end], text[end + 1 :]))
     return " ".join(text.split())
-
-
-def _closing(text: str, start: int) -> int:
-    """Return the position of the brace that closes the one before `start`, or the end of the text."""
-    depth = 1
-    for brace in _BRACES.finditer(text, start):
-        depth += {"{": 1, "}": -1}.get(brace[0], 0)
-        if not depth:
-            return brace.start()
-    return len(text)
 
 
 @dataclass(slots=True)
@@ -218,50 +205,35 @@ class _Rows:
             self._closers.append("")
 
     def _take(self, token: re.Match[str]) -> None:
-        whole = token[0]
-        if whole.startswith("\\\\"):
-            self._end_row()
-        elif command := token["command"]:
-            self._command(command, whole, opens=token["opens"] is not None)
-        elif token["escaped"] is not None:
-            self._write(_ESCAPED.get(whole, token["escaped"]))
-        elif token["mark"] is not None:
-            self._mark(whole)
-        else:
-            self._write(whole)
-
-    def _end_row(self) -> None:
-        if self._closers:
+        whole, command, opens = token[0], token["command"], token["opens"] is not None
+        if whole.startswith("\\\\") and self._closers:
             self._cell.parts.append(_LINE)
-            return
-        self._rows.append([])
-        self._begin_cell()
-
-    def _command(self, command: str, whole: str, *, opens: bool) -> None:
-        if command in ("begin", "end", "multicolumn", "multirow"):
+        elif whole.startswith("\\\\"):
+            self._rows.append([])
+            self._begin_cell()
+        elif command in ("begin", "end", "multicolumn", "multirow"):
             raise _NotSimpleError
-        if opens and command in _FONTS:
+        elif command and opens and command in _FONTS:
             before, behind = _FONTS[command]
             self._cell.parts.append(before)
             self._closers.append(behind)
-            return
-        self._write(whole)
-        if opens:
-            self._closers.append("}")
-
-    def _mark(self, mark: str) -> None:
-        if mark == "&" and not self._closers:
+        elif command:
+            self._write(whole)
+            self._closers += ["}"] if opens else []
+        elif token["escaped"] is not None:
+            self._write(_ESCAPED.get(whole, token["escaped"]))
+        elif whole == "&" and not self._closers:
             self._begin_cell()
-        elif mark == "{":
+        elif whole == "{":
             raw = self._at - 1 == self._raw_end  # another argument of a kept command
-            self._cell.parts.append(mark if raw else "")
+            self._cell.parts.append(whole if raw else "")
             self._closers.append("}" if raw else "")
-        elif mark == "}":
+        elif whole == "}":
             closer = self._closers.pop() if self._closers else ""
             self._cell.parts.append(closer)
             self._raw_end = self._at if closer == "}" else -1
         else:
-            self._write(" " if mark == "~" else mark)
+            self._write(" " if whole == "~" else whole)
 
     def _write(self, text: str) -> None:
         self._cell.parts.append(html.escape(text, quote=False))
@@ -283,14 +255,7 @@ def _shown(rows: list[list[_Cell]]) -> list[str]:
                 continue
             if cell.rows > 1:
                 below.update(dict.fromkeys(range(column, column + cell.columns), cell.rows - 1))
-            cells.append(_tag(cell))
+            cells.append(cell_html("td", cell.text, cell.rows, cell.columns))
             column += cell.columns
         made.append("".join(cells))
     return made
-
-
-def _tag(cell: _Cell) -> str:
-    spans = (f' rowspan="{cell.rows}"' if cell.rows > 1 else "") + (
-        f' colspan="{cell.columns}"' if cell.columns > 1 else ""
-    )
-    return f"<td{spans}>{cell.text}</td>"

@@ -6,16 +6,23 @@ malformed answers keep every readable object.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from llm_ocr.models.parsers.coordinates import WHOLE_PAGE, Scale, from_1000, from_resized
-from llm_ocr.models.parsers.labels import described, kind_of, labelled, level_of, unlabelled, with_captions
+from llm_ocr.models.parsers.coordinates import NUMBER, WHOLE_PAGE, Scale, from_1000, from_resized
+from llm_ocr.models.parsers.labels import (
+    described,
+    kind_of,
+    labelled,
+    level_of,
+    unlabelled,
+    unreadable,
+    with_captions,
+)
 from llm_ocr.models.parsers.loose_json import read_loosely
 from llm_ocr.models.parsers.plain import parse_plain, without_special
 from llm_ocr.models.profile import NO_FRAME, Frame, Parsed
-from llm_ocr.types import Block, BlockKind, Box
+from llm_ocr.types import Block, BlockKind
 
 # Signs of a loop in an answer that is not sound JSON, as in dots.ocr's own cleaner: this many repetitions of the same
 # label and text, or two of the same box.
@@ -25,22 +32,14 @@ _CUT = "the answer ends within a block"
 _LEFT_OVER = " \t\r\n,;]}"
 _FENCE = re.compile(r"```\w*")
 _JSON = re.compile(r"[\[{]\s*+(?:[\[{\"\]}]|\Z)")
-_NUMBERS = re.compile(r"-?\d{1,9}(?:\.\d{0,9})?")
 _LONGEST_LABEL = 80
 _LONGEST_BOX = 200  # maximum characters of a box that is a string
 
 
-@dataclass(frozen=True, slots=True)
-class LayoutKeys:
-    """Names of the keys for a piece's box, label, and text; of several names, the first present one counts."""
-
-    box: tuple[str, ...] = ("bbox", "bbox_2d", "box", "box_2d")
-    label: tuple[str, ...] = ("category", "label", "type", "class", "block_label")
-    text: tuple[str, ...] = ("text", "content", "markdown", "html", "block_content")
-
-
-#: Keys of the known models.
-KEYS = LayoutKeys()
+# Names of the keys for a piece's box, label, and text; of several names, the first present one counts.
+_BOX_KEYS = ("bbox", "bbox_2d", "box", "box_2d")
+_LABEL_KEYS = ("category", "label", "type", "class", "block_label")
+_TEXT_KEYS = ("text", "content", "markdown", "html", "block_content")
 
 
 @dataclass(slots=True)
@@ -70,42 +69,63 @@ def parse_surya_layout(text: str, frame: Frame = NO_FRAME) -> Parsed:
     return parse_layout_only(text, from_1000)
 
 
-def parse_layout(text: str, scale: Scale, keys: LayoutKeys = KEYS) -> Parsed:
+def parse_layout(text: str, scale: Scale) -> Parsed:
     """Return the blocks of a JSON answer: tables closed, formulas in `$$`, descriptions of figures in `described`.
 
     A piece with an unreadable box keeps its text, with the whole page as its place. A figure without a box is lost. An
     answer without JSON is read as Markdown.
     """
-    pieces, lost, plain = _read(text, keys, texts=True)
+    pieces, lost, plain = _read(text, texts=True)
     if plain is not None:
         return plain
     blocks: list[Block] = []
     for piece in pieces:
-        blocks += _blocks(piece, scale, lost)
+        box = scale(*piece.box) if len(piece.box) == 4 else None
+        boxes = (box,) if box else ()
+        kind = kind_of(piece.label)
+        if kind is BlockKind.FIGURE:
+            blocks += described(piece.label, boxes, piece.text or "", lost)
+            continue
+        if box is None:
+            lost.append(unreadable(piece.label))
+        if piece.text is None and kind is not BlockKind.TABLE:
+            lost.append(f"{piece.label or 'a piece'}: no text")
+        if piece.label:
+            blocks += labelled(piece.label, boxes, piece.text or "", lost)
+        else:
+            blocks += unlabelled(piece.text or "", "", boxes or (WHOLE_PAGE,), headings=True)
     return Parsed(with_captions(blocks), tuple(lost))
 
 
-def parse_layout_only(text: str, scale: Scale, keys: LayoutKeys = KEYS) -> Parsed:
+def parse_layout_only(text: str, scale: Scale) -> Parsed:
     """Return blocks with kinds and boxes and without text; pieces without a readable box are lost."""
-    pieces, lost, plain = _read(text, keys, texts=False)
+    pieces, lost, plain = _read(text, texts=False)
     if plain is not None:
         return replace(plain, blocks=())
     blocks: list[Block] = []
     for piece in pieces:
-        box = _box(piece.box, scale)
+        box = scale(*piece.box) if len(piece.box) == 4 else None
         if box is None:
-            lost.append(f"{piece.label or 'a piece'}: a box that cannot be read")
+            lost.append(unreadable(piece.label))
         else:
             blocks.append(Block(kind_of(piece.label), box, label=piece.label, level=level_of(piece.label)))
     return Parsed(tuple(blocks), tuple(lost))
 
 
-def _read(text: str, keys: LayoutKeys, *, texts: bool) -> tuple[list[_Piece], list[str], Parsed | None]:
+def _read(text: str, *, texts: bool) -> tuple[list[_Piece], list[str], Parsed | None]:
     """Return the pieces and the losses, or the answer read as Markdown if it is not JSON."""
     body = without_special(text).strip()
     found = read_loosely(body)
-    objects = list(_objects(found.values, keys))
-    pieces = [_piece(one, keys) for one in objects]
+    # Objects with a box or a text, in order, at any depth.
+    objects: list[dict[str, Any]] = []
+    waiting = list(reversed(found.values))
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict) and not value.keys().isdisjoint((*_BOX_KEYS, *_TEXT_KEYS)):
+            objects.append(value)
+        inner = value.values() if isinstance(value, dict) else value
+        waiting.extend(part for part in reversed(inner) if isinstance(part, dict | list))
+    pieces = [_piece(value) for value in objects]
     lost: list[str] = []
     outside = _FENCE.sub("", found.outside).strip(_LEFT_OVER)
     if body and (not pieces or 2 * len(outside) > len(body)) and (outside or not _JSON.search(body)):
@@ -114,78 +134,54 @@ def _read(text: str, keys: LayoutKeys, *, texts: bool) -> tuple[list[_Piece], li
     if outside:
         lost.append("text outside of the JSON was left out")
     begun = found.cut_object or {}
-    within = bool(objects) and objects[-1] is begun
-    if within and not _usable(pieces[-1], found.cut_key in keys.label, texts):
-        pieces.pop()
-        lost.append(_CUT)
-    elif not within and any(key in begun for key in keys.label):
+    if objects and objects[-1] is begun:
+        # A piece at the cut stays if it has a text, or a whole label and box where no text is expected.
+        last = pieces[-1]
+        named = bool(last.label) and found.cut_key not in _LABEL_KEYS
+        whole = named and len(last.box) == 4 and (not texts or kind_of(last.label) is BlockKind.FIGURE)
+        if not (last.text or whole):
+            pieces.pop()
+            lost.append(_CUT)
+    elif any(key in begun for key in _LABEL_KEYS):
         lost.append(_CUT)
     if not pieces and not lost and (found.cut or any(found.values)):
         lost.append("the answer ends before the first block is whole" if found.cut else "JSON without any block")
     return _without_doubles(pieces, found.sound, lost), lost, None
 
 
-def _objects(values: Sequence[Any], keys: LayoutKeys) -> Iterator[dict[str, Any]]:
-    """Yield every object with a box or a text, in order, at any depth."""
-    waiting = list(reversed(values))
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, dict):
-            if any(key in value for key in (*keys.box, *keys.text)):
-                yield value
-            waiting.extend(reversed([one for one in value.values() if isinstance(one, dict | list)]))
-        elif isinstance(value, list):
-            waiting.extend(one for one in reversed(value) if isinstance(one, dict | list))
-
-
-def _piece(value: dict[str, Any], keys: LayoutKeys) -> _Piece:
-    label = _first(value, keys.label)
+def _piece(value: dict[str, Any]) -> _Piece:
+    box, label, text = (
+        next((value[key] for key in keys if key in value), None) for keys in (_BOX_KEYS, _LABEL_KEYS, _TEXT_KEYS)
+    )
     name = " ".join(label.split())[:_LONGEST_LABEL] if isinstance(label, str) else ""
-    return _Piece(name, _numbers(_first(value, keys.box)), _words(_first(value, keys.text)))
-
-
-def _first(value: dict[str, Any], names: Sequence[str]) -> Any:
-    return next((value[name] for name in names if name in value), None)
-
-
-def _words(value: Any) -> str | None:
-    """Return a text, or lines joined to one; None for other values."""
-    if isinstance(value, list) and value and all(isinstance(line, str) for line in value):
-        return "\n".join(value)
-    if isinstance(value, float) and value.is_integer():
-        value = int(value) if abs(value) < 1e15 else value
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value)
-    return value if isinstance(value, str) else None
+    if isinstance(text, list) and text and all(isinstance(line, str) for line in text):
+        text = "\n".join(text)
+    elif isinstance(text, float) and text.is_integer() and abs(text) < 1e15:
+        text = str(int(text))
+    elif isinstance(text, int | float) and not isinstance(text, bool):
+        text = str(text)
+    return _Piece(name, _numbers(box), text if isinstance(text, str) else None)
 
 
 def _numbers(value: Any) -> tuple[float, ...]:
     """Return the numbers of a box: a list, two points, or a string."""
     if isinstance(value, str):
-        return tuple(map(float, _NUMBERS.findall(value))) if len(value) <= _LONGEST_BOX else ()
+        return tuple(map(float, NUMBER.findall(value))) if len(value) <= _LONGEST_BOX else ()
     if not isinstance(value, list) or len(value) > 4:
         return ()
     flat: list[Any] = []
-    for one in value:
-        flat += one if isinstance(one, list) and len(one) <= 4 else [one]
-    numbers = [_number(one) for one in flat]
-    return tuple(one for one in numbers if one is not None) if None not in numbers else ()
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, str) and _NUMBERS.fullmatch(value.strip()):
-        return float(value)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if abs(value) < 1e9 else None
-
-
-def _usable(last: _Piece, label_cut: bool, texts: bool) -> bool:
-    """Return whether the piece at the cut of an answer has enough content to stay."""
-    if last.text:
-        return True
-    named = bool(last.label) and not label_cut
-    return named and len(last.box) == 4 and (not texts or kind_of(last.label) is BlockKind.FIGURE)
+    for part in value:
+        flat += part if isinstance(part, list) and len(part) <= 4 else [part]
+    numbers: list[float] = []
+    for number in flat:
+        if isinstance(number, str):
+            sound = NUMBER.fullmatch(number.strip()) is not None
+        else:
+            sound = isinstance(number, int | float) and not isinstance(number, bool) and abs(number) < 1e9
+        if not sound:
+            return ()
+        numbers.append(float(number))
+    return tuple(numbers)
 
 
 def _without_doubles(pieces: list[_Piece], sound: bool, lost: list[str]) -> list[_Piece]:
@@ -206,22 +202,3 @@ def _without_doubles(pieces: list[_Piece], sound: bool, lost: list[str]) -> list
     if len(kept) < len(pieces):
         lost.append(f"{len(pieces) - len(kept)} blocks that repeat another were left out")
     return kept
-
-
-def _blocks(piece: _Piece, scale: Scale, lost: list[str]) -> list[Block]:
-    box = _box(piece.box, scale)
-    boxes = (box,) if box else ()
-    kind = kind_of(piece.label)
-    if kind is BlockKind.FIGURE:
-        return described(piece.label, boxes, piece.text or "", lost)
-    if box is None:
-        lost.append(f"{piece.label or 'a piece'}: a box that cannot be read")
-    if piece.text is None and kind is not BlockKind.TABLE:
-        lost.append(f"{piece.label or 'a piece'}: no text")
-    if piece.label:
-        return labelled(piece.label, boxes, piece.text or "", lost)
-    return unlabelled(piece.text or "", "", boxes or (WHOLE_PAGE,), headings=True)
-
-
-def _box(numbers: tuple[float, ...], scale: Scale) -> Box | None:
-    return scale(*numbers) if len(numbers) == 4 else None

@@ -103,10 +103,6 @@ def read_loosely(text: str) -> Loose:
     return _Reader(text).read()
 
 
-def _no_constant(name: str) -> None:
-    return None
-
-
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = {key: with_latex(value) if isinstance(value, str) else value for key, value in pairs}
     if len(made) < len(pairs):
@@ -114,7 +110,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-_DECODER = json.JSONDecoder(strict=False, parse_constant=_no_constant, object_pairs_hook=_object)
+_DECODER = json.JSONDecoder(strict=False, parse_constant=lambda name: None, object_pairs_hook=_object)
 
 
 @dataclass(slots=True)
@@ -140,20 +136,17 @@ class _Reader:
             outside.append(self._text[self._at : begin.start()])
             self._at = begin.start()
             # After a failure, only the tolerant reader is used, so that no text is read repeatedly.
-            if not (self._found.sound and self._strictly()):
-                self._found.sound = False
-                self._loosely()
+            if self._found.sound:
+                try:
+                    value, self._at = _DECODER.raw_decode(self._text, self._at)
+                    self._found.values.append(value)
+                    continue
+                except (ValueError, RecursionError):
+                    self._found.sound = False
+            self._loosely()
         outside.append(self._text[self._at :])
         self._found.outside = "\n".join(outside)
         return self._found
-
-    def _strictly(self) -> bool:
-        try:
-            value, self._at = _DECODER.raw_decode(self._text, self._at)
-        except (ValueError, RecursionError):
-            return False
-        self._found.values.append(value)
-        return True
 
     def _loosely(self) -> None:
         """Read one value from its opening bracket to the closing one, or to the end of the text."""
@@ -161,10 +154,19 @@ class _Reader:
         while self._open:
             space = _SPACE.match(self._text, self._at)
             self._at = space.end() if space else self._at
-            if self._at == len(self._text):
-                self._end()
-                return
-            self._step()
+            if self._at < len(self._text):
+                self._step()
+                continue
+            # The text ends within a value: open containers keep their known content.
+            self._found.cut = True
+            objects = (container.value for container in reversed(self._open) if isinstance(container.value, dict))
+            self._found.cut_object = next(objects, None)
+            last = self._open.pop()
+            numbers = isinstance(last.value, list) and not any(isinstance(part, dict | list) for part in last.value)
+            if numbers and last.place:
+                del self._open[-1].value[last.place]
+            self._open.clear()
+            self._lists = 0
 
     def _step(self) -> None:
         mark = self._text[self._at]
@@ -172,7 +174,14 @@ class _Reader:
             self._string()
             return
         if mark not in "{}[]:,":
-            self._word()
+            word = _WORD.match(self._text, self._at)
+            assert word is not None  # a character that is neither mark nor space begins a word
+            self._at = word.end()
+            name = word.group()
+            if isinstance(self._open[-1].value, dict) and self._open[-1].key is None:
+                self._key(name)
+            else:
+                self._put(float(name) if _NUMBER.fullmatch(name) else _LITERALS.get(name, name))
             return
         self._at += 1
         match mark:
@@ -182,10 +191,15 @@ class _Reader:
                 self._push([])
             case "}" | "]":
                 self._close(mark == "]")
-            case ":":
-                self._colon()
-            case _:
+            case ",":
                 self._open[-1].key = None
+            case _:
+                # After a string in a list: the key of an object whose brace is missing.
+                above = self._open[-1].value
+                if isinstance(above, list) and above and isinstance(above[-1], str):
+                    key = above.pop()
+                    self._push({})
+                    self._open[-1].key = key
 
     def _push(self, value: Any) -> None:
         """Begin a container. Inside an object that expects a key, the preceding brace is missing."""
@@ -220,27 +234,6 @@ class _Reader:
             if is_list == isinstance(ended.value, list):
                 return
 
-    def _colon(self) -> None:
-        """Handle a colon: in a list, the string before it is the first key of an object whose brace is missing."""
-        above = self._open[-1]
-        if isinstance(above.value, list) and above.value and isinstance(above.value[-1], str):
-            key = above.value.pop()
-            self._push({})
-            self._open[-1].key = key
-
-    def _word(self) -> None:
-        word = _WORD.match(self._text, self._at)
-        assert word is not None  # a character that is neither mark nor space begins a word
-        self._at = word.end()
-        said = word.group()
-        above = self._open[-1]
-        if isinstance(above.value, dict) and above.key is None:
-            self._key(said)
-        elif _NUMBER.fullmatch(said):
-            self._put(float(said))
-        else:
-            self._put(_LITERALS.get(said, said))
-
     def _key(self, key: str) -> None:
         """Handle a key; a duplicate key begins the next object: the braces between the two are missing."""
         if key in self._open[-1].value:
@@ -257,15 +250,15 @@ class _Reader:
             return
         end = self._value_end(start) if is_value else self._quote(start)
         ended = end < len(self._text)
-        said = unescaped(self._text[start:end])
+        string = unescaped(self._text[start:end])
         self._at = end + (ended and self._text[end] == '"')
         if is_value and not ended:
             assert above.key is not None
             self._found.cut_key = above.key
         if is_value or isinstance(above.value, list):
-            self._put(said)
+            self._put(string)
         elif ended:
-            self._key(said)
+            self._key(string)
 
     def _quote(self, at: int) -> int:
         """Return the position of the next quote without a backslash, or the end of the text."""
@@ -286,13 +279,3 @@ class _Reader:
                 return inner if inner >= 0 else text.rindex("{", start, quote)
             inner, at = quote, quote + 1
         return len(text)
-
-    def _end(self) -> None:
-        """End the text within a value: open containers keep their known content."""
-        self._found.cut = True
-        self._found.cut_object = next((one.value for one in reversed(self._open) if isinstance(one.value, dict)), None)
-        last = self._open.pop()
-        if isinstance(last.value, list) and last.place and not any(isinstance(one, dict | list) for one in last.value):
-            del self._open[-1].value[last.place]
-        self._open.clear()
-        self._lists = 0

@@ -11,10 +11,10 @@ from llm_ocr.models.parsers.plain import (
     ImageLink,
     Insert,
     by_fences,
+    figure_insert,
     image_links,
     plain_body,
     with_inserts,
-    without_position,
 )
 from llm_ocr.models.profile import NO_FRAME, Frame, Parsed
 from llm_ocr.types import Block, BlockKind
@@ -77,16 +77,12 @@ def _of_link(link: ImageLink, lost: list[str]) -> Insert | None:
     target = link.target
     ours = known_kind(link.alt) is BlockKind.FIGURE
     label, words = (link.alt, "") if ours else ("image", link.alt)
-    if target["bad"]:
-        lost.append(unreadable(label))
-    box = read_box(target["box"], from_1000) if target["box"] else None
-    if target["box"] and box is None:
-        lost.append(unreadable(label))
-    if box is not None:
-        return Insert(link.start, target.end(), Block(BlockKind.FIGURE, box, label=label, described=words))
     if not (ours or target["box"] or target["bad"]):
         return None
-    return Insert(link.start, target.end(), without_position(label, words), words)
+    box = read_box(target["box"], from_1000) if target["box"] else None
+    if box is None and (target["box"] or target["bad"]):
+        lost.append(unreadable(label))
+    return figure_insert(link.start, target.end(), label, words, box)
 
 
 def parse_ovis(text: str, frame: Frame = NO_FRAME) -> Parsed:
@@ -95,16 +91,7 @@ def parse_ovis(text: str, frame: Frame = NO_FRAME) -> Parsed:
     body, cut = without_cut(plain_body(text), _BOX_TAG_CUT)
     if cut:
         lost.append("the answer ends within a figure")
-    inserts = [_of_box_tag(tag, lost) for tag in _BOX_TAG.finditer(body)]
-    return Parsed(tuple(with_inserts(body, inserts)), tuple(lost))
-
-
-def _of_box_tag(tag: re.Match[str], lost: list[str]) -> Insert:
-    box = read_box(tag["box"].replace("_", " "), from_1000)
-    if box is None:
-        lost.append(unreadable("image"))
-        return Insert(tag.start(), tag.end())
-    return Insert(tag.start(), tag.end(), Block(BlockKind.FIGURE, box, label="image"))
+    return Parsed(tuple(with_inserts(body, _placed(body, _BOX_TAG, lost))), tuple(lost))
 
 
 def parse_qwen_markdown(text: str, frame: Frame = NO_FRAME) -> Parsed:
@@ -114,53 +101,47 @@ def parse_qwen_markdown(text: str, frame: Frame = NO_FRAME) -> Parsed:
     if cut:
         lost.append("the answer ends within a comment")
     body = with_markdown_headings(with_html_tables(body))
-    inserts = [_of_comment(comment, lost) for comment in _COMMENT.finditer(body)]
-    return Parsed(tuple(_with_places(with_inserts(body, inserts), lost)), tuple(lost))
+    blocks = with_inserts(body, _placed(body, _COMMENT, lost))
+    return Parsed(tuple(_with_places(blocks, lost)), tuple(lost))
 
 
-def _of_comment(comment: re.Match[str], lost: list[str]) -> Insert:
-    label = comment["label"]
-    box = read_box(comment["box"], from_1000)
-    if box is None:
-        lost.append(unreadable(label))
-        return Insert(comment.start(), comment.end())
-    return Insert(comment.start(), comment.end(), Block(_marker_kind(label), box, label=label))
+def _placed(text: str, mark: re.Pattern[str], lost: list[str]) -> list[Insert]:
+    """Return the inserts of marks with a box, and maybe a label: figures, and others that stay empty for now.
 
-
-def _marker_kind(label: str) -> BlockKind:
-    """Return the kind for a marker: figures are blocks; others stay empty until the next block takes their place."""
-    kind = kind_of(label)
-    return kind if kind in (BlockKind.FIGURE, BlockKind.TABLE) else BlockKind.CAPTION
+    The next block takes the place of an empty one (`_with_places`).
+    """
+    inserts: list[Insert] = []
+    for found in mark.finditer(text):
+        label = found.groupdict().get("label", "image")
+        box = read_box(found["box"].replace("_", " "), from_1000)
+        if box is None:
+            lost.append(unreadable(label))
+        kind = kind_of(label) if kind_of(label) in (BlockKind.FIGURE, BlockKind.TABLE) else BlockKind.CAPTION
+        inserts.append(Insert(found.start(), found.end(), Block(kind, box, label=label) if box else None))
+    return inserts
 
 
 def _with_places(blocks: Sequence[Block], lost: list[str]) -> list[Block]:
     """Return the blocks, each with the box of the preceding comment; words may be between a table and its comment."""
     kept: list[Block] = []
-    place: Block | None = None
-    for block in blocks:
-        if block.kind is not BlockKind.FIGURE and not block.text:
-            _unused(place, lost)
-            place = block
-            continue
-        if place is not None and _fits(place, block):
-            block, place = replace(block, box=place.box, label=place.label), None
-        elif block.kind is not BlockKind.TEXT:
-            _unused(place, lost)
+    place: Block | None = None  # of the last comment, not used so far
+    for block in [*blocks, None]:
+        is_place = block is not None and block.kind is not BlockKind.FIGURE and not block.text
+        if block is not None and place is not None and not is_place:
+            is_table = block.kind in (BlockKind.TABLE, BlockKind.CODE)
+            fits = is_table if place.kind is BlockKind.TABLE else block.kind is not BlockKind.FIGURE
+            if fits:
+                kept.append(replace(block, box=place.box, label=place.label))
+                place = None
+                continue
+        if place is not None and (block is None or is_place or block.kind is not BlockKind.TEXT):
+            lost.append(f"{place.label}: no text")
             place = None
-        kept.append(block)
-    _unused(place, lost)
+        if is_place:
+            place = block
+        elif block is not None:
+            kept.append(block)
     return kept
-
-
-def _fits(place: Block, block: Block) -> bool:
-    if place.kind is BlockKind.TABLE:
-        return block.kind in (BlockKind.TABLE, BlockKind.CODE)
-    return block.kind is not BlockKind.FIGURE
-
-
-def _unused(place: Block | None, lost: list[str]) -> None:
-    if place is not None:
-        lost.append(f"{place.label}: no text")
 
 
 # Plain Markdown with conventions of one family each: Nanonets' tags, and HunyuanOCR's places of figures.
@@ -227,7 +208,7 @@ def _tagged(opened: re.Match[str], inner: str, end: int) -> Insert:
         return Insert(opened.start(), end)
     name = opened["name"].lower()
     if name == "img":
-        return Insert(opened.start(), end, without_position("image", words), words)
+        return figure_insert(opened.start(), end, "image", words)
     kind = _FURNITURE.get(name, BlockKind.TEXT)
     return Insert(opened.start(), end, Block(kind, WHOLE_PAGE, words, name), words if kind is BlockKind.TEXT else "")
 

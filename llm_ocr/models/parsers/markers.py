@@ -36,19 +36,11 @@ from llm_ocr.types import FURNITURE, Block, BlockKind, Box
 _NUMBERS = r"[-\d.,\s]"
 
 
-def _known_or_whole(label: str, box: Box | None) -> bool:
-    # `![photo](2)` is a link of the page itself.
-    return box is not None or known_kind(label) is not None
-
-
-def _known_and_whole(label: str, box: Box | None) -> bool:
-    return box is not None and known_kind(label) is not None
-
-
 LIGHTON3 = MarkerSpec(
     re.compile(rf"!\[(?P<label>\w[\w-]{{0,60}})(?P<more>\+)?\]\((?P<box>{_NUMBERS}{{0,120}})\)[ \t]*+"),
     cut=re.compile(rf"!\[(?:\w[\w-]{{0,60}}\+?(?:\](?:\({_NUMBERS}{{0,120}})?)?)?\Z"),
-    accepts=_known_or_whole,
+    # `![photo](2)` is a link of the page itself.
+    accepts=lambda label, box: box is not None or known_kind(label) is not None,
 )
 UNLIMITED = MarkerSpec(
     re.compile(
@@ -67,7 +59,7 @@ UNLIMITED = MarkerSpec(
 _UNLIMITED_BARE = MarkerSpec(
     re.compile(r"^[ \t]{0,4}(?P<label>[a-z][a-z_]{0,40}) ?\[(?P<box>[\d., ]{1,80})\]", re.MULTILINE),
     cut=re.compile(r"^[a-z][a-z_]{0,40} ?\[[\d., ]{0,80}\Z", re.MULTILINE),
-    accepts=_known_and_whole,
+    accepts=lambda label, box: box is not None and known_kind(label) is not None,
 )
 MINERU = MarkerSpec(
     re.compile(

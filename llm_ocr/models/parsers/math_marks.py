@@ -26,15 +26,14 @@ def with_dollar_math(block: Block) -> Block:
     """Return the block with its formulas between dollars; code stays as written."""
     if block.kind is BlockKind.CODE or not any(mark in block.text for mark in ("\\(", "\\[", "$ ")):
         return block
-    return replace(block, text="".join(_changed(part) if prose else part for prose, part in by_fences(block.text)))
-
-
-def _changed(text: str) -> str:
-    if "\\(" in text:
-        text = _ROUND.sub(_inline, text)
-    if "\\[" in text:
-        text = _SQUARE.sub(_display, text)
-    return _tight(text) if "$ " in text else text
+    parts: list[str] = []
+    for prose, text in by_fences(block.text):
+        if prose and "\\(" in text:
+            text = _ROUND.sub(_inline, text)
+        if prose and "\\[" in text:
+            text = _SQUARE.sub(_display, text)
+        parts.append(_tight(text) if prose and "$ " in text else text)
+    return replace(block, text="".join(parts))
 
 
 def _inline(found: re.Match[str]) -> str:

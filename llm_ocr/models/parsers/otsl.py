@@ -7,9 +7,10 @@ the one above, `<xcel>` to both, and `<nl>` ends a row. PaddleOCR-VL, MinerU, an
 import html
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE, from_1000
-from llm_ocr.models.parsers.html import bare_formula, unescape
+from llm_ocr.models.parsers.html import bare_formula, cell_html, unescape
 from llm_ocr.models.parsers.labels import unlabelled
 from llm_ocr.models.parsers.plain import parse_plain, without_special
 from llm_ocr.models.profile import NO_FRAME, Frame, Parsed
@@ -48,14 +49,31 @@ def otsl_to_html(text: str) -> str:
     Short rows are filled with empty cells. A token that continues no cell is an empty cell. Words before the first
     token are not part of the table.
     """
-    rows = _rows(text)
+    rows: list[list[_Cell]] = [[]]
+    for token, following in pairwise([*_TOKEN.finditer(text), None]):
+        assert token is not None  # only the second half of the last pair is None
+        behind = text[token.end() : following.start()] if following else _CUT.sub("", text[token.end() :])
+        words = " ".join(behind.split())
+        if token["name"] == "nl":
+            rows.append([_Cell("fcel", words)] if words else [])  # text whose token is missing
+        else:
+            rows[-1].append(_Cell(token["name"], words))
+    rows = [row for row in rows if row]
     for number, row in enumerate(rows):
         for place, cell in enumerate(row):
             if not cell.covered and (cell.name not in _SPANS or cell.text):
                 _span(rows, number, place)
-    _fill(rows)
+    width = max(map(len, rows), default=0)
+    if width * len(rows) <= 2 * sum(map(len, rows)) + _SPARE:
+        for row in rows:
+            row += [_Cell("ecel") for _ in range(width - len(row))]
     lines = ("".join(_written(cell) for cell in row if not cell.covered) for row in rows)
     return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>" if rows else ""
+
+
+def _written(cell: _Cell) -> str:
+    text = html.escape(unescape(cell.text), quote=False)
+    return cell_html("th" if cell.name in _HEADERS else "td", text, cell.rows, cell.columns)
 
 
 def parse_paddle_table(text: str, frame: Frame = NO_FRAME) -> Parsed:
@@ -101,24 +119,15 @@ def parse_formula(text: str, frame: Frame = NO_FRAME) -> Parsed:
 def parse_paddle_chart(text: str, frame: Frame = NO_FRAME) -> Parsed:
     """Return the data of a chart, a table with `|`: a figure of the whole image, with the table in `described`."""
     lines = [line.strip() for line in without_special(text).replace("\r\n", "\n").split("\n")]
-    said = "\n".join(_with_rule(lines)).strip()
-    return Parsed((Block(BlockKind.FIGURE, WHOLE_PAGE, label="chart", described=said),) if said else ())
-
-
-def _rows(text: str) -> list[list[_Cell]]:
-    rows: list[list[_Cell]] = [[]]
-    tokens = list(_TOKEN.finditer(text))
-    for number, token in enumerate(tokens):
-        last = number + 1 == len(tokens)
-        behind = text[token.end() : len(text) if last else tokens[number + 1].start()]
-        said = " ".join((_CUT.sub("", behind) if last else behind).split())
-        if token["name"] == "nl":
-            rows.append([])
-            if said:  # text whose token is missing
-                rows[-1].append(_Cell("fcel", said))
-        else:
-            rows[-1].append(_Cell(token["name"], said))
-    return [row for row in rows if row]
+    first = next((number for number, line in enumerate(lines) if "|" in line), None)
+    if first is not None:
+        below = lines[first + 1] if first + 1 < len(lines) else ""
+        if not below or not set(below) <= set("|:- "):  # the model omitted the rule that a pipe table needs
+            lines.insert(first + 1, "|".join(["---"] * (lines[first].strip("|").count("|") + 1)))
+            if first and lines[first - 1]:
+                lines.insert(first, "")
+    table = "\n".join(lines).strip()
+    return Parsed((Block(BlockKind.FIGURE, WHOLE_PAGE, label="chart", described=table),) if table else ())
 
 
 def _span(rows: list[list[_Cell]], number: int, place: int) -> None:
@@ -134,37 +143,12 @@ def _span(rows: list[list[_Cell]], number: int, place: int) -> None:
         covered = rows[below][place : place + cell.columns]
         if len(covered) < cell.columns or not _free(covered[0], "ucel"):
             return
-        if not all(_free(one, "ucel", "xcel", "lcel") for one in covered):
+        if not all(_free(below_cell, "ucel", "xcel", "lcel") for below_cell in covered):
             return
-        for one in covered:
-            one.covered = True
+        for below_cell in covered:
+            below_cell.covered = True
         cell.rows += 1
 
 
 def _free(cell: _Cell, *names: str) -> bool:
     return cell.name in names and not cell.covered and not cell.text
-
-
-def _fill(rows: list[list[_Cell]]) -> None:
-    width = max(map(len, rows), default=0)
-    cells = sum(map(len, rows))
-    if width * len(rows) <= 2 * cells + _SPARE:
-        for row in rows:
-            row += [_Cell("ecel") for _ in range(width - len(row))]
-
-
-def _written(cell: _Cell) -> str:
-    name = "th" if cell.name in _HEADERS else "td"
-    spans = f' rowspan="{cell.rows}"' if cell.rows > 1 else ""
-    spans += f' colspan="{cell.columns}"' if cell.columns > 1 else ""
-    return f"<{name}{spans}>{html.escape(unescape(cell.text), quote=False)}</{name}>"
-
-
-def _with_rule(lines: list[str]) -> list[str]:
-    """Return the lines with the rule that a pipe table needs after its first row, if the model omitted the rule."""
-    first = next((number for number, line in enumerate(lines) if "|" in line), None)
-    if first is None or (first + 1 < len(lines) and set(lines[first + 1]) <= set("|:- ") and lines[first + 1]):
-        return lines
-    columns = lines[first].strip("|").count("|") + 1
-    before = [*lines[:first], ""] if first and lines[first - 1] else lines[:first]
-    return [*before, lines[first], "|".join(["---"] * columns), *lines[first + 1 :]]

@@ -1,7 +1,7 @@
 """Split Markdown into headings, tables, code, formulas, lists, and text."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from llm_ocr.models.parsers.html import unescape
@@ -143,24 +143,40 @@ class _Lines:
         return self._found
 
     def _step(self, at: int) -> int:
-        line = self._lines[at]
+        """Read what begins at a line, and return the number of the next line."""
+        lines, line = self._lines, self._lines[at]
         if not line.strip():
             self._flush()
             return at + 1
         if self._headings and (titled := heading(line)) is not None:
             self._end_list()
-            if titled[1]:
-                self._found.append(_heading_piece(*titled))
+            marks, words = titled
+            if words:
+                self._found.append(Piece(BlockKind.HEADING if marks > 1 else BlockKind.TITLE, words, marks - 1))
             return at + 1
-        if _is_rule(line):
+        characters = set(line) - {" ", "\t"}
+        if len(characters) == 1 and characters <= {"-", "*", "_"} and line.count(next(iter(characters))) >= 3:
             self._end_list()
             self._found.append(Piece(BlockKind.TEXT, line.strip()))
             return at + 1
         if (item := _ITEM.match(line)) is not None:
-            self._begin_item(line, item)
+            self._flush()
+            indent = len(item["indent"].expandtabs(_TAB))
+            while self._indents and indent < self._indents[-1]:
+                self._indents.pop()
+            if not self._indents or indent > self._indents[-1] + 1:
+                self._indents.append(indent)
+            mark = item["mark"] if item["mark"].isascii() else "-"
+            self._column = item.end()
+            self._paragraph, self._in_item = [f"{mark} {line[item.end() :]}"], True
             return at + 1
-        end = self._table_end(at) or self._formula_end(at)
-        if end:
+        rule = lines[at + 1] if "|" in line and at + 1 < len(lines) else ""
+        if "|" in rule and "-" in rule and set(rule) <= set("|:- \t\r"):
+            end = next((number for number in range(at + 2, len(lines)) if "|" not in lines[number]), len(lines))
+            self._end_list()
+            self._found.append(Piece(BlockKind.TABLE, "\n".join(row.strip() for row in lines[at:end])))
+            return end
+        if end := self._formula_end(at):
             return end
         self._paragraph.append(line)
         return at + 1
@@ -171,7 +187,8 @@ class _Lines:
             first, *rest = self._paragraph
             if self._in_item:
                 kind = BlockKind.LIST_ITEM
-                rest = [_outdented(line, self._column) for line in rest]
+                column = self._column
+                rest = [line[:column].lstrip(" \t") + line[column:] for line in rest]
             else:
                 kind = BlockKind.TEXT
                 self._indents = []
@@ -183,73 +200,29 @@ class _Lines:
         self._flush()
         self._indents = []
 
-    def _begin_item(self, line: str, item: re.Match[str]) -> None:
-        self._flush()
-        indent = len(item["indent"].expandtabs(_TAB))
-        while self._indents and indent < self._indents[-1]:
-            self._indents.pop()
-        if not self._indents or indent > self._indents[-1] + 1:
-            self._indents.append(indent)
-        mark = item["mark"] if item["mark"].isascii() else "-"
-        self._column = item.end()
-        self._paragraph, self._in_item = [f"{mark} {line[item.end() :]}"], True
-
-    def _table_end(self, at: int) -> int:
-        """Return the end of a pipe table that begins here, and add it as a piece; 0 without a table."""
-        lines = self._lines
-        if "|" not in lines[at] or at + 1 == len(lines) or not _is_delimiter(lines[at + 1]):
-            return 0
-        end = at + 2
-        while end < len(lines) and "|" in lines[end]:
-            end += 1
-        self._end_list()
-        self._found.append(Piece(BlockKind.TABLE, "\n".join(line.strip() for line in lines[at:end])))
-        return end
-
     def _formula_end(self, at: int) -> int:
-        """Return the end of a formula on its own lines, and add it as a piece; 0 without a complete formula."""
+        """Return the end of a formula on its own lines, and add it as a piece; 0 without a formula.
+
+        Lines that begin like a formula, and have no end alone, are part of the paragraph.
+        """
         first = self._lines[at].strip()
-        close = _OPENERS.get(first[:2], "")
-        searched = close
+        close = searched = _OPENERS.get(first[:2], "")
         if environment := _ENVIRONMENT.match(first):
             close, searched = f"\\end{{{environment['name']}}}", "\\end{"
         if not close or self._last.get(searched, -1) < at:
             return 0
         end = at
         rest = first[2:]
-        while close not in rest:
+        while close not in rest and end < self._last[searched]:
             end += 1
-            if end > self._last[searched]:
-                return self._no_formula(at, end)
             rest = self._lines[end]
-        alone = rest.rstrip(" \t.,;").endswith(close)
-        if not alone:
-            return self._no_formula(at, end + 1)
-        self._end_list()
-        self._found.append(Piece(BlockKind.FORMULA, "\n".join(self._lines[at : end + 1]).strip()))
-        return end + 1
-
-    def _no_formula(self, at: int, end: int) -> int:
-        self._paragraph += self._lines[at:end]
+        end += 1
+        if close in rest and rest.rstrip(" \t.,;").endswith(close):
+            self._end_list()
+            self._found.append(Piece(BlockKind.FORMULA, "\n".join(self._lines[at:end]).strip()))
+        else:
+            self._paragraph += self._lines[at:end]
         return end
-
-
-def _heading_piece(marks: int, text: str) -> Piece:
-    return Piece(BlockKind.TITLE, text) if marks == 1 else Piece(BlockKind.HEADING, text, marks - 1)
-
-
-def _outdented(line: str, column: int) -> str:
-    return line[:column].lstrip(" \t") + line[column:]
-
-
-def _is_rule(line: str) -> bool:
-    marks = set(line) - {" ", "\t"}
-    return len(marks) == 1 and marks <= {"-", "*", "_"} and line.count(next(iter(marks))) >= 3
-
-
-def _is_delimiter(line: str) -> bool:
-    """Return whether a line is the second line of a pipe table."""
-    return "|" in line and "-" in line and set(line) <= set("|:- \t\r")
 
 
 # Cells of a table in an answer: HTML or a pipe table. Linear in the length; never raises.
@@ -261,20 +234,22 @@ _BAR = re.compile(r"(?<!\\)\|")
 
 def read_table(text: str) -> tuple[list[str], list[list[str]]] | None:
     """Return the first row and the other rows of the first table in a text, or None."""
-    for piece in markdown_pieces(text):
-        if piece.kind is BlockKind.TABLE:
-            rows = _html_rows(piece.text) if piece.text.startswith("<") else _pipe_rows(piece.text.split("\n"))
-            return (rows[0], rows[1:]) if rows else None
-    return None
-
-
-def _html_rows(text: str) -> list[list[str]]:
+    table = next((piece.text for piece in markdown_pieces(text) if piece.kind is BlockKind.TABLE), None)
+    if table is None:
+        return None
     rows: list[list[str]] = []
+    if not table.startswith("<"):
+        for number, line in enumerate(table.split("\n")):
+            line = line.strip().removeprefix("|")
+            line = line[:-1] if line.endswith("|") and not line.endswith("\\|") else line
+            if number != 1:  # the second line is only the rule
+                rows.append([cell.strip().replace("\\|", "|") for cell in _BAR.split(line)])
+        return rows[0], rows[1:]
     cell: list[str] | None = None
     at = 0
-    for tag in _TAG.finditer(text):
+    for tag in _TAG.finditer(table):
         if cell is not None:
-            cell.append(text[at : tag.start()])
+            cell.append(table[at : tag.start()])
         at = tag.end()
         name = (tag["name"] or "").lower()
         if not name:
@@ -286,14 +261,5 @@ def _html_rows(text: str) -> list[list[str]]:
             if name == "tr" or not rows:
                 rows.append([])
             cell = [] if name != "tr" else None
-    return [row for row in rows if row]
-
-
-def _pipe_rows(lines: Sequence[str]) -> list[list[str]]:
-    kept = [line for number, line in enumerate(lines) if number != 1]  # the second line is only the rule
-    return [[cell.strip().replace("\\|", "|") for cell in _BAR.split(_bare(line))] for line in kept]
-
-
-def _bare(line: str) -> str:
-    line = line.strip().removeprefix("|")
-    return line[:-1] if line.endswith("|") and not line.endswith("\\|") else line
+    rows = [row for row in rows if row]
+    return (rows[0], rows[1:]) if rows else None

@@ -8,7 +8,7 @@ from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
 from llm_ocr.models.parsers.labels import known_kind
 from llm_ocr.models.parsers.pieces import Piece, markdown_pieces
 from llm_ocr.models.profile import NO_FRAME, Frame, Parsed
-from llm_ocr.types import FURNITURE, Block, BlockKind
+from llm_ocr.types import FURNITURE, Block, BlockKind, Box
 
 # DeepSeek's tokenizer writes its own tokens with U+FF5C and U+2581.
 _ANYWHERE = ("<｜end▁of▁sentence｜>", "<｜begin▁of▁sentence｜>", "<｜▁pad▁｜>", "<|grounding|>")
@@ -49,7 +49,13 @@ def without_special(text: str) -> str:
         text = text.replace(token, "")
     if "<|" in text or "<end_of_utterance>" in text or "think>" in text:
         text = _without_chat(text)
-    return _without_part(without_end(text))
+    text = without_end(text)
+    longest = 0
+    for token in (*_ANYWHERE, *_AT_END, *_MARKS, "<|im_start|>", "<|user|>", "<think>"):
+        for length in range(_SHORTEST_PART, len(token)):
+            if length > longest and text.endswith(token[:length]):
+                longest = length
+    return _BEGUN.sub("", text[: len(text) - longest])
 
 
 def is_refusal(text: str) -> bool:
@@ -61,8 +67,9 @@ def without_end(text: str) -> str:
     """Return the answer up to its end tokens, without white space before them; always a prefix of `text`."""
     end = len(text)
     while True:
-        end = _stripped(text, end)
-        token = next((one for one in (*_AT_END, *_ANYWHERE) if text.endswith(one, 0, end)), "")
+        while end and text[end - 1].isspace():
+            end -= 1
+        token = next((token for token in (*_AT_END, *_ANYWHERE) if text.endswith(token, 0, end)), "")
         if not token:
             return text[:end]
         end -= len(token)
@@ -81,7 +88,7 @@ def _without_chat(text: str) -> str:
     for prose, part in by_fences(text):
         if prose:
             part = _THOUGHT.sub("", part)
-            turn = next((one for one in _TURN.finditer(part) if parts or part[: one.start()].strip()), None)
+            turn = next((token for token in _TURN.finditer(part) if parts or part[: token.start()].strip()), None)
             if turn is not None:
                 parts.append(part[: turn.start()])
                 break
@@ -104,24 +111,6 @@ def by_fences(text: str) -> Iterator[tuple[bool, str]]:
             start, mark = at + len(line), ""
         at += len(line)
     yield not mark, text[start:]
-
-
-def _stripped(text: str, end: int) -> int:
-    while end and text[end - 1].isspace():
-        end -= 1
-    return end
-
-
-def _without_part(text: str) -> str:
-    longest = 0
-    for token in (*_ANYWHERE, *_AT_END, *_MARKS, "<|im_start|>", "<|user|>", "<think>"):
-        for length in range(_SHORTEST_PART, len(token)):
-            if length > longest and text.endswith(token[:length]):
-                longest = length
-    return _BEGUN.sub("", text[: len(text) - longest])
-
-
-# Plain Markdown answers, with or without elements between the text.
 
 
 # Answers in plain Markdown, without places: every block has the whole page as its box.
@@ -165,26 +154,19 @@ def unwrapped(text: str) -> str:
     if mark not in _WRAPPERS and not (announced and mark in _OTHER_WRAPPERS):
         return text
     inside = lines[begin + 1 :]
-    end = _closing(inside)
+    end: int | None = None  # line that closes the fence; fences with a language are inside of it
+    nested = False
+    for number, line in enumerate(inside):
+        if line.strip() == "```" and not nested:
+            end = number
+            break
+        if line.strip().startswith("```"):
+            nested = line.strip() != "```"
     after = "\n".join(inside[end + 1 :]).strip() if end is not None else ""
     wrapped = "\n".join(inside[:end])
     talk = len(before) + len(after)
     is_talk = all(len(part) <= _LONGEST_TALK and "\n" not in part and part[:1] != "#" for part in (before, after))
     return wrapped if is_talk and (announced or _LEAST_WRAPPED * talk <= len(wrapped)) else text
-
-
-def _closing(lines: Sequence[str]) -> int | None:
-    """Return the line that closes a fence opened before the first line; fences with a language are inside."""
-    inside = False
-    for number, line in enumerate(lines):
-        bare = line.strip()
-        if bare == "```":
-            if not inside:
-                return number
-            inside = False
-        elif bare.startswith("```") and not inside:
-            inside = True
-    return None
 
 
 # Markdown with blocks in between: figures and furniture that models write as links, comments, or tags in their text.
@@ -225,26 +207,30 @@ def image_links(text: str, target: re.Pattern[str]) -> Iterator[ImageLink]:
     """Yield all image links whose end, from the `]` on, matches `target`; the words may contain brackets. Linear."""
     done = 0
     for found in target.finditer(text):
-        start = _opening(text, done, found.start())
-        done = found.end()
-        if start >= 0:
+        # The bracket that opens the words; without one, the last `![`.
+        start, depth = -1, 1
+        for bracket in reversed(list(_BRACKETS.finditer(text, done, found.start()))):
+            depth += 1 if bracket[0] == "]" else -1
+            if not depth:
+                start = bracket.start() - 1
+                break
+        if depth:
+            start = text.rfind("![", done, found.start())
+        if start >= done and text[start] == "!":
             yield ImageLink(start, " ".join(text[start + 2 : found.start()].split()), found)
-
-
-def _opening(text: str, start: int, end: int) -> int:
-    """Return the position of the `![` whose words end at `end`, or -1."""
-    depth = 1
-    for bracket in reversed(list(_BRACKETS.finditer(text, start, end))):
-        depth += 1 if bracket[0] == "]" else -1
-        if not depth:
-            at = bracket.start() - 1
-            return at if at >= start and text[at] == "!" else -1
-    return text.rfind("![", start, end)
+        done = found.end()
 
 
 def without_position(label: str, words: str) -> Block:
     """Return a figure with known words only: a text block with the figure's label and no place."""
     return Block(BlockKind.TEXT, WHOLE_PAGE, words, label)
+
+
+def figure_insert(start: int, end: int, label: str, words: str, box: Box | None = None) -> Insert:
+    """Return the insert of a figure with its words; without a box, the words stay in the text (`without_position`)."""
+    if box is None:
+        return Insert(start, end, without_position(label, words), words)
+    return Insert(start, end, Block(BlockKind.FIGURE, box, label=label, described=words))
 
 
 def is_placeless(block: Block) -> bool:
@@ -258,11 +244,26 @@ def with_inserts(text: str, inserts: Sequence[Insert]) -> list[Block]:
 
     An answer with a single figure without a place, and no other content, is a page that is this figure.
     """
+    parts: list[str] = []
+    done = 0
+    for number, insert in enumerate(inserts):
+        parts += [_FREE.sub("", text[done : insert.start]), f"{_BEGIN}{number}{_END}"]
+        done = insert.end
+    parts.append(_FREE.sub("", text[done:]))
     blocks: list[Block] = []
     seen: set[int] = set()
-    for piece in markdown_pieces(_marked(text, inserts)):
-        blocks += _code(piece, text, inserts, seen) if piece.kind is BlockKind.CODE else _around(piece, inserts, seen)
-    blocks += [one.block for number, one in enumerate(inserts) if number not in seen and one.block is not None]
+    for piece in markdown_pieces("".join(parts)):
+        seen.update(int(mark[1]) for mark in _MARK.finditer(piece.text))
+        if piece.kind is BlockKind.CODE:  # code stays as written
+
+            def written(mark: re.Match[str]) -> str:
+                insert = inserts[int(mark[1])]
+                return text[insert.start : insert.end]
+
+            blocks.append(Block(piece.kind, WHOLE_PAGE, _MARK.sub(written, piece.text), level=piece.level))
+        else:
+            blocks += _around(piece, inserts)
+    blocks += [insert.block for number, insert in enumerate(inserts) if number not in seen and insert.block is not None]
     body = [block for block in blocks if block.kind not in FURNITURE]
     if len(body) == 1 and is_placeless(body[0]):
         whole = replace(body[0], kind=BlockKind.FIGURE, text="", described=body[0].text)
@@ -270,27 +271,8 @@ def with_inserts(text: str, inserts: Sequence[Insert]) -> list[Block]:
     return [block for block in blocks if block.text or block.kind is not BlockKind.TEXT]
 
 
-def _marked(text: str, inserts: Sequence[Insert]) -> str:
-    parts: list[str] = []
-    done = 0
-    for number, one in enumerate(inserts):
-        parts += [_FREE.sub("", text[done : one.start]), f"{_BEGIN}{number}{_END}"]
-        done = one.end
-    return "".join([*parts, _FREE.sub("", text[done:])])
-
-
-def _code(piece: Piece, text: str, inserts: Sequence[Insert], seen: set[int]) -> list[Block]:
-    """Return code unchanged, as written."""
-
-    def raw(mark: re.Match[str]) -> str:
-        number = int(mark[1])
-        seen.add(number)
-        return text[inserts[number].start : inserts[number].end]
-
-    return [Block(piece.kind, WHOLE_PAGE, _MARK.sub(raw, piece.text), level=piece.level)]
-
-
-def _around(piece: Piece, inserts: Sequence[Insert], seen: set[int]) -> list[Block]:
+def _around(piece: Piece, inserts: Sequence[Insert]) -> list[Block]:
+    """Return a piece with the blocks of its marks: text is split, and other pieces precede the blocks."""
     splits = piece.kind is BlockKind.TEXT
     blocks: list[Block] = []
     behind: list[Block] = []
@@ -306,16 +288,14 @@ def _around(piece: Piece, inserts: Sequence[Insert], seen: set[int]) -> list[Blo
     for mark in _MARK.finditer(piece.text):
         run.append(piece.text[done : mark.start()])
         done = mark.end()
-        number = int(mark[1])
-        seen.add(number)
-        block, words = inserts[number].block, inserts[number].words
-        if not splits and words:
-            run.append(words)
-        elif block is not None and splits and block.kind not in FURNITURE:
+        insert = inserts[int(mark[1])]
+        if not splits and insert.words:
+            run.append(insert.words)
+        elif insert.block is not None and splits and insert.block.kind not in FURNITURE:
             flush()
-            blocks.append(block)
-        elif block is not None:
-            behind.append(block)
+            blocks.append(insert.block)
+        elif insert.block is not None:
+            behind.append(insert.block)
     run.append(piece.text[done:])
     flush()
     return blocks + behind

@@ -1,7 +1,6 @@
 """Detect answers that repeat themselves, while they stream and afterward."""
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -71,18 +70,11 @@ def loop_at_end(text: str, *, finished: bool = False) -> Run | None:
     long = _run_before(tail, start - _STRADDLE, start + _STRADDLE)
     if long is not None and is_loop(tail[-long.period :], long.length, finished=finished):
         return long
-    return _loop_seen_earlier(tail) if finished else None
-
-
-def _loop_seen_earlier(text: str) -> Run | None:
-    """Return the loop at the end of `text` whose period shows only from an earlier end.
-
-    The period cannot be read at some ends of a long unit with short repetitions inside. A streaming answer is checked
-    at other ends than a finished one.
-    """
-    for back in range(_EARLIER, min(_EARLIEST, len(text) - _NEEDLE), _EARLIER):
-        run = loop_at_end(text[:-back])
-        if run is not None and is_loop(text[-run.period :], length := whole_run(text, run.period), finished=True):
+    # The period cannot be read at some ends of a long unit with short repetitions inside. A streaming answer is checked
+    # at other ends than a finished one, so earlier ends of a finished answer are tried.
+    for back in range(_EARLIER, min(_EARLIEST, len(tail) - _NEEDLE), _EARLIER) if finished else ():
+        run = loop_at_end(tail[:-back])
+        if run is not None and is_loop(tail[-run.period :], length := whole_run(tail, run.period), finished=True):
             return Run(run.period, length)
     return None
 
@@ -107,11 +99,11 @@ def least_length(unit: str) -> int:
     # The unit begins at an arbitrary place, which may be within a mark. Several copies contain whole marks. The
     # difference of two such texts is the marks and characters of exactly one unit.
     more, less = _shown(unit * 3), _shown(unit * 2)
-    letters = _count(str.isalpha, more) - _count(str.isalpha, less)
+    letters, written, spaces = (
+        sum(map(test, more)) - sum(map(test, less)) for test in (str.isalpha, str.isalnum, str.isspace)
+    )
     if any(mark in unit * 2 for mark in _TABLE_MARKS):
         return _TABLE_WORDS if letters >= _CELL_LETTERS else _TABLE
-    written = _count(str.isalnum, more) - _count(str.isalnum, less)
-    spaces = _count(str.isspace, more) - _count(str.isspace, less)
     blank = len(more) - len(less) - written - spaces
     if written <= 0 or blank > written:
         return _RULED
@@ -119,16 +111,8 @@ def least_length(unit: str) -> int:
         return _DIGITS
     if letters < _LETTERS:
         # A character of Chinese or Japanese is as much text as two or three letters of an alphabet.
-        return _ONE_LETTER // 2 if any(map(_is_dense, unit)) else _ONE_LETTER
+        return _ONE_LETTER // 2 if any("\u2e80" <= character <= "\uffef" for character in unit) else _ONE_LETTER
     return _PROSE if len(unit) <= _LONG else _LONG_PERIODS
-
-
-def _is_dense(character: str) -> bool:
-    return "\u2e80" <= character <= "\uffef"
-
-
-def _count(test: Callable[[str], bool], text: str) -> int:
-    return sum(map(test, text))
 
 
 def _shown(text: str) -> str:
@@ -235,12 +219,13 @@ class RepetitionWatch:
         if self._size >= _STEP:
             fresh = self._folder.fold("".join(self._fresh))
             self._fresh, self._size = [], 0
-            self._cut = any(self._look(fresh[at : at + _STEP]) for at in range(0, len(fresh), _STEP))
+            for at in range(0, len(fresh), _STEP):
+                step = fresh[at : at + _STEP]
+                self._text = (self._text + step)[-WINDOW:]
+                if self._lines.feed(step) or self._counting.feed(step) or loop_at_end(self._text) is not None:
+                    self._cut = True
+                    break
         return self._cut
-
-    def _look(self, fresh: str) -> bool:
-        self._text = (self._text + fresh)[-WINDOW:]
-        return self._lines.feed(fresh) or self._counting.feed(fresh) or loop_at_end(self._text) is not None
 
 
 def sound_length(text: str) -> int | None:
@@ -280,7 +265,21 @@ class _Folder:
         parts: list[str] = []
         at = 0
         while at < len(text):
-            at = self._outside(text, at, parts) if self._inside < 0 else self._skip(text, at)
+            if self._inside >= 0:
+                at = self._skip(text, at)
+                continue
+            found = _OPENER.search(text, at)
+            if found is None:
+                tail = text[max(at, len(text) - _LONGEST_BEGINNING) :]
+                self._half = next((tail[cut:] for cut in range(len(tail)) if tail[cut:] in _BEGINNINGS), "")
+                end = len(text) - len(self._half)
+            else:
+                end = found.end() - found.group()[-1].isdigit()
+                self._inside, self._closer = 0, _CLOSERS[found.group()]
+            parts.append(text[at:end])
+            self._made += end - at
+            self._raw += end - at
+            at = len(text) if found is None else end
         return "".join(parts)
 
     def place(self, made: int) -> int:
@@ -288,20 +287,8 @@ class _Folder:
         before = next(((out, raw) for out, raw in reversed(self._cuts) if out <= made), (0, 0))
         return before[1] + made - before[0]
 
-    def _outside(self, text: str, at: int, parts: list[str]) -> int:
-        found = _OPENER.search(text, at)
-        if found is None:
-            self._half = _beginning(text[at:])
-            end = len(text) - len(self._half)
-        else:
-            end = found.end() - found.group()[-1].isdigit()
-            self._inside, self._closer = 0, _CLOSERS[found.group()]
-        parts.append(text[at:end])
-        self._made += end - at
-        self._raw += end - at
-        return len(text) if found is None else end
-
     def _skip(self, text: str, at: int) -> int:
+        """Skip the content of boxes, and return the position after it or after the part that was read."""
         end = text.find(self._closer, at, at + _LONGEST_BOX)
         if end < 0:
             half = self._closer[:-1]
@@ -317,12 +304,6 @@ class _Folder:
             self._inside = -1
             self._cuts.append((self._made, self._raw))
         return len(text) if held else end
-
-
-def _beginning(text: str) -> str:
-    """Return the end of the text that may begin an opener."""
-    tail = text[-_LONGEST_BEGINNING:]
-    return next((tail[at:] for at in range(len(tail)) if tail[at:] in _BEGINNINGS), "")
 
 
 class _FewLines:
@@ -362,16 +343,14 @@ class _FewLines:
         self._total += 1
         self._hits += uses > 0
         self._length += len(line) * (uses > 0)
-        # Cheap test first: most lines are followed by different ones.
-        self.looping = self._hits >= max(_LINES, _SAME * self._total) and self._is_loop()
-
-    def _is_loop(self) -> bool:
+        self.looping = False
+        if self._hits < max(_LINES, _SAME * self._total):
+            return  # cheap test first: most lines are followed by different ones
         repeated = {line: first for line, (first, uses) in self._recent.items() if uses > 1}
         factor = _LINE_FACTOR if len(repeated) == 1 else _VARIANT_FACTOR
-        if self._hits < _LINES * len(repeated) or self._length < factor * max(map(least_length, repeated)):
-            return False
-        self.start = min(repeated.values())
-        return True
+        if self._hits >= _LINES * len(repeated) and self._length >= factor * max(map(least_length, repeated)):
+            self.start = min(repeated.values())
+            self.looping = True
 
 
 class _Counting:
