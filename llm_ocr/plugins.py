@@ -162,17 +162,23 @@ def _package(entry: EntryPoint) -> str:
 
 
 def found_packages() -> Iterator[tuple[str, str]]:
-    """Yield the import packages that add something to the core, each with its additions, sorted.
+    """Yield the import packages besides the core that add something, each with its additions, sorted.
 
-    The additions are text for `llm-ocr --version`, such as `commands report, view; export formats dolma`.
+    The additions are text for `llm-ocr --version`, such as `commands report, view; export format dolma`.
     """
     found: dict[str, dict[str, set[str]]] = {}
     for point in (COMMANDS, ENGINES, EXPORTS, PLATFORMS, PROFILES, STORES):
         for entry in _entries_of(point.group, tuple(sys.path)):
             additions = found.setdefault(entry.module.partition(".")[0], {})
-            additions.setdefault(f"{point.noun}s", set()).add(entry.name)
+            additions.setdefault(point.noun, set()).add(entry.name)
+    found.pop("llm_ocr", None)
     for package, additions in sorted(found.items()):
-        yield package, "; ".join(f"{nouns} {', '.join(sorted(names))}" for nouns, names in additions.items())
+        yield (
+            package,
+            "; ".join(
+                f"{noun}{'s' * (len(names) > 1)} {', '.join(sorted(names))}" for noun, names in additions.items()
+            ),
+        )
 
 
 @dataclass(frozen=True, slots=True)

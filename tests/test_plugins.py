@@ -139,8 +139,8 @@ def test_command_of_a_package_has_help_and_settings(counting):
 def test_version_names_packages_and_what_they_add(counting):
     first, *packages = counting.run("--version").stdout.splitlines()
     assert first == f"llm-ocr {llm_ocr.__version__}"
-    assert "counting: commands count-pages" in packages
-    assert any(line.startswith("outputs: commands report, view; export formats chunks, dataset") for line in packages)
+    assert "command count-pages (counting)" in packages
+    assert any(line.startswith("commands report, view; export formats chunks, dataset") for line in packages)
 
 
 BROKEN = {

@@ -93,7 +93,7 @@ def _versions() -> str:
     """Return the version, and a line for each package with what it adds."""
     from llm_ocr import __version__
 
-    added = (f"{package.removeprefix('llm_ocr_')}: {additions}\n" for package, additions in found_packages())
+    added = (f"{additions} ({package})\n" for package, additions in found_packages())
     return f"llm-ocr {__version__}\n" + "".join(added)
 
 
