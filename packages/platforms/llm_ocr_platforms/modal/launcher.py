@@ -106,13 +106,31 @@ class Modal(Launcher):
                     _board(modal, _app(spec)).put(body["key"], jobs[-1].id)
                     continue
                 if function is None:  # one for all shares: each set of options is a pool of containers
-                    function = _function(modal, body, values)
+                    options = body["options"]
+                    if "secrets" in options:
+                        options["secrets"] = [
+                            modal.Secret.from_name(secret["from_name"], required_keys=secret["required_keys"])
+                            if "from_name" in secret
+                            else modal.Secret.from_dict({name: values[name] for name in secret["from_dict"]})
+                            for secret in options["secrets"]
+                        ]
+                    function = modal.Function.from_name(body["app"], body["function"]).with_options(**options)
                 call = function.spawn(**body["arguments"])
                 jobs.append(_job(spec, body["arguments"]["index"], call.object_id))
         return jobs
 
     def _status(self, job: Job) -> JobStatus:
-        return _status(job)
+        with _asking("jobs on Modal") as modal:
+            board = _board(modal, job.place["app"])
+            begun, ended = board.get(f"{job.name}/begun"), board.get(f"{job.name}/ended")
+            state, reason = _outcome(modal, modal.FunctionCall.from_id(job.id), begun, ended)
+        if state is State.FAILED and ended and ended.get("timed_out"):
+            state = State.TIMED_OUT
+        end = float(ended["time"]) if ended and state.over else None
+        seconds = end - begun if end is not None and begun is not None else None
+        if begun is None and state.over:
+            seconds = 0.0  # the call never had a container
+        return JobStatus(job, state, reason, begun, end, seconds)
 
     def logs(self, job: Job, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
         with _asking(f"the log of {job.id} on Modal") as modal:
@@ -125,7 +143,12 @@ class Modal(Launcher):
                 begun = _board(modal, job.place["app"]).get(f"{job.name}/begun")
                 since = datetime.fromtimestamp(begun, UTC) if begun else datetime.now(UTC)
                 entries = manager.fetch(since=since - timedelta(minutes=15))
-            yield from _lines(entry.message for entry in entries)
+            rest = ""  # Modal cuts its messages anywhere
+            for entry in entries:
+                *whole, rest = (rest + entry.message).split("\n")
+                yield from whole
+            if rest:
+                yield rest
 
     def _end(self, job: Job) -> None:
         with _asking(f"cancelling {job.id} on Modal") as modal:
@@ -133,7 +156,7 @@ class Modal(Launcher):
 
     def clean(self, jobs: Sequence[Job]) -> Sequence[str]:
         lines = []
-        over = [one.job for one in self.status(jobs) if one.state.over]
+        over = [status.job for status in self.status(jobs) if status.state.over]
         with _asking("jobs on Modal") as modal:
             for job in over:
                 board = _board(modal, job.place["app"])
@@ -204,34 +227,6 @@ def _options(spec: JobSpec, hardware: str) -> dict[str, Any]:
     return options
 
 
-def _function(modal: ModuleType, body: Mapping[str, Any], values: Mapping[str, str]) -> Any:
-    """Return the deployed function with the options of the plan and the values of the secrets."""
-    options = dict(body["options"])
-    secrets = []
-    for one in options.pop("secrets", ()):
-        if "from_name" in one:
-            secrets.append(modal.Secret.from_name(one["from_name"], required_keys=one["required_keys"]))
-        else:
-            secrets.append(modal.Secret.from_dict({name: values[name] for name in one["from_dict"]}))
-    if secrets:
-        options["secrets"] = secrets
-    return modal.Function.from_name(body["app"], body["function"]).with_options(**options)
-
-
-def _status(job: Job) -> JobStatus:
-    with _asking("jobs on Modal") as modal:
-        board = _board(modal, job.place["app"])
-        begun, ended = board.get(f"{job.name}/begun"), board.get(f"{job.name}/ended")
-        state, reason = _outcome(modal, modal.FunctionCall.from_id(job.id), begun, ended)
-    if state is State.FAILED and ended and ended.get("timed_out"):
-        state = State.TIMED_OUT
-    end = float(ended["time"]) if ended and state.over else None
-    seconds = end - begun if end is not None and begun is not None else None
-    if begun is None and state.over:
-        seconds = 0.0  # the call never had a container
-    return JobStatus(job, state, reason, begun, end, seconds)
-
-
 def _outcome(modal: ModuleType, call: Any, begun: float | None, ended: Mapping[str, Any] | None) -> tuple[State, str]:
     """Return the state of a call and its reason; `begun` and `ended` are the call's own notes."""
     errors = modal.exception
@@ -282,13 +277,3 @@ def _board(modal: ModuleType, app: str) -> Any:
 
 def _job(spec: JobSpec, index: int, call: str) -> Job:
     return Job(call, spec.shard_name(index), index, f"https://modal.com/id/{call}", {"app": _app(spec)})
-
-
-def _lines(messages: Iterator[str]) -> Iterator[str]:
-    """Yield whole lines; Modal cuts its messages anywhere."""
-    rest = ""
-    for message in messages:
-        *whole, rest = (rest + message).split("\n")
-        yield from whole
-    if rest:
-        yield rest
