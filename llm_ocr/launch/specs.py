@@ -106,22 +106,41 @@ def launch_request(settings: LaunchSettings, launcher: Launcher, launch: str) ->
             f"{settings.workspace}: a job cannot install llm-ocr from {scheme}://",
             hint="Set --wheel image and an --image with llm-ocr and the store's package, or use another workspace.",
         )
-    specs, travelling = {}, {}
+    specs, travelling, alone = {}, {}, len(stages) == 1
     for stage in stages:
-        specs[stage] = _spec(settings, launcher, stage, launch, alone=len(stages) == 1)
+        small = stage == "assemble"
+        separate = small and not alone  # in a pipeline, one job on the platform's CPU machine
+        # If jobs install the library themselves, the platform's own CPU image is smaller than one with vLLM.
+        stock = separate and installs and settings.wheel != "image"
+        image = (settings.cpu_image if small else None) or ("" if stock else settings.image) or ""
+        hardware = (None if separate else settings.hardware) or launcher.hardware(stage)
+        options = _options(settings)
+        if separate and price_per_hour(settings.platform, hardware) is not None:
+            options["price_per_hour"] = None  # the given price is that of the other stages' machines
+        environment, secret_places = _environment(settings, launch), _secrets(settings.secret)
         values = job_settings(stage, settings)
-        if sources := values.get("sources"):
-            values["sources"] = [on_any_folder(source) for source in sources]
+        if documents := values.get("sources"):
+            values["sources"] = [on_any_folder(document) for document in documents]
         if settings.platform not in SHARED_DISK:
             _check_files(stage, values)
-        options = specs[stage].options
         if installs:
             needed = [*store_extras(values.get("sources", ())), *(["datasets"] if values.get("dataset") else ())]
-            specs[stage] = replace(specs[stage], options={**options, "extra": [*needed, *options["extra"]]})
-        travelling[stage] = _with_engine(stage, values, launcher, specs[stage].hardware)
+            options["extra"] = [*needed, *options["extra"]]
+        travelling[stage] = _with_engine(stage, values, launcher, hardware)
         if settings.platform == "hf-jobs" and travelling[stage].get("engine") == "vllm":
-            hub_model = _hub_model(settings, stage, alone=len(stages) == 1)
-            specs[stage] = replace(specs[stage], options={**specs[stage].options, "hub_model": hub_model})
+            options["hub_model"] = _hub_model(settings, stage, alone=alone)
+        specs[stage] = JobSpec(
+            stage=stage,
+            workspace=on_any_folder(settings.workspace),
+            launch=launch,
+            shards=1 if separate else settings.shards,
+            hardware=hardware,
+            image=image,
+            environment=environment,
+            secrets=secret_places,
+            time_limit=settings.time_limit,
+            options=options,
+        )
     return LaunchRequest(launch, settings.platform, stages, specs, travelling)
 
 
@@ -162,31 +181,6 @@ def with_coordinator(asked: LaunchRequest, launcher: Launcher) -> LaunchRequest:
         time_limit=_COORDINATOR_LIMIT,
     )
     return replace(asked, specs={PIPELINE: spec, **asked.specs})
-
-
-def _spec(settings: LaunchSettings, launcher: Launcher, stage: str, launch: str, *, alone: bool) -> JobSpec:
-    """Return the spec of a stage. In a pipeline, Assemble is one job on the platform's CPU machine."""
-    small = stage == "assemble"
-    apart = small and not alone
-    # If jobs install the library themselves, the platform's own CPU image is smaller than one with vLLM.
-    installs = settings.platform in INSTALLING and settings.wheel != "image"
-    image = settings.cpu_image if small else None
-    image = image or ("" if apart and installs else settings.image) or ""
-    hardware, options = (None if apart else settings.hardware) or launcher.hardware(stage), _options(settings)
-    if apart and price_per_hour(settings.platform, hardware) is not None:
-        options["price_per_hour"] = None  # the given price is that of the other stages' machines
-    return JobSpec(
-        stage=stage,
-        workspace=on_any_folder(settings.workspace),
-        launch=launch,
-        shards=1 if apart else settings.shards,
-        hardware=hardware,
-        image=image,
-        environment=_environment(settings, launch),
-        secrets=_secrets(settings.secret),
-        time_limit=settings.time_limit,
-        options=options,
-    )
 
 
 def _environment(settings: LaunchSettings, launch: str) -> dict[str, str]:
