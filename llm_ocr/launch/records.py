@@ -92,9 +92,12 @@ def write_jobs(workspace: Workspace, spec: JobSpec, jobs: Sequence[Job]) -> None
 
 def write_end(workspace: Workspace, spec: JobSpec, statuses: Sequence[JobStatus], bill: Mapping[str, Any]) -> None:
     """Record the ends of the jobs; `bill` contains the known costs."""
-    starts = [one.started for one in statuses if one.started is not None]
-    ends = [one.ended for one in statuses if one.ended is not None]
-    jobs = [dict(id=one.job.id, state=one.state.value, reason=one.reason, image=one.image) for one in statuses]
+    starts = [status.started for status in statuses if status.started is not None]
+    ends = [status.ended for status in statuses if status.ended is not None]
+    jobs = [
+        {"id": status.job.id, "state": status.state.value, "reason": status.reason, "image": status.image}
+        for status in statuses
+    ]
     value = {
         "stage": spec.stage,
         "hardware": spec.hardware,

@@ -264,7 +264,7 @@ def status_of(job: Job, found: Mapping[str, Any]) -> JobStatus:
 def _state(found: Mapping[str, Any], word: str, second: str, started: float | None) -> State:
     if word in _GOING_ON:
         return State.QUEUED if started is None or second in _NO_MACHINE else State.RUNNING
-    steps = [one.get("Status") for one in found.get("SecondaryStatusTransitions", ())]
+    steps = [step.get("Status") for step in found.get("SecondaryStatusTransitions", ())]
     if second == "MaxWaitTimeExceeded" and "Interrupted" in steps:
         return State.PREEMPTED
     if second in ("MaxRuntimeExceeded", "MaxWaitTimeExceeded"):

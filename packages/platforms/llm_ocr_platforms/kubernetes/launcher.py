@@ -159,7 +159,7 @@ class Kubernetes(Launcher):
                 lines.put(error)
 
         over = False
-        while not over or not lines.empty() or any(one.is_alive() for one in readers.values()):
+        while not over or not lines.empty() or any(reader.is_alive() for reader in readers.values()):
             about = cluster.read(job)
             over = about is None or _end_of(about) is not None
             for pod in filter(_run_of, cluster.pods(job)):
@@ -198,7 +198,7 @@ class _Cluster:
             else:
                 config.load_kube_config(file, context or None, settings, persist_config=False)
                 contexts, current = config.list_kube_config_contexts(file)
-                chosen = next((one for one in contexts if one["name"] == context), current)
+                chosen = next((entry for entry in contexts if entry["name"] == context), current)
                 self.namespace = chosen["context"].get("namespace") or "default"
         api = client.ApiClient(settings)
         self.host = str(settings.host)
@@ -225,7 +225,7 @@ class _Cluster:
         chosen = f"involvedObject.name={job.name},type=Warning"
         call = self._core.list_namespaced_event
         found = self._ask("list events", call, _at(job)[1], field_selector=chosen, allow=(403,))
-        return [str(one.get("message", "")) for one in found.get("items", ())]
+        return [str(event.get("message", "")) for event in found.get("items", ())]
 
     def log(self, pod: Json, *, follow: bool, tail: int | None) -> Iterator[str]:
         """Yield the lines of a pod's log, which may be silent for a long time while it is followed."""
@@ -351,7 +351,8 @@ def _job_status(job: Job, about: Json, pods: Sequence[Json], warnings: Sequence[
     # The time of pods that were removed with their node is unknown.
     seconds = sum(times) if len(times) == about["spec"]["completions"] else None
     # The image as the node pulled it.
-    images = (one.get("imageID", "") for pod in pods for one in pod["status"].get("containerStatuses") or ())
+    containers = [container for pod in pods for container in pod["status"].get("containerStatuses") or ()]
+    images = (container.get("imageID", "") for container in containers)
     image = next((name for name in images if "@sha256:" in name), "")
     return JobStatus(job, state, reason, started, moment(end.get("lastTransitionTime")), seconds, image)
 
@@ -359,7 +360,10 @@ def _job_status(job: Job, about: Json, pods: Sequence[Json], warnings: Sequence[
 def _end_of(about: Json) -> Json | None:
     """Return the condition with the end of a Job, or None for an open Job."""
     conditions = about.get("status", {}).get("conditions") or ()
-    return next((one for one in conditions if one["type"] in ("Complete", "Failed") and one["status"] == "True"), None)
+    for condition in conditions:
+        if condition["type"] in ("Complete", "Failed") and condition["status"] == "True":
+            return dict(condition)
+    return None
 
 
 def _failure(about: Json, end: Json, pods: Sequence[Json]) -> tuple[State, str]:
@@ -371,8 +375,9 @@ def _failure(about: Json, end: Json, pods: Sequence[Json]) -> tuple[State, str]:
         for index in range(int(first), int(last or first) + 1):
             ends.setdefault(index, (State.PREEMPTED, "its pod was removed: the node was drained or withdrawn"))
     order = (State.FAILED, State.TIMED_OUT, State.PREEMPTED)
-    state = next((one for one in order if any(one is state for state, _ in ends.values())), State.FAILED)
-    shown = [f"shard {index}: {why}" for index, (one, why) in sorted(ends.items()) if one is state]
+    states = {pod_state for pod_state, _ in ends.values()}
+    state = next((candidate for candidate in order if candidate in states), State.FAILED)
+    shown = [f"shard {index}: {why}" for index, (pod_state, why) in sorted(ends.items()) if pod_state is state]
     if not shown:
         return state, str(end.get("message") or end.get("reason") or "failed without a reason")
     shards = about["spec"]["completions"]
@@ -385,7 +390,7 @@ def _pod_end(pod: Json) -> tuple[State, str]:
     """Return the end of a failed pod: by its time limit, with its node, or by its own fault."""
     status = pod["status"]
     reason, message = status.get("reason", ""), status.get("message", "")
-    conditions = {one["type"]: one for one in status.get("conditions") or () if one["status"] == "True"}
+    conditions = {item["type"]: item for item in status.get("conditions") or () if item["status"] == "True"}
     if reason == "DeadlineExceeded":
         return State.TIMED_OUT, f"{reason}: {message}"
     if reason == "Evicted":  # for its memory or disk: the next pod would have the same fate
@@ -401,7 +406,7 @@ def _pod_end(pod: Json) -> tuple[State, str]:
 
 def _container(pod: Json) -> Json:
     """Return the state of a pod's container: waiting, running, or terminated."""
-    found: Json = next((one["state"] for one in pod["status"].get("containerStatuses") or ()), {})
+    found: Json = next((item["state"] for item in pod["status"].get("containerStatuses") or ()), {})
     return found
 
 

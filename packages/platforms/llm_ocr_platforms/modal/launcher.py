@@ -52,13 +52,41 @@ class Modal(Launcher):
 
     def plan(self, spec: JobSpec) -> Plan:
         app, hardware = _app(spec), spec.hardware or self.hardware(spec.stage)
-        _check_spec(spec, hardware)
+        name, _, count = hardware.partition(":")
+        cpu, most = hardware.lower() == CPU, GPUS.get(name.upper())
+        if spec.image:
+            variable = VARIABLES["cpu_image" if cpu else "image"][0]
+            raise UsageError(
+                "Modal runs the image of the deployed app; --image and --cpu-image cannot change it",
+                hint=f"Deploy it again: {variable}={spec.image} modal deploy modal-app/app.py",
+            )
+        if spec.time_limit is not None and not 1 <= spec.time_limit <= LONGEST:
+            hint = "Use more --shards."
+            raise UsageError(f"--time-limit {spec.time_limit} s: Modal allows at most 24 hours", hint=hint)
+        if count and (not count.isdigit() or not int(count)):
+            raise UsageError(f"--hardware {hardware}: must be a GPU and a number of GPUs, such as {name}:2")
+        if most is not None and int(count or 1) > most:
+            raise UsageError(f"--hardware {hardware}: the maximum is {name}:{most}", hint="Use more --shards.")
+
+        secrets: list[dict[str, Any]] = [
+            {"from_name": where, "required_keys": [variable]} for variable, where in spec.secrets.items() if where
+        ]
+        if local := {variable: f"<secret {variable}>" for variable, where in spec.secrets.items() if not where}:
+            secrets.append({"from_dict": local})
+        # The options of the calls' container pool.
+        options: dict[str, Any] = {"timeout": spec.time_limit or USUAL}
+        if not cpu:
+            options["gpu"] = hardware
+        if region := spec.options.get("region"):
+            options["region"] = region
+        if secrets:
+            options["secrets"] = secrets
         requests = []
         for index in range(spec.shards):
             body = {
                 "app": app,
-                "function": CPU_FUNCTION if hardware.lower() == CPU else FUNCTION,
-                "options": _options(spec, hardware),
+                "function": CPU_FUNCTION if cpu else FUNCTION,
+                "options": options,
                 "arguments": {
                     "index": index,
                     "count": spec.shards,
@@ -191,40 +219,6 @@ def _asking(subject: str, *, not_found: str = "", invalid: str = "") -> Iterator
 
     with translated(subject, explain):
         yield modal
-
-
-def _check_spec(spec: JobSpec, hardware: str) -> None:
-    """Raise `UsageError` for a job that Modal can never run."""
-    if spec.image:
-        variable = VARIABLES["cpu_image" if hardware.lower() == CPU else "image"][0]
-        raise UsageError(
-            "Modal runs the image of the deployed app; --image and --cpu-image cannot change it",
-            hint=f"Deploy it again: {variable}={spec.image} modal deploy modal-app/app.py",
-        )
-    if spec.time_limit is not None and not 1 <= spec.time_limit <= LONGEST:
-        raise UsageError(f"--time-limit {spec.time_limit} s: Modal allows at most 24 hours", hint="Use more --shards.")
-    name, _, count = hardware.partition(":")
-    most = GPUS.get(name.upper())
-    if count and (not count.isdigit() or not int(count)):
-        raise UsageError(f"--hardware {hardware}: must be a GPU and a number of GPUs, such as {name}:2")
-    if most is not None and int(count or 1) > most:
-        raise UsageError(f"--hardware {hardware}: the maximum is {name}:{most}", hint="Use more --shards.")
-
-
-def _options(spec: JobSpec, hardware: str) -> dict[str, Any]:
-    """Return the options of the call's container pool."""
-    held = {name: where for name, where in spec.secrets.items() if where}
-    secrets: list[dict[str, Any]] = [{"from_name": held[name], "required_keys": [name]} for name in held]
-    if local := {name: f"<secret {name}>" for name, where in spec.secrets.items() if not where}:
-        secrets.append({"from_dict": local})
-    options: dict[str, Any] = {"timeout": spec.time_limit or USUAL}
-    if hardware.lower() != CPU:
-        options["gpu"] = hardware
-    if region := spec.options.get("region"):
-        options["region"] = region
-    if secrets:
-        options["secrets"] = secrets
-    return options
 
 
 def _outcome(modal: ModuleType, call: Any, begun: float | None, ended: Mapping[str, Any] | None) -> tuple[State, str]:

@@ -79,5 +79,5 @@ def usual_model(variables: Mapping[str, str]) -> dict[str, str]:
 def markdown_table() -> str:
     """Return the table of docs/migrating.md."""
     rows = ["| Variable | Our setting | Remark |", "|---|---|---|"]
-    rows += [f"| `{one.name}` | `{PREFIX}{one.setting.upper()}` | {one.note} |" for one in TABLE]
+    rows += [f"| `{variable.name}` | `{PREFIX}{variable.setting.upper()}` | {variable.note} |" for variable in TABLE]
     return "\n".join(rows)
