@@ -63,10 +63,10 @@ def make_plan(platform: str, spec: JobSpec) -> Plan:
     if spec.shards > _MOST_TASKS:
         hint = "Use fewer shards."
         raise UsageError(f"--shards {spec.shards}: a Cloud Run job has at most {_MOST_TASKS} tasks", hint=hint)
-    name = job_name(spec)
+    name, gpus = job_name(spec), machine(hardware).gpus
     job = {
         "name": name,
-        **({"launchStage": "BETA"} if machine(hardware).gpus else {}),  # allows preview features, but requires none
+        **({"launchStage": "BETA"} if gpus else {}),  # allows preview features, but requires none
         "labels": {"llm-ocr-stage": spec.stage},
         "template": {
             "labels": {JOB_LABEL: spec.name, "llm-ocr-launch": spec.launch},
@@ -82,7 +82,22 @@ def make_plan(platform: str, spec: JobSpec) -> Plan:
     requests = (Request(PATCH, patch), Request(RUN, run))
     # The credentials contain the project.
     missing = {} if spec.options.get("region") else {_REGION: "--region REGION, a region with this hardware"}
-    return Plan(platform, spec, requests, missing, tuple(_notes(spec, hardware, limit)))
+    notes = library_notes(spec, gpus)
+    if _compatibility(spec, hardware):
+        major, minor = MACHINES[hardware].cuda
+        notes.append(
+            f"{hardware} has a driver for CUDA {major}.{minor}, but {GPU_IMAGE} is built for CUDA {GPU_IMAGE_CUDA[0]}: "
+            "VLLM_ENABLE_CUDA_COMPATIBILITY=1 makes vLLM use the compatibility libraries of the image"
+        )
+    if not spec.options.get("project"):
+        notes.append(f"{PROJECT} is the project of the credentials; --project sets another")
+    if not spec.options.get("service_account"):
+        notes.append("tasks run as the project's default compute service account; --service-account sets another")
+    if gpus and limit > _HOUR:
+        notes.append("GPU tasks longer than one hour are a preview feature of Cloud Run, which may refuse them")
+    if MACHINES[hardware].preview:
+        notes.append(f"{hardware} may be a preview feature in this region")
+    return Plan(platform, spec, requests, missing, tuple(notes))
 
 
 def _task(spec: JobSpec, hardware: str, limit: int) -> dict[str, Any]:
@@ -136,25 +151,6 @@ def time_limit(spec: JobSpec) -> int:
             hint="Use a shorter limit, and more --attempts or --shards: the next job continues the stage.",
         )
     return limit
-
-
-def _notes(spec: JobSpec, hardware: str, limit: int) -> list[str]:
-    notes = library_notes(spec, machine(hardware).gpus)
-    if _compatibility(spec, hardware):
-        major, minor = MACHINES[hardware].cuda
-        notes.append(
-            f"{hardware} has a driver for CUDA {major}.{minor}, but {GPU_IMAGE} is built for CUDA {GPU_IMAGE_CUDA[0]}: "
-            "VLLM_ENABLE_CUDA_COMPATIBILITY=1 makes vLLM use the compatibility libraries of the image"
-        )
-    if not spec.options.get("project"):
-        notes.append(f"{PROJECT} is the project of the credentials; --project sets another")
-    if not spec.options.get("service_account"):
-        notes.append("tasks run as the project's default compute service account; --service-account sets another")
-    if machine(hardware).gpus and limit > _HOUR:
-        notes.append("GPU tasks longer than one hour are a preview feature of Cloud Run, which may refuse them")
-    if MACHINES[hardware].preview:
-        notes.append(f"{hardware} may be a preview feature in this region")
-    return notes
 
 
 #: Task without GPU; Cloud Run has no name for it.

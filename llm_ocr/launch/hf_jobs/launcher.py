@@ -123,7 +123,20 @@ class HfJobs(Launcher):
                 "namespace": _namespace(spec),
             }
             requests.append(Request("run_job", body))
-        return Plan(self.platform, spec, tuple(requests), notes=_notes(spec))
+        notes = library_notes(spec, _gpus(spec))
+        if _namespace(spec) == "<namespace>":
+            notes.append("<namespace> is the account of the token; --namespace sets another")
+        if volume is not None:
+            branch = spec.options["hub_model"][1] or "main"
+            newest = f" (the newest of {branch})" if volume["revision"] == _NEWEST else ""
+            notes.append(
+                f"{volume['source']} at {volume['revision']}{newest} is mounted in each job and not downloaded; --env "
+                "HF_HUB_CACHE=FOLDER lets the jobs download it"
+            )
+        if secrets := _secrets(spec):
+            named = [name if name == where else f"{name} (from {where})" for name, where in secrets.items()]
+            notes.append(f"secrets from this machine, encrypted by the Hub: {', '.join(named)}")
+        return Plan(self.platform, spec, tuple(requests), notes=tuple(notes))
 
     def check(self, plan: Plan) -> None:
         spec = plan.spec
@@ -370,20 +383,3 @@ def _newest(api: "HfApi", spec: JobSpec) -> dict[str, str]:
     except (HfHubHTTPError, no_answer, OSError):
         return {}  # the job itself explains what is wrong with the model
     return {_NEWEST: commit} if commit else {}
-
-
-def _notes(spec: JobSpec) -> tuple[str, ...]:
-    notes = library_notes(spec, _gpus(spec))
-    if _namespace(spec) == "<namespace>":
-        notes.append("<namespace> is the account of the token; --namespace sets another")
-    if volume := _volume(spec):
-        branch = spec.options["hub_model"][1] or "main"
-        newest = f" (the newest of {branch})" if volume["revision"] == _NEWEST else ""
-        notes.append(
-            f"{volume['source']} at {volume['revision']}{newest} is mounted in each job and not downloaded; --env "
-            "HF_HUB_CACHE=FOLDER lets the jobs download it"
-        )
-    named = ", ".join(name if name == where else f"{name} (from {where})" for name, where in _secrets(spec).items())
-    if named:
-        notes.append(f"secrets from this machine, encrypted by the Hub: {named}")
-    return tuple(notes)
