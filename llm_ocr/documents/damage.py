@@ -155,11 +155,9 @@ def content_damage(pdf: pypdfium2.PdfDocument, number: int) -> str:
         content += decoded + b"\n"
         whole = whole and complete
     unbalanced = any(len(re.findall(a, content)) != len(re.findall(b, content)) for a, b in _PAIRS)
-    return (
-        ""
-        if whole or (content.strip() and not unbalanced)
-        else "the content of the page is damaged: its data ends early"
-    )
+    if whole or (content.strip() and not unbalanced):
+        return ""
+    return "the content of the page is damaged: its data ends early"
 
 
 def _decoded(data: bytes, about: bytes) -> tuple[bytes, bool]:
@@ -178,19 +176,15 @@ def _decoded(data: bytes, about: bytes) -> tuple[bytes, bool]:
             except ValueError:
                 return b"", False
         elif name in (b"FlateDecode", b"Fl"):
-            return _inflated(data)
+            inflate, result = zlib.decompressobj(), bytearray()
+            try:
+                for start in range(0, len(data), 256):  # an error loses one piece only
+                    result += inflate.decompress(data[start : start + 256], _MOST_CONTENT)
+                    if len(result) >= _MOST_CONTENT:
+                        return bytes(result), True
+            except zlib.error:
+                return bytes(result), False
+            return bytes(result), inflate.eof or not data  # of an empty stream, nothing is lost
         else:
             return data, True
     return data, True
-
-
-def _inflated(data: bytes) -> tuple[bytes, bool]:
-    inflate, result = zlib.decompressobj(), bytearray()
-    try:
-        for start in range(0, len(data), 256):  # an error loses one piece only
-            result += inflate.decompress(data[start : start + 256], _MOST_CONTENT)
-            if len(result) >= _MOST_CONTENT:
-                return bytes(result), True
-    except zlib.error:
-        return bytes(result), False
-    return bytes(result), inflate.eof or not data  # of an empty stream, nothing is lost

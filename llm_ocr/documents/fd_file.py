@@ -56,15 +56,14 @@ class FdFile(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: Any) -> int:
-        count = os.preadv(self._descriptor, [buffer], self._at) if hasattr(os, "preadv") else self._copied(buffer)
+        if hasattr(os, "preadv"):
+            count = os.preadv(self._descriptor, [buffer], self._at)
+        else:  # macOS before 11
+            data = os.pread(self._descriptor, len(buffer), self._at)
+            memoryview(buffer)[: len(data)] = data
+            count = len(data)
         self._at += count
         return count
-
-    def _copied(self, buffer: Any) -> int:
-        """Read without `preadv` (macOS before 11)."""
-        data = os.pread(self._descriptor, len(buffer), self._at)
-        memoryview(buffer)[: len(data)] = data
-        return len(data)
 
     def close(self) -> None:
         if not self.closed:

@@ -114,7 +114,12 @@ async def _held(open_them: Callable[[], T], close_them: Callable[[T], None]) -> 
     try:
         opened = await asyncio.shield(opening)
     except asyncio.CancelledError:
-        opening.add_done_callback(lambda late: _close_late(late, close_them))
+
+        def close_late(late: "asyncio.Future[T]") -> None:
+            if not late.cancelled() and late.exception() is None:
+                close_them(late.result())
+
+        opening.add_done_callback(close_late)
         raise
     try:
         yield opened
@@ -169,8 +174,3 @@ def _close_all(files: Iterable[Given | PageFailure]) -> None:
     for file in files:
         if isinstance(file, Given):
             os.close(file.descriptor)
-
-
-def _close_late(opening: "asyncio.Future[T]", close_them: Callable[[T], None]) -> None:
-    if not opening.cancelled() and opening.exception() is None:
-        close_them(opening.result())

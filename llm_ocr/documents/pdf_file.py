@@ -1,5 +1,6 @@
 """Open a PDF in the worker process: count, render, and read its pages."""
 
+import contextlib
 import ctypes
 import functools
 import math
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from PIL import Image
 
 
-# Fast text layer of a PDF page: pdfium's lines, used to judge answers, not as text.
-
-
 #: Limit of a page's characters, above which its text is skipped: maps have 40,000, which take 0.1 s.
 _MOST_CHARACTERS = 25_000
 #: Letters of scripts for which pdfium has no font of its own.
@@ -43,7 +41,7 @@ _UNSURE = re.compile(r"[\x00-\x01\x03-\x08\x0b\x0c\x0e-\x1f\u0590-\u08ff\ufb1d-\
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Text layer with the fields of `Evidence`."""
+    """Text layer with the fields of `Evidence`: pdfium's lines, used to judge answers, not as text."""
 
     lines: tuple[tuple[str, Box], ...] = ()
     pictured: float = 0.0
@@ -154,9 +152,6 @@ def _is_undrawn(text_page: pypdfium2.PdfTextPage, piece: _Piece, picture: "Image
     return bool(font) and not pdfium.FPDFFont_GetIsEmbedded(font)
 
 
-# Opened PDF in the worker process: page count, rendering, and text.
-
-
 #: Maximum pixels per point: 288 dpi. A small page is not enlarged to the full size.
 MAX_SCALE = 4.0
 #: Longest side in pixels of the picture of a page that is read without its image.
@@ -222,13 +217,19 @@ class PdfFile:
         except PageFailure as failure:
             if failure.reason is not Reason.UNREADABLE or not poppler.installed():
                 raise
-            self._open_with_poppler(failure, ["", *passwords])
-        if self._total > _BELIEVED and not any(map(self._has, self._spread())):
+            for password in ("", *passwords):
+                try:
+                    self._total = poppler.page_count(self._file, password, self._look.timeout)
+                except PageFailure:
+                    continue
+                self._password = password
+                break
+            if self._total < 1:
+                raise
+        # Pages across the document, the last one first, without the first page, which may be the only one.
+        checked = (1 + place * (self._total - 1) // _LOOKED_AT for place in range(_LOOKED_AT, 0, -1))
+        if self._total > _BELIEVED and not any(map(self._has, checked)):
             raise PageFailure(Reason.UNREADABLE, f"the file declares {self._total:,} pages, but nearly all are missing")
-
-    def _spread(self) -> list[int]:
-        """Return numbers of pages, the last one first, without the first page, which may be the only one."""
-        return [1 + place * (self._total - 1) // _LOOKED_AT for place in range(_LOOKED_AT, 0, -1)]
 
     def _has(self, number: int) -> bool:
         try:
@@ -242,13 +243,20 @@ class PdfFile:
 
     def _open(self, passwords: Sequence[str]) -> None:
         for password in passwords:
-            _forget_last_error()
+            # A PDF without pages sets no error code, so that an older code, such as that of a missing password, would
+            # remain. The empty document resets it: it is refused as not a PDF.
+            pdfium.FPDF_LoadMemDocument64(b"", 0, None)
             try:
                 self._pdf = pypdfium2.PdfDocument(self._file, password=password or None)
             except pypdfium2.PdfiumError as error:
                 if error.err_code == pdfium.FPDF_ERR_PASSWORD:
                     continue
-                raise _refused(error) from error
+                if error.err_code == pdfium.FPDF_ERR_SECURITY:
+                    raise PageFailure(Reason.ENCRYPTED, "encrypted with an unsupported method") from error
+                if error.err_code in (pdfium.FPDF_ERR_FORMAT, pdfium.FPDF_ERR_UNKNOWN):
+                    why = "not a readable PDF: damaged, empty, or without pages"
+                    raise PageFailure(Reason.UNREADABLE, why) from error
+                raise PageFailure(Reason.UNREADABLE, str(error)) from error
             self._password = password
             self._total = len(self._pdf)
             self._pdf.init_forms()
@@ -258,17 +266,6 @@ class PdfFile:
             f"none of the {len(passwords) - 1} passwords given opens it" if len(passwords) > 1 else "no password given"
         )
         raise PageFailure(Reason.ENCRYPTED, given, hint="Give the password with `password_file`.")
-
-    def _open_with_poppler(self, failure: PageFailure, passwords: Sequence[str]) -> None:
-        for password in passwords:
-            try:
-                self._total = poppler.page_count(self._file, password, self._look.timeout)
-            except PageFailure:
-                continue
-            self._password = password
-            break
-        if self._total < 1:
-            raise failure
 
     @property
     def pages(self) -> int:
@@ -298,7 +295,9 @@ class PdfFile:
             frame = page_frame(loaded)
             objects = page_objects(loaded, frame) if text_layer else page_images(loaded, frame)
             self._check_images(objects.largest_image)
-            size = self._size(max(loaded.get_size()) * objects.scan_resolution(frame))
+            # At most the scan's own pixels, which show its smallest letters.
+            scanned = int(max(loaded.get_size()) * objects.scan_resolution(frame))
+            size = max(self._look.size, min(self._look.scan_size, scanned))
             poppler_draws = self._look.renderer == "poppler"
             image = self._by_poppler(number, size) if poppler_draws else self._rendered(loaded, size)
             image = grayscale_if_equal(image)
@@ -324,7 +323,12 @@ class PdfFile:
                 return None
             try:
                 objects = page_objects(loaded, page_frame(loaded))
-                return self._content(number, loaded, objects, self._sketch(loaded, objects))
+                picture = None  # a small one, which shows which words are visible
+                with contextlib.suppress(PageFailure):  # the page cannot be rendered
+                    self._check_size(*loaded.get_size())
+                    self._check_images(objects.largest_image)
+                    picture = self._rendered(loaded, min(self._look.size, _SKETCH))
+                return self._content(number, loaded, objects, picture)
             finally:
                 loaded.close()
         return self._contents[number]
@@ -374,10 +378,6 @@ class PdfFile:
                 hint="If you trust the document, increase `render_memory`.",
             )
 
-    def _size(self, scanned: float) -> int:
-        """Return the longest side of a page image: at most the scan's own pixels, which show its smallest letters."""
-        return max(self._look.size, min(self._look.scan_size, int(scanned)))
-
     def _rendered(self, page: pypdfium2.PdfPage, size: int) -> "Image.Image":
         width, height = page.get_size()
         scale = _scale(width, height, size) * (1 - 1e-7)  # sizes are rounded up; avoids an additional pixel
@@ -392,56 +392,28 @@ class PdfFile:
         longest = max(1, round(max(width, height) * _scale(width, height, size)))
         return poppler.render(self._file, number, longest, password=self._password, timeout=timeout)
 
-    def _sketch(self, page: pypdfium2.PdfPage, objects: Objects) -> "Image.Image | None":
-        """Return a small picture that shows which words are visible; None for a page that cannot be rendered."""
-        try:
-            self._check_size(*page.get_size())
-            self._check_images(objects.largest_image)
-        except PageFailure:
-            return None
-        return self._rendered(page, min(self._look.size, _SKETCH))
-
     def _content(
         self, number: int, page: pypdfium2.PdfPage, objects: Objects, picture: "Image.Image | None"
     ) -> PageContent:
-        if number not in self._contents:
-            while len(self._contents) >= _KEPT_PAGES:
-                del self._contents[next(iter(self._contents))]
-            self._contents[number] = self._read(number, page, objects, picture)
-        return self._contents[number]
-
-    def _read(
-        self, number: int, page: pypdfium2.PdfPage, objects: Objects, picture: "Image.Image | None"
-    ) -> PageContent:
         """Read the page's text. Form values and free-text notes are included; pdfium does not read annotations."""
+        if number in self._contents:
+            return self._contents[number]
+        while len(self._contents) >= _KEPT_PAGES:
+            del self._contents[next(iter(self._contents))]
         page_content = _imported(self._look.page_text) if self._look.page_text else _plain_content
         if number not in self._check_boxes:  # flattening removes them
             self._check_boxes[number] = check_boxes(page, page_frame(page))
-        boxes = self._check_boxes[number]
         if not has_fields(page) or pdfium.FPDFPage_Flatten(page, pdfium.FLAT_NORMALDISPLAY) != pdfium.FLATTEN_SUCCESS:
-            return with_check_boxes(page_content(page, objects, picture), boxes)
-        flat = self._pdf[number - 1] if self._pdf else page
-        try:
-            return with_check_boxes(page_content(flat, page_objects(flat, page_frame(flat)), picture), boxes)
-        finally:
-            flat.close()
+            content = page_content(page, objects, picture)
+        else:
+            flat = self._pdf[number - 1] if self._pdf else page
+            try:
+                content = page_content(flat, page_objects(flat, page_frame(flat)), picture)
+            finally:
+                flat.close()
+        self._contents[number] = with_check_boxes(content, self._check_boxes[number])
+        return self._contents[number]
 
 
 def _scale(width: float, height: float, size: int) -> float:
     return min(longest_side(width, height, size) / max(width, height), MAX_SCALE)
-
-
-def _forget_last_error() -> None:
-    """Reset pdfium's last error.
-
-    A PDF without pages sets no error code, so that an older code, such as that of a missing password, would remain.
-    """
-    pdfium.FPDF_LoadMemDocument64(b"", 0, None)  # refused as not a PDF
-
-
-def _refused(error: pypdfium2.PdfiumError) -> PageFailure:
-    if error.err_code == pdfium.FPDF_ERR_SECURITY:
-        return PageFailure(Reason.ENCRYPTED, "encrypted with an unsupported method")
-    if error.err_code in (pdfium.FPDF_ERR_FORMAT, pdfium.FPDF_ERR_UNKNOWN):
-        return PageFailure(Reason.UNREADABLE, "not a readable PDF: damaged, empty, or without pages")
-    return PageFailure(Reason.UNREADABLE, str(error))

@@ -67,22 +67,22 @@ def with_check_boxes(content: PageContent, boxes: Sequence[CheckBox]) -> PageCon
     """
     if not boxes:
         return content
-    places = [one.box for one in boxes]
+    places = [check_box.box for check_box in boxes]
     lines = [left for line in content.lines if (left := _without_marks(line, places)) is not None]
-    for one in sorted(boxes, key=lambda each: (each.box.y0, -each.box.x0)):
-        mark = Word("☑" if one.checked else "☐", one.box)
-        beside = [
+    for check_box in sorted(boxes, key=lambda item: (item.box.y0, -item.box.x0)):
+        box = check_box.box
+        mark = Word("☑" if check_box.checked else "☐", box)
+        labels = [
             (gap, place, before)
             for place, line in enumerate(lines)
-            if line.box.y0 < one.box.centre[1] < line.box.y1 or one.box.y0 < line.box.centre[1] < one.box.y1
-            for gap, before in ((line.box.x0 - one.box.x1, True), (one.box.x0 - line.box.x1, False))
+            if line.box.y0 < box.centre[1] < line.box.y1 or box.y0 < line.box.centre[1] < box.y1
+            for gap, before in ((line.box.x0 - box.x1, True), (box.x0 - line.box.x1, False))
             if -0.5 * line.size < gap < _NEAR * line.size
         ]
         # A label on the right is usual: a box between two labels belongs to the right one.
-        best = min(beside, key=lambda found: (not found[2], found[0]), default=None)
+        best = min(labels, key=lambda label: (not label[2], label[0]), default=None)
         if best is None:
-            size = min(one.box.height, one.box.width)
-            lines.append(Line(mark.text, one.box, size, (mark,)))
+            lines.append(Line(mark.text, box, min(box.height, box.width), (mark,)))
         else:
             lines[best[1]] = _marked(lines[best[1]], mark, before=best[2])
     lines.sort(key=lambda line: (line.box.y1, line.box.x0))
@@ -107,7 +107,7 @@ def _marked(line: Line, mark: Word, *, before: bool) -> Line:
     if not before:
         return replace(line, text=f"{line.text} {mark.text}", words=(*line.words, word), box=box)
     shift = len(mark.text) + 1
-    scripts = tuple(replace(one, start=one.start + shift, end=one.end + shift) for one in line.scripts)
+    scripts = tuple(replace(script, start=script.start + shift, end=script.end + shift) for script in line.scripts)
     return replace(line, text=f"{mark.text} {line.text}", words=(word, *line.words), box=box, scripts=scripts)
 
 
@@ -120,10 +120,16 @@ def placeholder(pdf: pypdfium2.PdfDocument) -> str:
     only = pdfium.FPDF_GetPageCount(pdf) == 1
     if kind == pdfium.FORMTYPE_XFA_FULL or (kind == pdfium.FORMTYPE_XFA_FOREGROUND and only and not _first_has(pdf)):
         return "the page is a placeholder for an XFA form, whose content was not read"
-    files = [_file_name(pdf, index) for index in range(min(pdfium.FPDFDoc_GetAttachmentCount(pdf), _MOST_ANNOTATIONS))]
-    files = [name for name in files if not name.lower().endswith(".xml")]  # data of an electronic invoice
+    files = 0
+    for index in range(min(pdfium.FPDFDoc_GetAttachmentCount(pdf), _MOST_ANNOTATIONS)):
+        attachment = pdfium.FPDFDoc_GetAttachment(pdf, index)
+        buffer = (pdfium.FPDF_WCHAR * 256)()
+        size = pdfium.FPDFAttachment_GetName(attachment, buffer, ctypes.sizeof(buffer)) if attachment else 0
+        # Longer names are cut to 255 characters.
+        name = bytes(buffer)[: max(0, min(size, ctypes.sizeof(buffer)) - 2)].decode("utf-16-le", "replace")
+        files += not name.lower().endswith(".xml")  # data of an electronic invoice
     if files and only and pdf.get_pagemode() == pdfium.PAGEMODE_USEATTACHMENTS:
-        return f"the page is the cover of a portfolio, whose {len(files):,} attached files were not read"
+        return f"the page is the cover of a portfolio, whose {files:,} attached files were not read"
     return ""
 
 
@@ -137,11 +143,3 @@ def _first_has(pdf: pypdfium2.PdfDocument) -> bool:
         return has_fields(page)
     finally:
         page.close()
-
-
-def _file_name(pdf: pypdfium2.PdfDocument, index: int) -> str:
-    """Return the name of an attached file, cut to 255 characters."""
-    attachment = pdfium.FPDFDoc_GetAttachment(pdf, index)
-    buffer = (pdfium.FPDF_WCHAR * 256)()
-    size = pdfium.FPDFAttachment_GetName(attachment, buffer, ctypes.sizeof(buffer)) if attachment else 0
-    return bytes(buffer)[: max(0, min(size, ctypes.sizeof(buffer)) - 2)].decode("utf-16-le", "replace")

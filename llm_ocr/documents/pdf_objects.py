@@ -1,4 +1,7 @@
-"""Read coordinates, images, and vector objects of a PDF page."""
+"""Read coordinates, images, vector objects, and links of a PDF page.
+
+Coordinates are points of the page as shown: /Rotate and CropBox applied, y down.
+"""
 
 import ctypes
 import math
@@ -12,9 +15,6 @@ import pypdfium2
 import pypdfium2.raw as pdfium
 
 from llm_ocr.types import SCAN, Box, Path, Raster
-
-# Transformation from a PDF page's coordinates to the page as shown: /Rotate and CropBox applied, y down, in points.
-
 
 Matrix = tuple[float, float, float, float, float, float]
 
@@ -68,9 +68,6 @@ def page_frame(page: pypdfium2.PdfPage) -> Frame:
         origin[1],
     )
     return Frame(matrix, width, height)
-
-
-# Images and vector objects of a PDF page, in points of the page as shown.
 
 
 #: Maximum nesting of form XObjects; deeper content is ignored. The reference measurements used the same depth.
@@ -161,8 +158,15 @@ def _count_text(found: Objects, handle: "_Handle") -> None:
 
 
 def _add_image(found: Objects, page: pypdfium2.PdfPage, handle: "_Handle", where: Frame) -> None:
-    width, height = _pixel_size(handle)
-    found.largest_image = max(found.largest_image, _decoded_size(page, handle, width * height))
+    across, down = ctypes.c_uint(), ctypes.c_uint()
+    known = pdfium.FPDFImageObj_GetImagePixelSize(handle, across, down)  # not for a damaged image
+    pixels = across.value * down.value if known else 0
+    size = 3 * pixels  # bytes at 8 bits per channel
+    if _HUGE <= pixels <= _ABSURD:  # pdfium may decode the image for its real depth
+        about = pdfium.FPDF_IMAGEOBJ_METADATA()
+        if pdfium.FPDFImageObj_GetImageMetadata(handle, page, about) and about.bits_per_pixel:
+            size = pixels * max(1, about.bits_per_pixel // 8)
+    found.largest_image = max(found.largest_image, size)
     if (box := _visible(handle, where, clip=True)) is not None:
         found.rasters.append(Raster(box))
         if box.area > _STRIP * where.width * where.height:
@@ -170,7 +174,7 @@ def _add_image(found: Objects, page: pypdfium2.PdfPage, handle: "_Handle", where
             if box.area > SCAN * where.width * where.height:
                 found.texts = 0
             # The root of the areas' ratio is the same for a turned image; a clipped image counts as finer.
-            found.resolution = max(found.resolution, math.sqrt(width * height / box.area))
+            found.resolution = max(found.resolution, math.sqrt(pixels / box.area))
 
 
 _Handle = Any  # a ctypes pointer to an FPDF_PAGEOBJECT
@@ -203,23 +207,6 @@ def _walk(page: pypdfium2.PdfPage, frame: Frame) -> Iterator[tuple[_Handle, int,
 _bounds = tuple(ctypes.c_float() for _ in range(4))  # left, bottom, right, top; a worker has one thread
 _colour = tuple(ctypes.c_uint() for _ in range(4))
 _mode, _stroked = ctypes.c_int(), ctypes.c_int()
-
-
-def _pixel_size(handle: _Handle) -> tuple[int, int]:
-    """Return an image's width and height; zeros for a damaged image."""
-    width, height = ctypes.c_uint(), ctypes.c_uint()
-    if not pdfium.FPDFImageObj_GetImagePixelSize(handle, width, height):
-        return 0, 0
-    return width.value, height.value
-
-
-def _decoded_size(page: pypdfium2.PdfPage, handle: _Handle, pixels: int) -> int:
-    """Return an image's bytes at 8 bits per channel; only huge images use the real depth, which may decode them."""
-    if not _HUGE <= pixels <= _ABSURD:
-        return 3 * pixels
-    about = pdfium.FPDF_IMAGEOBJ_METADATA()
-    known = pdfium.FPDFImageObj_GetImageMetadata(handle, page, about) and about.bits_per_pixel
-    return pixels * max(1, about.bits_per_pixel // 8) if known else 3 * pixels
 
 
 def _path(handle: _Handle, frame: Frame) -> Path | None:
@@ -266,29 +253,19 @@ def _clip_bounds(handle: _Handle) -> tuple[float, float, float, float] | None:
     clip = pdfium.FPDFPageObj_GetClipPath(handle)
     count = pdfium.FPDFClipPath_CountPaths(clip) if clip else 0
     left, bottom, right, top = -1e9, -1e9, 1e9, 1e9
+    x, y = ctypes.c_float(), ctypes.c_float()
     for index in range(min(count, 20)):
-        points = _clip_points(clip, index)
-        if points:
-            xs, ys = [x for x, _ in points], [y for _, y in points]
+        segments = pdfium.FPDFClipPath_CountPathSegments(clip, index)
+        xs, ys = [], []
+        for number in range(segments if segments <= _MAX_CLIP_POINTS else 0):
+            segment = pdfium.FPDFClipPath_GetPathSegment(clip, index, number)
+            if segment and pdfium.FPDFPathSegment_GetPoint(segment, x, y):
+                xs.append(x.value)
+                ys.append(y.value)
+        if xs:
             left, bottom = max(left, min(xs)), max(bottom, min(ys))
             right, top = min(right, max(xs)), min(top, max(ys))
     return (left, bottom, right, top) if count > 0 else None
-
-
-def _clip_points(clip: _Handle, index: int) -> list[tuple[float, float]]:
-    count = pdfium.FPDFClipPath_CountPathSegments(clip, index)
-    if not 0 < count <= _MAX_CLIP_POINTS:
-        return []
-    points = []
-    x, y = ctypes.c_float(), ctypes.c_float()
-    for number in range(count):
-        segment = pdfium.FPDFClipPath_GetPathSegment(clip, index, number)
-        if segment and pdfium.FPDFPathSegment_GetPoint(segment, x, y):
-            points.append((x.value, y.value))
-    return points
-
-
-# Links of a page to addresses of the web. Links to places of the document have no meaning in Markdown.
 
 
 #: Limits of a page's links and of an address's bytes.
@@ -297,7 +274,10 @@ _ADDRESS = re.compile(r"(?:https?://|mailto:)[\x21-\x7e]+", re.IGNORECASE)
 
 
 def page_links(page: pypdfium2.PdfPage, frame: Frame) -> list[tuple[Box, str]]:
-    """Return rectangles and addresses of the page's links with the schemes http, https, and mailto."""
+    """Return rectangles and addresses of the page's links with the schemes http, https, and mailto.
+
+    Links to places of the document have no meaning in Markdown.
+    """
     found: list[tuple[Box, str]] = []
     place, link, area = ctypes.c_int(0), pdfium.FPDF_LINK(), pdfium.FS_RECTF()
     buffer = ctypes.create_string_buffer(_LONGEST_ADDRESS)

@@ -31,16 +31,13 @@ class _Shelf:
         source, descriptor = payload["source"], payload["file"]
         key = (*state(descriptor), source, payload["kind"], *payload["passwords"], *payload["look"].values())
         if self._document is None or key != self._key:
-            self._put_back()
+            if self._document is not None:
+                self._document.close()
+                give_back_memory(_RESIDENT)
+            self._document, self._key = None, ()
             self._document = _opened(FdFile(descriptor, source), payload)
             self._key = key
         return self._document
-
-    def _put_back(self) -> None:
-        if self._document is not None:
-            self._document.close()
-            give_back_memory(_RESIDENT)
-        self._document, self._key = None, ()
 
 
 _shelf = _Shelf()
@@ -70,19 +67,13 @@ def _open(payload: Mapping[str, Any]) -> dict[str, Any]:
 
 def _open_all(payload: Mapping[str, Any]) -> dict[str, Any]:
     """Return the number of pages of each document, or its failure."""
-    return {
-        "opened": [
-            _opened_or_why({**one, "file": file})
-            for one, file in zip(payload["documents"], payload["files"], strict=True)
-        ]
-    }
-
-
-def _opened_or_why(payload: Mapping[str, Any]) -> int | dict[str, str]:
-    try:
-        return int(_open(payload)["pages"])
-    except PageFailure as failure:
-        return {"reason": failure.reason.value, "detail": failure.detail, "hint": failure.hint}
+    opened: list[int | dict[str, str]] = []
+    for document, file in zip(payload["documents"], payload["files"], strict=True):
+        try:
+            opened.append(int(_open({**document, "file": file})["pages"]))
+        except PageFailure as failure:
+            opened.append({"reason": failure.reason.value, "detail": failure.detail, "hint": failure.hint})
+    return {"opened": opened}
 
 
 def _judge(payload: Mapping[str, Any]) -> dict[str, Any]:

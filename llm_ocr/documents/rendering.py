@@ -114,14 +114,20 @@ class Renderer:
         try:
             reply = await self._pool.call("open_all", payload, deadline=deadline, files=files)
         except (WorkerDied, WorkerError):
-            return [await self._open_alone(source, kind) for source, kind, _ in documents]  # isolates failures
-        return [one if isinstance(one, int) else _failed(one) for one in reply["opened"]]
-
-    async def _open_alone(self, source: str, kind: str) -> int | PageFailure:
-        try:
-            return await self.open(source, kind)
-        except PageFailure as failure:
-            return failure
+            # Each document alone, which isolates failures.
+            opened: list[int | PageFailure] = []
+            for source, kind, _ in documents:
+                try:
+                    opened.append(await self.open(source, kind))
+                except PageFailure as failure:
+                    opened.append(failure)
+            return opened
+        return [
+            result
+            if isinstance(result, int)
+            else PageFailure(Reason(result["reason"]), result["detail"], hint=result["hint"])
+            for result in reply["opened"]
+        ]
 
     async def judge(self, source: str, kind: str, filters: FilterOptions) -> Judged:
         """Open a document and run the filters. Raises `PageFailure`, also if a filter exceeds the limits."""
@@ -234,8 +240,17 @@ class Renderer:
             try:
                 return await self._ask(operation, payload, source, version, deadline)
             except WorkerDied as death:
-                if last or death.timed_out or death.out_of_memory:
-                    raise self._failure(death, failing, deadline) from death
+                if death.timed_out:
+                    setting = "render_timeout" if deadline == options.timeout else "page_timeout"
+                    hint = f"If you trust the document, increase `{setting}`."
+                    raise PageFailure(Reason.RENDER_TIMEOUT, f"{failing} in {deadline:g} s", hint=hint) from death
+                if death.out_of_memory:
+                    hint = "If you trust the document, increase `render_memory`."
+                    detail = f"{failing} with {options.memory >> 20} MiB"
+                    raise PageFailure(Reason.RENDER_LIMIT, detail, hint=hint) from death
+                if last:
+                    detail = f"{failing}: the renderer {death}"
+                    raise PageFailure(Reason.RENDER_CRASHED, detail, retryable=True) from death
             except WorkerError as error:
                 raise PageFailure(Reason.RENDER_CRASHED, f"{failing}: {error}") from error
         raise AssertionError("unreachable")
@@ -248,23 +263,6 @@ class Renderer:
             return await self._pool.call(operation, payload, deadline=deadline)
         async with self._proofs.given(source, version) as file:
             return await self._pool.call(operation, payload, deadline=deadline, affinity=source, files=(file,))
-
-    def _failure(self, death: WorkerDied, failing: str, deadline: float) -> PageFailure:
-        if death.timed_out:
-            setting = "render_timeout" if deadline == self._options.timeout else "page_timeout"
-            return PageFailure(
-                Reason.RENDER_TIMEOUT,
-                f"{failing} in {deadline:g} s",
-                hint=f"If you trust the document, increase `{setting}`.",
-            )
-        if death.out_of_memory:
-            megabytes = self._options.memory >> 20
-            return PageFailure(
-                Reason.RENDER_LIMIT,
-                f"{failing} with {megabytes} MiB",
-                hint="If you trust the document, increase `render_memory`.",
-            )
-        return PageFailure(Reason.RENDER_CRASHED, f"{failing}: the renderer {death}", retryable=True)
 
     async def _content_of(self, reply: Mapping[str, Any], source: str, version: str, number: int) -> PageContent | None:
         """Return a worker's page content with lines marked that recur on neighboring pages."""
@@ -284,13 +282,6 @@ class Renderer:
         return [EdgeLine(text, tuple(numbers), *place) for text, numbers, *place in reply["edges"]]
 
 
-def _failed(told: Mapping[str, str]) -> PageFailure:
-    return PageFailure(Reason(told["reason"]), told["detail"], hint=told["hint"])
-
-
-# Margins of pages in the main process: each page's margins are read once for all its neighbors.
-
-
 ReadEdges = Callable[[str, str, int], Awaitable[list[EdgeLine]]]
 _Future = asyncio.Future[list[EdgeLine] | None]  # None: the page was planned, but not rendered
 
@@ -299,7 +290,7 @@ _DOCUMENTS, _PAGES = 64, 64
 
 
 class EdgeCache:
-    """Margins by document and page number; concurrent requests for the same page share one read."""
+    """Margins by document and page number. Each page's margins are read once for all its neighbors."""
 
     def __init__(self, read: ReadEdges) -> None:
         self._read = read
@@ -311,7 +302,10 @@ class EdgeCache:
         """Return the margins of the pages next to `number` by distance; its own `content` is known."""
         loop = asyncio.get_running_loop()
         known = self._known(source)
-        self._keep(known, number, edge_lines(content))
+        if number not in known:
+            known[number] = loop.create_future()
+        if not known[number].done():
+            known[number].set_result(edge_lines(content))
         wanted = [page for page in range(number - REACH, number + REACH + 1) if page != number and 1 <= page <= total]
         missing = {page: loop.create_future() for page in wanted if page not in known}
         known.update(missing)
@@ -360,13 +354,6 @@ class EdgeCache:
         while len(self._documents) > _DOCUMENTS:
             self._documents.popitem(last=False)
         return known
-
-    def _keep(self, known: OrderedDict[int, _Future], number: int, lines: list[EdgeLine]) -> None:
-        future = known.get(number)
-        if future is None:
-            future = known[number] = asyncio.get_running_loop().create_future()
-        if not future.done():
-            future.set_result(lines)
 
     async def _fetch(self, missing: dict[int, _Future], source: str, version: str) -> None:
         try:

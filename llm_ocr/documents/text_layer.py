@@ -26,15 +26,14 @@ def suspicious(content: PageContent) -> bool:
         return False
     if max(meaningless(text), content.unmapped) > _UNMAPPED * len(text):
         return True
-    return _has_odd_letters(text, _ENOUGH_LETTERS, _COMMON_SHARE)
+    return has_odd_letters(text, _ENOUGH_LETTERS, _COMMON_SHARE)
 
 
-def has_odd_letters(text: str) -> bool:
-    """Return whether the text of one font may be of no language. 3 % of the fonts of true pages have such letters."""
-    return _has_odd_letters(text, _LETTERS_OF_FONT, _COMMON_OF_FONT)
+def has_odd_letters(text: str, least: int = _LETTERS_OF_FONT, share: float = _COMMON_OF_FONT) -> bool:
+    """Return whether a text with `least` Latin letters may be of no language: fewer than `share` are common letters.
 
-
-def _has_odd_letters(text: str, least: int, share: float) -> bool:
+    With the limits for the text of one font, 3 % of the fonts of true pages have such letters.
+    """
     letters = [c for c in unicodedata.normalize("NFD", text).lower() if c.isalpha()]
     latin = [c for c in letters if "a" <= c <= "z"]
     if len(latin) < least or 2 * len(latin) < len(letters):

@@ -27,15 +27,28 @@ _STOPPING = 120
 _SUBMITTING = 600.0
 
 
-def price_of(platform: str, spec: JobSpec) -> Price | None:
-    """Return the hourly price of one machine: as given, otherwise the platform's live list, otherwise `costs`."""
-    return _known_price(platform, spec, live=True)
+def price_of(platform: str, spec: JobSpec, *, live: bool = True) -> Price | None:
+    """Return the hourly price of one machine: as given, otherwise the platform's live list, otherwise `costs`.
+
+    Without `live`, no platform is queried.
+    """
+    if given := spec.options.get("price_per_hour"):
+        return Price(float(given), "--price-per-hour", "")
+    # Spot prices change by the hour, and Modal's regions cost 1.15 to 1.75 times the base price.
+    if spec.options.get("spot") or (platform == "modal" and spec.options.get("region")):
+        return None
+    if platform == "hf-jobs" and live:
+        return live_prices(platform, endpoint=spec.options.get("platform_endpoint"))[0].get(spec.hardware)
+    if platform != "cloud-run" or spec.hardware not in MACHINES:
+        return price_per_hour(platform, spec.hardware)
+    cores, gib, _ = size(spec.stage, spec.hardware, spec.options)
+    return price_per_hour(platform, spec.hardware, cores=cores, gib=gib)
 
 
 def check_prices(platform: str, specs: Mapping[str, JobSpec]) -> None:
     """Raise `UsageError` if `--max-cost` cannot limit a stage because the price of its machine is unknown."""
     for stage, spec in specs.items():
-        if _known_price(platform, spec, live=False) is None and price_of(platform, spec) is None:
+        if price_of(platform, spec, live=False) is None and price_of(platform, spec) is None:
             machine = f"spot machines of {platform}" if spec.options.get("spot") else f"{spec.hardware} on {platform}"
             hint = "Set the hourly price of one machine in dollars: --price-per-hour 1.80"
             raise UsageError(f"--max-cost cannot limit {stage}: the price of {machine} is unknown", hint=hint)
@@ -47,8 +60,16 @@ def billed_seconds(spec: JobSpec, statuses: Sequence[JobStatus], *, until: float
     A running job counts from its start `until` this time. Without `until`, only finished jobs have seconds.
     """
     machines = spec.shards if len(statuses) == 1 else 1  # one job for all shards
-    known = [_seconds(one, machines, until) for one in statuses]
-    return None if not known or None in known else sum(one for one in known if one is not None)
+    total = 0.0
+    for status in statuses:
+        end = status.ended if status.ended is not None or status.state.over else until
+        if status.seconds is not None:
+            total += status.seconds
+        elif status.started is not None and end is not None:
+            total += max(0.0, end - status.started) * machines
+        elif until is None or status.state.over:
+            return None
+    return total if statuses else None
 
 
 def bill(platform: str, spec: JobSpec, statuses: Sequence[JobStatus]) -> dict[str, Any]:
@@ -94,7 +115,7 @@ def has_ended(workspace: Workspace, submission: Submission) -> bool:
             return True
         write_jobs(workspace, submission.spec, jobs)
     statuses = launcher.status(jobs)
-    if not all(one.state.over for one in statuses):
+    if not all(status.state.over for status in statuses):
         return False
     record_end(workspace, submission, statuses)
     return True
@@ -128,16 +149,23 @@ def budget_of(limit: float, submissions: Sequence[Submission]) -> Budget:
     runs on the user's own machines, or was made without `--max-cost`.
     """
     spent = committed = 0.0
-    for one in submissions:
-        cost = one.end.get("cost") if one.end else None
-        if cost is not None:
-            spent += float(cost)
-        elif one.end and one.jobs is None:
+    for submission in submissions:
+        platform, spec, end = submission.platform, submission.spec, submission.end
+        if end and end.get("cost") is not None:
+            spent += float(end["cost"])
+            continue
+        if end and submission.jobs is None:
             continue  # never reached the platform
-        elif one.over:
-            spent += _most(one)
+        price, seconds = price_of(platform, spec, live=False), spec.time_limit
+        if seconds is None and is_installed(platform):
+            seconds = launcher_for(platform).time_limit(spec)
+        if price is None or seconds is None:
+            continue
+        most = (seconds + _STOPPING) / 3600 * price.per_hour * spec.shards
+        if submission.over:
+            spent += most
         else:
-            committed += _most(one)
+            committed += most
     return Budget(limit, spent, committed)
 
 
@@ -149,7 +177,7 @@ def bounded(launcher: Launcher, spec: JobSpec, budget: Budget, *, share: float =
     Raises:
         LimitReached: The rest pays for less than `SHORTEST` seconds, or less than the stage's own limit.
     """
-    price = _known_price(launcher.platform, spec, live=live)
+    price = price_of(launcher.platform, spec, live=live)
     if price is None and not live:
         return spec
     if price is None:  # `check_prices` found a price at the start of the launch
@@ -182,36 +210,3 @@ def most_text(platform: str, spec: JobSpec) -> str:
         f"at most {money_text(most)}: {spec.shards} x {spec.hardware} for {minutes} at "
         f"{money_text(price.per_hour)} per hour ({price.words})"
     )
-
-
-def _most(one: Submission) -> float:
-    price = _known_price(one.platform, one.spec, live=False)
-    limit = one.spec.time_limit
-    if limit is None and is_installed(one.platform):
-        limit = launcher_for(one.platform).time_limit(one.spec)
-    if price is None or limit is None:
-        return 0.0
-    return (limit + _STOPPING) / 3600 * price.per_hour * one.spec.shards
-
-
-def _seconds(status: JobStatus, machines: int, until: float | None) -> float | None:
-    if status.seconds is not None:
-        return status.seconds
-    end = status.ended if status.ended is not None or status.state.over else until
-    if status.started is not None and end is not None:
-        return max(0.0, end - status.started) * machines
-    return 0.0 if until is not None and not status.state.over else None
-
-
-def _known_price(platform: str, spec: JobSpec, *, live: bool) -> Price | None:
-    if given := spec.options.get("price_per_hour"):
-        return Price(float(given), "--price-per-hour", "")
-    # Spot prices change by the hour, and Modal's regions cost 1.15 to 1.75 times the base price.
-    if spec.options.get("spot") or (platform == "modal" and spec.options.get("region")):
-        return None
-    if platform == "hf-jobs" and live:
-        return live_prices(platform, endpoint=spec.options.get("platform_endpoint"))[0].get(spec.hardware)
-    if platform != "cloud-run" or spec.hardware not in MACHINES:
-        return price_per_hour(platform, spec.hardware)
-    cores, gib, _ = size(spec.stage, spec.hardware, spec.options)
-    return price_per_hour(platform, spec.hardware, cores=cores, gib=gib)

@@ -46,8 +46,8 @@ class Failed(Exception):
 def constraints() -> str:
     """Return pins for every package of the image, so that pip changes none; the first of equal names is imported."""
     found: dict[str, str] = {}
-    for one in distributions():
-        found.setdefault(re.sub("[-_.]+", "-", str(one.metadata["Name"])).lower(), one.version)
+    for package in distributions():
+        found.setdefault(re.sub("[-_.]+", "-", str(package.metadata["Name"])).lower(), package.version)
     readable = {name: version for name, version in found.items() if re.fullmatch(VERSION, version)}
     return "".join(f"{name}=={version}\n" for name, version in readable.items() if name != "llm-ocr")
 
@@ -59,14 +59,14 @@ def install(requirement: str, folder: str, keep: bool = True) -> None:
     words = [sys.executable, "-m", "pip", "install", "--progress-bar=off", "--constraint", str(pins), requirement]
     variables = {**os.environ, "PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_ROOT_USER_ACTION": "ignore"}
     run = subprocess.Popen(words, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    said = []
+    output = []
     for line in run.stdout or ():
         if not line.startswith("Requirement already satisfied"):
             sys.stdout.write(line)
-            said.append(line.strip())
+            output.append(line.strip())
     if run.wait():
-        start = next((number for number, line in enumerate(said) if line.startswith("ERROR")), -8)
-        words = [line for line in said[start:] if line]
+        start = next((number for number, line in enumerate(output) if line.startswith("ERROR")), -8)
+        words = [line for line in output[start:] if line]
         how = " without changing the packages of this image" if keep else ""
         raise Failed("\n".join([f"pip cannot install llm-ocr{how}:", *words]))
     # Without root, pip installs into the user's folder, which may not have existed when Python started.
@@ -151,7 +151,7 @@ def use_cuda_compatibility() -> None:
     folders = [*Path(CUDA).glob("cuda-1[3-9]*/compat")]
     if release is None or int(release[1]) >= CUDA_13_DRIVER or not folders or COMPATIBILITY in os.environ:
         return
-    models = [re.search(r"Model:\s*(.*\S)", one.read_text()) for one in about]
+    models = [re.search(r"Model:\s*(.*\S)", file.read_text()) for file in about]
     names = sorted({model[1] for model in models if model})
     older = f"the NVIDIA driver {release[1]} is older than CUDA 13 of this image ({CUDA_13_DRIVER})"
     if names and all(re.match(DATA_CENTER, name) for name in names):

@@ -37,7 +37,6 @@ from llm_ocr.launch.watching import (
     PipelineProgress,
     Progress,
     Say,
-    StageProgress,
     reasons,
     stage_progress,
     until_over,
@@ -78,7 +77,7 @@ class StagePlan:
             "stage": self.plan.spec.stage,
             "requests": [asdict(request) for request in self.plan.requests],
             "settings": {
-                name: [masked(one) for one in value] if name == "sources" else value
+                name: [masked(source) for source in value] if name == "sources" else value
                 for name, value in self.settings.items()
             },
             "missing": dict(self.plan.missing),
@@ -136,7 +135,7 @@ class Launch:
     _over: set[str] = field(default_factory=set)  # stages that `wait` has seen the end of
 
     @property
-    def _again(self) -> str:
+    def _hint(self) -> str:
         return f"Log: llm-ocr jobs logs -w {self.workspace.url}. Run the same command again to continue."
 
     @property
@@ -153,7 +152,7 @@ class Launch:
 
     def jobs(self) -> list[Job]:
         """Return all jobs submitted so far."""
-        return [job for one in submissions(self.workspace, self.id) for job in one.jobs or ()]
+        return [job for submission in submissions(self.workspace, self.id) for job in submission.jobs or ()]
 
     def status(self) -> Sequence[JobStatus]:
         """Return the status of each job."""
@@ -175,10 +174,19 @@ class Launch:
         if until is not None and until not in self.asked.stages:
             raise UsageError(f"this launch has no stage {until!r}", hint=f"Its stages: {', '.join(self.asked.stages)}")
         try:
-            if coordinator := self._open(PIPELINE):
-                self._follow(coordinator)
-            else:
+            coordinator = self._open(PIPELINE)
+            if coordinator is None:
                 self.run_stages(until)
+                return
+            jobs = self._submit(PIPELINE)
+            progress = PipelineProgress(self.workspace, self.launcher, self.id, self.limits.max_cost)
+            every = self.limits.every
+            statuses = until_over(self.launcher, jobs, self.display, PIPELINE, every=every, progress=progress)
+            record_end(self.workspace, coordinator, statuses)
+            if (why := reasons(statuses)) and not stage_progress(self.workspace, self.asked.stages[-1]).finished:
+                raise JobFailed(f"{PIPELINE}: {why}", hint=self._hint)
+            if why:
+                self.display.say(f"{PIPELINE}: all units are done, but a job failed: {why}")
         except KeyboardInterrupt as interrupt:
             if not (jobs := self._running()):
                 raise
@@ -193,10 +201,10 @@ class Launch:
         """Return the jobs that have not ended; all open ones if the platform does not respond."""
         jobs: list[Job] = []
         try:
-            for one in submissions(self.workspace, self.id):
-                if not one.over:
-                    jobs += one.jobs or self.launcher.find(one.spec)
-            return [one.job for one in self.launcher.status(jobs) if not one.state.over]
+            for submission in submissions(self.workspace, self.id):
+                if not submission.over:
+                    jobs += submission.jobs or self.launcher.find(submission.spec)
+            return [status.job for status in self.launcher.status(jobs) if not status.state.over]
         except LaunchError:
             return jobs
 
@@ -204,23 +212,13 @@ class Launch:
         """Submit each stage, repeatedly while it makes progress, until it is done. Raises as `wait` does."""
         for stage in self.asked.stages:
             if stage not in self._over:
-                self._carry_out(stage)
+                self._run_stage(stage)
                 self._over.add(stage)
             if stage == until:
                 break
 
-    def _follow(self, coordinator: Submission) -> None:
-        """Wait for the coordinator, and show its progress."""
-        jobs, every = self._submit(PIPELINE), self.limits.every
-        progress = PipelineProgress(self.workspace, self.launcher, self.id, self.limits.max_cost)
-        statuses = until_over(self.launcher, jobs, self.display, PIPELINE, every=every, progress=progress)
-        record_end(self.workspace, coordinator, statuses)
-        if (why := reasons(statuses)) and not stage_progress(self.workspace, self.asked.stages[-1]).finished:
-            raise JobFailed(f"{PIPELINE}: {why}", hint=self._again)
-        if why:
-            self.display.say(f"{PIPELINE}: all units are done, but a job failed: {why}")
-
-    def _carry_out(self, stage: str) -> None:
+    def _run_stage(self, stage: str) -> None:
+        """Submit a stage until all units are done; raise `JobFailed` once another submission makes no progress."""
         before, settings = stage_progress(self.workspace, stage), self.asked.settings[stage]
         new = not self.resumed and (settings.get("sources") or settings.get("dataset"))
         if stage == "extract" and before.finished and not new and not self._open(stage):
@@ -235,43 +233,26 @@ class Launch:
             every = self.limits.every
             statuses = until_over(self.launcher, jobs, self.display, stage, every=every, progress=progress)
             record_end(self.workspace, self._of(stage)[-1], statuses)
-            after = stage_progress(self.workspace, stage)
+            after, why = stage_progress(self.workspace, stage), reasons(statuses)
             if after.finished:
-                if why := reasons(statuses):  # for example, more failed pages than --max-failed-rate
+                if why:  # for example, more failed pages than --max-failed-rate
                     self.display.say(f"{stage}: all units are done, but a job failed: {why}")
                 return
-            self._judge(stage, spec, statuses, before, after)
+            why = why or "its jobs succeeded without finishing all units"
+            missing = stage
+            if after.total:
+                missing = f"{stage}: {plural(after.total - after.done, 'unit')} of {after.total:,} missing"
+            if after.done <= before.done:
+                raise JobFailed(f"{missing}, and the last submission finished none: {why}", hint=self._hint)
+            if spec.submission >= self.limits.attempts:
+                raise JobFailed(f"{missing} after {plural(spec.submission, 'submission')}: {why}", hint=self._hint)
+            if any(status.state is State.CANCELLED for status in statuses):
+                raise JobFailed(f"{missing}: {why}", hint=self._hint)
+            self.display.say(f"{missing} ({why}): submitting again")
             before = after
 
-    def _judge(
-        self, stage: str, spec: JobSpec, statuses: Sequence[JobStatus], before: StageProgress, after: StageProgress
-    ) -> None:
-        """Return if another submission is likely to make progress, otherwise raise `JobFailed`."""
-        why = reasons(statuses) or "its jobs succeeded without finishing all units"
-        missing = (
-            f"{stage}: {plural(after.total - after.done, 'unit')} of {after.total:,} missing" if after.total else stage
-        )
-        again = self._again
-        if after.done <= before.done:
-            raise JobFailed(f"{missing}, and the last submission finished none: {why}", hint=again)
-        if spec.submission >= self.limits.attempts:
-            raise JobFailed(f"{missing} after {plural(spec.submission, 'submission')}: {why}", hint=again)
-        if any(one.state is State.CANCELLED for one in statuses):
-            raise JobFailed(f"{missing}: {why}", hint=again)
-        self.display.say(f"{missing} ({why}): submitting again")
-
-    def _affordable(self, spec: JobSpec) -> JobSpec:
-        """Return the spec with the time limit that `max_cost` allows, or raise `LimitReached`."""
-        if self.limits.max_cost is None:
-            return spec
-        others = [one for one in submissions(self.workspace) if one.spec.name != spec.name]
-        share = COORDINATOR_SHARE if spec.stage == PIPELINE else 1.0
-        found = bounded(self.launcher, spec, budget_of(self.limits.max_cost, others), share=share)
-        self.display.say(f"{spec.stage}: {most_text(self.launcher.platform, found)}")
-        return found
-
     def _submit(self, stage: str) -> Sequence[Job]:
-        """Return the stage's open jobs, or submit new ones."""
+        """Return the stage's open jobs, or submit new ones; raise `LimitReached` if `max_cost` pays for none."""
         found = self._open(stage)
         if found is not None and found.jobs:
             return found.jobs
@@ -283,7 +264,11 @@ class Launch:
         plan = complete_plan(self.launcher, spec)
         jobs = self.launcher.find(spec) if found is not None else ()
         if not jobs:
-            spec = self._affordable(spec)
+            if self.limits.max_cost is not None:
+                others = [other for other in submissions(self.workspace) if other.spec.name != spec.name]
+                share = COORDINATOR_SHARE if stage == PIPELINE else 1.0
+                spec = bounded(self.launcher, spec, budget_of(self.limits.max_cost, others), share=share)
+                self.display.say(f"{stage}: {most_text(self.launcher.platform, spec)}")
             plan = self.launcher.plan(spec)
             if found is None:
                 done = None if stage == PIPELINE else stage_progress(self.workspace, stage).done
@@ -319,15 +304,14 @@ class Launch:
                 f"llm-ocr plan -w {self.workspace.url} SOURCE... before the launch makes it known"
             )
         if spec.time_limit is None:
-            limit = fitted_limit(self.asked.platform, spec, settings, progress.pages)
-            spec = replace(spec, time_limit=limit)
+            spec = replace(spec, time_limit=fitted_limit(self.asked.platform, spec, settings, progress.pages))
         return spec
 
     def _of(self, stage: str) -> list[Submission]:
-        return [one for one in submissions(self.workspace, self.id) if one.spec.stage == stage]
+        return [submission for submission in submissions(self.workspace, self.id) if submission.spec.stage == stage]
 
     def _open(self, stage: str) -> Submission | None:
-        return next((one for one in self._of(stage) if not one.over), None)
+        return next((submission for submission in self._of(stage) if not submission.over), None)
 
 
 def begin(settings: LaunchSettings, say: Say = print, terminal: TextIO | None = None) -> Launch:
@@ -390,16 +374,17 @@ def under_way(workspace: Workspace, asked: LaunchRequest, limits: Mapping[str, A
     Raises:
         LaunchError: A stage is open with other settings. Two launches would share its units without coordination.
     """
-    open_ones = [one for one in submissions(workspace) if not one.over and one.spec.stage in (PIPELINE, *asked.stages)]
-    running = [one for one in open_ones if not has_ended(workspace, one)]
+    stages = (PIPELINE, *asked.stages)
+    running = [
+        submission
+        for submission in submissions(workspace)
+        if not submission.over and submission.spec.stage in stages and not has_ended(workspace, submission)
+    ]
     if not running:
         return None
     spec = running[-1].spec
-    found = next((one for one in read_launches(workspace) if one.id == spec.launch), None)
-    same = found is not None and (found.platform, found.stages) == (asked.platform, asked.stages)
-    # A coordinator submits the specs of the record, so they must equal the requested ones.
-    same = same and (PIPELINE not in asked.specs or _has_jobs(found, asked, limits))
-    if found is None or not same or not _covers(found, asked, f"{workspace.url}/{UPLOADS}/"):
+    found = next((launched for launched in read_launches(workspace) if launched.id == spec.launch), None)
+    if found is None or not _covers(found, asked, limits, f"{workspace.url}/{UPLOADS}/"):
         raise LaunchError(
             f"{spec.stage} of {workspace.url} is in progress as launch {spec.launch} on {running[-1].platform}",
             hint=f"Show it: llm-ocr jobs -w {workspace.url}. Cancel it: llm-ocr jobs cancel -w {workspace.url}",
@@ -412,43 +397,41 @@ def known_as(asked: LaunchRequest, reference: str) -> LaunchRequest:
     """Return the launch with jobs that receive its reference."""
     launch, variable = reference.partition("@")[0], {"LLM_OCR_LAUNCH": reference}
     specs = {
-        stage: replace(one, launch=launch, environment={**one.environment, **variable})
-        for stage, one in asked.specs.items()
+        stage: replace(spec, launch=launch, environment={**spec.environment, **variable})
+        for stage, spec in asked.specs.items()
     }
     return replace(asked, specs=specs)
 
 
-def _has_jobs(found: Launched | None, asked: LaunchRequest, limits: Mapping[str, Any]) -> bool:
-    """Return whether the record has the requested specs and limits."""
-    if found is None or not found.specs:
-        return False
-    pairs = [(dict(found.specs[stage]), asdict(asked.specs[stage])) for stage in asked.stages]
-    for pair in pairs:
-        for spec in pair:
-            spec |= {"launch": "", "environment": {**spec["environment"], "LLM_OCR_LAUNCH": ""}}
-    return all(theirs == ours for theirs, ours in pairs) and found.limits == limits
-
-
-def _covers(found: Launched, asked: LaunchRequest, uploads: str) -> bool:
-    """Return whether the record has the requested settings.
+def _covers(found: Launched, asked: LaunchRequest, limits: Mapping[str, Any], uploads: str) -> bool:
+    """Return whether the record is of the requested platform, stages, and settings.
 
     Sources may also be uploads in the workspace's store. An engine that was not set is stored when its first unit is
     published.
     """
+    if (found.platform, found.stages) != (asked.platform, asked.stages):
+        return False
+    if PIPELINE in asked.specs:
+        # A coordinator submits the specs of the record, so they must equal the requested ones.
+        if not found.specs or found.limits != limits:
+            return False
+        for stage in asked.stages:
+            specs = [dict(found.specs[stage]), asdict(asked.specs[stage])]
+            for spec in specs:
+                spec |= {"launch": "", "environment": {**spec["environment"], "LLM_OCR_LAUNCH": ""}}
+            if specs[0] != specs[1]:
+                return False
+    flexible = ("sources", "source_endpoint", "source_region", "engine")
     for stage in asked.stages:
-        theirs, ours, spec = found.settings[stage], asked.settings[stage], asked.specs[stage]
-        if _settled(theirs) != _settled(ours) or theirs.get("engine") not in (None, "auto", ours.get("engine")):
+        theirs, ours, environment = found.settings[stage], asked.settings[stage], asked.specs[stage].environment
+        fixed = [{name: settings[name] for name in settings if name not in flexible} for settings in (theirs, ours)]
+        if fixed[0] != fixed[1] or theirs.get("engine") not in (None, "auto", ours.get("engine")):
             return False
         for source in theirs.get("sources", ()):
             if source not in ours.get("sources", ()) and (not source.startswith(uploads) or ".." in source):
                 return False
         for name in ("endpoint", "region"):
-            usual = (None, ours.get(f"source_{name}"), spec.environment.get(f"LLM_OCR_WORKSPACE_{name.upper()}"))
+            usual = (None, ours.get(f"source_{name}"), environment.get(f"LLM_OCR_WORKSPACE_{name.upper()}"))
             if theirs.get(f"source_{name}") not in usual:
                 return False
     return True
-
-
-def _settled(settings: Mapping[str, Any]) -> dict[str, Any]:
-    open_ones = ("sources", "source_endpoint", "source_region", "engine")
-    return {name: value for name, value in settings.items() if name not in open_ones}

@@ -116,7 +116,7 @@ def with_library(plan: Plan, workspace: Workspace) -> Plan:
             workspace.flush()
         # Placeholders are inside JSON text.
         known |= {WHEEL: json.dumps(f"{workspace.url.rstrip('/')}/{key}")[1:-1], SHA256: wheel.sha256}
-    requests = tuple(Request(one.call, filled(one.body, known)) for one in plan.requests)
+    requests = tuple(Request(request.call, filled(request.body, known)) for request in plan.requests)
     return replace(plan, requests=requests)
 
 
@@ -127,8 +127,8 @@ def filled(value: Any, known: Mapping[str, str]) -> Any:
             value = value.replace(name, text)
         return value
     if isinstance(value, Mapping):
-        return {name: filled(one, known) for name, one in value.items()}
-    return [filled(one, known) for one in value] if isinstance(value, list) else value
+        return {name: filled(item, known) for name, item in value.items()}
+    return [filled(item, known) for item in value] if isinstance(value, list) else value
 
 
 def library_wheel(given: str | None = None) -> Wheel:
@@ -142,10 +142,26 @@ def library_wheel(given: str | None = None) -> Wheel:
         path = check_wheel(given)
         return Wheel(path.name, path.read_bytes())
     try:
-        return _packed(distribution("llm-ocr"))
+        installed = distribution("llm-ocr")
     except PackageNotFoundError as error:
         hint = "Install the checkout (pip install -e .), or set --wheel FILE."
         raise LaunchError("llm-ocr is not installed here, so it cannot be packed into a wheel", hint=hint) from error
+    # Fixed dates and order: the same files give the same bytes.
+    folder = f"llm_ocr-{installed.version}.dist-info"
+    files = {name: path.read_bytes() for name, path in sorted(_files(installed, folder))}
+    digests = {name: base64.urlsafe_b64encode(hashlib.sha256(data).digest()) for name, data in files.items()}
+    rows = [(name, f"sha256={digests[name].rstrip(b'=').decode()}", str(len(data))) for name, data in files.items()]
+    record = io.StringIO()
+    csv.writer(record, lineterminator="\n").writerows([*rows, (f"{folder}/RECORD", "", "")])
+    files[f"{folder}/RECORD"] = record.getvalue().encode()
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            info = zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0))
+            info.external_attr = 0o644 << 16
+            info.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(info, data)
+    return Wheel(f"llm_ocr-{installed.version}-py3-none-any.whl", packed.getvalue())
 
 
 def check_wheel(given: str) -> Path:
@@ -169,22 +185,6 @@ def store_extras(urls: Iterable[str]) -> list[str]:
     return [extra for scheme in schemes for extra in (_EXTRAS.get(scheme) or STORES.extras(scheme))]
 
 
-def _packed(installed: Distribution) -> Wheel:
-    """Pack an installation with fixed dates and order: the same files give the same bytes."""
-    folder = f"llm_ocr-{installed.version}.dist-info"
-    packed, rows = io.BytesIO(), []
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, path in sorted(_files(installed, folder)):
-            data = path.read_bytes()
-            _add(archive, name, data)
-            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-            rows.append((name, f"sha256={digest}", str(len(data))))
-        record = io.StringIO()
-        csv.writer(record, lineterminator="\n").writerows([*rows, (f"{folder}/RECORD", "", "")])
-        _add(archive, f"{folder}/RECORD", record.getvalue().encode())
-    return Wheel(f"llm_ocr-{installed.version}-py3-none-any.whl", packed.getvalue())
-
-
 def _files(installed: Distribution, folder: str) -> Iterator[tuple[str, Path]]:
     """Yield each file of the wheel with its name there; an editable checkout has the package in another folder."""
     project = Path(__file__).parents[2] / "pyproject.toml"
@@ -202,10 +202,3 @@ def _files(installed: Distribution, folder: str) -> Iterator[tuple[str, Path]]:
     for file in installed.files or ():
         if file.parts[0] in kept and "__pycache__" not in file.parts and file.name not in _ADDED:
             yield file.as_posix(), Path(str(installed.locate_file(file)))
-
-
-def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
-    info = zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0))
-    info.external_attr = 0o644 << 16
-    info.compress_type = zipfile.ZIP_DEFLATED
-    archive.writestr(info, data)

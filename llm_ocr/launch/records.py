@@ -24,8 +24,6 @@ from llm_ocr.workspace.stored import LAUNCHES, launch_key, launch_reference
 #: program.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]*")
-#: Servers of platforms that every job may use; "" is the platform's own.
-_SERVERS = ("", "https://huggingface.co")
 _LOOPBACK = re.compile(r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/|$)")
 _ENDPOINT = "LLM_OCR_PLATFORM_ENDPOINT"
 _FILE = re.compile(r"(?P<stage>[a-z]+)-(?P<number>\d+)\.(?P<kind>spec|jobs|end)\.json")
@@ -63,7 +61,8 @@ class Submission:
 
 def write_launch(workspace: Workspace, launched: Launched) -> str:
     """Write the record of a launch, and return the reference that its jobs receive."""
-    value = {name: one for name, one in asdict(launched).items() if name != "reference"}
+    value = asdict(launched)
+    del value["reference"]
     workspace.create_json(launch_key(launched.id), value)
     return launch_reference(launched.id, codec.dump(value, indent=2))
 
@@ -93,9 +92,12 @@ def write_jobs(workspace: Workspace, spec: JobSpec, jobs: Sequence[Job]) -> None
 
 def write_end(workspace: Workspace, spec: JobSpec, statuses: Sequence[JobStatus], bill: Mapping[str, Any]) -> None:
     """Record the ends of the jobs; `bill` contains the known costs."""
-    starts = [one.started for one in statuses if one.started is not None]
-    ends = [one.ended for one in statuses if one.ended is not None]
-    jobs = [dict(id=one.job.id, state=one.state.value, reason=one.reason, image=one.image) for one in statuses]
+    starts = [status.started for status in statuses if status.started is not None]
+    ends = [status.ended for status in statuses if status.ended is not None]
+    jobs = [
+        {"id": status.job.id, "state": status.state.value, "reason": status.reason, "image": status.image}
+        for status in statuses
+    ]
     value = {
         "stage": spec.stage,
         "hardware": spec.hardware,
@@ -108,7 +110,11 @@ def write_end(workspace: Workspace, spec: JobSpec, statuses: Sequence[JobStatus]
 
 
 def submissions(workspace: Workspace, launch: str = "") -> list[Submission]:
-    """Return the submissions of one launch, or of all, in their order."""
+    """Return the submissions of one launch, or of all, in their order.
+
+    Raises:
+        WorkspaceError: A record could name a folder, a flag of a program, or another server.
+    """
     found: dict[tuple[str, str, int], dict[str, Any]] = {}
     for info in workspace.store.list(f"{LAUNCHES}/{launch}"):
         folder, _, name = info.key.removeprefix(f"{LAUNCHES}/").rpartition("/")
@@ -117,31 +123,32 @@ def submissions(workspace: Workspace, launch: str = "") -> list[Submission]:
             parts = found.setdefault((folder, match["stage"], int(match["number"])), {})
             parts[match["kind"]] = codec.load(workspace.store.get(info.key), f"{workspace.url}: {info.key}")
     order = {PIPELINE: -1, "extract": 0, "describe": 1, "assemble": 2}
-    keys = sorted(found, key=lambda key: (key[0], order.get(key[1], 3), key[2]))
-    return [_submission(key, found[key]) for key in keys if "spec" in found[key]]
-
-
-def _submission(where: tuple[str, str, int], parts: Mapping[str, Any]) -> Submission:
-    """Raise `WorkspaceError` for a record that could name a folder, a flag of a program, or another server."""
-    about = parts["spec"]
-    spec, decided = JobSpec(**about["spec"]), about.get("decided", 0.0)
-    jobs = tuple(Job(**job) for job in parts["jobs"]["jobs"]) if "jobs" in parts else None
-    place = f"{LAUNCHES}/{where[0]}/{where[1]}-{where[2]}"
-    if (spec.launch, spec.stage, spec.submission) != where or not _NAME.fullmatch(spec.launch):
-        raise codec.damaged(place, "this is the record of another submission")
-    for job in jobs or ():
-        if not _NAME.fullmatch(job.name) or not _ID.fullmatch(job.id) or ".." in job.id:
-            raise codec.damaged(place, f"{job.id!r:.80} and {job.name!r:.80} are not a valid ID and name of a job")
-        if is_installed(about["platform"]):  # jobs of removed platforms are never asked for
-            _check_server(place, str(job.place.get("endpoint") or ""))
-    return Submission(about["platform"], spec, jobs, parts.get("end"), about["done"], decided)
+    read = []
+    for where in sorted(found, key=lambda key: (key[0], order.get(key[1], 3), key[2])):
+        parts = found[where]
+        if "spec" not in parts:
+            continue
+        about = parts["spec"]
+        platform, spec = about["platform"], JobSpec(**about["spec"])
+        jobs = tuple(Job(**job) for job in parts["jobs"]["jobs"]) if "jobs" in parts else None
+        place = f"{LAUNCHES}/{where[0]}/{where[1]}-{where[2]}"
+        if (spec.launch, spec.stage, spec.submission) != where or not _NAME.fullmatch(spec.launch):
+            raise codec.damaged(place, "this is the record of another submission")
+        for job in jobs or ():
+            if not _NAME.fullmatch(job.name) or not _ID.fullmatch(job.id) or ".." in job.id:
+                raise codec.damaged(place, f"{job.id!r:.80} and {job.name!r:.80} are not a valid ID and name of a job")
+            if is_installed(platform):  # jobs of removed platforms are never asked for
+                _check_server(place, str(job.place.get("endpoint") or ""))
+        read.append(Submission(platform, spec, jobs, parts.get("end"), about["done"], about.get("decided", 0.0)))
+    return read
 
 
 def _check_server(place: str, server: str) -> None:
     """Raise `WorkspaceError` for a server that the user has not named: it would receive the keys of the platform."""
     variables = environment()
-    known = (*_SERVERS, variables.get(_ENDPOINT, ""), variables.get("HF_ENDPOINT", ""))
-    if server.rstrip("/") in {one.rstrip("/") for one in known}:
+    # "" is the platform's own server.
+    known = ("", "https://huggingface.co", variables.get(_ENDPOINT, ""), variables.get("HF_ENDPOINT", ""))
+    if server.rstrip("/") in {url.rstrip("/") for url in known}:
         return
     if not _LOOPBACK.match(server):
         server = without_credentials(server)

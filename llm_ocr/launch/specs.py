@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from llm_ocr.config import launch_groups
-from llm_ocr.config.fields import Setting, settings_of
+from llm_ocr.config.fields import settings_of
 from llm_ocr.config.groups import Group, LogSettings, without_credentials
 from llm_ocr.config.models import AssembleSettings, DescribeSettings, ExtractSettings, LaunchSettings
 from llm_ocr.costs import price_per_hour
@@ -99,34 +99,49 @@ def launch_request(settings: LaunchSettings, launcher: Launcher, launch: str) ->
             f"{settings.workspace} is on this machine, where jobs on {settings.platform} cannot reach it",
             hint="Use a workspace at s3://, gs://, or hf://",
         )
-    if settings.platform in INSTALLING and settings.wheel != "image" and (scheme := _of_package(settings.workspace)):
+    installs, scheme = settings.platform in INSTALLING, split_scheme(settings.workspace)[0]
+    # `bootstrap`, which installs the packages, cannot read from a store of a package.
+    if installs and settings.wheel != "image" and scheme in STORES.names():
         raise UsageError(
             f"{settings.workspace}: a job cannot install llm-ocr from {scheme}://",
             hint="Set --wheel image and an --image with llm-ocr and the store's package, or use another workspace.",
         )
-    specs, travelling = {}, {}
+    specs, travelling, alone = {}, {}, len(stages) == 1
     for stage in stages:
-        specs[stage] = _spec(settings, launcher, stage, launch, alone=len(stages) == 1)
+        small = stage == "assemble"
+        separate = small and not alone  # in a pipeline, one job on the platform's CPU machine
+        # If jobs install the library themselves, the platform's own CPU image is smaller than one with vLLM.
+        stock = separate and installs and settings.wheel != "image"
+        image = (settings.cpu_image if small else None) or ("" if stock else settings.image) or ""
+        hardware = (None if separate else settings.hardware) or launcher.hardware(stage)
+        options = _options(settings)
+        if separate and price_per_hour(settings.platform, hardware) is not None:
+            options["price_per_hour"] = None  # the given price is that of the other stages' machines
+        environment, secret_places = _environment(settings, launch), _secrets(settings.secret)
         values = job_settings(stage, settings)
-        if sources := values.get("sources"):
-            values["sources"] = [on_any_folder(source) for source in sources]
+        if documents := values.get("sources"):
+            values["sources"] = [on_any_folder(document) for document in documents]
         if settings.platform not in SHARED_DISK:
             _check_files(stage, values)
-        options = specs[stage].options
-        if settings.platform in INSTALLING:
+        if installs:
             needed = [*store_extras(values.get("sources", ())), *(["datasets"] if values.get("dataset") else ())]
-            specs[stage] = replace(specs[stage], options={**options, "extra": [*needed, *options["extra"]]})
-        travelling[stage] = _with_engine(stage, values, launcher, specs[stage].hardware)
+            options["extra"] = [*needed, *options["extra"]]
+        travelling[stage] = _with_engine(stage, values, launcher, hardware)
         if settings.platform == "hf-jobs" and travelling[stage].get("engine") == "vllm":
-            hub_model = _hub_model(settings, stage, alone=len(stages) == 1)
-            specs[stage] = replace(specs[stage], options={**specs[stage].options, "hub_model": hub_model})
+            options["hub_model"] = _hub_model(settings, stage, alone=alone)
+        specs[stage] = JobSpec(
+            stage=stage,
+            workspace=on_any_folder(settings.workspace),
+            launch=launch,
+            shards=1 if separate else settings.shards,
+            hardware=hardware,
+            image=image,
+            environment=environment,
+            secrets=secret_places,
+            time_limit=settings.time_limit,
+            options=options,
+        )
     return LaunchRequest(launch, settings.platform, stages, specs, travelling)
-
-
-def _of_package(url: str) -> str:
-    """Return the scheme if the store is of a package: `bootstrap`, which installs the packages, cannot read from it."""
-    scheme = split_scheme(url)[0]
-    return scheme if scheme in STORES.names() else ""
 
 
 def with_coordinator(asked: LaunchRequest, launcher: Launcher) -> LaunchRequest:
@@ -168,36 +183,11 @@ def with_coordinator(asked: LaunchRequest, launcher: Launcher) -> LaunchRequest:
     return replace(asked, specs={PIPELINE: spec, **asked.specs})
 
 
-def _spec(settings: LaunchSettings, launcher: Launcher, stage: str, launch: str, *, alone: bool) -> JobSpec:
-    """Return the spec of a stage. In a pipeline, Assemble is one job on the platform's CPU machine."""
-    small = stage == "assemble"
-    apart = small and not alone
-    # If jobs install the library themselves, the platform's own CPU image is smaller than one with vLLM.
-    installs = settings.platform in INSTALLING and settings.wheel != "image"
-    image = settings.cpu_image if small else None
-    image = image or ("" if apart and installs else settings.image) or ""
-    hardware, options = (None if apart else settings.hardware) or launcher.hardware(stage), _options(settings)
-    if apart and price_per_hour(settings.platform, hardware) is not None:
-        options["price_per_hour"] = None  # the given price is that of the other stages' machines
-    return JobSpec(
-        stage=stage,
-        workspace=on_any_folder(settings.workspace),
-        launch=launch,
-        shards=1 if apart else settings.shards,
-        hardware=hardware,
-        image=image,
-        environment=_environment(settings, launch),
-        secrets=_secrets(settings.secret),
-        time_limit=settings.time_limit,
-        options=options,
-    )
-
-
 def _environment(settings: LaunchSettings, launch: str) -> dict[str, str]:
     """Return the variables of a job, or raise `UsageError` for an `--env` that would show a secret or has no effect."""
     given, secret = {}, _secrets(settings.secret)
-    for one in settings.env:
-        name, equals, value = one.partition("=")
+    for variable in settings.env:
+        name, equals, value = variable.partition("=")
         if not name.isidentifier() or not equals:
             raise UsageError(f"--env {name}: must be the name of an environment variable and its value, NAME=VALUE")
         if name.upper().endswith(_SECRET_NAMES) or without_credentials(value) != value:
@@ -218,8 +208,8 @@ def _environment(settings: LaunchSettings, launch: str) -> dict[str, str]:
 
 def _secrets(given: tuple[str, ...]) -> dict[str, str]:
     found = {}
-    for one in given:
-        name, _, where = one.partition("=")
+    for secret in given:
+        name, _, where = secret.partition("=")
         if not name.isidentifier():
             raise UsageError(f"--secret {name}: must be the name of an environment variable, optionally with =WHERE")
         found[name] = where
@@ -258,9 +248,19 @@ def job_settings(stage: str, settings: LaunchSettings) -> dict[str, Any]:
         value = values[name]
         if value is None or value == setting.default:
             continue
-        _check_value(setting, value)
+        if setting.secret:
+            hint = f"Set {setting.variable}, and add --secret {setting.variable}"
+            raise UsageError(f"{setting.flag} is a secret, which the workspace does not pass to jobs", hint=hint)
+        if name not in _WITH_URLS and isinstance(value, str) and without_credentials(value) != value:
+            raise UsageError(
+                f"{setting.flag} contains a name or password, which the workspace does not pass to jobs",
+                hint="Remove it from the URL, and pass credentials to the jobs with --secret NAME.",
+            )
+        if setting.kind is Path and name.endswith("_file"):
+            hint = f"Pass its content as a secret: --secret {setting.variable.removesuffix('_FILE')}"
+            raise UsageError(f"{setting.flag} {value} is on this machine, where jobs cannot read it", hint=hint)
         if isinstance(value, tuple):
-            found[name] = [str(one) for one in value]
+            found[name] = [str(item) for item in value]
         else:
             found[name] = str(value) if isinstance(value, Path) else value
     return found
@@ -321,17 +321,3 @@ def _hub_model(settings: LaunchSettings, stage: str, *, alone: bool) -> list[str
     if not other and settings.revision:
         revision = settings.revision
     return [name, revision or ""] if _HUB_ID.fullmatch(name) else []
-
-
-def _check_value(setting: Setting, value: Any) -> None:
-    if setting.secret:
-        hint = f"Set {setting.variable}, and add --secret {setting.variable}"
-        raise UsageError(f"{setting.flag} is a secret, which the workspace does not pass to jobs", hint=hint)
-    if setting.name not in _WITH_URLS and isinstance(value, str) and without_credentials(value) != value:
-        raise UsageError(
-            f"{setting.flag} contains a name or password, which the workspace does not pass to jobs",
-            hint="Remove it from the URL, and pass credentials to the jobs with --secret NAME.",
-        )
-    if setting.kind is Path and setting.name.endswith("_file"):
-        hint = f"Pass its content as a secret: --secret {setting.variable.removesuffix('_FILE')}"
-        raise UsageError(f"{setting.flag} {value} is on this machine, where jobs cannot read it", hint=hint)

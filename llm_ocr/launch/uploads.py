@@ -45,7 +45,30 @@ def uploaded(workspace: Workspace, sources: Sequence[str], say: Say) -> tuple[st
     Raises:
         UsageError: A local source is a list or a pattern, or does not exist.
     """
-    return tuple(_upload(workspace, source, say) if is_local(source) else source for source in sources)
+    readable = []
+    for source in sources:
+        if not is_local(source):
+            readable.append(source)
+            continue
+        root = Path(source.removeprefix("file://")).expanduser().resolve()
+        if not root.exists() or (root.is_file() and root.suffix.lower() not in _KINDS):
+            hint = "Use files, folders, or s3://, gs://, hf://, and https:// sources; put lists of sources there, too."
+            raise UsageError(f"{source}: jobs on other machines cannot read it", hint=hint)
+        files = [root] if root.is_file() else sorted(_documents(root, say))
+        # Folders with equal names must not overwrite each other: `2023/scans` and `2024/scans`.
+        place = f"{FOLDER}/{hashlib.sha256(os.fsencode(root.parent)).hexdigest()[:8]}"
+        sent = 0
+        for file in files:
+            key = f"{place}/{file.relative_to(root.parent).as_posix()}"
+            there, here = workspace.store.stat(key), file.stat()
+            # A store that does not record the time of an object returns 0.
+            if there is None or there.size != here.st_size or 0 < there.modified < here.st_mtime:
+                workspace.store.upload(file, key)
+                sent += 1
+        workspace.flush()
+        say(f"{source}: {sent:,} of {plural(len(files), 'file')} uploaded to {workspace.url}/{place}")
+        readable.append(f"{workspace.url}/{place}/{root.name}{'' if root.is_file() else '/'}")
+    return tuple(readable)
 
 
 def remove_wheels(workspace: Workspace) -> list[str]:
@@ -71,27 +94,6 @@ def kept_uploads(workspace: Workspace) -> list[str]:
     size = plural(sum(info.size for info in found), "byte")
     where = f"{workspace.url}/{FOLDER}"
     return [f"kept: {plural(len(found), 'uploaded document')}, {size}, which retries read: {where}"] if found else []
-
-
-def _upload(workspace: Workspace, source: str, say: Say) -> str:
-    root = Path(source.removeprefix("file://")).expanduser().resolve()
-    if not root.exists() or (root.is_file() and root.suffix.lower() not in _KINDS):
-        hint = "Use files, folders, or s3://, gs://, hf://, and https:// sources; put lists of sources there, too."
-        raise UsageError(f"{source}: jobs on other machines cannot read it", hint=hint)
-    files = [root] if root.is_file() else sorted(_documents(root, say))
-    # Folders with equal names must not overwrite each other: `2023/scans` and `2024/scans`.
-    place = f"{FOLDER}/{hashlib.sha256(os.fsencode(root.parent)).hexdigest()[:8]}"
-    sent = 0
-    for file in files:
-        key = f"{place}/{file.relative_to(root.parent).as_posix()}"
-        there, here = workspace.store.stat(key), file.stat()
-        # A store that does not record the time of an object returns 0.
-        if there is None or there.size != here.st_size or 0 < there.modified < here.st_mtime:
-            workspace.store.upload(file, key)
-            sent += 1
-    workspace.flush()
-    say(f"{source}: {sent:,} of {plural(len(files), 'file')} uploaded to {workspace.url}/{place}")
-    return f"{workspace.url}/{place}/{root.name}{'' if root.is_file() else '/'}"
 
 
 def _documents(folder: Path, say: Say) -> Iterator[Path]:

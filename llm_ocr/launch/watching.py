@@ -98,9 +98,9 @@ def stage_progress(workspace: Workspace, stage: str) -> StageProgress:
         StorageError: The workspace cannot be read.
         WorkspaceError: The workspace is damaged.
     """
-    status = run_status(workspace)
-    one = status.stages[stage]
-    return StageProgress(one.done if one.key else 0, one.total, status.pages.expected)
+    run = run_status(workspace)
+    status = run.stages[stage]
+    return StageProgress(status.done if status.key else 0, status.total, run.pages.expected)
 
 
 @dataclass(slots=True)
@@ -140,56 +140,46 @@ class Progress:
         self._spec = spec
         self._max_cost = max_cost
         self._price = price_of(platform, spec)
-        ends = [one.end for one in submissions(workspace) if one.end]
+        ends = [submission.end for submission in submissions(workspace) if submission.end]
         self._spent = sum(float(end.get("cost") or 0.0) for end in ends)
         self._units = _Units(spec.stage)
-        self._extracted = _Units(EXTRACT) if spec.stage == DESCRIBE else self._units
+        self._extracted = _Units(EXTRACT)  # for Describe: the figures to describe
         self._plan: list[Generation] = []
-        self._looks: deque[tuple[float, int]] = deque()
+        self._readings: deque[tuple[float, int]] = deque()  # time, and pages or figures
         self._next = 0.0
         self._done = self._total = 0
 
     def words(self, statuses: Sequence[JobStatus], *, every: float) -> str:
         """Return the progress; read the workspace if the last reading is at least `every` seconds old."""
-        now = time.monotonic()
-        if now >= self._next or all(one.state.over for one in statuses):
-            self._read()
-            took = time.monotonic() - now
-            self._next = now + max(every, took / _READ_SHARE)
-            self._looks.append((now, self._done))
-            while len(self._looks) > 2 and self._looks[0][0] < now - _WINDOW:
-                self._looks.popleft()
-        noun = "figure" if self._spec.stage == DESCRIBE else "page"
-        counted = f"{self._done:,}/{plural(self._total, noun)}" if self._total else ""
-        return ", ".join(part for part in (counted, self._pace(noun), self._money(statuses)) if part)
-
-    def _read(self) -> None:
-        if has_generation(self._workspace, len(self._plan) + 1):
-            self._plan = generations(self._workspace)
-        self._units.read(self._workspace)
-        if self._extracted is not self._units:
-            self._extracted.read(self._workspace)
-        if self._spec.stage == DESCRIBE:
-            self._done, self._total = self._units.figures, self._extracted.found
-        else:
-            self._total = totals_of(self._plan).expected + self._units.correction
-            self._done = min(self._units.pages, self._total)
-
-    def _pace(self, noun: str) -> str:
-        (begun, before), (now, after) = self._looks[0], self._looks[-1]
-        if after <= before:
-            return ""
-        speed = (after - before) / (now - begun)
-        left = time_span(Span.of((self._total - after) / speed))
-        return f"{speed:.{1 if speed >= 1 else 2}f} {noun}s/s" + (f", {left} left" if after < self._total else "")
-
-    def _money(self, statuses: Sequence[JobStatus]) -> str:
-        """Return the costs of ended submissions of the workspace, and of these jobs so far."""
+        stage, now = self._spec.stage, time.monotonic()
+        if now >= self._next or all(status.state.over for status in statuses):
+            if has_generation(self._workspace, len(self._plan) + 1):
+                self._plan = generations(self._workspace)
+            self._units.read(self._workspace)
+            if stage == DESCRIBE:
+                self._extracted.read(self._workspace)
+                self._done, self._total = self._units.figures, self._extracted.found
+            else:
+                self._total = totals_of(self._plan).expected + self._units.correction
+                self._done = min(self._units.pages, self._total)
+            self._next = now + max(every, (time.monotonic() - now) / _READ_SHARE)
+            self._readings.append((now, self._done))
+            while len(self._readings) > 2 and self._readings[0][0] < now - _WINDOW:
+                self._readings.popleft()
+        noun = "figure" if stage == DESCRIBE else "page"
+        parts = [f"{self._done:,}/{plural(self._total, noun)}"] if self._total else []
+        (begun, before), (last, after) = self._readings[0], self._readings[-1]
+        if after > before:
+            speed = (after - before) / (last - begun)
+            parts.append(f"{speed:.{1 if speed >= 1 else 2}f} {noun}s/s")
+            if after < self._total:
+                parts.append(f"{time_span(Span.of((self._total - after) / speed))} left")
+        # The costs of ended submissions of the workspace, and of these jobs so far.
         seconds = billed_seconds(self._spec, statuses, until=time.time())
-        if self._price is None or seconds is None:
-            return ""
-        spent = money_text(self._spent + seconds / 3600 * self._price.per_hour)
-        return spent if self._max_cost is None else f"{spent} of {money_text(self._max_cost)}"
+        if self._price is not None and seconds is not None:
+            spent = money_text(self._spent + seconds / 3600 * self._price.per_hour)
+            parts.append(spent if self._max_cost is None else f"{spent} of {money_text(self._max_cost)}")
+        return ", ".join(parts)
 
 
 class PipelineProgress:
@@ -208,9 +198,12 @@ class PipelineProgress:
         """Return the progress; check for new submissions every `every` seconds."""
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + every
-            every_one = submissions(self._workspace, self._launch)
-            made = (one for one in every_one if one.spec.stage != PIPELINE and one.jobs)
-            newest = max(made, key=lambda one: one.decided, default=None)
+            made = [
+                submission
+                for submission in submissions(self._workspace, self._launch)
+                if submission.spec.stage != PIPELINE and submission.jobs
+            ]
+            newest = max(made, key=lambda submission: submission.decided, default=None)
             if newest is not None and (self._newest is None or newest.spec != self._newest.spec):
                 self._progress = Progress(self._workspace, newest.platform, newest.spec, self._max_cost)
             self._newest = newest
@@ -265,7 +258,7 @@ def until_over(
         line = f"{stage}: {words}; {states}" if words else f"{stage}: {states}"
         display.progress(line, changed=states != shown)
         shown = states
-        if all(one.state.over for one in statuses):
+        if all(status.state.over for status in statuses):
             display.end(line)
             return statuses
         time.sleep(every)
@@ -273,7 +266,7 @@ def until_over(
 
 def summary(statuses: Sequence[JobStatus]) -> str:
     """Return the states as text: `3 jobs: 1 running, 2 queued`."""
-    counts = Counter(one.state for one in statuses)
+    counts = Counter(status.state for status in statuses)
     states = ", ".join(f"{counts[state]} {state.value}" for state in State if counts[state])
     return f"{plural(len(statuses), 'job')}: {states}"
 
@@ -281,11 +274,12 @@ def summary(statuses: Sequence[JobStatus]) -> str:
 def reasons(statuses: Sequence[JobStatus]) -> str:
     """Return the reasons of failed jobs: each once, with the names of its first three jobs; "" without failures."""
     found: dict[str, list[str]] = {}
-    for one in statuses:
-        if one.state is not State.SUCCEEDED:
-            found.setdefault(one.reason or one.state.value, []).append(one.job.name)
-    shown = {reason: ", ".join([*names[:3], *(["..."] if names[3:] else [])]) for reason, names in found.items()}
-    return "; ".join(f"{reason} ({names})" for reason, names in shown.items())
+    for status in statuses:
+        if status.state is not State.SUCCEEDED:
+            found.setdefault(status.reason or status.state.value, []).append(status.job.name)
+    return "; ".join(
+        f"{reason} ({', '.join([*names[:3], *(['...'] if names[3:] else [])])})" for reason, names in found.items()
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,11 +301,12 @@ def launched_jobs(workspace: Workspace) -> Sequence[LaunchedJob]:
     Raises:
         LaunchError: A platform request fails.
     """
-    for one in submissions(workspace):
-        has_ended(workspace, one)
+    for submission in submissions(workspace):
+        has_ended(workspace, submission)
     found = []
-    for one in (one for one in submissions(workspace) if is_installed(one.platform)):
-        launcher, jobs = launcher_for(one.platform), one.jobs or ()
-        for job, status in zip(jobs, launcher.status(jobs) if jobs else (), strict=True):
-            found.append(LaunchedJob(one.platform, one.spec.stage, launcher, job, status))
+    for submission in submissions(workspace):
+        if submission.jobs and is_installed(submission.platform):
+            launcher = launcher_for(submission.platform)
+            for job, status in zip(submission.jobs, launcher.status(submission.jobs), strict=True):
+                found.append(LaunchedJob(submission.platform, submission.spec.stage, launcher, job, status))
     return found

@@ -119,7 +119,7 @@ def message_in(answer: Any) -> str:
     error = answer.get("error", answer) if isinstance(answer, dict) else answer
     if not isinstance(error, dict):
         return str(error)
-    reasons = [one.get("reason", "") for one in error.get("details", ()) if isinstance(one, dict)]
+    reasons = [detail.get("reason", "") for detail in error.get("details", ()) if isinstance(detail, dict)]
     return " ".join([str(error.get("message", error)), *(f"({reason})" for reason in reasons if reason)])
 
 

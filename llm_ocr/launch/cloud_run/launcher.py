@@ -59,14 +59,25 @@ class CloudRun(Launcher):
         patch, run = _bodies(plan, google)
         for variable in patch["job"]["template"]["template"]["containers"][0].get("env", ()):
             if "valueSource" in variable:
-                _check_secret(google, run["name"], variable["valueSource"]["secretKeyRef"])
+                # A version must exist and be enabled, as far as this account may read.
+                reference = variable["valueSource"]["secretKeyRef"]
+                secret, version = reference["secret"], reference["version"]
+                full = secret if "/" in secret else f"projects/{run['name'].split('/')[1]}/secrets/{secret}"
+                action = f"use the secret {secret}"
+                status, answer = google.asked("GET", "secretmanager", f"v1/{full}/versions/{version}", action)
+                if status == 404:
+                    raise refused(action, status, f"Secret not found: {message_in(answer)}")
+                if status == 200 and answer.get("state", "ENABLED") != "ENABLED":
+                    hint = f'Add one: printf %s "$VALUE" | gcloud secrets versions add {secret} --data-file=-'
+                    why = f"version {version} is {answer['state'].lower()}"
+                    raise LaunchError(f"Cloud Run: cannot {action}: {why}", hint=hint)
         google.update("accept the job", {**patch, "validateOnly": True})
 
     def find(self, spec: JobSpec) -> Sequence[Job]:
         google = self._google(_endpoint(spec))
         name = _with_project(job_name(spec), google)
         executions = _executions(google, name)
-        return [_job(one.name, spec) for one in executions if one.labels.get(JOB_LABEL) == spec.name]
+        return [_job(run.name, spec) for run in executions if run.labels.get(JOB_LABEL) == spec.name]
 
     def submit(self, plan: Plan) -> Sequence[Job]:
         google = self._google(_endpoint(plan.spec))
@@ -103,10 +114,18 @@ class CloudRun(Launcher):
             google = self._of_job(job)
             if name.rpartition("/")[2] != short_name(job.name):
                 lines.append(f"kept {name}: an earlier version made it for the launches of all workspaces")
-            elif running := [one.name for one in _executions(google, name) if not is_over(one)]:
+                continue
+            if running := [run.name for run in _executions(google, name) if not is_over(run)]:
                 lines.append(f"kept {name}: {plural(len(running), 'run')} in progress")
-            else:
-                lines.append(_delete(google, name))
+                continue
+            with asking(f"delete {name}"):
+                from google.api_core.exceptions import NotFound
+
+                try:
+                    google.jobs.delete_job(name=name, timeout=TIMEOUT).result(timeout=CHANGE_TIMEOUT)
+                    lines.append(f"deleted: job {name} and the records of its runs")
+                except NotFound:
+                    lines.append(f"{name} no longer exists")
         if lines:
             lines.append("kept: images in Artifact Registry, secrets, workspace, logs (30 days by default)")
         return lines
@@ -139,14 +158,11 @@ def _endpoint(spec: JobSpec) -> str:
     return str(spec.options.get("platform_endpoint") or "")
 
 
-def _place(spec: JobSpec) -> dict[str, str]:
-    return {"endpoint": _endpoint(spec)} if _endpoint(spec) else {}
-
-
 def _job(execution: str, spec: JobSpec) -> Job:
     _, project, _, region, _, _, _, name = execution.split("/")
     page = f"https://console.cloud.google.com/run/jobs/executions/details/{region}/{name}/tasks?project={project}"
-    return Job(execution, spec.name, url=page, place=_place(spec))
+    endpoint = _endpoint(spec)
+    return Job(execution, spec.name, url=page, place={"endpoint": endpoint} if endpoint else {})
 
 
 def _bodies(plan: Plan, google: Google) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -154,25 +170,12 @@ def _bodies(plan: Plan, google: Google) -> tuple[dict[str, Any], dict[str, Any]]
     if plan.missing:
         raise UsageError(f"cloud-run requires {', '.join(plan.missing.values())}")
     name = _with_project(plan.requests[1].body["name"], google)
-    patch, run = (filled(one.body, {plan.requests[1].body["name"]: name}) for one in plan.requests)
+    patch, run = (filled(request.body, {plan.requests[1].body["name"]: name}) for request in plan.requests)
     return patch, run
 
 
 def _with_project(name: str, google: Google) -> str:
     return name.replace(PROJECT, google.project) if PROJECT in name else name
-
-
-def _check_secret(google: Google, job: str, reference: dict[str, str]) -> None:
-    """Raise `LaunchError` for a version that is missing or disabled, as far as this account may read."""
-    secret, version = reference["secret"], reference["version"]
-    full = secret if "/" in secret else f"projects/{job.split('/')[1]}/secrets/{secret}"
-    action = f"use the secret {secret}"
-    status, answer = google.asked("GET", "secretmanager", f"v1/{full}/versions/{version}", action)
-    if status == 404:
-        raise refused(action, status, f"Secret not found: {message_in(answer)}")
-    if status == 200 and answer.get("state", "ENABLED") != "ENABLED":
-        hint = f'Add one: printf %s "$VALUE" | gcloud secrets versions add {secret} --data-file=-'
-        raise LaunchError(f"Cloud Run: cannot {action}: version {version} is {answer['state'].lower()}", hint=hint)
 
 
 def _executions(google: Google, job: str) -> list[Any]:
@@ -186,61 +189,53 @@ def _executions(google: Google, job: str) -> list[Any]:
             return []
 
 
-def _delete(google: Google, name: str) -> str:
-    from google.api_core.exceptions import NotFound
-
-    with asking(f"delete {name}"):
-        try:
-            google.jobs.delete_job(name=name, timeout=TIMEOUT).result(timeout=CHANGE_TIMEOUT)
-        except NotFound:
-            return f"{name} no longer exists"
-    return f"deleted: job {name} and the records of its runs"
-
-
 #: Exit code of a stage that SIGTERM ended (see errors.Interrupted).
 _INTERRUPTED = 4
 _SIGTERM, _SIGKILL = 15, 9
 _TIMEOUT = re.compile(r"time(d)?[ -]?out|maximum time|deadline", re.IGNORECASE)
 _TAKEN = re.compile(r"maintenance|pre-?empt|evict|migrat", re.IGNORECASE)
 #: Maximum reasons that are listed singly.
-_TOLD = 3
+_MOST_REASONS = 3
 
 
 def job_status(job: Job, execution: Any, tasks: Sequence[Any]) -> JobStatus:
     """Return the status of an execution; `tasks` contains the known tasks."""
     started, ended = _seconds(execution.start_time), _seconds(execution.completion_time)
-    completed = next((one for one in execution.conditions if one.type_ == "Completed"), None)
-    done = completed is not None and completed.state.name in ("CONDITION_SUCCEEDED", "CONDITION_FAILED")
+    completed = next((condition for condition in execution.conditions if condition.type_ == "Completed"), None)
+    condition, message = (completed.state.name, completed.message) if completed is not None else ("", "")
     billed = sum(map(_billed, tasks)) if tasks else None
     # Cloud Run replaces the tag of an image by its digest at the start of an execution.
-    image = next((one.image for one in execution.template.containers if "@sha256:" in one.image), "")
-    if ended is None and not done:
+    images = (container.image for container in execution.template.containers)
+    image = next((name for name in images if "@sha256:" in name), "")
+    if ended is None and condition not in ("CONDITION_SUCCEEDED", "CONDITION_FAILED"):
         begun = execution.running_count or execution.succeeded_count or execution.failed_count
         return JobStatus(job, State.RUNNING if begun else State.QUEUED, "", started, None, billed, image)
-    state, reason = _outcome(execution, completed, tasks)
+    if condition == "CONDITION_SUCCEEDED":
+        return JobStatus(job, State.SUCCEEDED, "", started, ended, billed, image)
+    if execution.cancelled_count or (completed is not None and completed.execution_reason.name == "CANCELLED"):
+        return JobStatus(job, State.CANCELLED, message or "canceled", started, ended, billed, image)
+    failed: list[tuple[int, State, str]] = []
+    for task in tasks:
+        result = task.last_attempt_result
+        if result.exit_code or result.term_signal or result.status.code:
+            failed.append((task.index, *_of_task(task)))
+    states = {task_state for _, task_state, _ in failed}
+    order = (State.FAILED, State.PREEMPTED, State.TIMED_OUT)
+    state = next((candidate for candidate in order if candidate in states), State.FAILED)
+    if failed:
+        shown = [f"task {index}: {why}" for index, task_state, why in failed if task_state is state]
+        more = ["..."] if shown[_MOST_REASONS:] else []
+        reason = f"{len(failed)} of {plural(execution.task_count, 'task')} failed: "
+        reason += "; ".join([*shown[:_MOST_REASONS], *more])
+    else:
+        state = State.TIMED_OUT if _TIMEOUT.search(message) else State.FAILED
+        reason = message or "failed without a reason"
     return JobStatus(job, state, reason, started, ended, billed, image)
 
 
 def is_over(execution: Any) -> bool:
     """Return whether an execution has ended."""
     return _seconds(execution.completion_time) is not None
-
-
-def _outcome(execution: Any, completed: Any, tasks: Sequence[Any]) -> tuple[State, str]:
-    if completed is not None and completed.state.name == "CONDITION_SUCCEEDED":
-        return State.SUCCEEDED, ""
-    said = completed.message if completed is not None else ""
-    if execution.cancelled_count or (completed is not None and completed.execution_reason.name == "CANCELLED"):
-        return State.CANCELLED, said or "canceled"
-    results = [(task, task.last_attempt_result) for task in tasks]
-    failed = [(task, *_of_task(task)) for task, one in results if one.exit_code or one.term_signal or one.status.code]
-    if not failed:
-        return (State.TIMED_OUT if _TIMEOUT.search(said) else State.FAILED), said or "failed without a reason"
-    states = {state for _, state, _ in failed}
-    state = next((one for one in (State.FAILED, State.PREEMPTED, State.TIMED_OUT) if one in states), State.FAILED)
-    count = f"{len(failed)} of {plural(execution.task_count, 'task')} failed"
-    told = [f"task {task.index}: {why}" for task, one, why in failed if one is state]
-    return state, f"{count}: {'; '.join([*told[:_TOLD], *(['...'] if told[_TOLD:] else [])])}"
 
 
 def _of_task(task: Any) -> tuple[State, str]:
@@ -312,12 +307,12 @@ class _Log:
         if moment > self._since:
             self._since, self._given = moment, set()
         self._given.add(str(entry.get("insertId", "")))
-        said = entry.get("textPayload")
-        if said is None:
+        message = entry.get("textPayload")
+        if message is None:
             value = entry.get("jsonPayload") or entry.get("protoPayload") or {}
-            said = value.get("message") or json.dumps(value, sort_keys=True)
+            message = value.get("message") or json.dumps(value, sort_keys=True)
         index = entry.get("labels", {}).get(_INDEX, "")
-        return f"[{index}] {str(said).rstrip()}" if self._many and index else str(said).rstrip()
+        return f"[{index}] {str(message).rstrip()}" if self._many and index else str(message).rstrip()
 
     def _entries(self, order: str, size: int) -> Iterator[dict[str, Any]]:
         since = f' AND timestamp>="{self._since}"' if self._since else ""

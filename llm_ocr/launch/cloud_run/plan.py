@@ -63,10 +63,10 @@ def make_plan(platform: str, spec: JobSpec) -> Plan:
     if spec.shards > _MOST_TASKS:
         hint = "Use fewer shards."
         raise UsageError(f"--shards {spec.shards}: a Cloud Run job has at most {_MOST_TASKS} tasks", hint=hint)
-    name = job_name(spec)
+    name, gpus = job_name(spec), machine(hardware).gpus
     job = {
         "name": name,
-        **({"launchStage": "BETA"} if machine(hardware).gpus else {}),  # allows preview features, but requires none
+        **({"launchStage": "BETA"} if gpus else {}),  # allows preview features, but requires none
         "labels": {"llm-ocr-stage": spec.stage},
         "template": {
             "labels": {JOB_LABEL: spec.name, "llm-ocr-launch": spec.launch},
@@ -82,19 +82,38 @@ def make_plan(platform: str, spec: JobSpec) -> Plan:
     requests = (Request(PATCH, patch), Request(RUN, run))
     # The credentials contain the project.
     missing = {} if spec.options.get("region") else {_REGION: "--region REGION, a region with this hardware"}
-    return Plan(platform, spec, requests, missing, tuple(_notes(spec, hardware, limit)))
+    notes = library_notes(spec, gpus)
+    if _compatibility(spec, hardware):
+        major, minor = MACHINES[hardware].cuda
+        notes.append(
+            f"{hardware} has a driver for CUDA {major}.{minor}, but {GPU_IMAGE} is built for CUDA {GPU_IMAGE_CUDA[0]}: "
+            "VLLM_ENABLE_CUDA_COMPATIBILITY=1 makes vLLM use the compatibility libraries of the image"
+        )
+    if not spec.options.get("project"):
+        notes.append(f"{PROJECT} is the project of the credentials; --project sets another")
+    if not spec.options.get("service_account"):
+        notes.append("tasks run as the project's default compute service account; --service-account sets another")
+    if gpus and limit > _HOUR:
+        notes.append("GPU tasks longer than one hour are a preview feature of Cloud Run, which may refuse them")
+    if MACHINES[hardware].preview:
+        notes.append(f"{hardware} may be a preview feature in this region")
+    return Plan(platform, spec, requests, missing, tuple(notes))
 
 
 def _task(spec: JobSpec, hardware: str, limit: int) -> dict[str, Any]:
     cpu, _, memory = size(spec.stage, hardware, spec.options)
     gpus = machine(hardware).gpus
     limits = {"cpu": str(cpu), "memory": memory, **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
-    secrets = [
-        {"name": name, "valueSource": {"secretKeyRef": _secret(name, where)}}
-        for name, where in sorted(spec.secrets.items())
-    ]
+    variables: list[dict[str, Any]] = []
+    for name, where in sorted(spec.secrets.items()):
+        found = _SECRET.fullmatch(where or name)  # "" is the name of the variable
+        if found is None:
+            hint = f"Use --secret {name}=SECRET, {name}=SECRET:VERSION, or {name}=projects/PROJECT/secrets/SECRET."
+            raise UsageError(f"--secret {name}: {where!r} is not a valid name in Secret Manager", hint=hint)
+        reference = {"secret": found["secret"], "version": found["version"] or "latest"}
+        variables.append({"name": name, "valueSource": {"secretKeyRef": reference}})
+    variables += [{"name": name, "value": value} for name, value in _compatibility(spec, hardware).items()]
     command = job_command(spec, gpus=gpus)
-    variables = [*secrets, *({"name": name, "value": value} for name, value in _compatibility(spec, hardware).items())]
     container = {
         "image": spec.image or (f"docker.io/{GPU_IMAGE}" if gpus else f"docker.io/library/{CPU_IMAGE}"),
         "command": command[:1],
@@ -121,15 +140,6 @@ def _compatibility(spec: JobSpec, hardware: str) -> dict[str, str]:
     return {name: "1"} if older and not spec.image and name not in spec.environment else {}
 
 
-def _secret(name: str, where: str) -> dict[str, str]:
-    """Parse `SECRET`, `SECRET:VERSION`, or `projects/P/secrets/SECRET`; "" is the name of the variable."""
-    found = _SECRET.fullmatch(where or name)
-    if found is None:
-        hint = f"Use --secret {name}=SECRET, {name}=SECRET:VERSION, or {name}=projects/PROJECT/secrets/SECRET."
-        raise UsageError(f"--secret {name}: {where!r} is not a valid name in Secret Manager", hint=hint)
-    return {"secret": found["secret"], "version": found["version"] or "latest"}
-
-
 def time_limit(spec: JobSpec) -> int:
     """Return the seconds of a task, or raise `UsageError` for more than Cloud Run allows."""
     gpu = machine(spec.hardware or default_hardware(spec.stage)).gpus > 0
@@ -141,25 +151,6 @@ def time_limit(spec: JobSpec) -> int:
             hint="Use a shorter limit, and more --attempts or --shards: the next job continues the stage.",
         )
     return limit
-
-
-def _notes(spec: JobSpec, hardware: str, limit: int) -> list[str]:
-    notes = library_notes(spec, machine(hardware).gpus)
-    if _compatibility(spec, hardware):
-        major, minor = MACHINES[hardware].cuda
-        notes.append(
-            f"{hardware} has a driver for CUDA {major}.{minor}, but {GPU_IMAGE} is built for CUDA {GPU_IMAGE_CUDA[0]}: "
-            "VLLM_ENABLE_CUDA_COMPATIBILITY=1 makes vLLM use the compatibility libraries of the image"
-        )
-    if not spec.options.get("project"):
-        notes.append(f"{PROJECT} is the project of the credentials; --project sets another")
-    if not spec.options.get("service_account"):
-        notes.append("tasks run as the project's default compute service account; --service-account sets another")
-    if machine(hardware).gpus and limit > _HOUR:
-        notes.append("GPU tasks longer than one hour are a preview feature of Cloud Run, which may refuse them")
-    if MACHINES[hardware].preview:
-        notes.append(f"{hardware} may be a preview feature in this region")
-    return notes
 
 
 #: Task without GPU; Cloud Run has no name for it.
@@ -212,7 +203,12 @@ def size(stage: str, hardware: str, options: Mapping[str, Any]) -> tuple[int, fl
     """
     found = machine(hardware)
     cpu, memory = options.get("cpu"), options.get("memory")
-    gib = None if memory is None else _gib(memory)
+    gib = None
+    if memory is not None:
+        parsed = _MEMORY.fullmatch(memory)
+        if parsed is None:
+            raise UsageError(f"--memory {memory}: must be a number with Gi or Mi", hint="Example: --memory 32Gi")
+        gib = int(parsed[1]) / (1 if parsed[2] == "Gi" else 1024)
     small = stage not in GPU_STAGES and not found.gpus
     if small and ((cpu or 0) > max(_MOST_MEMORY) or (gib or 0) > max(_MOST_MEMORY.values())):
         cpu, memory, gib = None, None, None  # values for a pipeline's GPU stages: no machine without GPU is that large
@@ -221,11 +217,6 @@ def size(stage: str, hardware: str, options: Mapping[str, Any]) -> tuple[int, fl
     if gib is None:
         gib = min(found.memory, _MOST_MEMORY.get(cpu, found.memory))
         memory = f"{int(gib)}Gi"
-    _check(hardware, found, cpu, gib, str(memory))
-    return cpu, gib, str(memory)
-
-
-def _check(hardware: str, found: Machine, cpu: int, gib: float, memory: str) -> None:
     if cpu < found.least_cpu or gib < found.least_memory:
         raise UsageError(
             f"{hardware} needs at least {found.least_cpu} cores and {found.least_memory}Gi, "
@@ -233,22 +224,15 @@ def _check(hardware: str, found: Machine, cpu: int, gib: float, memory: str) -> 
             hint="Raise --cpu and --memory, or remove both.",
         )
     if found.least_cpu > max(_MOST_MEMORY):  # a larger class of machines: the platform validates the combination
-        return
+        return cpu, gib, str(memory)
     if cpu not in _MOST_MEMORY:
-        sizes = ", ".join(map(str, _MOST_MEMORY))
-        raise UsageError(f"--cpu {cpu}: must be one of {sizes}")
+        raise UsageError(f"--cpu {cpu}: must be one of {', '.join(map(str, _MOST_MEMORY))}")
     if gib > _MOST_MEMORY[cpu]:
         enough = _cores_for(gib)
         hint = f"Use --cpu {enough}, or less --memory." if enough else "The maximum is --memory 32Gi, with --cpu 8."
         raise UsageError(f"{plural(cpu, 'core')} can have at most {_MOST_MEMORY[cpu]}Gi, not {memory}", hint=hint)
+    return cpu, gib, str(memory)
 
 
 def _cores_for(gib: float) -> int | None:
     return next((cores for cores, most in _MOST_MEMORY.items() if gib <= most), None)
-
-
-def _gib(memory: str) -> float:
-    found = _MEMORY.fullmatch(memory)
-    if found is None:
-        raise UsageError(f"--memory {memory}: must be a number with Gi or Mi", hint="Example: --memory 32Gi")
-    return int(found[1]) / (1 if found[2] == "Gi" else 1024)

@@ -102,17 +102,64 @@ class HfJobs(Launcher):
         return GPUS.get(hardware)
 
     def plan(self, spec: JobSpec) -> Plan:
-        image = spec.image or (GPU_IMAGE if _gpus(spec) else CPU_IMAGE)
-        requests = [Request("run_job", _body(spec, image, shard)) for shard in range(spec.shards)]
-        return Plan(self.platform, spec, tuple(requests), notes=_notes(spec))
+        limit, volume = spec.time_limit or TIME_LIMIT, _volume(spec)
+        command = job_command(spec, gpus=_gpus(spec))
+        cache = {} if volume is None else {"HF_HUB_CACHE": MODELS}
+        requests = []
+        for shard in range(spec.shards):
+            body = {
+                "image": spec.image or (GPU_IMAGE if _gpus(spec) else CPU_IMAGE),
+                # Images need not have a `python`.
+                "command": command if installs(spec) else ["python3", *command[1:]],
+                "env": {"HF_ENDPOINT": "<endpoint>", **cache, **spec.environment, **spec.shard_variables(shard)},
+                "secrets": {name: f"<secret {name}>" for name in _secrets(spec)},
+                **({} if volume is None else {"volumes": [volume]}),
+                "flavor": spec.hardware or HARDWARE[spec.stage],
+                "timeout": limit,
+                # The launch itself submits again, and only while the run makes progress.
+                "attempts": 1,
+                "name": spec.shard_name(shard),
+                "labels": {**_labels(spec), "shard": str(shard), "limit": str(limit)},
+                "namespace": _namespace(spec),
+            }
+            requests.append(Request("run_job", body))
+        notes = library_notes(spec, _gpus(spec))
+        if _namespace(spec) == "<namespace>":
+            notes.append("<namespace> is the account of the token; --namespace sets another")
+        if volume is not None:
+            branch = spec.options["hub_model"][1] or "main"
+            newest = f" (the newest of {branch})" if volume["revision"] == _NEWEST else ""
+            notes.append(
+                f"{volume['source']} at {volume['revision']}{newest} is mounted in each job and not downloaded; --env "
+                "HF_HUB_CACHE=FOLDER lets the jobs download it"
+            )
+        if secrets := _secrets(spec):
+            named = [name if name == where else f"{name} (from {where})" for name, where in secrets.items()]
+            notes.append(f"secrets from this machine, encrypted by the Hub: {', '.join(named)}")
+        return Plan(self.platform, spec, tuple(requests), notes=tuple(notes))
 
     def check(self, plan: Plan) -> None:
         spec = plan.spec
-        _check_keys(spec)
+        # Jobs have no identity in other clouds, and would fail on a paid machine.
+        lacks = f"jobs on Hugging Face have no credentials for {spec.workspace}"
+        if spec.workspace.startswith("s3:") and not any(name.startswith("AWS_") for name in spec.secrets):
+            hint = "Add --secret AWS_ACCESS_KEY_ID --secret AWS_SECRET_ACCESS_KEY, and AWS_SESSION_TOKEN if it is set."
+            raise LaunchError(lacks, hint=hint)
+        emulated = "LLM_OCR_WORKSPACE_ENDPOINT" in spec.environment
+        if spec.workspace.startswith("gs:") and GOOGLE_KEY not in spec.secrets and not emulated:
+            hint = f"Set {GOOGLE_KEY} to the content of a service account's key file, and add --secret {GOOGLE_KEY}."
+            raise LaunchError(lacks, hint=hint)
         _values(spec)
         api, namespace = self._account(spec)
+        flavor = spec.hardware or HARDWARE[spec.stage]
         with _asking(f"start jobs in {namespace}"):
-            _check_flavor(spec.hardware or HARDWARE[spec.stage], hub_prices(api.endpoint, api.token))
+            offered = hub_prices(api.endpoint, api.token)
+            if flavor not in offered:
+                close = get_close_matches(flavor, offered, n=4, cutoff=0.4) or list(offered)
+                known = {name: price for name in close if (price := offered[name]) is not None}
+                names = [f"{name} (${known[name]:.2f} per hour)" if name in known else name for name in close]
+                hint = f"Similar: {', '.join(names)}. List all: hf jobs hardware"
+                raise LaunchError(f"Hugging Face Jobs has no hardware {flavor!r}", hint=hint)
             next(iter(api.list_jobs(namespace=namespace, status=["RUNNING"])), None)
 
     def find(self, spec: JobSpec) -> Sequence[Job]:
@@ -130,12 +177,12 @@ class HfJobs(Launcher):
         api, namespace = self._account(spec)
         known = {f"<secret {name}>": value for name, value in _values(spec).items()}
         known |= {"<namespace>": namespace, "<endpoint>": api.endpoint.rstrip("/"), **_newest(api, spec)}
-        standing = self._standing(spec)
+        existing = self._existing(spec)
         made: list[Job] = []
         for request in plan.requests:
             shard = int(request.body["labels"]["shard"])
             try:
-                made.append(standing.get(shard) or self._run(api, spec, filled(request.body, known)))
+                made.append(existing.get(shard) or self._run(api, spec, filled(request.body, known)))
             except LaunchError as error:
                 raise taken_back(made, self.cancel, error) from error
         return made
@@ -148,7 +195,7 @@ class HfJobs(Launcher):
                 listed = self._api(endpoint).list_jobs(namespace=namespace, labels=dict(labels))
                 infos |= {info.id: info for info in listed}
         found = [status_of(job, infos[job.id]) if job.id in infos else self._status(job) for job in jobs]
-        return [explained(one, self.logs, self._words) for one in found]
+        return [explained(status, self.logs, self._words) for status in found]
 
     def logs(self, job: Job, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
         with _asking(f"read the log of {job.url or job.id}"):
@@ -163,7 +210,7 @@ class HfJobs(Launcher):
 
     def clean(self, jobs: Sequence[Job]) -> Sequence[str]:
         places = sorted({(str(job.place["endpoint"]), str(job.place["namespace"])) for job in jobs})
-        return [f"kept: finished jobs and their logs on the Hub: {one}/jobs/{name}" for one, name in places]
+        return [f"kept: finished jobs and their logs on the Hub: {endpoint}/jobs/{name}" for endpoint, name in places]
 
     def _api(self, endpoint: str | None) -> "HfApi":
         from huggingface_hub import HfApi, __version__, constants
@@ -185,7 +232,7 @@ class HfJobs(Launcher):
         api = self._api(spec.options.get("platform_endpoint"))
         with _asking("start jobs"):
             account = api.whoami(cache=True)
-        own = [account["name"], *(one["name"] for one in account.get("orgs", ()))]
+        own = [account["name"], *(member["name"] for member in account.get("orgs", ()))]
         wanted = _namespace(spec) if spec.options.get("namespace") else own[0]
         if wanted not in own:
             hint = near(wanted, own, f"Namespaces of the token: {', '.join(own)}", n=1)
@@ -195,23 +242,23 @@ class HfJobs(Launcher):
             raise LaunchError(f"the token of {own[0]} is read-only and cannot start jobs", hint=hint)
         return api, wanted
 
-    def _standing(self, spec: JobSpec) -> Mapping[int | None, Job]:
+    def _existing(self, spec: JobSpec) -> Mapping[int | None, Job]:
         """Return the jobs of this submission that were created before and not cancelled."""
         found = self.find(spec)
         statuses = self.status(found) if found else ()
-        return {one.job.shard: one.job for one in statuses if one.state is not State.CANCELLED}
+        return {status.job.shard: status.job for status in statuses if status.state is not State.CANCELLED}
 
     def _run(self, api: "HfApi", spec: JobSpec, body: Mapping[str, Any]) -> Job:
         from huggingface_hub import Volume
 
-        volumes = [Volume(**one) for one in body.get("volumes", ()) if _COMMIT.fullmatch(one["revision"])]
+        volumes = [Volume(**volume) for volume in body.get("volumes", ()) if _COMMIT.fullmatch(volume["revision"])]
         shard, namespace = int(body["labels"]["shard"]), str(body["namespace"])
         try:
             with _asking(f"start a job on {body['flavor']} in {namespace}"):
                 return _job(api.run_job(**{**body, "volumes": volumes}))
         except LaunchError as error:
             # A lost response does not show whether the job exists.
-            if error.retryable and (job := self._standing(spec).get(shard)):
+            if error.retryable and (job := self._existing(spec).get(shard)):
                 return job
             raise
 
@@ -228,17 +275,6 @@ class HfJobs(Launcher):
             raise
 
 
-def _check_keys(spec: JobSpec) -> None:
-    """Raise an error for missing keys: jobs have no identity in other clouds, and would fail on a paid machine."""
-    if spec.workspace.startswith("s3:") and not any(name.startswith("AWS_") for name in spec.secrets):
-        hint = "Add --secret AWS_ACCESS_KEY_ID --secret AWS_SECRET_ACCESS_KEY, and AWS_SESSION_TOKEN if it is set."
-        raise LaunchError(f"jobs on Hugging Face have no credentials for {spec.workspace}", hint=hint)
-    emulated = "LLM_OCR_WORKSPACE_ENDPOINT" in spec.environment
-    if spec.workspace.startswith("gs:") and GOOGLE_KEY not in spec.secrets and not emulated:
-        hint = f"Set {GOOGLE_KEY} to the content of a service account's key file, and add --secret {GOOGLE_KEY}."
-        raise LaunchError(f"jobs on Hugging Face have no credentials for {spec.workspace}", hint=hint)
-
-
 def _values(spec: JobSpec) -> dict[str, str]:
     """Return the secrets' values, or raise `LaunchError` for one that is not set here."""
     from huggingface_hub import get_token
@@ -252,16 +288,6 @@ def _values(spec: JobSpec) -> dict[str, str]:
             raise LaunchError(f"the secret {name} is not set on this machine", hint=f"Set it: export {where}=...")
         values[name] = value
     return values
-
-
-def _check_flavor(flavor: str, offered: Mapping[str, float | None]) -> None:
-    """Raise `LaunchError` with similar names and their prices for a flavor that the Hub does not offer."""
-    if flavor in offered:
-        return
-    close = get_close_matches(flavor, offered, n=4, cutoff=0.4) or list(offered)
-    prices = {name: "" if (price := offered[name]) is None else f" (${price:.2f} per hour)" for name in close}
-    hint = f"Similar: {', '.join(name + price for name, price in prices.items())}. List all: hf jobs hardware"
-    raise LaunchError(f"Hugging Face Jobs has no hardware {flavor!r}", hint=hint)
 
 
 def _job(info: Any) -> Job:
@@ -357,42 +383,3 @@ def _newest(api: "HfApi", spec: JobSpec) -> dict[str, str]:
     except (HfHubHTTPError, no_answer, OSError):
         return {}  # the job itself explains what is wrong with the model
     return {_NEWEST: commit} if commit else {}
-
-
-def _body(spec: JobSpec, image: str, shard: int) -> dict[str, Any]:
-    limit = spec.time_limit or TIME_LIMIT
-    command = job_command(spec, gpus=_gpus(spec))
-    volume = _volume(spec)
-    cache = {} if volume is None else {"HF_HUB_CACHE": MODELS}
-    return {
-        "image": image,
-        # Images need not have a `python`.
-        "command": command if installs(spec) else ["python3", *command[1:]],
-        "env": {"HF_ENDPOINT": "<endpoint>", **cache, **spec.environment, **spec.shard_variables(shard)},
-        "secrets": {name: f"<secret {name}>" for name in _secrets(spec)},
-        **({} if volume is None else {"volumes": [volume]}),
-        "flavor": spec.hardware or HARDWARE[spec.stage],
-        "timeout": limit,
-        # The launch itself submits again, and only while the run makes progress.
-        "attempts": 1,
-        "name": spec.shard_name(shard),
-        "labels": {**_labels(spec), "shard": str(shard), "limit": str(limit)},
-        "namespace": _namespace(spec),
-    }
-
-
-def _notes(spec: JobSpec) -> tuple[str, ...]:
-    notes = library_notes(spec, _gpus(spec))
-    if _namespace(spec) == "<namespace>":
-        notes.append("<namespace> is the account of the token; --namespace sets another")
-    if volume := _volume(spec):
-        branch = spec.options["hub_model"][1] or "main"
-        newest = f" (the newest of {branch})" if volume["revision"] == _NEWEST else ""
-        notes.append(
-            f"{volume['source']} at {volume['revision']}{newest} is mounted in each job and not downloaded; --env "
-            "HF_HUB_CACHE=FOLDER lets the jobs download it"
-        )
-    named = ", ".join(name if name == where else f"{name} (from {where})" for name, where in _secrets(spec).items())
-    if named:
-        notes.append(f"secrets from this machine, encrypted by the Hub: {named}")
-    return tuple(notes)

@@ -50,7 +50,15 @@ class Clients:
         """Return a client. Raises `MissingExtra` without boto3, and `LaunchError` if no region is known."""
         key = (service, region)
         if key not in self._made:
-            self._made[key] = self._client(service, region or self._region)
+            try:
+                import boto3
+                from botocore.config import Config
+            except ImportError as error:
+                raise MissingExtra("SageMaker needs boto3, which is not installed", install="s3") from error
+            config = Config(retries={"mode": "standard", "max_attempts": 4}, connect_timeout=10.0, read_timeout=60.0)
+            options = {"region_name": region or self._region, "endpoint_url": self._endpoint, "config": config}
+            with asking(f"connect to {service}"):
+                self._made[key] = boto3.Session().client(service, **options)
         return self._made[key]
 
     @property
@@ -60,16 +68,6 @@ class Clients:
     @property
     def place(self) -> dict[str, Any]:
         return {"region": self.region, **({"endpoint": self._endpoint} if self._endpoint else {})}
-
-    def _client(self, service: str, region: str | None) -> Any:
-        try:
-            import boto3
-            from botocore.config import Config
-        except ImportError as error:
-            raise MissingExtra("SageMaker needs boto3, which is not installed", install="s3") from error
-        config = Config(retries={"mode": "standard", "max_attempts": 4}, connect_timeout=10.0, read_timeout=60.0)
-        with asking(f"connect to {service}"):
-            return boto3.Session().client(service, region_name=region, endpoint_url=self._endpoint, config=config)
 
 
 def is_absent(error: Any) -> bool:

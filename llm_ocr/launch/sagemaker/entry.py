@@ -36,30 +36,29 @@ def fetched(wanted: str, variables: Mapping[str, str]) -> dict[str, str]:
     Raises:
         LaunchError: A secret does not exist, or may not be read. The error names the missing permission.
     """
-    pairs = [one.partition("=") for one in wanted.split(",") if one]
-    return {name: _fetched(name, where, variables) for name, _, where in pairs}
-
-
-def _fetched(name: str, where: str, variables: Mapping[str, str]) -> str:
-    hints = {
-        "AccessDeniedException": "Grant the job's role secretsmanager:GetSecretValue on it: "
-        f"sagemaker/job-policy.json ({where}).",
-        "ResourceNotFoundException": f"Create it: aws secretsmanager create-secret --name {where} "
-        "--secret-string file://FILE",
-    }
-    # The region is in the secret's ARN, or in a variable of SageMaker; otherwise the SDK determines the region.
-    arns = (arn for arn in (where, variables.get("TRAINING_JOB_ARN", "")) if arn.startswith("arn:"))
-    region = variables.get("AWS_REGION") or variables.get("AWS_DEFAULT_REGION")
-    client = Clients(next((arn.split(":")[3] for arn in arns), region)).of("secretsmanager")
-    with asking(f"read the secret {where} for {name}", hints):
-        text = str(client.get_secret_value(SecretId=where).get("SecretString") or "")
-    if not text:
-        raise LaunchError(f"the secret {where} for {name} contains no text", hint="Store it with --secret-string.")
-    try:
-        pairs = json.loads(text)  # AWS's console stores pairs
-    except ValueError:
-        pairs = None
-    return str(pairs[name]) if isinstance(pairs, dict) and name in pairs else text.rstrip("\n")
+    found = {}
+    for pair in filter(None, wanted.split(",")):
+        name, _, where = pair.partition("=")
+        hints = {
+            "AccessDeniedException": "Grant the job's role secretsmanager:GetSecretValue on it: "
+            f"sagemaker/job-policy.json ({where}).",
+            "ResourceNotFoundException": f"Create it: aws secretsmanager create-secret --name {where} "
+            "--secret-string file://FILE",
+        }
+        # The region is in the secret's ARN, or in a variable of SageMaker; otherwise the SDK determines the region.
+        arns = (arn for arn in (where, variables.get("TRAINING_JOB_ARN", "")) if arn.startswith("arn:"))
+        region = variables.get("AWS_REGION") or variables.get("AWS_DEFAULT_REGION")
+        client = Clients(next((arn.split(":")[3] for arn in arns), region)).of("secretsmanager")
+        with asking(f"read the secret {where} for {name}", hints):
+            text = str(client.get_secret_value(SecretId=where).get("SecretString") or "")
+        if not text:
+            raise LaunchError(f"the secret {where} for {name} contains no text", hint="Store it with --secret-string.")
+        try:
+            values = json.loads(text)  # AWS's console stores pairs
+        except ValueError:
+            values = None
+        found[name] = str(values[name]) if isinstance(values, dict) and name in values else text.rstrip("\n")
+    return found
 
 
 if __name__ == "__main__":

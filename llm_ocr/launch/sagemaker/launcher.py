@@ -55,14 +55,65 @@ class SageMaker(Launcher):
 
     def check(self, plan: Plan) -> None:
         """Log the requests that this account is not allowed to make: SageMaker then refuses the job."""
-        clients = self._of_spec(plan.spec)
+        spec, clients = plan.spec, self._of_spec(plan.spec)
         with asking("sign in to AWS"):
             account = str(clients.of("sts").get_caller_identity()["Account"])
-        _check_hardware(plan, clients)
-        _check_role(plan, clients, account)
-        _check_image(plan, clients)
-        _check_secrets(plan, clients)
-        _check_quota(plan, clients)
+        known = clients.of("sagemaker").meta.service_model.shape_for("TrainingInstanceType").enum
+        if spec.hardware not in known:
+            hint = near(spec.hardware, known, "Use a name such as ml.g6e.2xlarge, or update boto3.")
+            raise LaunchError(f"the installed boto3 knows no machine {spec.hardware} for training jobs", hint=hint)
+
+        arn = str(spec.options["role"])
+        owner, role = arn.split(":")[4], arn.rpartition("/")[2]
+        if owner != account:
+            hint = "The role must be in the same account: correct --role, or use other credentials."
+            raise LaunchError(f"the role {arn} is in account {owner}, but the credentials are for {account}", hint=hint)
+        found = _asked(partial(clients.of("iam").get_role, RoleName=role), f"the role {arn}", _MAKE_ROLE)
+        # botocore returns the document as an object, or as text if it is unreadable.
+        if found and _SERVICE not in json.dumps(found["Role"].get("AssumeRolePolicyDocument", _SERVICE)):
+            raise LaunchError(
+                f"SageMaker cannot assume the role {arn}: its trust policy does not name {_SERVICE}",
+                hint=f"aws iam update-assume-role-policy --role-name {role} "
+                "--policy-document file://sagemaker/trust-policy.json",
+            )
+
+        if image := requests.parsed_image(spec.image):
+            if image["region"] != clients.region:
+                raise UsageError(
+                    f"--image {spec.image} is in {image['region']}, but the job would run in {clients.region}",
+                    hint=f"Set --region {image['region']}, or use an image in {clients.region}.",
+                )
+            which = {"imageDigest": image["digest"]} if image["digest"] else {"imageTag": image["tag"] or "latest"}
+            arguments = {"registryId": image["account"], "repositoryName": image["repository"], "imageIds": [which]}
+            describe = partial(clients.of("ecr", region=image["region"]).describe_images, **arguments)
+            _asked(describe, f"the image {spec.image}", _MIRROR)
+        else:
+            # Raises for a region without images. Only AWS may describe its images.
+            requests.default_image(spec, clients.region)
+
+        for name, where in spec.secrets.items():
+            secret = where or name
+            hint = f"aws secretsmanager create-secret --name {secret} --secret-string file://FILE"
+            describe = partial(clients.of("secretsmanager").describe_secret, SecretId=secret)
+            found = _asked(describe, f"the secret {secret} (--secret {name})", hint)
+            if found and found.get("DeletedDate"):
+                hint = f"aws secretsmanager restore-secret --secret-id {secret}"
+                raise LaunchError(f"the secret {secret} (--secret {name}) is being deleted", hint=hint)
+
+        wanted = f"{spec.hardware} for {'spot training' if spec.options.get('spot') else 'training'} job usage"
+        pages = clients.of("service-quotas").get_paginator("list_service_quotas").paginate(ServiceCode="sagemaker")
+
+        def find_quota() -> Any:
+            quotas = (quota for page in pages for quota in page["Quotas"])
+            return next((quota for quota in quotas if quota["QuotaName"].lower() == wanted.lower()), None)
+
+        quota = _asked(find_quota, f"the quota {wanted!r}", "", absent_is_known=False)
+        if quota is not None and quota["Value"] < spec.shards:
+            raise LaunchError(
+                f"the quota {wanted!r} is {quota['Value']:g}, but the job needs {spec.shards}",
+                hint="Request more: aws service-quotas request-service-quota-increase --service-code sagemaker "
+                f"--quota-code {quota['QuotaCode']} --desired-value {spec.shards}; or use other --hardware.",
+            )
 
     def find(self, spec: JobSpec) -> Sequence[Job]:
         clients = self._of_spec(spec)
@@ -70,11 +121,26 @@ class SageMaker(Launcher):
         return [] if found is None else [_job(clients, found)]
 
     def submit(self, plan: Plan) -> Sequence[Job]:
-        clients = self._of_spec(plan.spec)
+        from botocore.exceptions import ClientError
+
+        spec, clients = plan.spec, self._of_spec(plan.spec)
         (request,) = plan.requests
-        body = _sent(plan.spec, request.body, clients)
-        self._create(clients, body)
-        return [_job(clients, self._described(clients, plan.spec.name) or body)]
+        body = deepcopy(dict(request.body))
+        # The image of the region, and the bootstrap within SageMaker's limits.
+        algorithm = body["AlgorithmSpecification"]
+        if algorithm["TrainingImage"] == requests.IMAGE:
+            algorithm["TrainingImage"] = requests.default_image(spec, clients.region)
+        if "ContainerArguments" in algorithm:
+            command = [*algorithm["ContainerEntrypoint"], *algorithm["ContainerArguments"]]
+            algorithm["ContainerEntrypoint"], algorithm["ContainerArguments"] = requests.compressed(command)
+        with asking(f"submit {spec.name}"):
+            try:
+                clients.of("sagemaker").create_training_job(**body)
+            except ClientError as error:
+                # The SDK repeats a request whose response was lost; no other launch creates this name.
+                if code_of(error) != "ResourceInUse" or self._described(clients, spec.name) is None:
+                    raise
+        return [_job(clients, self._described(clients, spec.name) or body)]
 
     def logs(self, job: Job, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
         log = _Log(self._of_job(job).of("logs"), job)
@@ -92,29 +158,17 @@ class SageMaker(Launcher):
                     raise
 
     def clean(self, jobs: Sequence[Job]) -> Sequence[str]:
-        said = []
+        lines = []
         for job in jobs:
             output = str(job.place.get("output") or "")
             # Records of a workspace are not trusted: only a folder with the name of a job of llm_ocr is removed.
             if output.rpartition("/")[2] == job.name and job.name.startswith("llm-ocr-"):
                 removed = _remove(self._of_job(job).of("s3"), output)
-                said.append(f"deleted: {plural(removed, 'object')} in {output}/")
+                lines.append(f"deleted: {plural(removed, 'object')} in {output}/")
         if jobs:
-            said.append(f"kept: log lines of the jobs in CloudWatch, {_GROUP}, until their retention ends")
-            said.append("kept: entries of the jobs (free), role, secrets (sagemaker/README.md)")
-        return said
-
-    def _create(self, clients: Clients, body: Mapping[str, Any]) -> None:
-        from botocore.exceptions import ClientError
-
-        name = body["TrainingJobName"]
-        with asking(f"submit {name}"):
-            try:
-                clients.of("sagemaker").create_training_job(**body)
-            except ClientError as error:
-                # The SDK repeats a request whose response was lost; no other launch creates this name.
-                if code_of(error) != "ResourceInUse" or self._described(clients, name) is None:
-                    raise
+            lines.append(f"kept: log lines of the jobs in CloudWatch, {_GROUP}, until their retention ends")
+            lines.append("kept: entries of the jobs (free), role, secrets (sagemaker/README.md)")
+        return lines
 
     def _described(self, clients: Clients, name: str) -> Mapping[str, Any] | None:
         from botocore.exceptions import ClientError
@@ -147,18 +201,6 @@ class SageMaker(Launcher):
 
     def _clients_of(self, region: str | None, endpoint: str | None) -> Clients:
         return self._clients.setdefault((region, endpoint), Clients(region, endpoint))
-
-
-def _sent(spec: JobSpec, body: Mapping[str, Any], clients: Clients) -> dict[str, Any]:
-    """Return the body with the image of the region, and with the bootstrap within SageMaker's limits."""
-    sent = deepcopy(dict(body))
-    at = sent["AlgorithmSpecification"]
-    if at["TrainingImage"] == requests.IMAGE:
-        at["TrainingImage"] = requests.default_image(spec, clients.region)
-    if "ContainerArguments" in at:
-        command = [*at["ContainerEntrypoint"], *at["ContainerArguments"]]
-        at["ContainerEntrypoint"], at["ContainerArguments"] = requests.compressed(command)
-    return sent
 
 
 def _job(clients: Clients, found: Mapping[str, Any]) -> Job:
@@ -208,14 +250,21 @@ def status_of(job: Job, found: Mapping[str, Any]) -> JobStatus:
         limit = found.get("StoppingCondition", {}).get("MaxRuntimeInSeconds")
         late = f": MaxRuntimeInSeconds is {limit}" if state is State.TIMED_OUT else ""
         reason = text or f"{second or word}{late}"
-    billed = 0.0 if started is None and state.over else _billed(job, found, started, ended)  # no machine was used
+    machines, billable = int(job.place.get("machines") or 1), found.get("BillableTimeInSeconds")
+    billed: float | None = None
+    if started is None and state.over:
+        billed = 0.0  # no machine was used
+    elif billable is not None:  # reported for ended jobs
+        billed = float(billable) * machines
+    elif started is not None:
+        billed = max(0.0, (ended if ended is not None else time.time()) - started) * machines
     return JobStatus(job, state, reason, started, ended, billed)
 
 
 def _state(found: Mapping[str, Any], word: str, second: str, started: float | None) -> State:
     if word in _GOING_ON:
         return State.QUEUED if started is None or second in _NO_MACHINE else State.RUNNING
-    steps = [one.get("Status") for one in found.get("SecondaryStatusTransitions", ())]
+    steps = [step.get("Status") for step in found.get("SecondaryStatusTransitions", ())]
     if second == "MaxWaitTimeExceeded" and "Interrupted" in steps:
         return State.PREEMPTED
     if second in ("MaxRuntimeExceeded", "MaxWaitTimeExceeded"):
@@ -223,17 +272,6 @@ def _state(found: Mapping[str, Any], word: str, second: str, started: float | No
     if word == "Failed" and "Interrupted" in steps[-2:]:
         return State.PREEMPTED
     return _OVER.get(word, State.FAILED)
-
-
-def _billed(job: Job, found: Mapping[str, Any], started: float | None, ended: float | None) -> float | None:
-    """Return the seconds of all machines. For ended jobs, SageMaker reports the billable time."""
-    machines = int(job.place.get("machines") or 1)
-    billable = found.get("BillableTimeInSeconds")
-    if billable is not None:
-        return float(billable) * machines
-    if started is None:
-        return None
-    return max(0.0, (ended if ended is not None else time.time()) - started) * machines
 
 
 #: Milliseconds. Events of several machines arrive out of order, so that requests overlap by this time.
@@ -276,79 +314,6 @@ class _Log:
             return message
         machine = event["logStreamName"].rpartition("/")[2].split("-")[:2]  # `algo-1` of `<job>/algo-1-1234567890`
         return f"{'-'.join(machine)}: {message}"
-
-
-def _check_hardware(plan: Plan, clients: Clients) -> None:
-    hardware = plan.spec.hardware
-    known = clients.of("sagemaker").meta.service_model.shape_for("TrainingInstanceType").enum
-    if hardware not in known:
-        hint = near(hardware, known, "Use a name such as ml.g6e.2xlarge, or update boto3.")
-        raise LaunchError(f"the installed boto3 knows no machine {hardware} for training jobs", hint=hint)
-
-
-def _check_role(plan: Plan, clients: Clients, account: str) -> None:
-    arn = str(plan.spec.options["role"])
-    owner, name = arn.split(":")[4], arn.rpartition("/")[2]
-    if owner != account:
-        hint = "The role must be in the same account: correct --role, or use other credentials."
-        raise LaunchError(f"the role {arn} is in account {owner}, but the credentials are for {account}", hint=hint)
-    found = _asked(lambda: clients.of("iam").get_role(RoleName=name), f"the role {arn}", _MAKE_ROLE)
-    if found is None:
-        return
-    # botocore returns the document as an object, or as text if it is unreadable.
-    if _SERVICE not in json.dumps(found["Role"].get("AssumeRolePolicyDocument", _SERVICE)):
-        raise LaunchError(
-            f"SageMaker cannot assume the role {arn}: its trust policy does not name {_SERVICE}",
-            hint=f"aws iam update-assume-role-policy --role-name {name} "
-            "--policy-document file://sagemaker/trust-policy.json",
-        )
-
-
-def _check_image(plan: Plan, clients: Clients) -> None:
-    image = requests.parsed_image(plan.spec.image)
-    if image is None:
-        # Raises for a region without images. Only AWS may describe its images.
-        requests.default_image(plan.spec, clients.region)
-        return
-    if image["region"] != clients.region:
-        raise UsageError(
-            f"--image {plan.spec.image} is in {image['region']}, but the job would run in {clients.region}",
-            hint=f"Set --region {image['region']}, or use an image in {clients.region}.",
-        )
-    which = {"imageDigest": image["digest"]} if image["digest"] else {"imageTag": image["tag"] or "latest"}
-    ecr = clients.of("ecr", region=image["region"])
-    arguments = {"registryId": image["account"], "repositoryName": image["repository"], "imageIds": [which]}
-    _asked(partial(ecr.describe_images, **arguments), f"the image {plan.spec.image}", _MIRROR)
-
-
-def _check_secrets(plan: Plan, clients: Clients) -> None:
-    for name, where in plan.spec.secrets.items():
-        secret = where or name
-        hint = f"aws secretsmanager create-secret --name {secret} --secret-string file://FILE"
-        ask = partial(clients.of("secretsmanager").describe_secret, SecretId=secret)
-        found = _asked(ask, f"the secret {secret} (--secret {name})", hint)
-        if found and found.get("DeletedDate"):
-            hint = f"aws secretsmanager restore-secret --secret-id {secret}"
-            raise LaunchError(f"the secret {secret} (--secret {name}) is being deleted", hint=hint)
-
-
-def _check_quota(plan: Plan, clients: Clients) -> None:
-    spec = plan.spec
-    what = "spot training" if spec.options.get("spot") else "training"
-    wanted = f"{spec.hardware} for {what} job usage"
-    pages = clients.of("service-quotas").get_paginator("list_service_quotas").paginate(ServiceCode="sagemaker")
-
-    def ask() -> Any:
-        quotas = (quota for page in pages for quota in page["Quotas"])
-        return next((quota for quota in quotas if quota["QuotaName"].lower() == wanted.lower()), None)
-
-    quota = _asked(ask, f"the quota {wanted!r}", "", absent_is_known=False)
-    if quota is not None and quota["Value"] < spec.shards:
-        raise LaunchError(
-            f"the quota {wanted!r} is {quota['Value']:g}, but the job needs {spec.shards}",
-            hint="Request more: aws service-quotas request-service-quota-increase --service-code sagemaker "
-            f"--quota-code {quota['QuotaCode']} --desired-value {spec.shards}; or use other --hardware.",
-        )
 
 
 def _asked(ask: Callable[[], Any], what: str, hint: str, *, absent_is_known: bool = True) -> Any:

@@ -108,13 +108,17 @@ def make_plan(platform: str, spec: JobSpec) -> Plan:
     Raises:
         UsageError: SageMaker can never accept the job.
     """
-    _check_names(spec)
-    _check_sizes(spec)
-    _check_environment(spec)
+    _check(spec)
     body = _body(spec)
     here = {ROLE: body["RoleArn"], OUTPUT: _output(spec)}
     missing = {placeholder: _HOW[placeholder] for placeholder, value in here.items() if value == placeholder}
-    return Plan(platform, spec, (Request(CALL, body),), missing, tuple(_notes(spec)))
+    notes = library_notes(spec, gpus_of(spec.hardware))
+    if not spec.image:
+        notes.append(f"{IMAGE} is the AWS image {_stock(spec)} in the region of the job")
+    notes.append(f"SageMaker writes its own files to {_output(spec)}")
+    if spec.options.get("kms_key") and has_local_disks(spec.hardware):
+        notes.append(f"--kms-key has no effect on the disks of {spec.hardware}, which have hardware encryption")
+    return Plan(platform, spec, (Request(CALL, body),), missing, tuple(notes))
 
 
 def output_of(body: Mapping[str, Any]) -> str:
@@ -126,11 +130,24 @@ def _body(spec: JobSpec) -> dict[str, Any]:
     seconds, key, folder = spec.time_limit or DEFAULT_TIME_LIMIT, spec.options.get("kms_key"), _output(spec)
     image = spec.image or (default_image(spec, spec.options["region"]) if spec.options.get("region") else IMAGE)
     stops: dict[str, int] = {"MaxRuntimeInSeconds": seconds}
+    machines = {
+        "InstanceCount": spec.shards,
+        "InstanceType": spec.hardware,
+        "VolumeSizeInGB": spec.options.get("volume_size") or 100,
+    }
+    if key and not has_local_disks(spec.hardware):
+        machines["VolumeKmsKeyId"] = key
+    # Entrypoint and arguments in exec form: a shell in between would not pass on SIGTERM.
+    wrapper = ("python", "-m", "llm_ocr.launch.sagemaker.entry")
+    command = job_command(spec, gpus=gpus_of(spec.hardware), wrapper=wrapper)
+    container = {"ContainerEntrypoint": command}
+    if installs(spec):
+        container = {"ContainerEntrypoint": command[:3], "ContainerArguments": command[3:]}
     body: dict[str, Any] = {
         "TrainingJobName": spec.name,
-        "ResourceConfig": _machines(spec),
+        "ResourceConfig": machines,
         "StoppingCondition": stops,
-        "AlgorithmSpecification": {"TrainingImage": image, "TrainingInputMode": "File", **_command(spec)},
+        "AlgorithmSpecification": {"TrainingImage": image, "TrainingInputMode": "File", **container},
         "Environment": _environment(spec),
         "RoleArn": spec.options.get("role") or ROLE,
         "OutputDataConfig": {"S3OutputPath": folder, **({"KmsKeyId": key} if key else {})},
@@ -148,25 +165,6 @@ def _body(spec: JobSpec) -> dict[str, Any]:
         groups = list(spec.options.get("security_group") or ())
         body["VpcConfig"] = {"SecurityGroupIds": groups, "Subnets": list(subnets)}
     return body
-
-
-def _machines(spec: JobSpec) -> dict[str, Any]:
-    machines = {
-        "InstanceCount": spec.shards,
-        "InstanceType": spec.hardware,
-        "VolumeSizeInGB": spec.options.get("volume_size") or 100,
-    }
-    key = spec.options.get("kms_key")
-    return {**machines, "VolumeKmsKeyId": key} if key and not has_local_disks(spec.hardware) else machines
-
-
-def _command(spec: JobSpec) -> dict[str, list[str]]:
-    """Return entrypoint and arguments in exec form: a shell in between would not pass on SIGTERM."""
-    wrapper = ("python", "-m", "llm_ocr.launch.sagemaker.entry")
-    command = job_command(spec, gpus=gpus_of(spec.hardware), wrapper=wrapper)
-    if not installs(spec):
-        return {"ContainerEntrypoint": command}
-    return {"ContainerEntrypoint": command[:3], "ContainerArguments": command[3:]}
 
 
 def _environment(spec: JobSpec) -> dict[str, str]:
@@ -193,17 +191,8 @@ def _output(spec: JobSpec) -> str:
     return OUTPUT
 
 
-def _notes(spec: JobSpec) -> list[str]:
-    notes = library_notes(spec, gpus_of(spec.hardware))
-    if not spec.image:
-        notes.append(f"{IMAGE} is the AWS image {_stock(spec)} in the region of the job")
-    notes.append(f"SageMaker writes its own files to {_output(spec)}")
-    if spec.options.get("kms_key") and has_local_disks(spec.hardware):
-        notes.append(f"--kms-key has no effect on the disks of {spec.hardware}, which have hardware encryption")
-    return notes
-
-
-def _check_names(spec: JobSpec) -> None:
+def _check(spec: JobSpec) -> None:
+    """Raise `UsageError` for a job that SageMaker can never accept."""
     role, output = spec.options.get("role"), spec.options.get("training_output")
     if role and not _ROLE.fullmatch(role):
         raise UsageError(f"--role {role}: must be the ARN of a role", hint="Example: arn:aws:iam::ACCOUNT:role/NAME")
@@ -225,9 +214,6 @@ def _check_names(spec: JobSpec) -> None:
             f"jobs on SageMaker cannot install llm-ocr from {spec.workspace}: their role only grants access to s3://",
             hint="Use a workspace on s3://, or an image that contains llm-ocr: --wheel image --image IMAGE.",
         )
-
-
-def _check_sizes(spec: JobSpec) -> None:
     if (spec.time_limit or 0) > _LONGEST:
         hint = "Use a shorter limit: the next job continues the stage."
         raise UsageError(f"--time-limit {spec.time_limit} s: a job can run for at most {_LONGEST} s", hint=hint)
@@ -238,9 +224,6 @@ def _check_sizes(spec: JobSpec) -> None:
         raise UsageError("--subnet requires --security-group, and vice versa")
     if len(subnets) > _MOST_SUBNETS or len(groups) > _MOST_GROUPS:
         raise UsageError(f"at most {_MOST_SUBNETS} --subnet and {_MOST_GROUPS} --security-group are allowed")
-
-
-def _check_environment(spec: JobSpec) -> None:
     variables = _environment(spec)
     if len(variables) > _MOST_VARIABLES:
         raise UsageError(f"a SageMaker job can have at most {_MOST_VARIABLES} variables, not {len(variables)}")

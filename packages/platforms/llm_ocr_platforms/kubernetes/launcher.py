@@ -114,17 +114,17 @@ class Kubernetes(Launcher):
 
     def clean(self, jobs: Sequence[Job]) -> Sequence[str]:
         """Delete finished Jobs with their pods and logs."""
-        said = []
+        lines = []
         for job in jobs:
             cluster = self._cluster(job.place)
             if (about := cluster.read(job)) is None:
                 continue
             if _end_of(about) is None:
-                said.append(f"kept: Job {job.id}, still in progress")
+                lines.append(f"kept: Job {job.id}, still in progress")
             else:
                 cluster.delete(job)
-                said.append(f"deleted: Job {job.id} and its pods")
-        return [*said, "kept: Secrets and workspace"]
+                lines.append(f"deleted: Job {job.id} and its pods")
+        return [*lines, "kept: Secrets and workspace"]
 
     def _status(self, job: Job) -> JobStatus:
         cluster = self._cluster(job.place)
@@ -137,9 +137,13 @@ class Kubernetes(Launcher):
         if about is None:
             return JobStatus(job, State.FAILED, "the cluster no longer has this Job: deleted, or too old")
         pods, over = cluster.pods(job), _end_of(about) is not None
-        if not over and (why := _stuck(pods)):
-            cluster.end(job, why)  # otherwise its pods would hold their GPUs
-            return JobStatus(job, State.FAILED, why)
+        if not over and not any(pod["status"].get("phase") in ("Running", "Succeeded") for pod in pods):
+            waiting = [_container(pod).get("waiting") or {} for pod in pods]
+            stuck = next((reason for reason in waiting if reason.get("reason") in _STUCK), None)
+            if stuck is not None:
+                why = f"{stuck['reason']}: {stuck.get('message')}"
+                cluster.end(job, why)  # otherwise its pods would hold their GPUs
+                return JobStatus(job, State.FAILED, why)
         return _job_status(job, about, pods, [] if pods or over else cluster.warnings(job))
 
     def _followed(self, cluster: "_Cluster", job: Job, read: Callable[[Json], Iterator[str]]) -> Iterator[str]:
@@ -155,7 +159,7 @@ class Kubernetes(Launcher):
                 lines.put(error)
 
         over = False
-        while not over or not lines.empty() or any(one.is_alive() for one in readers.values()):
+        while not over or not lines.empty() or any(reader.is_alive() for reader in readers.values()):
             about = cluster.read(job)
             over = about is None or _end_of(about) is not None
             for pod in filter(_run_of, cluster.pods(job)):
@@ -194,7 +198,7 @@ class _Cluster:
             else:
                 config.load_kube_config(file, context or None, settings, persist_config=False)
                 contexts, current = config.list_kube_config_contexts(file)
-                chosen = next((one for one in contexts if one["name"] == context), current)
+                chosen = next((entry for entry in contexts if entry["name"] == context), current)
                 self.namespace = chosen["context"].get("namespace") or "default"
         api = client.ApiClient(settings)
         self.host = str(settings.host)
@@ -221,7 +225,7 @@ class _Cluster:
         chosen = f"involvedObject.name={job.name},type=Warning"
         call = self._core.list_namespaced_event
         found = self._ask("list events", call, _at(job)[1], field_selector=chosen, allow=(403,))
-        return [str(one.get("message", "")) for one in found.get("items", ())]
+        return [str(event.get("message", "")) for event in found.get("items", ())]
 
     def log(self, pod: Json, *, follow: bool, tail: int | None) -> Iterator[str]:
         """Yield the lines of a pod's log, which may be silent for a long time while it is followed."""
@@ -337,13 +341,18 @@ def _job_status(job: Job, about: Json, pods: Sequence[Json], warnings: Sequence[
     if end is None and {pod["status"].get("phase") for pod in pods} & {"Running", "Succeeded", "Failed"}:
         return JobStatus(job, State.RUNNING, started=started)
     if end is None:
-        return JobStatus(job, State.QUEUED, _waits(pods, warnings))
+        conditions = [condition for pod in pods for condition in pod["status"].get("conditions") or ()]
+        for condition in conditions:  # in the scheduler's words
+            if condition["type"] == "PodScheduled" and condition["status"] == "False":
+                return JobStatus(job, State.QUEUED, f"{condition.get('reason')}: {condition.get('message')}")
+        return JobStatus(job, State.QUEUED, warnings[-1] if warnings else "")
     state, reason = (State.SUCCEEDED, "") if end["type"] == "Complete" else _failure(about, end, pods)
     times = [stop - start for start, stop in runs if stop is not None]
     # The time of pods that were removed with their node is unknown.
     seconds = sum(times) if len(times) == about["spec"]["completions"] else None
     # The image as the node pulled it.
-    images = (one.get("imageID", "") for pod in pods for one in pod["status"].get("containerStatuses") or ())
+    containers = [container for pod in pods for container in pod["status"].get("containerStatuses") or ()]
+    images = (container.get("imageID", "") for container in containers)
     image = next((name for name in images if "@sha256:" in name), "")
     return JobStatus(job, state, reason, started, moment(end.get("lastTransitionTime")), seconds, image)
 
@@ -351,31 +360,37 @@ def _job_status(job: Job, about: Json, pods: Sequence[Json], warnings: Sequence[
 def _end_of(about: Json) -> Json | None:
     """Return the condition with the end of a Job, or None for an open Job."""
     conditions = about.get("status", {}).get("conditions") or ()
-    return next((one for one in conditions if one["type"] in ("Complete", "Failed") and one["status"] == "True"), None)
+    for condition in conditions:
+        if condition["type"] in ("Complete", "Failed") and condition["status"] == "True":
+            return dict(condition)
+    return None
 
 
 def _failure(about: Json, end: Json, pods: Sequence[Json]) -> tuple[State, str]:
     if why := (about["metadata"].get("annotations") or {}).get(ENDED):
         return (State.CANCELLED if why == CANCELLED else State.FAILED), why
     ends = {_index_of(pod): _pod_end(pod) for pod in pods if pod["status"].get("phase") == "Failed"}
-    for index in _indexes(about["status"].get("failedIndexes") or ""):
-        ends.setdefault(index, (State.PREEMPTED, "its pod was removed: the node was drained or withdrawn"))
+    for part in filter(None, (about["status"].get("failedIndexes") or "").split(",")):  # `1,3-5`
+        first, _, last = part.partition("-")
+        for index in range(int(first), int(last or first) + 1):
+            ends.setdefault(index, (State.PREEMPTED, "its pod was removed: the node was drained or withdrawn"))
     order = (State.FAILED, State.TIMED_OUT, State.PREEMPTED)
-    state = next((one for one in order if any(one is state for state, _ in ends.values())), State.FAILED)
-    told = [f"shard {index}: {why}" for index, (one, why) in sorted(ends.items()) if one is state]
-    if not told:
+    states = {pod_state for pod_state, _ in ends.values()}
+    state = next((candidate for candidate in order if candidate in states), State.FAILED)
+    shown = [f"shard {index}: {why}" for index, (pod_state, why) in sorted(ends.items()) if pod_state is state]
+    if not shown:
         return state, str(end.get("message") or end.get("reason") or "failed without a reason")
     shards = about["spec"]["completions"]
     if shards == 1:
-        return state, told[0].removeprefix("shard 0: ")
-    return state, f"{len(ends)} of {shards} shards failed: {'; '.join([*told[:3], *(['...'] if told[3:] else [])])}"
+        return state, shown[0].removeprefix("shard 0: ")
+    return state, f"{len(ends)} of {shards} shards failed: {'; '.join([*shown[:3], *(['...'] if shown[3:] else [])])}"
 
 
 def _pod_end(pod: Json) -> tuple[State, str]:
     """Return the end of a failed pod: by its time limit, with its node, or by its own fault."""
     status = pod["status"]
     reason, message = status.get("reason", ""), status.get("message", "")
-    conditions = {one["type"]: one for one in status.get("conditions") or () if one["status"] == "True"}
+    conditions = {item["type"]: item for item in status.get("conditions") or () if item["status"] == "True"}
     if reason == "DeadlineExceeded":
         return State.TIMED_OUT, f"{reason}: {message}"
     if reason == "Evicted":  # for its memory or disk: the next pod would have the same fate
@@ -389,26 +404,9 @@ def _pod_end(pod: Json) -> tuple[State, str]:
     return State.FAILED, f"{why}: {last_words((ended.get('message') or '').splitlines())}".removesuffix(": ")
 
 
-def _stuck(pods: Sequence[Json]) -> str:
-    """Return the reason why no pod can ever start; "" if a pod has started."""
-    if any(pod["status"].get("phase") in ("Running", "Succeeded") for pod in pods):
-        return ""
-    waiting = [_container(pod).get("waiting") or {} for pod in pods]
-    return next((f"{one['reason']}: {one.get('message')}" for one in waiting if one.get("reason") in _STUCK), "")
-
-
-def _waits(pods: Sequence[Json], warnings: Sequence[str]) -> str:
-    """Return the reason why pods wait, in the scheduler's words."""
-    for pod in pods:
-        for one in pod["status"].get("conditions") or ():
-            if one["type"] == "PodScheduled" and one["status"] == "False":
-                return f"{one.get('reason')}: {one.get('message')}"
-    return warnings[-1] if warnings else ""
-
-
 def _container(pod: Json) -> Json:
     """Return the state of a pod's container: waiting, running, or terminated."""
-    found: Json = next((one["state"] for one in pod["status"].get("containerStatuses") or ()), {})
+    found: Json = next((item["state"] for item in pod["status"].get("containerStatuses") or ()), {})
     return found
 
 
@@ -421,10 +419,3 @@ def _run_of(pod: Json) -> tuple[float, float | None] | None:
 
 def _index_of(pod: Json) -> int:
     return int(pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"])
-
-
-def _indexes(text: str) -> Iterator[int]:
-    """Yield the numbers of `1,3-5`."""
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        yield from range(int(first), int(last or first) + 1)

@@ -71,7 +71,14 @@ def make_plan(platform: str, spec: JobSpec) -> Plan:
     # In clouds other than the Hub, a service account may have an identity.
     lacks = spec.workspace.startswith("hf:") and "HF_TOKEN" not in spec.secrets
     needs = {"<token>": "--secret HF_TOKEN"} if lacks else {}
-    return Plan(platform, spec, (Request(CREATE, {"namespace": namespace, "body": job}),), needs, _notes(spec, gpus))
+    notes = library_notes(spec, gpus)
+    if namespace == NAMESPACE:
+        notes.append(f"{NAMESPACE} is the namespace of the kubeconfig's context; --namespace sets another")
+    if not spec.secrets and not spec.workspace.startswith("hf:"):
+        notes.append(
+            f"pods access {spec.workspace} with their service account; if it lacks access, pass keys with --secret"
+        )
+    return Plan(platform, spec, (Request(CREATE, {"namespace": namespace, "body": job}),), needs, tuple(notes))
 
 
 def secrets_of(spec: JobSpec) -> dict[str, tuple[str, str]]:
@@ -119,29 +126,25 @@ def _container(spec: JobSpec, gpus: int) -> dict[str, Any]:
     env: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in sorted(variables.items())]
     for variable, (secret, key) in secrets_of(spec).items():
         env.append({"name": variable, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}})
+    cores, gib = (gpus * _PER_GPU[0], gpus * _PER_GPU[1]) if gpus else _WITHOUT
+    given = spec.options if spec.stage in GPU_STAGES else {}
+    memory = given.get("memory")
+    # Memory has a limit only if the user gave one.
+    limits = {**({"memory": memory} if memory else {}), **({GPU: str(gpus)} if gpus else {})}
+    requests = {"cpu": str(given.get("cpu") or cores), "memory": memory or f"{gib}Gi"}
     return {
         "name": spec.stage,
         "image": spec.image or (GPU_IMAGE if gpus else CPU_IMAGE),
         # Images need not have a `python`.
         "command": ["python3", *command[1:]] if command[0] == "python" else command,
         "env": env,
-        "resources": _resources(spec, gpus),
+        "resources": {"requests": requests, **({"limits": limits} if limits else {})},
         # The images run as root, which pip needs; other privileges are unnecessary.
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         # The status of a failed pod contains the end of its log.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         **({"volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}]} if gpus else {}),  # noqa: S108
     }
-
-
-def _resources(spec: JobSpec, gpus: int) -> dict[str, dict[str, str]]:
-    """Return requests and limits; memory has a limit only if the user gave one."""
-    cores, gib = (gpus * _PER_GPU[0], gpus * _PER_GPU[1]) if gpus else _WITHOUT
-    given = spec.options if spec.stage in GPU_STAGES else {}
-    memory = given.get("memory")
-    limits = {**({"memory": memory} if memory else {}), **({GPU: str(gpus)} if gpus else {})}
-    requests = {"cpu": str(given.get("cpu") or cores), "memory": memory or f"{gib}Gi"}
-    return {"requests": requests, **({"limits": limits} if limits else {})}
 
 
 def _pairs(flag: str, given: Sequence[str] | None, *, bare: bool = False) -> dict[str, str]:
@@ -153,14 +156,3 @@ def _pairs(flag: str, given: Sequence[str] | None, *, bare: bool = False) -> dic
             raise UsageError(f"{flag} {text}: must be {'KEY or ' if bare else ''}KEY=VALUE")
         found[key] = value
     return found
-
-
-def _notes(spec: JobSpec, gpus: int) -> tuple[str, ...]:
-    notes = library_notes(spec, gpus)
-    if not spec.options.get("namespace"):
-        notes.append(f"{NAMESPACE} is the namespace of the kubeconfig's context; --namespace sets another")
-    if not spec.secrets and not spec.workspace.startswith("hf:"):
-        notes.append(
-            f"pods access {spec.workspace} with their service account; if it lacks access, pass keys with --secret"
-        )
-    return tuple(notes)

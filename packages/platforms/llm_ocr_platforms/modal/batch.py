@@ -1,4 +1,9 @@
-"""The dots.ocr batch pipeline on Modal: documents of a manifest to two files of page records."""
+"""The dots.ocr batch pipeline on Modal: documents of a manifest to two files, with one line of JSON per page.
+
+Extract reads the pages into a workspace, so that the same command continues after an interruption. The flags of that
+pipeline have defaults for its model server. They are passed as variables: a variable without a meaning for the engine
+is a warning, but a flag would be an error.
+"""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -9,11 +14,8 @@ from typing import Any, Literal
 
 import llm_ocr
 from llm_ocr.errors import UsageError
-from llm_ocr.types import Block, BlockKind, EncodedImage, PageRecord, Status
+from llm_ocr.types import BlockKind, PageRecord, Status
 from llm_ocr_platforms.modal.functions import run_command
-
-# Pages as records of the dots.ocr batch pipeline, with the same fields: one line of JSON per page, failures separate.
-
 
 #: Form of `content`: the page's Markdown; blocks with boxes and text as JSON; the same without text.
 Content = Literal["markdown", "layout", "layout-only"]
@@ -25,66 +27,50 @@ def dots_record(page: PageRecord, content: Content = "markdown", *, model: str =
     `page` counts from 1 and is null for a document that could not be opened. `model` is for pages without a model's
     answer. `latency` is in seconds.
     """
-    failed = page.status is Status.FAILED
-    return {
+    record: dict[str, Any] = {
         "document_id": page.document_id,
         "page": page.page_number,
         "page_index": page.page_number,
         "pdf_path": page.source,
         "model": page.engine or model,
-        "success": not failed,
+        "success": page.status is not Status.FAILED,
         "latency": round(page.seconds, 3),
-        "usage": {} if failed else _usage(page),
-        "content": None if failed else _content(page, content),
-        "error": _error(page) if failed else None,
+        "usage": {},
+        "content": None,
+        "error": None,
     }
+    if page.status is Status.FAILED:
+        reason = page.reason.value.replace(" ", "_") if page.reason else "failed"
+        record["error"] = f"{reason}: {page.detail}" if page.detail else reason
+        return record
+    record["usage"] = {
+        "prompt_tokens": page.tokens_in,
+        "completion_tokens": page.tokens_out,
+        "total_tokens": page.tokens_in + page.tokens_out,
+    }
+    if content == "markdown":
+        record["content"] = page.markdown
+        return record
+    # Blocks as the model writes them: boxes in pixels of the page's image as sent, and no text for pictures. The
+    # model's own boxes may differ by a few pixels, and its text has no Markdown heading marks.
+    width, height = (page.image.width, page.image.height) if page.image else (1000, 1000)
+    blocks = []
+    for block in page.blocks:
+        box = block.box.scaled(width, height)
+        value: dict[str, Any] = {
+            "bbox": [round(side) for side in (box.x0, box.y0, box.x1, box.y1)],
+            "category": block.label or block.kind.value,
+        }
+        if content == "layout" and block.kind is not BlockKind.FIGURE:
+            value["text"] = block.text
+        blocks.append(value)
+    record["content"] = json.dumps(blocks, ensure_ascii=False)
+    return record
 
 
 def as_line(record: dict[str, Any]) -> str:
     """Return a record as one line, newline included."""
     return json.dumps(record, ensure_ascii=False) + "\n"
-
-
-def _usage(page: PageRecord) -> dict[str, int]:
-    return {
-        "prompt_tokens": page.tokens_in,
-        "completion_tokens": page.tokens_out,
-        "total_tokens": page.tokens_in + page.tokens_out,
-    }
-
-
-def _error(page: PageRecord) -> str:
-    reason = page.reason.value.replace(" ", "_") if page.reason else "failed"
-    return f"{reason}: {page.detail}" if page.detail else reason
-
-
-def _content(page: PageRecord, content: Content) -> str:
-    if content == "markdown":
-        return page.markdown
-    blocks = [_block(block, page.image, text=content == "layout") for block in page.blocks]
-    return json.dumps(blocks, ensure_ascii=False)
-
-
-def _block(block: Block, image: EncodedImage | None, *, text: bool) -> dict[str, Any]:
-    """Return a block as the model writes it: no text for pictures.
-
-    The box is in pixels of the page's image as sent. The model's own box may differ by a few pixels, and its text has
-    no Markdown heading marks.
-    """
-    width, height = (image.width, image.height) if image else (1000, 1000)
-    box = block.box.scaled(width, height)
-    value: dict[str, Any] = {
-        "bbox": [round(side) for side in (box.x0, box.y0, box.x1, box.y1)],
-        "category": block.label or block.kind.value,
-    }
-    if text and block.kind is not BlockKind.FIGURE:
-        value["text"] = block.text
-    return value
-
-
-# The documents of a manifest become two files with one line per page. Extract reads the pages into a workspace, so that
-# the same command continues after an interruption. The flags of that pipeline have defaults for its model server. They
-# are passed as variables: a variable without a meaning for the engine is a warning, but a flag would be an error.
 
 
 #: Flags of the pipeline, with our variables of the same values.
@@ -190,13 +176,16 @@ def batch_from(flags: Mapping[str, Any]) -> Batch:
         environment["LLM_OCR_MAX_PAGE_ATTEMPTS"] = str(int(given["max_retries"]) + 1)  # theirs exclude the first one
     if "download_dir" in given:  # of documents
         environment["TMPDIR"] = str(given["download_dir"])
+    paths = [given[name] for name in ("log_path", "output_path", "error_path") if name in given]
+    folders = [str(PurePosixPath(path).parent) for path in paths]
+    folders += [str(given[name]) for name in ("download_dir", "model_cache_dir") if name in given]
     return Batch(
         tuple(argv),
         workspace,
         given["output_path"],
         given["error_path"],
         content=MODES[mode],
-        folders=tuple(_folders(given)),
+        folders=tuple(dict.fromkeys(folders)),
         environment=environment,
     )
 
@@ -220,11 +209,3 @@ def write_lines(batch: Batch, *, model: str = "") -> dict[str, int]:
 
 def _part(path: Path) -> Path:
     return path.with_name(f".{path.name}.part")
-
-
-def _folders(given: Mapping[str, Any]) -> list[str]:
-    files = [
-        str(PurePosixPath(given[name]).parent) for name in ("log_path", "output_path", "error_path") if name in given
-    ]
-    folders = [str(given[name]) for name in ("download_dir", "model_cache_dir") if name in given]
-    return list(dict.fromkeys((*files, *folders)))

@@ -65,8 +65,12 @@ VARIABLES: Mapping[str, tuple[str, ...]] = {
 
 def names_from(environment: Mapping[str, str]) -> ModalNames:
     """Return the names in an environment; an empty variable counts as unset."""
-    values = {name: [environment[one] for one in ones if environment.get(one)] for name, ones in VARIABLES.items()}
-    return ModalNames(**{name: found[0] for name, found in values.items() if found})
+    found: dict[str, str] = {}
+    for name, variables in VARIABLES.items():
+        for variable in variables:
+            if value := environment.get(variable):
+                found.setdefault(name, value)
+    return ModalNames(**found)
 
 
 def board_name(app: str) -> str:

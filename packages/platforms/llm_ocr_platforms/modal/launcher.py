@@ -52,13 +52,41 @@ class Modal(Launcher):
 
     def plan(self, spec: JobSpec) -> Plan:
         app, hardware = _app(spec), spec.hardware or self.hardware(spec.stage)
-        _check_spec(spec, hardware)
+        name, _, count = hardware.partition(":")
+        cpu, most = hardware.lower() == CPU, GPUS.get(name.upper())
+        if spec.image:
+            variable = VARIABLES["cpu_image" if cpu else "image"][0]
+            raise UsageError(
+                "Modal runs the image of the deployed app; --image and --cpu-image cannot change it",
+                hint=f"Deploy it again: {variable}={spec.image} modal deploy modal-app/app.py",
+            )
+        if spec.time_limit is not None and not 1 <= spec.time_limit <= LONGEST:
+            hint = "Use more --shards."
+            raise UsageError(f"--time-limit {spec.time_limit} s: Modal allows at most 24 hours", hint=hint)
+        if count and (not count.isdigit() or not int(count)):
+            raise UsageError(f"--hardware {hardware}: must be a GPU and a number of GPUs, such as {name}:2")
+        if most is not None and int(count or 1) > most:
+            raise UsageError(f"--hardware {hardware}: the maximum is {name}:{most}", hint="Use more --shards.")
+
+        secrets: list[dict[str, Any]] = [
+            {"from_name": where, "required_keys": [variable]} for variable, where in spec.secrets.items() if where
+        ]
+        if local := {variable: f"<secret {variable}>" for variable, where in spec.secrets.items() if not where}:
+            secrets.append({"from_dict": local})
+        # The options of the calls' container pool.
+        options: dict[str, Any] = {"timeout": spec.time_limit or USUAL}
+        if not cpu:
+            options["gpu"] = hardware
+        if region := spec.options.get("region"):
+            options["region"] = region
+        if secrets:
+            options["secrets"] = secrets
         requests = []
         for index in range(spec.shards):
             body = {
                 "app": app,
-                "function": CPU_FUNCTION if hardware.lower() == CPU else FUNCTION,
-                "options": _options(spec, hardware),
+                "function": CPU_FUNCTION if cpu else FUNCTION,
+                "options": options,
                 "arguments": {
                     "index": index,
                     "count": spec.shards,
@@ -106,13 +134,31 @@ class Modal(Launcher):
                     _board(modal, _app(spec)).put(body["key"], jobs[-1].id)
                     continue
                 if function is None:  # one for all shares: each set of options is a pool of containers
-                    function = _function(modal, body, values)
+                    options = body["options"]
+                    if "secrets" in options:
+                        options["secrets"] = [
+                            modal.Secret.from_name(secret["from_name"], required_keys=secret["required_keys"])
+                            if "from_name" in secret
+                            else modal.Secret.from_dict({name: values[name] for name in secret["from_dict"]})
+                            for secret in options["secrets"]
+                        ]
+                    function = modal.Function.from_name(body["app"], body["function"]).with_options(**options)
                 call = function.spawn(**body["arguments"])
                 jobs.append(_job(spec, body["arguments"]["index"], call.object_id))
         return jobs
 
     def _status(self, job: Job) -> JobStatus:
-        return _status(job)
+        with _asking("jobs on Modal") as modal:
+            board = _board(modal, job.place["app"])
+            begun, ended = board.get(f"{job.name}/begun"), board.get(f"{job.name}/ended")
+            state, reason = _outcome(modal, modal.FunctionCall.from_id(job.id), begun, ended)
+        if state is State.FAILED and ended and ended.get("timed_out"):
+            state = State.TIMED_OUT
+        end = float(ended["time"]) if ended and state.over else None
+        seconds = end - begun if end is not None and begun is not None else None
+        if begun is None and state.over:
+            seconds = 0.0  # the call never had a container
+        return JobStatus(job, state, reason, begun, end, seconds)
 
     def logs(self, job: Job, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
         with _asking(f"the log of {job.id} on Modal") as modal:
@@ -125,7 +171,12 @@ class Modal(Launcher):
                 begun = _board(modal, job.place["app"]).get(f"{job.name}/begun")
                 since = datetime.fromtimestamp(begun, UTC) if begun else datetime.now(UTC)
                 entries = manager.fetch(since=since - timedelta(minutes=15))
-            yield from _lines(entry.message for entry in entries)
+            rest = ""  # Modal cuts its messages anywhere
+            for entry in entries:
+                *whole, rest = (rest + entry.message).split("\n")
+                yield from whole
+            if rest:
+                yield rest
 
     def _end(self, job: Job) -> None:
         with _asking(f"cancelling {job.id} on Modal") as modal:
@@ -133,7 +184,7 @@ class Modal(Launcher):
 
     def clean(self, jobs: Sequence[Job]) -> Sequence[str]:
         lines = []
-        over = [one.job for one in self.status(jobs) if one.state.over]
+        over = [status.job for status in self.status(jobs) if status.state.over]
         with _asking("jobs on Modal") as modal:
             for job in over:
                 board = _board(modal, job.place["app"])
@@ -168,68 +219,6 @@ def _asking(subject: str, *, not_found: str = "", invalid: str = "") -> Iterator
 
     with translated(subject, explain):
         yield modal
-
-
-def _check_spec(spec: JobSpec, hardware: str) -> None:
-    """Raise `UsageError` for a job that Modal can never run."""
-    if spec.image:
-        variable = VARIABLES["cpu_image" if hardware.lower() == CPU else "image"][0]
-        raise UsageError(
-            "Modal runs the image of the deployed app; --image and --cpu-image cannot change it",
-            hint=f"Deploy it again: {variable}={spec.image} modal deploy modal-app/app.py",
-        )
-    if spec.time_limit is not None and not 1 <= spec.time_limit <= LONGEST:
-        raise UsageError(f"--time-limit {spec.time_limit} s: Modal allows at most 24 hours", hint="Use more --shards.")
-    name, _, count = hardware.partition(":")
-    most = GPUS.get(name.upper())
-    if count and (not count.isdigit() or not int(count)):
-        raise UsageError(f"--hardware {hardware}: must be a GPU and a number of GPUs, such as {name}:2")
-    if most is not None and int(count or 1) > most:
-        raise UsageError(f"--hardware {hardware}: the maximum is {name}:{most}", hint="Use more --shards.")
-
-
-def _options(spec: JobSpec, hardware: str) -> dict[str, Any]:
-    """Return the options of the call's container pool."""
-    held = {name: where for name, where in spec.secrets.items() if where}
-    secrets: list[dict[str, Any]] = [{"from_name": held[name], "required_keys": [name]} for name in held]
-    if local := {name: f"<secret {name}>" for name, where in spec.secrets.items() if not where}:
-        secrets.append({"from_dict": local})
-    options: dict[str, Any] = {"timeout": spec.time_limit or USUAL}
-    if hardware.lower() != CPU:
-        options["gpu"] = hardware
-    if region := spec.options.get("region"):
-        options["region"] = region
-    if secrets:
-        options["secrets"] = secrets
-    return options
-
-
-def _function(modal: ModuleType, body: Mapping[str, Any], values: Mapping[str, str]) -> Any:
-    """Return the deployed function with the options of the plan and the values of the secrets."""
-    options = dict(body["options"])
-    secrets = []
-    for one in options.pop("secrets", ()):
-        if "from_name" in one:
-            secrets.append(modal.Secret.from_name(one["from_name"], required_keys=one["required_keys"]))
-        else:
-            secrets.append(modal.Secret.from_dict({name: values[name] for name in one["from_dict"]}))
-    if secrets:
-        options["secrets"] = secrets
-    return modal.Function.from_name(body["app"], body["function"]).with_options(**options)
-
-
-def _status(job: Job) -> JobStatus:
-    with _asking("jobs on Modal") as modal:
-        board = _board(modal, job.place["app"])
-        begun, ended = board.get(f"{job.name}/begun"), board.get(f"{job.name}/ended")
-        state, reason = _outcome(modal, modal.FunctionCall.from_id(job.id), begun, ended)
-    if state is State.FAILED and ended and ended.get("timed_out"):
-        state = State.TIMED_OUT
-    end = float(ended["time"]) if ended and state.over else None
-    seconds = end - begun if end is not None and begun is not None else None
-    if begun is None and state.over:
-        seconds = 0.0  # the call never had a container
-    return JobStatus(job, state, reason, begun, end, seconds)
 
 
 def _outcome(modal: ModuleType, call: Any, begun: float | None, ended: Mapping[str, Any] | None) -> tuple[State, str]:
@@ -282,13 +271,3 @@ def _board(modal: ModuleType, app: str) -> Any:
 
 def _job(spec: JobSpec, index: int, call: str) -> Job:
     return Job(call, spec.shard_name(index), index, f"https://modal.com/id/{call}", {"app": _app(spec)})
-
-
-def _lines(messages: Iterator[str]) -> Iterator[str]:
-    """Yield whole lines; Modal cuts its messages anywhere."""
-    rest = ""
-    for message in messages:
-        *whole, rest = (rest + message).split("\n")
-        yield from whole
-    if rest:
-        yield rest

@@ -1,4 +1,4 @@
-"""Parse requests strictly, and download their files."""
+"""Parse requests strictly, and download their files; a wrong input is an error that names its field."""
 
 import asyncio
 import base64
@@ -22,9 +22,6 @@ from llm_ocr.errors import PageFailure, UsageError
 from llm_ocr.session import Session
 from llm_ocr.stages.remote import remote_options
 from llm_ocr.types import DocumentPart
-
-# Strict parsing: a wrong input is an error that names its field.
-
 
 #: Default number of crops in a reply.
 MOST_CROPS = 50
@@ -81,12 +78,12 @@ _SOURCES = {
     "source_url": "",
     "source_base64": "",
 }
-_BESIDE = (
+_FIELDS = (
+    *_SOURCES,
     *("start_page", "end_page", "layout", "label_task_mapping", "warmup"),
     *("return_crop_images", "crop_images_base64", "max_crop_images"),
     *("return_layout_visualization", "layout_visualization_base64"),
 )
-_FIELDS = (*_SOURCES, *_BESIDE)
 
 
 #: Request fields in place of settings in messages.
@@ -107,7 +104,7 @@ def advised(message: str) -> str:
     kept.
     """
     settings = settings_of(WorkerSettings).values()
-    known = {one.name: one for one in settings} | {one.flag: one for one in settings}
+    known = {setting.name: setting for setting in settings} | {setting.flag: setting for setting in settings}
 
     def replaced(found: re.Match[str]) -> str:
         setting, value = known.get(found[1]), found[2]
@@ -137,10 +134,6 @@ def read_input(job: Mapping[str, Any]) -> DocumentRequest | WarmUp:
         if stray := next((name for name in held if name != "warmup"), None):
             raise InputError(f"{stray}: not possible together with warmup")
         return WarmUp()
-    return _document(held)
-
-
-def _document(held: Mapping[str, Any]) -> DocumentRequest:
     named = [name for name in _SOURCES if name in held]
     if not named:
         raise InputError(f"input: has no document; give one of {', '.join(_SOURCES)}")
@@ -180,7 +173,7 @@ def _files(name: str, value: Any) -> tuple[File, ...]:
     read = _at_url if name.endswith(("_url", "_urls")) else _of_text
     if not many:
         return (read(name, _SOURCES[name], value),)
-    return tuple(read(f"{name}[{place}]", _SOURCES[name], one) for place, one in enumerate(value))
+    return tuple(read(f"{name}[{place}]", _SOURCES[name], item) for place, item in enumerate(value))
 
 
 def _at_url(field: str, kind: str, value: Any) -> File:
@@ -236,9 +229,6 @@ def _number(held: Mapping[str, Any], name: str, default: int, *, least: int) -> 
     return value
 
 
-# Files of a request on local disk: downloaded by the rules for web addresses, removed with the request's folder.
-
-
 _OTHER = {
     PDF: "an image; images go into image_urls or images_base64",
     IMAGE: "a PDF; PDFs go into pdf_url or pdf_base64",
@@ -266,7 +256,7 @@ async def parts_of(
     remote = RemoteDocuments(replace(remote_options(settings), cache_folder=folder / "fetched"))
     held.push_async_callback(remote.close)
 
-    async def one(place: int, file: File) -> DocumentPart:
+    async def part_of(place: int, file: File) -> DocumentPart:
         name = f"image-{place + 1:05d}" if len(request.files) > 1 else "document"
         path = folder / name
         try:
@@ -282,17 +272,7 @@ async def parts_of(
             return DocumentPart(name, "", name, "", (), 0, 0, reason=failure.reason, detail=failure.detail)
         return DocumentPart(name, str(path), name, "", tuple(range(1, count + 1)), count, 0)
 
-    parts = await asyncio.gather(*(one(place, file) for place, file in enumerate(request.files)))
-    return _selected(request, parts)
-
-
-def _check_kind(file: File, path: Path) -> None:
-    found = kind_by_content(path)
-    if file.kind and found and found != file.kind:
-        raise InputError(f"{file.field}: is {_OTHER[file.kind]}")
-
-
-def _selected(request: DocumentRequest, parts: list[DocumentPart]) -> list[Numbered]:
+    parts = await asyncio.gather(*(part_of(place, file) for place, file in enumerate(request.files)))
     total = sum(part.expected for part in parts)
     if request.first > total:
         pages = "1 page" if total == 1 else f"{total} pages"
@@ -300,10 +280,15 @@ def _selected(request: DocumentRequest, parts: list[DocumentPart]) -> list[Numbe
     last = min(request.last or total, total)
     found, before = [], 0
     for part in parts:
-        count = part.expected
-        low, high = max(request.first - before, 1), min(last - before, count)
+        low, high = max(request.first - before, 1), min(last - before, part.expected)
         if low <= high:
             chosen = part if part.reason is not None else replace(part, pages=part.pages[low - 1 : high])
             found.append(Numbered(chosen, before + low))
-        before += count
+        before += part.expected
     return found
+
+
+def _check_kind(file: File, path: Path) -> None:
+    found = kind_by_content(path)
+    if file.kind and found and found != file.kind:
+        raise InputError(f"{file.field}: is {_OTHER[file.kind]}")

@@ -1,4 +1,7 @@
-"""Replies within RunPod's size limit; large parts become URLs in the workspace."""
+"""Replies within RunPod's size limit; large parts become URLs in the workspace.
+
+The keys of a reply are those of GLM-OCR's worker.
+"""
 
 import asyncio
 import base64
@@ -17,12 +20,9 @@ from llm_ocr.results.images import boxes_image
 from llm_ocr.results.markdown import IMAGE, encode_target, map_prose, target_id
 from llm_ocr.results.schema import image_extension
 from llm_ocr.storage import ObjectStore, open_store
-from llm_ocr.types import Box, EncodedImage, Figure, PageRecord
+from llm_ocr.types import Box, EncodedImage, PageRecord
 from llm_ocr.workspace.stored import workspace_options
 from llm_ocr_platforms.runpod.inputs import DocumentRequest, advised
-
-# Contents of a reply from read pages; the keys are those of GLM-OCR's worker.
-
 
 #: Target folder of the Markdown's links to figures.
 FOLDER = "imgs"
@@ -94,9 +94,13 @@ async def page_answer(number: int, record: PageRecord, request: DocumentRequest,
 
 
 def _page_answer(number: int, record: PageRecord, request: DocumentRequest, folder: Path) -> PageAnswer:
-    names = {figure.id: f"{FOLDER}/{_file(figure)}" for figure in record.figures}
-    figures = record.figures[: request.crops.most] if request.crops.wanted else ()
-    crops = [_crop(number, figure, names[figure.id], folder) for figure in figures]
+    names = {}
+    for figure in record.figures:
+        names[figure.id] = f"{FOLDER}/{safe_segment(figure.id)}.{image_extension(figure.image.media_type)}"
+    crops = []
+    for figure in record.figures[: request.crops.most] if request.crops.wanted else ():
+        about = {"name": names[figure.id], "page": number, "label": figure.label, "bbox_2d": _thousandths(figure.box)}
+        crops.append(_picture(about, figure.image, folder))
     layout, notes = None, []
     if request.layouts.wanted and record.image is not None:
         try:
@@ -104,15 +108,33 @@ def _page_answer(number: int, record: PageRecord, request: DocumentRequest, fold
             layout = _picture({"name": f"layout/{record.page_id}.jpg", "page": number}, image, folder)
         except PageFailure as failure:
             notes.append(f"layout_visualizations: page {number}: {failure.args[0]}")
-    return PageAnswer(
-        number,
-        _without_images(record, number),
-        _regions(record, names),
-        _linked(record, names),
-        crops,
-        layout,
-        notes,
-    )
+    regions = []
+    for index, block in enumerate(record.blocks):
+        region: dict[str, Any] = {
+            "index": index,
+            "label": block.label or block.kind.value,
+            "content": block.text or block.described or block.inside or None,
+            "bbox_2d": _thousandths(block.box),
+        }
+        if block.figure_id in names:
+            region["image_path"] = names[block.figure_id]
+        regions.append(region)
+    # The Markdown has the texts of the figures, and links to the files of their crops.
+    texts = {figure.id: FigureText(figure.described, figure.caption, figure.label) for figure in record.figures}
+    markdown = enrich(record.markdown, texts)
+
+    def to_file(link: Any) -> str:
+        name = names.get(target_id(link["target"]) or "")
+        if not name:
+            return str(link[0])
+        return f"![{link['alt']}]({FOLDER}/{encode_target(name.removeprefix(FOLDER + '/'))})"
+
+    if names:
+        markdown = map_prose(markdown, lambda text: IMAGE.sub(to_file, text))
+    empty = EncodedImage(b"", "image/jpeg", 0, 0)
+    figures = tuple(replace(figure, image=empty) for figure in record.figures)
+    kept = replace(record, page_number=number, image=None, figures=figures, blocks=(), markdown="")
+    return PageAnswer(number, kept, regions, markdown, crops, layout, notes)
 
 
 def answer_of(pages: Iterable[PageAnswer], request: DocumentRequest) -> Answer:
@@ -127,52 +149,8 @@ def answer_of(pages: Iterable[PageAnswer], request: DocumentRequest) -> Answer:
     return answer
 
 
-def _without_images(record: PageRecord, number: int) -> PageRecord:
-    empty = EncodedImage(b"", "image/jpeg", 0, 0)
-    figures = tuple(replace(figure, image=empty) for figure in record.figures)
-    return replace(record, page_number=number, image=None, figures=figures, blocks=(), markdown="")
-
-
-def _regions(record: PageRecord, names: Mapping[str, str]) -> list[dict[str, Any]]:
-    found = []
-    for index, block in enumerate(record.blocks):
-        region: dict[str, Any] = {
-            "index": index,
-            "label": block.label or block.kind.value,
-            "content": block.text or block.described or block.inside or None,
-            "bbox_2d": _thousandths(block.box),
-        }
-        if block.figure_id in names:
-            region["image_path"] = names[block.figure_id]
-        found.append(region)
-    return found
-
-
 def _thousandths(box: Box) -> list[int]:
     return [round(side * _SCALE) for side in (box.x0, box.y0, box.x1, box.y1)]
-
-
-def _linked(record: PageRecord, names: Mapping[str, str]) -> str:
-    """Return the page's Markdown with the figures' texts and the files of their crops."""
-    texts = {one.id: FigureText(one.described, one.caption, one.label) for one in record.figures}
-    markdown = enrich(record.markdown, texts)
-
-    def to_file(image: Any) -> str:
-        name = names.get(target_id(image["target"]) or "")
-        return (
-            f"![{image['alt']}]({FOLDER}/{encode_target(name.removeprefix(FOLDER + '/'))})" if name else str(image[0])
-        )
-
-    return map_prose(markdown, lambda text: IMAGE.sub(to_file, text)) if names else markdown
-
-
-def _file(figure: Figure) -> str:
-    return f"{safe_segment(figure.id)}.{image_extension(figure.image.media_type)}"
-
-
-def _crop(number: int, figure: Figure, name: str, folder: Path) -> Picture:
-    about = {"name": name, "page": number, "label": figure.label, "bbox_2d": _thousandths(figure.box)}
-    return _picture(about, figure.image, folder)
 
 
 def _picture(about: Mapping[str, Any], image: EncodedImage, folder: Path) -> Picture:
@@ -185,9 +163,6 @@ def _picture(about: Mapping[str, Any], image: EncodedImage, folder: Path) -> Pic
 def size_of(reply: Mapping[str, Any]) -> int:
     """Return the bytes of a reply as JSON."""
     return len(json.dumps(reply, ensure_ascii=False).encode("utf-8", "surrogatepass"))
-
-
-# Replies within RunPod's limits: parts that are too large are written to the workspace, and replaced by URLs.
 
 
 #: Folder below the workspace.
@@ -215,8 +190,11 @@ class Replies:
             "layout_visualizations": (answer.layouts, request.layouts),
         }
         rest = {**answer.texts(), "pages": [page.about() for page in answer.pages], **self._about}
-        inline = sum(_in_base64(pictures) for pictures, wish in kinds.values() if wish.inline)
-        plain = size_of(rest) + sum(size_of({"": [one.about for one in pictures]}) for pictures, _ in kinds.values())
+        plain, inline = size_of(rest), 0
+        for pictures, wish in kinds.values():
+            plain += size_of({"": [picture.about for picture in pictures]})
+            if wish.inline:
+                inline += sum(4 * -(-picture.size // 3) for picture in pictures)  # in base64
         if plain + inline > self._limit and not place.there:
             raise LlmOcrError(
                 f"the reply of {(plain + inline) / 1e6:.1f} MB exceeds the limit of a reply, "
@@ -225,10 +203,16 @@ class Replies:
                 "Or request fewer pages (start_page, end_page), or no images in base64.",
             )
         for name, (pictures, wish) in kinds.items():
-            keep = wish.inline and plain + inline <= self._limit
-            rest[name] = [_with_data(one) if keep else {**one.about, **place.url_of(one)} for one in pictures]
+            rest[name] = []
+            for picture in pictures:
+                if wish.inline and plain + inline <= self._limit:
+                    data = {"base64": base64.b64encode(picture.file.read_bytes()).decode("ascii")}
+                else:
+                    data = place.url_of(picture)
+                rest[name].append({**picture.about, **data})
             if pictures and not wish.inline and not place.there:
-                answer.notes.append(f"{name}: image data is not included; set {_how(name)} or LLM_OCR_WORKSPACE")
+                flag = "crop_images_base64" if name == "crop_images" else "layout_visualization_base64"
+                answer.notes.append(f"{name}: image data is not included; set {flag} or LLM_OCR_WORKSPACE")
         if plain > self._limit:
             rest |= place.texts(rest)
         if answer.notes:
@@ -273,15 +257,3 @@ class _Place:
 
     def _url(self, key: str) -> str:
         return f"{self._opened().url.rstrip('/')}/{key}"
-
-
-def _how(name: str) -> str:
-    return "crop_images_base64" if name == "crop_images" else "layout_visualization_base64"
-
-
-def _in_base64(pictures: Sequence[Picture]) -> int:
-    return sum(4 * -(-one.size // 3) for one in pictures)
-
-
-def _with_data(picture: Picture) -> dict[str, Any]:
-    return {**picture.about, "base64": base64.b64encode(picture.file.read_bytes()).decode("ascii")}

@@ -44,30 +44,29 @@ def translated(variables: Mapping[str, str]) -> dict[str, str]:
     Raises:
         UsageError: A number is invalid.
     """
-    held = {one.name: value for one in TABLE if (value := variables.get(one.name, "").strip())}
-    for one in TABLE:
-        if one.name in held and one.count and not (held[one.name].isascii() and held[one.name].isdigit()):
-            raise UsageError(f"{one.name}={held[one.name]}: must be a whole number, 1 or more")
-    found = {PREFIX + "VLLM_ARG": _arguments(variables, held)}
-    for setting in ("max_inflight_requests", "worker_concurrency", "revision"):
-        values = [held[one.name] for one in TABLE if one.setting == setting and one.name in held]
-        found[PREFIX + setting.upper()] = min(values, key=int) if len(values) > 1 else "".join(values)
-    return {**variables, **{name: value for name, value in found.items() if value and _open(name, variables)}}
-
-
-def _open(name: str, variables: Mapping[str, str]) -> bool:
-    return name == PREFIX + "VLLM_ARG" or not variables.get(name)
-
-
-def _arguments(variables: Mapping[str, str], held: Mapping[str, str]) -> str:
-    """Return the server arguments: from `LLM_OCR_` variables, otherwise from all others; then defaults of the table."""
+    held: dict[str, str] = {}
+    for variable in TABLE:
+        value = variables.get(variable.name, "").strip()
+        if value and variable.count and not (value.isascii() and value.isdigit()):
+            raise UsageError(f"{variable.name}={value}: must be a whole number, 1 or more")
+        if value:
+            held[variable.name] = value
+    # Server arguments: from `LLM_OCR_` variables, otherwise from all others; then defaults of the table.
     given = variables.get(PREFIX + "VLLM_ARG", "")
     if not given:
-        bare = (one.read(variables[one.name]) for one in bare_for("vllm_arg") if variables.get(one.name))
+        bare = (legacy.read(variables[legacy.name]) for legacy in bare_for("vllm_arg") if variables.get(legacy.name))
         given = "\n".join(text for text in bare if text)
-    flags = [f"{one.flag}={held[one.name]}" for one in TABLE if one.flag and one.name in held]
-    more = [flag for flag in flags if flag.partition("=")[0] not in given]
-    return "\n".join([*([given] if given else []), *more]) if more else given
+    arguments = [given] if given else []
+    for variable in TABLE:
+        if variable.flag and variable.name in held and variable.flag not in given:
+            arguments.append(f"{variable.flag}={held[variable.name]}")
+    found = {PREFIX + "VLLM_ARG": "\n".join(arguments)}
+    for setting in ("max_inflight_requests", "worker_concurrency", "revision"):
+        name = PREFIX + setting.upper()
+        values = [held[variable.name] for variable in TABLE if variable.setting == setting and variable.name in held]
+        if values and not variables.get(name):
+            found[name] = min(values, key=int) if len(values) > 1 else values[0]
+    return {**variables, **{name: value for name, value in found.items() if value}}
 
 
 def usual_model(variables: Mapping[str, str]) -> dict[str, str]:
@@ -80,5 +79,5 @@ def usual_model(variables: Mapping[str, str]) -> dict[str, str]:
 def markdown_table() -> str:
     """Return the table of docs/migrating.md."""
     rows = ["| Variable | Our setting | Remark |", "|---|---|---|"]
-    rows += [f"| `{one.name}` | `{PREFIX}{one.setting.upper()}` | {one.note} |" for one in TABLE]
+    rows += [f"| `{variable.name}` | `{PREFIX}{variable.setting.upper()}` | {variable.note} |" for variable in TABLE]
     return "\n".join(rows)

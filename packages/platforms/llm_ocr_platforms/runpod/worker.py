@@ -27,45 +27,6 @@ from llm_ocr_platforms.runpod.inputs import (
 )
 from llm_ocr_platforms.runpod.replies import PageAnswer, Replies, answer_of, page_answer
 
-# Warm-up: a generated page is read once, so that the model is ready for the first document.
-
-
-_WORDS = "Ready to read."
-_SIZE, _MARGIN, _FONT = (420, 120), 40, 32  # pixels
-
-
-async def warm_up(session: Session) -> dict[str, Any]:
-    """Start the model and send one request.
-
-    Raises:
-        ServerError: The model cannot be started.
-    """
-    began = time.monotonic()
-    rows: list[PageRecord] = []
-
-    async def finished(position: int, record: PageRecord) -> None:
-        rows.append(record)
-
-    with tempfile.TemporaryDirectory(prefix="llm-ocr-request-") as folder:
-        part = DocumentPart("warm-up", str(_page(Path(folder))), "warm-up", "", (1,), 1, 0)
-        await session.read(part, finished)
-    detail = {"detail": advised(rows[0].detail)} if rows[0].detail else {}
-    return {"status": rows[0].status.value, **detail, "seconds": round(time.monotonic() - began, 3)}
-
-
-def _page(folder: Path) -> Path:
-    from PIL import Image, ImageDraw, ImageFont
-
-    page = Image.new("RGB", _SIZE, "white")
-    ImageDraw.Draw(page).text((_MARGIN, _MARGIN), _WORDS, fill="black", font=ImageFont.load_default(_FONT))
-    file = folder / "page.png"
-    page.save(file)
-    return file
-
-
-# Worker: handles jobs with one model for all of them, and removes all data of a request.
-
-
 _log = logging.getLogger("llm_ocr.serverless")
 
 #: Seconds between two reports of progress: each is a request to RunPod.
@@ -74,7 +35,32 @@ _PAUSE = 2.0
 Report = Callable[[dict[str, Any], Any], None]
 
 
-class _Told(Silent):
+async def warm_up(session: Session) -> dict[str, Any]:
+    """Start the model and read one generated page, so that the model is ready for the first document.
+
+    Raises:
+        ServerError: The model cannot be started.
+    """
+    from PIL import Image, ImageDraw, ImageFont
+
+    began = time.monotonic()
+    rows: list[PageRecord] = []
+
+    async def finished(position: int, record: PageRecord) -> None:
+        rows.append(record)
+
+    with tempfile.TemporaryDirectory(prefix="llm-ocr-request-") as folder:
+        image = Image.new("RGB", (420, 120), "white")
+        ImageDraw.Draw(image).text((40, 40), "Ready to read.", fill="black", font=ImageFont.load_default(32))
+        file = Path(folder, "page.png")
+        image.save(file)
+        part = DocumentPart("warm-up", str(file), "warm-up", "", (1,), 1, 0)
+        await session.read(part, finished)
+    detail = {"detail": advised(rows[0].detail)} if rows[0].detail else {}
+    return {"status": rows[0].status.value, **detail, "seconds": round(time.monotonic() - began, 3)}
+
+
+class _Logged(Silent):
     """Progress that writes the library's messages to the worker's log."""
 
     def say(self, message: str) -> None:
@@ -103,7 +89,21 @@ class Worker:
         async with self._reading() as session:
             if isinstance(request, WarmUp):
                 return {"warmup": True, **await warm_up(session), **await self._about(session)}
-            return await self._documents(job, request, session)
+            about = await self._about(session)
+            async with contextlib.AsyncExitStack() as held:
+                folder = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="llm-ocr-request-")))
+                parts = await parts_of(request, session, self._settings, folder, held)
+                pages = await self._pages(job, request, session, parts, folder / "pictures")
+                answer = answer_of(pages, request)
+                # A reply with status success would hide that no page could be read.
+                if all(page.record.status is Status.FAILED for page in pages):
+                    first = answer.pages[0]
+                    why = first.record.reason.value if first.record.reason else "failed"
+                    detail = f": {first.record.detail}" if first.record.detail else ""
+                    field = request.files[0].field.partition("[")[0]
+                    raise LlmOcrError(f"{field}: all {len(pages)} pages failed; page {first.number}: {why}{detail}")
+                replies = Replies(self._settings, about)
+                return await asyncio.to_thread(replies.reply, str(job.get("id") or "job"), answer, request)
 
     async def close(self) -> None:
         """Stop the model."""
@@ -114,7 +114,7 @@ class Worker:
     @contextlib.asynccontextmanager
     async def _reading(self) -> AsyncIterator[Session]:
         """Yield the session; a session without servers is closed, so that the next request starts a new one."""
-        session = self._session = self._session or Session.from_settings(self._settings, _Told())
+        session = self._session = self._session or Session.from_settings(self._settings, _Logged())
         try:
             yield session
         except ServerError:
@@ -122,17 +122,6 @@ class Worker:
                 self._session = None
             await session.close()
             raise
-
-    async def _documents(self, job: Mapping[str, Any], request: DocumentRequest, session: Session) -> dict[str, Any]:
-        about = await self._about(session)
-        async with contextlib.AsyncExitStack() as held:
-            folder = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="llm-ocr-request-")))
-            parts = await parts_of(request, session, self._settings, folder, held)
-            pages = await self._pages(job, request, session, parts, folder / "pictures")
-            answer = answer_of(pages, request)
-            _anything_read(pages, request)
-            replies = Replies(self._settings, about)
-            return await asyncio.to_thread(replies.reply, str(job.get("id") or "job"), answer, request)
 
     async def _pages(
         self,
@@ -142,18 +131,19 @@ class Worker:
         parts: list[Numbered],
         folder: Path,
     ) -> list[PageAnswer]:
-        total = sum(one.part.expected for one in parts)
+        total = sum(numbered.part.expected for numbered in parts)
         pages: list[PageAnswer] = []
-        failed = 0
-        report = _Paced(self._report, job)
+        failed, reported = 0, time.monotonic()
 
         async def of_part(numbered: Numbered) -> None:
             async def finished(position: int, record: PageRecord) -> None:
-                nonlocal failed
+                nonlocal failed, reported
                 pages.append(await page_answer(numbered.first + position, record, request, folder))
                 failed += record.status is Status.FAILED
-                if len(pages) < total:  # the reply follows the last page, and no report may follow the reply
-                    report({"pages": total, "done": len(pages), "failed": failed})
+                # The reply follows the last page, and no report may follow the reply.
+                if len(pages) < total and time.monotonic() >= reported + _PAUSE:
+                    reported = time.monotonic()
+                    self._report(dict(job), {"pages": total, "done": len(pages), "failed": failed})
 
             await session.read(numbered.part, finished, DocumentOptions(request.whole, request.tasks))
 
@@ -162,7 +152,14 @@ class Worker:
                 for numbered in parts:
                     tasks.create_task(of_part(numbered))
         except BaseExceptionGroup as group:
-            raise _as_input(_first(group)) from group
+            error: BaseException = group
+            while isinstance(error, BaseExceptionGroup):
+                error = error.exceptions[0]
+            if isinstance(error, UsageError) and not isinstance(error, InputError):
+                # Only one field requests regions.
+                message = re.sub(r"^`region_task=([^`]*)`", r"\1", str(error.args[0]))
+                error = InputError(f"label_task_mapping: {message}", hint=error.hint)
+            raise error from group
         return pages
 
     async def _about(self, session: Session) -> dict[str, Any]:
@@ -175,42 +172,3 @@ class Worker:
             "model_revision": model.revision if model else None,
             "llm_ocr_version": __version__,
         }
-
-
-class _Paced:
-    """Reports of one job, at the rate that RunPod accepts."""
-
-    def __init__(self, report: Report, job: Mapping[str, Any]) -> None:
-        self._report = report
-        self._job = dict(job)
-        self._next = time.monotonic() + _PAUSE
-
-    def __call__(self, progress: Any) -> None:
-        now = time.monotonic()
-        if now >= self._next:
-            self._next = now + _PAUSE
-            self._report(self._job, progress)
-
-
-def _anything_read(pages: list[PageAnswer], request: DocumentRequest) -> None:
-    """Raise an error if no page could be read: a reply with status success would hide the failure."""
-    if all(page.record.status is Status.FAILED for page in pages):
-        first = min(pages, key=lambda page: page.number)
-        why = first.record.reason.value if first.record.reason else "failed"
-        detail = f": {first.record.detail}" if first.record.detail else ""
-        field = request.files[0].field.partition("[")[0]
-        raise LlmOcrError(f"{field}: all {len(pages)} pages failed; page {first.number}: {why}{detail}")
-
-
-def _as_input(error: BaseException) -> BaseException:
-    """Return an error about regions as an error of the one field that requests regions."""
-    if isinstance(error, UsageError) and not isinstance(error, InputError):
-        message = re.sub(r"^`region_task=([^`]*)`", r"\1", str(error.args[0]))
-        return InputError(f"label_task_mapping: {message}", hint=error.hint)
-    return error
-
-
-def _first(group: BaseException) -> BaseException:
-    while isinstance(group, BaseExceptionGroup):
-        group = group.exceptions[0]
-    return group

@@ -124,7 +124,7 @@ def _script(spec: JobSpec, hardware: str, gpus: int) -> str:
     """Return the batch script. The user's arguments are last: the last of two equal ones has precedence."""
     own = spec.options.get("slurm_arg", ())
     # sbatch refuses combinations of --mem, --mem-per-cpu, and --mem-per-gpu (its manual page).
-    memory = [] if any(one.startswith("--mem") for one in own) else [f"--mem={MEMORY * gpus or CPU_MEMORY}G"]
+    memory = [] if any(argument.startswith("--mem") for argument in own) else [f"--mem={MEMORY * gpus or CPU_MEMORY}G"]
     limit = spec.time_limit or USUAL
     arguments = [
         f"--job-name={spec.name}",
@@ -210,39 +210,32 @@ def _last_words(job: Job) -> str:
 
 def _tasks(names: Sequence[str], cluster: str) -> list[Row]:
     """Return all tasks of jobs with these names; a final state of sacct has precedence."""
-    rows = {row.id: row for row in _queue(names, cluster)}
-    for row in _accounts(names, cluster):
-        if row.id not in rows or STATES.get(row.state, State.RUNNING).over:
-            rows[row.id] = row
-    return [row for row in rows.values() if row.id.rpartition("_")[2].isdigit()]
-
-
-def _queue(names: Sequence[str], cluster: str) -> Iterator[Row]:
-    words = ["squeue", "--noheader", "--array", "--states=all", f"--name={','.join(names)}", "--format=%i|%T|%r"]
-    for line in _ask(words, cluster):
+    named, rows = f"--name={','.join(names)}", dict[str, Row]()
+    for line in _ask(["squeue", "--noheader", "--array", "--states=all", named, "--format=%i|%T|%r"], cluster):
         task, state, why = line.split("|", 2)
-        yield Row(task, state, why="" if why == "None" else why)
-
-
-def _accounts(names: Sequence[str], cluster: str) -> Iterator[Row]:
-    words = ["sacct", "--noheader", "--parsable2", "--allocations", "--starttime=now-30days"]
+        rows[task] = Row(task, state, why="" if why == "None" else why)
+    words = ["sacct", "--noheader", "--parsable2", "--allocations", "--starttime=now-30days", named]
     try:
-        lines = list(_ask([*words, f"--name={','.join(names)}", f"--format={_FIELDS}"], cluster))
+        lines = list(_ask([*words, f"--format={_FIELDS}"], cluster))
     except LaunchError as error:
-        if "disabled" in str(error):  # a cluster without accounting
-            return
-        raise
+        if "disabled" not in str(error):
+            raise
+        lines = []  # a cluster without accounting
     for line in lines:
         task, state, code, start, end, seconds, limit = line.split("|")
-        yield Row(
+        state = state.split()[0]  # for example, CANCELLED by 1000
+        if task in rows and not STATES.get(state, State.RUNNING).over:
+            continue
+        rows[task] = Row(
             task,
-            state.split()[0],  # for example, CANCELLED by 1000
+            state,
             code,
             _moment(start),
             _moment(end),
             float(seconds) if seconds.isdigit() else None,
             float(limit) * 60 if limit.isdigit() else None,
         )
+    return [row for row in rows.values() if row.id.rpartition("_")[2].isdigit()]
 
 
 def _moment(text: str) -> float | None:
