@@ -32,9 +32,7 @@ def run_launch(command: str, settings: LaunchSettings) -> int:
         )
     shown = not settings.quiet and sys.stderr.isatty() and environment().get("TERM") != "dumb"
     launch = begin(
-        settings,
-        lambda line: None if settings.quiet else write_line(line, sys.stderr),
-        sys.stderr if shown else None,
+        settings, lambda line: None if settings.quiet else write_line(line, sys.stderr), sys.stderr if shown else None
     )
     workspace = outcome.quoted(settings.workspace)
     if not settings.wait:
