@@ -48,7 +48,23 @@ def render_sample_markdown(row: Mapping[str, Any] | PageRecord) -> str:
     else:
         markdown = row.get("document_final_markdown") or row.get("document_markdown") or ""
         pictures = {entry["figure_id"]: picture for entry, picture in _figures(row)}
-    return safe_markdown(_with_figures(markdown, pictures))
+    characters_left = _MOST_FIGURES
+    urls: dict[str, str | None] = {}
+
+    def to_data(image: re.Match[str]) -> str:
+        nonlocal characters_left
+        figure = target_id(image["target"])
+        if figure is None or figure not in pictures:
+            return image[0]
+        if figure not in urls:
+            urls[figure] = data_url(pictures[figure], _FIGURE_SIDE)
+        url = urls[figure]
+        if url is None or len(url) > characters_left:
+            return image[0]
+        characters_left -= len(url)
+        return f"![{image['alt']}]({url})"
+
+    return safe_markdown(map_prose(markdown, lambda text: IMAGE.sub(to_data, text)))
 
 
 def display_samples(dataset: Iterable[Mapping[str, Any]], n: int = 2, *, num_samples: int | None = None) -> str | None:
@@ -86,7 +102,15 @@ def display_page(page: Mapping[str, Any] | PageRecord) -> str | None:
     Raises:
         UsageError: The row has no page image.
     """
-    url = data_url(_boxes(page), _PAGE_SIDE)
+    picture: object = None
+    if isinstance(page, PageRecord):
+        picture = boxes_image(page.image, page.blocks) if page.image and page.image.data else None
+    elif page.get("document_with_boxes_image"):
+        picture = page["document_with_boxes_image"]
+    elif image := encoded_image(page.get("source_image")):
+        blocks = [Block(BlockKind(block["kind"]), Box(**block["box"])) for block in page.get("blocks") or ()]
+        picture = boxes_image(image, blocks)
+    url = data_url(picture, _PAGE_SIDE)
     if url is None:
         raise UsageError(
             "this page has no image",
@@ -106,18 +130,16 @@ def display_failures(pages: Iterable[PageRecord], n: int = 20) -> str | None:
         The Markdown outside of a notebook, otherwise None.
     """
     failed = iter(pages)
-    lines = [_failure(page) for page in islice(failed, max(0, n))]
+    lines = []
+    for page in islice(failed, max(0, n)):
+        number = "all" if page.page_number is None else page.page_number
+        reason = f"{page.reason or ''}: {page.detail}" if page.detail else str(page.reason or "")
+        lines.append(f"| {escape(page.source)} | {number} | {escape(reason)} | {len(page.attempts)} |")
     more = sum(1 for _ in failed)
     if not lines and not more:
         return _show("No page failed.")
     rows = ["| document | page | reason | tries |", "|---|---|---|---|", *lines]
     return _show("\n".join(rows) + (f"\n\n{more:,} more" if more else ""))
-
-
-def _failure(page: PageRecord) -> str:
-    number = "all" if page.page_number is None else str(page.page_number)
-    reason = f"{page.reason or ''}: {page.detail}" if page.detail else str(page.reason or "")
-    return f"| {escape(page.source)} | {number} | {escape(reason)} | {len(page.attempts)} |"
 
 
 def _show(markdown: str) -> str | None:
@@ -140,26 +162,6 @@ def _figures(row: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], object]]:
         yield json.loads(text), picture
 
 
-def _with_figures(markdown: str, pictures: Mapping[str, object]) -> str:
-    left = _MOST_FIGURES
-    urls: dict[str, str | None] = {}
-
-    def to_data(image: re.Match[str]) -> str:
-        nonlocal left
-        figure = target_id(image["target"])
-        if figure is None or figure not in pictures:
-            return image[0]
-        if figure not in urls:
-            urls[figure] = data_url(pictures[figure], _FIGURE_SIDE)
-        url = urls[figure]
-        if url is None or len(url) > left:
-            return image[0]
-        left -= len(url)
-        return f"![{image['alt']}]({url})"
-
-    return map_prose(markdown, lambda text: IMAGE.sub(to_data, text))
-
-
 def _sample(number: int, row: Mapping[str, Any]) -> Iterator[str]:
     status = " ".join(str(row[name]) for name in ("status", "reason") if row.get(name))
     yield f"**Sample {number}: {escape(str(row.get('sample_id', '')))}** {escape(status)}"
@@ -172,16 +174,3 @@ def _sample(number: int, row: Mapping[str, Any]) -> Iterator[str]:
         url = data_url(picture, _THUMBNAIL_SIDE)
         yield f"![figure]({url})" if url else ""
         yield escape(description[:_DESCRIPTION])
-
-
-def _boxes(page: Mapping[str, Any] | PageRecord) -> object:
-    if isinstance(page, PageRecord):
-        return boxes_image(page.image, page.blocks) if page.image and page.image.data else None
-    if page.get("document_with_boxes_image"):
-        return page["document_with_boxes_image"]
-    image = encoded_image(page.get("source_image"))
-    return boxes_image(image, [_block(block) for block in page.get("blocks") or ()]) if image else None
-
-
-def _block(value: Mapping[str, Any]) -> Block:
-    return Block(BlockKind(value["kind"]), Box(**value["box"]))

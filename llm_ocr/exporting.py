@@ -39,10 +39,13 @@ class Output:
         self._options = StoreOptions(
             settings.output_profile, settings.output_endpoint, settings.output_region, role="output"
         )
-        self.store = open_store(settings.output, self._options)
+        self.store: ObjectStore = open_store(settings.output, self._options)
         self.repository = _repository(settings.output)
         if self.repository is not None:
-            self.store = _few_commits(self.repository, self._options)
+            from llm_ocr.storage.hf.commits import Rate
+            from llm_ocr.storage.hf.dataset import DatasetStore
+
+            self.store = DatasetStore(self.repository, self._options, rate=Rate(linger=_LINGER))
         if settings.public and self.repository is None:
             raise UsageError(
                 f"`public` has no effect at {self.store.url}", hint="Only hf://datasets/NAMESPACE/NAME can be public."
@@ -65,13 +68,24 @@ class Output:
             UsageError: the output is inside of the workspace.
             StorageError: the output is not usable; the hint has the remedy.
         """
-        if f"{_plain(self.url)}/".startswith(f"{_plain(workspace)}/"):
+        inner, outer = (url if split_scheme(url)[0] else str(Path(url).resolve()) for url in (self.url, workspace))
+        if f"{inner}/".startswith(f"{outer}/"):
             raise UsageError(
                 f"{self.url} is inside the workspace {workspace}",
                 hint="Set `output` to a place outside of the workspace.",
             )
-        if self.repository is not None and self._settings.public:
-            _make_public(self.repository, self._options)
+        if (place := self.repository) is not None and self._settings.public:
+            from llm_ocr.storage.hf.client import RETRIES, HubClient
+
+            client = HubClient(place, self._options)
+
+            def make() -> None:
+                """Create a public repository. An existing repository is unchanged."""
+                with client.doing("make"):
+                    if not client.api.repo_exists(place.id, repo_type="dataset"):
+                        client.api.create_repo(place.id, repo_type="dataset", private=False, exist_ok=True)
+
+            RETRIES.keep_trying(make)
         self.store.check()
 
     def flush(self) -> None:
@@ -94,11 +108,8 @@ class Output:
         return f"load_dataset({', '.join(arguments)})"
 
 
-def _plain(url: str) -> str:
-    return url if split_scheme(url)[0] else str(Path(url).resolve())
-
-
 def _repository(url: str) -> "Place | None":
+    """Return the dataset repository of a URL, or None for other locations."""
     if split_scheme(url)[0] != "hf":
         return None
     from llm_ocr.storage.hf import parse
@@ -112,27 +123,6 @@ def _repository(url: str) -> "Place | None":
             hint=f"Give hf://datasets/{place.id}, or a branch of it: hf://datasets/{place.id}@BRANCH",
         )
     return place
-
-
-def _few_commits(place: "Place", options: StoreOptions) -> ObjectStore:
-    from llm_ocr.storage.hf.commits import Rate
-    from llm_ocr.storage.hf.dataset import DatasetStore
-
-    return DatasetStore(place, options, rate=Rate(linger=_LINGER))
-
-
-def _make_public(place: "Place", options: StoreOptions) -> None:
-    """Create a public repository if it does not exist. An existing repository is unchanged."""
-    from llm_ocr.storage.hf.client import RETRIES, HubClient
-
-    client = HubClient(place, options)
-
-    def make() -> None:
-        with client.doing("make"):
-            if not client.api.repo_exists(place.id, repo_type="dataset"):
-                client.api.create_repo(place.id, repo_type="dataset", private=False, exist_ok=True)
-
-    RETRIES.keep_trying(make)
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,25 +191,22 @@ class Run:
         except ImportError as error:
             raise MissingExtra("to_dataset requires the package datasets", install="datasets") from error
 
-        files = list(self._dataset_files())
-        if not files:
-            raise StageMissing(f"no dataset in {self.url}", hint=f"Run first: llm-ocr assemble -w {self.url}")
-        return load_dataset("parquet", data_files={"train": files}, split="train")
-
-    def _dataset_files(self) -> Iterator[str]:
-        """Yield the local paths of the dataset's files. Files of a remote workspace are fetched."""
         store = self._workspace.store
         own = {dataset_file(item.id) for item in items(self._workspace)}
+        files: list[str] = []
         for info in store.list(f"{FOLDER}/"):
             if info.key not in own:  # a file that someone else put there
                 continue
             if isinstance(store, LocalStore):
-                yield str(store.root / info.key)
-                continue
-            file = self._workspace.spool / info.key
-            file.parent.mkdir(parents=True, exist_ok=True)
-            fetch_dataset_file(self._workspace, info.key, file)
-            yield str(file)
+                file = store.root / info.key
+            else:
+                file = self._workspace.spool / info.key
+                file.parent.mkdir(parents=True, exist_ok=True)
+                fetch_dataset_file(self._workspace, info.key, file)
+            files.append(str(file))
+        if not files:
+            raise StageMissing(f"no dataset in {self.url}", hint=f"Run first: llm-ocr assemble -w {self.url}")
+        return load_dataset("parquet", data_files={"train": files}, split="train")
 
 
 def open(url: str | Path, *, profile: str | None = None, endpoint: str | None = None, region: str | None = None) -> Run:

@@ -190,7 +190,7 @@ class Session:
             transcribes=(lambda: False) if way.tasks else parts.reading.transcribes,
         )
 
-        async def one(position: int, ticket: Ticket) -> None:
+        async def read_position(position: int, ticket: Ticket) -> None:
             try:
                 record = await stage.read(PageTask(part, position), ticket)
             finally:
@@ -206,7 +206,7 @@ class Session:
                     if self._allowance.reached():
                         ticket.release()
                         break
-                    tasks.create_task(one(position, ticket))
+                    tasks.create_task(read_position(position, ticket))
                 else:
                     return
         except BaseExceptionGroup as group:

@@ -12,11 +12,6 @@ from llm_ocr.plugins import found_packages
 __all__ = ["main"]
 
 
-#: Variable that names the stage in the predecessor's jobs, which call `main()` without arguments.
-_VARIABLE = "PIPELINE_STAGE"
-_STAGES = ("extract", "describe", "assemble")
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command, and return its exit code.
 
@@ -34,36 +29,38 @@ def main(argv: Sequence[str] | None = None) -> int:
         SystemExit: Without `argv`, the command failed. A program that calls `main()` and drops the value then fails as
             well.
     """
-    code = _run(argv)
+    try:
+        code = _dispatch(_with_stage(sys.argv[1:]) if argv is None else list(argv))
+    except SystemExit as exit_:  # from argparse, after the help
+        code = int(exit_.code or 0)
+    except KeyboardInterrupt:
+        complain("interrupted. Run the same command again to continue.")
+        code = 4
+    except LlmOcrError as error:
+        lines = [str(error)]
+        # Texts of servers and platforms in other errors may have several lines.
+        if isinstance(error, UsageError | WorkspaceError | StorageError | PageFailure):
+            lines = [one_line(str(error.args[0]) if error.args else "")]
+            lines += [error.hint] if error.hint else []
+        complain(*lines)
+        code = error.exit_code
+    except Exception as error:  # noqa: BLE001 - last resort: users see a sentence, not a traceback
+        sentence = (str(error).strip() or "no message").splitlines()[0]
+        complain(f"{type(error).__name__}: {sentence}", "Run with --log-level debug for the traceback.")
+        code = 1
     if code and argv is None:
         raise SystemExit(code)
     return code
 
 
-def _run(argv: Sequence[str] | None) -> int:
-    """Run a command, write its errors for the user, and return the exit code."""
-    try:
-        return _dispatch(_with_stage(sys.argv[1:]) if argv is None else list(argv))
-    except SystemExit as exit_:  # from argparse, after the help
-        return int(exit_.code or 0)
-    except KeyboardInterrupt:
-        complain("interrupted. Run the same command again to continue.")
-        return 4
-    except LlmOcrError as error:
-        complain(*_complaint(error))
-        return error.exit_code
-    except Exception as error:  # noqa: BLE001 - last resort: users see a sentence, not a traceback
-        complain(f"{type(error).__name__}: {_first_line(error)}", "Run with --log-level debug for the traceback.")
-        return 1
-
-
 def _with_stage(arguments: list[str]) -> list[str]:
-    stage = environment().get(_VARIABLE, "").strip()
+    """Prepend the stage of PIPELINE_STAGE if no command is named: the predecessor's jobs call `main()` so."""
+    stage = environment().get("PIPELINE_STAGE", "").strip()
     named = arguments and (not arguments[0].startswith("-") or arguments[0] in ("-h", "--help", "-V", "--version"))
     if named or not stage:
         return arguments
-    if stage.lower() not in _STAGES:
-        raise UsageError(f"{_VARIABLE}={stage}: must be one of {', '.join(_STAGES)}")
+    if stage.lower() not in ("extract", "describe", "assemble"):
+        raise UsageError(f"PIPELINE_STAGE={stage}: must be one of extract, describe, assemble")
     return [stage.lower(), *arguments]
 
 
@@ -76,7 +73,10 @@ def _dispatch(arguments: list[str]) -> int:
         write(general_help())
         return 0
     if first in ("-V", "--version"):
-        write(_versions())
+        from llm_ocr import __version__
+
+        added = (f"{additions} ({package})\n" for package, additions in found_packages())
+        write(f"llm-ocr {__version__}\n" + "".join(added))
         return 0
     if first == "help":
         return _dispatch([rest[0], "--help"] if rest else ["--help"])
@@ -87,14 +87,6 @@ def _dispatch(arguments: list[str]) -> int:
     from llm_ocr.cli.start import start
 
     return start(command, rest)
-
-
-def _versions() -> str:
-    """Return the version, and a line for each package with what it adds."""
-    from llm_ocr import __version__
-
-    added = (f"{additions} ({package})\n" for package, additions in found_packages())
-    return f"llm-ocr {__version__}\n" + "".join(added)
 
 
 def general_help() -> str:
@@ -125,15 +117,3 @@ Examples:
   llm-ocr run report.pdf         Read one document into ./llm-ocr-out
   llm-ocr doctor                 Check what works on this machine
 """
-
-
-def _complaint(error: LlmOcrError) -> tuple[str, ...]:
-    """Return the error's sentence on one line, and its hint. Texts of servers and platforms may have more lines."""
-    if not isinstance(error, UsageError | WorkspaceError | StorageError | PageFailure):
-        return (str(error),)
-    sentence = str(error.args[0]) if error.args else ""
-    return (one_line(sentence), error.hint) if error.hint else (one_line(sentence),)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or "no message").splitlines()[0]

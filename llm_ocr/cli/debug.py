@@ -7,7 +7,7 @@ decisions with the answer.
 import asyncio
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from llm_ocr.errors import PageFailure, UsageError
 
 if TYPE_CHECKING:
     from llm_ocr.engines.trace import Decision
-    from llm_ocr.types import Attempt, Block, Box, Page, Quality
+    from llm_ocr.types import Attempt, Box, Page, Quality
 
 
 #: Characters of a text that are shown, and the width of the names at the left.
@@ -93,15 +93,23 @@ async def _trace(settings: DebugSettings) -> _Traced:
     from llm_ocr.types import plural
 
     source = str(settings.file)
-    clock = _Clock()
+    times: list[tuple[str, float]] = []
+    began = time.perf_counter()
+
+    def stop(name: str) -> None:
+        nonlocal began
+        now = time.perf_counter()
+        times.append((name, 1000 * (now - began)))
+        began = now
+
     secrets = passwords(settings.password, settings.password_file)
     async with Renderer(render_options(settings, secrets)) as renderer:
         pages = await renderer.open(source)
         if settings.page > pages:
             raise UsageError(f"--page {settings.page}: {source} has {plural(pages, 'page')}")
-        clock.stop("opening (with process start)")
+        stop("opening (with process start)")
         page = await renderer.page(source, "", settings.page, page_id="page", document_id="document")
-        clock.stop("rendering")
+        stop("rendering")
     reader = embedded_reader(settings, language=await ocr_language(settings, partial(write_line, stream=sys.stderr)))
     try:
         with collected() as decisions:
@@ -109,50 +117,49 @@ async def _trace(settings: DebugSettings) -> _Traced:
     finally:
         await reader.close()
     passes: dict[str, float] = {}
-    for one in decisions:
-        if one.step == TIME:  # OCR may run twice on a page with a text layer
-            name = str(one.facts["name"])
-            passes[name] = passes.get(name, 0.0) + float(str(one.facts["milliseconds"]))
-    reading = clock.since()
-    clock.times += [*passes.items(), ("reader process start and transfer", reading - sum(passes.values()))]
-    clock.began = time.perf_counter()
+    for decision in decisions:
+        if decision.step == TIME:  # OCR may run twice on a page with a text layer
+            name = str(decision.facts["name"])
+            passes[name] = passes.get(name, 0.0) + float(str(decision.facts["milliseconds"]))
+    stop("reader process start and transfer")
+    name, reading = times.pop()
+    times += [*passes.items(), (name, reading - sum(passes.values()))]
     quality = score(page, attempt)
-    clock.stop("quality")
-    chosen = [one for one in decisions if one.step != TIME]
-    return _Traced(page, pages, attempt, chosen, quality, [(name, round(spent, 1)) for name, spent in clock.times])
-
-
-class _Clock:
-    def __init__(self) -> None:
-        self.began = time.perf_counter()
-        self.times: list[tuple[str, float]] = []
-
-    def since(self) -> float:
-        return 1000 * (time.perf_counter() - self.began)
-
-    def stop(self, name: str) -> None:
-        """Add the time since the last stop."""
-        self.times.append((name, self.since()))
-        self.began = time.perf_counter()
-
-
-# Output for people: names on the left, decisions on the right.
+    stop("quality")
+    chosen = [decision for decision in decisions if decision.step != TIME]
+    return _Traced(page, pages, attempt, chosen, quality, [(name, round(spent, 1)) for name, spent in times])
 
 
 def _as_text(traced: _Traced, file: Path) -> Iterator[str]:
+    """Yield lines with names at the left and decisions at the right."""
     from llm_ocr.results.quality import on_scale, shown_score, what_is_wrong
 
     page, attempt, quality = traced.page, traced.attempt, traced.quality
     ending = ": ".join(filter(None, (attempt.status.value, attempt.reason and attempt.reason.value, attempt.detail)))
     yield f"{file.name}, page {page.number} of {traced.pages}: {ending}"
-    yield _row("page", _size(page))
+    paper = ""
+    if page.content is not None:
+        paper = f"{page.content.width:.0f} x {page.content.height:.0f} page units, "
+    yield _row("page", f"{paper}image {page.image.width} x {page.image.height} pixels")
     for decision in traced.decisions:
-        yield _row(decision.step, decision.message + _facts(decision.facts))
+        # Boxes and texts of the page are in no message.
+        facts = [
+            f"{name} {json_text(value, indent=None)}" if isinstance(value, list) else f'{name} "{_first_words(value)}"'
+            for name, value in decision.facts.items()
+            if value and (isinstance(value, list) or name in ("caption", "text", "before", "after"))
+        ]
+        yield _row(decision.step, "; ".join([decision.message, *facts]))
     for step in ("table", "figure", "furniture", "gutter", "join"):
         if not any(decision.step == step for decision in traced.decisions):
             yield _row(step, "none")
     for number, block in enumerate(attempt.blocks, 1):
-        yield _row("block", f"{number} {_block(block)}")
+        level = f" {block.level}" if block.level else ""
+        label = f" ({block.label})" if block.label else ""
+        text = block.text or block.caption or block.inside
+        pieces = f", in {1 + len(block.continued)} pieces" if block.continued else ""
+        kind = block.kind.value.replace("_", " ")
+        box = json_text(_sides(block.box), indent=None)
+        yield _row("block", f'{number} {kind}{level}{label} {box}{pieces} "{_first_words(text)}"')
     if not attempt.blocks:
         yield _row("block", "none: the page is blank")
     parts = ", ".join(
@@ -167,31 +174,6 @@ def _row(name: str, text: str) -> str:
     return f"  {name:<{_NAME}}{text}"
 
 
-def _size(page: "Page") -> str:
-    image, content = page.image, page.content
-    paper = f"{content.width:.0f} x {content.height:.0f} page units, " if content is not None else ""
-    return f"{paper}image {image.width} x {image.height} pixels"
-
-
-def _facts(facts: Mapping[str, object]) -> str:
-    """Return boxes and texts of the page, which no message contains."""
-    parts = [
-        f"{name} {json_text(value, indent=None)}" if isinstance(value, list) else f'{name} "{_first_words(value)}"'
-        for name, value in facts.items()
-        if value and (isinstance(value, list) or name in ("caption", "text", "before", "after"))
-    ]
-    return "; ".join(["", *parts])
-
-
-def _block(block: "Block") -> str:
-    level = f" {block.level}" if block.level else ""
-    label = f" ({block.label})" if block.label else ""
-    text = block.text or block.caption or block.inside
-    more = f", in {1 + len(block.continued)} pieces" if block.continued else ""
-    kind = block.kind.value.replace("_", " ")
-    return f'{kind}{level}{label} {json_text(_sides(block.box), indent=None)}{more} "{_first_words(text)}"'
-
-
 def _sides(box: "Box") -> list[float]:
     return [round(side, 3) for side in (box.x0, box.y0, box.x1, box.y1)]
 
@@ -199,9 +181,6 @@ def _sides(box: "Box") -> list[float]:
 def _first_words(text: object) -> str:
     words = " ".join(str(text).split())
     return words if len(words) <= _FIRST else words[: _FIRST - 1].rstrip() + "…"
-
-
-# Output for programs.
 
 
 def _as_json(traced: _Traced, file: Path, output: Path) -> dict[str, object]:
@@ -220,7 +199,10 @@ def _as_json(traced: _Traced, file: Path, output: Path) -> dict[str, object]:
         "probe": attempt.probe,
         "confidence": attempt.confidence,
         "image": {"width": page.image.width, "height": page.image.height},
-        "decisions": [{"step": one.step, "message": one.message, "facts": dict(one.facts)} for one in traced.decisions],
+        "decisions": [
+            {"step": decision.step, "message": decision.message, "facts": dict(decision.facts)}
+            for decision in traced.decisions
+        ],
         "blocks": [
             {
                 "kind": block.kind.value,

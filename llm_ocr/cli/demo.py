@@ -46,20 +46,13 @@ def run_demo(command: str, settings: DemoSettings) -> int:
     if not settings.quiet:
         write_line(where_to_look(run.documents(), settings.workspace))
     code = finish("run", run_settings, run, sys.stdout)
-    if not settings.quiet and (index := _site(settings.workspace)):
-        write_line(f"Open the pages and their text in a browser: {index.absolute().as_uri()}")
+    folder = Path(settings.workspace)
+    view = None if settings.quiet else COMMANDS.find("view")
+    if view is not None and (folder / "dataset").is_dir():
+        site = {"workspace": settings.workspace, "output": str(folder / "site")}
+        viewed: Viewed = view.load()(settings_from(ViewSettings, "view", site), None)
+        write_line(f"Open the pages and their text in a browser: {viewed.index.absolute().as_uri()}")
     return code
-
-
-def _site(workspace: str) -> Path | None:
-    """Write a website of the results into the workspace's folder, and return the page to open."""
-    view = COMMANDS.find("view")
-    if view is None or not (Path(workspace) / "dataset").is_dir():
-        return None
-    site = str(Path(workspace) / "site")
-    settings = settings_from(ViewSettings, "view", {"workspace": workspace, "output": site})
-    viewed: Viewed = view.load()(settings, None)
-    return viewed.index
 
 
 def example_documents() -> list[Path]:
@@ -78,11 +71,19 @@ def example_documents() -> list[Path]:
 
 def where_to_look(documents: "Iterable[Document]", workspace: str) -> str:
     """Return a text on the results of the demo, the limits of this engine, and the next steps."""
-    made = [(one.path, one.markdown.count("![")) for one in documents]
     lines = ["", "Results:"]
-    lines += [f"  {_below(path, workspace)}{_figures(count)}" for path, count in made]
+    for document in documents:
+        path, count = document.path, document.markdown.count("![")
+        if not path.startswith((workspace, "/")) and "://" not in path:
+            path = f"{workspace}/{path}"
+        lines.append(f"  {path}  ({plural(count, 'figure')})" if count else f"  {path}")
+    activation: list[tuple[str, str]] = []
+    activate = Path(sys.prefix) / "bin" / "activate"
+    if not shutil.which("llm-ocr") and activate.is_file():  # the shell does not find the program: after `make demo`
+        place = activate.relative_to(Path.cwd()) if activate.is_relative_to(Path.cwd()) else activate
+        activation.append((f"source {quoted(str(place))}", "Let your shell find llm-ocr"))
     following = (
-        *_activation(),
+        *activation,
         ("llm-ocr run your.pdf -w out", "Read your own documents"),
         (f"llm-ocr status -w {quoted(workspace)}", "Show progress, failures, and their reasons"),
         ("llm-ocr doctor", "Check what works on this machine"),
@@ -103,23 +104,3 @@ def where_to_look(documents: "Iterable[Document]", workspace: str) -> str:
             "",
         ]
     )
-
-
-def _activation() -> tuple[tuple[str, str], ...]:
-    """Return the command that activates the environment if the shell does not find the program: after `make demo`."""
-    activate = Path(sys.prefix) / "bin" / "activate"
-    if shutil.which("llm-ocr") or not activate.is_file():
-        return ()
-    place = activate.relative_to(Path.cwd()) if activate.is_relative_to(Path.cwd()) else activate
-    return ((f"source {quoted(str(place))}", "Let your shell find llm-ocr"),)
-
-
-def _below(path: str, workspace: str) -> str:
-    text = str(path)
-    return text if text.startswith((workspace, "/")) or "://" in text else f"{workspace}/{text}"
-
-
-def _figures(count: int) -> str:
-    if not count:
-        return ""
-    return f"  ({plural(count, 'figure')})"

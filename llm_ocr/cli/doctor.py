@@ -1,4 +1,7 @@
-"""llm-ocr doctor: check this machine, name missing parts, and print the command that installs them."""
+"""llm-ocr doctor: check this machine, name missing parts, and print the command that installs them.
+
+Each check tries the real thing: imports, renders, links a file.
+"""
 
 import json
 import os
@@ -7,9 +10,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 
 from llm_ocr.checks import Check, State, optional, package_version, tried
@@ -20,9 +22,6 @@ from llm_ocr.config.models import DoctorSettings
 from llm_ocr.errors import install_command
 from llm_ocr.plugins import ENGINES
 
-# Checks of `llm-ocr doctor`. Each check tries the real thing: imports, renders, links a file.
-
-
 _POPPLER = "apt-get install poppler-utils (Debian, Ubuntu) or brew install poppler (macOS)"
 _CJK_FONT = "apt-get install fonts-noto-cjk (Debian, Ubuntu)"
 #: Free space and memory in bytes below which the user is warned.
@@ -31,19 +30,11 @@ LITTLE_DISK, LITTLE_MEMORY = 1 << 30, 2 << 30
 
 def all_checks(*, confined: bool = True) -> list[Check]:
     """Return all checks, in the order of the report; `confined` is false if workers keep their kernel privileges."""
-    machine: tuple[Callable[[], Check], ...] = (
-        python,
-        cores,
-        memory,
-        disk,
-        hard_links,
-        pdfium,
-        pillow,
-        partial(isolation, confined=confined),
-    )
-    others: tuple[Callable[[], Check], ...] = (dataset, poppler, cjk_font, notebook, vllm, detector, gpu)
-    engine = ENGINES.get(EMBEDDED).checks()
-    return [*(check() for check in machine), *engine, *(check() for check in others)]
+    return [
+        *(python(), cores(), memory(), disk(), hard_links(), pdfium(), pillow(), isolation(confined=confined)),
+        *ENGINES.get(EMBEDDED).checks(),
+        *(dataset(), poppler(), cjk_font(), notebook(), vllm(), detector(), gpu()),
+    ]
 
 
 def python() -> Check:
@@ -59,16 +50,17 @@ def python() -> Check:
 def cores() -> Check:
     """Report the cores that this process may use, a container's limit included."""
     count = environment.cores()
-    share = _cpu_share()
-    if share is not None and share < count:
-        return Check("cores", State.LIMITED, f"{count}, limited to {share:g} by the container")
+    quota, _, period = _cgroup("cpu.max").partition(" ")  # cgroup v2
+    if quota.isdigit() and period.isdigit() and int(period) and int(quota) / int(period) < count:
+        return Check("cores", State.LIMITED, f"{count}, limited to {int(quota) / int(period):g} by the container")
     return Check("cores", State.WORKS, str(count))
 
 
 def memory() -> Check:
     """Report the memory of the machine, or the container's limit if lower."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limit = _memory_limit()
+    limits = map(_cgroup, ("memory.max", "memory/memory.limit_in_bytes"))  # cgroup v2, then v1
+    limit = next((int(text) for text in limits if text.isdigit()), 0)
     usable = min(total, limit or total)
     text = _gib(usable) + (f" (container limit; the machine has {_gib(total)})" if usable < total else "")
     if usable < LITTLE_MEMORY:
@@ -236,21 +228,6 @@ def gpu() -> Check:
     return Check("GPU", State.WORKS, "; ".join(answer.strip().splitlines()))
 
 
-def _memory_limit() -> int | None:
-    """Return the container's memory limit in bytes (cgroup v2, then v1)."""
-    for name in ("memory.max", "memory/memory.limit_in_bytes"):
-        text = _cgroup(name)
-        if text.isdigit():
-            return int(text)
-    return None
-
-
-def _cpu_share() -> float | None:
-    """Return the number of cores that the container may use at once (cgroup v2)."""
-    quota, _, period = _cgroup("cpu.max").partition(" ")
-    return int(quota) / int(period) if quota.isdigit() and period.isdigit() and int(period) else None
-
-
 def _cgroup(name: str) -> str:
     try:
         return (Path("/sys/fs/cgroup") / name).read_text(encoding="ascii").strip()
@@ -304,15 +281,7 @@ ACCOUNTS = (
         ("$AWS_SHARED_CREDENTIALS_FILE", "$AWS_CONFIG_FILE", "~/.aws/credentials", "~/.aws/config"),
         "aws configure",
     ),
-    Account(
-        "Google Cloud storage",
-        "google-cloud-storage",
-        "gcs",
-        "gs://",
-        (),
-        _GOOGLE,
-        _GOOGLE_LOGIN,
-    ),
+    Account("Google Cloud storage", "google-cloud-storage", "gcs", "gs://", (), _GOOGLE, _GOOGLE_LOGIN),
     Account("Google Cloud Run", "google-cloud-run", "cloud-run", "Cloud Run", (), _GOOGLE, _GOOGLE_LOGIN),
     Account(
         "Kubernetes",
@@ -360,27 +329,15 @@ def login_found(account: Account, here: Mapping[str, str]) -> str:
         if all(here.get(name) for name in names):
             return ", ".join(names)
     for file in account.files:
-        place = _place(file, here)
-        if place is not None and _readable(place):
-            return file.partition("/")[0] if file.startswith("$") else file
+        first, _, rest = file.partition("/")
+        start = here.get("HOME", "") if first == "~" else here.get(first.removeprefix("$"), "")
+        try:
+            found = bool(start) and Path(start, rest).stat().st_size > 0 and Path(start, rest).is_file()
+        except OSError:
+            continue
+        if found:
+            return first if file.startswith("$") else file
     return ""
-
-
-def _place(file: str, here: Mapping[str, str]) -> Path | None:
-    """Return the path of a file in a description, or None if a variable in the path is not set."""
-    first, _, rest = file.partition("/")
-    start = here.get("HOME", "") if first == "~" else here.get(first.removeprefix("$"), "")
-    return Path(start, rest) if start else None
-
-
-def _readable(place: Path) -> bool:
-    try:
-        return place.is_file() and place.stat().st_size > 0
-    except OSError:
-        return False
-
-
-# llm-ocr doctor: working parts, missing parts, and the commands that install them.
 
 
 _MARKS = {State.WORKS: "ok", State.LIMITED: "note", State.MISSING: "missing", State.BROKEN: "broken"}

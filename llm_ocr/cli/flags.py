@@ -35,17 +35,39 @@ def parse_flags(command: Command, model: type[BaseModel], arguments: Sequence[st
     Raises:
         UsageError: A flag or argument is unknown, or a flag lacks its value.
     """
-    before, after = _cut(arguments)
-    parser = build_parser(command, model)
-    namespace, rest = parser.parse_known_args(before)
+    words = list(arguments)
+    end = words.index("--") if "--" in words else len(words)
+    namespace, rest = build_parser(command, model).parse_known_args(words[:end])
     values = dict(vars(namespace))
     written: dict[str, str] = values.pop(_WRITTEN, {})
     for token in rest:
         if token.startswith("-") and token != "-":
-            raise _unknown_flag(model, token)
-    positional = [*rest, *after]
+            flag = token.split("=", 1)[0]
+            if others := commands_with(flag.removeprefix("--").replace("-", "_")):
+                raise UsageError(f"unknown flag {flag}", hint=f"These commands have this flag: {', '.join(others)}")
+            known = {setting.flag for setting in settings_of(model).values()}
+            if near := did_you_mean(flag, frozenset(known | {"--config", "--show-settings", "--help", "--help-all"})):
+                raise UsageError(f"unknown flag {flag}{near}")
+            raise UsageError(
+                f"unknown flag {flag}",
+                hint="A file name that begins with a dash goes after --, for example: llm-ocr run -- -name.pdf",
+            )
+    positional = [*rest, *words[end + 1 :]]
     if positional:
-        _place(model, positional, values)
+        # Single arguments take their words in the order of definition; the list, if any, takes the rest.
+        takers = [setting for setting in settings_of(model).values() if setting.positional]
+        if not takers:
+            hint = f"run, plan, and extract accept documents: llm-ocr run {positional[0]}"
+            raise UsageError(f"unexpected argument {positional[0]!r}", hint=hint)
+        single = [setting for setting in takers if not setting.many]
+        for setting, word in zip(single, positional, strict=False):
+            values[setting.name] = word
+        if further := positional[len(single) :]:
+            many = next((setting for setting in takers if setting.many), None)
+            if many is None:
+                taken = " and one ".join(setting.metavar for setting in single)
+                raise UsageError(f"unexpected argument {further[0]!r}: only one {taken} is allowed")
+            values[many.name] = further
     config = values.pop("config", None)
     return Flags(values, written, config and Path(config), values.pop("show_settings", False))
 
@@ -65,11 +87,16 @@ def build_parser(
     Returns:
         The parser.
     """
+    width = max(len(typed) for typed, _ in command.examples)
+    examples = "\n".join(f"  {typed:<{width}}  {meaning}" for typed, meaning in command.examples)
+    note = "Each flag has an environment variable: --log-level is LLM_OCR_LOG_LEVEL. Lists have one item per line."
+    if shown:
+        note = f"All {len(settings_of(model))} settings: llm-ocr {command.name} --help-all"
     parser = _Parser(
         prog="llm-ocr",
         usage=f"llm-ocr {command.usage}",
         description=f"{command.summary}.",
-        epilog=_epilog(command, model, complete=not shown),
+        epilog=f"Examples:\n{examples}\n\n{note}",
         formatter_class=_Format,
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
@@ -90,13 +117,9 @@ def build_parser(
                 # Other programs name the folder of the results so.
                 section.add_argument("-o", "--output", dest="workspace", action=_Record, help=argparse.SUPPRESS)
     more = parser.add_argument_group("Global options")
+    print_all = "Print the help of all settings" if command.common else argparse.SUPPRESS
     more.add_argument("-h", "--help", action=_Help, command=command, model=model, nargs=0, help="Print this help")
-    if command.common:
-        more.add_argument(
-            "--help-all", action=_Help, command=command, model=model, nargs=0, help="Print the help of all settings"
-        )
-    else:
-        more.add_argument("--help-all", action=_Help, command=command, model=model, nargs=0, help=argparse.SUPPRESS)
+    more.add_argument("--help-all", action=_Help, command=command, model=model, nargs=0, help=print_all)
     more.add_argument("--config", metavar="FILE", help="TOML or YAML file of settings (llm-ocr init writes one)")
     more.add_argument("--show-settings", action="store_true", help="Print each setting and its origin, and exit")
     return parser
@@ -150,6 +173,7 @@ class _Record(argparse.Action):
 
 
 def _add(section: argparse._ArgumentGroup, setting: Setting) -> None:
+    """Add the flag of a setting, or both flags of a switch; the help shows the one that is not the default."""
     short = [f"-{setting.short}"] if setting.short else []
     if setting.kind is not bool:
         section.add_argument(
@@ -162,8 +186,7 @@ def _add(section: argparse._ArgumentGroup, setting: Setting) -> None:
             help=_help(setting),
         )
         return
-    names = {True: setting.flag, False: _negated(setting)}
-    for value, name in names.items():
+    for value, name in ((True, setting.flag), (False, _negated(setting))):
         text = _help(setting) if value is not setting.default else argparse.SUPPRESS
         if value is False and text is not argparse.SUPPRESS:
             text = f"Do not {text[0].lower()}{text[1:]}"
@@ -175,76 +198,14 @@ def _negated(setting: Setting) -> str:
 
 
 def _help(setting: Setting) -> str:
-    unsaid = setting.default in (None, ()) or setting.kind is bool or "(default: " in setting.description
-    default = "" if unsaid else f" (default: {_number(setting.default)})"
+    unprinted = setting.default in (None, ()) or setting.kind is bool or "(default: " in setting.description
+    number = f"{setting.default:g}" if isinstance(setting.default, float) else setting.default
+    default = "" if unprinted else f" (default: {number})"
     missing = " (required)" if setting.required else ""
     return (setting.description + default + missing).replace("%", "%%")
 
 
-def _number(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _epilog(command: Command, model: type[BaseModel], *, complete: bool) -> str:
-    width = max(len(typed) for typed, _ in command.examples)
-    lines = "\n".join(f"  {typed:<{width}}  {meaning}" for typed, meaning in command.examples)
-    if complete:
-        note = "Each flag has an environment variable: --log-level is LLM_OCR_LOG_LEVEL. Lists have one item per line."
-    else:
-        note = f"All {len(settings_of(model))} settings: llm-ocr {command.name} --help-all"
-    return f"Examples:\n{lines}\n\n{note}"
-
-
-def _cut(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    words = list(arguments)
-    if "--" not in words:
-        return words, []
-    place = words.index("--")
-    return words[:place], words[place + 1 :]
-
-
-def _place(model: type[BaseModel], positional: list[str], values: dict[str, Any]) -> None:
-    """Assign single positional arguments in the order of their definition, and the rest to the list, if any."""
-    takers = [one for one in settings_of(model).values() if one.positional]
-    if not takers:
-        raise UsageError(f"unexpected argument {positional[0]!r}", hint=_sources_elsewhere(positional[0]))
-    single = [one for one in takers if not one.many]
-    for setting, word in zip(single, positional, strict=False):
-        values[setting.name] = word
-    if rest := positional[len(single) :]:
-        many = next((one for one in takers if one.many), None)
-        if many is None:
-            taken = " and one ".join(one.metavar for one in single)
-            raise UsageError(f"unexpected argument {rest[0]!r}: only one {taken} is allowed")
-        values[many.name] = rest
-
-
-def _sources_elsewhere(word: str) -> str:
-    return f"run, plan, and extract accept documents: llm-ocr run {word}"
-
-
-def _unknown_flag(model: type[BaseModel], token: str) -> UsageError:
-    flag = token.split("=", 1)[0]
-    known = {setting.flag for setting in settings_of(model).values()} | {
-        "--config",
-        "--show-settings",
-        "--help",
-        "--help-all",
-    }
-    others = commands_with(flag.removeprefix("--").replace("-", "_"))
-    if others:
-        return UsageError(f"unknown flag {flag}", hint=f"These commands have this flag: {', '.join(others)}")
-    if near := did_you_mean(flag, frozenset(known)):
-        return UsageError(f"unknown flag {flag}{near}")
-    return UsageError(
-        f"unknown flag {flag}",
-        hint="A file name that begins with a dash goes after --, for example: llm-ocr run -- -name.pdf",
-    )
-
-
-# Messages of the library name settings in backticks, as keywords: `workers=4`. Users of the program type flags.
-
-
+#: Setting in a message of the library, as a keyword in backticks: `workers=4`. Users of the program type flags.
 _NAMED = re.compile(r"(?<!`)`([a-z][a-z0-9_]*)(?:=([^`\n]*))?`(?!`)")
 
 
@@ -253,25 +214,25 @@ def with_flags(text: str) -> str:
 
     A switch that is off (`` `page_markers=False` ``) becomes `--no-page-markers`. Other texts in backticks stay.
     """
-    return _NAMED.sub(_typed, text)
 
+    def typed(match: re.Match[str]) -> str:
+        setting = _settings().get(match[1])
+        value = match[2]
+        if setting is None:
+            return match[0]
+        if setting.positional:
+            return setting.metavar if value is None else value
+        if setting.kind is bool:
+            return _negated(setting) if value == "False" else setting.flag
+        if value is None:
+            return setting.flag
+        return f"{setting.flag}{'=' if value.startswith('-') else ' '}{value}"
 
-def _typed(match: re.Match[str]) -> str:
-    setting = _settings().get(match[1])
-    value = match[2]
-    if setting is None:
-        return match[0]
-    if setting.positional:
-        return setting.metavar if value is None else value
-    if setting.kind is bool:
-        return _negated(setting) if value == "False" else setting.flag
-    if value is None:
-        return setting.flag
-    return f"{setting.flag}{'=' if value.startswith('-') else ' '}{value}"
+    return _NAMED.sub(typed, text)
 
 
 @cache
 def _settings() -> dict[str, Setting]:
     """Return the settings of all commands by name. A flag has precedence over a positional argument of its name."""
     every = [setting for model in command_models().values() for setting in settings_of(model).values()]
-    return {setting.name: setting for setting in sorted(every, key=lambda one: not one.positional)}
+    return {setting.name: setting for setting in sorted(every, key=lambda setting: not setting.positional)}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_ocr.cli.output import write_line
-from llm_ocr.config.fields import Setting, groups_of
+from llm_ocr.config.fields import groups_of
 from llm_ocr.config.models import InitSettings, RunSettings
 from llm_ocr.errors import LlmOcrError, UsageError
 
@@ -49,18 +49,12 @@ def config_text(name: str = "llm-ocr.toml") -> str:
     parts = [_HEAD.format(name=name)]
     for title, settings in groups_of(RunSettings):
         parts.append(f"\n# --- {title} ---\n")
-        parts += [_entry(setting) for setting in settings]
+        for setting in settings:
+            limited = bool(setting.choices) or setting.kind in (int, float, bool)
+            note = f"{setting.description} [{setting.allowed}]" if limited else setting.description
+            comment = "\n".join(textwrap.wrap(note, 110, initial_indent="## ", subsequent_indent="## "))
+            parts.append(f"\n{comment}\n# {setting.name} = {_toml(setting.default)}\n")
     return "".join(parts)
-
-
-def _entry(setting: Setting) -> str:
-    note = f"{setting.description} [{setting.allowed}]" if _has_range(setting) else setting.description
-    comment = "\n".join(textwrap.wrap(note, 110, initial_indent="## ", subsequent_indent="## "))
-    return f"\n{comment}\n# {setting.name} = {_toml(setting.default)}\n"
-
-
-def _has_range(setting: Setting) -> bool:
-    return bool(setting.choices) or setting.kind in (int, float, bool)
 
 
 def _toml(value: Any) -> str:

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from llm_ocr.launch.watching import LaunchedJob
 
 
-# llm-ocr launch.
-
-
 def run_launch(command: str, settings: LaunchSettings) -> int:
     """Show the plan, submit the jobs, or submit and wait; return the exit code."""
     from llm_ocr.launch.launching import begin, plans
@@ -35,9 +32,7 @@ def run_launch(command: str, settings: LaunchSettings) -> int:
         )
     shown = not settings.quiet and sys.stderr.isatty() and environment().get("TERM") != "dumb"
     launch = begin(
-        settings,
-        lambda line: None if settings.quiet else write_line(line, sys.stderr),
-        sys.stderr if shown else None,
+        settings, lambda line: None if settings.quiet else write_line(line, sys.stderr), sys.stderr if shown else None
     )
     workspace = outcome.quoted(settings.workspace)
     if not settings.wait:
@@ -45,25 +40,18 @@ def run_launch(command: str, settings: LaunchSettings) -> int:
         write_line(f"{plural(len(jobs), 'job')} submitted. Watch: llm-ocr jobs -w {workspace}")
         return 0
     launch.wait()
-    return _outcome(settings)
 
-
-def _outcome(settings: LaunchSettings) -> int:
-    """Print the closing line of a stage, as on this machine; return the exit code."""
     from llm_ocr.workspace import Workspace
     from llm_ocr.workspace.status import run_status
     from llm_ocr.workspace.stored import workspace_options
 
-    with Workspace.open(settings.workspace, options=workspace_options(settings)) as workspace:
-        status = run_status(workspace)
+    with Workspace.open(settings.workspace, options=workspace_options(settings)) as opened:
+        status = run_status(opened)
     if settings.stage == "describe":
         write_line(outcome.figures_line(status))
         return outcome.exit_code(status.figures, settings.max_failed_rate)
     write_line(outcome.last_line(status, settings.workspace))
     return outcome.exit_code(status.pages, settings.max_failed_rate)
-
-
-# llm-ocr jobs: list jobs launched on a workspace, on any platform.
 
 
 def run_jobs(command: str, settings: JobsSettings) -> int:
@@ -76,9 +64,10 @@ def run_jobs(command: str, settings: JobsSettings) -> int:
     options = workspace_options(settings)
     with Workspace.open(settings.workspace, options=options) as workspace:
         found = launched_jobs(workspace)
-    chosen = [one for one in found if settings.job in (None, one.job.id, one.job.name)]
+    chosen = [launched for launched in found if settings.job in (None, launched.job.id, launched.job.name)]
     if settings.job is not None and not chosen:
-        raise UsageError(f"{settings.workspace} has no job {settings.job}", hint=_there(found))
+        hint = f"Its jobs: {', '.join(launched.job.id for launched in found)}" if found else "It has no jobs."
+        raise UsageError(f"{settings.workspace} has no job {settings.job}", hint=hint)
     _ACTIONS[settings.action](settings, chosen)
     if settings.action == "clean" and settings.job is None:  # no job runs that could still need its wheel
         with Workspace.open(settings.workspace, options=options) as workspace:
@@ -90,57 +79,52 @@ def run_jobs(command: str, settings: JobsSettings) -> int:
 
 def _list(settings: JobsSettings, found: Sequence["LaunchedJob"]) -> None:
     if settings.json_output:
-        values = [{"platform": one.platform, "stage": one.stage, **asdict(one.status)} for one in found]
-        write_json(values)
+        write_json(
+            [{"platform": launched.platform, "stage": launched.stage, **asdict(launched.status)} for launched in found]
+        )
         return
     if not found:
         write_line("This workspace has no jobs.")
         return
-    rows = [("platform", "stage", "state", "time", "job", ""), *(_row(one) for one in found)]
+    rows = [("platform", "stage", "state", "time", "job", "")]
+    for launched in found:
+        status, job = launched.status, launched.job
+        ran = "" if status.started is None else f"{((status.ended or time.time()) - status.started) / 60:.0f} min"
+        rows.append((launched.platform, launched.stage, status.state.value, ran, job.id, status.reason or job.url))
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
     for row in rows:
         cells = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)]
         write_line(one_line("  ".join([*cells, row[5]])).rstrip())
 
 
-def _row(one: "LaunchedJob") -> tuple[str, ...]:
-    status = one.status
-    ran = "" if status.started is None else f"{((status.ended or time.time()) - status.started) / 60:.0f} min"
-    return one.platform, one.stage, status.state.value, ran, one.job.id, status.reason or one.job.url
-
-
 def _logs(settings: JobsSettings, found: Sequence["LaunchedJob"]) -> None:
     if not found:
         write_line("This workspace has no jobs.")
         return
-    one = found[-1]
-    for line in one.launcher.logs(one.job, follow=settings.follow, tail=settings.tail):
+    newest = found[-1]
+    for line in newest.launcher.logs(newest.job, follow=settings.follow, tail=settings.tail):
         write(harmless(line) + "\n")
 
 
 def _cancel(settings: JobsSettings, found: Sequence["LaunchedJob"]) -> None:
-    running = [one for one in found if not one.status.state.over]
-    for one in running:
-        one.launcher.cancel(one.job)
-        write_line(f"Canceled {one.job.id}")
+    running = [launched for launched in found if not launched.status.state.over]
+    for launched in running:
+        launched.launcher.cancel(launched.job)
+        write_line(f"Canceled {launched.job.id}")
     if not running:
         write_line("No job is running.")
 
 
 def _clean(settings: JobsSettings, found: Sequence["LaunchedJob"]) -> None:
-    running = [one.job.id for one in found if not one.status.state.over]
+    running = [launched.job.id for launched in found if not launched.status.state.over]
     if running:
         raise UsageError(f"still running: {', '.join(running)}", hint="Wait for these jobs, or: llm-ocr jobs cancel")
     lines: list[str] = []
-    for platform in dict.fromkeys(one.platform for one in found):
-        own = [one for one in found if one.platform == platform]
-        lines += own[0].launcher.clean([one.job for one in own])
+    for platform in dict.fromkeys(launched.platform for launched in found):
+        own = [launched for launched in found if launched.platform == platform]
+        lines += own[0].launcher.clean([launched.job for launched in own])
     for line in lines or ["Nothing to remove on the platforms."]:
         write_line(line)
 
 
 _ACTIONS = {"list": _list, "logs": _logs, "cancel": _cancel, "clean": _clean}
-
-
-def _there(found: Sequence["LaunchedJob"]) -> str:
-    return f"Its jobs: {', '.join(one.job.id for one in found)}" if found else "It has no jobs."

@@ -24,7 +24,19 @@ def logging_to(settings: LogSettings) -> Iterator[None]:
         UsageError: The log file cannot be written.
     """
     logger = logging.getLogger("llm_ocr")
-    handler = _handler(settings)
+    handler: logging.Handler
+    if settings.log_file is None:
+        handler = _ToStandardError()
+        if settings.quiet and settings.log_level != "debug":
+            handler.setLevel(logging.ERROR)
+    else:
+        try:
+            handler = logging.FileHandler(settings.log_file, encoding="utf-8", errors="backslashreplace")
+        except OSError as error:
+            raise UsageError(f"--log-file {settings.log_file} cannot be written: {error.strerror}") from error
+    values = [item for _, value in settings for item in (value if isinstance(value, tuple) else (value,))]
+    secrets = tuple(value.get_secret_value() for value in values if isinstance(value, SecretStr) and value)
+    handler.setFormatter(_JsonLine(secrets) if settings.log_format == "json" else _TextLine(secrets))
     before = logger.level, logger.propagate
     logger.setLevel(settings.log_level.upper())
     logger.propagate = False
@@ -39,31 +51,6 @@ def logging_to(settings: LogSettings) -> Iterator[None]:
         handler.close()
         logger.setLevel(before[0])
         logger.propagate = before[1]
-
-
-def _handler(settings: LogSettings) -> logging.Handler:
-    handler: logging.Handler
-    if settings.log_file is None:
-        handler = _ToStandardError()
-        if settings.quiet and settings.log_level != "debug":
-            handler.setLevel(logging.ERROR)
-    else:
-        try:
-            handler = logging.FileHandler(settings.log_file, encoding="utf-8", errors="backslashreplace")
-        except OSError as error:
-            raise UsageError(f"--log-file {settings.log_file} cannot be written: {error.strerror}") from error
-    secrets = _secrets(settings)
-    handler.setFormatter(_JsonLine(secrets) if settings.log_format == "json" else _TextLine(secrets))
-    return handler
-
-
-def _secrets(settings: LogSettings) -> tuple[str, ...]:
-    values = [value for _, setting in settings for value in _items(setting)]
-    return tuple(value.get_secret_value() for value in values if isinstance(value, SecretStr) and value)
-
-
-def _items(value: object) -> Sequence[object]:
-    return value if isinstance(value, tuple) else (value,)
 
 
 class _ToStandardError(logging.Handler):

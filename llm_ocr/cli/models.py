@@ -16,7 +16,6 @@ from llm_ocr.engines.vllm.server import release_of
 from llm_ocr.errors import UsageError
 from llm_ocr.models.choosing import (
     PRESETS,
-    Choice,
     Wants,
     describes,
     gives_boxes,
@@ -34,18 +33,10 @@ from llm_ocr.models.registry import DEFAULT, all_profiles
 from llm_ocr.stages.model_choice import named_model
 from llm_ocr.stages.servers import serve_options
 
-# Data of `llm-ocr models` as JSON values: all models, one model, or models for a machine.
-
-
 #: Placeholder for the free port of a server.
 _PORT = 8000
 #: Version assumed without an installed vLLM, so that the command line is that for a new release.
 _NEW = (99, 0, 0)
-
-
-def all_models() -> list[dict[str, Any]]:
-    """Return a summary of each model, the default first."""
-    return [_short(profile) for profile in all_profiles()]
 
 
 def one_model(settings: ModelsSettings) -> dict[str, Any]:
@@ -60,6 +51,7 @@ def one_model(settings: ModelsSettings) -> dict[str, Any]:
     version = _version(settings)
     options = serve_options(settings, asked.name, None)
     command = serve_command(profile, options, settings.vllm_port or _PORT, version=numbers(version) or _NEW)
+    preset = PRESETS[settings.preset] if settings.preset else None
     return {
         **_short(profile),
         "asked": settings.name,
@@ -82,7 +74,7 @@ def one_model(settings: ModelsSettings) -> dict[str, Any]:
         "figure_labels": sorted(profile.figure_labels),
         "ladder": [asdict(rung) for rung in profile.ladder],
         "vllm": version or None,
-        "preset": _preset(settings.preset) if settings.preset else None,
+        "preset": {**asdict(preset), "window": preset.window} if preset else None,
         "serve": shown(command),
     }
 
@@ -101,30 +93,30 @@ def recommended(settings: ModelsSettings) -> dict[str, Any]:
         language=settings.language or "",
     )
     ranking = rank(all_profiles(), wants)
+    ranked, left_out = (
+        [{"name": choice.profile.name, "reasons": list(choice.reasons)} for choice in choices]
+        for choices in (ranking.ranked, ranking.left_out)
+    )
     return {
         "vllm": version or None,
         "gpu_gb": round(size / 1e9, 1) if size else None,
         "gpus": wants.gpus,
         "licence": settings.licence,
         "language": language_name(settings.language) if settings.language else None,
-        "ranked": [_choice(choice) for choice in ranking.ranked],
-        "left_out": [_choice(choice) for choice in ranking.left_out],
+        "ranked": ranked,
+        "left_out": left_out,
     }
-
-
-def _preset(name: str) -> dict[str, Any]:
-    preset = PRESETS[name]
-    return {**asdict(preset), "window": preset.window}
-
-
-def _choice(choice: Choice) -> dict[str, Any]:
-    return {"name": choice.profile.name, "reasons": list(choice.reasons)}
 
 
 def _short(profile: Profile) -> dict[str, Any]:
     size = smallest_gpu(profile)
     weights = weights_of(profile)
     needed = needed_memory(weights, profile.context, share=share_of(profile)) if weights else 0.0
+    best: dict[str, dict[str, Any] | None] = {}
+    for benchmark in ("olmOCR-bench", "OmniDocBench"):
+        score = score_of(profile, benchmark)
+        best[benchmark] = {"value": score.value, "benchmark": score.benchmark} if score else None
+    figures = "boxes" if gives_boxes(profile) else "detector" if profile.layout_first else "page"
     return {
         "name": profile.name,
         "model": profile.model,
@@ -135,22 +127,11 @@ def _short(profile: Profile) -> dict[str, Any]:
         "weights_gb": round(weights / 1e9, 1) or None,
         "needed_gb": round(needed / 1e9, 1) or None,
         "smallest_gpu": str(size) if size else None,
-        "figures": _figures(profile),
+        "figures": figures,
         "describes": describes(profile),
         "languages": profile.languages or None,
-        "best": {name: _score_values(profile, name) for name in ("olmOCR-bench", "OmniDocBench")},
+        "best": best,
     }
-
-
-def _figures(profile: Profile) -> str:
-    if gives_boxes(profile):
-        return "boxes"
-    return "detector" if profile.layout_first else "page"
-
-
-def _score_values(profile: Profile, benchmark: str) -> Mapping[str, Any] | None:
-    found = score_of(profile, benchmark)
-    return {"value": found.value, "benchmark": found.benchmark} if found else None
 
 
 def _version(settings: ModelsSettings) -> str:
@@ -159,9 +140,6 @@ def _version(settings: ModelsSettings) -> str:
     if not vllm_installed(command):
         return ""
     return asyncio.run(release_of(serve_options(settings, "", None)).version())
-
-
-# llm-ocr models: output.
 
 
 _WIDTH = 110
@@ -192,11 +170,14 @@ def run_models(command: str, settings: ModelsSettings) -> int:
         raise UsageError("--recommend does not accept a model", hint=f"Remove --recommend to show {settings.name}.")
     found: Any
     if settings.name:
-        found, text = (one := one_model(settings)), one_text(one)
+        found = one_model(settings)
+        text = one_text(found)
     elif settings.recommend:
-        found, text = (ranked := recommended(settings)), recommended_text(ranked)
+        found = recommended(settings)
+        text = recommended_text(found)
     else:
-        found, text = (models := all_models()), table_text(models)
+        found = [_short(profile) for profile in all_profiles()]
+        text = table_text(found)
     if settings.json_output:
         write_json(found)
     else:
@@ -206,47 +187,65 @@ def run_models(command: str, settings: ModelsSettings) -> int:
 
 def table_text(models: Sequence[Mapping[str, Any]]) -> str:
     """Return the table of all models."""
-    head = ("model", "size", "license", "figures", "describes", "GPU", "olmOCR-bench", "OmniDocBench", "languages")
-    rows = [head, *(tuple(_cells(model)) for model in models)]
-    return "\n".join([*_columns(rows), "", _NOTES, f"Short names: {', '.join(_short_names())}"])
-
-
-def _short_names() -> Iterator[str]:
-    """Yield the short names that several models share, each with the model that it means."""
-    for profile in all_profiles():
-        shared = (alias for alias in profile.aliases if sum(one.name.startswith(alias) for one in all_profiles()) > 1)
+    rows = [("model", "size", "license", "figures", "describes", "GPU", "olmOCR-bench", "OmniDocBench", "languages")]
+    for model in models:
+        mark = " *" if model["default"] else " (e)" if model["experimental"] else ""
+        rows.append(
+            (
+                model["name"] + mark,
+                _size(model),
+                textwrap.shorten(model["licence"] or "-", _LICENCE, placeholder=" …"),
+                model["figures"],
+                model["describes"],
+                model["smallest_gpu"] or "-",
+                _score(model["best"]["olmOCR-bench"]),
+                _score(model["best"]["OmniDocBench"]),
+                textwrap.shorten(model["languages"] or "-", _LANGUAGES, placeholder=" …"),
+            )
+        )
+    profiles = all_profiles()
+    short_names = []
+    for profile in profiles:  # names that several models share, each with the model that it means
+        shared = (alias for alias in profile.aliases if sum(other.name.startswith(alias) for other in profiles) > 1)
         if alias := next(shared, None):
-            yield f"{alias} means {profile.name}"
+            short_names.append(f"{alias} means {profile.name}")
+    return "\n".join([*_columns(rows), "", _NOTES, f"Short names: {', '.join(short_names)}"])
 
 
 def one_text(model: Mapping[str, Any]) -> str:
-    """Return all facts about one model as text."""
-    return "\n".join([*_columns(list(_facts(model))), "", *_prompts(model), "", *_serving(model)])
+    """Return all facts about one model as text: a table, the prompts, and the command of its server."""
+    lines = [*_columns(list(_facts(model))), "", "prompts by mode:"]
+    if model["system"] is not None:
+        lines.append(f"  (system message: {json.dumps(model['system'])})")
+    for mode, prompt in model["prompts"].items():
+        lines.append(f"  {mode}{' (default)' if mode == model['mode'] else ''}:")
+        lines.append(textwrap.indent(prompt.rstrip("\n"), "    ") if prompt else "    (image only)")
+    version = f"vLLM {model['vllm']}" if model["vllm"] else "a recent vLLM (none is installed here)"
+    lines += ["", f"server command for {version}:", f"  {model['serve']}"]
+    if preset := model["preset"]:
+        lines.append(f"  Preset {preset['name']}: at most {preset['window']} requests in flight; {preset['source']}.")
+    if not model["revision"]:
+        lines.append("  No commit is pinned: a run uses and records the newest one, unless --revision is set.")
+    return "\n".join(lines)
 
 
 def recommended_text(found: Mapping[str, Any]) -> str:
     """Return the ranking with its reasons, and the excluded models."""
-    rows = [(f"{place}.", one["name"], "; ".join(one["reasons"])) for place, one in enumerate(found["ranked"], 1)]
-    lines = [_conditions(found), _ORDER, "", *(_columns(rows) if rows else ["No model matches."])]
-    if any(one["name"] == DEFAULT for one in found["ranked"][1:]):
+    vllm = f"vLLM {found['vllm']}" if found["vllm"] else "any vLLM (none is installed here)"
+    memory = f"a GPU of {found['gpu_gb']:g} GB" if found["gpu_gb"] else "any GPU (none found here; see --gpu-memory)"
+    if found["gpus"] > 1 and found["gpu_gb"]:
+        memory = f"{found['gpus']} GPUs of {found['gpu_gb']:g} GB for one server"
+    licence = "open licenses only" if found["licence"] == "open" else "any license"
+    conditions = f"For {vllm}, {memory}, {licence}, {found['language'] or 'any language'}:"
+    ranked = found["ranked"]
+    rows = [(f"{place}.", model["name"], "; ".join(model["reasons"])) for place, model in enumerate(ranked, 1)]
+    lines = [conditions, _ORDER, "", *(_columns(rows) if rows else ["No model matches."])]
+    if any(model["name"] == DEFAULT for model in ranked[1:]):
         lines += ["", _WHY_DEFAULT]
     if found["left_out"]:
-        out = [("-", one["name"], "; ".join(one["reasons"])) for one in found["left_out"]]
+        out = [("-", model["name"], "; ".join(model["reasons"])) for model in found["left_out"]]
         lines += ["", "Excluded:", *_columns(out)]
     return "\n".join(lines)
-
-
-def _cells(model: Mapping[str, Any]) -> Iterator[str]:
-    mark = " *" if model["default"] else " (e)" if model["experimental"] else ""
-    yield model["name"] + mark
-    yield _size(model)
-    yield _cut(model["licence"] or "-", _LICENCE)
-    yield model["figures"]
-    yield model["describes"]
-    yield model["smallest_gpu"] or "-"
-    yield _score(model["best"]["olmOCR-bench"])
-    yield _score(model["best"]["OmniDocBench"])
-    yield _cut(model["languages"] or "-", _LANGUAGES)
 
 
 def _facts(model: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -283,39 +282,15 @@ def _facts(model: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     image, order = model["image"], "before" if model["image_first"] else "after"
     yield "image", f"longest side {image['longest_side']} pixels, {image['format']}, {order} the text"
     yield "answers", f"at most {model['max_tokens']} tokens, in a context of {model['context']} tokens"
-    yield "sampling", ", ".join([f"temperature {model['temperature']:g}", *_pairs(model["request"])])
-    retries = ", ".join(_rung(rung) for rung in model["ladder"])
-    yield "retries", retries or "the same request again"
-
-
-def _prompts(model: Mapping[str, Any]) -> Iterator[str]:
-    yield "prompts by mode:"
-    if model["system"] is not None:
-        yield f"  (system message: {json.dumps(model['system'])})"
-    for mode, prompt in model["prompts"].items():
-        usual = " (default)" if mode == model["mode"] else ""
-        yield f"  {mode}{usual}:"
-        yield textwrap.indent(prompt.rstrip("\n"), "    ") if prompt else "    (image only)"
-
-
-def _serving(model: Mapping[str, Any]) -> Iterator[str]:
-    version = f"vLLM {model['vllm']}" if model["vllm"] else "a recent vLLM (none is installed here)"
-    yield f"server command for {version}:"
-    yield f"  {model['serve']}"
-    if preset := model["preset"]:
-        yield f"  Preset {preset['name']}: at most {preset['window']} requests in flight; {preset['source']}."
-    if not model["revision"]:
-        yield "  No commit is pinned: a run uses and records the newest one, unless --revision is set."
-
-
-def _conditions(found: Mapping[str, Any]) -> str:
-    vllm = f"vLLM {found['vllm']}" if found["vllm"] else "any vLLM (none is installed here)"
-    memory = f"a GPU of {found['gpu_gb']:g} GB" if found["gpu_gb"] else "any GPU (none found here; see --gpu-memory)"
-    if found["gpus"] > 1 and found["gpu_gb"]:
-        memory = f"{found['gpus']} GPUs of {found['gpu_gb']:g} GB for one server"
-    licence = "open licenses only" if found["licence"] == "open" else "any license"
-    language = found["language"] or "any language"
-    return f"For {vllm}, {memory}, {licence}, {language}:"
+    options = [f"{name} {json.dumps(value)}" for name, value in model["request"].items()]
+    yield "sampling", ", ".join([f"temperature {model['temperature']:g}", *options])
+    retries = []
+    for rung in model["ladder"]:
+        changes = [] if rung["temperature"] is None else [f"{rung['temperature']:g}"]
+        changes += [f"in mode {rung['mode']}"] if rung["mode"] else []
+        changes += [f"image x {rung['scale']:g}"] if rung["scale"] != 1 else []
+        retries.append(" ".join(changes) or "the same")
+    yield "retries", ", ".join(retries) or "the same request again"
 
 
 def _size(model: Mapping[str, Any]) -> str:
@@ -327,21 +302,6 @@ def _score(found: Mapping[str, Any] | None) -> str:
         return "-"
     version = found["benchmark"].rpartition(" v")
     return f"{found['value']:g}" + (f" (v{version[2]})" if version[1] else "")
-
-
-def _pairs(values: Mapping[str, Any]) -> list[str]:
-    return [f"{name} {json.dumps(value)}" for name, value in values.items()]
-
-
-def _rung(rung: Mapping[str, Any]) -> str:
-    parts = [] if rung["temperature"] is None else [f"{rung['temperature']:g}"]
-    parts += [f"in mode {rung['mode']}"] if rung["mode"] else []
-    parts += [f"image x {rung['scale']:g}"] if rung["scale"] != 1 else []
-    return " ".join(parts) or "the same"
-
-
-def _cut(text: str, length: int) -> str:
-    return textwrap.shorten(text, length, placeholder=" …")
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> list[str]:

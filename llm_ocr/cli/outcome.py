@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -17,12 +17,8 @@ if TYPE_CHECKING:
     from llm_ocr.config.models import AssembleSettings, RunSettings
     from llm_ocr.costs.report import Spent
     from llm_ocr.stages.plan import Preview
-    from llm_ocr.workspace.publish import Example
-    from llm_ocr.workspace.status import RunStatus, StageStatus
+    from llm_ocr.workspace.status import RunStatus
     from llm_ocr.workspace.superseding import WeakPage
-
-
-# Pages with the lowest quality.
 
 
 #: Score below which most of a page is doubtful; see `results.quality`.
@@ -44,25 +40,17 @@ def worst_text(pages: Sequence["WeakPage"], wanted: int) -> str:
 
     if not pages:
         return "worst: no problems found on any page"
-    rows = [
-        (shown_score(one.score), one_line(_shortened(one.source)), str(one.page or "-"), one_line(one.wrong))
-        for one in pages
-    ]
-    head = ("score", "document", "page", "problem")
-    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(3)]
+    rows = [("score", "document", "page", "problem")]
+    for weak in pages:
+        name = weak.source if len(weak.source) <= _LONGEST else f"…{weak.source[1 - _LONGEST :]}"
+        rows.append((shown_score(weak.score), one_line(name), str(weak.page or "-"), one_line(weak.wrong)))
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = [
         f"  {score:<{widths[0]}}  {document:<{widths[1]}}  {page:>{widths[2]}}  {wrong}"
-        for score, document, page, wrong in (head, *rows)
+        for score, document, page, wrong in rows
     ]
     more = f" (of {wanted} requested; no others are recorded)" if len(pages) < wanted else ""
     return "\n".join([f"worst {len(pages)}{more}", *lines])
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= _LONGEST else f"…{name[1 - _LONGEST :]}"
-
-
-# Closing lines of a command: outcome, location of the result, exit code.
 
 
 #: Number of examples per reason in the last line.
@@ -130,13 +118,13 @@ def plan_line(status: "RunStatus") -> str:
 
 
 def preview_lines(found: "Preview") -> list[str]:
-    """Return the planned documents, some of the excluded documents, and a note that no work was done."""
+    """Return the planned documents, examples of excluded documents, and a note that no work was done."""
     pages = f"{about(found.pages)} pages" if found.estimated else plural(found.pages, "page")
     new = "new document" if found.known else "document"
     line = ", ".join((plural(found.documents, new), pages, plural(found.units, "unit")))
     line += f"; {filtered_text(found.filtered)}" if found.filtered else ""
     line += f"; {found.known:,} already in the plan" if found.known else ""
-    examples = [f"  {one['source']}: {one['reason']} ({one['detail']})" for one in found.examples]
+    examples = [f"  {excluded['source']}: {excluded['reason']} ({excluded['detail']})" for excluded in found.examples]
     more = sum(found.filtered.values()) - len(examples)
     examples += [f"  and {more} more"] if more > 0 and examples else []
     return [*map(one_line, (line, *examples)), "Dry run: nothing was written"]
@@ -160,66 +148,75 @@ def failures_text(status: "RunStatus") -> str:
     exact = sum(reasons.values()) == status.pages.failed
     parts = []
     for reason, count in sorted(reasons.items(), key=lambda item: (-item[1], item[0])):
-        names = list(dict.fromkeys(_name(one) for one in examples if one.reason == reason))
-        if exact or names:
-            parts.append(_reason_text(reason, count if exact else None, names))
+        names: list[str] = []
+        for example in examples:
+            name = PurePath(example.source).name or example.source
+            name = f"{name} page {example.page}" if example.page else name
+            if example.reason == reason and name not in names:
+                names.append(name)
+        if not exact and not names:
+            continue
+        text = f"{reason} {count}" if exact and count > 1 else reason
+        if names:
+            more = len(names) > NAMED or (exact and count > len(names))
+            text += f": {', '.join(names[:NAMED])}{', ...' if more else ''}"
+        parts.append(text)
     return "; ".join(parts)
-
-
-def _speed(status: "RunStatus") -> str:
-    speed = status.pages_per_second
-    if speed is None:
-        return ""
-    readers = sum(one.stage == "extract" and one.items > 0 for one in status.workers)
-    mean = f" (average of {readers} workers)" if readers > 1 else ""
-    return f"{speed:.{1 if speed >= 1 else 2}f} pages/s{mean}"
-
-
-def _cost(cost: float, hours: float | None, workers: str) -> str:
-    if hours is None:
-        return f"${cost:.2f} for tokens of {workers}"
-    return f"${cost:.2f} for {workers}: ${hours:.2f} for time, ${cost - hours:.2f} for tokens"
 
 
 def status_text(status: "RunStatus", spent: Sequence["Spent"] = ()) -> str:
     """Return a status for people; `spent` contains the costs of jobs on platforms."""
+    generations = f" in {status.generations} generations" if status.generations > 1 else ""
     rows = [
         ("workspace", status.url),
-        ("documents", _documents(status)),
+        ("documents", f"{status.documents}{generations}"),
         ("pages", _counts_text(status.pages, estimated=status.estimated)),
         (
             "figures",
             _counts_text(status.figures)
             + (f", {status.undescribed:,} without a description" if status.undescribed else ""),
         ),
-        *((name, _stage_text(name, stage)) for name, stage in status.stages.items()),
     ]
+    for name, stage in status.stages.items():
+        units = "items" if name == "assemble" else "units"
+        done = f"{stage.done} of {stage.total} {units} done (key {stage.key})"
+        rows.append((name, done if stage.key else "not started"))
     if status.tokens_in or status.tokens_out:
         rows.append(("tokens", f"{status.tokens_in:,} in, {status.tokens_out:,} out"))
-    if speed := _speed(status):
-        rows.append(("speed", speed))
+    if (speed := status.pages_per_second) is not None:
+        readers = sum(worker.stage == "extract" and worker.items > 0 for worker in status.workers)
+        mean = f" (average of {readers} workers)" if readers > 1 else ""
+        rows.append(("speed", f"{speed:.{1 if speed >= 1 else 2}f} pages/s{mean}"))
     if status.limit is not None:
         rows.append(("limit", with_flags(status.limit.sentence.removeprefix("limited by ").removeprefix("limit "))))
     if retries := status.stages["extract"].retries:
         rows.append(("retries", plural(retries, "repeated request")))
     if status.cost is not None:
-        rows.append(("cost", _cost(status.cost, status.hours_cost, plural(len(status.workers), "worker"))))
+        cost, hours, workers = status.cost, status.hours_cost, plural(len(status.workers), "worker")
+        if hours is None:
+            rows.append(("cost", f"${cost:.2f} for tokens of {workers}"))
+        else:
+            rows.append(("cost", f"${cost:.2f} for {workers}: ${hours:.2f} for time, ${cost - hours:.2f} for tokens"))
     if spent:
         from llm_ocr.costs.report import spent_text
 
         rows += [("spent", text)] if (text := spent_text(spent)) else []
+    skipped = ", ".join(f"{count} {name or 'without an extension'}" for name, count in status.skipped.items())
     notes = (
         ("quality", quality_text(status)),
         ("failed", failures_text(status)),
-        ("skipped", _tally(status.skipped)),
+        ("skipped", skipped),
         ("filtered", filtered_text(status.filtered).partition(" filtered: ")[2]),
         ("advice", advice(status)),
     )
     rows += [(name, text) for name, text in notes if text]
     width = max(len(name) for name, _ in rows)
     lines = [f"{name:<{width}}  {text}" for name, text in rows]
-    examples = (f"  {_example_text(one)}" for one in status.examples)
-    return "\n".join(map(one_line, (*lines, *examples)))
+    for example in status.examples:
+        page = f", page {example.page}" if example.page else ""
+        detail = f" ({example.detail.splitlines()[0]})" if example.detail else ""
+        lines.append(f"  {example.source}{page}: {example.reason}{detail}")
+    return "\n".join(map(one_line, lines))
 
 
 def advice(status: "RunStatus") -> str:
@@ -266,29 +263,6 @@ def quoted(text: str) -> str:
     return shlex.quote(text)
 
 
-def _reason_text(reason: str, count: int | None, names: Sequence[str]) -> str:
-    number = f" {count}" if count is not None and count > 1 else ""
-    shown = names[:NAMED]
-    more = ", ..." if len(names) > NAMED or (count or 0) > len(names) else ""
-    return f"{reason}{number}: {', '.join(shown)}{more}" if shown else f"{reason}{number}"
-
-
-def _name(example: "Example") -> str:
-    name = PurePath(example.source).name or example.source
-    return f"{name} page {example.page}" if example.page else name
-
-
-def _example_text(example: "Example") -> str:
-    page = f", page {example.page}" if example.page else ""
-    detail = f" ({example.detail.splitlines()[0]})" if example.detail else ""
-    return f"{example.source}{page}: {example.reason}{detail}"
-
-
-def _documents(status: "RunStatus") -> str:
-    more = f" in {status.generations} generations" if status.generations > 1 else ""
-    return f"{status.documents}{more}"
-
-
 def _counts_text(counts: Counts, *, estimated: bool = False) -> str:
     number = about(counts.expected) if estimated else f"{counts.expected:,}"
     return f"{number} expected: {outcome(counts)}{_waiting(counts, estimated=estimated)}"
@@ -298,13 +272,3 @@ def _waiting(counts: Counts, *, estimated: bool = False) -> str:
     waiting = counts.expected - counts.ok - counts.degraded - counts.failed
     number = about(waiting) if estimated else f"{waiting:,}"
     return f", {number} not done yet" if waiting > 0 else ""
-
-
-def _stage_text(name: str, stage: "StageStatus") -> str:
-    if not stage.key:
-        return "not started"
-    return f"{stage.done} of {stage.total} {'items' if name == 'assemble' else 'units'} done (key {stage.key})"
-
-
-def _tally(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {name or 'without an extension'}" for name, count in counts.items())

@@ -27,7 +27,10 @@ def write(text: str, stream: TextIO | None = None) -> None:
         out.write(text.encode(out.encoding or "utf-8", "backslashreplace").decode(out.encoding or "utf-8"))
         out.flush()
     except BrokenPipeError:
-        _silence(out)
+        # The null device takes further output, so that the interpreter's flush at exit does not fail either.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, out.fileno())
+        os.close(nowhere)
 
 
 def write_line(text: str, stream: TextIO | None = None) -> None:
@@ -77,10 +80,3 @@ def complain(*lines: str) -> None:
     text = with_flags("\n".join(lines))
     write_line(f"llm-ocr: {text}", sys.stderr)
     leave_error(text)
-
-
-def _silence(stream: TextIO) -> None:
-    """Redirect further output to the null device, so that the interpreter's flush at exit does not fail either."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)

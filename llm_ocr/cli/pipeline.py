@@ -37,7 +37,16 @@ _NEXT = {"plan": "extract", "retry-failed": "run", "extract": "describe", "descr
 def run_stage(command: str, settings: PipelineCommand) -> int:
     """Run a command and print its outcome; return the exit code."""
     if isinstance(settings, PlanOnlySettings) and settings.dry_run:
-        return _preview(settings)
+        from llm_ocr.stages.plan import preview
+
+        progress = progress_for(settings)
+        try:
+            found = preview(settings, progress)
+        finally:
+            progress.close()
+        for line in outcome.preview_lines(found):
+            write_line(line)
+        return 0
     if isinstance(settings, RunSettings) and settings.without_folder:
         with tempfile.TemporaryDirectory(prefix="llm-ocr-") as folder:
             return _execute(command, settings.model_copy(update={"workspace": folder}), kept=False)
@@ -56,27 +65,13 @@ def _execute(command: str, settings: PipelineCommand, *, kept: bool = True) -> i
     if isinstance(progress, Removals):
         progress.finish()
         return 0
-    to_stdout = False
+    out = sys.stdout
     if isinstance(settings, RunSettings) and settings.stdout:
-        to_stdout = True
+        out = sys.stderr
         figures = _print_documents(run, settings, kept=kept)
         if figures and not kept and not settings.quiet:
             write_line(f"{plural(figures, 'figure')} left out: add -w FOLDER to keep them", sys.stderr)
-    return finish(command, settings, run, sys.stderr if to_stdout else sys.stdout, kept=kept)
-
-
-def _preview(settings: PlanOnlySettings) -> int:
-    """Print the documents and pages that a plan would contain."""
-    from llm_ocr.stages.plan import preview
-
-    progress = progress_for(settings)
-    try:
-        found = preview(settings, progress)
-    finally:
-        progress.close()
-    for line in outcome.preview_lines(found):
-        write_line(line)
-    return 0
+    return finish(command, settings, run, out, kept=kept)
 
 
 def finish(command: str, settings: PipelineCommand, run: "Run", out: TextIO, *, kept: bool = True) -> int:
@@ -89,7 +84,8 @@ def finish(command: str, settings: PipelineCommand, run: "Run", out: TextIO, *, 
         return 0
     status = run.known_status
     if not settings.quiet and kept:
-        for line in _results(command, settings, status):
+        lines = _results(settings, status) if isinstance(settings, AssemblyCommand) else [_next(command, settings)]
+        for line in lines:
             write_line(line, out)
     if status is None:  # one of many workers, which knows what it has done itself
         own = run.processed.get("extract" if command == "run" else command, Counts())
@@ -120,19 +116,16 @@ class Removals(QuietProgress):
         write_line(self._last or "Nothing to remove")
 
 
-def _results(command: str, settings: PipelineCommand, status: "RunStatus | None") -> list[str]:
-    if isinstance(settings, AssemblyCommand):
-        workspace = settings.workspace
-        how = "open with load_dataset"
-        if not outcome.is_folder(workspace):
-            how = "one row per page"
-        elif importlib.util.find_spec("datasets") is None:
-            how = f"Parquet files; for load_dataset: {install_command('datasets')}"
-        result = [f"Result: {workspace}/documents (Markdown), {workspace}/dataset ({how})"]
-        if not outcome.is_folder(workspace):
-            result.append(f"Open the dataset: {outcome.load_line(settings)}")
-        return [outcome.figures_line(status), *result] if status and status.figures.expected else result
-    return [_next(command, settings)]
+def _results(settings: AssemblyCommand, status: "RunStatus | None") -> list[str]:
+    """Return the lines on the figures, the location of the results, and the way to open them."""
+    workspace = settings.workspace
+    lines = [outcome.figures_line(status)] if status and status.figures.expected else []
+    result = f"Result: {workspace}/documents (Markdown), {workspace}/dataset"
+    if not outcome.is_folder(workspace):
+        return [*lines, f"{result} (one row per page)", f"Open the dataset: {outcome.load_line(settings)}"]
+    if importlib.util.find_spec("datasets") is None:
+        return [*lines, f"{result} (Parquet files; for load_dataset: {install_command('datasets')})"]
+    return [*lines, f"{result} (open with load_dataset)"]
 
 
 def _next(command: str, settings: PipelineCommand) -> str:
@@ -157,18 +150,15 @@ def _print_documents(run: "Run", settings: RunSettings, *, kept: bool) -> int:
     sources: Sequence[str] = () if settings.dataset is not None else settings.sources
     named = {shown(document.source) for document in find_documents(sources).documents} if sources else None
     figures = 0
-    for number, document in enumerate(one for one in run.documents() if named is None or one.source in named):
-        folder = _folder_of(settings.workspace, document.path)
+    documents = (document for document in run.documents() if named is None or document.source in named)
+    for number, document in enumerate(documents):
+        folder = posixpath.dirname(document.path)
+        if outcome.is_folder(settings.workspace):
+            folder = quote(posixpath.relpath(posixpath.join(settings.workspace, folder)))
+        else:
+            folder = f"{settings.workspace.rstrip('/')}/{quote(folder)}"
         replaced = rf"![\g<alt>]({folder}/\g<target>)" if kept else r"[\g<alt>]"
         figures += len(IMAGE.findall(document.markdown))
         text = map_prose(document.markdown, partial(IMAGE.sub, replaced))
         write(("\n" if number else "") + (text if text.endswith("\n") else text + "\n"))
     return figures
-
-
-def _folder_of(workspace: str, key: str) -> str:
-    """Return the folder of a document's Markdown as the beginning of a link."""
-    folder = posixpath.dirname(key)
-    if not outcome.is_folder(workspace):
-        return f"{workspace.rstrip('/')}/{quote(folder)}"
-    return quote(posixpath.relpath(posixpath.join(workspace, folder)))

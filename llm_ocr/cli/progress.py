@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 
-# Costs of a running stage, as text for the progress line.
-
-
 @dataclass(slots=True)
 class SpendMeter:
     """Costs of a workspace and of the stage at its end; `spent` returns the costs of the workspace so far, in dollars.
@@ -50,9 +47,6 @@ class SpendMeter:
 def _money(value: float) -> str:
     """Return `$3.10`, with four digits after the point for less than a cent."""
     return f"${value:,.{2 if value >= 0.01 or value == 0 else 4}f}"
-
-
-# Live numbers of an engine, as text for the progress line.
 
 
 #: Length in seconds of the window over which the speed is measured.
@@ -84,21 +78,16 @@ class EngineMeter:
             if within
             else f"{load.in_flight} in flight, window {load.window}"
         )
-        parts = [f"{self._speed(load.tokens_out):,.0f} tok/s", places]
-        parts += [f"{load.waiting} waiting"] if load.waiting else []
-        named = ((load.busy, "busy"), (load.lost, "lost"), (load.restarts, "restarted"))
-        return ", ".join([*parts, *(f"{count} {name}" for count, name in named if count)])
-
-    def _speed(self, tokens: int) -> float:
         moment = self.clock()
-        self._seen.append((moment, tokens))
+        self._seen.append((moment, load.tokens_out))
         while len(self._seen) > 2 and self._seen[1][0] <= moment - WINDOW:
             self._seen.popleft()
         first, before = self._seen[0]
-        return (tokens - before) / (moment - first) if moment > first else 0.0
-
-
-# Display of progress.
+        speed = (load.tokens_out - before) / (moment - first) if moment > first else 0.0
+        parts = [f"{speed:,.0f} tok/s", places]
+        parts += [f"{load.waiting} waiting"] if load.waiting else []
+        named = ((load.busy, "busy"), (load.lost, "lost"), (load.restarts, "restarted"))
+        return ", ".join([*parts, *(f"{count} {name}" for count, name in named if count)])
 
 
 #: A plain line is written at least this often (seconds), or after each further tenth of the work.

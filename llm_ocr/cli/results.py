@@ -12,12 +12,8 @@ from llm_ocr.config.models import EstimateSettings, ExportSettings, StatusSettin
 from llm_ocr.types import plural
 
 if TYPE_CHECKING:
-    from llm_ocr.costs.comparison import Comparison
     from llm_ocr.costs.report import Spent
     from llm_ocr.workspace.status import RunStatus
-
-
-# llm-ocr status: read a workspace, regardless of failures.
 
 
 #: Snapshot of a workspace: the status, and the costs of jobs.
@@ -40,7 +36,7 @@ def run_status(command: str, settings: StatusSettings) -> int:
         )
         status = run.status
         if settings.worst:
-            # The status already contains some weak pages, and a second count takes time.
+            # The status already contains weak pages (20 at most), and a second count takes time.
             known = status.worst[: settings.worst]
             status = replace(status, worst=known if len(known) == settings.worst else run.worst(settings.worst))
         return status, run.spent
@@ -61,7 +57,9 @@ def watch(look: Callable[[], "Look"], settings: StatusSettings, sleep: Callable[
             else:
                 write_line(text)
             shown = text
-        if not settings.watch or _accounted(status):
+        # A plan may have no page after filters; estimated pages may exceed the plan.
+        pages, counted = status.pages, status.generations > 0 and not status.estimated
+        if not settings.watch or (counted and pages.expected == pages.ok + pages.degraded + pages.failed):
             return
         sleep(EVERY)
 
@@ -75,16 +73,6 @@ def status_as_text(status: "RunStatus", settings: StatusSettings, spent: Sequenc
         return json_text(values, indent=None if settings.watch else 2)
     text = status_text(status, spent)
     return f"{text}\n{worst_text(status.worst, settings.worst)}" if settings.worst else text
-
-
-def _accounted(status: "RunStatus") -> bool:
-    """Return whether no page is missing. A plan may have no page after filters; estimated pages may exceed the plan."""
-    pages = status.pages
-    counted = status.generations > 0 and not status.estimated
-    return counted and pages.expected == pages.ok + pages.degraded + pages.failed
-
-
-# llm-ocr export: convert results for other programs.
 
 
 def run_export(command: str, settings: ExportSettings) -> int:
@@ -105,12 +93,6 @@ def run_export(command: str, settings: ExportSettings) -> int:
     return 0
 
 
-# llm-ocr estimate: duration and costs of a run.
-
-
-_BEST = 5  # options in the table without --all
-
-
 def run_estimate(command: str, settings: EstimateSettings) -> int:
     """Print the table, or JSON; return 0."""
     from llm_ocr.estimating import compared
@@ -122,17 +104,14 @@ def run_estimate(command: str, settings: EstimateSettings) -> int:
         progress.close()
     if settings.json_output:
         write_json(found.to_json())
-    else:
-        write_line(_text(found, settings))
-    return 0
-
-
-def _text(found: "Comparison", settings: EstimateSettings) -> str:
+        return 0
+    cost = found.options[0].cost if len(found.options) == 1 and not found.stage else None
+    if cost is None:
+        write_line(str(found if settings.all_options else found.best(5)))
+        return 0
     from llm_ocr.costs.comparison import money_text
 
-    if found.stage or len(found.options) != 1 or found.options[0].cost is None:
-        return str(found if settings.all_options else found.best(_BEST))
-    money = money_text(found.options[0].cost.likely)
     ins = f"{settings.tokens_in or 0:,} tokens in at ${settings.price_in or 0:g}"
     outs = f"{settings.tokens_out or 0:,} out at ${settings.price_out or 0:g}"
-    return f"{money} for {ins} and {outs} per million"
+    write_line(f"{money_text(cost.likely)} for {ins} and {outs} per million")
+    return 0

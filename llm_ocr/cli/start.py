@@ -3,7 +3,7 @@
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from llm_ocr.cli.output import one_line, write, write_line
 from llm_ocr.config.commands import CORE
 from llm_ocr.config.environment import environment
 from llm_ocr.config.fields import groups_of
-from llm_ocr.config.groups import FollowSettings, LogSettings, WorkspaceSettings
+from llm_ocr.config.groups import FollowSettings, WorkspaceSettings
 from llm_ocr.config.loading import Loaded, load, shown_values
 from llm_ocr.config.models import RunSettings
 from llm_ocr.plugins import Command
@@ -38,38 +38,37 @@ def start(command: Command, arguments: Sequence[str]) -> int:
     )
     loaded = look()
     settings = loaded.settings
-    if command.remembers and isinstance(settings, WorkspaceSettings) and not flags.show_settings:
-        _await_workspace(settings)
-    if stored := _stored(command, loaded.settings):
-        loaded = look(stored=stored)
+    if command.remembers and isinstance(settings, WorkspaceSettings):
+        if isinstance(settings, FollowSettings) and settings.follow and not flags.show_settings:
+            from llm_ocr.stages.sharing import await_workspace
+
+            await_workspace(settings, lambda message: None if settings.quiet else write_line(message, sys.stderr))
+        # An estimate does not need a workspace, and `run` may use a temporary one.
+        if settings.workspace and not (isinstance(settings, RunSettings) and settings.without_folder):
+            from llm_ocr.workspace.stored import stored_settings
+
+            if stored := stored_settings(command.name, settings):
+                loaded = look(stored=stored)
     if flags.show_settings:
         write(settings_table(loaded))
         return 0
     settings = loaded.settings
     with logging_to(settings), _terminated_like_interrupted():
-        _warn(loaded.warnings, quiet=settings.quiet)
-        return _run(command, settings)
+        for line in () if settings.quiet else loaded.warnings:
+            write_line(f"llm-ocr: warning: {line}", sys.stderr)
+        function = command.load()
+        if command in CORE:
+            code: int = function(command.name, settings)
+            return code
+        from llm_ocr.cli.progress import progress_for
 
-
-def _await_workspace(settings: WorkspaceSettings) -> None:
-    if not (isinstance(settings, FollowSettings) and settings.follow):
-        return
-    from llm_ocr.stages.sharing import await_workspace
-
-    await_workspace(settings, lambda message: None if settings.quiet else write_line(message, sys.stderr))
-
-
-def _stored(command: Command, settings: LogSettings) -> Mapping[str, Any]:
-    """Return the settings stored in the command's workspace, if it exists, and those that a launch stored there."""
-    if not (isinstance(settings, WorkspaceSettings) and command.remembers):
-        return {}
-    if not settings.workspace:  # an estimate does not need a workspace
-        return {}
-    if isinstance(settings, RunSettings) and settings.without_folder:
-        return {}
-    from llm_ocr.workspace.stored import stored_settings
-
-    return stored_settings(command.name, settings)
+        progress = progress_for(settings)  # the function of a package returns its result
+        try:
+            result = function(settings, progress)
+        finally:
+            progress.close()
+        write_line(str(result))
+        return 0
 
 
 def settings_table(loaded: Loaded[Any]) -> str:
@@ -80,28 +79,6 @@ def settings_table(loaded: Loaded[Any]) -> str:
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     lines = [f"{name:<{widths[0]}}  {value:<{widths[1]}}  {origin}".rstrip() for name, value, origin in rows]
     return "\n".join(lines) + "\n"
-
-
-def _run(command: Command, settings: LogSettings) -> int:
-    """Run the command's function. Print the result of a package's command, and return 0."""
-    function = command.load()
-    if command in CORE:
-        code: int = function(command.name, settings)
-        return code
-    from llm_ocr.cli.progress import progress_for
-
-    progress = progress_for(settings)
-    try:
-        result = function(settings, progress)
-    finally:
-        progress.close()
-    write_line(str(result))
-    return 0
-
-
-def _warn(warnings: Sequence[str], *, quiet: bool) -> None:
-    for line in () if quiet else warnings:
-        write_line(f"llm-ocr: warning: {line}", sys.stderr)
 
 
 @contextmanager

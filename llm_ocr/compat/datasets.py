@@ -1,19 +1,23 @@
-"""Datasets that the predecessor wrote: location, files, and rows."""
+"""Datasets that the predecessor wrote: location, files, and rows.
+
+`save_to_disk` writes a folder with `state.json` (for several splits: `dataset_dict.json` and a folder for each) and
+Arrow files. On the Hub, and in copies from there, the files are Parquet. Opening a dataset reads names and notes only.
+"""
 
 import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from llm_ocr.config.groups import Group
 from llm_ocr.config.models import InputCommand
-from llm_ocr.errors import LlmOcrError, ObjectNotFound, StorageError, UsageError, WorkspaceError, WorkspaceMismatch
+from llm_ocr.errors import ObjectNotFound, StorageError, UsageError, WorkspaceError, WorkspaceMismatch
 from llm_ocr.results.schema import ObjectFile
-from llm_ocr.storage import DEFAULT_OPTIONS, ObjectInfo, ObjectStore, StoreOptions, open_store
+from llm_ocr.storage import DEFAULT_OPTIONS, ObjectStore, StoreOptions, open_store
 from llm_ocr.storage.hf import parse
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.storage.names import split_scheme
@@ -21,11 +25,6 @@ from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.generations import generations
 from llm_ocr.workspace.keys import EXTRACT, stage_keys
 from llm_ocr.workspace.stored import workspace_options
-
-# Location and files of a dataset. Only names and notes are read. `save_to_disk` writes a folder with `state.json` (for
-# several splits: `dataset_dict.json` and a folder for each) and Arrow files. On the Hub, and in copies from there, the
-# files are Parquet.
-
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]*\w(?:@.+)?")
 #: Slashes at the end of a URL, unless nothing would remain.
@@ -89,9 +88,17 @@ def open_input(given: str, options: StoreOptions) -> InputDataset:
                 error.hint = f"{error.hint}\nA local folder {given} does not exist either.".strip()
             raise
     folder, files = _arrow_files(store) or _parquet_files(store, given)
-    _refuse_own(store, folder, options)
-    version = commit or _digest(folder, files)
-    return InputDataset(store, f"{url}/{folder}".rstrip("/"), version, _named_splits(files))
+    # As an input, the documents of a workspace of llm-ocr would be split into pages.
+    above, _, name = store.url.rpartition("/")
+    for around in [store] if folder or name != "dataset" else [store, open_store(above, options)]:
+        if _is_workspace(around):
+            raise _own(f"{store.url}/{folder}".rstrip("/"), around.url)
+    if not commit:
+        versions = [[file.key.removeprefix(folder), file.size, file.version] for file in files]
+        commit = hashlib.sha256(json.dumps(versions).encode()).hexdigest()[:16]
+    if len({file.split for file in files}) == 1:
+        files = [replace(file, split="") for file in files]
+    return InputDataset(store, f"{url}/{folder}".rstrip("/"), commit, tuple(files))
 
 
 _FORMS = "Give s3://BUCKET/PREFIX/dataset, gs://BUCKET/PREFIX/dataset, a folder, or NAMESPACE/NAME on the Hub."
@@ -99,7 +106,6 @@ _FORMS = "Give s3://BUCKET/PREFIX/dataset, gs://BUCKET/PREFIX/dataset, a folder,
 
 def _at_commit(url: str, options: StoreOptions) -> tuple[str, ObjectStore, str]:
     """Return the URL without its revision, the store at the revision's current commit, and the commit."""
-    from llm_ocr.storage.hf import parse
     from llm_ocr.storage.hf.client import RETRIES, HubClient
 
     place = parse(url)
@@ -143,7 +149,8 @@ def _of_state(store: ObjectStore, folder: str, split: str) -> list[InputFile]:
             f"{store.url}/{folder}{missing[0]} is missing ({len(missing)} of {len(names)} data files)",
             hint="The upload is not complete. Run the stage of the predecessor again, or upload the missing files.",
         )
-    return [_file(found[folder + name], split) for name in names]
+    infos = [found[folder + name] for name in names]
+    return [InputFile(info.key, info.size, info.version, split) for info in infos]
 
 
 def _note(store: ObjectStore, key: str) -> dict[str, Any]:
@@ -159,33 +166,20 @@ def _parquet_files(store: ObjectStore, given: str) -> tuple[str, list[InputFile]
         if name.endswith(".parquet") and not hidden:
             split = _SPLIT.match(name)
             by_folder.setdefault(f"{folder}/" if folder else "", []).append(
-                _file(info, split["split"] if split else "")
+                InputFile(info.key, info.size, info.version, split["split"] if split else "")
             )
     if not by_folder:
-        raise _nothing(store, given)
+        if _is_workspace(store):
+            raise _own(store.url, store.url)
+        raise ObjectNotFound(
+            f"`input={given}` has no dataset, neither {_STATE} (save_to_disk) nor Parquet files", hint=_FORMS
+        )
     usual = next((folder for folder in _FOLDERS if folder in by_folder), None)
     if usual is None and len(by_folder) > 1:
         names = ", ".join(sorted(by_folder)[:5])
         raise UsageError(f"`input={given}` contains several datasets: {names}", hint=f"Name one: {given.rstrip('/')}/…")
     folder = usual if usual is not None else next(iter(by_folder))
     return folder, by_folder[folder]
-
-
-def _nothing(store: ObjectStore, given: str) -> LlmOcrError:
-    if _is_workspace(store):
-        return _own(store.url, store.url)
-    return ObjectNotFound(
-        f"`input={given}` has no dataset, neither {_STATE} (save_to_disk) nor Parquet files", hint=_FORMS
-    )
-
-
-def _refuse_own(store: ObjectStore, folder: str, options: StoreOptions) -> None:
-    """Refuse the files of a workspace of llm-ocr: as an input, its documents would be split into pages."""
-    above, _, name = store.url.rpartition("/")
-    stores = [store] if folder or name != "dataset" else [store, open_store(above, options)]
-    for one in stores:
-        if _is_workspace(one):
-            raise _own(f"{store.url}/{folder}".rstrip("/"), one.url)
 
 
 def _is_workspace(store: ObjectStore) -> bool:
@@ -197,22 +191,6 @@ def _own(url: str, workspace: str) -> UsageError:
         f"`input={url}` is part of the workspace {workspace} of llm-ocr",
         hint=f"Set `workspace={workspace}`, and leave out `input`.",
     )
-
-
-def _file(info: ObjectInfo, split: str) -> InputFile:
-    return InputFile(info.key, info.size, info.version, split)
-
-
-def _named_splits(files: list[InputFile]) -> tuple[InputFile, ...]:
-    """Return the files, with splits only if there are several: most datasets have one."""
-    if len({file.split for file in files}) > 1:
-        return tuple(files)
-    return tuple(InputFile(file.key, file.size, file.version) for file in files)
-
-
-def _digest(folder: str, files: Iterable[InputFile]) -> str:
-    names = [[file.key.removeprefix(folder), file.size, file.version] for file in files]
-    return hashlib.sha256(json.dumps(names).encode()).hexdigest()[:16]
 
 
 # Rows of an input's files: Arrow files mapped from the local disk, Parquet files from there or by ranges. Of a dataset
@@ -234,18 +212,6 @@ _AHEAD = 1 << 20
 Row = Mapping[str, Any]
 
 
-class _Rows(Protocol):
-    """Opened file."""
-
-    @property
-    def names(self) -> Sequence[str]: ...
-
-    def read(self, columns: Sequence[str], start: int, stop: int | None, most: int) -> Iterator[list[dict[str, Any]]]:
-        """Yield rows from `start` to before `stop` (None: all), at most `most` at a time."""
-
-    def close(self) -> None: ...
-
-
 class InputRows:
     """Reads an input's files. Not thread-safe; a context manager that removes the local copy."""
 
@@ -254,7 +220,7 @@ class InputRows:
         self._dataset = dataset
         self._copy = folder / "input-file"
         self._copied = ""
-        self._open: tuple[str, _Rows] | None = None
+        self._open: tuple[str, _Arrow | _Parquet] | None = None
 
     def __enter__(self) -> "InputRows":
         return self
@@ -272,41 +238,45 @@ class InputRows:
         """
         rows = self._opened(file, whole=False)
         with _as_storage_error(self._dataset, file):
-            yield from rows.read(_known(rows, (ID, METADATA)), 0, None, _LIGHT)
+            yield from rows.read((ID, METADATA), 0, None, _LIGHT)
 
     def rows(self, file: InputFile, start: int, stop: int) -> Iterator[dict[str, Any]]:
         """Yield rows with all imported columns; errors as in `texts`."""
         opened = self._opened(file, whole=True)
         with _as_storage_error(self._dataset, file):
-            for batch in opened.read(_known(opened, _COLUMNS), start, stop, _HEAVY):
+            for batch in opened.read(_COLUMNS, start, stop, _HEAVY):
                 yield from batch
 
-    def _opened(self, file: InputFile, *, whole: bool) -> _Rows:
+    def _opened(self, file: InputFile, *, whole: bool) -> "_Arrow | _Parquet":
         """Open the file; fetch it first unless ranges suffice."""
-        parquet = file.key.endswith(".parquet")
-        remote = not isinstance(self._dataset.store, LocalStore)
-        by_ranges = parquet and remote and not whole
+        parquet, store = file.key.endswith(".parquet"), self._dataset.store
+        by_ranges = parquet and not isinstance(store, LocalStore) and not whole
         name = f"{file.key}#" if by_ranges else file.key
         if self._open is not None and self._open[0] == name:
             return self._open[1]
         self._close()
         with _as_storage_error(self._dataset, file):
             if by_ranges:
-                rows: _Rows = _Parquet(ObjectFile(self._dataset.store, file.key))
+                rows: _Arrow | _Parquet = _Parquet(ObjectFile(store, file.key))
             else:
-                rows = (_Parquet if parquet else _Arrow)(self._local(file))
+                path = store.root / file.key if isinstance(store, LocalStore) else self._fetched(file)
+                rows = (_Parquet if parquet else _Arrow)(path)
         self._open = (name, rows)
-        _check(self._dataset, file, rows.names)
+        missing = [column for column in _NEEDED if column not in rows.names]
+        if missing:
+            raise UsageError(
+                f"{self._dataset.name(file)} is not from Extract of the predecessor: it lacks the column {missing[0]} "
+                f"(it has {', '.join(rows.names) or 'none'})",
+                hint="Read a dataset of page images with `dataset=NS/NAME`.",
+            )
         return rows
 
-    def _local(self, file: InputFile) -> Path:
-        store = self._dataset.store
-        if isinstance(store, LocalStore):
-            return store.root / file.key
+    def _fetched(self, file: InputFile) -> Path:
+        """Return the local copy of a remote file."""
         if self._copied != file.key:
             self._copied = ""
-            store.download(file.key, self._copy)
-            info = store.stat(file.key)
+            self._dataset.store.download(file.key, self._copy)
+            info = self._dataset.store.stat(file.key)
             if info is None or info.version != file.version:
                 raise StorageError(
                     f"{self._dataset.name(file)} changed during the read",
@@ -331,10 +301,11 @@ class _Arrow:
         self._map = pa.memory_map(str(path))
         with pa.ipc.open_stream(self._map) as stream:
             self._table = stream.read_all()
-        self.names = self._table.schema.names
+        self.names: list[str] = self._table.schema.names
 
     def read(self, columns: Sequence[str], start: int, stop: int | None, most: int) -> Iterator[list[dict[str, Any]]]:
-        table = self._table.select(list(columns))
+        """Yield rows from `start` to before `stop` (None: all), at most `most` at a time."""
+        table = self._table.select([name for name in columns if name in self.names])
         end = table.num_rows if stop is None else min(stop, table.num_rows)
         for begin in range(start, end, most):
             yield table.slice(begin, min(most, end - begin)).to_pylist()
@@ -353,27 +324,25 @@ class _Parquet:
         mapped = isinstance(source, Path)
         where = str(source) if mapped else source
         self._file = pq.ParquetFile(where, memory_map=mapped, buffer_size=_AHEAD, pre_buffer=False)
-        self.names = self._file.schema_arrow.names
+        self.names: list[str] = self._file.schema_arrow.names
 
     def read(self, columns: Sequence[str], start: int, stop: int | None, most: int) -> Iterator[list[dict[str, Any]]]:
-        begin = 0
+        """Yield rows from `start` to before `stop` (None: all), at most `most` at a time."""
+        known = [name for name in columns if name in self.names]
+        position = 0
         for group in range(self._file.num_row_groups):
-            rows = self._file.metadata.row_group(group).num_rows
-            if begin + rows > start and (stop is None or begin < stop):
-                yield from self._group(group, columns, start - begin, None if stop is None else stop - begin, most)
-            begin += rows
-
-    def _group(
-        self, group: int, columns: Sequence[str], start: int, stop: int | None, most: int
-    ) -> Iterator[list[dict[str, Any]]]:
-        at = 0
-        for batch in self._file.iter_batches(most, row_groups=[group], columns=list(columns)):
-            first, last = max(0, start - at), batch.num_rows if stop is None else min(batch.num_rows, stop - at)
-            at += batch.num_rows
-            if first < last:
-                yield batch.slice(first, last - first).to_pylist()
-            if stop is not None and at >= stop:
-                return
+            end = position + self._file.metadata.row_group(group).num_rows
+            if end <= start or (stop is not None and position >= stop):
+                position = end
+                continue
+            for batch in self._file.iter_batches(most, row_groups=[group], columns=known):
+                first = max(0, start - position)
+                last = batch.num_rows if stop is None else min(batch.num_rows, stop - position)
+                position += batch.num_rows
+                if first < last:
+                    yield batch.slice(first, last - first).to_pylist()
+                if stop is not None and position >= stop:
+                    return
 
     def close(self) -> None:
         self._file.close(force=True)
@@ -395,20 +364,6 @@ def _as_storage_error(dataset: InputDataset, file: InputFile) -> Iterator[None]:
         ) from error
 
 
-def _known(rows: _Rows, wanted: Sequence[str]) -> list[str]:
-    return [name for name in wanted if name in rows.names]
-
-
-def _check(dataset: InputDataset, file: InputFile, names: Sequence[str]) -> None:
-    missing = [name for name in _NEEDED if name not in names]
-    if missing:
-        raise UsageError(
-            f"{dataset.name(file)} is not from Extract of the predecessor: it lacks the column {missing[0]} "
-            f"(it has {', '.join(names) or 'none'})",
-            hint="Read a dataset of page images with `dataset=NS/NAME`.",
-        )
-
-
 # Check that a command's input is a dataset of the predecessor, and that a workspace can import it.
 
 
@@ -428,16 +383,23 @@ def input_of(settings: Group) -> InputDataset | None:
     if not isinstance(settings, InputCommand) or settings.input is None:
         return None
     given, workspace = settings.input, settings.workspace
-    options = _options(given, workspace, workspace_options(settings))
-    if _lies_in(given, workspace, options):
-        if _is_there(workspace, workspace_options(settings)):
-            return None
+    own = workspace_options(settings)
+    # The workspace's credentials are for the input, too, if it is on the same kind of store.
+    options = own if split_scheme(store_url(given))[0] == split_scheme(workspace)[0] else DEFAULT_OPTIONS
+    inner, outer = _place(store_url(given), options), _place(workspace, options)
+    if inner != outer and not inner.startswith(f"{outer}/"):
+        return open_input(given, options)
+    try:
+        Workspace.open(workspace, options=own)
+    except WorkspaceMismatch:
+        raise
+    except WorkspaceError as error:
         raise UsageError(
             f"`input={given}` is inside {workspace}, which is not a workspace of llm-ocr",
             hint="Set `workspace=URL` (or S3_OUTPUT_URI, GCS_OUTPUT_URI, HF_REPO_ID) to a new workspace. It receives "
             "the pages of the input.",
-        )
-    return open_input(given, options)
+        ) from error
+    return None
 
 
 def into(workspace: Workspace, dataset: InputDataset) -> Mapping[str, Any] | None:
@@ -460,33 +422,16 @@ def into(workspace: Workspace, dataset: InputDataset) -> Mapping[str, Any] | Non
             f"{workspace.url} contains the pages of another input: {imported['from']}, not {dataset.url}", hint=_ANOTHER
         )
     if imported["version"] != dataset.version:
+        older = ""
+        if dataset.url.startswith("hf://datasets/"):
+            older = f" (or with `input={replace(parse(dataset.url), revision=imported['version']).url}`)"
         raise WorkspaceMismatch(
             f"{dataset.url} has changed since the import into {workspace.url}: "
             f"version {imported['version']} -> {dataset.version}",
-            hint=_changed(dataset, imported["version"]),
+            hint="Set another `workspace` for the new version. Without `input`, the command works on the imported "
+            f"version{older}.",
         )
     return imported if planned else None
-
-
-def _changed(dataset: InputDataset, version: str) -> str:
-    older = ""
-    if dataset.url.startswith("hf://datasets/"):
-        older = f" (or with `input={replace(parse(dataset.url), revision=version).url}`)"
-    return (
-        "Set another `workspace` for the new version. Without `input`, the command works on the imported "
-        f"version{older}."
-    )
-
-
-def _options(given: str, workspace: str, options: StoreOptions) -> StoreOptions:
-    """Return the workspace's options if the input is on the same kind of store; otherwise those of the environment."""
-    same = split_scheme(store_url(given))[0] == split_scheme(workspace)[0]
-    return options if same else DEFAULT_OPTIONS
-
-
-def _lies_in(given: str, workspace: str, options: StoreOptions) -> bool:
-    inner, outer = _place(store_url(given), options), _place(workspace, options)
-    return inner == outer or inner.startswith(f"{outer}/")
 
 
 def _place(url: str, options: StoreOptions) -> str:
@@ -498,13 +443,3 @@ def _place(url: str, options: StoreOptions) -> str:
         return store.url
     place = parse(store.url)
     return store.url if place.is_commit else replace(place, revision="").url
-
-
-def _is_there(workspace: str, options: StoreOptions) -> bool:
-    try:
-        Workspace.open(workspace, options=options)
-    except WorkspaceMismatch:
-        raise
-    except WorkspaceError:
-        return False
-    return True

@@ -71,10 +71,7 @@ CORE: tuple[Command, ...] = (
         (
             ("llm-ocr extract scans/ -w out", "Plan, start vLLM on the GPUs here, and read every page"),
             ("llm-ocr extract scans/ -w out --engine embedded", "Read the pages on the CPU, without a model"),
-            (
-                "llm-ocr extract -w out --shard-index 0 --shard-count 4",
-                "Read a quarter of the units",
-            ),
+            ("llm-ocr extract -w out --shard-index 0 --shard-count 4", "Read a quarter of the units"),
         ),
         common=(
             "sources",
@@ -274,10 +271,7 @@ CORE: tuple[Command, ...] = (
         "llm_ocr.config.models:CleanSettings",
         _PIPELINE,
         "clean -w FOLDER [--dry-run]",
-        (
-            ("llm-ocr clean -w out --dry-run", "List the files"),
-            ("llm-ocr clean -w out", "Remove them"),
-        ),
+        (("llm-ocr clean -w out --dry-run", "List the files"), ("llm-ocr clean -w out", "Remove them")),
     ),
     Command(
         "demo",
@@ -285,10 +279,7 @@ CORE: tuple[Command, ...] = (
         "llm_ocr.config.models:DemoSettings",
         "llm_ocr.cli.demo:run_demo",
         "demo [-w FOLDER]",
-        (
-            ("llm-ocr demo", "Write to ./llm-ocr-demo"),
-            ("llm-ocr demo -w /tmp/demo", "Write to /tmp/demo"),
-        ),
+        (("llm-ocr demo", "Write to ./llm-ocr-demo"), ("llm-ocr demo -w /tmp/demo", "Write to /tmp/demo")),
     ),
     Command(
         "doctor",
@@ -296,10 +287,7 @@ CORE: tuple[Command, ...] = (
         "llm_ocr.config.models:DoctorSettings",
         "llm_ocr.cli.doctor:run_doctor",
         "doctor [--json]",
-        (
-            ("llm-ocr doctor", "Show a table of checks"),
-            ("llm-ocr doctor --json", "Print JSON for programs"),
-        ),
+        (("llm-ocr doctor", "Show a table of checks"), ("llm-ocr doctor --json", "Print JSON for programs")),
     ),
     Command(
         "debug",
@@ -320,10 +308,7 @@ CORE: tuple[Command, ...] = (
         "llm_ocr.config.models:InitSettings",
         "llm_ocr.cli.init:run_init",
         "init [PATH] [--force]",
-        (
-            ("llm-ocr init", "Write ./llm-ocr.toml"),
-            ("llm-ocr run scans/ --config llm-ocr.toml", "Use it"),
-        ),
+        (("llm-ocr init", "Write ./llm-ocr.toml"), ("llm-ocr run scans/ --config llm-ocr.toml", "Use it")),
     ),
     Command(
         "completion",

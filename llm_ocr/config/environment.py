@@ -18,73 +18,17 @@ _FOR_WORKERS = (
 #: Variables that a model server may need: paths, caches, proxies, and settings of its libraries.
 _FOR_SERVERS = frozenset(
     [
-        "PATH",
-        "HOME",
-        "USER",
-        "LOGNAME",
-        "SHELL",
-        "LANG",
-        "TZ",
-        "TMPDIR",
-        "TMP",
-        "TEMP",
-        "HOSTNAME",
-        "LD_LIBRARY_PATH",
-        "LD_PRELOAD",
-        "DYLD_LIBRARY_PATH",
-        "LIBRARY_PATH",
-        "CPATH",
-        "CC",
-        "CXX",
-        "MAX_JOBS",
-        "VIRTUAL_ENV",
-        "PYTHONPATH",
-        "PYTHONHASHSEED",
-        "HTTP_PROXY",
-        "HTTPS_PROXY",
-        "NO_PROXY",
-        "ALL_PROXY",
-        "REQUESTS_CA_BUNDLE",
-        "CURL_CA_BUNDLE",
-        "SSL_CERT_FILE",
-        "SSL_CERT_DIR",
-        "DBUS_SESSION_BUS_ADDRESS",
+        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "TMP", "TEMP", "HOSTNAME"),
+        *("LD_LIBRARY_PATH", "LD_PRELOAD", "DYLD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "CC", "CXX", "MAX_JOBS"),
+        *("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHASHSEED", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"),
+        *("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR", "DBUS_SESSION_BUS_ADDRESS"),
     ]
 )
-_PREFIXES_FOR_SERVERS = tuple(
-    [
-        "CUDA_",
-        "NVIDIA_",
-        "NCCL_",
-        "GLOO_",
-        "UCX_",
-        "VLLM_",
-        "HF_",
-        "HUGGINGFACE_",
-        "HUGGING_FACE_",
-        "TRANSFORMERS_",
-        "TOKENIZERS_",
-        "TORCH_",
-        "TORCHINDUCTOR_",
-        "PYTORCH_",
-        "TRITON_",
-        "FLASHINFER_",
-        "OMP_",
-        "MKL_",
-        "KMP_",
-        "GOMP_",
-        "OPENBLAS_",
-        "HIP_",
-        "ROCR_",
-        "ROCM_",
-        "HSA_",
-        "RAY_",
-        "XDG_",
-        "LC_",
-        "CONDA_",
-        "DOCKER_",
-        "TQDM_",
-    ]
+_PREFIXES_FOR_SERVERS = (
+    *("CUDA_", "NVIDIA_", "NCCL_", "GLOO_", "UCX_", "VLLM_", "HF_", "HUGGINGFACE_", "HUGGING_FACE_"),
+    *("TRANSFORMERS_", "TOKENIZERS_", "TORCH_", "TORCHINDUCTOR_", "PYTORCH_", "TRITON_", "FLASHINFER_", "OMP_"),
+    *("MKL_", "KMP_", "GOMP_", "OPENBLAS_", "HIP_", "ROCR_", "ROCM_", "HSA_", "RAY_", "XDG_", "LC_", "CONDA_"),
+    *("DOCKER_", "TQDM_"),
 )
 #: The user's key for another server, which must not become the key of a started server.
 _NOT_FOR_SERVERS = frozenset({"VLLM_API_KEY"})
@@ -152,10 +96,8 @@ def server_environment() -> dict[str, str]:
     The environment contains paths, caches, proxies, and settings of CUDA, NCCL, vLLM, and Hugging Face. The Hugging
     Face token is included, since the server downloads the model. Cloud keys and llm_ocr's own settings are excluded.
     """
-    return {name: value for name, value in os.environ.items() if _for_servers(name)}
-
-
-def _for_servers(name: str) -> bool:
-    if name in _NOT_FOR_SERVERS:
-        return False
-    return name.upper() in _FOR_SERVERS or name.startswith(_PREFIXES_FOR_SERVERS)
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if (name.upper() in _FOR_SERVERS or name.startswith(_PREFIXES_FOR_SERVERS)) and name not in _NOT_FOR_SERVERS
+    }

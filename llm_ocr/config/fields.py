@@ -59,17 +59,15 @@ class Setting:
         if self.kind is bool:
             return "true or false"
         if self.kind in (int, float):
-            return ("a whole number" if self.kind is int else "a number") + self._range()
+            number = "a whole number" if self.kind is int else "a number"
+            if self.low is not None and self.high is not None:
+                return f"{number} from {self.low:g} to {self.high:g}"
+            if self.low is not None:
+                return f"{number}, {self.low:g} or more"
+            if self.above is not None:
+                return f"{number} above {self.above:g}"
+            return f"{number}, at most {self.high:g}" if self.high is not None else number
         return "a path" if self.kind is Path else "text"
-
-    def _range(self) -> str:
-        if self.low is not None and self.high is not None:
-            return f" from {self.low:g} to {self.high:g}"
-        if self.low is not None:
-            return f", {self.low:g} or more"
-        if self.above is not None:
-            return f" above {self.above:g}"
-        return f", at most {self.high:g}" if self.high is not None else ""
 
 
 @cache
@@ -114,13 +112,8 @@ def groups_of(model: type[BaseModel]) -> Iterator[tuple[str, list[Setting]]]:
         return group is LogSettings, not positional, not (workspace or group is model)
 
     for group in sorted(members, key=rank):
-        yield _title(model, group), members[group]
-
-
-def _title(model: type[BaseModel], group: type[BaseModel]) -> str:
-    if group is model:
-        return "Options"
-    return (group.__doc__ or "").splitlines()[0].rstrip(".")
+        title = "Options" if group is model else (group.__doc__ or "").splitlines()[0].rstrip(".")
+        yield title, members[group]
 
 
 def _setting(model: type[BaseModel], name: str, field: FieldInfo) -> Setting:
@@ -134,7 +127,9 @@ def _setting(model: type[BaseModel], name: str, field: FieldInfo) -> Setting:
         choices = ExtensionPoint(extra["group"], name).names()
     secret = plain is SecretStr
     kind: type = str if choices or secret else plain
-    group = _defining_class(model, name)
+    group = [owner for owner in model.__mro__ if issubclass(owner, Group) and name in get_annotations(owner)][-1]
+    engines = extra.get("engines", vars(group).get("ENGINES", ALL))
+    metavar = "{" + ",".join(choices) + "}" if choices else {int: "N", float: "X", Path: "FILE"}.get(kind, "TEXT")
     return Setting(
         name=name,
         group=group,
@@ -151,9 +146,9 @@ def _setting(model: type[BaseModel], name: str, field: FieldInfo) -> Setting:
         positional=bool(extra.get("positional")),
         short=str(extra.get("short", "")),
         flag="--" + str(extra.get("flag", name)).replace("_", "-"),
-        metavar=str(extra.get("metavar") or _metavar(kind, choices)),
+        metavar=str(extra.get("metavar") or metavar),
         bare=bool(extra.get("bare", True)),
-        engines=_engines(extra.get("engines", vars(group).get("ENGINES", ALL))),
+        engines=tuple(map(str, engines)) if isinstance(engines, list | tuple) else ALL,
     )
 
 
@@ -161,32 +156,10 @@ def _plain(annotation: Any, bounds: list[Any]) -> tuple[Any, list[Any]]:
     """Return the bare type inside `Annotated` and `| None`, and the bounds found in the annotation."""
     while True:
         if hasattr(annotation, "__metadata__"):
-            bounds.extend(_flat(annotation.__metadata__))
+            for item in annotation.__metadata__:
+                bounds.extend(item.metadata if isinstance(item, FieldInfo) else [item])
             annotation = annotation.__origin__
         elif get_origin(annotation) in (Union, types.UnionType):
             annotation = next(part for part in get_args(annotation) if part is not types.NoneType)
         else:
             return annotation, bounds
-
-
-def _flat(metadata: tuple[Any, ...]) -> Iterator[Any]:
-    for item in metadata:
-        if isinstance(item, FieldInfo):
-            yield from item.metadata
-        else:
-            yield item
-
-
-def _metavar(kind: type, choices: tuple[str, ...]) -> str:
-    if choices:
-        return "{" + ",".join(choices) + "}"
-    return {int: "N", float: "X", Path: "FILE"}.get(kind, "TEXT")
-
-
-def _engines(value: object) -> tuple[str, ...]:
-    return tuple(map(str, value)) if isinstance(value, list | tuple) else ALL
-
-
-def _defining_class(model: type[BaseModel], name: str) -> type[Group]:
-    owners = [cls for cls in model.__mro__ if issubclass(cls, Group) and name in get_annotations(cls)]
-    return owners[-1]

@@ -222,8 +222,7 @@ class SourceSettings(Group):
     password: SECRETS = Field((), description="Password for encrypted PDFs (repeatable; safer: --password-file)")
     password_file: FILE | None = Field(None, description="File with passwords to try, one per line")
     pages_per_unit: COUNT | None = Field(
-        None,
-        description="Pages per unit of work (default: 64, or 16 with the embedded engine; fewer in small runs)",
+        None, description="Pages per unit of work (default: 64, or 16 with the embedded engine; fewer in small runs)"
     )
 
 
@@ -264,8 +263,7 @@ class RemoteSettings(Group):
     """Remote documents."""
 
     source_profile: NAME | None = Field(
-        None,
-        description="Credentials for the documents: AWS profile or Google credentials file (default: the SDK's)",
+        None, description="Credentials for the documents: AWS profile or Google credentials file (default: the SDK's)"
     )
     source_endpoint: NAME | None = Field(
         None,
@@ -510,8 +508,7 @@ class WhichModel(Group):
         json_schema_extra={"metavar": "NAME"},
     )
     weights: NAME | None = Field(
-        None,
-        description="Other weights for this model: a Hugging Face ID, folder, or s3:// or gs:// URL",
+        None, description="Other weights for this model: a Hugging Face ID, folder, or s3:// or gs:// URL"
     )
     revision: NAME | None = Field(
         None, description="Commit or tag of the model (default: the newest, which the workspace records)"
@@ -675,9 +672,7 @@ class VllmSettings(Group):
         False, description="Use only models that are already on this machine", json_schema_extra={"engines": [*MODELS]}
     )
     server_timeout: SECONDS = Field(
-        1800.0,
-        description="Seconds to wait for a server to become ready",
-        json_schema_extra={"engines": [*MODELS]},
+        1800.0, description="Seconds to wait for a server to become ready", json_schema_extra={"engines": [*MODELS]}
     )
     max_server_restarts: Annotated[int, Field(ge=0)] = Field(
         5,

@@ -3,17 +3,16 @@
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from llm_ocr.config.fields import Setting, command_models, groups_of, settings_of
+from llm_ocr.config.fields import command_models, groups_of, settings_of
 
 CallT = TypeVar("CallT", bound=Callable[..., Any])
 
-_WIDTH = 100
 _FLAG = re.compile(r"--[a-z][a-z-]*")
 
 
@@ -27,7 +26,24 @@ def lists_settings(model: type[BaseModel], without: Collection[str] = ()) -> Cal
 
     def decorate(function: CallT) -> CallT:
         left_out = {*without, *inspect.signature(function).parameters}
-        lines = ["Settings:", *_lines(model, left_out)]
+        lines = ["Settings:"]
+        for title, members in groups_of(model):
+            shown = [setting for setting in members if setting.name not in left_out]
+            if shown:
+                lines.append(f"    {as_keywords(title)}")
+            for setting in shown:
+                # The choices and the default, unless the description has them.
+                values = [f"one of {', '.join(setting.choices)}"] if setting.choices else []
+                if setting.default not in (None, ()) and "(default: " not in setting.description:
+                    values.append(f"default: {setting.default}")
+                lines += textwrap.wrap(
+                    f"{setting.name}: {as_keywords(setting.description)}"
+                    + (f" ({'; '.join(values)})" if values else ""),
+                    100,
+                    initial_indent=" " * 8,
+                    subsequent_indent=" " * 12,
+                    break_on_hyphens=False,
+                )
         function.__doc__ = f"{inspect.getdoc(function)}\n\n" + "\n".join(lines) + "\n"
         return function
 
@@ -37,29 +53,6 @@ def lists_settings(model: type[BaseModel], without: Collection[str] = ()) -> Cal
 def as_keywords(text: str) -> str:
     """Return a description in terms of keywords: `--server-url` becomes `server_url`, and a repeatable flag a list."""
     return _FLAG.sub(lambda flag: _names().get(flag[0], flag[0]), text).replace("repeatable", "one or several")
-
-
-def _lines(model: type[BaseModel], left_out: Collection[str]) -> Iterator[str]:
-    for title, members in groups_of(model):
-        shown = [setting for setting in members if setting.name not in left_out]
-        if shown:
-            yield f"    {as_keywords(title)}"
-        for setting in shown:
-            yield from textwrap.wrap(
-                f"{setting.name}: {as_keywords(setting.description)}{_values(setting)}",
-                _WIDTH,
-                initial_indent=" " * 8,
-                subsequent_indent=" " * 12,
-                break_on_hyphens=False,
-            )
-
-
-def _values(setting: Setting) -> str:
-    """Return the choices and the default, unless the description has them."""
-    parts = [f"one of {', '.join(setting.choices)}"] if setting.choices else []
-    if setting.default not in (None, ()) and "(default: " not in setting.description:
-        parts.append(f"default: {setting.default}")
-    return f" ({'; '.join(parts)})" if parts else ""
 
 
 @cache

@@ -27,8 +27,7 @@ class LaunchGroup(Group):
     )
     image: NAME | None = Field(None, description="Container image (default: a stock image with vLLM)")
     cpu_image: NAME | None = Field(
-        None,
-        description="Container image for Assemble (default: a stock image with Python, otherwise --image)",
+        None, description="Container image for Assemble (default: a stock image with Python, otherwise --image)"
     )
     secret: NAMES = Field(
         (),
@@ -140,8 +139,7 @@ class SlurmGroup(Group):
     partition: NAME | None = Field(None, description="Slurm partition")
     slurm_arg: NAMES = Field((), description="Argument for sbatch, for example --slurm-arg=--account=lab (repeatable)")
     slurm_setup: NAMES = Field(
-        (),
-        description="Shell line to run first, such as 'module load cuda' or 'source venv/bin/activate' (repeatable)",
+        (), description="Shell line to run first, such as 'module load cuda' or 'source venv/bin/activate' (repeatable)"
     )
 
 
@@ -150,9 +148,7 @@ class KubernetesGroup(Group):
 
     kube_context: NAME | None = Field(None, description="Context of the kubeconfig (default: the current one)")
     node_selector: NAMES = Field(
-        (),
-        description="Node label for Extract and Describe (repeatable)",
-        json_schema_extra={"metavar": "KEY=VALUE"},
+        (), description="Node label for Extract and Describe (repeatable)", json_schema_extra={"metavar": "KEY=VALUE"}
     )
     toleration: NAMES = Field(
         (),

@@ -199,13 +199,7 @@ _READ = (
     Bare("TENSOR_PARALLEL_SIZE", Effect.READ, "", "tensor_parallel_size"),
     Bare("MAX_MODEL_LEN", Effect.READ, "default from the model's profile, before 4096", "max_model_len"),
     Bare("GPU_MEMORY_UTILIZATION", Effect.READ, "the default is vLLM's", "gpu_memory_utilization"),
-    Bare(
-        "MM_PROCESSOR_CACHE_GB",
-        Effect.READ,
-        "an argument of `vllm serve`",
-        "vllm_arg",
-        _cache_size,
-    ),
+    Bare("MM_PROCESSOR_CACHE_GB", Effect.READ, "an argument of `vllm serve`", "vllm_arg", _cache_size),
     Bare(
         "LOGITS_PROCESSORS", Effect.READ, "an argument of `vllm serve`", "vllm_arg", _as_argument("--logits-processors")
     ),

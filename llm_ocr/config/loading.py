@@ -2,7 +2,7 @@
 
 import json
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -40,51 +40,34 @@ def check_effect(settings: EngineSettings, engine: str, why: str = "") -> tuple[
     Raises:
         UsageError: A flag or keyword has no effect. The error names the engine and the remedy.
     """
-    idle = [one for one in settings_of(type(settings)).values() if engine not in one.engines]
-    named = {one: where for one in idle if (where := _origin(settings, one.name)[1]) and _is_named(settings, one)}
-    if named:
-        listed = ", ".join(named.values())
-        raise UsageError(
-            f"{listed} {'has' if len(named) == 1 else 'have'} no effect with {ABOUT[engine]}, "
-            f"{_chosen(settings, engine) or why}",
-            hint=_way_out(engine, {name for one in named for name in one.engines}, listed),
+    # Kind and place of each setting without effect, such as `flag` and `--model`.
+    origins = {
+        setting: settings.origins.get(setting.name, "").partition(" ")
+        for setting in settings_of(type(settings)).values()
+        if engine not in setting.engines
+    }
+    named = {setting: where for setting, (kind, _, where) in origins.items() if kind == "flag" and where}
+    if not named:
+        return tuple(
+            where
+            for setting, (kind, _, where) in origins.items()
+            if kind in ("environment", ".env", "file") and not setting.secret
         )
-    places = {one: _origin(settings, one.name) for one in idle if not one.secret}
-    return tuple(where for kind, where in places.values() if kind in ("environment", ".env", "file"))
-
-
-def _is_named(settings: EngineSettings, setting: Setting) -> bool:
-    return _origin(settings, setting.name)[0] == "flag"
-
-
-def _origin(settings: EngineSettings, name: str) -> tuple[str, str]:
-    """Return the kind and place of a setting: `flag`, `--model`."""
-    kind, _, where = settings.origins.get(name, "").partition(" ")
-    return kind, where
-
-
-def _chosen(settings: EngineSettings, engine: str) -> str:
-    """Return the setting that chose the engine, or an empty text."""
-    kind, where = _origin(settings, "engine")
-    if settings.engine == "auto":
-        return ""
-    if kind == "flag":
-        return f"which `engine={engine}` chose"
-    if kind == "workspace":
-        return f"with which this workspace was begun {where}".rstrip()
-    return f"which {where} chose" if where else ""
-
-
-def _way_out(engine: str, concerned: Collection[str], listed: str) -> str:
-    if engine == EMBEDDED:
-        return f"Add `server_url=URL` or `engine=vllm`, or leave out {listed}."
-    return f"Leave out {listed}, or use {' or '.join(f'`engine={name}`' for name in sorted(concerned))}."
-
-
-# Load the settings of a command from flags, environment, .env, configuration file, and workspace.
-
-
-# Sources of settings: pydantic-settings sources that also record the name and origin of each value.
+    kind, _, where = settings.origins.get("engine", "").partition(" ")
+    if settings.engine != "auto":
+        if kind == "flag":
+            why = f"which `engine={engine}` chose"
+        elif kind == "workspace":
+            why = f"with which this workspace was begun {where}".rstrip()
+        elif where:
+            why = f"which {where} chose"
+    listed = ", ".join(named.values())
+    hint = f"Add `server_url=URL` or `engine=vllm`, or leave out {listed}."
+    if engine != EMBEDDED:
+        engines = sorted({name for setting in named for name in setting.engines})
+        hint = f"Leave out {listed}, or use {' or '.join(f'`engine={name}`' for name in engines)}."
+    verb = "has" if len(named) == 1 else "have"
+    raise UsageError(f"{listed} {verb} no effect with {ABOUT[engine]}, {why}", hint=hint)
 
 
 #: Variables with the prefix of llm_ocr that are not settings: the path of the configuration file, requirements of
@@ -117,7 +100,7 @@ class Stored(dict[str, Any]):
 
 
 class Source(PydanticBaseSettingsSource):
-    """Values from one source. Subclasses fill `given`; `warnings` are for the user."""
+    """Values from a source, with the name and origin of each. Subclasses fill `given`; `warnings` are for the user."""
 
     def __init__(self, model: type[BaseSettings]) -> None:
         super().__init__(model)
@@ -142,7 +125,7 @@ class FlagSource(Source):
         for name, value in flags.items():
             setting = self.settings[name]
             spelling = written.get(name) or (setting.metavar if setting.positional else setting.flag)
-            shown = _around(f"`{name}=", "`") if spelling.startswith("`") else _after(spelling + " ")
+            shown = _around(f"`{name}=", "`") if spelling.startswith("`") else _around(f"{spelling} ", "")
             self.given[name] = Given(value, f"flag {spelling}", shown)
             if setting.secret:
                 self.warnings.append(
@@ -165,24 +148,22 @@ class TextSource(Source):
         held = {name: text for name, text in variables.items() if text != ""}
         done = frozenset(decided)
         for setting in self.settings.values():
-            if setting.name not in done:
-                self._take(setting, held)
-        self.warnings += [_unknown_variable(name) for name in sorted(held) if _is_unknown(name)]
+            if setting.name in done:
+                continue
+            if setting.variable in held:
+                self._give(setting, setting.variable, held[setting.variable], held[setting.variable])
+            elif setting.bare and setting.many:
+                found = [bare for bare in bare_for(setting.name) if bare.name in held]
+                texts = [text for bare in found if (text := bare.read(held[bare.name]))]
+                if found:
+                    self._give(setting, found[0].name, "\n".join(texts), held[found[0].name])
+            elif setting.bare and (bare := chosen(setting.name, held)):
+                self._give(setting, bare.name, bare.read(held[bare.name]), held[bare.name])
+        for name in sorted(held):
+            if name.startswith(PREFIX) and name[len(PREFIX) :].lower() not in all_names() and name not in NOT_SETTINGS:
+                known = frozenset(PREFIX + setting.upper() for setting in all_names())
+                self.warnings.append(f"unknown variable {name} is ignored{did_you_mean(name, known)}")
         self.present = frozenset(held) & BY_NAME.keys()
-
-    def _take(self, setting: Setting, held: Mapping[str, str]) -> None:
-        if setting.variable in held:
-            self._give(setting, setting.variable, held[setting.variable], held[setting.variable])
-            return
-        if not setting.bare:
-            return
-        if setting.many:
-            found = [bare for bare in bare_for(setting.name) if bare.name in held]
-            texts = [text for bare in found if (text := bare.read(held[bare.name]))]
-            if found:
-                self._give(setting, found[0].name, "\n".join(texts), held[found[0].name])
-        elif bare := chosen(setting.name, held):
-            self._give(setting, bare.name, bare.read(held[bare.name]), held[bare.name])
 
     def _give(self, setting: Setting, variable: str, text: str | None, written: str) -> None:
         value: Any = text
@@ -263,22 +244,15 @@ def read_config(path: Path) -> Mapping[Any, Any]:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise UsageError(f"the configuration file {path} cannot be read: {reason}") from error
     if path.suffix == ".toml":
-        return _read_toml(path, text)
-    if path.suffix in (".yaml", ".yml"):
-        return _read_yaml(path, text)
-    raise UsageError(f"the configuration file {path} has an unknown type", hint="Accepted: .toml, .yaml, .yml")
+        try:
+            return tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise UsageError(f"{path} is not valid TOML: {error}") from error
+        except (ValueError, RecursionError):
+            raise UsageError(f"{path} is not valid TOML: {_BEYOND}") from None
+    if path.suffix not in (".yaml", ".yml"):
+        raise UsageError(f"the configuration file {path} has an unknown type", hint="Accepted: .toml, .yaml, .yml")
 
-
-def _read_toml(path: Path, text: str) -> Mapping[Any, Any]:
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is not valid TOML: {error}") from error
-    except (ValueError, RecursionError):
-        raise UsageError(f"{path} is not valid TOML: {_BEYOND}") from None
-
-
-def _read_yaml(path: Path, text: str) -> Mapping[Any, Any]:
     import yaml
 
     try:
@@ -318,28 +292,12 @@ def masked(text: str) -> str:
     return without_credentials(text, MASKED)
 
 
-def _is_unknown(name: str) -> bool:
-    return name.startswith(PREFIX) and name[len(PREFIX) :].lower() not in all_names() and name not in NOT_SETTINGS
-
-
-def _unknown_variable(name: str) -> str:
-    known = frozenset(PREFIX + setting.upper() for setting in all_names())
-    return f"unknown variable {name} is ignored{did_you_mean(name, known)}"
-
-
 def _in(place: str) -> str:
     return "" if place == "environment" else f" in {place}"
 
 
-def _after(before: str) -> Callable[[str], str]:
-    return lambda text: before + text
-
-
 def _around(before: str, after: str) -> Callable[[str], str]:
     return lambda text: before + text + after
-
-
-# Loading of a command's settings: flags, environment, .env, configuration file, workspace, defaults.
 
 
 M = TypeVar("M", bound=BaseSettings)
@@ -405,8 +363,15 @@ def load(
     warnings = [line for source in sources for line in source.warnings]
     warnings += predecessor_warnings((in_environment, in_dotenv))
     missing = [name for name, setting in settings_of(model).items() if setting.required and name not in given]
-    filled = {name: NOT_GIVEN for name in missing} if lenient else {}
-    settings = _checked(model, given, filled)
+    values: dict[str, Any] = {name: source.value for name, source in given.items()}
+    if lenient:
+        values |= dict.fromkeys(missing, NOT_GIVEN)
+    try:
+        settings = model(**values)
+    except ValidationError as error:
+        lines = [_complaint(settings_of(model), given, detail) for detail in error.errors(include_url=False)]
+        first, *others = dict.fromkeys(lines)
+        raise UsageError(first, hint="\n".join(others)) from None
     origins = {name: given[name].origin if name in given else DEFAULT for name in settings_of(model)}
     origins |= dict.fromkeys(missing, "missing")
     if isinstance(settings, Group):
@@ -417,23 +382,10 @@ def load(
 def shown_values(settings: BaseSettings) -> dict[str, str]:
     """Return every setting as text, with secrets masked."""
     known = settings_of(type(settings))
-    return {name: _shown(known[name], value) for name, value in settings}
-
-
-def _shown(setting: Setting, value: Any) -> str:
-    if value is None or value == ():
-        return "-"
-    return MASKED if setting.secret else as_text(value)
-
-
-def _checked(model: type[M], given: Mapping[str, Given], filled: Mapping[str, str]) -> M:
-    values: dict[str, Any] = {**{name: one.value for name, one in given.items()}, **filled}
-    try:
-        return model(**values)
-    except ValidationError as error:
-        lines = [_complaint(settings_of(model), given, detail) for detail in error.errors(include_url=False)]
-        first, *others = dict.fromkeys(lines)
-        raise UsageError(first, hint="\n".join(others)) from None
+    return {
+        name: "-" if value is None or value == () else MASKED if known[name].secret else as_text(value)
+        for name, value in settings
+    }
 
 
 def _complaint(settings: Mapping[str, Setting], given: Mapping[str, Given], detail: ErrorDetails) -> str:
@@ -449,27 +401,17 @@ def _complaint(settings: Mapping[str, Setting], given: Mapping[str, Given], deta
         if index is not None and isinstance(value, list | tuple):
             value = value[index]
         shown = given[setting.name].shown(MASKED if setting.secret else as_text(value))
-    return f"{shown}: {_demand(setting, detail)}{_nearest(setting, value)}"
-
-
-def _demand(setting: Setting, detail: ErrorDetails) -> str:
     if detail["type"] == "value_error":
-        return detail["msg"].removeprefix("Value error, ")
-    kind = detail["type"]
-    if setting.many and kind in ("tuple_type", "list_type"):
-        return "must be a list of strings"
-    return f"must be {setting.allowed}"
-
-
-def _nearest(setting: Setting, value: Any) -> str:
-    return did_you_mean(str(value).lower(), setting.choices) if setting.choices else ""
-
-
-# Settings of a Python call: keywords have the rank of flags.
+        demand = detail["msg"].removeprefix("Value error, ")
+    elif setting.many and detail["type"] in ("tuple_type", "list_type"):
+        demand = "must be a list of strings"
+    else:
+        demand = f"must be {setting.allowed}"
+    return f"{shown}: {demand}{did_you_mean(str(value).lower(), setting.choices) if setting.choices else ''}"
 
 
 def settings_from(model: type[M], call: str, keywords: Mapping[str, Any], stored: Mapping[str, Any] | None = None) -> M:
-    """Return the settings of a call.
+    """Return the settings of a Python call; keywords have the rank of flags.
 
     Raises:
         UsageError: A value is bad or missing, or a keyword is unknown.

@@ -432,9 +432,7 @@ class InitSettings(LogSettings):
     """llm-ocr init: write a configuration file with every setting explained."""
 
     path: FILE = Field(
-        Path("llm-ocr.toml"),
-        description="File to write",
-        json_schema_extra={"positional": True, "metavar": "PATH"},
+        Path("llm-ocr.toml"), description="File to write", json_schema_extra={"positional": True, "metavar": "PATH"}
     )
     force: bool = Field(False, description="Replace an existing file")
 
