@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from llm_ocr.engines import Completion, CompletionRequest, Engine
@@ -20,7 +20,7 @@ from llm_ocr.engines.vlm.requests import (
     request_of,
     what_fits,
 )
-from llm_ocr.engines.vlm.retry import AttemptLoop, Ended, Ladder, joined, rungs_as_json, rungs_for
+from llm_ocr.engines.vlm.retry import Ended, Ladder, joined, run_attempts, rungs_for
 from llm_ocr.errors import PageFailure
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
 from llm_ocr.models.parsers.labels import kind_of, labelled, normal, with_captions
@@ -80,7 +80,7 @@ class RegionRequests:
             "guides": {mode: guide for mode in modes if (guide := json_values(self.guide(mode)))},
             "temperature": self.temperature,
             "max_tokens": self.max_tokens,
-            "ladder": rungs_as_json(self.rungs),
+            "ladder": [asdict(rung) for rung in self.rungs],
         }
 
     def guide(self, mode: str) -> Mapping[str, Any]:
@@ -97,51 +97,42 @@ class RegionRequests:
         Raises:
             ServerError: No server is available. `PageFailure` is part of the result.
         """
+        profile = self.profile
+        images = Images(piece.image, self.tools)
+        blank: bool | None = None
+        empty = 0  # answers without content
+
+        async def make_request(step: Step) -> CompletionRequest:
+            return request_of(
+                profile,
+                step,
+                piece.id,
+                await images.sized(step.scale),
+                profile.prompts[step.mode],
+                vllm_settings={**profile.page_settings, **self.guide(step.mode)},
+            )
+
+        async def judge(answer: Completion, step: Step) -> Verdict[Blocks]:
+            nonlocal blank, empty
+            verdict = judge_page(
+                answer, profile.parsers.get(step.mode) or profile.parsers[""], images.frame(step.scale)
+            )
+            if verdict.reason is None:
+                return verdict
+            empty += verdict.reason is Reason.EMPTY
+            if piece.share < SMALL and empty >= EMPTY_TRIES:
+                return Verdict((), None, _NOTHING)
+            if blank is None:  # checked once per region, and only after a bad answer
+                try:
+                    blank = await self.tools.blank(piece.image)
+                except PageFailure:
+                    blank = False  # the answer is judged without this information
+            return Verdict((), None, _NOTHING) if blank else verdict
+
         tries = Tries(self.options.max_attempts)
         ladder = Ladder(Step(piece.mode, self.temperature, self.max_tokens), self.rungs)
-        loop = AttemptLoop(self.engine, _Region(self, piece), ladder, tries, on_sent, self.options.backoff)
-        return RegionResult(await loop.run(), tries)
-
-
-class _Region:
-    """Task of the attempt loop for one region."""
-
-    def __init__(self, how: RegionRequests, piece: Piece) -> None:
-        self._how = how
-        self._piece = piece
-        self._images = Images(piece.image, how.tools)
-        self._blank: bool | None = None
-        self._empty = 0
-
-    async def request(self, step: Step) -> CompletionRequest:
-        profile = self._how.profile
-        return request_of(
-            profile,
-            step,
-            self._piece.id,
-            await self._images.sized(step.scale),
-            profile.prompts[step.mode],
-            vllm_settings={**profile.page_settings, **self._how.guide(step.mode)},
-        )
-
-    async def judge(self, answer: Completion, step: Step) -> Verdict[Blocks]:
-        parsers = self._how.profile.parsers
-        verdict = judge_page(answer, parsers.get(step.mode) or parsers[""], self._images.frame(step.scale))
-        if verdict.reason is None:
-            return verdict
-        self._empty += verdict.reason is Reason.EMPTY
-        if self._piece.share < SMALL and self._empty >= EMPTY_TRIES:
-            return Verdict((), None, _NOTHING)
-        return Verdict((), None, _NOTHING) if await self._is_blank() else verdict
-
-    async def _is_blank(self) -> bool:
-        """Return whether the region is blank; checked once per region, and only after a bad answer."""
-        if self._blank is None:
-            try:
-                self._blank = await self._how.tools.blank(self._piece.image)
-            except PageFailure:
-                self._blank = False  # then the answer is judged without this information
-        return self._blank
+        ended = await run_attempts(self.engine, make_request, judge, ladder, tries, on_sent, self.options.backoff)
+        return RegionResult(ended, tries)
 
 
 # Blocks of a page in reading order from the answers about its regions. Pure.
@@ -431,7 +422,7 @@ def rows_of(attempt: Attempt) -> tuple[Mapping[str, Any], ...]:
 
 def _blocks(asked: RegionResult | None) -> tuple[Block, ...]:
     best = asked.ended.best if asked else None
-    return best.verdict.result if best else ()
+    return best.result if best else ()
 
 
 def _detail(outcome: Outcome, failed: int) -> str:
@@ -446,8 +437,8 @@ def _detail(outcome: Outcome, failed: int) -> str:
             why = asked.ended.shortfall(len(asked.tries.rows)) or failure.detail
             kept = "" if best else "no text was read"
             lost.append(f"{_where(one)}: {joined(failure.reason.value, why, kept)}")
-        elif best is not None and best.verdict.detail:
-            said.append(f"{_where(one)}: {best.verdict.detail}")
+        elif best is not None and best.detail:
+            said.append(f"{_where(one)}: {best.detail}")
     head = f"{failed} of {len(outcome.requested())} regions were not read completely" if failed else ""
     return joined(head, summarized(lost), summarized(said))
 
@@ -468,7 +459,7 @@ def _raw(outcome: Outcome) -> str:
             ],
             "score": round(one.region.score, 4),
             "task": one.task,
-            "answer": asked.ended.best.text if asked and asked.ended.best else None,
+            "answer": asked.ended.best.raw if asked and asked.ended.best else None,
         }
         for one, asked in outcome.pairs()
     ]
