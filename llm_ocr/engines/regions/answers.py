@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from llm_ocr.engines import Completion, CompletionRequest, Engine
-from llm_ocr.engines.regions.detection import CHART, FORMULA, READ, SKIP, TEXT, Assigned, Layout
+from llm_ocr.engines.regions.detection import CHART, FORMULA, READ, SKIP, TEXT, Assigned, Layout, Region
 from llm_ocr.engines.vlm.judging import Verdict, judge_page, summarized
 from llm_ocr.engines.vlm.placing import with_crops
 from llm_ocr.engines.vlm.requests import (
@@ -51,14 +51,6 @@ class Piece:
     share: float
 
 
-@dataclass(frozen=True, slots=True)
-class RegionResult:
-    """Result of the requests for a region, and the requests."""
-
-    ended: Ended[Blocks]
-    tries: Tries
-
-
 class RegionRequests:
     """Prompts, settings, and retry ladder of a profile for regions, with the user's options."""
 
@@ -87,7 +79,7 @@ class RegionRequests:
         """Return the settings that force the form of answers in a mode, if `guided` is on."""
         return self.profile.guides.get(mode, {}) if self.options.guided else {}
 
-    async def complete(self, piece: Piece, on_sent: Callable[[], None]) -> RegionResult:
+    async def complete(self, piece: Piece, on_sent: Callable[[], None]) -> Ended[Blocks]:
         """Run the requests for a region.
 
         Args:
@@ -131,8 +123,7 @@ class RegionRequests:
 
         tries = Tries(self.options.max_attempts)
         ladder = Ladder(Step(piece.mode, self.temperature, self.max_tokens), self.rungs)
-        ended = await run_attempts(self.engine, make_request, judge, ladder, tries, on_sent, self.options.backoff)
-        return RegionResult(ended, tries)
+        return await run_attempts(self.engine, make_request, judge, ladder, tries, on_sent, self.options.backoff)
 
 
 # Blocks of a page in reading order from the answers about its regions. Pure.
@@ -141,7 +132,7 @@ class RegionRequests:
 _NUMBER = re.compile(r"[(\[（【]?\s*(?P<number>[\w.\-–'*]{1,12})\s*[)\]）】]?")
 _END = "\n$$"
 #: Minimum common height of a number and its formula, as a share of the number's height.
-_BESIDE = 0.5
+_SAME_HEIGHT = 0.5
 #: Kinds that the region's label decides, whatever the answer looks like.
 _BY_LABEL = frozenset(
     {
@@ -157,69 +148,63 @@ _BY_LABEL = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
-    """Region with the blocks of its answer (None without an answer); their boxes are relative to the region."""
+def merged(read: Iterable[tuple[Assigned, Sequence[Block]]]) -> tuple[Block, ...]:
+    """Return the page's blocks with kinds by region label, numbers in their formulas, captions at their figures.
 
-    assigned: Assigned
-    blocks: tuple[Block, ...] | None = None
+    Args:
+        read: Regions in reading order, each with the blocks of its answer (empty without an answer). The boxes of the
+            blocks are relative to the region.
+    """
+    placed = [(assigned, list(_placed(assigned.region, assigned.task, blocks))) for assigned, blocks in read]
+    formulas = [(assigned.region.box, blocks) for assigned, blocks in placed if assigned.task == FORMULA]
+    for assigned, blocks in placed:
+        number = _NUMBER.fullmatch(_words(blocks)) if normal(assigned.region.label) == "formula_number" else None
+        formula = _nearest(assigned.region.box, formulas) if number else None
+        # Move the number into its formula. A number without a formula, or whose formula has no place, is unchanged.
+        last = formula[-1] if formula else None
+        if number and formula and last and last.kind is BlockKind.FORMULA and last.text.endswith(_END):
+            if "\\tag" not in last.text:
+                text = f"{last.text.removesuffix(_END)} \\tag{{{number['number']}}}{_END}"
+                formula[-1] = replace(last, text=text)
+            blocks.clear()
+    return with_captions(tuple(block for _, blocks in placed for block in blocks))
 
 
-def merged(read: Sequence[Read]) -> tuple[Block, ...]:
-    """Return the page's blocks with kinds by region label, numbers in their formulas, captions at their figures."""
-    numbered = _with_numbers([(one.assigned, list(_placed(one))) for one in read])
-    return with_captions(tuple(block for _, blocks in numbered for block in blocks))
-
-
-def _placed(one: Read) -> Iterator[Block]:
-    region, task = one.assigned.region, one.assigned.task
-    if task == SKIP:
-        yield Block(BlockKind.FIGURE, region.box, label=region.label)
-        return
-    blocks = one.blocks or ()
-    if task == CHART:
-        yield Block(BlockKind.FIGURE, region.box, label=region.label, described=_words(blocks))
-    elif task == TEXT and kind_of(region.label) in _BY_LABEL:
-        yield from _by_label(region.label, region.box, blocks)
-    elif task == TEXT:
-        yield from _texts(region.label, region.box, blocks)
+def _placed(region: Region, task: str, blocks: Sequence[Block]) -> Iterator[Block]:
+    """Yield a region's blocks with boxes on the page."""
+    label, box = region.label, region.box
+    kind = kind_of(label)
+    if task in (SKIP, CHART):
+        yield Block(BlockKind.FIGURE, box, label=label, described=_words(blocks) if task == CHART else "")
+    elif task == TEXT and kind in _BY_LABEL:
+        # A title, heading, caption etc. is one block. The label sets the level, not the answer's marks.
+        for block in labelled(label, (box,), _words(blocks), []):
+            yield replace(block, level=1) if block.kind is BlockKind.HEADING and not block.level else block
     else:
+        # In a text region, headings become text, and consecutive paragraphs become one block.
+        plain = BlockKind.LIST_ITEM if kind is BlockKind.LIST_ITEM else BlockKind.TEXT
+        paragraphs: Block | None = None
         for block in blocks:
-            yield replace(block, box=_within(block.box, region.box), label=region.label)
-
-
-def _by_label(label: str, box: Box, blocks: Sequence[Block]) -> Iterator[Block]:
-    """Return a title, heading, caption etc. as one block; the label sets the level, not the answer's marks."""
-    for block in labelled(label, (box,), _words(blocks), []):
-        yield replace(block, level=1) if block.kind is BlockKind.HEADING and not block.level else block
-
-
-def _texts(label: str, box: Box, blocks: Iterable[Block]) -> Iterator[Block]:
-    """Return text and lists. Headings in a text region become text, and consecutive paragraphs become one block."""
-    plain = BlockKind.LIST_ITEM if kind_of(label) is BlockKind.LIST_ITEM else BlockKind.TEXT
-    run: Block | None = None
-    for block in blocks:
-        placed = replace(block, box=_within(block.box, box), label=label)
-        if block.kind not in (BlockKind.TEXT, BlockKind.TITLE, BlockKind.HEADING):
-            if run is not None:
-                yield run
-            run = None
+            placed = replace(block, box=_within(block.box, box), label=label)
+            if task == TEXT and block.kind in (BlockKind.TEXT, BlockKind.TITLE, BlockKind.HEADING):
+                if paragraphs is not None:
+                    text = f"{paragraphs.text}\n\n{placed.text}"
+                    paragraphs = replace(paragraphs, text=text, box=paragraphs.box.union(placed.box))
+                else:
+                    paragraphs = replace(placed, kind=plain, level=0)
+                continue
+            if paragraphs is not None:
+                yield paragraphs
+            paragraphs = None
             yield placed
-            continue
-        said = replace(placed, kind=plain, level=0)
-        run = _joined(run, said) if run else said
-    if run is not None:
-        yield run
-
-
-def _joined(one: Block, other: Block) -> Block:
-    return replace(one, text=f"{one.text}\n\n{other.text}", box=one.box.union(other.box))
+        if paragraphs is not None:
+            yield paragraphs
 
 
 def _words(blocks: Iterable[Block]) -> str:
     """Return the text of all blocks as Markdown without heading marks."""
-    said = (block.text.strip() or block.described.strip() for block in blocks)
-    return "\n\n".join(text for text in said if text)
+    texts = (block.text.strip() or block.described.strip() for block in blocks)
+    return "\n\n".join(filter(None, texts))
 
 
 def _within(box: Box, region: Box) -> Box:
@@ -232,42 +217,15 @@ def _within(box: Box, region: Box) -> Box:
     )
 
 
-_Placed = list[tuple[Assigned, list[Block]]]
-
-
-def _with_numbers(placed: _Placed) -> _Placed:
-    """Move numbers into the formulas next to them; a number without a formula is unchanged."""
-    formulas = [place for place, (one, _) in enumerate(placed) if one.task == FORMULA]
-    made = dict(enumerate(blocks for _, blocks in placed))
-    for place, (one, blocks) in enumerate(placed):
-        if normal(one.region.label) != "formula_number":
-            continue
-        number = _NUMBER.fullmatch(_words(blocks))
-        near = _beside(one.region.box, [(at, placed[at][0].region.box) for at in formulas])
-        if number and near is not None and (tagged := _tagged(made[near], number["number"])):
-            made[near], made[place] = tagged, []
-    return [(one, made[place]) for place, (one, _) in enumerate(placed)]
-
-
-def _beside(number: Box, formulas: Sequence[tuple[int, Box]]) -> int | None:
-    """Return the nearest formula at the number's height."""
-    best, least = None, 2.0
-    for place, box in formulas:
+def _nearest(number: Box, formulas: Iterable[tuple[Box, list[Block]]]) -> list[Block] | None:
+    """Return the blocks of the nearest formula at the number's height."""
+    nearest, least = None, 2.0
+    for box, blocks in formulas:
         common = min(number.y1, box.y1) - max(number.y0, box.y0)
         apart = max(number.x0 - box.x1, box.x0 - number.x1, 0.0)
-        if common >= _BESIDE * number.height and apart < least:
-            best, least = place, apart
-    return best
-
-
-def _tagged(blocks: Sequence[Block], number: str) -> list[Block] | None:
-    r"""Return the blocks with `\tag{}` in the last formula; None if no formula can contain the tag."""
-    last = blocks[-1] if blocks else None
-    if last is None or last.kind is not BlockKind.FORMULA or not last.text.endswith(_END):
-        return None
-    if "\\tag" in last.text:
-        return list(blocks)
-    return [*blocks[:-1], replace(last, text=f"{last.text.removesuffix(_END)} \\tag{{{number}}}{_END}")]
+        if common >= _SAME_HEIGHT * number.height and apart < least:
+            nearest, least = blocks, apart
+    return nearest
 
 
 # An `Attempt` from the results of a page's regions.
@@ -282,29 +240,29 @@ _MODE = "layout-first"
 class Outcome:
     """Regions of a page in reading order, and the results of the requested ones; None for a blank region.
 
-    Regions with the same image share one `RegionResult`.
+    Regions with the same image share one result.
     """
 
     regions: tuple[Assigned, ...]
-    asked: tuple[RegionResult | None, ...] = ()  # of the requested regions, in order
+    asked: tuple[Ended[Blocks] | None, ...] = ()  # of the requested regions, in order
 
-    def pairs(self) -> list[tuple[Assigned, RegionResult | None]]:
+    def pairs(self) -> list[tuple[Assigned, Ended[Blocks] | None]]:
         """Return every region with its result; None for a region that was not requested."""
         left = iter(self.asked)
         return [(one, next(left) if one.task in READ else None) for one in self.regions]
 
-    def requested(self) -> list[RegionResult]:
+    def requested(self) -> list[Ended[Blocks]]:
         """Return the distinct results."""
         return list({id(one): one for one in self.asked if one is not None}.values())
 
     def unread(self) -> bool:
         """Whether regions were requested and no answer is usable."""
         asked = self.requested()
-        return bool(asked) and not any(one.ended.best for one in asked)
+        return bool(asked) and not any(one.best for one in asked)
 
     def failures(self) -> list[PageFailure]:
         """Return the failures of regions that are unread or degraded."""
-        return [one.ended.failure for one in self.requested() if one.ended.failure is not None]
+        return [one.failure for one in self.requested() if one.failure is not None]
 
     def tries(self) -> tuple[Mapping[str, Any], ...]:
         """Return one row for the first requests of all regions, and one for each repeated request; () for none."""
@@ -337,7 +295,7 @@ def attempt_of(engine: str, layout: Layout, outcome: Outcome, labels: frozenset[
         outcome: Results of the regions.
         labels: Labels of figures that are cut out; None: all.
     """
-    blocks = merged([Read(one, _blocks(asked)) for one, asked in outcome.pairs()])
+    blocks = merged((one, asked.best.result if asked and asked.best else ()) for one, asked in outcome.pairs())
     failures = outcome.failures()
     tries = outcome.tries()
     asked = outcome.requested()
@@ -420,11 +378,6 @@ def rows_of(attempt: Attempt) -> tuple[Mapping[str, Any], ...]:
     return ({**about, "tokens_out": attempt.tokens_out, "seconds": round(attempt.seconds, 4)},)
 
 
-def _blocks(asked: RegionResult | None) -> tuple[Block, ...]:
-    best = asked.ended.best if asked else None
-    return best.result if best else ()
-
-
 def _detail(outcome: Outcome, failed: int) -> str:
     """Return the unread and degraded regions, then the losses in the others."""
     lost: list[str] = []
@@ -432,9 +385,9 @@ def _detail(outcome: Outcome, failed: int) -> str:
     for one, asked in outcome.pairs():
         if asked is None:
             continue
-        failure, best = asked.ended.failure, asked.ended.best
+        failure, best = asked.failure, asked.best
         if failure is not None:
-            why = asked.ended.shortfall(len(asked.tries.rows)) or failure.detail
+            why = asked.shortfall or failure.detail
             kept = "" if best else "no text was read"
             lost.append(f"{_where(one)}: {joined(failure.reason.value, why, kept)}")
         elif best is not None and best.detail:
@@ -459,7 +412,7 @@ def _raw(outcome: Outcome) -> str:
             ],
             "score": round(one.region.score, 4),
             "task": one.task,
-            "answer": asked.ended.best.raw if asked and asked.ended.best else None,
+            "answer": asked.best.raw if asked and asked.best else None,
         }
         for one, asked in outcome.pairs()
     ]

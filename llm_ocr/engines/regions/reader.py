@@ -8,10 +8,10 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from llm_ocr.engines import Engine, PageReader, noop
 from llm_ocr.engines.regions.answers import (
+    Blocks,
     Outcome,
     Piece,
     RegionRequests,
-    RegionResult,
     attempt_of,
     rows_of,
     with_failure,
@@ -21,7 +21,7 @@ from llm_ocr.engines.regions.answers import (
 from llm_ocr.engines.regions.detection import READ, Assigned, Detector, Layout, assigned, task_of
 from llm_ocr.engines.vlm.reader import UNDRAWN
 from llm_ocr.engines.vlm.requests import ImageTools, QualityRule, ReadOptions
-from llm_ocr.engines.vlm.retry import joined
+from llm_ocr.engines.vlm.retry import Ended, joined
 from llm_ocr.errors import PageFailure
 from llm_ocr.models.profile import Profile
 from llm_ocr.types import Attempt, BlockKind, Box, EncodedImage, Page, Reason, Status
@@ -306,7 +306,7 @@ class _Reading:
         """Handle a page without any readable region. Regions that kill the server are not tried in another way."""
         failures = self._outcome.failures()
         first = failures[0]
-        if all(one.ended.final for one in self._outcome.requested()):
+        if all(one.final for one in self._outcome.requested()):
             raise self._failed(first, f"none of its {len(failures)} regions could be read") from first
         why = f"none of its {len(failures)} regions could be read ({joined(first.reason.value, first.detail)})"
         return await self.whole(why, first)
@@ -314,7 +314,7 @@ class _Reading:
     def _failed(self, failure: PageFailure, why: str) -> PageFailure:
         return failure.with_tries(self._outcome.tries(), joined(why, failure.detail))
 
-    async def _complete_all(self, pieces: Sequence[Piece | None]) -> tuple[RegionResult | None, ...]:
+    async def _complete_all(self, pieces: Sequence[Piece | None]) -> tuple[Ended[Blocks] | None, ...]:
         """Request all pieces in parallel, equal images once; the page leaves the queue with its last request."""
         alike = [(piece.mode, piece.image.data) if piece else None for piece in pieces]
         single = {what: piece for what, piece in zip(alike, pieces, strict=True) if what and piece}
@@ -326,7 +326,7 @@ class _Reading:
                 if not waiting:
                     self._on_dispatched()
 
-        async def complete(what: tuple[str, bytes], piece: Piece) -> RegionResult:
+        async def complete(what: tuple[str, bytes], piece: Piece) -> Ended[Blocks]:
             try:
                 return await self._reader.requests.complete(piece, lambda: on_sent(what))
             finally:

@@ -125,7 +125,7 @@ class ModelFigureReader:
             status=Status.OK if sound else Status.DEGRADED,
             mode=self._options.mode,
             reason=None if sound else best.reason,
-            detail=best.detail if sound else ended.shortfall(len(tries.rows)),
+            detail=best.detail if sound else ended.shortfall,
             description=found.description,
             data=found.data,
             label=found.label,

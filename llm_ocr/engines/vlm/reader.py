@@ -109,7 +109,7 @@ class PageReading:
             if not evidence.layer_characters:
                 return Attempt(reader.name, SOURCE, Status.OK)  # a model would invent text
             detail = f"the image shows nothing, but the text layer has {evidence.layer_characters:,} characters"
-            return await self._degraded(Ended(None), PageFailure(Reason.EMPTY, detail))
+            return await self._degraded(Ended(self._tries), PageFailure(Reason.EMPTY, detail))
         await reader.backlog.wait_for_room()
         if undrawn is not None:
             attempt, _ = await self._by_fallback(undrawn, 0)
@@ -279,7 +279,7 @@ class PageReading:
             if attempt is not None:
                 return attempt
         if best is not None:
-            detail = joined(ended.shortfall(len(self._tries.rows)), why_not)
+            detail = joined(ended.shortfall, why_not)
             return await self._of_model(best, Status.DEGRADED, best.reason or failure.reason, detail)
         raise failure.with_tries(self._tries.rows, joined(failure.detail, why_not)) from failure
 

@@ -82,15 +82,17 @@ class Ended(Generic[ResultT]):
     `final`: no other reader may read the page, because the page kills servers.
     """
 
-    best: Verdict[ResultT] | None
+    tries: Tries
+    best: Verdict[ResultT] | None = None
     failure: PageFailure | None = None
     final: bool = False
 
-    def shortfall(self, tries: int) -> str:
-        """Return the fault of `best`, and the end of the tries if it differs; "" without both."""
+    @property
+    def shortfall(self) -> str:
+        """Fault of `best`, and the end of the tries if it differs; "" without both."""
         if self.best is None or self.failure is None:
             return ""
-        failure = self.failure
+        failure, tries = self.failure, len(self.tries.rows)
         of_many = f"the best of {tries} tries" if tries > 1 else ""
         last = "" if self.best.reason is failure.reason else f"the last one: {failure.reason.value}: {failure.detail}"
         return joined(self.best.detail, of_many, last)
@@ -133,9 +135,11 @@ def _is_better(verdict: Verdict[ResultT], best: Verdict[ResultT] | None) -> bool
     return verdict.sound or verdict.worth > (best.worth if best else 0)
 
 
-def _ended(best: Verdict[ResultT] | None, failure: PageFailure | None, *, final: bool = False) -> Ended[ResultT]:
+def _ended(
+    tries: Tries, best: Verdict[ResultT] | None, failure: PageFailure | None, *, final: bool = False
+) -> Ended[ResultT]:
     """A sound answer has no failure, whatever the later answers are."""
-    return Ended(best) if best is not None and best.sound else Ended(best, failure, final)
+    return Ended(tries, best) if best is not None and best.sound else Ended(tries, best, failure, final)
 
 
 async def run_attempts(
@@ -182,7 +186,7 @@ async def run_attempts(
         try:
             request = await make_request(step)
         except PageFailure as unmade:
-            return _ended(best, unmade)
+            return _ended(tries, best, unmade)
         clock.started, clock.sent = time.monotonic(), None
         try:
             answer = await engine.complete(request, clock.on_sent)
@@ -202,7 +206,7 @@ async def run_attempts(
             continue
         except PageFailure as given_up:
             tries.add(step, given_up.reason, given_up.detail, *clock.spent())
-            return _ended(best, given_up, final=True)
+            return _ended(tries, best, given_up, final=True)
         lost = 0
         verdict = await judge(answer, step)
         tries.add(
@@ -229,4 +233,4 @@ async def run_attempts(
         reasoned += bool(answer.reasoned) and not answer.text.strip()
         if faults[Reason.MALFORMED] == most_malformed or faults[Reason.LOOP] == MOST_LOOPS or reasoned == MOST_REASONED:
             break
-    return _ended(best, failure)
+    return _ended(tries, best, failure)
