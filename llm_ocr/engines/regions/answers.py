@@ -249,24 +249,24 @@ class Outcome:
     def pairs(self) -> list[tuple[Assigned, Ended[Blocks] | None]]:
         """Return every region with its result; None for a region that was not requested."""
         left = iter(self.asked)
-        return [(one, next(left) if one.task in READ else None) for one in self.regions]
+        return [(region, next(left) if region.task in READ else None) for region in self.regions]
 
     def requested(self) -> list[Ended[Blocks]]:
         """Return the distinct results."""
-        return list({id(one): one for one in self.asked if one is not None}.values())
+        return list({id(ended): ended for ended in self.asked if ended is not None}.values())
 
     def unread(self) -> bool:
         """Whether regions were requested and no answer is usable."""
         asked = self.requested()
-        return bool(asked) and not any(one.best for one in asked)
+        return bool(asked) and not any(ended.best for ended in asked)
 
     def failures(self) -> list[PageFailure]:
         """Return the failures of regions that are unread or degraded."""
-        return [one.failure for one in self.requested() if one.failure is not None]
+        return [ended.failure for ended in self.requested() if ended.failure is not None]
 
     def tries(self) -> tuple[Mapping[str, Any], ...]:
         """Return one row for the first requests of all regions, and one for each repeated request; () for none."""
-        rows = [one.tries.rows for one in self.requested() if one.tries.rows]
+        rows = [ended.tries.rows for ended in self.requested() if ended.tries.rows]
         if not rows:
             return ()
         first = [region[0] for region in rows]
@@ -309,9 +309,9 @@ def attempt_of(engine: str, layout: Layout, outcome: Outcome, labels: frozenset[
         raw=_raw(outcome),
         rotation=layout.rotation,
         image=layout.image,
-        tokens_in=sum(one.tries.tokens_in for one in asked),
-        tokens_out=sum(one.tries.tokens_out for one in asked),
-        seconds=sum(one.tries.seconds for one in asked),
+        tokens_in=sum(ended.tries.tokens_in for ended in asked),
+        tokens_out=sum(ended.tries.tokens_out for ended in asked),
+        seconds=sum(ended.tries.seconds for ended in asked),
         tries=tries if len(tries) > 1 or failures else (),
     )
 
@@ -336,9 +336,9 @@ def with_regions(attempt: Attempt, layout: Layout, outcome: Outcome, why: str, f
         detail=joined(f"read as a whole page: {why}", attempt.detail),
         rotation=attempt.rotation if layout.image is None else (layout.rotation + attempt.rotation) % 360,
         image=attempt.image or layout.image,
-        tokens_in=attempt.tokens_in + sum(one.tries.tokens_in for one in asked),
-        tokens_out=attempt.tokens_out + sum(one.tries.tokens_out for one in asked),
-        seconds=attempt.seconds + sum(one.tries.seconds for one in asked),
+        tokens_in=attempt.tokens_in + sum(ended.tries.tokens_in for ended in asked),
+        tokens_out=attempt.tokens_out + sum(ended.tries.tokens_out for ended in asked),
+        seconds=attempt.seconds + sum(ended.tries.seconds for ended in asked),
         tries=(*tries, *rows_of(attempt)) if tries else attempt.tries,
     )
 
@@ -348,9 +348,9 @@ def with_spent(regions: Attempt, tries: tuple[Mapping[str, Any], ...], said: str
     return replace(
         regions,
         detail=joined(regions.detail, said),
-        tokens_in=sum(one.get("tokens_in", 0) for one in tries),
-        tokens_out=sum(one.get("tokens_out", 0) for one in tries),
-        seconds=sum(one.get("seconds", 0.0) for one in tries),
+        tokens_in=sum(row.get("tokens_in", 0) for row in tries),
+        tokens_out=sum(row.get("tokens_out", 0) for row in tries),
+        seconds=sum(row.get("seconds", 0.0) for row in tries),
         tries=tries,
     )
 
@@ -363,9 +363,9 @@ def with_failure(figures: Attempt, failure: PageFailure) -> Attempt:
         status=Status.OK if empty else Status.DEGRADED,
         reason=None if empty else failure.reason,
         detail="only pictures were found on it" if empty else joined(failure.reason.value, failure.detail),
-        tokens_in=sum(one.get("tokens_in", 0) for one in failure.tries),
-        tokens_out=sum(one.get("tokens_out", 0) for one in failure.tries),
-        seconds=sum(one.get("seconds", 0.0) for one in failure.tries),
+        tokens_in=sum(row.get("tokens_in", 0) for row in failure.tries),
+        tokens_out=sum(row.get("tokens_out", 0) for row in failure.tries),
+        seconds=sum(row.get("seconds", 0.0) for row in failure.tries),
         tries=failure.tries,
     )
 
