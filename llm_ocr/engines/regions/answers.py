@@ -295,7 +295,7 @@ def attempt_of(engine: str, layout: Layout, outcome: Outcome, labels: frozenset[
         outcome: Results of the regions.
         labels: Labels of figures that are cut out; None: all.
     """
-    blocks = merged((one, asked.best.result if asked and asked.best else ()) for one, asked in outcome.pairs())
+    blocks = merged((item, ended.best.result if ended and ended.best else ()) for item, ended in outcome.pairs())
     failures = outcome.failures()
     tries = outcome.tries()
     asked = outcome.requested()
@@ -343,11 +343,11 @@ def with_regions(attempt: Attempt, layout: Layout, outcome: Outcome, why: str, f
     )
 
 
-def with_spent(regions: Attempt, tries: tuple[Mapping[str, Any], ...], said: str) -> Attempt:
+def with_spent(regions: Attempt, tries: tuple[Mapping[str, Any], ...], why: str) -> Attempt:
     """Add a rejected whole-page attempt to a page read by regions; `tries` are those of both."""
     return replace(
         regions,
-        detail=joined(regions.detail, said),
+        detail=joined(regions.detail, why),
         tokens_in=sum(row.get("tokens_in", 0) for row in tries),
         tokens_out=sum(row.get("tokens_out", 0) for row in tries),
         seconds=sum(row.get("seconds", 0.0) for row in tries),
@@ -381,39 +381,38 @@ def rows_of(attempt: Attempt) -> tuple[Mapping[str, Any], ...]:
 def _detail(outcome: Outcome, failed: int) -> str:
     """Return the unread and degraded regions, then the losses in the others."""
     lost: list[str] = []
-    said: list[str] = []
-    for one, asked in outcome.pairs():
-        if asked is None:
+    losses: list[str] = []
+    for item, ended in outcome.pairs():
+        if ended is None:
             continue
-        failure, best = asked.failure, asked.best
+        failure, best = ended.failure, ended.best
+        region = item.region
+        left, top, right, bottom = (
+            round(100 * side) for side in (region.box.x0, region.box.y0, region.box.x1, region.box.y1)
+        )
+        where = f"{region.label} at {left},{top} to {right},{bottom} %"
         if failure is not None:
-            why = asked.shortfall or failure.detail
             kept = "" if best else "no text was read"
-            lost.append(f"{_where(one)}: {joined(failure.reason.value, why, kept)}")
+            detail = joined(failure.reason.value, ended.shortfall or failure.detail, kept)
+            lost.append(f"{where}: {detail}")
         elif best is not None and best.detail:
-            said.append(f"{_where(one)}: {best.detail}")
+            losses.append(f"{where}: {best.detail}")
     head = f"{failed} of {len(outcome.requested())} regions were not read completely" if failed else ""
-    return joined(head, summarized(lost), summarized(said))
-
-
-def _where(one: Assigned) -> str:
-    box = one.region.box
-    left, top, right, bottom = (round(100 * side) for side in (box.x0, box.y0, box.x1, box.y1))
-    return f"{one.region.label} at {left},{top} to {right},{bottom} %"
+    return joined(head, summarized(lost), summarized(losses))
 
 
 def _raw(outcome: Outcome) -> str:
     """Return the regions and their raw answers as JSON."""
-    rows = [
-        {
-            "label": one.region.label,
-            "box": [
-                round(side, 4) for side in (one.region.box.x0, one.region.box.y0, one.region.box.x1, one.region.box.y1)
-            ],
-            "score": round(one.region.score, 4),
-            "task": one.task,
-            "answer": asked.best.raw if asked and asked.best else None,
-        }
-        for one, asked in outcome.pairs()
-    ]
+    rows = []
+    for item, ended in outcome.pairs():
+        region, box = item.region, item.region.box
+        rows.append(
+            {
+                "label": region.label,
+                "box": [round(side, 4) for side in (box.x0, box.y0, box.x1, box.y1)],
+                "score": round(region.score, 4),
+                "task": item.task,
+                "answer": ended.best.raw if ended and ended.best else None,
+            }
+        )
     return json.dumps(rows, ensure_ascii=False)
