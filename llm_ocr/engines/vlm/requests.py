@@ -161,18 +161,17 @@ def fitted(text: str, most: int) -> str:
     half = max(0, most - len(_GAP)) // 2
     if not half:
         return text[:most]
-    return f"{_first(text[: half + 1], half)}{_GAP}{_first(text[: -half - 2 : -1], half)[::-1]}"
+
+    def first_words(part: str) -> str:  # or the first characters of a single long word
+        end = max(part.rfind(" "), part.rfind("\n"))
+        return (part[:end] if end > half // 2 else part[:half]).rstrip()
+
+    return f"{first_words(text[: half + 1])}{_GAP}{first_words(text[: -half - 2 : -1])[::-1]}"
 
 
 def tokens(text: str) -> int:
     """Return the maximum number of tokens that the text occupies in the context."""
     return -(-len(text) // _CHARACTERS)
-
-
-def _first(text: str, most: int) -> str:
-    """Return the first words within the limit, or the first characters of a single long word."""
-    cut = max(text.rfind(" "), text.rfind("\n"))
-    return (text[:cut] if cut > most // 2 else text[:most]).rstrip()
 
 
 # Records of the requests for one page or figure, and their sums.
