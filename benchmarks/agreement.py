@@ -27,7 +27,7 @@ from agreement_peer import parted
 from peers_embedded import NotRun
 from reporting import keep
 
-from llm_ocr.engines.regions.answers import Read, merged
+from llm_ocr.engines.regions.answers import merged
 from llm_ocr.engines.regions.detection import DEFAULT_TASKS, FORMULA, SKIP, Assigned, Region
 from llm_ocr.models.parsers import parser_named
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
@@ -211,7 +211,7 @@ def _regions(answer: str) -> Reading:
         task = DEFAULT_TASKS[region.label]
         parsed = parser_named("formula" if task == FORMULA else "glm").parse(one["content"], Frame())
         lost += parsed.lost
-        read.append(Read(Assigned(region, task), None if task == SKIP else parsed.blocks))
+        read.append((Assigned(region, task), () if task == SKIP else parsed.blocks))
     found = _pieces(merged(read), "glm-regions")
     for piece in found:
         piece["label"] = _FOUR.get(piece["label"], "text")

@@ -9,7 +9,7 @@ from typing import Protocol
 from llm_ocr.engines import PageReader, noop
 from llm_ocr.engines.vlm.reader import UNDRAWN
 from llm_ocr.errors import PageFailure
-from llm_ocr.types import Attempt, Box, EncodedImage, Evidence, InkMap, Line, Page, PageContent, Status, Word
+from llm_ocr.types import Attempt, Box, EncodedImage, InkMap, Line, Page, PageContent, Status, Word
 
 #: Share of a slice's height, from its end, in which a row without ink is searched for the cut.
 _SEARCHED = 0.3
@@ -42,7 +42,14 @@ async def read_page(
     images = await cropper.crop(page.image, boxes)
     parts = [_part(page, box, image, number) for number, (box, image) in enumerate(zip(boxes, images, strict=True), 1)]
     waiting = [noop] * (len(parts) - 1) + [on_dispatched]
-    tasks = [asyncio.create_task(_read(reader, part, called)) for part, called in zip(parts, waiting, strict=True)]
+
+    async def read(part: Page, called: Callable[[], None]) -> Attempt | PageFailure:
+        try:
+            return await reader.read(part, called)
+        except PageFailure as failure:
+            return failure
+
+    tasks = [asyncio.create_task(read(part, called)) for part, called in zip(parts, waiting, strict=True)]
     try:
         results = await asyncio.gather(*tasks)
     finally:
@@ -52,18 +59,14 @@ async def read_page(
     return _joined(results, boxes)
 
 
-async def _read(reader: PageReader, part: Page, on_dispatched: Callable[[], None]) -> Attempt | PageFailure:
-    try:
-        return await reader.read(part, on_dispatched)
-    except PageFailure as failure:
-        return failure
-
-
 def slices_of(page: Page) -> list[Box]:
     """Return the relative boxes of a tall page's slices, cut between lines of text where possible."""
     height = page.image.height
     count = -(-height // page.slice_height)
-    empty = _empty_rows(page.evidence.ink) if page.evidence and page.evidence.ink else [False]
+    empty = [False]  # whether a row has no ink
+    if page.evidence and page.evidence.ink:
+        row, bits = (page.evidence.ink.width + 7) // 8, zlib.decompress(page.evidence.ink.packed)
+        empty = [not any(bits[start : start + row]) for start in range(0, len(bits), row)]
     tops = [0.0]
     while count > 1 and 1 - tops[-1] > page.slice_height / height:
         # Slices of equal height, unless a cut without ink is only possible above.
@@ -75,11 +78,6 @@ def slices_of(page: Page) -> list[Box]:
     return [Box(0, top, 1, bottom) for top, bottom in zip(tops, [*tops[1:], 1.0], strict=True)]
 
 
-def _empty_rows(ink: InkMap) -> list[bool]:
-    row, bits = (ink.width + 7) // 8, zlib.decompress(ink.packed)
-    return [not any(bits[start : start + row]) for start in range(0, len(bits), row)]
-
-
 def _part(page: Page, box: Box, image: EncodedImage, number: int) -> Page:
     """Return a slice as a page of its own."""
     evidence, content = page.evidence, page.content
@@ -89,24 +87,20 @@ def _part(page: Page, box: Box, image: EncodedImage, number: int) -> Page:
         # The text layer of the whole page must not be read for the slice.
         content = PageContent(float(image.width), float(image.height))
     part = replace(page, id=f"{page.id}-s{number:02}", image=image, content=content, slice_height=0)
-    return part if evidence is None else replace(part, evidence=_cut_evidence(evidence, box))
-
-
-def _cut_evidence(evidence: Evidence, box: Box) -> Evidence:
-    lines = [(text, _within(place, box)) for text, place in evidence.lines if box.y0 <= place.centre[1] < box.y1]
-    return replace(evidence, ink=evidence.ink and _cut_ink(evidence.ink, box), lines=tuple(lines))
-
-
-def _within(place: Box, box: Box) -> Box:
-    height = box.height
-    return Box(place.x0, (place.y0 - box.y0) / height, place.x1, (place.y1 - box.y0) / height).clipped()
-
-
-def _cut_ink(ink: InkMap, box: Box) -> InkMap:
-    row = (ink.width + 7) // 8
-    top, bottom = int(box.y0 * ink.height), max(int(box.y0 * ink.height) + 1, int(box.y1 * ink.height))
-    bits = zlib.decompress(ink.packed)[top * row : bottom * row]
-    return InkMap(ink.width, bottom - top, zlib.compress(bits, 1), not any(bits))
+    if evidence is None:
+        return part
+    lines = tuple(
+        (text, Box(place.x0, (place.y0 - box.y0) / box.height, place.x1, (place.y1 - box.y0) / box.height).clipped())
+        for text, place in evidence.lines
+        if box.y0 <= place.centre[1] < box.y1
+    )
+    ink = evidence.ink
+    if ink:
+        row = (ink.width + 7) // 8
+        top, bottom = int(box.y0 * ink.height), max(int(box.y0 * ink.height) + 1, int(box.y1 * ink.height))
+        bits = zlib.decompress(ink.packed)[top * row : bottom * row]
+        ink = InkMap(ink.width, bottom - top, zlib.compress(bits, 1), not any(bits))
+    return replace(part, evidence=replace(evidence, ink=ink, lines=lines))
 
 
 def _cut_content(content: PageContent, box: Box) -> PageContent:
@@ -125,8 +119,8 @@ def _cut_content(content: PageContent, box: Box) -> PageContent:
     def shown(place: Box) -> bool:
         return place.y0 < bottom and place.y1 > top
 
-    lines = tuple(line(one) for one in content.lines if top <= one.box.centre[1] < bottom)
-    share = sum(len(one.text) for one in lines) / max(1, sum(len(one.text) for one in content.lines))
+    lines = tuple(line(whole) for whole in content.lines if top <= whole.box.centre[1] < bottom)
+    share = sum(len(part.text) for part in lines) / max(1, sum(len(whole.text) for whole in content.lines))
     is_first = box.y0 == 0
     return replace(
         content,
@@ -135,27 +129,29 @@ def _cut_content(content: PageContent, box: Box) -> PageContent:
         unread=content.unread * is_first,
         hidden=content.hidden * is_first,
         lines=lines,
-        rasters=tuple(replace(one, box=moved(one.box)) for one in content.rasters if shown(one.box)),
-        paths=tuple(replace(one, box=moved(one.box)) for one in content.paths if shown(one.box)),
+        rasters=tuple(replace(raster, box=moved(raster.box)) for raster in content.rasters if shown(raster.box)),
+        paths=tuple(replace(path, box=moved(path.box)) for path in content.paths if shown(path.box)),
     )
 
 
 def _joined(results: Sequence[Attempt | PageFailure], boxes: Sequence[Box]) -> Attempt:
     """Return one result of all slices. Raises the first failure if no slice was read."""
-    read = [(one, box) for one, box in zip(results, boxes, strict=True) if isinstance(one, Attempt)]
-    failures = [one for one in results if isinstance(one, PageFailure)]
+    read = [(result, box) for result, box in zip(results, boxes, strict=True) if isinstance(result, Attempt)]
+    failures = [result for result in results if isinstance(result, PageFailure)]
     if not read:
         raise failures[0]
-    faults = [one for one in results if isinstance(one, PageFailure) or one.status is not Status.OK]
+    faults = [result for result in results if isinstance(result, PageFailure) or result.status is not Status.OK]
     details = []
-    for number, one in enumerate(results, 1):
-        detail = one.why if isinstance(one, PageFailure) else one.detail
+    for number, result in enumerate(results, 1):
+        detail = result.why if isinstance(result, PageFailure) else result.detail
         if detail:
             details.append(f"slice {number} of {len(results)}: {detail}")
     # Fields without a sum are those of the first slice with text.
     attempts = [attempt for attempt, _ in read]
     chosen = next((attempt for attempt in attempts if attempt.blocks), attempts[0])
-    sure = [(len(block.text), one.confidence) for one in attempts if one.confidence for block in one.blocks]
+    sure = [
+        (len(block.text), attempt.confidence) for attempt in attempts if attempt.confidence for block in attempt.blocks
+    ]
     letters = sum(count for count, _ in sure)
     return replace(
         chosen,
@@ -164,20 +160,20 @@ def _joined(results: Sequence[Attempt | PageFailure], boxes: Sequence[Box]) -> A
             replace(
                 block,
                 box=_on_page(block.box.turned(-attempt.rotation), box),
-                continued=tuple(_on_page(one.turned(-attempt.rotation), box) for one in block.continued),
+                continued=tuple(_on_page(more.turned(-attempt.rotation), box) for more in block.continued),
             )
             for attempt, box in read
             for block in attempt.blocks
         ),
         reason=faults[0].reason if faults else None,
         detail="; ".join(details),
-        raw="\n\n".join(one.raw for one in attempts if one.raw),
+        raw="\n\n".join(attempt.raw for attempt in attempts if attempt.raw),
         rotation=0,
         image=None,
-        tokens_in=sum(one.tokens_in for one in attempts),
-        tokens_out=sum(one.tokens_out for one in attempts),
-        seconds=sum(one.seconds for one in attempts),
-        tries=tuple(row for one in results for row in one.tries),
+        tokens_in=sum(attempt.tokens_in for attempt in attempts),
+        tokens_out=sum(attempt.tokens_out for attempt in attempts),
+        seconds=sum(attempt.seconds for attempt in attempts),
+        tries=tuple(row for result in results for row in result.tries),
         confidence=round(sum(count * share for count, share in sure) / letters, 4) if letters else None,
     )
 

@@ -82,7 +82,7 @@ def collected() -> Iterator[list[Decision]]:
 
 def decisions_to_wire(decisions: Sequence[Decision]) -> list[list[object]]:
     """Return decisions as JSON values."""
-    return [[one.step, one.message, one.facts] for one in decisions]
+    return [[decision.step, decision.message, decision.facts] for decision in decisions]
 
 
 def log_from_wire(wire: Sequence[tuple[str, str, Mapping[str, object]]], page: str) -> None:

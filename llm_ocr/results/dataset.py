@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 from llm_ocr.results.markdown import clean
 from llm_ocr.results.schema import Images, box_value, image_value, open_writer
-from llm_ocr.types import Block, BlockKind, Box, EncodedImage, Figure, FigureRecord, PageRecord
+from llm_ocr.types import Block, BlockKind, EncodedImage, Figure, FigureRecord, PageRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,43 +36,35 @@ def page_notes(record: PageRecord) -> dict[str, Any]:
     without one. `is_rotation_valid` and `rotation_correction` are the model's verdict on the page as finally read.
     `rotation` is the applied rotation. Both are in degrees clockwise.
     """
-    notes, blocks = record.notes, record.blocks
-    known = bool(blocks) or record.blank
+    notes = record.notes
+    is_table = is_diagram = None
+    if record.blocks or record.blank:
+        is_table = _mostly(record.blocks, lambda block: block.kind is BlockKind.TABLE)
+        is_diagram = _mostly(
+            record.blocks,
+            lambda block: block.kind is BlockKind.FIGURE and block.label.strip().casefold() in _DRAWN,
+        )
     return {
         "primary_language": notes.get("primary_language"),
         "is_rotation_valid": notes.get("is_rotation_valid"),
         "rotation_correction": notes.get("rotation_correction"),
         "rotation": record.rotation,
-        "is_table": notes.get("is_table", _mostly(blocks, _is_table) if known else None),
-        "is_diagram": notes.get("is_diagram", _mostly(blocks, _is_diagram) if known else None),
+        "is_table": notes.get("is_table", is_table),
+        "is_diagram": notes.get("is_diagram", is_diagram),
         "is_fallback": record.is_fallback,
     }
 
 
-def _is_table(block: Block) -> bool:
-    return block.kind is BlockKind.TABLE
-
-
-def _is_diagram(block: Block) -> bool:
-    return block.kind is BlockKind.FIGURE and block.label.strip().casefold() in _DRAWN
-
-
 def _mostly(blocks: Sequence[Block], wanted: Callable[[Block], bool]) -> bool:
     """Return whether matching blocks have most of the text or area (the page's area if positions are unknown)."""
-    chosen = [block for block in blocks if wanted(block)]
-    area = sum(map(_area, blocks)) if all(map(_area, blocks)) else 1.0
-    return sum(map(_words, chosen)) > MOST * sum(map(_words, blocks)) or sum(map(_area, chosen)) > MOST * area
-
-
-def _area(block: Block) -> float:
-    """Return the relative area; 0 for a block of unknown position, whose box is the whole page."""
-    area = sum(box.area for box in (block.box, *block.continued))
-    return area if block.box.area < 1 else 0.0
-
-
-def _words(block: Block) -> int:
-    """Count letters and digits, without the markup of tables."""
-    return sum(map(str.isalnum, _TAG.sub("", block.text)))
+    # Letters and digits without the markup of tables. The box of a block of unknown position is the whole page.
+    letters = [sum(map(str.isalnum, _TAG.sub("", block.text))) for block in blocks]
+    areas = [sum(box.area for box in (block.box, *block.continued)) if block.box.area < 1 else 0.0 for block in blocks]
+    chosen = [index for index, block in enumerate(blocks) if wanted(block)]
+    area = sum(areas) if all(areas) else 1.0
+    return sum(letters[index] for index in chosen) > MOST * sum(letters) or (
+        sum(areas[index] for index in chosen) > MOST * area
+    )
 
 
 # Files of the dataset, with Image columns. The Arrow schema's metadata has the features as `datasets` writes them;
@@ -180,7 +172,10 @@ class DatasetWriter:
     def add(self, row: DatasetRow) -> None:
         """Add a page."""
         self._rows.append(_row(row, self._images))
-        self._bytes += _size(row, self._images)
+        if self._images is not Images.NONE:
+            self._bytes += sum(len(figure.image.data) for figure in row.record.figures)
+        if self._images is Images.ALL:
+            self._bytes += sum(len(image.data) for image in (row.record.image, row.boxes) if image)
         if len(self._rows) >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
             self._flush()
 
@@ -232,7 +227,15 @@ def _row(row: DatasetRow, images: Images) -> dict[str, object]:
         "status": record.status.value,
         "reason": record.reason.value if record.reason else None,
         "engine": clean(record.engine),
-        "blocks": [_block(block) for block in record.blocks],
+        "blocks": [
+            {
+                **{name: clean(str(getattr(block, name))) for name in _BLOCK_TEXTS},
+                "level": block.level,
+                "box": box_value(block.box),
+                "continued": [box_value(box) for box in block.continued],
+            }
+            for block in record.blocks
+        ],
         "tokens_in": record.tokens_in,
         "tokens_out": record.tokens_out,
         "attempts": [_json(dict(attempt)) for attempt in record.attempts],
@@ -245,19 +248,17 @@ def _picture(image: EncodedImage | None, name: str) -> dict[str, object] | None:
     return image_value(image, clean(name)) if image else None
 
 
-def _block(block: Block) -> dict[str, object]:
-    texts = {name: clean(str(getattr(block, name))) for name in _BLOCK_TEXTS}
-    continued = [box_value(box) for box in block.continued]
-    return {**texts, "level": block.level, "box": box_value(block.box), "continued": continued}
-
-
 def _metadata(figure: Figure, page: EncodedImage | None, described: Mapping[str, FigureRecord]) -> str:
     record = described.get(figure.id)
+    pixels = None
+    if page is not None:
+        box = figure.box.clipped().scaled(page.width, page.height)
+        pixels = {"x1": round(box.x0), "y1": round(box.y0), "x2": round(box.x1), "y2": round(box.y1)}
     return _json(
         {
             "figure_id": figure.id,
             "label": figure.label,
-            "bounding_box_pixels": _pixels(figure.box, page) if page else None,
+            "bounding_box_pixels": pixels,
             "description": (record.description if record else "") or None,
             "caption": figure.caption,
             "status": record.status.value if record else None,
@@ -267,16 +268,5 @@ def _metadata(figure: Figure, page: EncodedImage | None, described: Mapping[str,
     )
 
 
-def _pixels(box: Box, page: EncodedImage) -> dict[str, int]:
-    inside = box.clipped().scaled(page.width, page.height)
-    return {"x1": round(inside.x0), "y1": round(inside.y0), "x2": round(inside.x1), "y2": round(inside.y1)}
-
-
 def _json(value: object) -> str:
     return clean(json.dumps(value, ensure_ascii=False))
-
-
-def _size(row: DatasetRow, images: Images) -> int:
-    figures = sum(len(figure.image.data) for figure in row.record.figures)
-    pages = sum(len(image.data) for image in (row.record.image, row.boxes) if image)
-    return {Images.ALL: figures + pages, Images.FIGURES: figures, Images.NONE: 0}[images]

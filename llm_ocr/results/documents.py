@@ -5,6 +5,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import chain, count
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -49,10 +50,8 @@ def safe_segment(name: str, longest: int = _LONGEST_SEGMENT) -> str:
     name = name.strip(" ").rstrip(". ")
     if not name or _DEVICES.match(name):
         name = f"_{name}"
-    return name if len(name.encode()) <= longest else _cut(name, longest)
-
-
-def _cut(name: str, longest: int) -> str:
+    if len(name.encode()) <= longest:
+        return name
     extension = PurePosixPath(name).suffix
     if len(extension.encode()) > _LONGEST_EXTENSION:
         extension = ""
@@ -153,17 +152,13 @@ class _Book:
         self._files[_number(_folded(f"{name}.md"))] = owner
 
     def take_other(self, name: str, document_id: str, owner: int) -> str:
-        return next(other for other in _others(name, document_id) if self.take(other, owner))
-
-
-def _others(name: str, document_id: str) -> Iterator[str]:
-    path, mark = PurePosixPath(name), safe_segment(document_id, _LONGEST_ID)
-    yield str(path.with_name(f"{path.stem}-{mark}{path.suffix}"))
-    yield f"_{mark}/{path.name}"
-    number = 1
-    while True:
-        number += 1
-        yield f"_{mark}-{number}/{path.name}"
+        """Reserve the first free name that includes the document's id."""
+        path, mark = PurePosixPath(name), safe_segment(document_id, _LONGEST_ID)
+        others = chain(
+            (str(path.with_name(f"{path.stem}-{mark}{path.suffix}")), f"_{mark}/{path.name}"),
+            (f"_{mark}-{number}/{path.name}" for number in count(2)),
+        )
+        return next(other for other in others if self.take(other, owner))
 
 
 def _folded(path: str) -> str:
@@ -206,20 +201,17 @@ def document_markdown(pages: Iterable[tuple[PageRecord, str]], name: str, *, pag
     if not page_markers:
         for form in (_PARAGRAPHS, _TABLES):
             texts = _joined(records, texts, form)
-    parts = [part for pair in zip(records, texts, strict=True) for part in _page(*pair, page_markers)]
+    parts: list[str] = []
+    for record, text in zip(records, texts, strict=True):
+        subject = "document" if record.page_number is None else f"page {record.page_number}"
+        if record.status is Status.FAILED:
+            parts.append(f"<!-- {subject} failed{f': {record.reason.value}' if record.reason else ''} -->")
+            continue
+        if page_markers:
+            parts.append(f"<!-- {subject} -->")
+        if text:
+            parts.append(text)
     return "\n\n".join(parts) + "\n"
-
-
-def _page(record: PageRecord, text: str, page_markers: bool) -> Iterator[str]:
-    what = "document" if record.page_number is None else f"page {record.page_number}"
-    if record.status is Status.FAILED:
-        reason = f": {record.reason.value}" if record.reason else ""
-        yield f"<!-- {what} failed{reason} -->"
-        return
-    if page_markers:
-        yield f"<!-- {what} -->"
-    if text:
-        yield text
 
 
 def _with_files(markdown: str, figures: Iterable[Figure], name: str) -> str:
@@ -287,18 +279,14 @@ def _joined(records: Sequence[PageRecord], texts: Sequence[str], form: _Form) ->
             rest = None
         number, last = record.page_number, body[-1] if body else None
         if last and (rest is None or len(body) > 1):
-            open_text, start = _open_end(last), index
+            # A paragraph or list item goes on after its last line, a table after all of its text.
+            text, start = _tidy(last), index
+            open_text = text if last.kind is BlockKind.TABLE else text.rpartition("\n")[2].strip()
     return found
 
 
 def _tidy(block: Block) -> str:
     return clean(block.text).strip()
-
-
-def _open_end(block: Block) -> str:
-    """Return the text that may continue: the last line of a paragraph or list item, or a whole table."""
-    text = _tidy(block)
-    return text if block.kind is BlockKind.TABLE else text.rpartition("\n")[2].strip()
 
 
 def _ends_line(markdown: str, text: str) -> bool:

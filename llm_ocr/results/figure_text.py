@@ -54,21 +54,17 @@ def _parts(data: Mapping[str, Any]) -> Iterator[str]:
     table = [columns, *(rows if isinstance(rows, list) else ())]
     if text := "; ".join(" | ".join(map(_plain, row)) for row in table if isinstance(row, list) and row):
         yield text
-    if edges := _edges(data.get("edges")):
-        yield edges
-    elif isinstance(data.get("nodes"), list) and (nodes := _plain(data["nodes"])):
-        yield nodes
-    if text := _plain(data.get("text")):
-        yield text
-
-
-def _edges(edges: Any) -> str:
-    """Return `start -> check; check -> end (yes)`."""
-    known = [one for one in edges if isinstance(one, dict)] if isinstance(edges, list) else []
-    ends = [(_plain(one.get("from")), _plain(one.get("to")), _plain(one.get("label"))) for one in known]
-    return "; ".join(
+    edges, nodes = data.get("edges"), data.get("nodes")
+    known = [edge for edge in edges if isinstance(edge, dict)] if isinstance(edges, list) else []
+    ends = [(_plain(edge.get("from")), _plain(edge.get("to")), _plain(edge.get("label"))) for edge in known]
+    # For example `start -> check; check -> end (yes)`.
+    flow = "; ".join(
         f"{start} -> {end}" + (f" ({label})" if label else "") for start, end, label in ends if start or end
     )
+    if flow or (flow := _plain(nodes) if isinstance(nodes, list) else ""):
+        yield flow
+    if text := _plain(data.get("text")):
+        yield text
 
 
 def _plain(value: Any) -> str:
@@ -83,9 +79,6 @@ def _plain(value: Any) -> str:
 # Replacement of figure links in Markdown that is exported without the figures' files.
 
 
-_OPEN, _CLOSE = "<!--", "-->"
-
-
 def with_figures(markdown: str, shown: Callable[[str], str]) -> str:
     """Replace each link to a figure with the result of `shown` for the figure's id. Code is unchanged."""
 
@@ -98,16 +91,16 @@ def with_figures(markdown: str, shown: Callable[[str], str]) -> str:
 
 def without_comments(markdown: str) -> str:
     """Remove HTML comments. Code is unchanged, and an unclosed comment is kept."""
-    return collapse_blank_lines(map_prose(markdown, _bare)) if _OPEN in markdown else markdown
 
+    def without(text: str) -> str:
+        kept: list[str] = []
+        at = 0
+        while (start := text.find("<!--", at)) >= 0 and (end := text.find("-->", start + len("<!--"))) >= 0:
+            kept.append(text[at:start])
+            at = end + len("-->")
+        return "".join((*kept, text[at:]))
 
-def _bare(text: str) -> str:
-    kept: list[str] = []
-    at = 0
-    while (start := text.find(_OPEN, at)) >= 0 and (end := text.find(_CLOSE, start + len(_OPEN))) >= 0:
-        kept.append(text[at:start])
-        at = end + len(_CLOSE)
-    return "".join((*kept, text[at:]))
+    return collapse_blank_lines(map_prose(markdown, without)) if "<!--" in markdown else markdown
 
 
 # Words on a figure that its page does not contain: a caption, and text of the page, is not repeated.
@@ -121,15 +114,15 @@ _NO_LETTERS = re.compile(r"[\W_]+")
 def new_words(row: DatasetRow, figure: str) -> str:
     """Return the known text of a figure that is not in its caption or the page's own text, in one line; "" for none."""
     described = row.figures.get(figure)
-    caption = next((one.caption for one in row.record.figures if one.id == figure), "")
+    caption = next((crop.caption for crop in row.record.figures if crop.id == figure), "")
     return _added(figure_words(described), caption, _page_letters([row.record.markdown])) if described else ""
 
 
 def _added(words: str, caption: str, page: str) -> str:
     """Return the words in one line, or "" if the caption or the page's letters contain them."""
     line = one_line(words)
-    said = _letters(line.removeprefix(INSIDE))
-    repeated = said in _letters(caption) or (len(said) >= _QUOTED and said in page)
+    letters = _letters(line.removeprefix(INSIDE))
+    repeated = letters in _letters(caption) or (len(letters) >= _QUOTED and letters in page)
     return "" if repeated else line
 
 
@@ -260,7 +253,9 @@ class _Enricher:
             out.append(text)
             if first is None:
                 continue
-            at = self._behind_descriptions(at)
+            # Descriptions of an earlier pass are replaced.
+            while at + 1 < len(self._runs) and self._runs[at][0] and self._is_ours(self._runs[at + 1][2]):
+                at += 2
             shown = [self._added[figure] for figure in first if self._added[figure] not in ("", self._alts[figure])]
             for words in shown:
                 out += ["", f"{DESCRIPTION}{escape(words)}"]
@@ -294,12 +289,6 @@ class _Enricher:
         if alt in self._by_alt:
             return self._by_alt[alt]
         return alt.removeprefix(_LEGACY_PREFIX).strip() if alt.startswith(_LEGACY_PREFIX) else alt.partition(": ")[0]
-
-    def _behind_descriptions(self, at: int) -> int:
-        """Return the index after the descriptions of an earlier pass at `at`; `at` without one."""
-        while at + 1 < len(self._runs) and self._runs[at][0] and self._is_ours(self._runs[at + 1][2]):
-            at += 2
-        return at
 
     def _is_ours(self, run: Sequence[str]) -> bool:
         line = run[0]

@@ -31,7 +31,16 @@ def data_url(picture: object, longest_side: int) -> str | None:
     if data is not None and len(data) <= AS_THEY_ARE and (media_type := _media_type(data)):
         return _url(data, media_type)
     decoded = _decoded(picture, data)
-    return _scaled(decoded, longest_side) if decoded is not None else None
+    if decoded is None:
+        return None
+    decoded = decoded.copy()
+    decoded.thumbnail((longest_side, longest_side))
+    out = io.BytesIO()
+    if "A" in decoded.getbands() or decoded.mode in ("P", "1"):
+        decoded.save(out, "PNG")
+        return _url(out.getvalue(), "image/png")
+    decoded.convert("RGB").save(out, "JPEG", quality=_JPEG_QUALITY)
+    return _url(out.getvalue(), "image/jpeg")
 
 
 def image_bytes(picture: object) -> bytes | None:
@@ -70,17 +79,6 @@ def _decoded(picture: object, data: bytes | None) -> "Image.Image | None":
         return None
 
 
-def _scaled(picture: "Image.Image", longest_side: int) -> str:
-    picture = picture.copy()
-    picture.thumbnail((longest_side, longest_side))
-    out = io.BytesIO()
-    if "A" in picture.getbands() or picture.mode in ("P", "1"):
-        picture.save(out, "PNG")
-        return _url(out.getvalue(), "image/png")
-    picture.convert("RGB").save(out, "JPEG", quality=_JPEG_QUALITY)
-    return _url(out.getvalue(), "image/jpeg")
-
-
 def _media_type(data: bytes) -> str:
     return next((kind for magic, kind in _MAGIC.items() if data.startswith(magic)), "")
 
@@ -92,14 +90,7 @@ def _url(data: bytes, media_type: str) -> str:
 # Page with its blocks drawn in, to show the detected blocks and their order.
 
 
-if TYPE_CHECKING:
-    from PIL import Image, ImageDraw, ImageFont
-
-    _Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
-
-_Colour = tuple[int, int, int]
-
-_COLOURS: dict[BlockKind, _Colour] = {
+_COLORS: dict[BlockKind, tuple[int, int, int]] = {
     BlockKind.TITLE: (200, 30, 30),
     BlockKind.HEADING: (220, 90, 20),
     BlockKind.TEXT: (40, 90, 200),
@@ -130,32 +121,37 @@ def boxes_image(
     Raises:
         PageFailure: the page image cannot be decoded, or exceeds Pillow's pixel limit (unreadable).
     """
-    from PIL import ImageDraw, ImageFont
+    from PIL import Image, ImageDraw, ImageFont
 
-    page = _open(image, longest_side)
+    try:
+        opened = Image.open(io.BytesIO(image.data))
+        opened.draft("RGB", (longest_side, longest_side))
+        opened.thumbnail((longest_side, longest_side))
+        opened.load()
+        page = opened if opened.mode == "RGB" else opened.convert("RGB")
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise PageFailure(Reason.UNREADABLE, f"page image cannot be decoded: {error}") from error
     draw = ImageDraw.Draw(page, "RGBA")  # blends translucent colors into an RGB image
     font = ImageFont.load_default(_LABEL)
     for number, block in enumerate(blocks, 1):
-        box = _pixels(block.box, page.size)
-        colour = _COLOURS[block.kind]
-        draw.rectangle(box, fill=(*colour, _TINT), outline=(*colour, 255), width=_EDGE)
-        for more in block.continued:
-            draw.rectangle(_pixels(more, page.size), fill=(*colour, _TINT), outline=(*colour, 255), width=_EDGE)
-        _label(draw, box, f"{number} {block.kind.value.replace('_', ' ')}", colour, font)
-    return _encoded(page, media_type)
-
-
-def _open(image: EncodedImage, longest_side: int) -> "Image.Image":
-    from PIL import Image
-
-    try:
-        page = Image.open(io.BytesIO(image.data))
-        page.draft("RGB", (longest_side, longest_side))
-        page.thumbnail((longest_side, longest_side))
-        page.load()
-        return page if page.mode == "RGB" else page.convert("RGB")
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise PageFailure(Reason.UNREADABLE, f"page image cannot be decoded: {error}") from error
+        color = _COLORS[block.kind]
+        boxes = [_pixels(box, page.size) for box in (block.box, *block.continued)]
+        for box in boxes:
+            draw.rectangle(box, fill=(*color, _TINT), outline=(*color, 255), width=_EDGE)
+        # The label is above the box, or inside it at the top of the page.
+        text = f"{number} {block.kind.value.replace('_', ' ')}"
+        _, _, right, bottom = draw.textbbox((0, 0), text, font=font)
+        width, height = right + 2 * _LABEL_SPACE, bottom + _LABEL_SPACE
+        x, top = boxes[0][:2]
+        y = top - height if top >= height else top
+        draw.rectangle((x, y, x + width, y + height), fill=(*color, 210))
+        draw.text((x + _LABEL_SPACE, y), text, fill=(255, 255, 255, 255), font=font)
+    out = io.BytesIO()
+    if media_type == "image/png":
+        page.save(out, "PNG", compress_level=1)
+    else:
+        page.save(out, "JPEG", quality=_JPEG_QUALITY)
+    return EncodedImage(out.getvalue(), media_type, page.width, page.height)
 
 
 def _pixels(box: Box, size: tuple[int, int]) -> tuple[int, int, int, int]:
@@ -163,25 +159,3 @@ def _pixels(box: Box, size: tuple[int, int]) -> tuple[int, int, int, int]:
     sides = (box.x0, box.y0, box.x1, box.y1)
     safe = Box(*(side if math.isfinite(side) else 0.0 for side in sides)).clipped().scaled(size[0] - 1, size[1] - 1)
     return round(safe.x0), round(safe.y0), round(safe.x1), round(safe.y1)
-
-
-def _label(
-    draw: "ImageDraw.ImageDraw", box: tuple[int, int, int, int], text: str, colour: _Colour, font: "_Font"
-) -> None:
-    """Draw the label above the box, or inside it at the top of the page."""
-    _, _, right, bottom = draw.textbbox((0, 0), text, font=font)
-    width, height = right + 2 * _LABEL_SPACE, bottom + _LABEL_SPACE
-    x, y = box[0], box[1] - height
-    if y < 0:
-        y = box[1]
-    draw.rectangle((x, y, x + width, y + height), fill=(*colour, 210))
-    draw.text((x + _LABEL_SPACE, y), text, fill=(255, 255, 255, 255), font=font)
-
-
-def _encoded(page: "Image.Image", media_type: str) -> EncodedImage:
-    out = io.BytesIO()
-    if media_type == "image/png":
-        page.save(out, "PNG", compress_level=1)
-    else:
-        page.save(out, "JPEG", quality=_JPEG_QUALITY)
-    return EncodedImage(out.getvalue(), media_type, page.width, page.height)

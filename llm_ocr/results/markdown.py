@@ -83,15 +83,13 @@ def map_prose(text: str, change: Callable[[str], str], code: Callable[[str], str
 
 def collapse_blank_lines(text: str) -> str:
     """Reduce blank lines outside of code to one in a row, and remove them at the ends."""
-    return "\n".join(_collapsed(markdown_lines(text))).strip("\n")
-
-
-def _collapsed(lines: Iterable[MarkdownLine]) -> Iterator[str]:
+    kept: list[str] = []
     blank = False
-    for line in lines:
+    for line in markdown_lines(text):
         if not (line.blank and blank):
-            yield "" if line.blank else line.text
+            kept.append("" if line.blank else line.text)
         blank = line.blank
+    return "\n".join(kept).strip("\n")
 
 
 # Links to figures in Markdown: `![alt](figure:ID)`, the form of the predecessor's datasets. Ids may contain any text
@@ -185,7 +183,7 @@ def blocks_to_markdown(blocks: Iterable[Block], *, furniture: bool = False) -> s
     parts: list[str] = []
     for is_list, run in groupby(shown, key=lambda block: block.kind is BlockKind.LIST_ITEM):
         members = list(run)
-        parts.extend([_list(members)] if is_list else [_block(block) for block in members])
+        parts.extend(["\n".join(_list_lines(members))] if is_list else [_block(block) for block in members])
     return collapse_blank_lines("\n\n".join(_closed(part) for part in parts if part))
 
 
@@ -197,11 +195,21 @@ def _block(block: Block) -> str:
         case BlockKind.HEADING:
             return _heading(text, max(block.level, 1) + 1)
         case BlockKind.CODE:
-            return _code(text) if text.strip() else ""
+            if not text.strip():
+                return ""
+            text = text.strip("\n")
+            if text.startswith("```") and text.rstrip().endswith("```") and not open_fence(text) and "\n" in text:
+                return text
+            fence = "`" * (max(map(len, _TICKS.findall(text)), default=2) + 1)
+            return f"{fence}\n{text}\n{fence}"
         case BlockKind.FORMULA:
-            return _formula(text.strip(), block.label)
+            text = text.strip()
+            is_bare = bool(text) and "latex" in block.label.casefold() and not text.startswith(_DELIMITED)
+            return f"$$\n{text}\n$$" if is_bare else text
         case BlockKind.FIGURE:
-            return _figure(block, text)
+            inside = "" if block.figure_id else _tidy(block.inside).strip()
+            link = figure_link(block.figure_id) if block.figure_id else ""
+            return "\n\n".join(filter(None, (link, text.strip(), inside)))
         case _:
             return text.strip()
 
@@ -215,43 +223,19 @@ def _closed(text: str) -> str:
     """Close a code fence or comment that a cut answer left open, and that would hide the rest of the document."""
     fence = open_fence(text)
     text = f"{text}\n{fence}" if fence else text
-    return map_prose(text, _without_open_comment) if "<!--" in text else text
+    if "<!--" not in text:
+        return text
 
+    def escape_open_comment(prose: str) -> str:
+        last = prose.rfind("-->")
+        return _COMMENT.sub(lambda found: found[0] if found.start() < last else f"{found[1]}\\<!--", prose)
 
-def _without_open_comment(text: str) -> str:
-    """Escape a comment that never ends."""
-    last = text.rfind("-->")
-    return _COMMENT.sub(lambda found: found[0] if found.start() < last else f"{found[1]}\\<!--", text)
+    return map_prose(text, escape_open_comment)
 
 
 def _heading(text: str, level: int) -> str:
     words = _CLOSING_MARKS.sub(r"\\\1", _HEADING_MARKS.sub("", " ".join(text.split())))
     return f"{'#' * min(level, _DEEPEST_HEADING)} {words}" if words else ""
-
-
-def _code(text: str) -> str:
-    text = text.strip("\n")
-    if text.startswith("```") and text.rstrip().endswith("```") and not open_fence(text) and "\n" in text:
-        return text
-    longest = max(map(len, _TICKS.findall(text)), default=2)
-    fence = "`" * (longest + 1)
-    return f"{fence}\n{text}\n{fence}"
-
-
-def _formula(text: str, label: str) -> str:
-    if text and "latex" in label.casefold() and not text.startswith(_DELIMITED):
-        return f"$$\n{text}\n$$"
-    return text
-
-
-def _figure(block: Block, text: str) -> str:
-    inside = "" if block.figure_id else _tidy(block.inside).strip()
-    pieces = [figure_link(block.figure_id) if block.figure_id else "", text.strip(), inside]
-    return "\n\n".join(piece for piece in pieces if piece)
-
-
-def _list(items: Iterable[Block]) -> str:
-    return "\n".join(_list_lines(items))
 
 
 def _list_lines(items: Iterable[Block]) -> Iterator[str]:

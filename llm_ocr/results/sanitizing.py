@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from llm_ocr.results.markdown import IMAGE, escape, map_prose, unescape
-from llm_ocr.types import Block, BlockKind, PageRecord
+from llm_ocr.types import BlockKind, PageRecord
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -74,29 +74,19 @@ def _safe(match: re.Match[str]) -> str:
     if match["ticks"]:
         return f"<code>{_entities(match['code'])}</code>"
     if match["image"]:
-        return _image(match["alt"], match["target"])
+        text = escape(unescape(match["alt"]))
+        target = match["target"]
+        return f"![{text}]({target})" if _DATA_URL.fullmatch(target) else f"\\[image not shown: {text}\\]"
     if match["link"]:
-        return _link(match["link"], match["to"], match["angle"])
+        is_harmless = _HARMLESS.match(match["to"]) and not match["angle"]
+        return match["link"] if is_harmless else f"\\{match['link']}"
     if match["tag"]:
-        return _tag(match["close"], match["tag"].lower(), match["rest"])
+        attributes = () if match["close"] else _ATTRIBUTES.finditer(match["rest"])
+        kept = "".join(f' {found["name"].lower()}="{found["value"]}"' for found in attributes)
+        return f"<{match['close']}{match['tag'].lower()}{kept}>"
     if match["open"] or match["escaped"] == "\\<":
         return "&lt;"
     return "\\!\\[" if match["picture"] else match[0]
-
-
-def _image(alt: str, target: str) -> str:
-    text = escape(unescape(alt))
-    return f"![{text}]({target})" if _DATA_URL.fullmatch(target) else f"\\[image not shown: {text}\\]"
-
-
-def _link(mark: str, target: str, angle: str) -> str:
-    harmless = _HARMLESS.match(target) and not angle
-    return mark if harmless else f"\\{mark}"
-
-
-def _tag(close: str, name: str, rest: str) -> str:
-    kept = "" if close else "".join(f' {at["name"].lower()}="{at["value"]}"' for at in _ATTRIBUTES.finditer(rest))
-    return f"<{close}{name}{kept}>"
 
 
 # Markdown of documents and exports. HTML for tables and simple formatting is kept; other tags are shown as text. Unlike
@@ -168,7 +158,12 @@ _FENCE = re.compile(r" {0,3}(?:```|~~~)")
 
 def inert_page(record: PageRecord) -> PageRecord:
     """Return the page with inert Markdown and blocks; blocks of code are unchanged."""
-    blocks = tuple(_inert_block(block) for block in record.blocks)
+    blocks = tuple(
+        replace(block, text=inert_markdown(block.text), inside=inert_markdown(block.inside))
+        if block.kind is not BlockKind.CODE and (_SUSPECT.search(block.text) or _SUSPECT.search(block.inside))
+        else block
+        for block in record.blocks
+    )
     return replace(record, markdown=inert_markdown(record.markdown), blocks=blocks)
 
 
@@ -181,16 +176,10 @@ def inert_markdown(text: str) -> str:
         for _ in range(_ROUNDS):
             tokens = _markdown().parse(text)
             cleaned = _cleaned(text, tokens)
-            if cleaned == text and _is_inert(tokens):
+            if cleaned == text and all(map(_is_inert, tokens)):
                 return text
             text = cleaned
     return _HTML.sub(_shown, text)
-
-
-def _inert_block(block: Block) -> Block:
-    if block.kind is BlockKind.CODE or not (_SUSPECT.search(block.text) or _SUSPECT.search(block.inside)):
-        return block
-    return replace(block, text=inert_markdown(block.text), inside=inert_markdown(block.inside))
 
 
 @cache
@@ -198,13 +187,9 @@ def _markdown() -> "MarkdownIt":
     from markdown_it import MarkdownIt
 
     made = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-    made.validateLink = _any_link  # type: ignore[method-assign]
+    # Every scheme makes a link, so that `_is_inert` can check it.
+    made.validateLink = lambda url: True  # type: ignore[method-assign]
     return made
-
-
-def _any_link(url: str) -> bool:
-    """Accept every scheme as a link, so that `_is_inert` can check it."""
-    return True
 
 
 def _cleaned(text: str, tokens: "list[Token]") -> str:
@@ -226,7 +211,9 @@ def _cleaned(text: str, tokens: "list[Token]") -> str:
     starts |= {at for at in range(1, len(lines)) if kinds[at] != kinds[at - 1]}
     bounds = [*sorted(at for at in starts if at < len(lines)), len(lines)]
     # Whether other renderers may see other code on this page: fences in lists, and unpaired backticks.
-    nested = any(token.level and token.map and _has_fence(lines[slice(*token.map)]) for token in codes.values())
+    nested = any(
+        token.level and token.map and any(map(_FENCE.match, lines[slice(*token.map)])) for token in codes.values()
+    )
     paired = not any(kind != "code" and not _is_paired(line) for kind, line in zip(kinds, lines, strict=True))
     texts = ["\n".join(lines[first:end]) for first, end in pairwise(bounds) if kinds[first] == "text"]
     # Whether a renderer may see an attribute: of a tag that only it completes, or of a list in braces.
@@ -242,10 +229,6 @@ def _cleaned(text: str, tokens: "list[Token]") -> str:
         else:
             parts.append(_cleaned_text("\n".join(part), paired=paired, wary=wary))
     return "\n".join(parts)
-
-
-def _has_fence(lines: list[str]) -> bool:
-    return any(map(_FENCE.match, lines))
 
 
 def _is_paired(line: str) -> bool:
@@ -319,7 +302,8 @@ def _cleaned_text(text: str, *, paired: bool, wary: bool) -> str:
 def _shown(match: re.Match[str]) -> str:
     """Return the safe form of a match. Entities are valid in Markdown and HTML, and are never syntax."""
     if match["tag"]:
-        kept = "" if match["close"] else "".join(f' {name.lower()}="{value}"' for name, value in _attributes(match))
+        attributes = () if match["close"] else _ATTRIBUTE.findall(match["rest"])
+        kept = "".join(f' {name.lower()}="{value}"' for name, value in attributes)
         return f"<{match['close']}{match['tag']}{kept}{match['end']}>"
     if match["open"] or match[0] == "\\<":
         return "&lt;"
@@ -345,15 +329,7 @@ def _shown(match: re.Match[str]) -> str:
     return match[0]
 
 
-def _attributes(match: re.Match[str]) -> list[tuple[str, str]]:
-    return _ATTRIBUTE.findall(match["rest"])
-
-
-def _is_inert(tokens: "list[Token]") -> bool:
-    return all(map(_is_inert_token, tokens))
-
-
-def _is_inert_token(token: "Token") -> bool:
+def _is_inert(token: "Token") -> bool:
     attributes: dict[str, Any] = token.attrs
     if token.type in ("html_block", "html_inline"):
         return _HTML.sub(_shown, token.content) == token.content
@@ -361,4 +337,4 @@ def _is_inert_token(token: "Token") -> bool:
         return bool(_LINK.match(str(attributes.get("href", ""))))
     if token.type == "image":
         return bool(_PICTURE.fullmatch(str(attributes.get("src", ""))))
-    return all(map(_is_inert_token, token.children or ()))
+    return all(map(_is_inert, token.children or ()))

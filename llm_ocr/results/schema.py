@@ -93,12 +93,8 @@ def with_format(schema: "pa.Schema", kind: str) -> "pa.Schema":
     return schema.with_metadata({_FORMAT_KEY: str(FORMAT).encode(), _KIND_KEY: kind.encode()})
 
 
-def leaf_columns(schema: "pa.Schema") -> list[str]:
-    """Return Parquet's paths of the schema's values, for example `figure_images.list.element.bytes`."""
-    return [path for field in schema for path in _leaves(field.name, field.type)]
-
-
 def _leaves(path: str, kind: "pa.DataType") -> Iterator[str]:
+    """Yield Parquet's paths of the values of a column, for example `figure_images.list.element.bytes`."""
     import pyarrow as pa
 
     if pa.types.is_struct(kind):
@@ -114,7 +110,7 @@ def open_writer(where: Path | BinaryIO, schema: "pa.Schema") -> "pq.ParquetWrite
     """Return a writer that compresses all columns except image bytes; `where` is a path or a binary file."""
     import pyarrow.parquet as pq
 
-    leaves = leaf_columns(schema)
+    leaves = [path for field in schema for path in _leaves(field.name, field.type)]
     light = [leaf for leaf in leaves if not leaf.endswith(".bytes")]
     return pq.ParquetWriter(
         where,
@@ -158,7 +154,15 @@ def iter_rows(source: Source, kind: str, columns: Iterable[str]) -> Iterator[dic
     try:
         # Without read-ahead and without threads of Arrow: a thread that outlives the interpreter can abort the process.
         file = pq.ParquetFile(io.BytesIO(source) if isinstance(source, bytes) else source, pre_buffer=False)
-        _check(file.schema_arrow.metadata or {}, kind)
+        metadata = file.schema_arrow.metadata or {}
+        number = metadata.get(_FORMAT_KEY, b"").decode("ascii", "replace")
+        if not number.isdecimal() or metadata.get(_KIND_KEY) != kind.encode():
+            raise StorageError(f"expected a Parquet file with {kind} written by llm_ocr, found another Parquet file")
+        if int(number) > FORMAT:
+            raise WorkspaceMismatch(
+                f"the result has format {number}, this version reads up to format {FORMAT}",
+                hint="Install the version of llm-ocr that wrote the workspace, or a newer version.",
+            )
         for batch in file.iter_batches(batch_size=_ROWS_PER_BATCH, columns=list(columns), use_threads=False):
             yield from batch.to_pylist()
     except (pa.ArrowException, EOFError) as error:
@@ -166,17 +170,6 @@ def iter_rows(source: Source, kind: str, columns: Iterable[str]) -> Iterator[dic
             f"cannot read a result file of the workspace: {error}",
             hint="The object is damaged. Delete the object and its .done marker, and run the stage again.",
         ) from error
-
-
-def _check(metadata: Mapping[bytes, bytes], kind: str) -> None:
-    number = metadata.get(_FORMAT_KEY, b"").decode("ascii", "replace")
-    if not number.isdecimal() or metadata.get(_KIND_KEY) != kind.encode():
-        raise StorageError(f"expected a Parquet file with {kind} written by llm_ocr, found another Parquet file")
-    if int(number) > FORMAT:
-        raise WorkspaceMismatch(
-            f"the result has format {number}, this version reads up to format {FORMAT}",
-            hint="Install the version of llm-ocr that wrote the workspace, or a newer version.",
-        )
 
 
 # Rows of Extract (one per page) and Describe (one per figure). Only this file defines their columns. Blocks and figures
@@ -250,12 +243,13 @@ def iter_pages(source: Source, *, images: bool | Images) -> Iterator[PageRecord]
         StorageError: the file is damaged.
         WorkspaceMismatch: the file has a newer format.
     """
-    wanted = _wanted(images)
+    if isinstance(images, bool):
+        images = Images.ALL if images else Images.NONE
     left_out = {
         Images.ALL: (),
         Images.FIGURES: (_IMAGE_COLUMN,),
         Images.NONE: (_IMAGE_COLUMN, _FIGURE_IMAGES_COLUMN),
-    }[wanted]
+    }[images]
     columns = [name for name in _page_schema().names if name not in left_out]
     for row in iter_rows(source, _PAGES, columns):
         yield _page_record(row)
@@ -263,7 +257,11 @@ def iter_pages(source: Source, *, images: bool | Images) -> Iterator[PageRecord]
 
 def figures_to_parquet(records: Sequence[FigureRecord]) -> bytes:
     """Encode a unit of Describe."""
-    return table_bytes(_figure_schema(), [_figure_row(record) for record in records])
+    rows: list[dict[str, object]] = []
+    for record in records:
+        row = {name: _cleaned(getattr(record, name)) for name in _PLAIN_FIGURE_COLUMNS}
+        rows.append({**row, "status": record.status.value, "reason": record.reason and record.reason.value})
+    return table_bytes(_figure_schema(), rows)
 
 
 def figures_from_parquet(source: Source) -> list[FigureRecord]:
@@ -276,12 +274,6 @@ def figures_from_parquet(source: Source) -> list[FigureRecord]:
         )
         for row in iter_rows(source, _FIGURES, _figure_schema().names)
     ]
-
-
-def _wanted(images: bool | Images) -> Images:
-    if isinstance(images, bool):
-        return Images.ALL if images else Images.NONE
-    return images
 
 
 def _texts(*names: str) -> list[tuple[str, "pa.DataType"]]:
@@ -343,12 +335,6 @@ def _figure_schema() -> "pa.Schema":
     return with_format(pa.schema([(name, other.get(name, pa.string())) for name in names]), _FIGURES)
 
 
-def _figure_row(record: FigureRecord) -> dict[str, object]:
-    row: dict[str, object] = {name: getattr(record, name) for name in _PLAIN_FIGURE_COLUMNS}
-    row |= {"status": record.status.value, "reason": record.reason and record.reason.value}
-    return {name: _cleaned(value) for name, value in row.items()}
-
-
 def _page_row(record: PageRecord) -> dict[str, object]:
     row: dict[str, object] = {name: getattr(record, name) for name in _PLAIN_PAGE_COLUMNS}
     row |= {
@@ -358,8 +344,24 @@ def _page_row(record: PageRecord) -> dict[str, object]:
         "notes": json.dumps(dict(record.notes), ensure_ascii=False) if record.notes else None,
         "quality": record.quality,
         "quality_parts": json.dumps(dict(record.quality_parts)) if record.quality_parts else None,
-        "blocks": [_block_row(block) for block in record.blocks],
-        "figures": [_crop_row(figure) for figure in record.figures],
+        "blocks": [
+            {
+                "kind": block.kind.value,
+                "level": block.level,
+                "box": box_value(block.box),
+                "continued": [box_value(box) for box in block.continued],
+                **{name: getattr(block, name) for name in _BLOCK_TEXTS},
+            }
+            for block in record.blocks
+        ],
+        "figures": [
+            {
+                **{name: getattr(figure, name) for name in _CROP_TEXTS},
+                "box": box_value(figure.box),
+                **_size(figure.image),
+            }
+            for figure in record.figures
+        ],
         "image_size": record.image and _size(record.image),
         _FIGURE_IMAGES_COLUMN: [image_value(figure.image, figure.id) for figure in record.figures],
         _IMAGE_COLUMN: record.image and image_value(record.image, record.page_id),
@@ -386,21 +388,6 @@ def _size(image: EncodedImage) -> dict[str, Any]:
     return {"media_type": image.media_type, "width": image.width, "height": image.height}
 
 
-def _block_row(block: Block) -> dict[str, Any]:
-    return {
-        "kind": block.kind.value,
-        "level": block.level,
-        "box": box_value(block.box),
-        "continued": [box_value(box) for box in block.continued],
-        **{name: getattr(block, name) for name in _BLOCK_TEXTS},
-    }
-
-
-def _crop_row(figure: Figure) -> dict[str, Any]:
-    texts = {name: getattr(figure, name) for name in _CROP_TEXTS}
-    return {**texts, "box": box_value(figure.box), **_size(figure.image)}
-
-
 def _cleaned(value: object) -> object:
     if isinstance(value, str):
         return clean(value)
@@ -417,8 +404,20 @@ def _page_record(row: Mapping[str, Any]) -> PageRecord:
         status=Status(row["status"]),
         reason=_reason(row["reason"]),
         attempts=tuple(json.loads(text) for text in row["attempts"]),
-        blocks=tuple(_block(value) for value in row["blocks"]),
-        figures=tuple(_figure(value, picture) for value, picture in zip(row["figures"], pictures, strict=True)),
+        blocks=tuple(
+            Block(
+                kind=BlockKind(value["kind"]),
+                box=Box(**value["box"]),
+                level=value["level"],
+                continued=tuple(Box(**box) for box in value.get("continued") or ()),
+                **_texts_of(value, _BLOCK_TEXTS),
+            )
+            for value in row["blocks"]
+        ),
+        figures=tuple(
+            Figure(box=Box(**value["box"]), image=_image(value, picture), **_texts_of(value, _CROP_TEXTS))
+            for value, picture in zip(row["figures"], pictures, strict=True)
+        ),
         notes=json.loads(row.get("notes") or "{}"),
         quality=row.get("quality"),
         quality_parts=json.loads(row.get("quality_parts") or "{}"),
@@ -436,41 +435,17 @@ def _image(size: Mapping[str, Any], picture: Mapping[str, Any] | None) -> Encode
     return EncodedImage(data, size["media_type"], size["width"], size["height"])
 
 
-def _block(value: Mapping[str, Any]) -> Block:
-    return Block(
-        kind=BlockKind(value["kind"]),
-        box=Box(**value["box"]),
-        level=value["level"],
-        continued=tuple(Box(**box) for box in value.get("continued") or ()),
-        **_texts_of(value, _BLOCK_TEXTS),
-    )
-
-
-def _figure(value: Mapping[str, Any], picture: Mapping[str, Any] | None) -> Figure:
-    return Figure(box=Box(**value["box"]), image=_image(value, picture), **_texts_of(value, _CROP_TEXTS))
-
-
 def _texts_of(value: Mapping[str, Any], names: Sequence[str]) -> dict[str, str]:
     return {name: value.get(name) or "" for name in names}
 
 
-# Rows of Assemble: the final Markdown of each page.
-
-
-_KIND = "finals"
-_FINAL_COLUMNS = ("page_id", "document_final_markdown")
-
-
-@cache
-def _schema() -> "pa.Schema":
+def finals_to_parquet(rows: Iterable[tuple[str, str]]) -> bytes:
+    """Encode the rows of Assemble: page ids and their final Markdown."""
     import pyarrow as pa
 
-    return with_format(pa.schema([(name, pa.string()) for name in _FINAL_COLUMNS]), _KIND)
-
-
-def finals_to_parquet(rows: Iterable[tuple[str, str]]) -> bytes:
-    """Encode page ids and their final Markdown."""
-    return table_bytes(_schema(), [{"page_id": page, "document_final_markdown": clean(text)} for page, text in rows])
+    names = ("page_id", "document_final_markdown")
+    schema = with_format(pa.schema([(name, pa.string()) for name in names]), "finals")
+    return table_bytes(schema, [dict(zip(names, (page, clean(text)), strict=True)) for page, text in rows])
 
 
 # Statuses of a unit's pages, read without texts and images.
@@ -507,7 +482,7 @@ def failed_pages(source: Source) -> list[FailedPage]:
     """Return the failed rows of a unit of Extract."""
     return [
         FailedPage(row["page_id"], row["document_id"], row["page_number"], Status.FAILED, _reason(row["reason"]))
-        for row in iter_rows(source, "pages", _STATUS_COLUMNS)
+        for row in iter_rows(source, _PAGES, _STATUS_COLUMNS)
         if row["status"] == Status.FAILED
     ]
 
@@ -524,6 +499,6 @@ def scored_pages(source: Source) -> list[ScoredPage]:
             row.get("quality"),
             len(row["figures"]),
         )
-        for row in iter_rows(source, "pages", (*_STATUS_COLUMNS, "quality", _FIGURE_IDS))
+        for row in iter_rows(source, _PAGES, (*_STATUS_COLUMNS, "quality", _FIGURE_IDS))
         if row["status"] != Status.FAILED
     ]

@@ -3,11 +3,11 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from llm_ocr.engines import Completion, CompletionRequest, Engine
-from llm_ocr.engines.regions.detection import CHART, FORMULA, READ, SKIP, TEXT, Assigned, Layout
+from llm_ocr.engines.regions.detection import CHART, FORMULA, READ, SKIP, TEXT, Assigned, Layout, Region
 from llm_ocr.engines.vlm.judging import Verdict, judge_page, summarized
 from llm_ocr.engines.vlm.placing import with_crops
 from llm_ocr.engines.vlm.requests import (
@@ -20,7 +20,7 @@ from llm_ocr.engines.vlm.requests import (
     request_of,
     what_fits,
 )
-from llm_ocr.engines.vlm.retry import AttemptLoop, Ended, Ladder, joined, rungs_as_json, rungs_for
+from llm_ocr.engines.vlm.retry import Ended, Ladder, joined, run_attempts, rungs_for
 from llm_ocr.errors import PageFailure
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
 from llm_ocr.models.parsers.labels import kind_of, labelled, normal, with_captions
@@ -51,14 +51,6 @@ class Piece:
     share: float
 
 
-@dataclass(frozen=True, slots=True)
-class RegionResult:
-    """Result of the requests for a region, and the requests."""
-
-    ended: Ended[Blocks]
-    tries: Tries
-
-
 class RegionRequests:
     """Prompts, settings, and retry ladder of a profile for regions, with the user's options."""
 
@@ -80,14 +72,14 @@ class RegionRequests:
             "guides": {mode: guide for mode in modes if (guide := json_values(self.guide(mode)))},
             "temperature": self.temperature,
             "max_tokens": self.max_tokens,
-            "ladder": rungs_as_json(self.rungs),
+            "ladder": [asdict(rung) for rung in self.rungs],
         }
 
     def guide(self, mode: str) -> Mapping[str, Any]:
         """Return the settings that force the form of answers in a mode, if `guided` is on."""
         return self.profile.guides.get(mode, {}) if self.options.guided else {}
 
-    async def complete(self, piece: Piece, on_sent: Callable[[], None]) -> RegionResult:
+    async def complete(self, piece: Piece, on_sent: Callable[[], None]) -> Ended[Blocks]:
         """Run the requests for a region.
 
         Args:
@@ -97,51 +89,41 @@ class RegionRequests:
         Raises:
             ServerError: No server is available. `PageFailure` is part of the result.
         """
+        profile = self.profile
+        images = Images(piece.image, self.tools)
+        blank: bool | None = None
+        empty = 0  # answers without content
+
+        async def make_request(step: Step) -> CompletionRequest:
+            return request_of(
+                profile,
+                step,
+                piece.id,
+                await images.sized(step.scale),
+                profile.prompts[step.mode],
+                vllm_settings={**profile.page_settings, **self.guide(step.mode)},
+            )
+
+        async def judge(answer: Completion, step: Step) -> Verdict[Blocks]:
+            nonlocal blank, empty
+            verdict = judge_page(
+                answer, profile.parsers.get(step.mode) or profile.parsers[""], images.frame(step.scale)
+            )
+            if verdict.reason is None:
+                return verdict
+            empty += verdict.reason is Reason.EMPTY
+            if piece.share < SMALL and empty >= EMPTY_TRIES:
+                return Verdict((), None, _NOTHING)
+            if blank is None:  # checked once per region, and only after a bad answer
+                try:
+                    blank = await self.tools.blank(piece.image)
+                except PageFailure:
+                    blank = False  # the answer is judged without this information
+            return Verdict((), None, _NOTHING) if blank else verdict
+
         tries = Tries(self.options.max_attempts)
         ladder = Ladder(Step(piece.mode, self.temperature, self.max_tokens), self.rungs)
-        loop = AttemptLoop(self.engine, _Region(self, piece), ladder, tries, on_sent, self.options.backoff)
-        return RegionResult(await loop.run(), tries)
-
-
-class _Region:
-    """Task of the attempt loop for one region."""
-
-    def __init__(self, how: RegionRequests, piece: Piece) -> None:
-        self._how = how
-        self._piece = piece
-        self._images = Images(piece.image, how.tools)
-        self._blank: bool | None = None
-        self._empty = 0
-
-    async def request(self, step: Step) -> CompletionRequest:
-        profile = self._how.profile
-        return request_of(
-            profile,
-            step,
-            self._piece.id,
-            await self._images.sized(step.scale),
-            profile.prompts[step.mode],
-            vllm_settings={**profile.page_settings, **self._how.guide(step.mode)},
-        )
-
-    async def judge(self, answer: Completion, step: Step) -> Verdict[Blocks]:
-        parsers = self._how.profile.parsers
-        verdict = judge_page(answer, parsers.get(step.mode) or parsers[""], self._images.frame(step.scale))
-        if verdict.reason is None:
-            return verdict
-        self._empty += verdict.reason is Reason.EMPTY
-        if self._piece.share < SMALL and self._empty >= EMPTY_TRIES:
-            return Verdict((), None, _NOTHING)
-        return Verdict((), None, _NOTHING) if await self._is_blank() else verdict
-
-    async def _is_blank(self) -> bool:
-        """Return whether the region is blank; checked once per region, and only after a bad answer."""
-        if self._blank is None:
-            try:
-                self._blank = await self._how.tools.blank(self._piece.image)
-            except PageFailure:
-                self._blank = False  # then the answer is judged without this information
-        return self._blank
+        return await run_attempts(self.engine, make_request, judge, ladder, tries, on_sent, self.options.backoff)
 
 
 # Blocks of a page in reading order from the answers about its regions. Pure.
@@ -150,7 +132,7 @@ class _Region:
 _NUMBER = re.compile(r"[(\[（【]?\s*(?P<number>[\w.\-–'*]{1,12})\s*[)\]）】]?")
 _END = "\n$$"
 #: Minimum common height of a number and its formula, as a share of the number's height.
-_BESIDE = 0.5
+_SAME_HEIGHT = 0.5
 #: Kinds that the region's label decides, whatever the answer looks like.
 _BY_LABEL = frozenset(
     {
@@ -166,69 +148,63 @@ _BY_LABEL = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
-    """Region with the blocks of its answer (None without an answer); their boxes are relative to the region."""
+def merged(read: Iterable[tuple[Assigned, Sequence[Block]]]) -> tuple[Block, ...]:
+    """Return the page's blocks with kinds by region label, numbers in their formulas, captions at their figures.
 
-    assigned: Assigned
-    blocks: tuple[Block, ...] | None = None
+    Args:
+        read: Regions in reading order, each with the blocks of its answer (empty without an answer). The boxes of the
+            blocks are relative to the region.
+    """
+    placed = [(assigned, list(_placed(assigned.region, assigned.task, blocks))) for assigned, blocks in read]
+    formulas = [(assigned.region.box, blocks) for assigned, blocks in placed if assigned.task == FORMULA]
+    for assigned, blocks in placed:
+        number = _NUMBER.fullmatch(_words(blocks)) if normal(assigned.region.label) == "formula_number" else None
+        formula = _nearest(assigned.region.box, formulas) if number else None
+        # Move the number into its formula. A number without a formula, or whose formula has no place, is unchanged.
+        last = formula[-1] if formula else None
+        if number and formula and last and last.kind is BlockKind.FORMULA and last.text.endswith(_END):
+            if "\\tag" not in last.text:
+                text = f"{last.text.removesuffix(_END)} \\tag{{{number['number']}}}{_END}"
+                formula[-1] = replace(last, text=text)
+            blocks.clear()
+    return with_captions(tuple(block for _, blocks in placed for block in blocks))
 
 
-def merged(read: Sequence[Read]) -> tuple[Block, ...]:
-    """Return the page's blocks with kinds by region label, numbers in their formulas, captions at their figures."""
-    numbered = _with_numbers([(one.assigned, list(_placed(one))) for one in read])
-    return with_captions(tuple(block for _, blocks in numbered for block in blocks))
-
-
-def _placed(one: Read) -> Iterator[Block]:
-    region, task = one.assigned.region, one.assigned.task
-    if task == SKIP:
-        yield Block(BlockKind.FIGURE, region.box, label=region.label)
-        return
-    blocks = one.blocks or ()
-    if task == CHART:
-        yield Block(BlockKind.FIGURE, region.box, label=region.label, described=_words(blocks))
-    elif task == TEXT and kind_of(region.label) in _BY_LABEL:
-        yield from _by_label(region.label, region.box, blocks)
-    elif task == TEXT:
-        yield from _texts(region.label, region.box, blocks)
+def _placed(region: Region, task: str, blocks: Sequence[Block]) -> Iterator[Block]:
+    """Yield a region's blocks with boxes on the page."""
+    label, box = region.label, region.box
+    kind = kind_of(label)
+    if task in (SKIP, CHART):
+        yield Block(BlockKind.FIGURE, box, label=label, described=_words(blocks) if task == CHART else "")
+    elif task == TEXT and kind in _BY_LABEL:
+        # A title, heading, caption etc. is one block. The label sets the level, not the answer's marks.
+        for block in labelled(label, (box,), _words(blocks), []):
+            yield replace(block, level=1) if block.kind is BlockKind.HEADING and not block.level else block
     else:
+        # In a text region, headings become text, and consecutive paragraphs become one block.
+        plain = BlockKind.LIST_ITEM if kind is BlockKind.LIST_ITEM else BlockKind.TEXT
+        paragraphs: Block | None = None
         for block in blocks:
-            yield replace(block, box=_within(block.box, region.box), label=region.label)
-
-
-def _by_label(label: str, box: Box, blocks: Sequence[Block]) -> Iterator[Block]:
-    """Return a title, heading, caption etc. as one block; the label sets the level, not the answer's marks."""
-    for block in labelled(label, (box,), _words(blocks), []):
-        yield replace(block, level=1) if block.kind is BlockKind.HEADING and not block.level else block
-
-
-def _texts(label: str, box: Box, blocks: Iterable[Block]) -> Iterator[Block]:
-    """Return text and lists. Headings in a text region become text, and consecutive paragraphs become one block."""
-    plain = BlockKind.LIST_ITEM if kind_of(label) is BlockKind.LIST_ITEM else BlockKind.TEXT
-    run: Block | None = None
-    for block in blocks:
-        placed = replace(block, box=_within(block.box, box), label=label)
-        if block.kind not in (BlockKind.TEXT, BlockKind.TITLE, BlockKind.HEADING):
-            if run is not None:
-                yield run
-            run = None
+            placed = replace(block, box=_within(block.box, box), label=label)
+            if task == TEXT and block.kind in (BlockKind.TEXT, BlockKind.TITLE, BlockKind.HEADING):
+                if paragraphs is not None:
+                    text = f"{paragraphs.text}\n\n{placed.text}"
+                    paragraphs = replace(paragraphs, text=text, box=paragraphs.box.union(placed.box))
+                else:
+                    paragraphs = replace(placed, kind=plain, level=0)
+                continue
+            if paragraphs is not None:
+                yield paragraphs
+            paragraphs = None
             yield placed
-            continue
-        said = replace(placed, kind=plain, level=0)
-        run = _joined(run, said) if run else said
-    if run is not None:
-        yield run
-
-
-def _joined(one: Block, other: Block) -> Block:
-    return replace(one, text=f"{one.text}\n\n{other.text}", box=one.box.union(other.box))
+        if paragraphs is not None:
+            yield paragraphs
 
 
 def _words(blocks: Iterable[Block]) -> str:
     """Return the text of all blocks as Markdown without heading marks."""
-    said = (block.text.strip() or block.described.strip() for block in blocks)
-    return "\n\n".join(text for text in said if text)
+    texts = (block.text.strip() or block.described.strip() for block in blocks)
+    return "\n\n".join(filter(None, texts))
 
 
 def _within(box: Box, region: Box) -> Box:
@@ -241,42 +217,15 @@ def _within(box: Box, region: Box) -> Box:
     )
 
 
-_Placed = list[tuple[Assigned, list[Block]]]
-
-
-def _with_numbers(placed: _Placed) -> _Placed:
-    """Move numbers into the formulas next to them; a number without a formula is unchanged."""
-    formulas = [place for place, (one, _) in enumerate(placed) if one.task == FORMULA]
-    made = dict(enumerate(blocks for _, blocks in placed))
-    for place, (one, blocks) in enumerate(placed):
-        if normal(one.region.label) != "formula_number":
-            continue
-        number = _NUMBER.fullmatch(_words(blocks))
-        near = _beside(one.region.box, [(at, placed[at][0].region.box) for at in formulas])
-        if number and near is not None and (tagged := _tagged(made[near], number["number"])):
-            made[near], made[place] = tagged, []
-    return [(one, made[place]) for place, (one, _) in enumerate(placed)]
-
-
-def _beside(number: Box, formulas: Sequence[tuple[int, Box]]) -> int | None:
-    """Return the nearest formula at the number's height."""
-    best, least = None, 2.0
-    for place, box in formulas:
+def _nearest(number: Box, formulas: Iterable[tuple[Box, list[Block]]]) -> list[Block] | None:
+    """Return the blocks of the nearest formula at the number's height."""
+    nearest, least = None, 2.0
+    for box, blocks in formulas:
         common = min(number.y1, box.y1) - max(number.y0, box.y0)
         apart = max(number.x0 - box.x1, box.x0 - number.x1, 0.0)
-        if common >= _BESIDE * number.height and apart < least:
-            best, least = place, apart
-    return best
-
-
-def _tagged(blocks: Sequence[Block], number: str) -> list[Block] | None:
-    r"""Return the blocks with `\tag{}` in the last formula; None if no formula can contain the tag."""
-    last = blocks[-1] if blocks else None
-    if last is None or last.kind is not BlockKind.FORMULA or not last.text.endswith(_END):
-        return None
-    if "\\tag" in last.text:
-        return list(blocks)
-    return [*blocks[:-1], replace(last, text=f"{last.text.removesuffix(_END)} \\tag{{{number}}}{_END}")]
+        if common >= _SAME_HEIGHT * number.height and apart < least:
+            nearest, least = blocks, apart
+    return nearest
 
 
 # An `Attempt` from the results of a page's regions.
@@ -291,33 +240,33 @@ _MODE = "layout-first"
 class Outcome:
     """Regions of a page in reading order, and the results of the requested ones; None for a blank region.
 
-    Regions with the same image share one `RegionResult`.
+    Regions with the same image share one result.
     """
 
     regions: tuple[Assigned, ...]
-    asked: tuple[RegionResult | None, ...] = ()  # of the requested regions, in order
+    asked: tuple[Ended[Blocks] | None, ...] = ()  # of the requested regions, in order
 
-    def pairs(self) -> list[tuple[Assigned, RegionResult | None]]:
+    def pairs(self) -> list[tuple[Assigned, Ended[Blocks] | None]]:
         """Return every region with its result; None for a region that was not requested."""
         left = iter(self.asked)
-        return [(one, next(left) if one.task in READ else None) for one in self.regions]
+        return [(region, next(left) if region.task in READ else None) for region in self.regions]
 
-    def requested(self) -> list[RegionResult]:
+    def requested(self) -> list[Ended[Blocks]]:
         """Return the distinct results."""
-        return list({id(one): one for one in self.asked if one is not None}.values())
+        return list({id(ended): ended for ended in self.asked if ended is not None}.values())
 
     def unread(self) -> bool:
         """Whether regions were requested and no answer is usable."""
         asked = self.requested()
-        return bool(asked) and not any(one.ended.best for one in asked)
+        return bool(asked) and not any(ended.best for ended in asked)
 
     def failures(self) -> list[PageFailure]:
         """Return the failures of regions that are unread or degraded."""
-        return [one.ended.failure for one in self.requested() if one.ended.failure is not None]
+        return [ended.failure for ended in self.requested() if ended.failure is not None]
 
     def tries(self) -> tuple[Mapping[str, Any], ...]:
         """Return one row for the first requests of all regions, and one for each repeated request; () for none."""
-        rows = [one.tries.rows for one in self.requested() if one.tries.rows]
+        rows = [ended.tries.rows for ended in self.requested() if ended.tries.rows]
         if not rows:
             return ()
         first = [region[0] for region in rows]
@@ -346,7 +295,7 @@ def attempt_of(engine: str, layout: Layout, outcome: Outcome, labels: frozenset[
         outcome: Results of the regions.
         labels: Labels of figures that are cut out; None: all.
     """
-    blocks = merged([Read(one, _blocks(asked)) for one, asked in outcome.pairs()])
+    blocks = merged((item, ended.best.result if ended and ended.best else ()) for item, ended in outcome.pairs())
     failures = outcome.failures()
     tries = outcome.tries()
     asked = outcome.requested()
@@ -360,9 +309,9 @@ def attempt_of(engine: str, layout: Layout, outcome: Outcome, labels: frozenset[
         raw=_raw(outcome),
         rotation=layout.rotation,
         image=layout.image,
-        tokens_in=sum(one.tries.tokens_in for one in asked),
-        tokens_out=sum(one.tries.tokens_out for one in asked),
-        seconds=sum(one.tries.seconds for one in asked),
+        tokens_in=sum(ended.tries.tokens_in for ended in asked),
+        tokens_out=sum(ended.tries.tokens_out for ended in asked),
+        seconds=sum(ended.tries.seconds for ended in asked),
         tries=tries if len(tries) > 1 or failures else (),
     )
 
@@ -387,21 +336,21 @@ def with_regions(attempt: Attempt, layout: Layout, outcome: Outcome, why: str, f
         detail=joined(f"read as a whole page: {why}", attempt.detail),
         rotation=attempt.rotation if layout.image is None else (layout.rotation + attempt.rotation) % 360,
         image=attempt.image or layout.image,
-        tokens_in=attempt.tokens_in + sum(one.tries.tokens_in for one in asked),
-        tokens_out=attempt.tokens_out + sum(one.tries.tokens_out for one in asked),
-        seconds=attempt.seconds + sum(one.tries.seconds for one in asked),
+        tokens_in=attempt.tokens_in + sum(ended.tries.tokens_in for ended in asked),
+        tokens_out=attempt.tokens_out + sum(ended.tries.tokens_out for ended in asked),
+        seconds=attempt.seconds + sum(ended.tries.seconds for ended in asked),
         tries=(*tries, *rows_of(attempt)) if tries else attempt.tries,
     )
 
 
-def with_spent(regions: Attempt, tries: tuple[Mapping[str, Any], ...], said: str) -> Attempt:
+def with_spent(regions: Attempt, tries: tuple[Mapping[str, Any], ...], why: str) -> Attempt:
     """Add a rejected whole-page attempt to a page read by regions; `tries` are those of both."""
     return replace(
         regions,
-        detail=joined(regions.detail, said),
-        tokens_in=sum(one.get("tokens_in", 0) for one in tries),
-        tokens_out=sum(one.get("tokens_out", 0) for one in tries),
-        seconds=sum(one.get("seconds", 0.0) for one in tries),
+        detail=joined(regions.detail, why),
+        tokens_in=sum(row.get("tokens_in", 0) for row in tries),
+        tokens_out=sum(row.get("tokens_out", 0) for row in tries),
+        seconds=sum(row.get("seconds", 0.0) for row in tries),
         tries=tries,
     )
 
@@ -414,9 +363,9 @@ def with_failure(figures: Attempt, failure: PageFailure) -> Attempt:
         status=Status.OK if empty else Status.DEGRADED,
         reason=None if empty else failure.reason,
         detail="only pictures were found on it" if empty else joined(failure.reason.value, failure.detail),
-        tokens_in=sum(one.get("tokens_in", 0) for one in failure.tries),
-        tokens_out=sum(one.get("tokens_out", 0) for one in failure.tries),
-        seconds=sum(one.get("seconds", 0.0) for one in failure.tries),
+        tokens_in=sum(row.get("tokens_in", 0) for row in failure.tries),
+        tokens_out=sum(row.get("tokens_out", 0) for row in failure.tries),
+        seconds=sum(row.get("seconds", 0.0) for row in failure.tries),
         tries=failure.tries,
     )
 
@@ -429,47 +378,41 @@ def rows_of(attempt: Attempt) -> tuple[Mapping[str, Any], ...]:
     return ({**about, "tokens_out": attempt.tokens_out, "seconds": round(attempt.seconds, 4)},)
 
 
-def _blocks(asked: RegionResult | None) -> tuple[Block, ...]:
-    best = asked.ended.best if asked else None
-    return best.verdict.result if best else ()
-
-
 def _detail(outcome: Outcome, failed: int) -> str:
     """Return the unread and degraded regions, then the losses in the others."""
     lost: list[str] = []
-    said: list[str] = []
-    for one, asked in outcome.pairs():
-        if asked is None:
+    losses: list[str] = []
+    for item, ended in outcome.pairs():
+        if ended is None:
             continue
-        failure, best = asked.ended.failure, asked.ended.best
+        failure, best = ended.failure, ended.best
+        region = item.region
+        left, top, right, bottom = (
+            round(100 * side) for side in (region.box.x0, region.box.y0, region.box.x1, region.box.y1)
+        )
+        where = f"{region.label} at {left},{top} to {right},{bottom} %"
         if failure is not None:
-            why = asked.ended.shortfall(len(asked.tries.rows)) or failure.detail
             kept = "" if best else "no text was read"
-            lost.append(f"{_where(one)}: {joined(failure.reason.value, why, kept)}")
-        elif best is not None and best.verdict.detail:
-            said.append(f"{_where(one)}: {best.verdict.detail}")
+            detail = joined(failure.reason.value, ended.shortfall or failure.detail, kept)
+            lost.append(f"{where}: {detail}")
+        elif best is not None and best.detail:
+            losses.append(f"{where}: {best.detail}")
     head = f"{failed} of {len(outcome.requested())} regions were not read completely" if failed else ""
-    return joined(head, summarized(lost), summarized(said))
-
-
-def _where(one: Assigned) -> str:
-    box = one.region.box
-    left, top, right, bottom = (round(100 * side) for side in (box.x0, box.y0, box.x1, box.y1))
-    return f"{one.region.label} at {left},{top} to {right},{bottom} %"
+    return joined(head, summarized(lost), summarized(losses))
 
 
 def _raw(outcome: Outcome) -> str:
     """Return the regions and their raw answers as JSON."""
-    rows = [
-        {
-            "label": one.region.label,
-            "box": [
-                round(side, 4) for side in (one.region.box.x0, one.region.box.y0, one.region.box.x1, one.region.box.y1)
-            ],
-            "score": round(one.region.score, 4),
-            "task": one.task,
-            "answer": asked.ended.best.text if asked and asked.ended.best else None,
-        }
-        for one, asked in outcome.pairs()
-    ]
+    rows = []
+    for item, ended in outcome.pairs():
+        region, box = item.region, item.region.box
+        rows.append(
+            {
+                "label": region.label,
+                "box": [round(side, 4) for side in (box.x0, box.y0, box.x1, box.y1)],
+                "score": round(region.score, 4),
+                "task": item.task,
+                "answer": ended.best.raw if ended and ended.best else None,
+            }
+        )
     return json.dumps(rows, ensure_ascii=False)

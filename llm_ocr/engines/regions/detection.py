@@ -120,17 +120,13 @@ def task_of(label: str, tasks: Mapping[str, str], able: Mapping[str, str]) -> st
 
     The meaning of an unknown label decides. Content without a prompt is read as text, and a chart is kept as a figure.
     """
-    task = tasks.get(normal(label)) or _meant(label)
+    task = tasks.get(normal(label))
+    if not task:
+        kind = known_kind(label)
+        task = ABANDON if kind in FURNITURE else _BY_KIND.get(kind, TEXT) if kind else TEXT
     if task in able or task in (SKIP, ABANDON):
         return task
     return SKIP if task == CHART or TEXT not in able else TEXT
-
-
-def _meant(label: str) -> str:
-    kind = known_kind(label)
-    if kind in FURNITURE:
-        return ABANDON
-    return _BY_KIND.get(kind, TEXT) if kind else TEXT
 
 
 # Regions of a page from a detector's output: no duplicates and nested regions, in reading order. Pure.
@@ -161,62 +157,49 @@ class Assigned:
 def assigned(found: Iterable[Region], task: Callable[[str], str]) -> tuple[Assigned, ...]:
     """Return the relevant regions with their tasks in reading order; `abandon` regions are dropped."""
     clipped = (replace(region, box=region.box.clipped()) for region in found)
-    sound = [one for one in clipped if one.box.width > _SPECK and one.box.height > _SPECK]
-    sound = sorted(sound, key=lambda one: (-one.score, one.order or 0, one.box.y0, one.box.x0))[:MOST_FOUND]
-    all_of_them = [Assigned(region, task(region.label)) for region in _without_doubles(sound)]
-    kept = _without_parts(_without_paper(all_of_them))
-    return tuple(in_order([one for one in kept if one.task != ABANDON]))
+    visible = [region for region in clipped if region.box.width > _SPECK and region.box.height > _SPECK]
+    visible.sort(key=lambda region: (-region.score, region.order or 0, region.box.y0, region.box.x0))
+    # Of duplicates, the box with the highest score is kept.
+    distinct: list[Region] = []
+    for region in visible[:MOST_FOUND]:
+        if not any(
+            region.box.iou(other.box) >= (_SAME if region.label == other.label else _SAME_BY_ANY_NAME)
+            for other in distinct
+        ):
+            distinct.append(region)
+    kept = [Assigned(region, task(region.label)) for region in distinct]
+    if len(kept) > 1:
+        kept = [item for item in kept if item.task != SKIP or item.region.box.area <= _PAPER]
+    # Drop boxes that only enclose others, then regions that are read as part of another region.
+    kept = [
+        item
+        for item in kept
+        if normal(item.region.label) not in _AROUND or not any(_is_part(other, item) for other in kept)
+    ]
+    kept = [item for item in kept if not any(_is_part(item, other) and _includes_result(other, item) for other in kept)]
+    return tuple(in_order([item for item in kept if item.task != ABANDON]))
 
 
-def _without_doubles(regions: Sequence[Region]) -> list[Region]:
-    """Keep the box with the highest score among duplicates; the input is sorted by score."""
-    kept: list[Region] = []
-    for region in regions:
-        if not any(_doubles(region, other) for other in kept):
-            kept.append(region)
-    return kept
+def _is_part(part: Assigned, whole: Assigned) -> bool:
+    inner, outer = part.region.box, whole.region.box
+    return part is not whole and inner.area < outer.area and inner.covered_by(outer) >= _INSIDE
 
 
-def _doubles(region: Region, other: Region) -> bool:
-    return region.box.iou(other.box) >= (_SAME if region.label == other.label else _SAME_BY_ANY_NAME)
+def _includes_result(whole: Assigned, part: Assigned) -> bool:
+    """Return whether the result for `whole` includes that for `part`.
 
-
-def _without_paper(found: list[Assigned]) -> list[Assigned]:
-    if len(found) < 2:
-        return found
-    return [one for one in found if one.task != SKIP or one.region.box.area <= _PAPER]
-
-
-def _without_parts(found: list[Assigned]) -> list[Assigned]:
-    """Drop regions that are read as part of another region, and boxes that only enclose others."""
-    bare = [one for one in found if not (_holds_others(one) and any(_part(other, one) for other in found))]
-    return [one for one in bare if not any(_part(one, other) and _says_all(other, one) for other in bare)]
-
-
-def _holds_others(one: Assigned) -> bool:
-    return normal(one.region.label) in _AROUND
-
-
-def _part(one: Assigned, other: Assigned) -> bool:
-    mine, around = one.region.box, other.region.box
-    return one is not other and mine.area < around.area and mine.covered_by(around) >= _INSIDE
-
-
-def _says_all(other: Assigned, one: Assigned) -> bool:
-    """Return whether the result for `other` includes that for `one`; a picture inside a text is not read with the text.
-
-    An `abandon` region does not include regions that would be read.
+    A picture inside a text is not read with the text. An `abandon` region does not include regions that would be read.
     """
-    if other.task == ABANDON:
-        return one.task == ABANDON
-    return one.task != SKIP or other.task in (SKIP, TABLE)
+    if whole.task == ABANDON:
+        return part.task == ABANDON
+    return part.task != SKIP or whole.task in (SKIP, TABLE)
 
 
 def in_order(found: Sequence[Assigned]) -> list[Assigned]:
     """Return the regions in the detector's order if known, otherwise by columns."""
-    if all(one.region.order is not None for one in found):
-        return sorted(found, key=lambda one: one.region.order or 0)
-    return [found[place] for place in by_columns([one.region.box for one in found])]
+    if all(item.region.order is not None for item in found):
+        return sorted(found, key=lambda item: item.region.order or 0)
+    return [found[place] for place in by_columns([item.region.box for item in found])]
 
 
 def by_columns(boxes: Sequence[Box]) -> list[int]:
@@ -257,7 +240,7 @@ def _parts(members: Sequence[int], span: Callable[[int], tuple[float, float]]) -
     """Return groups whose spans do not overlap, in order; an overlap of a thousandth of the page does not count."""
     parts: list[list[int]] = []
     end = 0.0
-    for place in sorted(members, key=lambda one: span(one)):
+    for place in sorted(members, key=span):
         low, high = span(place)
         if parts and low < end - _SPECK:
             parts[-1].append(place)

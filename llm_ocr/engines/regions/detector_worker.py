@@ -60,9 +60,9 @@ class Model:
 
         looked = list(self._decoders.map(self._look.pixels, images))
         answers: list[tuple[Region, ...] | PageFailure] = [
-            one if isinstance(one, PageFailure) else () for one in looked
+            image if isinstance(image, PageFailure) else () for image in looked
         ]
-        places = [place for place, one in enumerate(looked) if not isinstance(one, PageFailure)]
+        places = [place for place, image in enumerate(looked) if not isinstance(image, PageFailure)]
         if places:
             with torch.inference_mode():
                 outputs = self._model(pixel_values=torch.stack([looked[place] for place in places]).to(self.device))
@@ -170,12 +170,6 @@ def page_from_wire(wire: Mapping[str, Any]) -> tuple[Region, ...] | PageFailure:
     return tuple(map(region_from_wire, wire["regions"]))
 
 
-def _page_to_wire(page: tuple[Region, ...] | PageFailure) -> dict[str, Any]:
-    if isinstance(page, PageFailure):
-        return {"failure": page.reason.value, "detail": page.detail}
-    return {"regions": [region_to_wire(region) for region in page]}
-
-
 def _load(payload: Mapping[str, Any]) -> dict[str, Any]:
     model = loaded(payload["folder"], payload["device"])
     return {"device": model.device, "labels": model.labels}
@@ -183,8 +177,15 @@ def _load(payload: Mapping[str, Any]) -> dict[str, Any]:
 
 def _detect(payload: Mapping[str, Any]) -> dict[str, Any]:
     model = loaded(payload["folder"], payload["device"])
-    images = [image_from_wire(image) for image in payload["images"]]
-    return {"pages": [_page_to_wire(page) for page in model.detect(images, payload["threshold"])]}
+    pages = model.detect([image_from_wire(image) for image in payload["images"]], payload["threshold"])
+    return {
+        "pages": [
+            {"failure": page.reason.value, "detail": page.detail}
+            if isinstance(page, PageFailure)
+            else {"regions": [region_to_wire(region) for region in page]}
+            for page in pages
+        ]
+    }
 
 
 if __name__ == "__main__":

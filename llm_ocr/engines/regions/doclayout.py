@@ -108,12 +108,18 @@ class DocLayout:
     def __init__(self, options: DetectorOptions) -> None:
         self._options = options
         self._folder = tempfile.TemporaryDirectory(prefix="llm-ocr-") if options.python else None
+        interpreter = None
+        if self._folder is not None:
+            # Another Python, which imports this package and nothing else from this environment.
+            package = Path(__file__).parents[2]
+            Path(self._folder.name, package.name).symlink_to(package, target_is_directory=True)
+            interpreter = Interpreter(options.python, self._folder.name)
         on_cpu = options.device == "cpu" or not options.gpu
         self._pool = WorkerPool(
             _MODULE,
             workers=options.workers,
             limits=Limits(memory=_MEMORY if on_cpu else 0, requests=5000, confined=options.confined),
-            interpreter=_interpreter(options.python, self._folder.name) if self._folder else None,
+            interpreter=interpreter,
         )
         self._starting = asyncio.Lock()
         self._batches: Batches[EncodedImage, tuple[Region, ...] | PageFailure] | None = None
@@ -188,25 +194,24 @@ class DocLayout:
 
         A failed batch is retried page by page: one page or the size may be the cause.
         """
+        last: WorkerDied | WorkerError
         try:
             return await self._call(images)
         except (WorkerDied, WorkerError) as error:
-            if len(images) == 1:
-                return [await self._again(images[0], error)]
-        return [one for image in images for one in await self._detected([image])]
-
-    async def _again(self, image: EncodedImage, last: WorkerDied | WorkerError) -> tuple[Region, ...] | PageFailure:
-        """Retry a page after a death in a fresh process, which no earlier page has affected."""
+            last = error
+        if len(images) > 1:
+            return [page for image in images for page in await self._detected([image])]
         if isinstance(last, WorkerDied) and not last.timed_out:
+            # A fresh process, which no earlier page has affected.
             try:
-                return (await self._call([image]))[0]
+                return await self._call(images)
             except (WorkerDied, WorkerError) as again:
                 last = again
         reason = Reason.ENGINE_ERROR
         if isinstance(last, WorkerDied):
             reason = Reason.ENGINE_LIMIT if last.out_of_memory else reason
             reason = Reason.ENGINE_TIMEOUT if last.timed_out else reason
-        return PageFailure(reason, f"the detector: {last}")
+        return [PageFailure(reason, f"the detector: {last}")]
 
     async def _call(self, images: Sequence[EncodedImage]) -> list[tuple[Region, ...] | PageFailure]:
         payload = {
@@ -216,10 +221,3 @@ class DocLayout:
         }
         reply = await self._pool.call("detect", payload, deadline=self._options.timeout)
         return [page_from_wire(page) for page in reply["pages"]]
-
-
-def _interpreter(python: str, folder: str) -> Interpreter:
-    """Return another Python that imports this package and nothing else from this environment."""
-    package = Path(__file__).parents[2]
-    Path(folder, package.name).symlink_to(package, target_is_directory=True)
-    return Interpreter(python, folder)

@@ -8,10 +8,10 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from llm_ocr.engines import Engine, PageReader, noop
 from llm_ocr.engines.regions.answers import (
+    Blocks,
     Outcome,
     Piece,
     RegionRequests,
-    RegionResult,
     attempt_of,
     rows_of,
     with_failure,
@@ -21,20 +21,20 @@ from llm_ocr.engines.regions.answers import (
 from llm_ocr.engines.regions.detection import READ, Assigned, Detector, Layout, assigned, task_of
 from llm_ocr.engines.vlm.reader import UNDRAWN
 from llm_ocr.engines.vlm.requests import ImageTools, QualityRule, ReadOptions
-from llm_ocr.engines.vlm.retry import joined
+from llm_ocr.engines.vlm.retry import Ended, joined
 from llm_ocr.errors import PageFailure
 from llm_ocr.models.profile import Profile
 from llm_ocr.types import Attempt, BlockKind, Box, EncodedImage, Page, Reason, Status
-
-# Batches of single requests: all requests that wait when a place becomes free, without waiting for more.
-
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 
 
 class Batches(Generic[ItemT, ResultT]):
-    """Runner of at most `parallel` batches of at most `size` items."""
+    """Runner of at most `parallel` batches of at most `size` items.
+
+    A batch has all items that wait when a place becomes free. It does not wait for more.
+    """
 
     def __init__(
         self, run: Callable[[Sequence[ItemT]], Awaitable[Sequence[ResultT]]], *, size: int, parallel: int
@@ -71,12 +71,12 @@ class Batches(Generic[ItemT, ResultT]):
                 batch = [self._waiting.popleft() for _ in range(min(self._size, len(self._waiting)))]
                 batch = [(item, answer) for item, answer in batch if not answer.done()]
                 if batch:
-                    await self._one(batch)
+                    await self._run_batch(batch)
         finally:  # directly, not in a callback: a caller in between must not rely on this worker
             if (task := asyncio.current_task()) is not None:
                 self._running.discard(task)
 
-    async def _one(self, batch: Sequence[tuple[ItemT, asyncio.Future[ResultT]]]) -> None:
+    async def _run_batch(self, batch: Sequence[tuple[ItemT, asyncio.Future[ResultT]]]) -> None:
         try:
             results = await self._run([item for item, _ in batch])
         except asyncio.CancelledError:
@@ -121,19 +121,19 @@ async def cut(
     page_id: str, image: EncodedImage, wanted: Sequence[Assigned], modes: Mapping[str, str], tools: RegionTools
 ) -> list[Piece | None]:
     """Return the crops with their requests; None for a blank region. Raises `TooMany` and `PageFailure`."""
-    area = sum(one.region.box.area for one in wanted)
+    area = sum(item.region.box.area for item in wanted)
     if len(wanted) > MOST_REGIONS or area > MOST_AREA:
         raise TooMany(f"{len(wanted)} regions were found, {area:.1f} times the page")
     if not wanted:
         return []
-    images = await tools.crops(image, [one.region.box for one in wanted])
-    size = sum(len(one.data) for one in images)
+    images = await tools.crops(image, [item.region.box for item in wanted])
+    size = sum(len(image.data) for image in images)
     if size > MOST_BYTES:
         raise TooMany(f"its {len(wanted)} regions take {size >> 20} MiB")
-    blank = await asyncio.gather(*(_blank(one, tools) for one in images))
+    blank = await asyncio.gather(*(_blank(image, tools) for image in images))
     return [
-        None if empty else Piece(f"{page_id}-r{number:02}", crop, modes[one.task], one.region.box.area)
-        for number, (one, crop, empty) in enumerate(zip(wanted, images, blank, strict=True), start=1)
+        None if empty else Piece(f"{page_id}-r{number:02}", crop, modes[item.task], item.region.box.area)
+        for number, (item, crop, empty) in enumerate(zip(wanted, images, blank, strict=True), start=1)
     ]
 
 
@@ -240,7 +240,7 @@ class _Reading:
         self._outcome = Outcome(assigned(layout.regions, lambda label: task_of(label, reader.tasks, able)))
 
     async def run(self) -> Attempt:
-        wanted = [one for one in self._outcome.regions if one.task in READ]
+        wanted = [item for item in self._outcome.regions if item.task in READ]
         if not wanted:
             return await self._without_text()
         reader = self._reader
@@ -251,14 +251,22 @@ class _Reading:
         except PageFailure as failure:
             return await self.whole(f"its regions were not cut out: {failure.why}", failure)
         self._outcome = Outcome(self._outcome.regions, await self._complete_all(pieces))
-        return await self._unread() if self._outcome.unread() else await self._rated(self._by_regions())
-
-    async def _rated(self, regions: Attempt) -> Attempt:
-        """Return the better of this attempt and the whole page's attempt if this attempt is of low quality."""
-        rule = self._reader.rule
-        quality = await rule.quality(self._given, regions) if rule else 1.0
-        if rule is None or quality >= rule.below:
+        if self._outcome.unread():
+            failures = self._outcome.failures()
+            first = failures[0]
+            if all(ended.final for ended in self._outcome.requested()):
+                # Regions that kill the server are not tried in another way.
+                raise self._failed(first, f"none of its {len(failures)} regions could be read") from first
+            why = f"none of its {len(failures)} regions could be read ({joined(first.reason.value, first.detail)})"
+            return await self.whole(why, first)
+        regions = self._by_regions()
+        rule = reader.rule
+        if rule is None:
             return regions
+        quality = await rule.quality(self._given, regions)
+        if quality >= rule.below:
+            return regions
+        # The better of this attempt and the whole page's counts.
         why = f"the quality of its regions, {quality:.2f}, is below {rule.below:g}"
         try:
             whole = await self.whole(why, None)
@@ -285,10 +293,14 @@ class _Reading:
         """Read a page of pictures, a blank page, or a page without detected regions."""
         pictures = self._outcome.regions
         if not pictures:
-            return self._by_regions() if await self._is_blank() else await self.whole(_NOTHING_FOUND, None)
-        if sum(one.region.box.area for one in pictures) <= _PICTURE:
-            return self._by_regions()
+            try:
+                blank = await self._reader.tools.blank(self._page.image)
+            except PageFailure:
+                blank = False  # then the model reads it
+            return self._by_regions() if blank else await self.whole(_NOTHING_FOUND, None)
         figures = self._by_regions()
+        if sum(item.region.box.area for item in pictures) <= _PICTURE:
+            return figures
         try:
             read = await self.whole(_NOTHING_FOUND, None)
         except PageFailure as failure:
@@ -296,25 +308,10 @@ class _Reading:
         texts = tuple(block for block in read.blocks if block.kind is not BlockKind.FIGURE)
         return replace(read, blocks=(*figures.blocks, *texts))
 
-    async def _is_blank(self) -> bool:
-        try:
-            return await self._reader.tools.blank(self._page.image)
-        except PageFailure:
-            return False  # then the model reads it
-
-    async def _unread(self) -> Attempt:
-        """Handle a page without any readable region. Regions that kill the server are not tried in another way."""
-        failures = self._outcome.failures()
-        first = failures[0]
-        if all(one.ended.final for one in self._outcome.requested()):
-            raise self._failed(first, f"none of its {len(failures)} regions could be read") from first
-        why = f"none of its {len(failures)} regions could be read ({joined(first.reason.value, first.detail)})"
-        return await self.whole(why, first)
-
     def _failed(self, failure: PageFailure, why: str) -> PageFailure:
         return failure.with_tries(self._outcome.tries(), joined(why, failure.detail))
 
-    async def _complete_all(self, pieces: Sequence[Piece | None]) -> tuple[RegionResult | None, ...]:
+    async def _complete_all(self, pieces: Sequence[Piece | None]) -> tuple[Ended[Blocks] | None, ...]:
         """Request all pieces in parallel, equal images once; the page leaves the queue with its last request."""
         alike = [(piece.mode, piece.image.data) if piece else None for piece in pieces]
         single = {what: piece for what, piece in zip(alike, pieces, strict=True) if what and piece}
@@ -326,7 +323,7 @@ class _Reading:
                 if not waiting:
                     self._on_dispatched()
 
-        async def complete(what: tuple[str, bytes], piece: Piece) -> RegionResult:
+        async def complete(what: tuple[str, bytes], piece: Piece) -> Ended[Blocks]:
             try:
                 return await self._reader.requests.complete(piece, lambda: on_sent(what))
             finally:

@@ -1,6 +1,7 @@
 """Describe figures with a model."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from llm_ocr.engines import Completion, CompletionRequest, Engine, noop
@@ -15,11 +16,11 @@ from llm_ocr.engines.vlm.requests import (
     request_of,
     what_fits,
 )
-from llm_ocr.engines.vlm.retry import AttemptLoop, Ended, Ladder, rungs_as_json, rungs_for
+from llm_ocr.engines.vlm.retry import Ladder, run_attempts, rungs_for
 from llm_ocr.errors import UsageError
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.profiles.shared import CHAT_PROMPTS, CLASSES, classify_prompt, structured_outputs
-from llm_ocr.types import Figure, FigureRecord, Reason, Status
+from llm_ocr.types import Figure, FigureRecord, Status
 
 #: Increased when a change alters results for the same answers, or the requests; part of the key.
 RESULT_VERSION = 2
@@ -77,7 +78,7 @@ class ModelFigureReader:
             "temperature": self._first.temperature,
             "max_tokens": self._first.max_tokens,
             "max_attempts": options.max_attempts,
-            "ladder": rungs_as_json(self._rungs),
+            "ladder": [asdict(rung) for rung in self._rungs],
             **options.chosen,
         }
 
@@ -90,27 +91,41 @@ class ModelFigureReader:
             PageFailure: No answer is usable.
             ServerError: No server is available.
         """
+        own_prompt = self._options.prompt is not None
+
+        async def make_request(step: Step) -> CompletionRequest:
+            known = known_text(figure.caption, figure.inside) if self._tells else ""
+            prompt = f"{self._prompt}\n\nWhat the document says about it. {known}" if known else self._prompt
+            return request_of(self._profile, step, figure.id, figure.image, prompt, vllm_settings=self._structured)
+
+        async def judge(answer: Completion, step: Step) -> Verdict[Description]:
+            return judge_figure(answer, self._form, self._classes, own_prompt=own_prompt)
+
         tries = Tries(self._options.max_attempts)
-        malformed = None if self._form == _FREE else _MALFORMED
-        loop = AttemptLoop(
+        ended = await run_attempts(
             self._engine,
-            _FigureTask(self, figure),
+            make_request,
+            judge,
             Ladder(self._first, self._rungs, resizes=False),
             tries,
             on_dispatched,
             self._options.backoff,
-            malformed,
+            most_malformed=None if self._form == _FREE else _MALFORMED,
         )
-        ended = await loop.run()
-        status, reason, detail, found = _outcome(ended, tries)
+        best, failure = ended.best, ended.failure
+        if best is None:
+            assert failure is not None  # a loop without an answer ends with a failure
+            raise failure.with_tries(tries.rows) from failure
+        found = best.result
+        sound = failure is None
         return FigureRecord(
             figure_id=figure.id,
             page_id=page_id,
             document_id=document_id,
-            status=status,
+            status=Status.OK if sound else Status.DEGRADED,
             mode=self._options.mode,
-            reason=reason,
-            detail=detail,
+            reason=None if sound else best.reason,
+            detail=best.detail if sound else ended.shortfall,
             description=found.description,
             data=found.data,
             label=found.label,
@@ -122,30 +137,6 @@ class ModelFigureReader:
 
     async def close(self) -> None:
         """Do nothing: the engine is shared."""
-
-    def request(self, figure: Figure, step: Step) -> CompletionRequest:
-        """Return the request for a figure."""
-        known = known_text(figure.caption, figure.inside) if self._tells else ""
-        said = f"{self._prompt}\n\nWhat the document says about it. {known}" if known else self._prompt
-        return request_of(self._profile, step, figure.id, figure.image, said, vllm_settings=self._structured)
-
-    def judge(self, answer: Completion) -> Verdict[Description]:
-        """Judge an answer."""
-        return judge_figure(answer, self._form, self._classes, own_prompt=self._options.prompt is not None)
-
-
-class _FigureTask:
-    """Task of the attempt loop for one figure."""
-
-    def __init__(self, reader: ModelFigureReader, figure: Figure) -> None:
-        self._reader = reader
-        self._figure = figure
-
-    async def request(self, step: Step) -> CompletionRequest:
-        return self._reader.request(self._figure, step)
-
-    async def judge(self, answer: Completion, step: Step) -> Verdict[Description]:
-        return self._reader.judge(answer)
 
 
 def _prompt(profile: Profile, options: DescribeOptions, classes: tuple[str, ...]) -> str:
@@ -162,13 +153,3 @@ def _prompt(profile: Profile, options: DescribeOptions, classes: tuple[str, ...]
         f"unknown mode for figures: {options.mode!r}",
         hint=f"Use one of {', '.join(MODES)}, or set the prompt itself: `describe_prompt=TEXT`.",
     )
-
-
-def _outcome(ended: Ended[Description], tries: Tries) -> tuple[Status, Reason | None, str, Description]:
-    best, failure = ended.best, ended.failure
-    if best is not None and failure is None:
-        return Status.OK, None, best.verdict.detail, best.verdict.result
-    if best is not None:
-        return Status.DEGRADED, best.verdict.reason, ended.shortfall(len(tries.rows)), best.verdict.result
-    assert failure is not None  # a loop without an answer ends with a failure
-    raise failure.with_tries(tries.rows) from failure

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from llm_ocr.engines import Inspection
@@ -23,24 +23,21 @@ def with_crops(blocks: Sequence[Block], labels: Iterable[str]) -> tuple[Block, .
     with one of the labels (`table`) stays. The figure block of its crop follows it if its place is known.
     """
     wanted = frozenset(map(normal, labels))
-    return tuple(made for block in blocks for made in _made(block, wanted))
-
-
-def _made(block: Block, wanted: frozenset[str]) -> Iterator[Block]:
-    names = [name for name in (block.label, block.kind.value) if name]
-    if block.kind is BlockKind.FIGURE:
-        yield block if normal(names[0]) in wanted else _without_crop(block)
-        return
-    yield block
-    label = next((name for name in names if normal(name) in wanted), "")
-    if label and block.box.area > 0 and block.box != WHOLE_PAGE:
-        yield Block(BlockKind.FIGURE, block.box, label=label, caption=block.caption)
-
-
-def _without_crop(block: Block) -> Block:
-    parts = (block.text.strip(), block.inside.strip(), block.described.strip())
-    text = "\n\n".join(filter(None, parts))
-    return replace(block, kind=BlockKind.TEXT, text=text, inside="", caption="", described="")
+    made: list[Block] = []
+    for block in blocks:
+        names = [name for name in (block.label, block.kind.value) if name]
+        if block.kind is BlockKind.FIGURE and normal(names[0]) not in wanted:
+            parts = (block.text.strip(), block.inside.strip(), block.described.strip())
+            text = "\n\n".join(filter(None, parts))
+            block = replace(block, kind=BlockKind.TEXT, text=text, inside="", caption="", described="")
+            made.append(block)
+            continue
+        made.append(block)
+        label = next((name for name in names if normal(name) in wanted), "")
+        is_placed = block.box.area > 0 and block.box != WHOLE_PAGE
+        if block.kind is not BlockKind.FIGURE and label and is_placed:
+            made.append(Block(BlockKind.FIGURE, block.box, label=label, caption=block.caption))
+    return tuple(made)
 
 
 # Location of a text in a model's answer, by common runs of letters. Pure and linear.
@@ -158,7 +155,12 @@ class _Page:
         self._places = Places([block.text for block in blocks])
         self._tables = frozenset(index for index, block in enumerate(blocks) if block.kind is BlockKind.TABLE)
         self._spots = [None if b.kind is BlockKind.FIGURE else self._places.find(b.text) for b in seen.blocks]
-        self._found = [self._placed(i) for i, b in enumerate(seen.blocks) if self._is_new(b)]
+        # A figure is no picture of a table that the model has read.
+        self._found = [
+            self._placed(index, block)
+            for index, block in enumerate(seen.blocks)
+            if block.kind is BlockKind.FIGURE and self._places.share(block.inside, self._tables) < _TABLE
+        ]
 
     def blocks(self) -> tuple[Block, ...]:
         matched = self._matched()
@@ -178,24 +180,8 @@ class _Page:
         made += new.get(len(self._blocks), ())
         return _captioned(made)
 
-    def _is_new(self, block: Block) -> bool:
-        """Return whether the block is a figure and not a picture of a table that the model has read."""
-        if block.kind is not BlockKind.FIGURE:
-            return False
-        return self._places.share(block.inside, self._tables) < _TABLE
-
-    def _placed(self, index: int) -> _Found:
+    def _placed(self, index: int, block: Block) -> _Found:
         """Place a figure next to its caption, else after its predecessor on the page, else before its successor."""
-        block = self._seen.blocks[index]
-        beside = self._beside_caption(index, block)
-        if beside is not None:
-            return beside
-        before = next((spot[1] + 1 for spot in reversed(self._spots[:index]) if spot), None)
-        behind = next((spot[0] for spot in self._spots[index + 1 :] if spot), None)
-        place = before if before is not None else behind
-        return _Found(block, len(self._blocks) if place is None else place)
-
-    def _beside_caption(self, index: int, block: Block) -> _Found | None:
         for at, step in ((index + 1, 0), (index - 1, 1)):
             if not block.caption or not 0 <= at < len(self._spots):
                 continue
@@ -206,7 +192,10 @@ class _Page:
             if len(read.text) > _CAPTION_ONLY * len(caption.text):
                 return _Found(block, spot[0] + step)
             return _Found(replace(block, caption=read.text.strip()), spot[0] + step, spot[0])
-        return None
+        before = next((spot[1] + 1 for spot in reversed(self._spots[:index]) if spot), None)
+        after = next((spot[0] for spot in self._spots[index + 1 :] if spot), None)
+        place = before if before is not None else after
+        return _Found(block, len(self._blocks) if place is None else place)
 
     def _matched(self) -> dict[int, _Found]:
         """Match figures of the answer, by index, to detected figures."""
@@ -245,16 +234,17 @@ class _Page:
         words = block.described or (block.text if is_placeless(block) else "")
         if found is not None:
             return replace(found.block, described=words, caption=found.block.caption or block.caption)
-        if block.kind is not BlockKind.FIGURE or self._stays(block):
+        if block.kind is not BlockKind.FIGURE:
+            return block
+        # Without a detected box, a figure keeps the model's place if it is the page, or on a scan without text there.
+        if block.box == WHOLE_PAGE:
+            stays = len(self._blocks) == 1
+        else:
+            over = sum(other.kind is not BlockKind.FIGURE and _within(other, block) for other in self._seen.blocks)
+            stays = not self._seen.digital and _LEAST_AREA <= block.box.area <= _MOST_AREA and over <= 1
+        if stays:
             return block
         return replace(block, kind=BlockKind.TEXT, box=WHOLE_PAGE, text=block.text or words, described="")
-
-    def _stays(self, block: Block) -> bool:
-        """Return whether a figure without a detected box keeps the model's place: on a scan, without text there."""
-        if block.box == WHOLE_PAGE:
-            return len(self._blocks) == 1  # the page is the figure
-        over = sum(other.kind is not BlockKind.FIGURE and _within(other, block) for other in self._seen.blocks)
-        return not self._seen.digital and _LEAST_AREA <= block.box.area <= _MOST_AREA and over <= 1
 
 
 def _replaces_figure(block: Block) -> bool:

@@ -1,8 +1,8 @@
 """Read pages with a model: request, judge, turn, and fall back to the text layer."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
 from types import TracebackType
 from typing import Any
 
@@ -26,29 +26,30 @@ from llm_ocr.engines.vlm.requests import (
     tokens,
     what_fits,
 )
-from llm_ocr.engines.vlm.retry import AttemptLoop, Ended, Ladder, joined, rungs_as_json, rungs_for
+from llm_ocr.engines.vlm.retry import Ended, Ladder, joined, run_attempts, rungs_for
 from llm_ocr.errors import PageFailure, UsageError
 from llm_ocr.models.parsers import gives_places
-from llm_ocr.models.profile import PageNotes, Profile
+from llm_ocr.models.profile import Profile
 from llm_ocr.models.registry import all_profiles
 from llm_ocr.types import Attempt, Block, Page, Reason, Status
 
-# Back-pressure from work after the model: pages that wait for this work delay new requests.
-
 
 class Backlog:
-    """Limit of pages in later work. `async with` encloses the work; `room` waits while `most` pages are in it."""
+    """Limit of pages in work after the model: at `most` pages, they delay new requests.
+
+    `async with` encloses the work; `wait_for_room` waits while `most` pages are in it.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._count = 0
-        self._left = asyncio.Event()
+        self._freed = asyncio.Event()
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Return when fewer pages wait."""
         while self._count >= self._most:
-            self._left.clear()
-            await self._left.wait()
+            self._freed.clear()
+            await self._freed.wait()
 
     async def __aenter__(self) -> None:
         self._count += 1
@@ -57,140 +58,7 @@ class Backlog:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._count -= 1
-        self._left.set()
-
-
-# Detection of figures while the model reads the page, so that a run does not wait for it at its end.
-
-
-class Ahead:
-    """Inspection of one page ahead of the answer, when its turn in the lane arrives.
-
-    Few inspections run at a time, because each OCR process takes 300 MB.
-    """
-
-    def __init__(self, look: Callable[[], Awaitable[Inspection]], lane: asyncio.Semaphore) -> None:
-        self._begun = False
-        self._task = asyncio.create_task(self._run(look, lane))
-        self._task.add_done_callback(_ignore_errors)
-
-    async def seen(self) -> Inspection | None:
-        """Return the inspection; None if its turn has not arrived. Then it never runs. Raises the errors of `look`."""
-        if not self._begun:
-            self.drop()
-            return None
-        return await self._task
-
-    def drop(self) -> None:
-        """Cancel the inspection."""
-        self._task.cancel()
-
-    async def _run(self, look: Callable[[], Awaitable[Inspection]], lane: asyncio.Semaphore) -> Inspection:
-        async with lane:
-            self._begun = True
-            return await look()
-
-
-def _ignore_errors(task: "asyncio.Task[Inspection]") -> None:
-    """Consume the error of an inspection whose result is not needed."""
-    if not task.cancelled():
-        task.exception()
-
-
-# Facts about a page besides the model's answer: text layer, orientation, places of figures.
-
-
-@dataclass(frozen=True, slots=True)
-class FigureRule:
-    """Rule for a page's figures. `labels`: labels that are cut out; None: all figures detected on the page."""
-
-    labels: frozenset[str] | None
-    from_page: bool = False
-
-
-class PageHelp:
-    """Facts about one page, each determined once. Missing facts are explained in `doubt`."""
-
-    def __init__(self, page: Page, tools: ImageTools, inspector: PageInspector | None, backlog: Backlog) -> None:
-        self._page = page
-        self._tools = tools
-        self._inspector = inspector
-        self._backlog = backlog
-        self._text: str | None = None
-        self._ahead: Ahead | None = None
-        self._doubts: list[str] = []
-
-    @property
-    def doubt(self) -> str:
-        """Missing facts and the reasons."""
-        return "; ".join(self._doubts)
-
-    async def page(self) -> Page:
-        """Return the page with its text layer. Raises `PageFailure`."""
-        if self._page.content is None:
-            self._page = await self._tools.content(self._page)
-        return self._page
-
-    async def orientation(self) -> int:
-        """Return the clockwise turn in degrees that makes the page upright; 0 if unknown."""
-        if self._inspector is None:
-            return 0
-        try:
-            return await self._inspector.orientation(await self.page())
-        except PageFailure as failure:
-            self._doubts.append(f"the orientation of the page is unknown: {failure.why}")
-            return 0
-
-    async def anchor(self, most: int) -> str:
-        """Return the text layer in at most `most` characters; "" without a credible text layer."""
-        if self._text is None:
-            self._text = ""
-            if self._inspector is not None:
-                try:
-                    self._text = fitted(await self._inspector.text(await self.page()), most)
-                except PageFailure as failure:
-                    self._doubts.append(f"the text layer was not read: {failure.why}")
-        return self._text
-
-    def look_ahead(self, rule: FigureRule, lane: asyncio.Semaphore) -> None:
-        """Start the detection of figures before the answer, when the page's turn in the lane arrives."""
-        if rule.from_page and self._inspector is not None and self._ahead is None:
-            self._ahead = Ahead(self._look, lane)
-
-    def over(self) -> None:
-        """Release the resources at the end of the page."""
-        if self._ahead is not None:
-            self._ahead.drop()
-
-    async def with_figures(self, blocks: Sequence[Block], rotation: int, rule: FigureRule) -> tuple[Block, ...]:
-        """Return the answer's blocks with figures by the rule. `rotation`: degrees clockwise of the turned image."""
-        if rule.from_page and blocks:
-            async with self._backlog:
-                seen = await self._seen(hinted=mentions_figures(blocks))
-            turned = tuple(replace(block, box=block.box.turned(rotation)) for block in seen.blocks)
-            blocks = with_detected(blocks, replace(seen, blocks=turned))
-        return tuple(blocks) if rule.labels is None else with_crops(blocks, rule.labels)
-
-    async def _seen(self, *, hinted: bool) -> Inspection:
-        if self._inspector is None:
-            return Inspection()
-        try:
-            seen = await self._ahead.seen() if self._ahead else None
-            if seen is None or (hinted and seen.unread):
-                seen = await self._look(hinted=hinted)
-        except PageFailure as failure:
-            self._doubts.append(f"figures were not detected: {failure.why}")
-            return Inspection()
-        if seen.detail:
-            self._doubts.append(seen.detail)
-        return seen
-
-    async def _look(self, *, hinted: bool = False) -> Inspection:
-        assert self._inspector is not None  # checked by the callers
-        return await self._inspector.inspect(await self.page(), hinted=hinted)
-
-
-# One page: request, verdict, turn, and fallback.
+        self._freed.set()
 
 
 #: Minimum length of a fallback's text, as a share of the best answer's text, to prefer the fallback.
@@ -202,82 +70,112 @@ MOST_REREADS = 3
 SOURCE = "model"
 #: Share of a page's characters that its image may lack.
 UNDRAWN = 0.05
-_BLANK = "the page is blank; the model's answer was discarded"
 
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """Content of an answer and the settings of its request. `rotation`: degrees clockwise of the turned page."""
-
-    blocks: tuple[Block, ...]
-    mode: str
-    rotation: int = 0
-    notes: PageNotes | None = None
+Blocks = tuple[Block, ...]
 
 
 class PageReading:
-    """Reading of one page; a `Task` of the attempt loop."""
+    """Reading of one page: requests, turns, figures, and the fallback.
+
+    Each fact about the page is determined once. Missing facts are explained in `_doubts`.
+    """
 
     def __init__(self, reader: "ModelReader", page: Page) -> None:
         self._reader = reader
         self._page = page
         self._images = Images(page.image, reader.tools)
-        self._help = PageHelp(page, reader.tools, reader.inspector, reader.backlog)
         self._tries = Tries(reader.options.max_attempts)
         self._rotations = [0]  # rotations in which the model has seen the page
         self._blank: bool | None = None
-        self._doubt = ""  # reason why the blankness of the page is unknown
+        self._blank_doubt = ""  # reason why the blankness of the page is unknown
+        self._with_layer = page if page.content is not None else None  # the page with its text layer
+        self._anchor: str | None = None
+        self._inspection: asyncio.Task[Inspection] | None = None  # started before the answer
+        self._inspecting = False  # whether that inspection has begun
+        self._doubts: list[str] = []
 
     async def run(self, on_dispatched: Callable[[], None]) -> Attempt:
         """Read the page and return the best result. Raises `PageFailure` with all tries."""
-        try:
-            return await self._run(on_dispatched)
-        finally:
-            self._help.over()
-
-    async def _run(self, on_dispatched: Callable[[], None]) -> Attempt:
         reader = self._reader
         evidence = self._page.evidence
-        undrawn = _undrawn(self._page)
+        undrawn: PageFailure | None = None
+        if evidence is not None and evidence.undrawn > UNDRAWN:
+            undrawn = PageFailure(
+                Reason.NOT_DRAWN,
+                f"the image lacks {evidence.undrawn:.0%} of the text, because the file does not contain its fonts; on "
+                "Debian and Ubuntu, fonts-noto-cjk draws Chinese and Japanese",
+            )
         if evidence is not None and evidence.no_ink and undrawn is None:
             if not evidence.layer_characters:
                 return Attempt(reader.name, SOURCE, Status.OK)  # a model would invent text
             detail = f"the image shows nothing, but the text layer has {evidence.layer_characters:,} characters"
-            failure = PageFailure(Reason.EMPTY, detail)
-            return await self._degraded(Ended(None, failure), failure)
-        await reader.backlog.room()
+            return await self._degraded(Ended(self._tries), PageFailure(Reason.EMPTY, detail))
+        await reader.backlog.wait_for_room()
         if undrawn is not None:
-            read, _ = await self._by_fallback(0)
-            if read is not None:
-                return self._of_fallback(read, undrawn)
-        if reader.options.rotate == "probe":
-            self._turn(await self._help.orientation())
+            attempt, _ = await self._by_fallback(undrawn, 0)
+            if attempt is not None:
+                return attempt
+        if reader.options.rotate == "probe" and reader.inspector is not None:
+            try:
+                self._images.turn(await reader.inspector.orientation(await self._layered_page()))
+            except PageFailure as unknown:
+                self._doubts.append(f"the orientation of the page is unknown: {unknown.why}")
             self._rotations = [self._images.rotation]
         ladder = Ladder(reader.first, reader.rungs)
         if self._page.again:
             ladder.climb()  # the first rung was not good enough
-        rereads = min(MOST_REREADS, len(reader.rungs))
 
-        def sent() -> None:
+        def on_sent() -> None:
             on_dispatched()
-            self._help.look_ahead(reader.figures(reader.first.mode), reader.lane)
+            if self._inspection is None and reader.detects_figures(reader.first.mode):
+                self._inspection = asyncio.create_task(self._inspect_ahead())
+                # Consume the error of an inspection whose result is not needed.
+                self._inspection.add_done_callback(lambda task: task.cancelled() or task.exception())
 
-        loop = AttemptLoop(reader.engine, self, ladder, self._tries, sent, reader.options.backoff, rereads=rereads)
-        ended = await loop.run()
-        if ended.failure is None and ended.best is not None:
-            if undrawn is not None:
-                detail = joined(undrawn.detail, ended.best.verdict.detail)
-                return await self._of_model(ended, Status.DEGRADED, undrawn.reason, detail)
-            return await self._of_model(ended, Status.OK, None, ended.best.verdict.detail)
-        assert ended.failure is not None  # a loop without a sound answer ends with a failure
-        return await self._degraded(ended, ended.failure)
+        ended = await run_attempts(
+            reader.engine,
+            self.request,
+            self.judge,
+            ladder,
+            self._tries,
+            on_sent,
+            reader.options.backoff,
+            rereads=min(MOST_REREADS, len(reader.rungs)),
+        )
+        best, failure = ended.best, ended.failure
+        if failure is not None or best is None:
+            assert failure is not None  # a loop without a sound answer ends with a failure
+            return await self._degraded(ended, failure)
+        if undrawn is not None:
+            return await self._of_model(best, Status.DEGRADED, undrawn.reason, joined(undrawn.detail, best.detail))
+        return await self._of_model(best, Status.OK, None, best.detail)
+
+    def end(self) -> None:
+        """Release the resources at the end of the page."""
+        if self._inspection is not None:
+            self._inspection.cancel()
 
     async def request(self, step: Step) -> CompletionRequest:
         """Return the request of a step. Raises `PageFailure` if its image cannot be created."""
         reader = self._reader
-        profile = reader.profile
-        most = reader.anchored(step)
-        anchor = await self._help.anchor(most) if most else ""
+        profile, options = reader.profile, reader.options
+        anchor = ""
+        # After a request that did not fit, the text layer is left out.
+        if options.anchor and step.max_tokens == reader.first.max_tokens and reader.takes_anchor(step.mode):
+            if self._anchor is None:
+                self._anchor = ""
+                if reader.inspector is not None:
+                    try:
+                        layer = await reader.inspector.text(await self._layered_page())
+                        self._anchor = fitted(layer, options.anchor)
+                    except PageFailure as failure:
+                        self._doubts.append(f"the text layer was not read: {failure.why}")
+            anchor = self._anchor
+        prompt = reader.prompt(step.mode)
+        if options.prompt is not None:
+            prompt = prompt.replace(PLACE, anchor) if options.anchor else prompt
+        elif anchor:
+            prompt = profile.anchor.replace(PLACE, anchor)
         extra_tokens = tokens(anchor)
         if anchor:
             step = replace(step, max_tokens=min(step.max_tokens, max(1, answer_room(profile) - extra_tokens)))
@@ -286,52 +184,47 @@ class PageReading:
             step,
             self._page.id,
             await self._images.sized(step.scale),
-            reader.asked(step.mode, anchor),
+            prompt,
             vllm_settings={**profile.page_settings, **reader.guides(step.mode)},
             extra_tokens=extra_tokens,
         )
 
-    async def judge(self, answer: Completion, step: Step) -> Verdict[Read]:
+    async def judge(self, answer: Completion, step: Step) -> Verdict[Blocks]:
         """Judge an answer; a page that is not upright is turned, and its request repeated."""
-        parsers = self._reader.profile.parsers
-        verdict = judge_page(answer, parsers.get(step.mode) or parsers[""], self._images.frame(step.scale))
-        read = Read(verdict.result, step.mode, self._images.rotation, verdict.notes)
-        degrees = self._wrong_by(verdict.notes)
-        if degrees:
-            self._turn(degrees)
-            self._rotations.append(self._images.rotation)
-            detail = f"according to the model, the page must be rotated by {degrees} degrees clockwise"
-            return Verdict(read, verdict.reason, detail, min(1, verdict.worth), verdict.notes, again=True)
-        found: Verdict[Read] = Verdict(read, verdict.reason, verdict.detail, verdict.worth, verdict.notes)
-        if verdict.reason is None:
-            return await self._rated(found)
-        if await self._is_blank():
-            return Verdict(replace(read, blocks=()), None, _BLANK if answer.text.strip() else "", notes=verdict.notes)
-        return replace(found, detail=f"{verdict.detail}; {self._doubt}") if self._doubt else found
-
-    async def _rated(self, found: Verdict[Read]) -> Verdict[Read]:
-        """Return a sound verdict with its quality if the rule requires one."""
-        rule, read = self._reader.rule, found.result
+        reader, images = self._reader, self._images
+        parsers = reader.profile.parsers
+        verdict = judge_page(answer, parsers.get(step.mode) or parsers[""], images.frame(step.scale))
+        verdict = replace(verdict, mode=step.mode, rotation=images.rotation)
+        notes = verdict.notes
+        if notes is not None and notes.is_rotation_valid is False and reader.options.rotate != "never":
+            degrees = notes.rotation_correction or 0
+            is_new = (images.rotation + degrees) % 360 not in self._rotations
+            if degrees and is_new and len(self._rotations) <= MOST_TURNS:
+                images.turn(degrees)
+                self._rotations.append(images.rotation)
+                detail = f"according to the model, the page must be rotated by {degrees} degrees clockwise"
+                return replace(verdict, detail=detail, worth=min(1, verdict.worth), again=True)
+        if verdict.reason is not None:
+            if await self._is_blank():
+                detail = "the page is blank; the model's answer was discarded" if answer.text.strip() else ""
+                return replace(verdict, result=(), reason=None, detail=detail, worth=0)
+            doubt = self._blank_doubt
+            return replace(verdict, detail=f"{verdict.detail}; {doubt}") if doubt else verdict
+        rule = reader.rule
         if rule is None:
-            return found
-        attempt = Attempt(self._reader.name, SOURCE, Status.OK, read.blocks, rotation=read.rotation)
+            return verdict
+        attempt = Attempt(reader.name, SOURCE, Status.OK, verdict.result, rotation=verdict.rotation)
         quality = await rule.quality(self._page, attempt)
         if quality >= rule.below:
-            return replace(found, quality=quality)
-        said = joined(found.detail, f"its quality of {quality:.2f} is below {rule.below:g}")
-        return replace(found, quality=quality, weak=True, detail=said)
+            return replace(verdict, quality=quality)
+        detail = joined(verdict.detail, f"its quality of {quality:.2f} is below {rule.below:g}")
+        return replace(verdict, quality=quality, weak=True, detail=detail)
 
-    def _wrong_by(self, notes: PageNotes | None) -> int:
-        """Return the clockwise turn in degrees that the model reports; 0 for an orientation that was already sent."""
-        if notes is None or notes.is_rotation_valid is not False or self._reader.options.rotate == "never":
-            return 0
-        degrees = notes.rotation_correction or 0
-        seen = (self._images.rotation + degrees) % 360 in self._rotations
-        return 0 if seen or len(self._rotations) > MOST_TURNS else degrees
-
-    def _turn(self, degrees: int) -> None:
-        if degrees:
-            self._images.turn(degrees)
+    async def _layered_page(self) -> Page:
+        """Return the page with its text layer. Raises `PageFailure`."""
+        if self._with_layer is None:
+            self._with_layer = await self._reader.tools.content(self._page)
+        return self._with_layer
 
     async def _is_blank(self) -> bool:
         """Return whether the page is blank; checked once per page, and only after a bad answer."""
@@ -343,89 +236,111 @@ class PageReading:
                 self._blank = await self._reader.tools.blank(self._page.image)
             except PageFailure as failure:
                 self._blank = False
-                self._doubt = f"it is unknown whether the page is blank: {failure.why}"
+                self._blank_doubt = f"it is unknown whether the page is blank: {failure.why}"
         return self._blank
 
-    async def _degraded(self, ended: Ended[Read], failure: PageFailure) -> Attempt:
-        best = ended.best.verdict if ended.best else None
+    async def _inspect_ahead(self) -> Inspection:
+        """Detect figures while the model reads the page, so that a run does not wait for it at its end.
+
+        Few inspections run at a time, because each OCR process takes 300 MB.
+        """
+        async with self._reader.inspections:
+            self._inspecting = True
+            return await self._inspect(hinted=False)
+
+    async def _inspect(self, *, hinted: bool) -> Inspection:
+        assert self._reader.inspector is not None  # checked by `detects_figures`
+        return await self._reader.inspector.inspect(await self._layered_page(), hinted=hinted)
+
+    async def _with_figures(self, blocks: Blocks, rotation: int) -> Blocks:
+        """Return an answer's blocks with the figures detected on the page, turned by the rotation of the image."""
+        hinted = mentions_figures(blocks)
+        ahead = self._inspection
+        try:
+            async with self._reader.backlog:
+                if ahead is not None and not self._inspecting:
+                    ahead.cancel()  # its turn has not arrived
+                    ahead = None
+                found = None if ahead is None else await ahead
+                if found is None or (hinted and found.unread):
+                    found = await self._inspect(hinted=hinted)
+        except PageFailure as failure:
+            found = Inspection(detail=f"figures were not detected: {failure.why}")
+        if found.detail:
+            self._doubts.append(found.detail)
+        turned = tuple(replace(block, box=block.box.turned(rotation)) for block in found.blocks)
+        return with_detected(blocks, replace(found, blocks=turned))
+
+    async def _degraded(self, ended: Ended[Blocks], failure: PageFailure) -> Attempt:
+        best = ended.best
         why_not = ""
         if not ended.final:
-            read, why_not = await self._by_fallback(best.worth if best else 0)
-            if read is not None:
-                return self._of_fallback(read, failure)
+            attempt, why_not = await self._by_fallback(failure, best.worth if best else 0)
+            if attempt is not None:
+                return attempt
         if best is not None:
-            detail = joined(ended.shortfall(len(self._tries.rows)), why_not)
-            return await self._of_model(ended, Status.DEGRADED, best.reason or failure.reason, detail)
+            detail = joined(ended.shortfall, why_not)
+            return await self._of_model(best, Status.DEGRADED, best.reason or failure.reason, detail)
         raise failure.with_tries(self._tries.rows, joined(failure.detail, why_not)) from failure
 
-    async def _by_fallback(self, worth: int) -> tuple[Attempt | None, str]:
-        """Read the page with the fallback; None and the reason if it fails or an answer of that `worth` is better."""
-        fallback = self._reader.fallback
+    async def _by_fallback(self, failure: PageFailure, worth: int) -> tuple[Attempt | None, str]:
+        """Read the page with the fallback after a failure.
+
+        Returns:
+            The attempt; or None, and the reason if the fallback fails or an answer of that `worth` is better.
+        """
+        fallback, tries = self._reader.fallback, self._tries
         if fallback is None:
             return None, ""
         try:
-            attempt = await fallback.read(await self._help.page())
-        except PageFailure as failure:
-            return None, f"{fallback.name} could not read it either: {failure.why}"
+            attempt = await fallback.read(await self._layered_page())
+        except PageFailure as failed:
+            return None, f"{fallback.name} could not read it either: {failed.why}"
         if not attempt.blocks:
             return None, f"{fallback.name} found nothing on it"
         if worth and (attempt.status is not Status.OK or worth_of(attempt.blocks) < LEAST_FALLBACK * worth):
             return None, joined(f"{fallback.name} read less of it", attempt.detail)
-        return attempt, ""
-
-    def _of_fallback(self, attempt: Attempt, failure: PageFailure) -> Attempt:
         how = {"text-layer": "text layer", "ocr": "OCR"}.get(attempt.source, attempt.source)
-        said = f"read by {attempt.engine} ({how}) after {len(self._tries.rows)} tries of {self._reader.name}"
-        no_image = {"status": "failed", "reason": failure.reason.value, "detail": failure.detail, "server": ""}
-        return replace(
+        origin = f"read by {attempt.engine} ({how}) after {len(tries.rows)} tries of {self._reader.name}"
+        no_request = {"status": "failed", "reason": failure.reason.value, "detail": failure.detail, "server": ""}
+        attempt = replace(
             attempt,
             status=Status.DEGRADED,
             reason=failure.reason,
-            detail=joined(said, failure.detail, attempt.detail),
-            tokens_in=attempt.tokens_in + self._tries.tokens_in,
-            tokens_out=attempt.tokens_out + self._tries.tokens_out,
-            seconds=attempt.seconds + self._tries.seconds,
-            tries=(*(self._tries.rows or [no_image]), *attempt.tries),
+            detail=joined(origin, failure.detail, attempt.detail),
+            tokens_in=attempt.tokens_in + tries.tokens_in,
+            tokens_out=attempt.tokens_out + tries.tokens_out,
+            seconds=attempt.seconds + tries.seconds,
+            tries=(*(tries.rows or [no_request]), *attempt.tries),
         )
+        return attempt, ""
 
-    async def _of_model(self, ended: Ended[Read], status: Status, reason: Reason | None, detail: str) -> Attempt:
-        best = ended.best
-        assert best is not None  # checked by the callers
-        read = best.verdict.result
-        rows = tuple(self._tries.rows)
-        blocks = await self._help.with_figures(read.blocks, read.rotation, self._reader.figures(read.mode))
+    async def _of_model(self, best: Verdict[Blocks], status: Status, reason: Reason | None, detail: str) -> Attempt:
+        reader, tries = self._reader, self._tries
+        blocks = best.result
+        if reader.detects_figures(best.mode):
+            labels = reader.options.figure_labels
+            if blocks:
+                blocks = await self._with_figures(blocks, best.rotation)
+        else:
+            labels = frozenset() if reader.options.figures_from == "none" else reader.figure_labels
+        notes = asdict(best.notes) if best.notes else {}
         return Attempt(
-            engine=self._reader.name,
+            engine=reader.name,
             source=SOURCE,
             status=status,
-            blocks=blocks,
+            blocks=blocks if labels is None else with_crops(blocks, labels),
             reason=reason,
-            detail=joined(detail, self._help.doubt),
-            raw=best.text,
-            rotation=read.rotation,
-            image=self._images.upright(read.rotation),
-            notes=_notes_as_json(read.notes),
-            tokens_in=self._tries.tokens_in,
-            tokens_out=self._tries.tokens_out,
-            seconds=self._tries.seconds,
-            tries=rows if len(rows) > 1 else (),
+            detail=joined(detail, *self._doubts),
+            raw=best.raw,
+            rotation=best.rotation,
+            image=self._images.upright(best.rotation),
+            notes={name: value for name, value in notes.items() if value is not None},
+            tokens_in=tries.tokens_in,
+            tokens_out=tries.tokens_out,
+            seconds=tries.seconds,
+            tries=tuple(tries.rows) if len(tries.rows) > 1 else (),
         )
-
-
-def _undrawn(page: Page) -> PageFailure | None:
-    """Return the reason not to ask a model about a page whose image lacks a part of its text; None for other pages."""
-    share = page.evidence.undrawn if page.evidence else 0.0
-    if share <= UNDRAWN:
-        return None
-    detail = f"the image lacks {share:.0%} of the text, because the file does not contain its fonts"
-    return PageFailure(Reason.NOT_DRAWN, f"{detail}; on Debian and Ubuntu, fonts-noto-cjk draws Chinese and Japanese")
-
-
-def _notes_as_json(notes: PageNotes | None) -> Mapping[str, Any]:
-    return {name: value for name, value in asdict(notes).items() if value is not None} if notes else {}
-
-
-# A `PageReader` over an engine, a profile, and a retry ladder.
 
 
 #: Increased when a change alters results for the same answers, parsers included; part of the key.
@@ -433,7 +348,7 @@ RESULT_VERSION = 3
 #: Pages that may wait for figure detection before requests are delayed: about as many megabytes.
 _WAITING = 128
 #: Parallel inspections of pages that the model still reads. Pages with a complete answer do not wait here.
-_LOOKING_AHEAD = 1
+_INSPECTIONS = 1
 
 
 class ModelReader:
@@ -465,9 +380,9 @@ class ModelReader:
         self.inspector = inspector
         self.rule = rule
         self.backlog = Backlog(_WAITING)
-        self.lane = asyncio.Semaphore(_LOOKING_AHEAD)
+        self.inspections = asyncio.Semaphore(_INSPECTIONS)
         mode = self.options.mode or profile.mode
-        modes = [one for one in profile.prompts if one not in MODES]
+        modes = [name for name in profile.prompts if name not in MODES]
         if mode not in modes:
             hint = f"Use one of: {', '.join(modes)}."
             raise UsageError(f"{profile.name} has no mode {mode!r} for pages", hint=hint)
@@ -476,14 +391,14 @@ class ModelReader:
         self.first = Step(mode, temperature, what_fits(profile, self.options.max_tokens))
         labels = self.options.figure_labels
         self.figure_labels = profile.figure_labels if labels is None else labels
-        if self.options.anchor and not self._anchors(mode):
-            takers = [one.name for one in all_profiles() if one.anchor]
+        if self.options.anchor and not self.takes_anchor(mode):
+            takers = [other.name for other in all_profiles() if other.anchor]
             raise UsageError(
                 f"{profile.name} does not support `anchor_text` in mode {mode}",
                 hint=f"Models with support: {', '.join(takers)}. Or set a `prompt` that contains {PLACE}.",
             )
         if self.options.guided and not self.guides(mode):
-            guided = [one.name for one in all_profiles() if one.guides]
+            guided = [other.name for other in all_profiles() if other.guides]
             raise UsageError(
                 f"{profile.name} does not support `guided` in mode {mode}",
                 hint=f"Remove `guided`. Models with support: {', '.join(guided)}.",
@@ -508,7 +423,7 @@ class ModelReader:
             "temperature": self.first.temperature,
             "max_tokens": self.first.max_tokens,
             "max_attempts": options.max_attempts,
-            "ladder": rungs_as_json(self.rungs),
+            "ladder": [asdict(rung) for rung in self.rungs],
             "figure_labels": sorted(self.figure_labels),
             "figures_from": options.figures_from,
             "rotate": options.rotate,
@@ -528,36 +443,20 @@ class ModelReader:
         own = self.options.prompt
         return self.profile.prompts[mode] if own is None else own
 
-    def asked(self, mode: str, anchor: str) -> str:
-        """Return the prompt with the page's text layer, "" for none."""
-        prompt = self.prompt(mode)
-        if self.options.prompt is None:
-            return self.profile.anchor.replace(PLACE, anchor) if anchor else prompt
-        return prompt.replace(PLACE, anchor) if self.options.anchor else prompt
-
-    def anchored(self, step: Step) -> int:
-        """Return the characters of the text layer for a request: 0 after a request that did not fit."""
-        fits = step.max_tokens == self.first.max_tokens
-        return self.options.anchor if fits and self._anchors(step.mode) else 0
+    def takes_anchor(self, mode: str) -> bool:
+        """Return whether the prompt of a mode has a place for the page's text layer."""
+        own = self.options.prompt
+        return PLACE in own if own is not None else bool(self.profile.anchor) and mode == self.profile.mode
 
     def guides(self, mode: str) -> Mapping[str, Any]:
         """Return the settings that force the form of answers in a mode; a custom prompt has its own form."""
         return self.profile.guides.get(mode, {}) if self.options.guided and self.options.prompt is None else {}
 
-    def figures(self, mode: str) -> FigureRule:
-        """Return the source and the labels of the figures of an answer in a mode."""
-        chosen = self.options.figures_from
-        if chosen == "none":
-            return FigureRule(frozenset())
-        if self.inspector is not None and (
-            chosen == "page" or (chosen == "auto" and not has_places(self.profile, mode))
-        ):
-            return FigureRule(self.options.figure_labels, from_page=True)
-        return FigureRule(self.figure_labels)
-
-    def _anchors(self, mode: str) -> bool:
-        own = self.options.prompt
-        return PLACE in own if own is not None else bool(self.profile.anchor) and mode == self.profile.mode
+    def detects_figures(self, mode: str) -> bool:
+        """Return whether the figures of an answer in a mode are those detected on the page."""
+        source = self.options.figures_from
+        from_page = source == "page" or (source == "auto" and not has_places(self.profile, mode))
+        return from_page and self.inspector is not None
 
     async def read(self, page: Page, on_dispatched: Callable[[], None] = noop) -> Attempt:
         """Read a page and return the best available result.
@@ -566,7 +465,11 @@ class ModelReader:
             PageFailure: No answer is usable.
             ServerError: No server is available.
         """
-        return await PageReading(self, page).run(on_dispatched)
+        reading = PageReading(self, page)
+        try:
+            return await reading.run(on_dispatched)
+        finally:
+            reading.end()
 
     async def close(self) -> None:
         """Close the fallback and the page inspector."""

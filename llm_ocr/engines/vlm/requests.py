@@ -1,7 +1,6 @@
 """Build a profile's requests and images, define reader options, and record tries."""
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -162,18 +161,17 @@ def fitted(text: str, most: int) -> str:
     half = max(0, most - len(_GAP)) // 2
     if not half:
         return text[:most]
-    return f"{_first(text[: half + 1], half)}{_GAP}{_first(text[: -half - 2 : -1], half)[::-1]}"
+
+    def first_words(part: str) -> str:  # or the first characters of a single long word
+        end = max(part.rfind(" "), part.rfind("\n"))
+        return (part[:end] if end > half // 2 else part[:half]).rstrip()
+
+    return f"{first_words(text[: half + 1])}{_GAP}{first_words(text[: -half - 2 : -1])[::-1]}"
 
 
 def tokens(text: str) -> int:
     """Return the maximum number of tokens that the text occupies in the context."""
     return -(-len(text) // _CHARACTERS)
-
-
-def _first(text: str, most: int) -> str:
-    """Return the first words within the limit, or the first characters of a single long word."""
-    cut = max(text.rfind(" "), text.rfind("\n"))
-    return (text[:cut] if cut > most // 2 else text[:most]).rstrip()
 
 
 # Records of the requests for one page or figure, and their sums.
@@ -187,36 +185,6 @@ class Step:
     temperature: float
     max_tokens: int
     scale: float = 1.0
-
-
-@dataclass(slots=True)
-class Clock:
-    """Times of a request's handover to the engine and of its dispatch (`on_dispatched`), in seconds.
-
-    The clock forwards only the first `on_dispatched` call: a page leaves the queue once, regardless of its requests.
-    """
-
-    on_dispatched: Callable[[], None]
-    _started: float = 0.0
-    _sent_at: float | None = None
-    _dispatched: bool = False
-
-    def start(self) -> None:
-        """Record the handover of a request to the engine."""
-        self._started, self._sent_at = time.monotonic(), None
-
-    def on_sent(self) -> None:
-        """Record the dispatch of the request; called by the engine."""
-        self._sent_at = time.monotonic()
-        if not self._dispatched:
-            self._dispatched = True
-            self.on_dispatched()
-
-    def spent(self) -> tuple[float, float]:
-        """Return the seconds in flight and the seconds of waiting before, until now."""
-        now = time.monotonic()
-        out = now if self._sent_at is None else self._sent_at
-        return now - out, out - self._started
 
 
 @dataclass(slots=True)
@@ -234,32 +202,24 @@ class Tries:
     def left(self) -> bool:
         return len(self.rows) - self.uncounted < self.limit
 
-    def answered(
+    def add(
         self,
         step: Step,
-        answer: Completion,
         reason: Reason | None,
         detail: str,
+        seconds: float,
+        waited: float,
+        answer: Completion | None = None,
         *,
         counts: bool = True,
         quality: float | None = None,
     ) -> None:
-        """Record a completed request; `reason` is the fault of the answer."""
+        """Record a request with its `answer`, if any; `reason` is the fault of the answer or of the request."""
         self.uncounted += not counts
-        self.tokens_in += answer.tokens_in
-        self.tokens_out += answer.tokens_out
-        self._add(step, reason, detail, answer.seconds, answer.waited, answer)
-        if quality is not None:
-            self.rows[-1] = {**self.rows[-1], "quality": quality}
-
-    def failed(self, step: Step, reason: Reason, detail: str, spent: tuple[float, float]) -> None:
-        """Record a request without an answer; `spent` is the result of `Clock.spent`."""
-        self._add(step, reason, detail, *spent, None)
-
-    def _add(
-        self, step: Step, reason: Reason | None, detail: str, seconds: float, waited: float, answer: Completion | None
-    ) -> None:
         self.seconds += seconds
+        if answer is not None:
+            self.tokens_in += answer.tokens_in
+            self.tokens_out += answer.tokens_out
         self.rows.append(
             {
                 "status": (Status.FAILED if reason else Status.OK).value,
@@ -274,11 +234,9 @@ class Tries:
                 "server": answer.server if answer else "",
                 "detail": detail,
                 **({"tokens_estimated": True} if answer and answer.estimated else {}),
+                **({} if quality is None else {"quality": quality}),
             }
         )
-
-
-# Requests of a profile, and their part of the key.
 
 
 _NONE: Mapping[str, Any] = MappingProxyType({})

@@ -1,19 +1,18 @@
 """Run the attempts for one page or figure: the retry ladder and the loop."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Generic, Protocol, TypeVar
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 from llm_ocr.engines import Completion, CompletionRequest, Engine
 from llm_ocr.engines.vlm.judging import Verdict
-from llm_ocr.engines.vlm.requests import LONGEST_BACKOFF, Clock, Step, Tries
+from llm_ocr.engines.vlm.requests import LONGEST_BACKOFF, Step, Tries
 from llm_ocr.errors import PageFailure, RequestError, RequestRefused
 from llm_ocr.models.profile import Profile, Rung
 from llm_ocr.types import Reason
-
-# Position on the profile's retry ladder.
-
 
 #: Factors for a request that exceeds the context: for the sides of its image, and for its answer, a possible cause.
 SHRINK_IMAGE, SHRINK_ANSWER = 0.7, 0.5
@@ -73,33 +72,7 @@ def rungs_for(profile: Profile, *, modes: bool = True, scales: bool = True) -> t
     return tuple(rung for rung in rungs if rung != Rung())
 
 
-def rungs_as_json(rungs: Sequence[Rung]) -> list[dict[str, Any]]:
-    """Return the ladder for a key."""
-    return [asdict(rung) for rung in rungs]
-
-
-# Attempts until an answer is sound or no further try is allowed.
-
-
 ResultT = TypeVar("ResultT")
-
-
-class Task(Protocol[ResultT]):
-    """Requests and verdicts for one page or figure."""
-
-    async def request(self, step: Step) -> CompletionRequest:
-        """Return the request. Raises `PageFailure` if its image cannot be created."""
-
-    async def judge(self, answer: Completion, step: Step) -> Verdict[ResultT]:
-        """Judge the answer; never raises."""
-
-
-@dataclass(frozen=True, slots=True)
-class Found(Generic[ResultT]):
-    """Text of an answer and its verdict."""
-
-    verdict: Verdict[ResultT]
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,18 +82,20 @@ class Ended(Generic[ResultT]):
     `final`: no other reader may read the page, because the page kills servers.
     """
 
-    best: Found[ResultT] | None
+    tries: Tries
+    best: Verdict[ResultT] | None = None
     failure: PageFailure | None = None
     final: bool = False
 
-    def shortfall(self, tries: int) -> str:
-        """Return the fault of `best`, and the end of the tries if it differs; "" without both."""
+    @property
+    def shortfall(self) -> str:
+        """Fault of `best`, and the end of the tries if it differs; "" without both."""
         if self.best is None or self.failure is None:
             return ""
-        verdict, failure = self.best.verdict, self.failure
+        failure, tries = self.failure, len(self.tries.rows)
         of_many = f"the best of {tries} tries" if tries > 1 else ""
-        last = "" if verdict.reason is failure.reason else f"the last one: {failure.reason.value}: {failure.detail}"
-        return joined(verdict.detail, of_many, last)
+        last = "" if self.best.reason is failure.reason else f"the last one: {failure.reason.value}: {failure.detail}"
+        return joined(self.best.detail, of_many, last)
 
 
 def joined(*parts: str) -> str:
@@ -129,106 +104,133 @@ def joined(*parts: str) -> str:
 
 
 @dataclass(slots=True)
-class AttemptLoop(Generic[ResultT]):
-    """Loop over the requests of one task, up the ladder and within its tries.
+class _Clock:
+    """Times of the handover of a request to the engine and of its dispatch, in seconds.
 
-    A bad answer moves up the ladder. A lost request is repeated unchanged after a pause. `malformed_left` limits the
-    number of malformed answers; None: limited by the tries only. `MOST_LOOPS` limits answers with a loop, and
-    `MOST_REASONED` those of reasoning alone. `rereads` limits the tries after a sound answer of low quality. The best
-    sound answer is kept, whatever the later answers are.
+    The clock forwards only the first dispatch: a page leaves the queue once, regardless of its requests.
     """
 
-    engine: Engine
-    task: Task[ResultT]
-    ladder: Ladder
-    tries: Tries
     on_dispatched: Callable[[], None]
-    backoff: float
-    malformed_left: int | None = None
-    rereads: int = 0
-    _best: Found[ResultT] | None = None
-    _loops: int = 0  # answers with a loop
-    _reasoned: int = 0  # answers of reasoning alone
-    _lost: int = 0  # consecutive lost requests
+    started: float = 0.0
+    sent: float | None = None
+    dispatched: bool = False
 
-    async def run(self) -> Ended[ResultT]:
-        """Run the loop. Never raises `PageFailure`; `ServerError` propagates."""
-        clock = Clock(self.on_dispatched)
-        failure: PageFailure | None = None
-        while self.tries.left and self._may_go_on():
-            step = self.ladder.step
-            try:
-                request = await self.task.request(step)
-            except PageFailure as unmade:
-                return self._ended(unmade)
-            try:
-                clock.start()
-                answer = await self.engine.complete(request, clock.on_sent)
-            except RequestRefused as refusal:
-                reason = Reason.TOO_LONG if refusal.too_long else Reason.REFUSED
-                failure = self._failed(step, reason, str(refusal), clock)
-                if not (refusal.too_long and self.ladder.shrink()):
-                    return self._ended(failure)
-            except RequestError as lost:
-                failure = self._failed(step, Reason.SERVER_ERROR, str(lost), clock)
-                await self._pause()
-            except PageFailure as given_up:
-                self.tries.failed(step, given_up.reason, given_up.detail, clock.spent())
-                return self._ended(given_up, final=True)
-            else:
-                verdict = await self._judged(answer, step)
-                if verdict.again or verdict.weak:
-                    continue
-                failure = PageFailure(verdict.reason, verdict.detail) if verdict.reason else None
-                if failure is None or self._is_hopeless():
-                    break
-        return self._ended(failure)
+    def on_sent(self) -> None:
+        self.sent = time.monotonic()
+        if not self.dispatched:
+            self.dispatched = True
+            self.on_dispatched()
 
-    def _may_go_on(self) -> bool:
-        if not self._is_final():
-            return True
-        self.rereads -= 1
-        return self.rereads >= 0
+    def spent(self) -> tuple[float, float]:
+        """Return the seconds in flight and the seconds of waiting before, until now."""
+        now = time.monotonic()
+        sent = now if self.sent is None else self.sent
+        return now - sent, sent - self.started
 
-    def _is_hopeless(self) -> bool:
-        return self.malformed_left == 0 or self._loops == MOST_LOOPS or self._reasoned == MOST_REASONED
 
-    def _is_final(self) -> bool:
-        return self._best is not None and self._best.verdict.sound
+def _is_better(verdict: Verdict[ResultT], best: Verdict[ResultT] | None) -> bool:
+    """Compare with the kept answer: sound beats unsound, and higher beats lower quality."""
+    if best is not None and best.sound:
+        return verdict.sound and (verdict.quality or 0.0) > (best.quality or 0.0)
+    return verdict.sound or verdict.worth > (best.worth if best else 0)
 
-    def _ended(self, failure: PageFailure | None, *, final: bool = False) -> Ended[ResultT]:
-        return Ended(self._best) if self._is_final() else Ended(self._best, failure, final)
 
-    def _failed(self, step: Step, reason: Reason, detail: str, clock: Clock) -> PageFailure:
-        self.tries.failed(step, reason, detail, clock.spent())
-        return PageFailure(reason, detail, retryable=reason is Reason.SERVER_ERROR)
+def _ended(
+    tries: Tries, best: Verdict[ResultT] | None, failure: PageFailure | None, *, final: bool = False
+) -> Ended[ResultT]:
+    """A sound answer has no failure, whatever the later answers are."""
+    return Ended(tries, best) if best is not None and best.sound else Ended(tries, best, failure, final)
 
-    async def _pause(self) -> None:
-        if self.tries.left and self.backoff > 0:
-            await asyncio.sleep(min(self.backoff * 2.0 ** min(self._lost, 16), LONGEST_BACKOFF))
-        self._lost += 1
 
-    async def _judged(self, answer: Completion, step: Step) -> Verdict[ResultT]:
-        self._lost = 0
-        verdict = await self.task.judge(answer, step)
-        counts = not verdict.again
-        self.tries.answered(step, answer, verdict.reason, verdict.detail, counts=counts, quality=verdict.quality)
-        if self._is_better(verdict):
-            self._best = Found(verdict, answer.text)
-        if verdict.sound and not verdict.weak:
-            return verdict
+async def run_attempts(
+    engine: Engine,
+    make_request: Callable[[Step], Awaitable[CompletionRequest]],
+    judge: Callable[[Completion, Step], Awaitable[Verdict[ResultT]]],
+    ladder: Ladder,
+    tries: Tries,
+    on_dispatched: Callable[[], None],
+    backoff: float,
+    *,
+    most_malformed: int | None = None,
+    rereads: int = 0,
+) -> Ended[ResultT]:
+    """Send requests for one page, figure, or region, up the ladder and within its tries.
+
+    A bad answer moves up the ladder. A lost request is repeated unchanged after a pause. `MOST_LOOPS` limits answers
+    with a loop, and `MOST_REASONED` those of reasoning alone. The best sound answer is kept, whatever the later answers
+    are. `PageFailure` is part of the result.
+
+    Args:
+        engine: Engine that completes the requests.
+        make_request: Returns the request of a step. Raises `PageFailure` if its image cannot be created.
+        judge: Judges the answer of a step; never raises.
+        ladder: Position on the retry ladder.
+        tries: Receives one row for each request.
+        on_dispatched: Called when the first request is sent, once: a page leaves the queue once.
+        backoff: Seconds before a lost request is repeated; doubled each time.
+        most_malformed: Limit of malformed answers; None: limited by the tries only.
+        rereads: Limit of the tries after a sound answer of low quality.
+
+    Raises:
+        ServerError: No server is available.
+    """
+    best: Verdict[ResultT] | None = None
+    failure: PageFailure | None = None
+    faults: Counter[Reason] = Counter()
+    reasoned = 0  # answers of reasoning alone
+    lost = 0  # consecutive lost requests
+    clock = _Clock(on_dispatched)
+    while tries.left and (rereads > 0 or best is None or not best.sound):
+        rereads -= best is not None and best.sound
+        step = ladder.step
+        try:
+            request = await make_request(step)
+        except PageFailure as unmade:
+            return _ended(tries, best, unmade)
+        clock.started, clock.sent = time.monotonic(), None
+        try:
+            answer = await engine.complete(request, clock.on_sent)
+        except RequestRefused as refusal:
+            reason = Reason.TOO_LONG if refusal.too_long else Reason.REFUSED
+            tries.add(step, reason, str(refusal), *clock.spent())
+            failure = PageFailure(reason, str(refusal))
+            if not (refusal.too_long and ladder.shrink()):
+                break
+            continue
+        except RequestError as error:
+            tries.add(step, Reason.SERVER_ERROR, str(error), *clock.spent())
+            failure = PageFailure(Reason.SERVER_ERROR, str(error), retryable=True)
+            if tries.left and backoff > 0:
+                await asyncio.sleep(min(backoff * 2.0 ** min(lost, 16), LONGEST_BACKOFF))
+            lost += 1
+            continue
+        except PageFailure as given_up:
+            tries.add(step, given_up.reason, given_up.detail, *clock.spent())
+            return _ended(tries, best, given_up, final=True)
+        lost = 0
+        verdict = await judge(answer, step)
+        tries.add(
+            step,
+            verdict.reason,
+            verdict.detail,
+            answer.seconds,
+            answer.waited,
+            answer,
+            counts=not verdict.again,
+            quality=verdict.quality,
+        )
+        if _is_better(verdict, best):
+            best = replace(verdict, raw=answer.text)
         if verdict.again:
-            return verdict
-        self._loops += verdict.reason is Reason.LOOP
-        self._reasoned += bool(answer.reasoned) and not answer.text.strip()
-        if verdict.reason is Reason.MALFORMED and self.malformed_left is not None:
-            self.malformed_left -= 1
-        self.ladder.climb()
-        return verdict
-
-    def _is_better(self, verdict: Verdict[ResultT]) -> bool:
-        """Return whether the verdict beats the kept one: sound beats unsound, and higher beats lower quality."""
-        best = self._best.verdict if self._best else None
-        if best is not None and best.sound:
-            return verdict.sound and (verdict.quality or 0.0) > (best.quality or 0.0)
-        return verdict.sound or verdict.worth > (best.worth if best else 0)
+            continue
+        if verdict.sound and not verdict.weak:
+            break
+        ladder.climb()
+        if verdict.reason is None:
+            continue
+        failure = PageFailure(verdict.reason, verdict.detail)
+        faults[verdict.reason] += 1
+        reasoned += bool(answer.reasoned) and not answer.text.strip()
+        if faults[Reason.MALFORMED] == most_malformed or faults[Reason.LOOP] == MOST_LOOPS or reasoned == MOST_REASONED:
+            break
+    return _ended(tries, best, failure)

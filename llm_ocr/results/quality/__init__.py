@@ -78,7 +78,7 @@ def by_layer(parts: Mapping[str, float]) -> float:
 
 
 #: Parts below this on the common scale are described.
-_TOLD = 0.9
+_DESCRIBED = 0.9
 _WORDS: Mapping[str, str] = {
     FOUND: "text of the text layer is missing: {lack}",
     BACKED: "text that is not in the text layer: {lack}",
@@ -98,11 +98,11 @@ _WORDS: Mapping[str, str] = {
 def what_is_wrong(parts: Mapping[str, float]) -> str:
     """Return a description of the defective parts, worst first; "" for none."""
     bad = sorted((on_scale(name, value), name) for name, value in parts.items() if name in _WORDS)
-    return "; ".join(_told(name, parts[name]) for scaled, name in bad if scaled < _TOLD)
-
-
-def _told(name: str, value: float) -> str:
-    return _WORDS[name].format(lack=_percent(1 - value), share=_percent(value))
+    return "; ".join(
+        _WORDS[name].format(lack=_percent(1 - parts[name]), share=_percent(parts[name]))
+        for scaled, name in bad
+        if scaled < _DESCRIBED
+    )
 
 
 def _percent(share: float) -> str:

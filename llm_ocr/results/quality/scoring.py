@@ -30,17 +30,18 @@ from llm_ocr.results.quality import (
 from llm_ocr.results.quality.tables import table_parts
 from llm_ocr.results.quality.text_layer import (
     ASIDE,
+    BlockText,
     Chunk,
-    Said,
     agreement,
     chunks_of,
     in_order,
     is_true,
     layer_order,
-    said_by,
     shown,
+    size_of,
+    texts_of,
 )
-from llm_ocr.types import Attempt, Block, BlockKind, Box, Evidence, InkMap, Page, Quality, Reason, Status
+from llm_ocr.types import Attempt, BlockKind, Box, Evidence, InkMap, Page, Quality, Reason, Status
 
 if TYPE_CHECKING:
     import numpy as np
@@ -160,9 +161,6 @@ def _usual(heights: "npt.NDArray[np.int64]") -> float:
     ordered = np.sort(heights)
     area = np.cumsum(ordered)
     return float(ordered[np.searchsorted(area, area[-1] / 2)])
-
-
-# Score the quality of a page.
 
 
 # Defects in an answer's text itself: repetitions, meaningless characters, an abrupt end.
@@ -285,19 +283,23 @@ _PARAGRAPH = 40
 def score(page: Page, attempt: Attempt) -> Quality:
     """Return the quality of an answer for the page. Takes several milliseconds of CPU: not for the event loop."""
     evidence = page.evidence or Evidence(None)
-    said = said_by(attempt.blocks)
-    chunks = [chunk for one in said for chunk in one.chunks]
+    texts = texts_of(attempt.blocks)
+    chunks = [chunk for entry in texts for chunk in entry.chunks]
     layer = is_true(evidence, attempt)
     printed = "\n".join(text for text, _ in evidence.lines) if layer else ""
-    parts = answer_parts(attempt, "\n".join(one.text for one in said), chunks, printed)
-    parts |= table_parts(said)
+    parts = answer_parts(attempt, "\n".join(entry.text for entry in texts), chunks, printed)
+    parts |= table_parts(texts)
     if layer:
-        parts |= agreement(evidence, attempt, said)
-    order = layer_order(evidence, said) if layer else _box_order(attempt.blocks)
+        parts |= agreement(evidence, attempt, texts)
+    if layer:
+        order = layer_order(evidence, texts)
+    else:  # that of the longer blocks with known positions
+        longer = [block for block in attempt.blocks if block.kind not in ASIDE and len(block.text) >= _PARAGRAPH]
+        order = in_order([(block.text, block.box) for block in longer if block.box.area < 1])
     if order is not None:
         parts[ORDER if layer else SEQUENCE] = order
     if evidence.ink is not None and not evidence.undrawn:
-        parts |= _ink_parts(evidence.ink, attempt.rotation, said, guess=not {FOUND, BACKED} & parts.keys())
+        parts |= _ink_parts(evidence.ink, attempt.rotation, texts, guess=not {FOUND, BACKED} & parts.keys())
     if (contradiction := _contradiction(evidence, attempt)) is not None:
         parts[contradiction] = 0.0
     if attempt.source != "model":  # only models invent text; ink on dark paper and of small print cannot be counted
@@ -361,43 +363,36 @@ def rated(
     else:
         parts = quality.parts
         foreign = max(parts.get(FOUND, 1.0), parts.get(BACKED, 1.0)) < _FOREIGN  # an answer for another page
-        low = transcribed and (foreign or (by_layer(parts) < LOW_OF_MODEL and _has_layer(page.evidence)))
+        layer = sum(len(text) for text, _ in page.evidence.lines) if page.evidence else 0
+        low = transcribed and (foreign or (by_layer(parts) < LOW_OF_MODEL and layer >= _ENOUGH_LAYER))
     if attempt.status is not Status.OK or not low:
         return attempt, quality
-    said = (attempt.detail, what_is_wrong(quality.parts), _OTHER_WAYS[attempt.source])
-    detail = "; ".join(filter(None, said))
+    details = (attempt.detail, what_is_wrong(quality.parts), _OTHER_WAYS[attempt.source])
+    detail = "; ".join(filter(None, details))
     return replace(attempt, status=Status.DEGRADED, reason=Reason.LOW_QUALITY, detail=detail), quality
 
 
-def _has_layer(evidence: Evidence | None) -> bool:
-    return evidence is not None and sum(len(text) for text, _ in evidence.lines) >= _ENOUGH_LAYER
-
-
-def _ink_parts(ink: InkMap, rotation: int, said: Sequence[Said], *, guess: bool) -> dict[str, float]:
+def _ink_parts(ink: InkMap, rotation: int, texts: Sequence[BlockText], *, guess: bool) -> dict[str, float]:
     """Return the share of the ink covered by boxes and, with `guess`, the shares of expected and unexpected text."""
     strokes = strokes_of(ink, rotation)
     total = strokes.text()
     parts: dict[str, float] = {}
-    if said and total >= _ENOUGH_IN_BLOCK and all(one.block.box.area < 1 for one in said):
-        parts[COVERED] = strokes.text(strokes.inside([box for one in said for box in shown(one.block, 0)])) / total
-    figures = [one.block for one in said if one.block.kind is BlockKind.FIGURE]
+    if texts and total >= _ENOUGH_IN_BLOCK and all(entry.block.box.area < 1 for entry in texts):
+        parts[COVERED] = strokes.text(strokes.inside([box for entry in texts for box in shown(entry.block, 0)])) / total
+    figures = [entry.block for entry in texts if entry.block.kind is BlockKind.FIGURE]
     pictures = [box for block in figures for box in shown(block, 0)]
     expected = _CHARACTERS * (total - strokes.text(strokes.inside(pictures)))
     if guess and expected >= _ENOUGH_IN_BLOCK and all(block.box.area < 1 for block in figures):
-        texts = (chunk.letters for one in said if one.block.kind is not BlockKind.FIGURE for chunk in one.chunks)
-        filled = sum(map(len, texts)) / expected
+        letters = (
+            chunk.letters for entry in texts if entry.block.kind is not BlockKind.FIGURE for chunk in entry.chunks
+        )
+        filled = sum(map(len, letters)) / expected
         parts[FILLED] = min(1.0, filled)
         parts[FITS] = min(1.0, 1 / filled) if filled else 1.0
-    elif guess and said and not figures:
+    elif guess and texts and not figures:
         # The ink of a few words, whose number is uncertain.
         pixels = int.from_bytes(zlib.decompress(ink.packed), "big").bit_count()
         most = max(_ENOUGH_IN_BLOCK, expected, pixels / _CHARACTER_PIXELS)
-        letters = sum(len(chunk.letters) for one in said for chunk in one.chunks)
-        parts[FITS] = min(1.0, most / letters) if letters else 1.0
+        count = sum(size_of(entry.chunks) for entry in texts)
+        parts[FITS] = min(1.0, most / count) if count else 1.0
     return parts
-
-
-def _box_order(blocks: Sequence[Block]) -> float | None:
-    """Return the order of the longer blocks with known positions."""
-    told = [block for block in blocks if block.kind not in ASIDE and len(block.text) >= _PARAGRAPH]
-    return in_order([(block.text, block.box) for block in told if block.box.area < 1])

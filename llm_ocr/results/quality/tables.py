@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from llm_ocr.results.quality import TABULAR
-from llm_ocr.results.quality.text_layer import Said, size_of
+from llm_ocr.results.quality.text_layer import BlockText, size_of
 from llm_ocr.types import BlockKind
 
 _ROW = re.compile(r"<tr[^>]{0,300}>", re.IGNORECASE)
@@ -41,13 +41,13 @@ class _Cell:
     rows: int
 
 
-def table_parts(said: Sequence[Said]) -> dict[str, float]:
+def table_parts(texts: Sequence[BlockText]) -> dict[str, float]:
     """Return the share of the answer's text outside of defective tables; empty for an answer without tables."""
-    total = sum(size_of(one.chunks) for one in said)
-    tables = [one for one in said if one.block.kind is BlockKind.TABLE]
+    total = sum(size_of(entry.chunks) for entry in texts)
+    tables = [entry for entry in texts if entry.block.kind is BlockKind.TABLE]
     if not tables or not total:
         return {}
-    lost = sum(size_of(one.chunks) * _defect(one.block.text, one.block.box.area) for one in tables)
+    lost = sum(size_of(entry.chunks) * _defect(entry.block.text, entry.block.box.area) for entry in tables)
     return {TABULAR: max(0.0, 1 - lost / total)}
 
 

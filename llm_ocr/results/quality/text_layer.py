@@ -58,7 +58,7 @@ def plain(text: str, *, formula: bool = False) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class BlockText:
     """Block with its text on the page without markup, and that text in chunks.
 
     A model's description of a figure is not text of the page; text read in a figure is.
@@ -69,7 +69,7 @@ class Said:
     chunks: tuple[Chunk, ...]
 
 
-def said_by(blocks: Iterable[Block]) -> list[Said]:
+def texts_of(blocks: Iterable[Block]) -> list[BlockText]:
     """Return the blocks with their texts."""
     found = []
     for block in blocks:
@@ -77,7 +77,7 @@ def said_by(blocks: Iterable[Block]) -> list[Said]:
         text = "\n".join(filter(None, parts))
         if block.kind is not BlockKind.CODE:  # there, tags and commands are text of the page
             text = plain(text, formula=block.kind is BlockKind.FORMULA)
-        found.append(Said(block, text, tuple(chunks_of(text))))
+        found.append(BlockText(block, text, tuple(chunks_of(text))))
     return found
 
 
@@ -140,10 +140,10 @@ def _share(stock: Counter[str], chunk: Chunk) -> float:
 def _used(stock: Counter[str], wanted: Sequence[str]) -> float:
     """Return the share of `wanted` that remains in `stock`, and remove it."""
     found = 0
-    for one in wanted:
-        left = stock.get(one, 0)
+    for item in wanted:
+        left = stock.get(item, 0)
         if left:
-            stock[one] = left - 1
+            stock[item] = left - 1
             found += 1
     return found / len(wanted) if wanted else 0.0
 
@@ -184,15 +184,15 @@ def in_order(parts: Sequence[tuple[str, Box]]) -> float | None:
     later = np.triu(np.ones((len(sides), len(sides)), np.bool_), 1)
     across, wide = _overlap(left, right)
     down, high = _overlap(top, bottom)
-    beside = later & (down > _SHARED * high) & (across <= 0)
+    side_by_side = later & (down > _SHARED * high) & (across <= 0)
     above = later & (across > _SHARED * wide) & (down <= 0)
     shares = [
         1 - float(wrong.sum()) / float(every.sum())
-        for wrong, every in ((beside & (left > left.T), beside), (above & (top > top.T), above))
+        for wrong, every in ((side_by_side & (left > left.T), side_by_side), (above & (top > top.T), above))
         if every.sum() >= _ENOUGH_BOXES
     ]
     if len(sides) > _ENOUGH_BOXES and step == 1:
-        shares.append(1 - float(np.diagonal(beside, 1).mean()))
+        shares.append(1 - float(np.diagonal(side_by_side, 1).mean()))
     return min(shares) if shares else None
 
 
@@ -244,10 +244,10 @@ def is_true(evidence: Evidence, attempt: Attempt) -> bool:
     return not suspicious(PageContent(1.0, 1.0, some))
 
 
-def agreement(evidence: Evidence, attempt: Attempt, said: Sequence[Said]) -> dict[str, float]:
+def agreement(evidence: Evidence, attempt: Attempt, texts: Sequence[BlockText]) -> dict[str, float]:
     """Return the parts that compare answer and layer, except those with too little text."""
     demanded, optional = _layer_chunks(evidence, attempt)
-    answer = [chunk for one in said for chunk in one.chunks]
+    answer = [chunk for entry in texts for chunk in entry.chunks]
     parts: dict[str, float] = {}
     wanted = size_of(demanded)
     if wanted >= _ENOUGH_LETTERS:
@@ -255,9 +255,9 @@ def agreement(evidence: Evidence, attempt: Attempt, said: Sequence[Said]) -> dic
     # Text read in a drawing or picture is in no layer: drawings often have letters as curves.
     own = [
         chunk
-        for one in said
-        if one.block.kind is not BlockKind.FIGURE and not _is_pictured(evidence, one.block, attempt.rotation)
-        for chunk in one.chunks
+        for entry in texts
+        if entry.block.kind is not BlockKind.FIGURE and not _is_pictured(evidence, entry.block, attempt.rotation)
+        for chunk in entry.chunks
     ]
     letters = size_of(own)
     if letters >= _ENOUGH_LETTERS and wanted + size_of(optional) >= _ENOUGH_LETTERS:
@@ -272,17 +272,17 @@ def _is_pictured(evidence: Evidence, block: Block, rotation: int) -> bool:
     boxes = shown(block, rotation)
     if not boxes or block.box.area > evidence.pictured:
         return False
-    return not any(box.covered_by(one) > 0.5 for _, box in evidence.lines for one in boxes)
+    return not any(line.covered_by(box) > 0.5 for _, line in evidence.lines for box in boxes)
 
 
-def layer_order(evidence: Evidence, said: Sequence[Said]) -> float | None:
+def layer_order(evidence: Evidence, texts: Sequence[BlockText]) -> float | None:
     """Return whether the answer's text follows the columns of the layer; None for too little or vertical text."""
     lying = sum(len(text) for text, box in evidence.lines if box.width > box.height)
     if 2 * lying < sum(len(text) for text, _ in evidence.lines):
         return None
     # A head, a foot, or a vertical stamp in the margin has no place in the order of the columns.
     aside = {number for number, (_, box) in enumerate(evidence.lines) if _in_margin(box) or box.height > box.width}
-    places = [number for number in _places(evidence, said) if number not in aside]
+    places = [number for number in _places(evidence, texts) if number not in aside]
     if _is_reversed(evidence, places):
         return 0.0
     shares = (in_order([evidence.lines[number] for number in places]), _within_columns(evidence, places))
@@ -333,12 +333,13 @@ def _layer_chunks(evidence: Evidence, attempt: Attempt) -> tuple[list[Chunk], li
         for box in shown(block, attempt.rotation)
     ]
     without_position = any(block.kind is BlockKind.FIGURE and block.box.area >= 1 for block in attempt.blocks)
-    texts: dict[bool, list[str]] = {True: [], False: []}
+    demanded: list[str] = []
+    optional: list[str] = []
     for text, box in evidence.lines:
         free = _in_margin(box) or any(box.covered_by(picture) > 0.5 for picture in pictures)
         free = free or (without_position and len(text) < LETTERS)
-        texts[not free].append(text)
-    return chunks_of("\n".join(texts[True])), chunks_of("\n".join(texts[False]))
+        (optional if free else demanded).append(text)
+    return chunks_of("\n".join(demanded)), chunks_of("\n".join(optional))
 
 
 def shown(block: Block, rotation: int) -> list[Box]:
@@ -355,7 +356,7 @@ def _in_margin(box: Box) -> bool:
     return (across < _MARGIN or across > 1 - _MARGIN) and box.height > 3 * box.width
 
 
-def _places(evidence: Evidence, said: Sequence[Said]) -> list[int]:
+def _places(evidence: Evidence, texts: Sequence[BlockText]) -> list[int]:
     """Return for each of the answer's chunks the number of the layer's line with most of its runs."""
     where: dict[str, int] = {}
     often: set[str] = set()
@@ -366,10 +367,10 @@ def _places(evidence: Evidence, said: Sequence[Said]) -> list[int]:
     for run in often:
         del where[run]
     found = []
-    for one in said:
-        if one.block.kind in ASIDE:
+    for entry in texts:
+        if entry.block.kind in ASIDE:
             continue
-        for chunk in one.chunks:
+        for chunk in entry.chunks:
             known = Counter([where[run] for run in chunk.runs if run in where])
             if known.total() >= max(_ENOUGH_RUNS, _TELLING * len(chunk.runs)):
                 found.append(known.most_common(1)[0][0])

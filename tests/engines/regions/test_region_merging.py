@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from region_parts import GLM, PADDLE, region
 
-from llm_ocr.engines.regions.answers import Read, merged
+from llm_ocr.engines.regions.answers import merged
 from llm_ocr.engines.regions.detection import (
     DEFAULT_TASKS,
     LABELS,
@@ -26,12 +26,15 @@ from llm_ocr.types import Block, BlockKind, Box
 USUAL = tasks_with(())
 
 
+Read = tuple[Assigned, tuple[Block, ...]]
+
+
 def answered(label: str, text: str | None, *sides: float, profile=GLM) -> Read:
     task = task_of(label, USUAL, profile.region_tasks)
     mode = profile.region_tasks.get(task, "")
     parse = profile.parsers.get(mode) or profile.parsers[""]
-    blocks = None if text is None else parse(text, None).blocks
-    return Read(Assigned(region(label, *(sides or (0.1, 0.1, 0.9, 0.2))), task), blocks)
+    blocks = () if text is None else parse(text, None).blocks
+    return Assigned(region(label, *(sides or (0.1, 0.1, 0.9, 0.2))), task), blocks
 
 
 def made(*read: Read) -> list[tuple[str, str, int]]:
@@ -114,7 +117,7 @@ def test_unanswered_region_leaves_nothing_and_picture_its_place():
 
 def test_boxes_of_an_answer_are_those_of_its_region():
     half = Block(BlockKind.TABLE, Box(0, 0.5, 1, 1), "| a |\n| - |", "table")
-    (block,) = merged([Read(Assigned(region("table", 0.25, 0.5, 0.75, 1.0), "table"), (half,))])
+    (block,) = merged([(Assigned(region("table", 0.25, 0.5, 0.75, 1.0), "table"), (half,))])
     assert block.box == Box(0.25, 0.75, 0.75, 1.0)
 
 
@@ -136,7 +139,7 @@ def test_no_word_of_an_answer_is_lost(answers):
         task = task_of(label, USUAL, GLM.region_tasks)
         if task in ("text", "table"):
             read.append(answered(label, " ".join(said), 0.1, number / 10, 0.9, number / 10 + 0.1))
-    wanted = [word for one in read for block in one.blocks or () for word in words(block.text)]
+    wanted = [word for _, blocks in read for block in blocks for word in words(block.text)]
     assert words(" ".join(block.text for block in merged(read))) == wanted
 
 
