@@ -57,14 +57,19 @@ def page_notes(record: PageRecord) -> dict[str, Any]:
 
 def _mostly(blocks: Sequence[Block], wanted: Callable[[Block], bool]) -> bool:
     """Return whether matching blocks have most of the text or area (the page's area if positions are unknown)."""
-    # Letters and digits without the markup of tables. The box of a block of unknown position is the whole page.
-    letters = [sum(map(str.isalnum, _TAG.sub("", block.text))) for block in blocks]
-    areas = [sum(box.area for box in (block.box, *block.continued)) if block.box.area < 1 else 0.0 for block in blocks]
-    chosen = [index for index, block in enumerate(blocks) if wanted(block)]
-    area = sum(areas) if all(areas) else 1.0
-    return sum(letters[index] for index in chosen) > MOST * sum(letters) or (
-        sum(areas[index] for index in chosen) > MOST * area
-    )
+    chosen = [block for block in blocks if wanted(block)]
+    area = sum(map(_area, blocks)) if all(map(_area, blocks)) else 1.0
+    return sum(map(_letters, chosen)) > MOST * sum(map(_letters, blocks)) or sum(map(_area, chosen)) > MOST * area
+
+
+def _area(block: Block) -> float:
+    """Return the relative area; 0 for a block of unknown position, whose box is the whole page."""
+    return sum(box.area for box in (block.box, *block.continued)) if block.box.area < 1 else 0.0
+
+
+def _letters(block: Block) -> int:
+    """Count letters and digits, without the markup of tables."""
+    return sum(map(str.isalnum, _TAG.sub("", block.text)))
 
 
 # Files of the dataset, with Image columns. The Arrow schema's metadata has the features as `datasets` writes them;
