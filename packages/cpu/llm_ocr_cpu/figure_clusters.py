@@ -173,7 +173,18 @@ def _begins(texts: Texts, index: int) -> str:
     rest = line.text[match.end() :]
     if _MARKED.search(match[0]) or not rest:
         return name
-    return "" if _SENTENCE.match(rest) or rest[:1].islower() else name
+    if _SENTENCE.match(rest) or rest[:1].islower():
+        return ""
+    other_look = line.bold or line.italic or line.size < 0.93 * texts.body_size
+    return name if other_look or not _in_paragraph(texts, index) else ""
+
+
+def _in_paragraph(texts: Texts, index: int) -> bool:
+    """Return whether body text is directly above."""
+    line = texts.content.lines[index]
+    step = line.box.y0 - texts.boxes[:, 1]
+    beside = (texts.boxes[:, 0] < line.box.x1) & (texts.boxes[:, 2] > line.box.x0)
+    return bool((texts.body & beside & (step > 0.3 * line.size) & (step < 1.5 * line.size)).any())
 
 
 def _members(lines: tuple[Line, ...], start: int, texts: Texts) -> set[int]:

@@ -602,7 +602,7 @@ def _is_seed(line: Line) -> bool:
 def _groups(lines: Sequence[Line], free: Sequence[int], seeds: Sequence[int]) -> list[_Group]:
     """Group the seeds of one row, and add each fragment to the nearest group within reach."""
     groups: list[_Group] = []
-    for index in sorted(seeds, key=lambda seed: (-lines[seed].size, lines[seed].box.x0)):
+    for index in sorted(seeds, key=lambda seed: (_is_operator(lines[seed]), -lines[seed].size, lines[seed].box.x0)):
         line = lines[index]
         near = [group for group in groups if _is_near(group, line.box, "")]
         for group in near:
@@ -612,7 +612,7 @@ def _groups(lines: Sequence[Line], free: Sequence[int], seeds: Sequence[int]) ->
                 group.seed = group.seed.union(line.box)
                 break
         else:
-            if not near or not any(line.size < _SCRIPT_SIZE * group.size for group in near):
+            if not near or not (_is_operator(line) or any(line.size < _SCRIPT_SIZE * group.size for group in near)):
                 groups.append(_Group([index], line.box, line.size))
     rest = [index for index in free if not any(index in group.lines for group in groups)]
     while rest:
@@ -711,6 +711,11 @@ def _overlap(lines: Sequence[Line], one: _Group, other: _Group) -> bool:
             if level > 0.1 * min(a.height, b.height):
                 return True
     return False
+
+
+def _is_operator(line: Line) -> bool:
+    """Return whether the line is a large operator, whose baseline in TeX's fonts is not that of the formula."""
+    return not (_RELATIONS - _STRONG).intersection(line.text)
 
 
 def _wider(row: Box, box: Box) -> Box:

@@ -384,13 +384,14 @@ def test_monospaced_list_items_and_titles_are_no_code():
     assert [kind for kind, _ in found] == ["title", "text", "text", *["list_item"] * 3, "footnote"]
 
 
-def test_a_slide_has_a_footer():
+def test_a_slide_has_a_footer_and_an_agenda_has_no_headings():
     lines = [line("Agenda", 40, 60, size=24.0)]
-    times = [line(f"6:0{n} - 6:1{n} Report of the committee {n}", 40, 120 + 36 * n) for n in range(5)]
+    times = [line(f"6:0{n} - 6:1{n} Report of the committee {n}", 40, 120 + 36 * n, bold=n == 0) for n in range(5)]
     lines += [replace(one, size=18.0) for one in times]
     lines += [line("General Meeting, February 6", 40, 770, size=8.0), line("2", 550, 770, size=8.0)]
     found = kinds(page_blocks(page(lines), []))
     assert found[-2:] == [("page_number", "2"), ("footer", "General Meeting, February 6")]
+    assert not [text for kind, text in found if kind == "heading" and ":" in text]
 
 
 def header_rule(y: float) -> Path:
@@ -699,9 +700,11 @@ def test_first_text_line_title_and_letterhead_are_kept():
     assert page_blocks(letter, [])[0].kind in (BlockKind.TITLE, BlockKind.HEADING)
 
 
-def test_a_full_row_over_the_rest_of_its_sentence_is_text():
+def test_a_row_over_the_rest_of_a_sentence_is_a_running_header():
     rest = f"and the {prose(1)}"
     lines = [item for n in range(4) for item in paragraph(prose(n), 50, 220 + 110 * n, 400)]
+    header = page([line("Rivers of the north", 50, 50), *paragraph(rest, 50, 75, 400), *lines])
+    assert kinds(page_blocks(header, []))[:2] == [("header", "Rivers of the north"), ("text", rest)]
     sentence = page([line("Rivers of the north rise late", 50, 50, width=400), *paragraph(rest, 50, 62, 400), *lines])
     assert page_blocks(sentence, [])[0].text == f"Rivers of the north rise late {rest}"
 

@@ -581,6 +581,15 @@ def spaces_only(cells, xs=(100, 200, 300)):
     ]
 
 
+def test_short_aligned_cells_with_only_spaces_are_a_table():
+    cells = [["Time", "Level", "Gates"], ["6.00", "0.71 m", "one open"], ["7.00", "0.88 m", "both open"],
+             ["8.00", "1.02 m", "both open"], ["9.00", "1.11 m", "both open"]]  # fmt: skip
+    lines = [*spaces_only(cells), *prose(100, 220, 3)]
+    table = only(page(lines))
+    assert rows(table.text) == cells
+    assert table.lines == set(range(15))
+
+
 @pytest.mark.parametrize(
     "cells",
     [
@@ -708,6 +717,14 @@ def test_ruled_row_without_rules_between_words_has_same_cells():
     paths = [rule(xs[0], y, xs[-1], y) for y in ys] + [rule(x, ys[0], x, ys[-1]) for x in (xs[0], xs[-1])]
     paths += [rule(x, top, x, top + 15) for x in xs[1:-1] for top in (ys[1], ys[3])]
     assert rows(only(page(cell_lines(table, xs, ys), paths)).text) == table
+
+
+def test_left_aligned_words_can_head_right_aligned_numbers():
+    lines = [line(text, x, 80) for text, x in (("Year", 55), ("North", 115), ("South", 175), ("West", 235))]
+    table = [[str(2016 + year), str(40 - 3 * year), str(85 - year), str(20 + 7 * year)] for year in range(5)]
+    for y, row in enumerate(table):
+        lines += [right_aligned(text, x, 95 + 15 * y) for text, x in zip(row, (113, 172, 232, 292), strict=True)]
+    assert rows(only(page(lines)).text) == [["Year", "North", "South", "West"], *table]
 
 
 def test_rules_of_header_and_footer_make_no_table_of_the_page():

@@ -301,3 +301,14 @@ def test_exact_sizes_are_steady_in_a_mix_of_sizes():
     assert not measure(page(lines), lines).noisy
     uneven = [replace(one, size=one.size + 0.3 * index) for index, one in enumerate(lines)]
     assert measure(page(uneven), uneven).noisy
+
+
+def test_entries_of_an_index_side_by_side_are_columns():
+    entries = [[f"{name}{index} . . . . {index}" for index in range(10, 16)] for name in ("Cell", "Rule")]
+    lines = [
+        line(text, x, 100 + 12 * row)
+        for x, column in zip((50, 250), entries, strict=True)
+        for row, text in enumerate(column)
+    ]
+    text = " ".join(block.text for block in page_blocks(page(lines), []))
+    assert text.index("Cell15") < text.index("Rule10")

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from llm_ocr.engines.trace import note, tracing
 from llm_ocr.types import BlockKind, Box, Line, PageContent, Path
-from llm_ocr_cpu.layout.groups import ends_sentence, group_rows, has_bullet, may_go_on
+from llm_ocr_cpu.layout.groups import ends_sentence, group_rows, has_bullet, is_contents_entry, may_go_on
 from llm_ocr_cpu.layout.kinds import Entry, mark_kinds
 from llm_ocr_cpu.layout.rows import Measures, Row, make_rows
 from llm_ocr_cpu.regions import FORMULA, Region
@@ -47,7 +47,7 @@ class Sheet:
     size: Floats
     chars: Ints
     lower: Bools  # begins in lower case: continues the previous line
-    listed: Bools  # begins with the sign of a list item
+    listed: Bools  # begins with the sign of a list item, or is an entry of contents or an index
     mono: Bools  # monospaced, and no address of the web
     rtl: bool
     worn: bool = False  # boxes are from poor OCR
@@ -305,7 +305,7 @@ def make_sheet(lines: Sequence[Line], regions: Sequence[Box], rules: Sequence[Bo
         texts[:, 2] -= margin
     others = [False] * (len(regions) + len(rules))
     lower = [line.text[:1].islower() for line in lines] + others
-    listed = [has_bullet(line.text) for line in lines] + others
+    listed = [has_bullet(line.text) or _is_entry(line.text) for line in lines] + others
     mono = [line.mono and "://" not in line.text for line in lines] + others
     return Sheet(
         edges,
@@ -317,6 +317,11 @@ def make_sheet(lines: Sequence[Line], regions: Sequence[Box], rules: Sequence[Bo
         measures.rtl,
         measures.noisy,
     )
+
+
+def _is_entry(text: str) -> bool:
+    """Return whether a line is an entry of contents or an index with its page number."""
+    return text[-1:].isalnum() and is_contents_entry(text)
 
 
 def _upright(boxes: Floats, lines: int, height: float) -> Floats:

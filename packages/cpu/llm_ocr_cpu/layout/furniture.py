@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from llm_ocr.types import BlockKind, Box, Line
-from llm_ocr_cpu.layout.groups import is_capitals, is_caption, is_contents_entry
+from llm_ocr_cpu.layout.groups import is_capitals, is_caption, is_contents_entry, numbering
 from llm_ocr_cpu.layout.rows import Measures, Row, is_vertical, make_row
 
 #: Shares of the page's height: search zone of furniture, zone of recurring lines, zone where patterns suffice, and zone
@@ -185,7 +185,14 @@ def _is_furniture(row: Row, gap: float, after: str, outer: bool, measures: Measu
         return many and row.size < _SMALL_FOOTER * body and _RUNNING.search(text) is not None and gap > body
     if _RUNNING.search(text):
         return gap > (measures.leading - 0.7) * body and (many or row.size < 0.95 * body)
-    return many and _is_plain_furniture(row, gap, measures, lines)
+    return many and (_is_over_rest(row, gap, after, measures) or _is_plain_furniture(row, gap, measures, lines))
+
+
+def _is_over_rest(row: Row, gap: float, after: str, measures: Measures) -> bool:
+    """Return whether the row is above the rest of a sentence that began on the page before: no heading is."""
+    words = len(after) > _LEAST_REST and after[:1].islower() and after[1:2] != " "
+    alone = len(row.text) < 90 and not row.text[:1].islower() and not row.text.endswith((".", ",", ":", ";", "-"))
+    return words and alone and not numbering(row.text) and gap > (measures.leading - 0.7) * measures.body
 
 
 def _is_plain_furniture(row: Row, gap: float, measures: Measures, lines: int) -> bool:

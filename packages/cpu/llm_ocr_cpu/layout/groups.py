@@ -53,6 +53,7 @@ _FOOTNOTE = re.compile(
 _HOUSE_NUMBER = re.compile(r"\d{1,5}[a-z]?,? [^\W\d]")
 _ENTRY = re.compile(r"(?:(?:[.․…·]\s?){4,}|(?:\s[.·]){2,})\s*[\w.–-]{1,8}(?:, ?[\d–-]{1,8})*$")
 _FIELD = re.compile(r"[^\W\d_a-z][\w .’'/-]{1,24}:\s+\S|\d{1,2}[:.]\d\d\s")
+_TIME = re.compile(r"\d{1,2}[:.]\d\d\s*(?:[-–]|[ap]\.?m)")
 _REFERENCE = re.compile(r"\[[\w+.\-]{1,12}\]\s+\S")
 
 
@@ -155,6 +156,11 @@ def is_footnote(text: str) -> bool:
 def is_reference(text: str) -> bool:
     """Return whether the text begins like an entry of a bibliography: `[12] Name`."""
     return _REFERENCE.match(text) is not None
+
+
+def is_time(text: str) -> bool:
+    """Return whether the text begins with a time, as in an agenda: `9:30 - 10:00`, `10.15 am`."""
+    return _TIME.match(text) is not None
 
 
 def is_capitals(text: str) -> bool:

@@ -15,6 +15,7 @@ from llm_ocr_cpu.layout.groups import (
     is_footnote,
     is_keyword,
     is_sure_heading,
+    is_time,
     numbering,
     roman,
 )
@@ -68,7 +69,7 @@ def _can_be(group: Group, measures: Measures) -> bool:
         return False
     if (group.marker and group.marker.certain) or is_caption(text) or _is_scrawl(group, text):
         return False
-    if is_contents_entry(text) or _AMOUNT.search(text):
+    if is_contents_entry(text) or is_time(text) or _AMOUNT.search(text):
         return False
     if text.endswith((",", ";", "-", "\u00ad")) or (
         text.endswith(".") and len(text.split()) > 2 and not is_keyword(text)

@@ -21,7 +21,7 @@ from llm_ocr_cpu.tables.cells import (
     markup,
     rows_of,
 )
-from llm_ocr_cpu.tables.plain import plain_areas, word_areas
+from llm_ocr_cpu.tables.plain import aligned_tables, plain_areas, word_areas
 from llm_ocr_cpu.tables.ruled import (
     Floats,
     Lattice,
@@ -267,6 +267,12 @@ class Finder:
     def _plain(self, rules: Rules) -> None:
         for area, label in plain_areas(self, rules):
             self._take_spaced(area, label)
+        for box, table in aligned_tables(self):
+            members = self.inside(box)
+            code = is_code([self.content.lines[index] for index in members])
+            other = code or self._is_other(box, members, pictures=0.08) or self._is_captioned_figure(box, members)
+            if not other:
+                self._take(table, box, members, "aligned")
         for area in word_areas(self):
             self._take_spaced(area, "words")
 

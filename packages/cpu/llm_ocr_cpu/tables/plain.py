@@ -13,7 +13,7 @@ import numpy as np
 from llm_ocr.engines.descriptions import TABLE_CAPTION
 from llm_ocr.types import Box, Line, Word
 from llm_ocr_cpu.layout.groups import has_bullet
-from llm_ocr_cpu.tables.cells import Piece, Row, Segment, is_number, rows_of
+from llm_ocr_cpu.tables.cells import Cell, Piece, Row, Segment, Table, is_number, rows_of, with_text
 from llm_ocr_cpu.tables.ruled import Rules, components
 from llm_ocr_cpu.tables.spaced import MOST_HEADINGS, SENTENCE, Area
 
@@ -31,8 +31,6 @@ _HEADING_APART = 2.5
 _LEAST_VALUES, _LEAST_HEADED = 5, 3
 #: Maximum white space between two columns, and maximum distance of two values of a column, in letter sizes.
 _FAR, _LONG_LABEL = 12, 9
-#: Minimum white space between a number and its neighbor in letter sizes.
-_APART = 1.2
 #: Number of a note between a label and its values, as in annual accounts.
 _NOTE = re.compile(r"\(?\d{1,2}\)?")
 
@@ -117,7 +115,7 @@ def _captioned_areas(finder: "Finder") -> Iterator[Area]:
             if taken or len(row.segments) > 1:
                 taken.append(row)
         several = sum(len(row.segments) > 1 for row in taken)
-        if several >= _LEAST_HEADED and several >= 0.5 * len(taken):
+        if several >= _LEAST_ROWS - 1 and several >= 0.5 * len(taken):
             boxes = [piece.box for row in taken for piece in row.pieces]
             yield Area(reduce(Box.union, boxes), (), ())
 
@@ -355,6 +353,109 @@ def is_counting(texts: Sequence[str]) -> bool:
     return len(whole) > 0.8 * len(texts) and rising > 0.8 * (len(whole) - 1)
 
 
+# Tables set with spaces only: consecutive rows with the same number of short, aligned cells.
+
+
+#: Minimum rows, including the heading, and minimum columns of a table that is found by alignment alone.
+_LEAST_ROWS, _LEAST_COLUMNS = 4, 3
+#: Maximum words of a cell; more words may be text in the columns of a page.
+_MOST_WORDS = 5
+#: Minimum white space between two columns in letter sizes.
+_APART = 1.2
+
+
+def aligned_tables(finder: "Finder") -> Iterator[tuple[Box, Table]]:
+    """Yield certain tables only: three columns, one of them with values in all rows except the first."""
+    for block in _blocks(line_rows(finder)):
+        if _has_apart_columns(block) and _has_values(block):
+            boxes = [piece.box for row in block for piece in row.pieces]
+            box = reduce(Box.union, boxes)
+            cells = [
+                Cell(number, column, pieces=list(segment.pieces))
+                for number, row in enumerate(block)
+                for column, segment in enumerate(row.segments)
+            ]
+            yield box, Table(len(block), len(block[0].segments), tuple(with_text(cells)))
+
+
+def _blocks(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    """Yield runs of rows with the same number of cells, aligned and evenly spaced."""
+    block: list[Row] = []
+    for row in rows:
+        if block and not _follows(block, row):
+            if len(block) >= _LEAST_ROWS:
+                yield block
+            # The last row may be the heading of the next block.
+            block = block[-1:] if _follows(block[-1:], row) else []
+        if len(row.segments) >= _LEAST_COLUMNS and all(_is_short(segment.text) for segment in row.segments):
+            block.append(row)
+        else:
+            block = []
+    if len(block) >= _LEAST_ROWS:
+        yield block
+
+
+def _is_short(text: str) -> bool:
+    return 0 < len(text.split()) <= _MOST_WORDS
+
+
+def _follows(block: Sequence[Row], row: Row) -> bool:
+    last = block[-1]
+    if len(last.segments) != len(row.segments) or not 0.7 < row.size / max(last.size, 1e-6) < 1.43:
+        return False
+    if not all(_is_short(segment.text) for segment in row.segments):
+        return False
+    step = last.y - block[-2].y if len(block) > 1 else 1.7 * last.size
+    if row.y - last.y > 1.5 * step:
+        return False
+    aligned = sum(
+        abs(a.x0 - b.x0) < 0.6 * row.size
+        or abs(a.x1 - b.x1) < 0.6 * row.size
+        or abs(a.x0 + a.x1 - b.x0 - b.x1) < 0.8 * row.size
+        for a, b in zip(last.segments, row.segments, strict=True)
+    )
+    return aligned == len(row.segments) or (len(block) == 1 and _are_headings(last, row))
+
+
+def _are_headings(head: Row, values: Row) -> bool:
+    """Return whether words are above numbers in the same order: spreadsheets align words left and numbers right."""
+    if any(_has_digit(segment.text) for segment in head.segments):
+        return False
+    if not all(is_number(segment.text) for segment in values.segments):
+        return False
+    ends = [-inf, *(segment.x1 for segment in values.segments)]
+    starts = [*(segment.x0 for segment in values.segments), inf]
+    return all(
+        end < segment.x0 and segment.x1 < start
+        for segment, end, start in zip(head.segments, ends[:-1], starts[1:], strict=True)
+    )
+
+
+def _has_apart_columns(block: Sequence[Row]) -> bool:
+    size = float(np.median([row.size for row in block]))
+    rows = block[1:] if _are_headings(block[0], block[1]) else block
+    for column in range(len(block[0].segments) - 1):
+        end = max(row.segments[column].x1 for row in rows)
+        start = min(row.segments[column + 1].x0 for row in rows)
+        if start - end < _APART * size:
+            return False
+    return True
+
+
+def _has_values(block: Sequence[Row]) -> bool:
+    """Return whether headings without digits are above a value column; a table of contents has page numbers only."""
+    heads = [segment.text for segment in block[0].segments]
+    if any(_has_digit(head) for head in heads) or any(is_number(head) for head in heads):
+        return False
+    columns = [[row.segments[number].text for row in block[1:]] for number in range(len(heads))]
+    valued = [column for column in columns if all(map(_has_digit, column))]
+    return any(not is_counting(column) for column in valued)
+
+
+def _has_digit(text: str) -> bool:
+    return any(map(str.isdigit, text))
+
+
 # Tables of words: columns below a bold row of headings, and labels with values.
 
 
@@ -365,8 +466,8 @@ _ROWS_APART = 2.6
 #: Maximum distance of the beginnings of a column's cells in letter sizes; those of words in a paragraph differ more.
 _STEADY = 0.3
 _LEAST_PAIRS, _MOST_IN_LABEL, _MOST_IN_VALUE = 3, 5, 10
-#: The same number of rows without colons or bold labels, and the most words of their values.
-_LEAST_BARE, _MOST_WORDS = 4, 5
+#: The same number of rows without colons or bold labels.
+_LEAST_BARE = 4
 
 
 def word_areas(finder: "Finder") -> Iterator[Area]:
@@ -485,12 +586,8 @@ def _pairs(rows: Sequence[Row]) -> tuple[list[Row], list[float]]:
         return [], []
     named = all(each.text.endswith(":") for each in labels)
     bold = all(_is_bold(each) for each in labels) and not any(map(_is_bold, values))
-    digits = sum(any(map(str.isdigit, text)) for text in texts)
-    valued = (
-        len(pairs) >= _LEAST_BARE
-        and 3 * digits >= 2 * len(texts)
-        and all(0 < len(text.split()) <= _MOST_WORDS for text in texts)
-    )
+    digits = sum(map(_has_digit, texts))
+    valued = len(pairs) >= _LEAST_BARE and 3 * digits >= 2 * len(texts) and all(map(_is_short, texts))
     long = any(len(text.split()) > _MOST_IN_VALUE for text in texts) or any(len(each.text) < 3 for each in labels)
     if long or not (named or bold or valued):
         return [], []
