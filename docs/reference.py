@@ -15,7 +15,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 import llm_ocr
-from llm_ocr.cli.models import all_models
+from llm_ocr.cli.models import summary_of
 from llm_ocr.config.commands import all_commands
 from llm_ocr.config.fields import Setting, command_models, groups_of, settings_of
 from llm_ocr.errors import LlmOcrError
@@ -182,7 +182,8 @@ def models_page() -> str:
     """Return the known models with their published scores and the sources of these."""
     head = f"| Model | Weights | License | Size | GPU | Figures | Describes | Languages |\n{'|---' * 8}|"
     rows, scores = [], []
-    for one, profile in zip(all_models(), PROFILES, strict=True):
+    for profile in PROFILES:
+        one = summary_of(profile)
         default = " (default)" if one["default"] else " (experimental)" if one["experimental"] else ""
         size = f"{one['parameters']} B" if one["parameters"] else "-"
         cells = (one["licence"] or "not stated", size, one["smallest_gpu"] or "-", one["figures"], one["describes"])

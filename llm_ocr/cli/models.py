@@ -53,7 +53,7 @@ def one_model(settings: ModelsSettings) -> dict[str, Any]:
     command = serve_command(profile, options, settings.vllm_port or _PORT, version=numbers(version) or _NEW)
     preset = PRESETS[settings.preset] if settings.preset else None
     return {
-        **_short(profile),
+        **summary_of(profile),
         "asked": settings.name,
         "aliases": list(profile.aliases),
         "revision": profile.revision,
@@ -108,7 +108,8 @@ def recommended(settings: ModelsSettings) -> dict[str, Any]:
     }
 
 
-def _short(profile: Profile) -> dict[str, Any]:
+def summary_of(profile: Profile) -> dict[str, Any]:
+    """Return the facts about a model for tables."""
     size = smallest_gpu(profile)
     weights = weights_of(profile)
     needed = needed_memory(weights, profile.context, share=share_of(profile)) if weights else 0.0
@@ -176,7 +177,7 @@ def run_models(command: str, settings: ModelsSettings) -> int:
         found = recommended(settings)
         text = recommended_text(found)
     else:
-        found = [_short(profile) for profile in all_profiles()]
+        found = [summary_of(profile) for profile in all_profiles()]
         text = table_text(found)
     if settings.json_output:
         write_json(found)
