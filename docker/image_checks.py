@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llm_ocr import __version__
-from llm_ocr.cli.doctor import Check, State, table
+from llm_ocr.checks import Check, State
+from llm_ocr.cli.doctor import table
 from llm_ocr.cli.output import write_line
 from llm_ocr.engines.vllm.command import value_of
 from llm_ocr.errors import LlmOcrError, UsageError
