@@ -1,5 +1,6 @@
 """Packages add commands and export formats: what they promise, and what a broken package leaves intact."""
 
+import inspect
 import json
 import shutil
 import subprocess
@@ -86,7 +87,8 @@ def counting(installed):
 def documented(installed):
     """The format in the documentation of the border, installed as written there."""
     entry = next(line for line in plugins.__doc__.splitlines() if line.strip().startswith("word-counts = "))
-    example = plugins.Export.__doc__.partition("Example:\n")[2].partition("    Uses:")[0]
+    # Python 3.13 removes the indentation of docstrings, and older ones do not.
+    example = inspect.cleandoc(plugins.Export.__doc__).partition("Example:\n")[2].partition("\nUses:")[0]
     points = f"[llm_ocr.exports]\n{entry.strip().replace(chr(34), '')}\n"
     installed.add("word-counting", points, "my_package.counts", textwrap.dedent(example))
     return installed
