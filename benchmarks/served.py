@@ -47,6 +47,10 @@ class Served:
         }
 
 
+#: Height by width above which a page may be read in slices, so that its requests cannot be compared.
+TALL = 3
+
+
 def corpus(folders: Sequence[Path], pages: int, folder: Path) -> Path:
     """A manifest of `pages` pages: the documents again and again, each copy with a name and content of its own."""
     selections = []
@@ -54,9 +58,11 @@ def corpus(folders: Sequence[Path], pages: int, folder: Path) -> Path:
         try:
             with pypdfium2.PdfDocument(path) as document:
                 total = len(document)
+                tall = any(height > TALL * width for width, height in map(document.get_page_size, range(total)))
         except pypdfium2.PdfiumError:
             continue  # encrypted or damaged: nothing of it would reach the server
-        selections.append(Selection(path, tuple(range(1, total + 1)), total, (0.0,) * total))
+        if not tall:
+            selections.append(Selection(path, tuple(range(1, total + 1)), total, (0.0,) * total))
     made = copies(selections, pages, folder)
     manifest = folder / "manifest.jsonl"
     write_manifest(made, manifest)

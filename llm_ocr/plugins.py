@@ -125,8 +125,8 @@ class ExtensionPoint(Generic[Extension]):
                 f"no {self.noun} is installed: the metadata of llm-ocr is missing",
                 hint="Install the checkout instead of importing it from a folder: pip install -e .",
             )
-        near = get_close_matches(name.replace("_", "-").lower(), known, n=1, cutoff=0.6)
-        hint = f"Did you mean {near[0]}?" if near else f"Installed: {', '.join(known)}"
+        near = get_close_matches(name.replace("_", "-").lower(), known, n=1, cutoff=0.75)
+        hint = f"Did you mean {near[0]}?" if near else f"{self.noun.capitalize()}s: {', '.join(known)}"
         raise UsageError(f"unknown {self.noun} {name!r}", hint=hint)
 
     def _entries(self) -> dict[str, list[EntryPoint]]:

@@ -1,8 +1,6 @@
 """Launchers by platform name. A launcher's module is imported on first use."""
 
-from llm_ocr.errors import UsageError
 from llm_ocr.launch import Launcher
-from llm_ocr.launch.refusals import near
 from llm_ocr.plugins import PLATFORMS
 
 
@@ -23,8 +21,4 @@ def launcher_for(platform: str) -> Launcher:
     Raises:
         UsageError: The platform is unknown. The hint has a similar name, or all.
     """
-    if not is_installed(platform):
-        known = PLATFORMS.names()
-        hint = near(platform.replace("_", "-").lower(), known, f"Platforms: {', '.join(known)}", n=1, cutoff=0.75)
-        raise UsageError(f"unknown platform {platform!r}", hint=hint)
     return PLATFORMS.get(platform)()

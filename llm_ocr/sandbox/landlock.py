@@ -60,7 +60,7 @@ def restrict(allowed: Mapping[str, int]) -> int:
     ruleset = call(_CREATE_RULESET, ctypes.c_char_p(packed), ctypes.c_size_t(len(packed)), ctypes.c_uint32(0))
     try:
         for path, rights in allowed.items():
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):  # nobody can read it here
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):  # unreadable anyway
                 place = os.open(path, os.O_PATH | os.O_CLOEXEC)
                 try:
                     folder = stat.S_ISDIR(os.fstat(place).st_mode)

@@ -178,7 +178,7 @@ def memory_shortage(start: Start, memory: dict[str, int], version: str = "") -> 
 
 
 def trust_note(start: Start) -> str:
-    """Return a note if the model's own code runs at a commit that nobody named; otherwise an empty string."""
+    """Return a note if the model's own code runs without a pinned commit; otherwise an empty string."""
     trusted = start.profile.trust_remote_code or value_of(start.options.args, _TRUST) is not None
     if not trusted or start.pinned or start.folder is not None:
         return ""

@@ -11,7 +11,7 @@ from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
 from llm_ocr.documents.file_types import SUFFIXES
 from llm_ocr.errors import UsageError
-from llm_ocr.plugins import STORES as ADDED
+from llm_ocr.plugins import STORES as PLUGIN_STORES
 from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.names import OTHER_SCHEMES
 
@@ -83,7 +83,7 @@ def scheme_of(source: str) -> str:
 def is_remote(source: str) -> bool:
     """Return whether the source is on a store or on the web."""
     scheme = scheme_of(source)
-    return scheme in (*STORES, *WEB) or (scheme != "" and scheme in ADDED.names())
+    return scheme in (*STORES, *WEB) or (scheme != "" and scheme in PLUGIN_STORES.names())
 
 
 def is_web(source: str) -> bool:
@@ -95,7 +95,7 @@ def unknown_scheme(source: str) -> UsageError | None:
     """Return the error for an unsupported scheme; None for paths, `file://`, and remote sources."""
     scheme = scheme_of(source)
     known = (*STORES, *WEB, "file")
-    if not scheme or scheme in known or scheme in ADDED.names():
+    if not scheme or scheme in known or scheme in PLUGIN_STORES.names():
         return None
     near = OTHER_SCHEMES.get(scheme) or next(iter(difflib.get_close_matches(scheme, known, n=1, cutoff=0.5)), "")
     hint = f"Did you mean {near}://?" if near else "Known schemes: s3://, gs://, hf://, https://, http://, file://."

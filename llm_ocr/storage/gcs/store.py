@@ -23,6 +23,7 @@ from llm_ocr.storage.gcs.client import DEFAULT_LIMITS, Connection, Limits, conne
 from llm_ocr.storage.gcs.errors import SDK_ERRORS, replaced_meanwhile, said_by, translated, unknown_outcome
 from llm_ocr.storage.local import translated as translated_here
 from llm_ocr.storage.names import PROBES, TEMPORARY
+from llm_ocr.storage.probing import capabilities_of, check
 
 # Writes that happen exactly once or not at all, with a known outcome. Every write names the generation that it replaces
 # (0: none), so that a repeated request cannot write twice. It stores a random word in the object's metadata. After a
@@ -201,7 +202,15 @@ class GcsStore(BaseStore):
         return self._place.url
 
     def fetch(self, key: str) -> tuple[bytes, str]:
-        return _fetch(self._connection(), self._place, key)
+        connection = self._connection()
+
+        def read(blob: Any) -> tuple[bytes, str]:
+            data: bytes = blob.download_as_bytes(**connection.call)
+            return data, str(int(blob.generation))
+
+        name = self._place.inside(key)
+        with translated("read", self._where(key), connection.context, reading=True):
+            return _whole(connection, name, read)
 
     def read_range(self, key: str, start: int, length: int) -> bytes:
         name, connection = self._place.inside(key), self._connection()
@@ -231,10 +240,24 @@ class GcsStore(BaseStore):
             replace(connection, name, Content.of_file(path))
 
     def create(self, key: str, data: bytes) -> str:
-        return _create(self._connection(), self._place, key, data)
+        connection = self._connection()
+        name, where = self._place.inside(key), self._where(key)
+        with translated("write", where, connection.context):
+            written = write(connection, name, Content.of_bytes(data), ABSENT)
+        if written is None:
+            raise ObjectExists(f"{where} exists")
+        return str(written)
 
     def swap(self, key: str, data: bytes, version: str) -> str:
-        return _swap(self._connection(), self._place, key, data, version)
+        connection = self._connection()
+        name, where = self._place.inside(key), self._where(key)
+        if not version.isdecimal() or int(version) == ABSENT:
+            raise ObjectChanged(f"{where}: {version!r} is no version of it")
+        with translated("write", where, connection.context):
+            written = write(connection, name, Content.of_bytes(data), int(version))
+        if written is None:
+            raise ObjectChanged(f"{where} is not of version {version} any more")
+        return str(written)
 
     def download(self, key: str, path: Path) -> None:
         name, connection, where = self._place.inside(key), self._connection(), self._where(key)
@@ -254,13 +277,13 @@ class GcsStore(BaseStore):
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         self._place.check_prefix(prefix)
-        for info in _listed(self._connection(), self._place, prefix, start_after):
+        for info in self._listed(prefix, start_after):
             if not info.key.startswith(PROBES):
                 yield info
 
     def unfinished(self) -> Iterator[ObjectInfo]:
         """List probes that were not removed. Google removes the data of interrupted uploads, which are not objects."""
-        yield from _listed(self._connection(), self._place, PROBES, "")
+        yield from self._listed(PROBES)
 
     def stat(self, key: str) -> ObjectInfo | None:
         name, connection = self._place.inside(key), self._connection()
@@ -274,23 +297,52 @@ class GcsStore(BaseStore):
             remove(connection, name)
 
     def capabilities(self) -> Capabilities:
-        connection = self._connection()
+        """Test whether generation preconditions work: Google's do, an emulator's may not."""
+        hurried = self._hurried()
         with self._lock:
             if self._found is None:
-                self._found = _probed(connection.hurried(), self._place)
+                found = capabilities_of(hurried)
+                server = hurried._connection().context.server
+                note = f"{server} does not honour generation preconditions" if found.note else ""
+                self._found = dataclasses.replace(found, note=note)
             return self._found
 
     def check(self) -> None:
         """Write, read, list, and remove a probe. Also detects missing credentials. Each request takes at most 20 s."""
-        connection, key = self._connection().hurried(), _probe()
-        written = secrets.token_bytes(16)
-        _create(connection, self._place, key, written)
-        if _fetch(connection, self._place, key)[0] != written:
-            raise StorageError(f"cannot use {self.url}: the content read differs from the content written")
-        if key not in {info.key for info in _listed(connection, self._place, key, "")}:
-            raise StorageError(f"cannot use {self.url}: the listing lacks the written object")
-        with translated("remove", self._where(key), connection.context):
-            remove(connection, self._place.inside(key))
+        check(self._hurried())
+
+    def _hurried(self) -> "GcsStore":
+        """Return the same store with less time for each request."""
+        store = GcsStore(self._place, self._options, self._limits)
+        store._connected = self._connection().hurried()
+        return store
+
+    def _listed(self, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
+        connection, root = self._connection(), self._place.root
+        where = f"{self.url}/{prefix}" if prefix else self.url
+        with translated("list", where, connection.context):
+            pages = connection.bucket.list_blobs(
+                prefix=root + prefix,
+                start_offset=root + start_after if start_after else None,  # inclusive: that key itself is skipped
+                page_size=_PAGE,
+                fields="items(name,size,generation,timeCreated),nextPageToken",
+                **connection.call,
+            ).pages
+        while True:
+            with translated("list", where, connection.context):
+                page = next(pages, None)
+            if page is None:
+                return
+            for blob in page:
+                if not blob.name.startswith(root + prefix):
+                    raise StorageError(
+                        f"{where}: the store listed {blob.name!r}, which does not begin with {root + prefix!r}",
+                        hint="The server does not follow the protocol of Google Cloud Storage: check "
+                        "`workspace_endpoint`.",
+                    )
+                key = blob.name.removeprefix(root)
+                if key > start_after and self._place.has(key):
+                    yield _info(key, blob)
 
     def _where(self, key: str) -> str:
         return f"{self._place.url}/{key}"
@@ -300,16 +352,6 @@ class GcsStore(BaseStore):
             if self._connected is None:
                 self._connected = connect(self._place, self._options, self._limits)
             return self._connected
-
-
-def _fetch(connection: Connection, place: Place, key: str) -> tuple[bytes, str]:
-    def read(blob: Any) -> tuple[bytes, str]:
-        data: bytes = blob.download_as_bytes(**connection.call)
-        return data, str(int(blob.generation))
-
-    name = place.inside(key)
-    with translated("read", f"{place.url}/{key}", connection.context, reading=True):
-        return _whole(connection, name, read)
 
 
 def _whole(connection: Connection, name: str, read: Callable[[Any], T]) -> T:
@@ -334,81 +376,5 @@ def _whole(connection: Connection, name: str, read: Callable[[Any], T]) -> T:
     raise AssertionError("the last read returns or raises")
 
 
-def _create(connection: Connection, place: Place, key: str, data: bytes) -> str:
-    name, where = place.inside(key), f"{place.url}/{key}"
-    with translated("write", where, connection.context):
-        written = write(connection, name, Content.of_bytes(data), ABSENT)
-    if written is None:
-        raise ObjectExists(f"{where} exists")
-    return str(written)
-
-
-def _swap(connection: Connection, place: Place, key: str, data: bytes, version: str) -> str:
-    name, where = place.inside(key), f"{place.url}/{key}"
-    if not version.isdecimal() or int(version) == ABSENT:
-        raise ObjectChanged(f"{where}: {version!r} is no version of it")
-    with translated("write", where, connection.context):
-        written = write(connection, name, Content.of_bytes(data), int(version))
-    if written is None:
-        raise ObjectChanged(f"{where} is not of version {version} any more")
-    return str(written)
-
-
-def _listed(connection: Connection, place: Place, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
-    where = f"{place.url}/{prefix}" if prefix else place.url
-    with translated("list", where, connection.context):
-        pages = connection.bucket.list_blobs(
-            prefix=place.root + prefix,
-            start_offset=place.root + start_after if start_after else None,  # inclusive: that key itself is skipped
-            page_size=_PAGE,
-            fields="items(name,size,generation,timeCreated),nextPageToken",
-            **connection.call,
-        ).pages
-    while True:
-        with translated("list", where, connection.context):
-            page = next(pages, None)
-        if page is None:
-            return
-        for blob in page:
-            if not blob.name.startswith(place.root + prefix):
-                raise StorageError(
-                    f"{where}: the store listed {blob.name!r}, which does not begin with {place.root + prefix!r}",
-                    hint="The server does not follow the protocol of Google Cloud Storage: check `workspace_endpoint`.",
-                )
-            key = blob.name.removeprefix(place.root)
-            if key > start_after and place.has(key):
-                yield _info(key, blob)
-
-
 def _info(key: str, blob: Any) -> ObjectInfo:
     return ObjectInfo(key, int(blob.size), str(int(blob.generation)), blob.time_created.timestamp())
-
-
-def _probe() -> str:
-    return f"{PROBES}{secrets.token_hex(16)}"
-
-
-def _probed(connection: Connection, place: Place) -> Capabilities:
-    """Test whether generation preconditions work: Google's do, an emulator's may not."""
-    key = _probe()
-    version = _create(connection, place, key, b"1")
-    try:
-        create = _refused(lambda: _create(connection, place, key, b"2"), ObjectExists)
-        if create:
-            second = _swap(connection, place, key, b"3", version)
-            swap = _refused(lambda: _swap(connection, place, key, b"4", version), ObjectChanged) and second != version
-        else:
-            swap = False
-    finally:
-        with translated("remove", f"{place.url}/{key}", connection.context):
-            remove(connection, place.inside(key))
-    note = "" if create and swap else f"{connection.context.server} does not honour generation preconditions"
-    return Capabilities(create, swap, note)
-
-
-def _refused(attempt: Callable[[], object], error: type[StorageError]) -> bool:
-    try:
-        attempt()
-    except error:
-        return True
-    return False
