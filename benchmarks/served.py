@@ -47,8 +47,11 @@ class Served:
         }
 
 
-#: Height by width above which a page may be read in slices, so that its requests cannot be compared.
-TALL = 3
+def is_one_request(page: pypdfium2.PdfPage) -> bool:
+    """Whether the page is one request: a tall page is read in slices, and a blank one is never sent."""
+    width, height = page.get_size()
+    darkest, lightest = page.render(scale=0.3, grayscale=True).to_pil().getextrema()
+    return height <= 2.5 * width and lightest - darkest > 16
 
 
 def corpus(folders: Sequence[Path], pages: int, folder: Path) -> Path:
@@ -58,10 +61,10 @@ def corpus(folders: Sequence[Path], pages: int, folder: Path) -> Path:
         try:
             with pypdfium2.PdfDocument(path) as document:
                 total = len(document)
-                tall = any(height > TALL * width for width, height in map(document.get_page_size, range(total)))
+                comparable = all(map(is_one_request, document))
         except pypdfium2.PdfiumError:
             continue  # encrypted or damaged: nothing of it would reach the server
-        if not tall:
+        if comparable:
             selections.append(Selection(path, tuple(range(1, total + 1)), total, (0.0,) * total))
     made = copies(selections, pages, folder)
     manifest = folder / "manifest.jsonl"
