@@ -86,8 +86,8 @@ def confine(confinement: Confinement) -> Protections:
         if confinement.devices:
             filtered = seccomp.install(seccomp.KERNEL, families=(socket.AF_UNIX, socket.AF_NETLINK), writing=True)
         else:
-            refused = [*seccomp.KERNEL, *seccomp.NETWORK, *seccomp.ALTERING]
-            filtered = seccomp.install(refused if programs else [*refused, *seccomp.STARTING], writing=False)
+            starting = {} if programs else seccomp.STARTING
+            filtered = seccomp.install(seccomp.KERNEL, seccomp.NETWORK, seccomp.ALTERING, starting, writing=False)
     if confinement.devices:
         return Protections(no_network=filtered)
     return Protections(

@@ -10,8 +10,6 @@ import stat
 import struct
 from collections.abc import Mapping
 
-from llm_ocr.sandbox.system_calls import call
-
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on all architectures
 _VERSION = 1  # flag of the first call: returns the version
 _PATH_BENEATH = 1
@@ -26,6 +24,21 @@ _OF_FILES = EXECUTE | _WRITE_FILE | READ_FILE | _TRUNCATE | _IOCTL_DEV
 _RIGHTS = {1: (1 << 13) - 1, 2: 1 << 13, 3: _TRUNCATE, 5: _IOCTL_DEV}
 _TCP = 0b11  # bind and connect, since version 4
 _SCOPES = 0b11  # no abstract sockets and signals to outside processes, since version 6
+
+
+def call(number: int, *arguments: object) -> int:
+    """Make a system call, for which the C library may have no function.
+
+    Raises:
+        OSError: the kernel returned an error.
+    """
+    library = ctypes.CDLL(None, use_errno=True)
+    library.syscall.restype = ctypes.c_long
+    result = int(library.syscall(ctypes.c_long(number), *arguments))
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return result
 
 
 def version() -> int:
