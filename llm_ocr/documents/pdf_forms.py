@@ -1,7 +1,8 @@
 """Read check boxes of a PDF's forms, and find placeholder pages."""
 
+import contextlib
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -11,7 +12,7 @@ import pypdfium2.raw as pdfium
 from llm_ocr.documents.pdf_objects import Frame
 from llm_ocr.types import Box, Line, PageContent, Word
 
-#: Limit of a page's annotations.
+#: Limit of a page's annotations, and of a document's attachments.
 _MOST_ANNOTATIONS = 1000
 _FILLED_IN = (pdfium.FPDF_ANNOT_WIDGET, pdfium.FPDF_ANNOT_FREETEXT)
 _BOXES = (pdfium.FPDF_FORMFIELD_CHECKBOX, pdfium.FPDF_FORMFIELD_RADIOBUTTON)
@@ -28,15 +29,19 @@ class CheckBox:
     checked: bool
 
 
-def has_fields(page: pypdfium2.PdfPage) -> bool:
-    """Return whether the page has form fields or free text."""
+def annotations(page: pypdfium2.PdfPage) -> Iterator[pdfium.FPDF_ANNOTATION]:
+    """Yield the page's annotations, each open until the next one."""
     for index in range(min(pdfium.FPDFPage_GetAnnotCount(page), _MOST_ANNOTATIONS)):
         annotation = pdfium.FPDFPage_GetAnnot(page, index)
-        kind = pdfium.FPDFAnnot_GetSubtype(annotation)
-        pdfium.FPDFPage_CloseAnnot(annotation)
-        if kind in _FILLED_IN:
-            return True
-    return False
+        try:
+            yield annotation
+        finally:
+            pdfium.FPDFPage_CloseAnnot(annotation)
+
+
+def has_fields(page: pypdfium2.PdfPage) -> bool:
+    """Return whether the page has form fields or free text."""
+    return any(pdfium.FPDFAnnot_GetSubtype(annotation) in _FILLED_IN for annotation in annotations(page))
 
 
 def check_boxes(page: pypdfium2.PdfPage, frame: Frame) -> tuple[CheckBox, ...]:
@@ -45,8 +50,7 @@ def check_boxes(page: pypdfium2.PdfPage, frame: Frame) -> tuple[CheckBox, ...]:
         return ()
     form, area = page.formenv.raw, pdfium.FS_RECTF()
     found = []
-    for index in range(min(pdfium.FPDFPage_GetAnnotCount(page), _MOST_ANNOTATIONS)):
-        annotation = pdfium.FPDFPage_GetAnnot(page, index)
+    for annotation in annotations(page):
         if (
             pdfium.FPDFAnnot_GetFormFieldType(form, annotation) in _BOXES
             and not pdfium.FPDFAnnot_GetFlags(annotation) & _UNSEEN
@@ -54,7 +58,6 @@ def check_boxes(page: pypdfium2.PdfPage, frame: Frame) -> tuple[CheckBox, ...]:
         ):
             box = frame.box(area.left, area.bottom, area.right, area.top)
             found.append(CheckBox(box, bool(pdfium.FPDFAnnot_IsChecked(form, annotation))))
-        pdfium.FPDFPage_CloseAnnot(annotation)
     return tuple(found)
 
 
@@ -118,7 +121,12 @@ def placeholder(pdf: pypdfium2.PdfDocument) -> str:
     """
     kind = pdf.get_formtype()
     only = pdfium.FPDF_GetPageCount(pdf) == 1
-    if kind == pdfium.FORMTYPE_XFA_FULL or (kind == pdfium.FORMTYPE_XFA_FOREGROUND and only and not _first_has(pdf)):
+    stands_for_form = kind == pdfium.FORMTYPE_XFA_FULL
+    if kind == pdfium.FORMTYPE_XFA_FOREGROUND and only:
+        stands_for_form = True
+        with contextlib.suppress(pypdfium2.PdfiumError), contextlib.closing(pdf[0]) as first:
+            stands_for_form = not has_fields(first)
+    if stands_for_form:
         return "the page is a placeholder for an XFA form, whose content was not read"
     files = 0
     for index in range(min(pdfium.FPDFDoc_GetAttachmentCount(pdf), _MOST_ANNOTATIONS)):
@@ -131,15 +139,3 @@ def placeholder(pdf: pypdfium2.PdfDocument) -> str:
     if files and only and pdf.get_pagemode() == pdfium.PAGEMODE_USEATTACHMENTS:
         return f"the page is the cover of a portfolio, whose {files:,} attached files were not read"
     return ""
-
-
-def _first_has(pdf: pypdfium2.PdfDocument) -> bool:
-    """Return whether the first page has form fields."""
-    try:
-        page = pdf[0]
-    except pypdfium2.PdfiumError:
-        return False
-    try:
-        return has_fields(page)
-    finally:
-        page.close()

@@ -78,11 +78,9 @@ def _open_all(payload: Mapping[str, Any]) -> dict[str, Any]:
 
 def _judge(payload: Mapping[str, Any]) -> dict[str, Any]:
     """Return the number of pages and the result of the filters."""
-    from llm_ocr.documents.filters import judged
-    from llm_ocr.documents.filters.views import view_of
+    from llm_ocr.documents.filters.judging import judged
 
-    about = _open(payload)
-    return about | judged(view_of(_shelf.document(payload)), payload["filters"])
+    return _open(payload) | judged(_shelf.document(payload), payload["filters"])
 
 
 def _page(payload: Mapping[str, Any]) -> dict[str, Any]:

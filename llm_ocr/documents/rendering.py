@@ -54,16 +54,6 @@ class RenderOptions:
     confined: bool = True  # off: workers keep network, files, and programs
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """Result of the filters for a document. `text` is for the language check; `trouble` lists the filters' errors."""
-
-    pages: int
-    left_out: LeftOut | None
-    text: str
-    trouble: str
-
-
 class Renderer:
     """Renderer of pages. A page that hangs, exhausts memory, or crashes its worker affects only that page."""
 
@@ -129,12 +119,19 @@ class Renderer:
             for result in reply["opened"]
         ]
 
-    async def judge(self, source: str, kind: str, filters: FilterOptions) -> Judged:
-        """Open a document and run the filters. Raises `PageFailure`, also if a filter exceeds the limits."""
+    async def judge(self, source: str, kind: str, filters: FilterOptions) -> tuple[int, LeftOut | None, str, str]:
+        """Open a document and run the filters.
+
+        Returns:
+            The number of pages; why the document is excluded; the text for the language check; the filters' errors.
+
+        Raises:
+            PageFailure: The document cannot be opened, or a filter exceeds the limits.
+        """
         payload = self._payload(source, kind) | {"filters": asdict(filters)}
         reply = await self._call("judge", payload, source, "the document was not looked at")
         left_out = LeftOut(*reply["left_out"]) if reply["left_out"] else None
-        return Judged(int(reply["pages"]), left_out, reply["text"], reply["trouble"])
+        return int(reply["pages"]), left_out, reply["text"], reply["trouble"]
 
     async def page(
         self, source: str, kind: str, number: int, *, page_id: str, document_id: str, version: str = ""

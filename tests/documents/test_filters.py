@@ -10,7 +10,8 @@ import pytest
 from making import pages, pdf, text, written
 from PIL import Image, ImageDraw
 
-from llm_ocr.documents.filters import FilterOptions, spam
+from llm_ocr.documents.filters import FilterOptions
+from llm_ocr.documents.filters.judging import spam
 from llm_ocr.documents.filters.languages import Filters, Languages
 from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.errors import MissingExtra, PageFailure, UsageError, WorkerDied
@@ -113,24 +114,16 @@ def _png(image: Image.Image) -> bytes:
     return data.getvalue()
 
 
-class Text:
-    """Only a text."""
-
-    def __init__(self, words: str) -> None:
-        self._words = words
-
-    def text(self) -> str:
-        return self._words
-
-
-def test_spam_has_several_of_the_words_and_enough_of_them():
+def test_spam_has_several_of_the_words_and_enough_of_them(tmp_path):
     seo = "Download the free ebook now as pdf or epub, save the file. " * 10
-    assert spam(Text(seo)).reason == "spam"
-    assert spam(Text(seo[:150])) is None  # too short to judge
+    assert spam(seo)
     free = "The council met on Monday and left the market square free for the fair. " * 20
-    assert spam(Text(free)) is None  # one word, though often
+    assert not spam(free)  # one word, though often
     long = "The committee heard the report of the treasurer and asked for the accounts of last year. " * 200
-    assert spam(Text(long + "Save the file as pdf.")) is None  # three of them, lost among the others
+    assert not spam(long + "Save the file as pdf.")  # three of them, lost among the others
+    paths = [written(tmp_path / name, pages(lines_of(words))) for name, words in (("s.pdf", seo), ("t.pdf", seo[:150]))]
+    found, _ = looked(paths, FilterOptions(spam=True))
+    assert found["s.pdf"].startswith("spam: ") and found["t.pdf"] == ""  # too short to judge
 
 
 def test_a_document_that_cannot_be_opened_is_not_left_out(tmp_path, examples):

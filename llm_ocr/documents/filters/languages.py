@@ -101,21 +101,18 @@ class Filters:
             PageFailure: The document cannot be opened.
         """
         try:
-            found = await self._renderer.judge(path, kind, self.options)
+            pages, left_out, text, trouble = await self._renderer.judge(path, kind, self.options)
         except PageFailure as failure:
             # The cause may be the document, or only a filter.
-            pages = await self._renderer.open(path, kind)
-            self._keep(source, str(failure))
-            return pages, None
-        if found.trouble:
-            self._keep(source, found.trouble)
-        left_out = found.left_out
-        if found.text and left_out is None:
+            pages, left_out, text, trouble = await self._renderer.open(path, kind), None, "", str(failure)
+        if trouble:
+            self._keep(source, trouble)
+        if text and left_out is None:
             try:
-                left_out = await self._languages.judge(found.text)
+                left_out = await self._languages.judge(text)
             except (WorkerDied, WorkerError) as error:
                 self._keep(source, f"language: {error}")
-        return found.pages, left_out
+        return pages, left_out
 
     def _keep(self, source: str, why: str) -> None:
         self.trouble += 1
