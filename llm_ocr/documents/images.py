@@ -124,30 +124,26 @@ def cropped(image: EncodedImage, boxes: Sequence[Box], image_format: str, qualit
     return parts
 
 
-def resized(image: EncodedImage, scale: float, quality: int) -> EncodedImage:
-    """Return the image with its sides multiplied by `scale`, PNG as PNG, others as JPEG of this quality."""
+def changed(image: EncodedImage, scale: float, degrees: int, quality: int) -> EncodedImage:
+    """Return the image with its sides multiplied by `scale`, and turned clockwise by 0, 90, 180, or 270 degrees.
+
+    PNG remains PNG, others become JPEG of this quality.
+    """
     from PIL import Image
 
     page = _decoded(image)
-    size = (max(1, round(page.width * scale)), max(1, round(page.height * scale)))
-    return encoded(page.resize(size, Image.Resampling.LANCZOS), _format(image), quality)
-
-
-def turned(image: EncodedImage, degrees: int, quality: int) -> EncodedImage:
-    """Return the image turned clockwise by 90, 180, or 270 degrees, PNG as PNG, others as JPEG of this quality."""
-    from PIL import Image
-
-    ways = {90: Image.Transpose.ROTATE_270, 180: Image.Transpose.ROTATE_180, 270: Image.Transpose.ROTATE_90}
-    return encoded(_decoded(image).transpose(ways[degrees]), _format(image), quality)
+    if scale != 1.0:
+        size = (max(1, round(page.width * scale)), max(1, round(page.height * scale)))
+        page = page.resize(size, Image.Resampling.LANCZOS)
+    if degrees:
+        ways = {90: Image.Transpose.ROTATE_270, 180: Image.Transpose.ROTATE_180, 270: Image.Transpose.ROTATE_90}
+        page = page.transpose(ways[degrees])
+    return encoded(page, "png" if image.media_type == "image/png" else "jpeg", quality)
 
 
 def blank(image: EncodedImage) -> bool:
     """Return whether the image has no ink; see `ink_of`."""
     return ink_of(_decoded(image)).blank
-
-
-def _format(image: EncodedImage) -> str:
-    return "png" if image.media_type == "image/png" else "jpeg"
 
 
 def _decoded(image: EncodedImage) -> "Image.Image":

@@ -19,9 +19,9 @@ from llm_ocr.documents.fd_file import FdFile
 from llm_ocr.documents.images import grayscale_if_equal, longest_side
 from llm_ocr.documents.ink import ink_of
 from llm_ocr.documents.pdf_forms import CheckBox, check_boxes, has_fields, placeholder, with_check_boxes
-from llm_ocr.documents.pdf_objects import Frame, Objects, page_frame, page_images, page_objects
+from llm_ocr.documents.pdf_objects import Frame, Objects, page_frame, page_objects
 from llm_ocr.errors import PageFailure
-from llm_ocr.types import SCAN, Box, InkMap, Line, PageContent, Reason
+from llm_ocr.types import SCAN, Box, Evidence, InkMap, Line, PageContent, Reason
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -39,33 +39,23 @@ _BROKEN = str.maketrans("", "", "\ufffe\u0002")
 _UNSURE = re.compile(r"[\x00-\x01\x03-\x08\x0b\x0c\x0e-\x1f\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """Text layer with the fields of `Evidence`: pdfium's lines, used to judge answers, not as text."""
+def evidence_of(
+    page: pypdfium2.PdfPage, frame: Frame, objects: Objects, picture: "Image.Image", ink: InkMap, page_text: str
+) -> Evidence:
+    """Return the ink of a page, its share of images, and its lines to judge answers; takes 2 ms for most pages.
 
-    lines: tuple[tuple[str, Box], ...] = ()
-    pictured: float = 0.0
-    undrawn: float = 0.0
-
-
-def layer_of(
-    page: pypdfium2.PdfPage, frame: Frame, objects: Objects, picture: "Image.Image", *, whole: bool, page_text: str
-) -> Layer:
-    """Return the lines of a page and its share of images; takes 2 ms for most pages.
-
-    On pages with right-to-left letters or undecoded glyphs, these are the lines of `page_text`, if there is one.
-
-    `whole` is False if form fields contain text outside the layer; the lines are then left out.
+    The lines are pdfium's. On pages with right-to-left letters or undecoded glyphs, these are the lines of `page_text`,
+    if there is one. The lines are left out if form fields contain text outside the layer.
     """
     area = max(frame.width * frame.height, 1e-6)
     pictured = min(1.0, sum(raster.box.area for raster in objects.rasters) / area)
     lines, undrawn = _layer_lines(page, frame, picture)
-    lines = lines if whole else ()
+    lines = () if has_fields(page) else lines
     if page_text and any(_UNSURE.search(text) for text, _ in lines):
         width, height = 1 / max(frame.width, 1e-6), 1 / max(frame.height, 1e-6)
         found = _imported(page_text)(page, objects, None).lines
         lines = tuple((line.text, line.box.scaled(width, height).clipped()) for line in found)
-    return Layer(lines, pictured, undrawn)
+    return Evidence(ink, lines, pictured, undrawn)
 
 
 #: Returns the content of a page, without words that the picture does not show.
@@ -187,15 +177,14 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class DrawnPage:
-    """Page as shown, in grayscale, RGB, or RGBX, with its ink and its layer for judging answers.
+    """Page as shown, in grayscale, RGB, or RGBX, with the evidence for judging answers.
 
     `content` is None if not requested, or if only poppler can read the page. `damage`: what is missing from the page.
     """
 
     image: "Image.Image"
-    ink: InkMap
+    evidence: Evidence
     content: PageContent | None = None
-    layer: Layer = Layer()
     damage: str = ""
 
 
@@ -289,11 +278,11 @@ class PdfFile:
         loaded = self._loaded(number)
         if loaded is None:
             image = self._by_poppler(number, self._look.size)
-            return DrawnPage(image, ink_of(image))
+            return DrawnPage(image, Evidence(ink_of(image)))
         try:
             self._check_size(*loaded.get_size())
             frame = page_frame(loaded)
-            objects = page_objects(loaded, frame) if text_layer else page_images(loaded, frame)
+            objects = page_objects(loaded, frame, paths=text_layer)
             self._check_images(objects.largest_image)
             # At most the scan's own pixels, which show its smallest letters.
             scanned = int(max(loaded.get_size()) * objects.scan_resolution(frame))
@@ -302,15 +291,14 @@ class PdfFile:
             image = self._by_poppler(number, size) if poppler_draws else self._rendered(loaded, size)
             image = grayscale_if_equal(image)
             ink = ink_of(image)
-            page_text = self._look.page_text
-            layer = layer_of(loaded, frame, objects, image, whole=not has_fields(loaded), page_text=page_text)
+            evidence = evidence_of(loaded, frame, objects, image, ink, self._look.page_text)
             damage = image_damage(objects.large_images, frame, ink)
-            if not damage and layer.pictured < SCAN and self._pdf is not None:
+            if not damage and evidence.pictured < SCAN and self._pdf is not None:
                 damage = content_damage(self._pdf, number)
-            if damage and ink.blank and not layer.lines:
+            if damage and ink.blank and not evidence.lines:
                 raise PageFailure(Reason.UNREADABLE, damage)
             content = self._content(number, loaded, objects, image) if text_layer else None
-            return DrawnPage(image, ink, content, layer, damage)
+            return DrawnPage(image, evidence, content, damage)
         finally:
             loaded.close()
 
@@ -341,7 +329,7 @@ class PdfFile:
             return None
         try:
             self._check_size(*loaded.get_size())
-            self._check_images(page_images(loaded, page_frame(loaded)).largest_image)
+            self._check_images(page_objects(loaded, page_frame(loaded), paths=False).largest_image)
             image: Image.Image = loaded.render(scale=side / max(loaded.get_size()), grayscale=True).to_pil()
             return image
         finally:

@@ -7,7 +7,7 @@ from llm_ocr.documents import poppler
 from llm_ocr.documents.fd_file import FdFile, state
 from llm_ocr.documents.file_types import ACCEPTED, IMAGE, PDF
 from llm_ocr.documents.furniture import edge_lines
-from llm_ocr.documents.images import ImageFile, blank, cropped, encoded, resized, turned
+from llm_ocr.documents.images import ImageFile, blank, changed, cropped, encoded
 from llm_ocr.documents.page_wire import content_to_wire, evidence_to_wire, image_from_wire, image_to_wire
 from llm_ocr.documents.pdf_file import Look, PdfFile
 from llm_ocr.errors import PageFailure
@@ -92,8 +92,7 @@ def _page(payload: Mapping[str, Any]) -> dict[str, Any]:
         reply = {"evidence": evidence_to_wire(Evidence(ink)), "stands_for": "", "damage": damage}
         return reply | {"image": image_to_wire(image)} | _content(document, None)
     drawn = document.page(number, text_layer=payload["text_layer"])
-    evidence = evidence_to_wire(Evidence(drawn.ink, drawn.layer.lines, drawn.layer.pictured, drawn.layer.undrawn))
-    reply = {"evidence": evidence, "stands_for": document.placeholder, "damage": drawn.damage}
+    reply = {"evidence": evidence_to_wire(drawn.evidence), "stands_for": document.placeholder, "damage": drawn.damage}
     image = encoded(drawn.image, image_format, quality)
     return reply | {"image": image_to_wire(image)} | _content(document, drawn.content)
 
@@ -123,14 +122,10 @@ def _crop(payload: Mapping[str, Any]) -> dict[str, Any]:
     return {"crops": [image_to_wire(crop) for crop in cropped(image, boxes, payload["format"], payload["quality"])]}
 
 
-def _resize(payload: Mapping[str, Any]) -> dict[str, Any]:
+def _change(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a page image with other sides, turned, or both."""
     image = image_from_wire(payload["image"])
-    return {"image": image_to_wire(resized(image, payload["scale"], payload["quality"]))}
-
-
-def _turn(payload: Mapping[str, Any]) -> dict[str, Any]:
-    image = image_from_wire(payload["image"])
-    return {"image": image_to_wire(turned(image, payload["degrees"], payload["quality"]))}
+    return {"image": image_to_wire(changed(image, payload["scale"], payload["degrees"], payload["quality"]))}
 
 
 def _blank(payload: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,8 +142,7 @@ if __name__ == "__main__":
             "text": _text,
             "edges": _edges,
             "crop": _crop,
-            "resize": _resize,
-            "turn": _turn,
+            "change": _change,
             "blank": _blank,
         },
         Confinement(programs=poppler.PROGRAMS),

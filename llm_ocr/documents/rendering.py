@@ -195,15 +195,17 @@ class Renderer:
 
     async def resized(self, image: EncodedImage, scale: float) -> EncodedImage:
         """Return the image with its sides multiplied by `scale` in the same format. Raises `PageFailure`."""
-        payload = {"image": image_to_wire(image), "scale": scale, "quality": self._options.quality}
-        reply = await self._call("resize", payload, "", "an image was not resized")
-        return image_from_wire(reply["image"])
+        return await self._changed(image, "an image was not resized", scale=scale)
 
     async def turned(self, image: EncodedImage, degrees: int) -> EncodedImage:
         """Return the image turned clockwise by 90, 180, or 270 degrees. Raises `PageFailure`."""
-        payload = {"image": image_to_wire(image), "degrees": degrees, "quality": self._options.quality}
-        reply = await self._call("turn", payload, "", "an image was not turned")
-        return image_from_wire(reply["image"])
+        return await self._changed(image, "an image was not turned", degrees=degrees)
+
+    async def _changed(
+        self, image: EncodedImage, failing: str, *, scale: float = 1.0, degrees: int = 0
+    ) -> EncodedImage:
+        payload = {"image": image_to_wire(image), "scale": scale, "degrees": degrees, "quality": self._options.quality}
+        return image_from_wire((await self._call("change", payload, "", failing))["image"])
 
     async def blank(self, image: EncodedImage) -> bool:
         """Return whether the image has no ink; see `ink_of`. Raises `PageFailure`."""

@@ -10,7 +10,7 @@ from making import pages, text, written
 from PIL import Image, ImageDraw
 from test_rendering import HELLO, outcome, rendered, with_renderer
 
-from llm_ocr.documents.images import cropped, encoded, resized, turned
+from llm_ocr.documents.images import changed, cropped, encoded
 from llm_ocr.documents.page_wire import page_from_wire, page_to_wire
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import Box, EncodedImage, Line, Page, PageContent, Path, Raster, Reason, Word
@@ -148,7 +148,7 @@ def test_crops_of_a_grey_page_are_grey():
 @pytest.mark.parametrize("colour", ["black", "red"])
 def test_resized_image_keeps_format_and_look_of_original(image_format, colour):
     image = encoded(page(colour=colour), image_format, 90)
-    small = resized(image, 0.5, 90)
+    small = changed(image, 0.5, 0, 90)
     assert (small.width, small.height, small.media_type) == (150, 200, image.media_type)
     assert decoded(small).mode == decoded(image).mode
     assert np.asarray(decoded(small)).mean() == pytest.approx(np.asarray(decoded(image)).mean(), abs=2)
@@ -159,7 +159,7 @@ def test_resized_image_keeps_format_and_look_of_original(image_format, colour):
 def test_a_page_is_turned_clockwise_and_so_are_boxes_on_it(image_format, degrees):
     mark = Image.new("RGB", (60, 40), "white")
     mark.paste("red", (0, 0, 15, 10))  # top left
-    upright = turned(encoded(mark, image_format, 95), degrees, 95)
+    upright = changed(encoded(mark, image_format, 95), 1.0, degrees, 95)
     assert (upright.width, upright.height) == ((40, 60) if degrees % 180 else (60, 40))
     seen = decoded(upright).convert("RGB")
     box = Box(0, 0, 0.25, 0.25).turned(degrees)
@@ -170,7 +170,7 @@ def test_a_page_is_turned_clockwise_and_so_are_boxes_on_it(image_format, degrees
 
 
 def test_an_image_is_never_resized_to_nothing():
-    assert (resized(encoded(page(3, 200), "png", 90), 0.01, 90)).width == 1
+    assert changed(encoded(page(3, 200), "png", 90), 0.01, 0, 90).width == 1
 
 
 WORDS = (Word("two", Box(1, 2, 3, 4)), Word("words", Box(4, 2, 9, 4)))
