@@ -167,25 +167,31 @@ class UniqueIds:
         self._places[document_id] = place
 
 
-def listed_paths(file: Path) -> Iterator[str]:
-    """Yield the paths of a list: one per line; comment lines (`#`) and empty lines are skipped."""
-    for _, line in _lines(file):
-        if line.strip() and not line.lstrip().startswith("#"):
-            yield line if exists(file.parent / line) else line.strip()
+def listed_paths(file: Path, url: str = "") -> Iterator[str]:
+    """Yield the paths of a list: one per line; comment lines (`#`) and empty lines are skipped.
+
+    Args:
+        file: The list, or the local copy of a remote list.
+        url: The remote list. Paths of this machine may have spaces at their ends.
+    """
+    for _, line in _lines(file, url):
+        if not line.lstrip().startswith("#"):
+            yield line if not url and exists(file.parent / line) else line.strip()
 
 
-def manifest_entries(file: Path, ids: UniqueIds) -> Iterator[ManifestEntry]:
-    """Yield the documents of a manifest. Raises `UsageError` with the line and the fault."""
-    for number, line in _lines(file):
-        if line.strip():
-            yield entry_of(line, f"{file} line {number}", ids)
+def manifest_entries(file: Path, ids: UniqueIds, url: str = "") -> Iterator[ManifestEntry]:
+    """Yield the documents of a manifest; `url` as in `listed_paths`. Raises `UsageError` with the faulty line."""
+    for number, line in _lines(file, url):
+        yield entry_of(line, f"{url or file} line {number}", ids)
 
 
-def _lines(file: Path) -> Iterator[tuple[int, str]]:
+def _lines(file: Path, url: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines that are not empty, with their numbers."""
     try:
-        with file.open(encoding="utf-8-sig", errors="surrogateescape", newline="\n") as lines:
+        with file.open(encoding="utf-8-sig", errors="replace" if url else "surrogateescape", newline="\n") as lines:
             for number, line in enumerate(lines, start=1):
-                yield number, line.rstrip("\r\n")
+                if line.strip():
+                    yield number, line.rstrip("\r\n")
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror or error}") from error
 

@@ -9,26 +9,16 @@ from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from llm_ocr.documents.file_types import SUFFIXES
 from llm_ocr.documents.open_fd import CHANGED_HINT
 from llm_ocr.documents.remote.urls import RemoteOptions, fingerprint, scheme_of, suffix_of
 from llm_ocr.errors import PageFailure, StorageError
 from llm_ocr.storage import ObjectInfo
-from llm_ocr.storage.own_folder import OwnFolder
 from llm_ocr.types import Reason
 
-
-class CopyFolder(OwnFolder):
-    """Folder of local copies below `parent`, locked for the lifetime of the process.
-
-    It is removed at the end of its process, or by a later process after a kill.
-    """
-
-    def __init__(self, parent: Path | None = None) -> None:
-        super().__init__("llm-ocr-documents-", parent)
-
+#: Prefix of the folders of local copies.
+COPIES = "llm-ocr-documents-"
 
 # Disk budget for documents.
 
@@ -38,7 +28,7 @@ class Budget:
 
     Callers of `take` wait in order until idle bytes are removed or other documents are released. Only two cases exceed
     the limit: a single document larger than the limit, and documents of unknown size. `give_up` removes idle bytes,
-    least recently used first, by calling `free`, and returns whether there were any.
+    least recently used first, by calling `Room.free`, and returns whether there were any.
     """
 
     def __init__(self, limit: int, give_up: Callable[[], bool]) -> None:
@@ -78,10 +68,6 @@ class Budget:
                 self.used += size
                 turn.set_result(None)
 
-    def free(self, size: int) -> None:
-        """Subtract removed bytes."""
-        self.used -= size
-
     def _fits(self, size: int) -> bool:
         while self.used and self.used + size > self._limit:
             if not self._give_up():
@@ -100,14 +86,30 @@ class Fetched:
     size: int  # bytes
 
 
-class Room(Protocol):
-    """Room of one document in the cache."""
+class Room:
+    """Room of one document in the cache. Without a budget, any size fits at once."""
+
+    def __init__(self, budget: Budget | None) -> None:
+        self._budget = budget
+        self._size = 0
 
     async def take(self, size: int) -> None:
         """Wait until the bytes fit. Call once, before writing."""
+        if self._budget is not None:
+            await self._budget.take(size)
+            self._size = size
 
     def resize(self, size: int) -> None:
         """Set the actual size of the document; never waits."""
+        if self._budget is not None:
+            before, self._size = self._size, size
+            self._budget.resize(before, size)
+
+    def free(self) -> None:
+        """Subtract the bytes of a removed document, without admitting callers."""
+        if self._budget is not None:
+            self._budget.used -= self._size
+            self._size = 0
 
 
 class DiskError(StorageError):
@@ -196,22 +198,13 @@ class LocalCopy:
 
 @dataclass(slots=True, eq=False)
 class _Entry:
-    """Document in transfer, in use, or idle; also the `Room` of its download."""
+    """Document in transfer, in use, or idle."""
 
     key: _Key
     path: Path
-    budget: Budget
-    size: int = 0
+    room: Room
     users: int = 0
     task: "asyncio.Task[Fetched] | None" = None
-
-    async def take(self, size: int) -> None:
-        await self.budget.take(size)
-        self.size = size
-
-    def resize(self, size: int) -> None:
-        before, self.size = self.size, size
-        self.budget.resize(before, size)
 
     @property
     def idle(self) -> bool:
@@ -273,7 +266,7 @@ class FileCache:
         suffix = suffix_of(key[0])
         # A file fetched without a version keeps its own name when another fetch without a version starts.
         path = self._folder / f"{name}-{secrets.token_hex(4)}{suffix if suffix in SUFFIXES else ''}"
-        entry = self._entries[key] = _Entry(key, path, self._budget)
+        entry = self._entries[key] = _Entry(key, path, Room(self._budget))
         entry.task = asyncio.create_task(self._fetched(entry))
         self._tasks.add(entry.task)
         entry.task.add_done_callback(lambda task: self._ended(entry, task))
@@ -285,14 +278,14 @@ class FileCache:
         async with self._turns:
             try:
                 try:
-                    fetched = await self._fetch(*entry.key, part, entry)
+                    fetched = await self._fetch(*entry.key, part, entry.room)
                 except DiskError:  # the disk may be smaller than the limit: retry without the idle documents
                     if not self._give_up():
                         raise
                     while self._give_up():
                         pass
-                    entry.resize(0)
-                    fetched = await self._fetch(*entry.key, part, entry)
+                    entry.room.resize(0)
+                    fetched = await self._fetch(*entry.key, part, entry.room)
                 part.replace(entry.path)  # not in a thread: a canceled thread would be too late
             finally:
                 part.unlink(missing_ok=True)
@@ -307,13 +300,13 @@ class FileCache:
                 while len(self._failures) > _MOST_FAILURES:
                     self._failures.popitem(last=False)
             self._forget(entry)
-            entry.resize(0)
+            entry.room.resize(0)
             return
         if entry.key[1] != task.result().version:  # a request for any version is repeated the next time
             self._forget(entry)
             entry.key = (entry.key[0], task.result().version)
             self._entries.setdefault(entry.key, entry)
-        entry.resize(task.result().size)
+        entry.room.resize(task.result().size)
         self._let_go(entry)
 
     def _let_go(self, entry: _Entry) -> None:
@@ -331,8 +324,7 @@ class FileCache:
 
     def _remove(self, entry: _Entry) -> None:
         entry.path.unlink(missing_ok=True)
-        self._budget.free(entry.size)
-        entry.size = 0
+        entry.room.free()
 
     def _give_up(self) -> bool:
         """Remove the least recently used idle document; return whether there was one."""

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Self
 
 from llm_ocr.documents.file_types import ACCEPTED, HEAD_BYTES, kind_by_content, kind_of_head
-from llm_ocr.documents.manifests import ManifestEntry, SourceDocument, UniqueIds, entry_of
-from llm_ocr.documents.remote.cache import CopyFolder, Fetched, FileCache, LocalCopy, Room, store_version
+from llm_ocr.documents.manifests import ManifestEntry, SourceDocument, UniqueIds, listed_paths, manifest_entries
+from llm_ocr.documents.remote.cache import COPIES, Fetched, FileCache, LocalCopy, Room, store_version
 from llm_ocr.documents.remote.http import WebClient
 from llm_ocr.documents.remote.stores import StoreClient, Stores
 from llm_ocr.documents.remote.urls import (
@@ -37,72 +37,8 @@ from llm_ocr.documents.remote.urls import (
 )
 from llm_ocr.errors import ObjectNotFound, PageFailure, UsageError
 from llm_ocr.storage import ObjectInfo
+from llm_ocr.storage.own_folder import OwnFolder
 from llm_ocr.types import Reason
-
-# Lists and manifests on a store or on the web, read line by line from a local copy.
-
-
-class ListFile:
-    """Local copy of a list for the duration of the block. Blocking. Raises `UsageError` if the list is missing."""
-
-    def __init__(self, url: str, options: RemoteOptions, stores: Stores) -> None:
-        self._url = url
-        self._folder = tempfile.TemporaryDirectory(prefix="llm-ocr-list-")
-        self.path = Path(self._folder.name, "list")
-        try:
-            if is_web(url):
-                with ThreadPoolExecutor(1) as thread:  # the caller's thread may have a running loop
-                    thread.submit(asyncio.run, self._fetch(options)).result()
-            else:
-                place = split(url)
-                stores.at(place.root).download(place.key, self.path)
-        except (PageFailure, ObjectNotFound) as error:
-            self._folder.cleanup()
-            raise UsageError(str(error.args[0]), hint=error.hint) from error
-        except BaseException:
-            self._folder.cleanup()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._folder.cleanup()
-
-    def lines(self) -> Iterator[str]:
-        """Yield paths and URLs: one per line; comment lines (`#`) and empty lines are skipped."""
-        for _, line in self._numbered():
-            if line.strip() and not line.lstrip().startswith("#"):
-                yield line.strip()
-
-    def entries(self, ids: UniqueIds) -> Iterator[ManifestEntry]:
-        """Yield the documents of a manifest. Raises `UsageError` with the line and the fault."""
-        for number, line in self._numbered():
-            if line.strip():
-                yield entry_of(line, f"{shown(self._url)} line {number}", ids)
-
-    def _numbered(self) -> Iterator[tuple[int, str]]:
-        with self.path.open(encoding="utf-8-sig", errors="replace", newline="\n") as lines:
-            for number, line in enumerate(lines, start=1):
-                yield number, line.rstrip("\r\n")
-
-    async def _fetch(self, options: RemoteOptions) -> None:
-        web = WebClient(options)
-        try:
-            await web.fetch(self._url, "", self.path, _AnyRoom())
-        finally:
-            await web.close()
-
-
-class _AnyRoom:
-    """Unlimited room: a list is not a document and takes no room in the cache."""
-
-    async def take(self, size: int) -> None:
-        """Return at once."""
-
-    def resize(self, size: int) -> None:
-        """Accept any size; the download has its own limit."""
-
 
 # Remote documents from user input: single URLs, prefixes, patterns, lists, and manifests. The listing of a prefix
 # includes versions. A document named in a list or manifest is not checked here; its existence and version are
@@ -177,14 +113,25 @@ class RemoteListing:
         return SourceDocument(url, relative, kind_by_url(url), name_in_id="" if near else name_of(url))
 
     def _list(self, source: str) -> Iterator[SourceDocument]:
-        with ListFile(source, self._options, self._stores) as file:
-            if kind_by_content(file.path):
-                yield SourceDocument(source, name_of(source), kind_by_content(file.path))
+        """Yield the documents of a list or manifest, which is read line by line from a local copy."""
+        with tempfile.TemporaryDirectory(prefix="llm-ocr-list-") as folder:
+            file = Path(folder, "list")
+            try:
+                if is_web(source):
+                    with ThreadPoolExecutor(1) as thread:  # the caller's thread may have a running loop
+                        thread.submit(asyncio.run, _fetch_list(source, self._options, file)).result()
+                else:
+                    place = split(source)
+                    self._stores.at(place.root).download(place.key, file)
+            except (PageFailure, ObjectNotFound) as error:
+                raise UsageError(str(error.args[0]), hint=error.hint) from error
+            if kind := kind_by_content(file):
+                yield SourceDocument(source, name_of(source), kind)
             elif suffix_of(source) == ".jsonl":
-                for entry in file.entries(self._ids):
+                for entry in manifest_entries(file, self._ids, shown(source)):
                     yield self.entry(entry, source)
             else:
-                for line in file.lines():
+                for line in listed_paths(file, shown(source)):
                     yield from self.line(line, source)
 
     def _stored(self, named: SourceDocument) -> Iterator[SourceDocument]:
@@ -243,6 +190,14 @@ class RemoteListing:
         return kind_of_head(head)
 
 
+async def _fetch_list(url: str, options: RemoteOptions, target: Path) -> None:
+    web = WebClient(options)
+    try:
+        await web.fetch(url, "", target, Room(None))  # a list is not a document and takes no room in the cache
+    finally:
+        await web.close()
+
+
 def _failed(url: str, relative: str, reason: Reason, detail: str) -> SourceDocument:
     return SourceDocument(shown(url), relative, reason=reason, detail=detail)
 
@@ -266,7 +221,7 @@ class RemoteDocuments:
         self._stores = stores
         self._web = web or WebClient(self._options)
         self._store: StoreClient | None = None
-        self._folder: CopyFolder | None = None
+        self._folder: OwnFolder | None = None
         self._cache: FileCache | None = None
 
     async def __aenter__(self) -> Self:
@@ -293,7 +248,7 @@ class RemoteDocuments:
             MissingExtra: The package for the store is not installed.
         """
         if self._cache is None:
-            self._folder = CopyFolder(self._options.cache_folder)
+            self._folder = OwnFolder(COPIES, self._options.cache_folder)
             self._cache = FileCache(self._folder.path, self._fetch, self._options)
         return self._cache.open(source, version)
 

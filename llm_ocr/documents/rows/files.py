@@ -1,11 +1,12 @@
 """Read data files of datasets: image columns and footers."""
 
+import contextlib
 import io
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -18,7 +19,9 @@ from llm_ocr.storage.hf.client import RETRIES, HubClient, RetryPolicy
 from llm_ocr.types import Reason
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from huggingface_hub import HfFileSystem
+    from pyarrow.parquet import ParquetFile
 
 
 # Column with the images, and their format.
@@ -32,7 +35,9 @@ class ImageColumn:
     many: bool
 
 
-def image_column(schema: Any, features: Mapping[str, Any] | None, wanted: str | None, where: str) -> ImageColumn:
+def image_column(
+    schema: "pa.Schema", features: Mapping[str, Any] | None, wanted: str | None, where: str
+) -> ImageColumn:
     """Return the requested column, or the only one with images.
 
     Args:
@@ -75,7 +80,7 @@ def image_column(schema: Any, features: Mapping[str, Any] | None, wanted: str | 
     raise UsageError(f"{where} has no column with images", hint=hint)
 
 
-def _stored_features(schema: Any) -> Mapping[str, Any]:
+def _stored_features(schema: "pa.Schema") -> Mapping[str, Any]:
     """Return the column features that `datasets` stored in the file."""
     if b"huggingface" not in (schema.metadata or {}):
         return {}
@@ -98,13 +103,13 @@ def _is_image(feature: Any) -> bool:
     return inner is not None and not isinstance(inner, Mapping) and _is_image(inner)
 
 
-def _has_structs(kind: Any) -> bool:
+def _has_structs(kind: "pa.DataType") -> bool:
     import pyarrow as pa
 
     return bool(pa.types.is_struct(kind.value_type if _is_list(kind) else kind))
 
 
-def _shape(kind: Any) -> str:
+def _shape(kind: "pa.DataType") -> str:
     """Return `one`, `many`, or "" for other types: a struct with bytes, or bytes alone, is an image."""
     import pyarrow as pa
 
@@ -119,7 +124,7 @@ def _shape(kind: Any) -> str:
     return "one" if is_bytes else ""
 
 
-def _is_list(kind: Any) -> bool:
+def _is_list(kind: "pa.DataType") -> bool:
     import pyarrow as pa
 
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
@@ -233,104 +238,118 @@ class RowGroup:
     one_page: bool = False
 
 
-class Footer:
-    """Data file with its footer. Blocking, for one thread at a time; requires `close`."""
+def row_groups(files: HubFiles, file: DataFile, column: ImageColumn, id_column: str | None) -> Iterator[RowGroup]:
+    """Yield the row groups of a file in order. Blocking.
 
-    def __init__(self, files: HubFiles, file: DataFile) -> None:
-        from pyarrow import ArrowException
-        from pyarrow.parquet import ParquetFile
+    Raises:
+        UsageError: A column is missing, or a row has no id.
+        StorageError: The file is missing or damaged.
+    """
+    with opened_for_planning(files, file) as parquet:
+        _check_columns(file, parquet.schema_arrow, column.name, id_column)
 
-        self._file = file
-        self._opened = files.open(file)
-        try:
-            self._parquet = ParquetFile(self._opened, pre_buffer=False)
-        except (LlmOcrError, ArrowException, OSError, ValueError) as error:
-            self._opened.close()
-            raise _damaged(file, error) from error
+        def read(number: int, path: str) -> Any:
+            """Return the column of the row group that contains the leaf at `path`."""
+            with decoding(file, _damaged):
+                return parquet.read_row_group(number, columns=[path], use_threads=False).column(0)
 
-    def close(self) -> None:
-        self._parquet.close()
-        self._opened.close()
-
-    @property
-    def schema(self) -> Any:
-        """Return the Arrow schema."""
-        return self._parquet.schema_arrow
-
-    def groups(self, column: ImageColumn, id_column: str | None) -> Iterator[RowGroup]:
-        """Yield all row groups in order. Raises `UsageError` for missing columns and for rows without an id."""
-        import pyarrow as pa
-
-        names = self.schema.names
-        for setting, name in (("image_column", column.name), ("id_column", id_column)):
-            if name is not None and name not in names:
-                hint = f"Columns: {', '.join(names)}."
-                raise UsageError(f"`{setting}={name}`: {self._file.url} has no such column", hint=hint)
-            if name is not None and names.count(name) > 1:
-                raise UsageError(f"`{setting}={name}`: {self._file.url} has several columns of this name")
-        if id_column is not None:
-            kind = self.schema.field(id_column).type
-            is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-            if not (is_text or pa.types.is_integer(kind)):
-                raise UsageError(f"`id_column={id_column}`: the column has {kind}, neither text nor whole numbers")
         first = 0
-        metadata = self._parquet.metadata
-        for number in range(metadata.num_row_groups):
-            count = metadata.row_group(number).num_rows
-            if count:
-                images = self._images(number, column.name) if column.many else None
-                ids = self._ids(number, id_column, first) if id_column is not None else None
-                yield RowGroup(first, count, images, ids, self._is_one_page(number, column.name))
-            first += count
-
-    def _images(self, number: int, column: str) -> list[int] | None:
-        """Return the number of images per row; None for one each.
-
-        A row without images also counts as one value here; the reader detects it.
-        """
-        import pyarrow.compute as pc
-
-        group = self._parquet.metadata.row_group(number)
-        every = (group.column(place) for place in range(group.num_columns))
-        leaves = [leaf for leaf in every if leaf.path_in_schema.startswith(f"{column}.")]
-        smallest = min(leaves, key=lambda leaf: leaf.total_compressed_size)
-        if smallest.num_values == group.num_rows:
-            return None
-        lists = self._read(number, smallest.path_in_schema)
-        return [length or 0 for length in pc.list_value_length(lists).to_pylist()]
-
-    def _is_one_page(self, number: int, column: str) -> bool:
-        """Return whether the first and the last name of the rows' files, which the footer has, are of images."""
-        group = self._parquet.metadata.row_group(number)
-        leaves = [group.column(place) for place in range(group.num_columns)]
-        about = next((leaf.statistics for leaf in leaves if leaf.path_in_schema == f"{column}.path"), None)
-        if about is None or not about.has_min_max or about.null_count != 0:
-            return False
-        return all(isinstance(name, str) and is_one_page(name) for name in (about.min, about.max))
-
-    def _ids(self, number: int, column: str, first: int) -> list[str]:
-        ids = ["" if value is None else str(value) for value in self._read(number, column).to_pylist()]
-        empty = next((place for place, value in enumerate(ids) if not value.strip()), None)
-        if empty is not None:
-            raise UsageError(
-                f"`id_column={column}`: row {first + empty} of {self._file.url} has no id",
-                hint="Name a column with an id in each row, or none: ids then consist of commit, file, and row.",
-            )
-        return ids
-
-    def _read(self, number: int, path: str) -> Any:
-        """Return the column of the row group that contains the leaf at `path`."""
-        from pyarrow import ArrowException
-
-        try:
-            return self._parquet.read_row_group(number, columns=[path], use_threads=False).column(0)
-        except (ArrowException, OSError, ValueError) as error:
-            raise _damaged(self._file, error) from error
+        for number in range(parquet.metadata.num_row_groups):
+            group = parquet.metadata.row_group(number)
+            if group.num_rows:
+                leaves = [group.column(place) for place in range(group.num_columns)]
+                images = _images(group, leaves, column.name, partial(read, number)) if column.many else None
+                ids = _ids(file, id_column, first, read(number, id_column)) if id_column is not None else None
+                yield RowGroup(first, group.num_rows, images, ids, _is_one_page(leaves, column.name))
+            first += group.num_rows
 
 
-def _damaged(file: DataFile, error: Exception) -> Exception:
-    """Return the error for a damaged file; this library's errors are unchanged."""
-    if isinstance(error, LlmOcrError):
-        return error
-    reason = str(error).strip().partition("\n")[0]
-    return StorageError(f"{file.url} cannot be read as Parquet: {reason}", hint="Name a revision with an intact file.")
+@contextlib.contextmanager
+def opened_for_planning(files: HubFiles, file: DataFile) -> Iterator["ParquetFile"]:
+    """Open a file to read its footer. Raises `StorageError` for a missing or damaged file."""
+    with files.open(file) as raw, parquet_file(raw, file, _damaged) as parquet:
+        yield parquet
+
+
+@contextlib.contextmanager
+def parquet_file(raw: io.RawIOBase, file: DataFile, fault: "Fault", **how: Any) -> Iterator["ParquetFile"]:
+    """Read an opened file as Parquet; `how` are further arguments of `ParquetFile`."""
+    from pyarrow.parquet import ParquetFile
+
+    with decoding(file, fault):
+        # Not `pre_buffer`, which loads the columns of a whole row group into memory.
+        parquet = ParquetFile(raw, pre_buffer=False, **how)
+    with parquet:
+        yield parquet
+
+
+#: Returns the error for a damaged file, from a sentence about it.
+Fault = Callable[[str], LlmOcrError]
+
+
+@contextlib.contextmanager
+def decoding(file: DataFile, fault: Fault) -> Iterator[None]:
+    """Raise `fault` for a damaged file; this library's errors are unchanged."""
+    from pyarrow import ArrowException
+
+    try:
+        yield
+    except LlmOcrError:
+        raise
+    except (ArrowException, OSError, ValueError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise fault(f"{file.url} cannot be read as Parquet: {reason}") from error
+
+
+def _damaged(detail: str) -> LlmOcrError:
+    return StorageError(detail, hint="Name a revision with an intact file.")
+
+
+def _check_columns(file: DataFile, schema: "pa.Schema", image_column: str, id_column: str | None) -> None:
+    import pyarrow as pa
+
+    names = schema.names
+    for setting, name in (("image_column", image_column), ("id_column", id_column)):
+        if name is not None and name not in names:
+            hint = f"Columns: {', '.join(names)}."
+            raise UsageError(f"`{setting}={name}`: {file.url} has no such column", hint=hint)
+        if name is not None and names.count(name) > 1:
+            raise UsageError(f"`{setting}={name}`: {file.url} has several columns of this name")
+    if id_column is not None:
+        kind = schema.field(id_column).type
+        is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+        if not (is_text or pa.types.is_integer(kind)):
+            raise UsageError(f"`id_column={id_column}`: the column has {kind}, neither text nor whole numbers")
+
+
+def _images(group: Any, leaves: Sequence[Any], column: str, read: Callable[[str], Any]) -> list[int] | None:
+    """Return the number of images per row; None for one each.
+
+    A row without images also counts as one value here; the reader detects it.
+    """
+    import pyarrow.compute as pc
+
+    own = [leaf for leaf in leaves if leaf.path_in_schema.startswith(f"{column}.")]
+    smallest = min(own, key=lambda leaf: leaf.total_compressed_size)
+    if smallest.num_values == group.num_rows:
+        return None
+    return [length or 0 for length in pc.list_value_length(read(smallest.path_in_schema)).to_pylist()]
+
+
+def _is_one_page(leaves: Sequence[Any], column: str) -> bool:
+    """Return whether the first and the last name of the rows' files, which the footer has, are of images."""
+    about = next((leaf.statistics for leaf in leaves if leaf.path_in_schema == f"{column}.path"), None)
+    if about is None or not about.has_min_max or about.null_count != 0:
+        return False
+    return all(isinstance(name, str) and is_one_page(name) for name in (about.min, about.max))
+
+
+def _ids(file: DataFile, column: str, first: int, values: Any) -> list[str]:
+    ids = ["" if value is None else str(value) for value in values.to_pylist()]
+    empty = next((place for place, value in enumerate(ids) if not value.strip()), None)
+    if empty is not None:
+        raise UsageError(
+            f"`id_column={column}`: row {first + empty} of {file.url} has no id",
+            hint="Name a column with an id in each row, or none: ids then consist of commit, file, and row.",
+        )
+    return ids

@@ -10,16 +10,21 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from llm_ocr.documents.remote.cache import CopyFolder, DiskError, Fetched, FileCache, LocalCopy, Room
+from llm_ocr.documents.remote.cache import COPIES, DiskError, Fetched, FileCache, LocalCopy, Room
 from llm_ocr.documents.remote.urls import RemoteOptions
 from llm_ocr.documents.rows.address import DataFile, RowAddress, in_repository, row_address
-from llm_ocr.documents.rows.files import HubFiles
+from llm_ocr.documents.rows.files import HubFiles, decoding, parquet_file
 from llm_ocr.documents.rows.listing import no_image
 from llm_ocr.errors import LlmOcrError, ObjectNotFound, PageFailure
+from llm_ocr.storage.own_folder import OwnFolder
 from llm_ocr.types import Reason
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetFile
 
 # Local copies of row groups, the source of single images.
 
@@ -29,6 +34,7 @@ _FOOTERS = 64
 #: Bytes per request, and approximate memory for rows that are decoded together.
 _PIECE = 8 << 20
 _MOST_ROWS = 64
+_UNREADABLE = partial(PageFailure, Reason.UNREADABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +87,13 @@ class Groups:
         try:
             with self._opened(group.file, metadata) as parquet, _disk(target), pa.OSFile(str(target), "wb") as sink:
                 schema = pa.schema([parquet.schema_arrow.field(column).remove_metadata()])
+                batches = parquet.iter_batches(rows, row_groups=[group.number], columns=[column], use_threads=False)
                 with pa.ipc.new_file(sink, schema) as writer:
-                    for batch in _batches(group, parquet, column, rows):
+                    while True:
+                        with decoding(group.file, _UNREADABLE):
+                            batch = next(batches, None)
+                        if batch is None:
+                            break
                         if stop.is_set():
                             raise PageFailure(Reason.UNREADABLE, f"{group.file.url}: the read was canceled")
                         writer.write_table(pa.Table.from_arrays([batch.column(0)], schema=schema), 1)
@@ -108,43 +119,13 @@ class Groups:
             return self._footers[file]
 
     @contextlib.contextmanager
-    def _opened(self, file: DataFile, metadata: Any) -> Iterator[Any]:
-        from pyarrow.parquet import ParquetFile
-
+    def _opened(self, file: DataFile, metadata: Any) -> Iterator["ParquetFile"]:
         try:
-            opened = self._files.open(file)
+            raw = self._files.open(file)
         except ObjectNotFound as error:
             raise PageFailure(Reason.NOT_FOUND, f"no file {file.url}") from error
-        with opened:
-            with _decoding(file):
-                # Not `pre_buffer`, which loads the columns of a whole row group into memory.
-                parquet = ParquetFile(opened, metadata=metadata, buffer_size=_PIECE, pre_buffer=False)
-            with parquet:
-                yield parquet
-
-
-def _batches(group: Group, parquet: Any, column: str, rows: int) -> Iterator[Any]:
-    batches = parquet.iter_batches(rows, row_groups=[group.number], columns=[column], use_threads=False)
-    while True:
-        with _decoding(group.file):
-            batch = next(batches, None)
-        if batch is None:
-            return
-        yield batch
-
-
-@contextlib.contextmanager
-def _decoding(file: DataFile) -> Iterator[None]:
-    """Convert errors that are not from the Hub to errors of the file."""
-    from pyarrow import ArrowException
-
-    try:
-        yield
-    except LlmOcrError:
-        raise
-    except (ArrowException, OSError, ValueError) as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise PageFailure(Reason.UNREADABLE, f"{file.url} cannot be read as Parquet: {reason}") from error
+        with raw, parquet_file(raw, file, _UNREADABLE, metadata=metadata, buffer_size=_PIECE) as parquet:
+            yield parquet
 
 
 @contextlib.contextmanager
@@ -211,7 +192,7 @@ class RowImages:
         self._groups = Groups(HubFiles(pause=self._stop.wait))
         # Twice the number, so that row look-ups do not wait for groups in transfer.
         self._threads = ThreadPoolExecutor(2 * options.fetches, thread_name_prefix="llm-ocr-rows")
-        self._folder = CopyFolder(options.cache_folder)
+        self._folder = OwnFolder(COPIES, options.cache_folder)
         self._cache = FileCache(self._folder.path, self._fetch, options)
 
     @contextlib.asynccontextmanager

@@ -1,10 +1,9 @@
 """Resolve a dataset to its commit and data files, and list its rows as documents."""
 
-import contextlib
 import glob
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import repeat
@@ -14,7 +13,7 @@ from typing import Any
 from llm_ocr.documents.file_types import IMAGE
 from llm_ocr.documents.manifests import SourceDocument, is_file, is_folder, local_path
 from llm_ocr.documents.rows.address import PARQUET, DataFile, DatasetOptions, RowAddress, local_version
-from llm_ocr.documents.rows.files import Footer, HubFiles, ImageColumn, RowGroup, image_column
+from llm_ocr.documents.rows.files import HubFiles, ImageColumn, RowGroup, image_column, opened_for_planning, row_groups
 from llm_ocr.errors import MissingExtra, StorageError, UsageError
 from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.hf import Place, parse
@@ -243,22 +242,21 @@ def dataset_rows(options: DatasetOptions, *, only_first: bool = False) -> Iterat
     if not dataset.files:
         return
     files = HubFiles()
-    # The image column is that of the first file; `Footer.groups` reports other files that differ.
-    with contextlib.closing(Footer(files, dataset.files[0])) as footer:
-        column = image_column(footer.schema, dataset.features, options.image_column, dataset.where)
-    if only_first:
-        for file in dataset.files:
-            for group in _groups(files, file, column, options.id_column):
-                yield from _documents(file, group, column)
-        return
-    for file, groups in _ahead(dataset.files, lambda file: list(_groups(files, file, column, options.id_column))):
+    # The image column is that of the first file; `row_groups` reports other files that differ.
+    with opened_for_planning(files, dataset.files[0]) as parquet:
+        column = image_column(parquet.schema_arrow, dataset.features, options.image_column, dataset.where)
+
+    def read(file: DataFile) -> Iterator[RowGroup]:
+        return row_groups(files, file, column, options.id_column)
+
+    read_files: Iterator[tuple[DataFile, Iterable[RowGroup]]] = (
+        ((file, read(file)) for file in dataset.files)
+        if only_first
+        else _ahead(dataset.files, lambda file: list(read(file)))
+    )
+    for file, groups in read_files:
         for group in groups:
             yield from _documents(file, group, column)
-
-
-def _groups(files: HubFiles, file: DataFile, column: ImageColumn, id_column: str | None) -> Iterator[RowGroup]:
-    with contextlib.closing(Footer(files, file)) as footer:
-        yield from footer.groups(column, id_column)
 
 
 def _ahead(

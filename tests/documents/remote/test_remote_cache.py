@@ -200,8 +200,9 @@ def test_nothing_is_left_at_the_end(buckets, tmp_path):
 def test_files_of_dead_processes_are_removed_and_live_ones_stay(tmp_path):
     program = (
         "import sys, pathlib\n"
-        "from llm_ocr.documents.remote.cache import CopyFolder\n"
-        "folder = CopyFolder(pathlib.Path(sys.argv[1]))\n"
+        "from llm_ocr.documents.remote.cache import COPIES\n"
+        "from llm_ocr.storage.own_folder import OwnFolder\n"
+        "folder = OwnFolder(COPIES, pathlib.Path(sys.argv[1]))\n"
         "(folder.path / 'a.pdf').write_bytes(b'x')\n"
         "print(folder.path.name, flush=True)\n"
         "sys.stdin.read()\n"
