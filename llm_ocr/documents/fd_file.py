@@ -2,7 +2,7 @@
 
 import io
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 from llm_ocr.documents.file_types import HEAD_BYTES, kind_by_name, kind_of_head
 
@@ -45,9 +45,6 @@ class FdFile(io.RawIOBase):
     def seekable(self) -> bool:
         return True
 
-    def tell(self) -> int:
-        return self._at
-
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self.size}[whence]
         if start + offset < 0:
@@ -71,7 +68,17 @@ class FdFile(io.RawIOBase):
         super().close()
 
 
-def state(descriptor: int) -> tuple[int, ...]:
-    """Return values that change if the file changes or is replaced."""
-    status = os.fstat(descriptor)
-    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size
+class State(NamedTuple):
+    """Values that change if a file changes or is replaced. Users can set the time of a write, but not of a change."""
+
+    device: int
+    number: int
+    size: int
+    written: int  # nanoseconds since 1970
+    changed: int
+
+
+def state(descriptor: int) -> State:
+    """Return the state of an open file."""
+    about = os.fstat(descriptor)
+    return State(about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)

@@ -64,8 +64,3 @@ def kind_of_head(head: bytes) -> str:
     if head[4:8] == b"ftyp" and any(brand in head[8:32] for brand in _AVIF):
         return IMAGE
     return PDF if b"%PDF-" in head else ""
-
-
-def kind_of(path: str | Path) -> str:
-    """Return the kind by content, or by name for unknown content, so that a damaged file counts as unreadable."""
-    return kind_by_content(path) or kind_by_name(path)

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple, TypeVar
 
+from llm_ocr.documents.fd_file import State, state
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import Reason
 
@@ -22,16 +23,6 @@ _PROVED = 256
 _STEP = 2_000_000_000
 #: Remedy for a document that differs from the plan.
 CHANGED_HINT = "To read the current file, plan again in a new workspace."
-
-
-class _State(NamedTuple):
-    """Values that change if a file changes or is replaced. Users can set the time of a write, but not of a change."""
-
-    device: int
-    number: int
-    size: int
-    written: int  # nanoseconds since 1970
-    changed: int
 
 
 class Given(NamedTuple):
@@ -48,7 +39,7 @@ class Proofs:
     """
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, tuple[str, _State]] = OrderedDict()  # by source: version, and state at the check
+        self._known: OrderedDict[str, tuple[str, State]] = OrderedDict()  # by source: version, and state at the check
         self._lock = threading.Lock()
 
     @asynccontextmanager
@@ -81,8 +72,8 @@ class Proofs:
         return descriptor
 
     def _prove(self, descriptor: int, source: str, version: str) -> None:
-        state = _state(descriptor)
-        if self._known.get(source) == (version, state):
+        before = state(descriptor)
+        if self._known.get(source) == (version, before):
             return
         began = time.time_ns()
         try:
@@ -92,9 +83,9 @@ class Proofs:
         if found != version:
             raise PageFailure(Reason.SOURCE_CHANGED, f"{source} differs from the planned file", hint=CHANGED_HINT)
         # Timestamps have a resolution: a second write within the same step would be invisible.
-        if abs(began - state.changed) > _STEP and _state(descriptor) == state:
+        if abs(began - before.changed) > _STEP and state(descriptor) == before:
             with self._lock:
-                self._known[source] = (version, state)
+                self._known[source] = (version, before)
                 self._known.move_to_end(source)
                 while len(self._known) > _PROVED:
                     self._known.popitem(last=False)
@@ -125,11 +116,6 @@ async def _held(open_them: Callable[[], T], close_them: Callable[[T], None]) -> 
         yield opened
     finally:
         close_them(opened)
-
-
-def _state(descriptor: int) -> _State:
-    about = os.fstat(descriptor)
-    return _State(about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
 
 
 def _hash(descriptor: int) -> str:

@@ -11,7 +11,6 @@ from llm_ocr.engines.descriptions import FIGURE_CAPTION, INSIDE, TABLE_CAPTION
 from llm_ocr.results.dataset import DatasetRow
 from llm_ocr.results.markdown import (
     IMAGE,
-    MarkdownLine,
     collapse_blank_lines,
     escape,
     map_prose,
@@ -170,14 +169,62 @@ def enrich(markdown: str, figures: Mapping[str, FigureText]) -> str:
     """Write the alt texts and descriptions of a page's figures, given by their ids. Fenced code is unchanged.
 
     The alt text of `![…](figure:ID)` and of the predecessor's `![Figure ID](path)` becomes the description's first
-    sentence. Without a description, it is the caption's, the label, or `Figure`. The
-    description follows the block with the figure's first link, as a block quote `> **Figure description:** …` of one
-    line. The quote is omitted if the alt text, the caption, or the page's own text contains the description.
+    sentence. Without a description, it is the caption's, the label, or `Figure`. The description follows the block with
+    the figure's first link, as a block quote `> **Figure description:** …` of one line. The quote is omitted if the alt
+    text, the caption, or the page's own text contains the description.
     Paragraphs of older versions, `*Figure ID: …*`, are replaced.
     """
     if not figures or "![" not in markdown:
         return markdown
-    return _Enricher(figures, markdown_lines(markdown)).run()
+    # Blocks: runs of lines without blank lines and fences.
+    runs = [
+        (blank, fenced, [line.text for line in run])
+        for (blank, fenced), run in groupby(markdown_lines(markdown), key=lambda line: (line.blank, bool(line.fence)))
+    ]
+    old = tuple(f"*Figure {escape(figure)}: " for figure in figures)
+
+    def is_ours(run: Sequence[str]) -> bool:
+        line = run[0]
+        return len(run) == 1 and (line.startswith(DESCRIPTION) or (line.startswith(old) and line.endswith("*")))
+
+    page = _page_letters("\n".join(run) for _, fenced, run in runs if not (fenced or is_ours(run)))
+    added = {figure: _added(text.words, text.caption, page) for figure, text in figures.items()}
+    alts = {figure: _alt(text, added[figure]) for figure, text in figures.items()}
+    # An alt text without words of a description, such as `Figure`, names no figure.
+    by_alt = {alt: figure for figure, alt in reversed(alts.items()) if added[figure] or figures[figure].caption}
+    linked: list[str] = []  # figures of the links in the current block
+    seen: set[str] = set()
+
+    def change(image: re.Match[str]) -> str:
+        figure = target_id(image["target"])
+        if figure is None:  # a link to a file: `Figure ID`, its new alt text, or an older one, `ID: sentence`
+            alt = unescape(image["alt"])
+            legacy = alt.removeprefix(_LEGACY_PREFIX).strip() if alt.startswith(_LEGACY_PREFIX) else ""
+            figure = by_alt.get(alt) or legacy or alt.partition(": ")[0]
+        if figure not in alts:
+            return image[0]
+        linked.append(figure)
+        return f"![{escape(alts[figure])}]({image['target']})"
+
+    out: list[str] = []
+    at = 0
+    while at < len(runs):
+        blank, fenced, run = runs[at]
+        at += 1
+        linked.clear()
+        text = "\n".join(run)
+        out.append(text if blank or fenced else IMAGE.sub(change, text))
+        # Descriptions of an earlier pass are replaced.
+        while linked and at + 1 < len(runs) and runs[at][0] and is_ours(runs[at + 1][2]):
+            at += 2
+        first = [figure for figure in dict.fromkeys(linked) if figure not in seen]
+        seen.update(first)
+        shown = [added[figure] for figure in first if added[figure] not in ("", alts[figure])]
+        for words in shown:
+            out += ["", f"{DESCRIPTION}{escape(words)}"]
+        if shown and at < len(runs) and not runs[at][0]:
+            out.append("")
+    return "\n".join(out)
 
 
 def enriched_page(record: PageRecord, descriptions: Mapping[str, FigureRecord]) -> str:
@@ -223,73 +270,3 @@ def _alt(text: FigureText, added: str) -> str:
         return short(caption, after=max(found.end() if found else 0 for found in numbers))
     label = one_line(text.label).replace("_", " ")
     return label.capitalize() if _WORDS.fullmatch(label) else "Figure"
-
-
-class _Enricher:
-    """Pass over the blocks of a page: runs of lines without blank lines and fences."""
-
-    def __init__(self, figures: Mapping[str, FigureText], lines: Iterable[MarkdownLine]) -> None:
-        runs = groupby(lines, key=lambda line: (line.blank, bool(line.fence)))
-        self._runs = [(blank, fenced, [line.text for line in run]) for (blank, fenced), run in runs]
-        self._old = tuple(f"*Figure {escape(figure)}: " for figure in figures)
-        page = _page_letters("\n".join(run) for _, fenced, run in self._runs if not (fenced or self._is_ours(run)))
-        self._added = {figure: _added(text.words, text.caption, page) for figure, text in figures.items()}
-        self._alts = {figure: _alt(text, self._added[figure]) for figure, text in figures.items()}
-        # An alt text without words of a description, such as `Figure`, names no figure.
-        self._by_alt = {
-            alt: figure
-            for figure, alt in reversed(self._alts.items())
-            if self._added[figure] or figures[figure].caption
-        }
-        self._seen: set[str] = set()
-
-    def run(self) -> str:
-        out: list[str] = []
-        at = 0
-        while at < len(self._runs):
-            blank, fenced, run = self._runs[at]
-            at += 1
-            text, first = ("\n".join(run), None) if blank or fenced else self._block("\n".join(run))
-            out.append(text)
-            if first is None:
-                continue
-            # Descriptions of an earlier pass are replaced.
-            while at + 1 < len(self._runs) and self._runs[at][0] and self._is_ours(self._runs[at + 1][2]):
-                at += 2
-            shown = [self._added[figure] for figure in first if self._added[figure] not in ("", self._alts[figure])]
-            for words in shown:
-                out += ["", f"{DESCRIPTION}{escape(words)}"]
-            if shown and at < len(self._runs) and not self._runs[at][0]:
-                out.append("")
-        return "\n".join(out)
-
-    def _block(self, text: str) -> tuple[str, list[str] | None]:
-        """Return the block with new alt texts, and the figures with their first link in it; None without figures."""
-        first: list[str] = []
-        linked = False
-
-        def change(image: re.Match[str]) -> str:
-            nonlocal linked
-            figure = target_id(image["target"])
-            if figure is None:
-                figure = self._named(unescape(image["alt"]))
-            if figure not in self._alts:
-                return image[0]
-            linked = True
-            if figure not in self._seen:
-                self._seen.add(figure)
-                first.append(figure)
-            return f"![{escape(self._alts[figure])}]({image['target']})"
-
-        shown = IMAGE.sub(change, text)
-        return shown, first if linked else None
-
-    def _named(self, alt: str) -> str:
-        """Return the figure of a link to a file: `Figure ID`, its new alt text, or an older one, `ID: sentence`."""
-        if alt in self._by_alt:
-            return self._by_alt[alt]
-        return alt.removeprefix(_LEGACY_PREFIX).strip() if alt.startswith(_LEGACY_PREFIX) else alt.partition(": ")[0]
-
-    def _is_ours(self, run: Sequence[str]) -> bool:
-        line = run[0]
-        return len(run) == 1 and (line.startswith(DESCRIPTION) or (line.startswith(self._old) and line.endswith("*")))

@@ -18,25 +18,10 @@ _ADDRESS = re.compile(r"(?:https?:|www\.|doi\.org|10\.\d{4})\S*$", re.IGNORECASE
 # First parts of compounds that English writes with a hyphen more often than without.
 _COMPOUND = frozenset(
     [
-        *(
-            "all",
-            "cross",
-            "eight",
-            "fine",
-            "first",
-            "five",
-            "four",
-            "full",
-            "half",
-            "hard",
-            "high",
-            "ill",
-            "large",
-            "late",
-        ),
-        *("left", "light", "long", "low", "lower", "mid", "near", "nine", "non", "off", "one", "open", "part", "quasi"),
-        *("real", "right", "second", "self", "semi", "seven", "short", "single", "six", "small", "so", "state", "ten"),
-        *("third", "three", "top", "two", "upper", "well", "wide", "zero"),
+        *("all", "cross", "eight", "fine", "first", "five", "four", "full", "half", "hard", "high", "ill", "large"),
+        *("late", "left", "light", "long", "low", "lower", "mid", "near", "nine", "non", "off", "one", "open", "part"),
+        *("quasi", "real", "right", "second", "self", "semi", "seven", "short", "single", "six", "small", "so"),
+        *("state", "ten", "third", "three", "top", "two", "upper", "well", "wide", "zero"),
     ]
 )
 

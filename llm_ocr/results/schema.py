@@ -47,10 +47,6 @@ class ObjectFile(io.RawIOBase):
         """Return True."""
         return True
 
-    def tell(self) -> int:
-        """Return the position in bytes from the start."""
-        return self._position
-
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Set the position, without a request, and return it."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
@@ -183,37 +179,35 @@ _IMAGE_COLUMN, _FIGURE_IMAGES_COLUMN = "image", "figure_images"
 # `getattr` reads the fields of these names, which are the columns.
 _BLOCK_TEXTS = ("text", "label", "figure_id", "inside", "caption", "described")
 _CROP_TEXTS = ("id", "label", "caption", "inside", "described")
-_PLAIN_PAGE_COLUMNS = (
-    "page_id",
-    "document_id",
-    "source",
-    "page_number",
-    "dataset_index",
-    "detail",
-    "engine",
-    "text_source",
-    "rotation",
-    "blank",
-    "markdown",
-    "tokens_in",
-    "tokens_out",
-    "seconds",
-    "probe",
-)
-_PLAIN_FIGURE_COLUMNS = (
-    "figure_id",
-    "page_id",
-    "document_id",
-    "mode",
-    "detail",
-    "description",
-    "data",
-    "label",
-    "engine",
-    "tokens_in",
-    "tokens_out",
-    "seconds",
-)
+#: Columns of values in order, with their Arrow types, and those that are no plain fields of `PageRecord`.
+_PAGE_TYPES = {
+    "page_id": "string",
+    "document_id": "string",
+    "source": "string",
+    "page_number": "int32",
+    "dataset_index": "int64",
+    "status": "string",
+    "reason": "string",
+    "detail": "string",
+    "engine": "string",
+    "text_source": "string",
+    "rotation": "int32",
+    "blank": "bool",
+    "tokens_in": "int64",
+    "tokens_out": "int64",
+    "seconds": "double",
+    "probe": "double",
+    "attempts": "strings",
+    "notes": "string",
+    "quality": "double",
+    "quality_parts": "string",
+    "markdown": "string",
+}
+_CONVERTED = ("status", "reason", "attempts", "notes", "quality", "quality_parts")
+_PLAIN_PAGE_COLUMNS = tuple(name for name in _PAGE_TYPES if name not in _CONVERTED)
+_FIGURE_TEXTS = ("figure_id", "page_id", "document_id", "mode", "detail", "description", "data", "label", "engine")
+_FIGURE_NUMBERS = {"tokens_in": "int64", "tokens_out": "int64", "seconds": "double"}
+_PLAIN_FIGURE_COLUMNS = (*_FIGURE_TEXTS, *_FIGURE_NUMBERS)
 
 _EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp"}
 
@@ -276,46 +270,24 @@ def figures_from_parquet(source: Source) -> list[FigureRecord]:
     ]
 
 
-def _texts(*names: str) -> list[tuple[str, "pa.DataType"]]:
-    import pyarrow as pa
-
-    return [(name, pa.string()) for name in names]
-
-
 @cache
 def _page_schema() -> "pa.Schema":
     import pyarrow as pa
 
     box = pa.struct([(side, pa.float64()) for side in ("x0", "y0", "x1", "y1")])
-    block = pa.struct(
-        [
-            *_texts("kind", *_BLOCK_TEXTS),
-            ("level", pa.int32()),
-            ("box", box),
-            ("continued", pa.list_(box)),
-        ]
-    )
+    texts = [(name, pa.string()) for name in ("kind", *_BLOCK_TEXTS)]
+    block = pa.struct([*texts, ("level", pa.int32()), ("box", box), ("continued", pa.list_(box))])
     size = [("media_type", pa.string()), ("width", pa.int32()), ("height", pa.int32())]
-    figure = pa.struct([*_texts(*_CROP_TEXTS), ("box", box), *size])
+    figure = pa.struct([*((name, pa.string()) for name in _CROP_TEXTS), ("box", box), *size])
     # large_binary: a unit's images may exceed the 2 GiB limit of an Arrow array of plain binary
     image = pa.struct([("bytes", pa.large_binary()), ("path", pa.string())])
+    plain = [
+        (name, pa.list_(pa.string()) if kind == "strings" else pa.type_for_alias(kind))
+        for name, kind in _PAGE_TYPES.items()
+    ]
     schema = pa.schema(
         [
-            *_texts("page_id", "document_id", "source"),
-            ("page_number", pa.int32()),
-            ("dataset_index", pa.int64()),
-            *_texts("status", "reason", "detail", "engine", "text_source"),
-            ("rotation", pa.int32()),
-            ("blank", pa.bool_()),
-            ("tokens_in", pa.int64()),
-            ("tokens_out", pa.int64()),
-            ("seconds", pa.float64()),
-            ("probe", pa.float64()),
-            ("attempts", pa.list_(pa.string())),
-            ("notes", pa.string()),
-            ("quality", pa.float64()),
-            ("quality_parts", pa.string()),
-            ("markdown", pa.string()),
+            *plain,
             ("blocks", pa.list_(block)),
             ("figures", pa.list_(figure)),
             ("image_size", pa.struct(size)),
@@ -330,9 +302,9 @@ def _page_schema() -> "pa.Schema":
 def _figure_schema() -> "pa.Schema":
     import pyarrow as pa
 
-    other = {"tokens_in": pa.int64(), "tokens_out": pa.int64(), "seconds": pa.float64()}
+    kinds = {name: pa.type_for_alias(kind) for name, kind in _FIGURE_NUMBERS.items()}
     names = (*_PLAIN_FIGURE_COLUMNS, "status", "reason")
-    return with_format(pa.schema([(name, other.get(name, pa.string())) for name in names]), _FIGURES)
+    return with_format(pa.schema([(name, kinds.get(name, pa.string())) for name in names]), _FIGURES)
 
 
 def _page_row(record: PageRecord) -> dict[str, object]:

@@ -209,9 +209,6 @@ class _RetriedFile(io.RawIOBase):
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         return self._file.seek(offset, whence)
 
-    def tell(self) -> int:
-        return self._file.tell()
-
     def read(self, size: int = -1) -> bytes:
         return self._keep_trying(lambda: self._file.read(size))
 
