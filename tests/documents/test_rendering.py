@@ -2,7 +2,6 @@
 
 import asyncio
 import io
-import os
 from pathlib import Path
 
 import pypdfium2
@@ -13,9 +12,6 @@ from PIL import Image
 from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import Box, Page, Reason
-
-#: A worker that was started before the test has no secret to hold.
-OWN_WORKERS = True
 
 HELLO = pages(text("Hello"))
 
@@ -90,11 +86,6 @@ def test_a_picture_of_a_page_keeps_its_own_pixels_up_to_a_limit(tmp_path):
         Image.new("RGB", (side, side), "white").save(tmp_path / f"{side}.png")
         (page,) = rendered(str(tmp_path / f"{side}.png"), image_size=500, scan_size=900)
         assert page.image.width == expected
-
-
-def test_without_a_text_layer_asked_for_there_is_none(tmp_path):
-    (page,) = rendered(written(tmp_path / "a.pdf", HELLO), text_layer=False)
-    assert page.content is None
 
 
 def test_a_small_page_is_not_blown_up(tmp_path):
@@ -195,12 +186,6 @@ def test_the_empty_password_is_tried(tmp_path):
     assert opened(encrypted(tmp_path / "a.pdf", user="")) == 1
 
 
-def test_a_real_encrypted_document_opens_with_its_password(shared_pdfs):
-    source = str(shared_pdfs / "encrypted_password_1234.pdf")
-    assert opened(source) is Reason.ENCRYPTED
-    assert opened(source, passwords=("1234",)) == 1
-
-
 def filled_form(path):
     from reportlab.pdfgen.canvas import Canvas
 
@@ -218,21 +203,6 @@ def test_what_was_filled_into_a_form_is_drawn_and_read(tmp_path):
     line = next(line for line in page.content.lines if line.text == "Filled In")
     shown = pixels(page).crop([int(value * scale) for value in (line.box.x0, line.box.y0, line.box.x1, line.box.y1)])
     assert shown.convert("L").getextrema()[0] < 100
-
-
-def test_running_headers_and_page_numbers_recur(tmp_path):
-    made = [
-        text("A Study of Headers", y=770) + text(f"Body of page {name}", y=400) + text(str(number), x=300, y=30)
-        for number, name in enumerate(["one", "two", "three"], start=17)
-    ]
-    for page in rendered(written(tmp_path / "a.pdf", pages(*made)), 1, 2, 3):
-        assert [line.recurs for line in page.content.lines] == [True, False, True]
-
-
-def test_numbers_that_do_not_count_with_the_pages_do_not_recur(tmp_path):
-    made = [text(cell, y=770) for cell in ("47", "12", "93")]
-    for page in rendered(written(tmp_path / "a.pdf", pages(*made)), 1, 2, 3):
-        assert not any(line.recurs for line in page.content.lines)
 
 
 def test_a_document_that_changes_is_opened_anew(tmp_path):
@@ -256,26 +226,6 @@ def test_crops_have_the_boxes_pixels(tmp_path):
     page, (quarter, corner, point), none = with_renderer(steps, image_size=400)
     assert (quarter.width, quarter.height, quarter.media_type) == (round(page.image.width / 2), 100, "image/png")
     assert (corner.height, point.width, point.height, none) == (40, 1, 1, ())
-
-
-def test_workers_hold_no_secret(tmp_path, monkeypatch):
-    if not Path("/proc/self/environ").exists():
-        pytest.skip("no /proc here")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "do-not-tell")
-    source = written(tmp_path / "a.pdf", HELLO)
-
-    async def steps(renderer):
-        await renderer.open(source)
-        return _environments()
-
-    environments = with_renderer(steps)
-    assert environments
-    assert not any(b"do-not-tell" in environment for environment in environments)
-
-
-def _environments():
-    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    return [Path(f"/proc/{child}/environ").read_bytes() for child in children]
 
 
 def test_identity_names_what_changes_pixels_and_no_secret():

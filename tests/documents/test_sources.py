@@ -45,12 +45,6 @@ def test_folder_lists_documents_in_order_and_counts_the_rest(folder):
     assert found.skipped == Counter({".docx": 2})
 
 
-def test_loops_of_links_end_and_linked_folders_are_read_once(folder):
-    (folder / "sub" / "up").symlink_to(folder)
-    (folder / "also").symlink_to(folder / "sub")
-    assert names(find_documents([str(folder)])) == ["a.PDF", "b.pdf", "sub/c.pdf"]
-
-
 def _bad_links(folder):
     """Links in a circle, to nothing, and to where no path may lead; and one that is fine."""
     (folder / "circle").symlink_to("circle")
@@ -158,6 +152,9 @@ def test_content_decides_when_the_name_lies(tmp_path):
 
 def test_the_same_file_named_twice_is_one_document(folder):
     assert len(names(find_documents([str(folder), str(folder / "b.pdf"), str(folder / "*.pdf")]))) == 3
+    (folder / "list.txt").write_text("b.pdf\nb.pdf\n")
+    (document,) = find_documents([str(folder / "list.txt")]).documents
+    assert document.size == len(PDF)
 
 
 def test_missing_or_unknown_input_fails_alone_and_rest_continues(folder):
@@ -199,11 +196,6 @@ def test_no_more_is_looked_for_than_is_asked_for(folder):
         ("c.pdf", None),
         ("row", None),
     ]
-
-
-def test_the_size_is_known(folder):
-    (document,) = find_documents([str(folder / "b.pdf")]).documents
-    assert document.size == len(PDF)
 
 
 def manifest(folder, *lines):
@@ -323,13 +315,6 @@ def test_folder_listing_retains_no_documents_already_returned(tmp_path):
         assert sum(one.size for one in held) < 3000 * 60  # bytes; a path alone takes more
     finally:
         tracemalloc.stop()
-
-
-def test_a_file_that_a_list_names_twice_is_taken_once(tmp_path):
-    Path(tmp_path, "a.pdf").write_bytes(b"%PDF-1.4\n")
-    Path(tmp_path, "list.txt").write_text("a.pdf\na.pdf\n")
-    assert len(list(find_documents([str(tmp_path / "list.txt")]).documents)) == 1
-    assert len(list(find_documents([str(tmp_path), str(tmp_path / "a.pdf")]).documents)) == 1
 
 
 def documents(count: int, root: str = "/data") -> list[SourceDocument]:

@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import nh3
 import pytest
+from hostile import HOSTILE, Findings
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-from test_inert_markdown import ELSEWHERE, HOSTILE, PARTS
-from test_safe_markdown import Findings
+from test_inert_markdown import ELSEWHERE, PARTS
 from viewer_browser import Browser
 
 from llm_ocr.results.sanitizing import inert_markdown
@@ -133,8 +133,10 @@ def test_the_check_finds_active_content():
     assert active("<h1 style='text-align:left'><a href=https://a.example>b</a></h1><img src=a.png>") == []
 
 
-def test_python_renderers_show_nothing_active(pages):
-    found = {(name, TEXTS[at]): active(page) for name, given in pages.items() for at, page in enumerate(given)}
+@pytest.mark.parametrize("made", ["pages", "node_pages"])
+def test_other_renderers_show_nothing_active(made, request):
+    given = request.getfixturevalue(made)
+    found = {(name, TEXTS[at]): active(page) for name, pages in given.items() for at, page in enumerate(pages)}
     assert {where: bad for where, bad in found.items() if bad} == {}
 
 
@@ -150,19 +152,9 @@ def test_python_renderers_show_no_combination(name: str):
     check()
 
 
-def test_node_renderers_show_nothing_active(node_pages):
-    found = {(name, TEXTS[at]): active(page) for name, given in node_pages.items() for at, page in enumerate(given)}
-    assert {where: bad for where, bad in found.items() if bad} == {}
-
-
-def test_chromium_finds_nothing_active(pages, browser):
+@pytest.mark.parametrize("made", ["pages", "node_pages"])
+def test_chromium_finds_nothing_active(made, browser, request):
     assert any(map(is_active, browser.run(f"({_READ})(['<p/onfocus=x>'])")[0]))
-    for name, given_pages in pages.items():
-        found = browser.run(f"({_READ})({json.dumps(given_pages)})")
-        assert [(name, TEXTS[at], one) for at, page in enumerate(found) for one in page if is_active(one)] == []
-
-
-def test_chromium_finds_nothing_active_of_node(node_pages, browser):
-    for name, given_pages in node_pages.items():
+    for name, given_pages in request.getfixturevalue(made).items():
         found = browser.run(f"({_READ})({json.dumps(given_pages)})")
         assert [(name, TEXTS[at], one) for at, page in enumerate(found) for one in page if is_active(one)] == []

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made import ANY_TEXT, TEXT, dataset_to_parquet, described, failed, page_records, picture, record
+from made import TEXT, dataset_to_parquet, described, failed, page_records, picture, record
 from running import COLUMNS
 
 from llm_ocr.errors import ObjectNotFound, StorageError, WorkspaceMismatch
@@ -55,25 +55,12 @@ def test_pages_come_back_as_they_were(records):
     assert pages_from_parquet(pages_to_parquet(records), images=True) == records
 
 
-@PROPERTY
-@given(page_records(ANY_TEXT))
-def test_text_that_utf8_cannot_hold_is_cleaned_once(page):
-    [once] = pages_from_parquet(pages_to_parquet([page]), images=True)
-    assert pages_from_parquet(pages_to_parquet([once]), images=True) == [once]
-
-
 def test_lone_surrogates_are_replaced_and_nul_stays():
     page = record(markdown="a\ud800b\udc00\0c \ud83d\ude00", source="/in/\udcff.pdf", attempts=({"\ud800": "\udfff"},))
     [back] = pages_from_parquet(pages_to_parquet([page]), images=True)
     assert back.markdown == "a�b�\0c 😀"
     assert back.source == "/in/�.pdf"
     assert back.attempts == ({"�": "�"},)
-
-
-def test_unopened_document_has_no_page_number_and_no_image():
-    pages = [failed(), failed(4, reason=Reason.RENDER_TIMEOUT)]
-    assert pages_from_parquet(pages_to_parquet(pages), images=True) == pages
-    assert pages_from_parquet(pages_to_parquet(pages), images=False) == pages
 
 
 def test_without_images_everything_else_is_there():
@@ -168,11 +155,6 @@ def test_stored_blocks_without_the_continued_field_are_read():
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), stored)
     assert rows[0]["blocks"]
     assert pages_from_parquet(stored.getvalue(), images=True) == page
-
-
-def test_a_unit_without_rows_is_a_file_too():
-    assert pages_from_parquet(pages_to_parquet([]), images=True) == []
-    assert figures_from_parquet(figures_to_parquet([])) == []
 
 
 @pytest.mark.parametrize("data", [b"", b"PAR1", b"garbage" * 100, pages_to_parquet([record()])[:-20]])

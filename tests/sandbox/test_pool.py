@@ -26,14 +26,15 @@ OWN_WORKERS = True
 MODULE = "tests.fakes.misbehaving_worker"
 
 
-def pool(workers: int = 1, **limits: int) -> WorkerPool:
-    return WorkerPool(MODULE, workers=workers, limits=Limits(**{"memory": 1 << 30, **limits}))
+def pool(workers: int = 1, start_delay: float = 0.0, **limits: int) -> WorkerPool:
+    limits = {"memory": 1 << 30, **limits}
+    return WorkerPool(MODULE, workers=workers, limits=Limits(**limits), start_delay=start_delay)
 
 
 def with_pool(steps, **options):
     async def main():
         async with pool(**options) as workers:
-            return await steps(workers)
+            return await asyncio.wait_for(steps(workers), 60)
 
     return asyncio.run(main())
 
@@ -127,14 +128,16 @@ def test_a_cancelled_request_frees_its_place():
     assert with_pool(steps)["got"] == "x"
 
 
-def test_waiting_requests_end_without_a_worker_when_pool_closes():
+@pytest.mark.parametrize("options", [{}, {"workers": 3, "start_delay": 60.0}])
+def test_waiting_requests_end_without_a_worker_when_pool_closes(options):
     async def main():
-        async with pool() as workers:
+        async with pool(**options) as workers:
             await echo(workers)
             busy = workers.call("hang", {"seconds": 60}, deadline=90)
             waiting = [asyncio.create_task(busy), *(asyncio.create_task(echo(workers)) for _ in range(3))]
             await asyncio.sleep(0.05)
-        results = await asyncio.gather(*waiting, echo(workers), return_exceptions=True)
+        async with asyncio.timeout(30):  # before the delay has ended
+            results = await asyncio.gather(*waiting, echo(workers), return_exceptions=True)
         await workers.close()
         return [type(result) for result in results]
 
@@ -191,15 +194,6 @@ def left_behind() -> list[str]:
 LONG = 60.0
 
 
-def with_delayed_pool(steps, *, start_delay, workers=3, **limits):
-    async def main():
-        pool = WorkerPool(MODULE, workers=workers, limits=Limits(memory=1 << 30, **limits), start_delay=start_delay)
-        async with pool:
-            return await asyncio.wait_for(steps(pool), 40)
-
-    return asyncio.run(main())
-
-
 async def process_of(pool, value="", **options):
     return (await pool.call("echo", {"value": value}, deadline=30, **options))["process"]
 
@@ -223,7 +217,7 @@ def test_short_work_starts_a_single_worker():
     async def steps(pool):
         return await asyncio.gather(*(process_of(pool) for _ in range(12)))
 
-    assert len(set(with_delayed_pool(steps, start_delay=LONG))) == 1
+    assert len(set(with_pool(steps, workers=3, start_delay=LONG))) == 1
 
 
 def test_a_worker_that_is_busy_for_long_gets_help():
@@ -231,7 +225,7 @@ def test_a_worker_that_is_busy_for_long_gets_help():
         async with busy(pool) as process:
             return process, await process_of(pool)
 
-    first, helper = with_delayed_pool(steps, start_delay=0.1)
+    first, helper = with_pool(steps, workers=3, start_delay=0.1)
     assert first != helper
 
 
@@ -247,7 +241,7 @@ def test_place_of_a_canceled_request_goes_to_the_next():
         assert await waiting == first
         assert await process_of(pool) == first
 
-    with_delayed_pool(steps, start_delay=LONG)
+    with_pool(steps, workers=3, start_delay=LONG)
 
 
 def test_request_canceled_at_its_turn_loses_no_worker():
@@ -260,7 +254,7 @@ def test_request_canceled_at_its_turn_loses_no_worker():
             await asyncio.gather(waiting, return_exceptions=True)
         return first, await process_of(pool)
 
-    first, last = with_delayed_pool(steps, start_delay=LONG)
+    first, last = with_pool(steps, workers=3, start_delay=LONG)
     assert last == first
 
 
@@ -273,40 +267,19 @@ def test_when_the_only_worker_dies_those_that_wait_get_another():
             await dying
         return first, set(after)
 
-    first, after = with_delayed_pool(steps, start_delay=0.2)
+    first, after = with_pool(steps, workers=3, start_delay=0.2)
     assert first not in after
-
-
-def test_a_pool_that_closes_lets_nobody_wait():
-    async def main():
-        pool = WorkerPool(MODULE, workers=3, limits=Limits(memory=1 << 30), start_delay=LONG)
-        async with pool:
-            await process_of(pool)
-            waiting = [hanging(pool, LONG), *(asyncio.create_task(process_of(pool)) for _ in range(2))]
-            await asyncio.sleep(0.05)
-        results = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), LONG / 2)
-        return [type(result) for result in results]  # before their delay has ended
-
-    assert asyncio.run(main()) == [WorkerDied] * 3
 
 
 def test_workers_let_others_go_first_where_that_was_asked_for():
     async def steps(pool):
         return os.getpriority(os.PRIO_PROCESS, await process_of(pool)) - os.getpriority(os.PRIO_PROCESS, 0)
 
-    assert with_delayed_pool(steps, start_delay=0.0, niceness=3) == min(3, 19 - os.getpriority(os.PRIO_PROCESS, 0))
-    assert with_delayed_pool(steps, start_delay=0.0) == 0
+    assert with_pool(steps, niceness=3) == min(3, 19 - os.getpriority(os.PRIO_PROCESS, 0))
+    assert with_pool(steps) == 0
 
 
 LARGE = 96 << 20
-
-
-def with_workers(steps, workers):
-    async def main():
-        async with WorkerPool(MODULE, workers=workers, limits=Limits(memory=1 << 30)) as pool:
-            return await steps(pool)
-
-    return asyncio.run(main())
 
 
 async def both_awake(pool):
@@ -328,7 +301,7 @@ def test_a_worker_without_work_holds_nothing_of_its_last_request():
             await asyncio.sleep(0.05)
         return False
 
-    assert with_workers(steps, workers=1)
+    assert with_pool(steps)
 
 
 def test_sequential_requests_use_the_same_worker():
@@ -336,7 +309,7 @@ def test_sequential_requests_use_the_same_worker():
         await both_awake(pool)
         return {await process_of(pool) for _ in range(6)}
 
-    assert len(with_workers(steps, workers=2)) == 1
+    assert len(with_pool(steps, workers=2)) == 1
 
 
 def test_worker_keeps_its_document_despite_other_work_between():
@@ -347,7 +320,7 @@ def test_worker_keeps_its_document_despite_other_work_between():
         again = await process_of(pool, affinity="a.pdf")
         return first, crop, again, await process_of(pool, affinity="b.pdf")
 
-    first, crop, again, other = with_workers(steps, workers=2)
+    first, crop, again, other = with_pool(steps, workers=2)
     assert first == crop == again != other
 
 

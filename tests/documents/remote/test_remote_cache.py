@@ -14,8 +14,7 @@ import pytest
 from store_doubles import Buckets, Passing, copies, opened, version_of
 from web_servers import PDF, remote, sending, serving
 
-from llm_ocr.documents.remote.cache import Budget, DiskError, store_version
-from llm_ocr.documents.rendering import Renderer, RenderOptions
+from llm_ocr.documents.remote.cache import DiskError, store_version
 from llm_ocr.errors import PageFailure, StorageError
 from llm_ocr.storage import ObjectInfo
 from llm_ocr.types import Reason
@@ -139,23 +138,6 @@ def test_a_document_larger_than_the_limit_is_read_alone(buckets, tmp_path):
     asyncio.run(run())
 
 
-def test_who_gives_up_waiting_leaves_no_bytes_counted(buckets, tmp_path):
-    one, two, three = (buckets.put(f"s3://bucket/{name}.pdf", bytes(MEGABYTE)) for name in "abc")
-
-    async def run():
-        async with opened(buckets, tmp_path, cache_bytes=MEGABYTE) as documents:
-            async with documents.open(one):
-                waiting = asyncio.create_task(version_of(documents, two))
-                await asyncio.sleep(0.05)
-                waiting.cancel()
-                await asyncio.gather(waiting, return_exceptions=True)
-            await asyncio.sleep(0)
-            await version_of(documents, three)
-            assert documents.used == MEGABYTE
-
-    asyncio.run(run())
-
-
 def test_canceled_reader_does_not_end_the_fetch_of_another(tmp_path):
     reading, go_on = threading.Event(), threading.Event()
 
@@ -222,20 +204,6 @@ def test_files_of_dead_processes_are_removed_and_live_ones_stay(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_room_granted_to_a_canceled_reader_is_returned():
-    async def run():
-        budget = Budget(10, lambda: False)
-        await budget.take(10)
-        waiting = asyncio.create_task(budget.take(4))
-        await asyncio.sleep(0)
-        budget.resize(10, 0)
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
-        assert budget.used == 0
-
-    asyncio.run(run())
-
-
 def test_web_documents_count_by_their_actual_size(tmp_path):
     pages = {f"/{number}.pdf": sending(PDF + bytes(300_000)) for number in range(12)}
 
@@ -250,16 +218,6 @@ def test_web_documents_count_by_their_actual_size(tmp_path):
             assert documents.used == sum(path.stat().st_size for path in copies(tmp_path)) <= 2 * MEGABYTE
 
     asyncio.run(run())
-
-
-def test_a_renderer_reads_the_local_copy(tmp_path, examples):
-    async def run():
-        pages = {"/paper": sending((examples / "paper.pdf").read_bytes(), Content_Type="text/plain")}
-        renderer, documents = Renderer(RenderOptions(workers=1)), remote(tmp_path)
-        async with serving(pages) as server, documents, documents.open(f"{server.url}/paper") as copy, renderer:
-            return await renderer.open(str(copy.path))
-
-    assert asyncio.run(run()) >= 1
 
 
 @pytest.mark.parametrize("seed", range(4))

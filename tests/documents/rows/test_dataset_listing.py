@@ -12,7 +12,6 @@ from llm_ocr.documents.rows.address import DataFile, DatasetOptions, RowAddress,
 from llm_ocr.documents.rows.listing import dataset_rows
 from llm_ocr.errors import LlmOcrError, MissingExtra, StorageError, UsageError
 from llm_ocr.storage.hf.client import RetryPolicy
-from llm_ocr.types import Reason
 from llm_ocr.workspace.codec import document_id
 from tests.fakes.hub.answers import Account
 from tests.fakes.hub.server import Fault
@@ -64,14 +63,6 @@ def test_rows_follow_file_order_and_addresses_name_their_place(hub):
     address = row_address(rows[5].source)
     assert (address.file.commit, address.row, address.column) == (commit, 1, "image")
     assert rows[5].source.startswith(f"hf://datasets/{NAME}@{commit}/data/train-00001-of-00002.parquet#row=1")
-
-
-def test_lists_of_images_are_documents_of_several_pages(hub):
-    cells = [{"bytes": picture("x"), "path": None}]
-    pushed(NAME, {"images": [cells, cells * 3, [], cells]})
-    rows = listed()
-    assert [row.page_total for row in rows] == [1, 3, 0, 1]
-    assert (rows[2].reason, rows[2].detail) == (Reason.NOT_FOUND, "no image in row 2")
 
 
 @pytest.mark.parametrize("lengths", [[1] * 8, [1, 2, 0, 3, 1, 1, 1, 1]], ids=["one each", "lists"])
