@@ -39,28 +39,8 @@ def local_path(source: str, base: Path | None = None) -> Path:
     return Path(os.path.abspath(base / source if base else source))  # noqa: PTH100 - keeps links
 
 
-def exists(path: Path) -> bool:
-    """Return whether the path exists and is accessible. `Path.exists` raises for names that are too long."""
-    try:
-        return path.exists()
-    except OSError:
-        return False
-
-
-def is_file(path: Path) -> bool:
-    """Return whether the path is a regular file, or a link to one."""
-    try:
-        return path.is_file()
-    except OSError:
-        return False
-
-
-def is_folder(path: Path) -> bool:
-    """Return whether the path is a folder, or a link to one."""
-    try:
-        return path.is_dir()
-    except OSError:
-        return False
+#: As `Path.exists`, `is_file`, and `is_dir`, which raise for names that are too long and for inaccessible folders.
+exists, is_file, is_folder = os.path.exists, os.path.isfile, os.path.isdir
 
 
 def is_unspeakable(path: Path) -> bool:

@@ -16,7 +16,7 @@ import pypdfium2.raw as pdfium
 from llm_ocr.documents import poppler
 from llm_ocr.documents.damage import content_damage, image_damage
 from llm_ocr.documents.fd_file import FdFile
-from llm_ocr.documents.images import grayscale_if_equal, longest_side
+from llm_ocr.documents.images import MIN_SIDE, grayscale_if_equal, longest_side
 from llm_ocr.documents.ink import ink_of
 from llm_ocr.documents.pdf_forms import CheckBox, check_boxes, has_fields, placeholder, with_check_boxes
 from llm_ocr.documents.pdf_objects import Frame, Objects, page_frame, page_objects
@@ -146,8 +146,6 @@ def _is_undrawn(text_page: pypdfium2.PdfTextPage, piece: _Piece, picture: "Image
 MAX_SCALE = 4.0
 #: Longest side in pixels of the picture of a page that is read without its image.
 _SKETCH = 1536
-#: Minimum side of a page image in pixels; smaller images are unreadable.
-MIN_SIDE = 8
 #: Share of the memory limit that one decoded image may occupy. pdfium silently skips images that exceed its memory. So
 #: such a page must be refused before rendering.
 IMAGE_SHARE = 0.7

@@ -11,7 +11,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from itertools import chain, islice
@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 
 from llm_ocr.documents.file_types import ACCEPTED, kind_by_content, kind_by_name
 from llm_ocr.documents.manifests import (
-    ManifestEntry,
     SourceDocument,
     UniqueIds,
     is_file,
@@ -412,7 +411,9 @@ def _from_manifest(file: Path, ids: UniqueIds, remote: "Callable[[], RemoteListi
             continue
         path = _listed(entry.path, file)
         below = path.is_relative_to(file.parent)
-        yield _explicit(path, _relative(path, file.parent) if below else path.name, entry)
+        document = _explicit(path, _relative(path, file.parent) if below else path.name)
+        pages = None if document.reason else entry.pages
+        yield replace(document, document_id=entry.document_id, pages=pages)
 
 
 def _listed(source: str, file: Path) -> Path:
@@ -423,40 +424,35 @@ def _listed(source: str, file: Path) -> Path:
         raise UsageError(f"{file}: {error.args[0]}", hint=error.hint) from error
 
 
-def _explicit(path: Path, relative: str, entry: ManifestEntry | None = None) -> SourceDocument:
+def _explicit(path: Path, relative: str) -> SourceDocument:
     """Return the document of an explicitly named file; its faults are recorded."""
     try:
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode):
             what = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
-            return _failed(path, relative, Reason.UNKNOWN_TYPE, what, entry)
+            return _failed(path, relative, Reason.UNKNOWN_TYPE, what)
         kind = kind_by_content(path) or kind_by_name(path)
     except (FileNotFoundError, NotADirectoryError, ValueError):
-        return _failed(path, relative, Reason.NOT_FOUND, "no such file", entry)
+        return _failed(path, relative, Reason.NOT_FOUND, "no such file")
     except OSError as error:
-        return _failed(path, relative, Reason.UNREADABLE, error.strerror or str(error), entry)
+        return _failed(path, relative, Reason.UNREADABLE, error.strerror or str(error))
     if not kind:
-        return _failed(path, relative, Reason.UNKNOWN_TYPE, f"accepted are {ACCEPTED}", entry)
-    return _document(path, relative, kind, entry)
+        return _failed(path, relative, Reason.UNKNOWN_TYPE, f"accepted are {ACCEPTED}")
+    return _document(path, relative, kind)
 
 
-def _document(path: Path, relative: str, kind: str, entry: ManifestEntry | None = None) -> SourceDocument:
+def _document(path: Path, relative: str, kind: str) -> SourceDocument:
     if is_unspeakable(path):
-        return _failed(path, relative, Reason.UNREADABLE, "its name is not valid Unicode: rename it", entry)
+        return _failed(path, relative, Reason.UNREADABLE, "its name is not valid Unicode: rename it")
     size = None
     with contextlib.suppress(OSError):  # the renderer reports the error
         size = path.stat().st_size
-    document_id, pages = (entry.document_id, entry.pages) if entry else (None, None)
-    return SourceDocument(str(path), relative, kind, document_id=document_id, pages=pages, size=size)
+    return SourceDocument(str(path), relative, kind, size=size)
 
 
-def _failed(
-    path: Path, relative: str, reason: Reason, detail: str, entry: ManifestEntry | None = None
-) -> SourceDocument:
+def _failed(path: Path, relative: str, reason: Reason, detail: str) -> SourceDocument:
     source, relative = (text.encode("utf-8", "replace").decode() for text in (str(path), relative))
-    return SourceDocument(
-        source, relative, document_id=entry.document_id if entry else None, reason=reason, detail=detail
-    )
+    return SourceDocument(source, relative, reason=reason, detail=detail)
 
 
 def _kind(path: Path) -> str:

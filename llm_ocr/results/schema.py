@@ -428,49 +428,34 @@ _STATUS_COLUMNS = ("page_id", "document_id", "page_number", "status", "reason")
 _FIGURE_IDS = "figures.list.element.id"
 
 
-class FailedPage(NamedTuple):
-    """Failed page (number None: a document that could not be opened)."""
+class PageStatus(NamedTuple):
+    """Status of a page (number None: a document that could not be opened).
+
+    `quality` is None for failed pages and for pages of older versions.
+    """
 
     page_id: str
     document_id: str
     page_number: int | None
     status: Status
     reason: Reason | None
-
-
-class ScoredPage(NamedTuple):
-    """Page that was read. `quality` is None for pages of older versions."""
-
-    page_id: str
-    document_id: str
-    page_number: int | None
-    status: Status
-    reason: Reason | None
-    quality: float | None
+    quality: float | None = None
     figures: int = 0
 
 
-def failed_pages(source: Source) -> list[FailedPage]:
+def failed_pages(source: Source) -> list[PageStatus]:
     """Return the failed rows of a unit of Extract."""
-    return [
-        FailedPage(row["page_id"], row["document_id"], row["page_number"], Status.FAILED, _reason(row["reason"]))
-        for row in iter_rows(source, _PAGES, _STATUS_COLUMNS)
-        if row["status"] == Status.FAILED
-    ]
+    rows = iter_rows(source, _PAGES, _STATUS_COLUMNS)
+    return [_page_status(row) for row in rows if row["status"] == Status.FAILED]
 
 
-def scored_pages(source: Source) -> list[ScoredPage]:
+def scored_pages(source: Source) -> list[PageStatus]:
     """Return all other rows of a unit of Extract."""
-    return [
-        ScoredPage(
-            row["page_id"],
-            row["document_id"],
-            row["page_number"],
-            Status(row["status"]),
-            _reason(row["reason"]),
-            row.get("quality"),
-            len(row["figures"]),
-        )
-        for row in iter_rows(source, _PAGES, (*_STATUS_COLUMNS, "quality", _FIGURE_IDS))
-        if row["status"] != Status.FAILED
-    ]
+    rows = iter_rows(source, _PAGES, (*_STATUS_COLUMNS, "quality", _FIGURE_IDS))
+    return [_page_status(row) for row in rows if row["status"] != Status.FAILED]
+
+
+def _page_status(row: Mapping[str, Any]) -> PageStatus:
+    page = row["page_id"], row["document_id"], row["page_number"]
+    status, reason = Status(row["status"]), _reason(row["reason"])
+    return PageStatus(*page, status, reason, row.get("quality"), len(row.get("figures", ())))

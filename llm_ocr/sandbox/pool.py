@@ -15,8 +15,7 @@ from typing import Any, Self
 
 from llm_ocr.config.environment import worker_environment
 from llm_ocr.errors import PageFailure, WorkerDied, WorkerError
-from llm_ocr.sandbox import wire
-from llm_ocr.sandbox.worker import OUT_OF_MEMORY
+from llm_ocr.sandbox.worker import HEAD, OUT_OF_MEMORY, decode, encode
 from llm_ocr.types import Reason
 
 _CLOSED = "not started: its pool was closed"
@@ -238,13 +237,13 @@ class _Worker:
                     raise ConnectionError("the worker has no pipes")
                 if files:
                     socket.send_fds(self._door, [b"."], files)  # a single byte never blocks
-                for piece in wire.encode({**request, "files": len(files)}):
+                for piece in encode({**request, "files": len(files)}):
                     stdin.write(piece)
                 await stdin.drain()
-                head_size, count = wire.HEAD.unpack(await stdout.readexactly(wire.HEAD.size))
+                head_size, count = HEAD.unpack(await stdout.readexactly(HEAD.size))
                 sizes = struct.unpack(f">{count}I", await stdout.readexactly(4 * count))
                 head = await stdout.readexactly(head_size)
-                reply = wire.decode(head, [await stdout.readexactly(size) for size in sizes])
+                reply = decode(head, [await stdout.readexactly(size) for size in sizes])
         except TimeoutError as error:
             raise WorkerDied(f"killed after {deadline:g} s", timed_out=True) from error
         except (asyncio.IncompleteReadError, ConnectionError, ValueError, IndexError) as error:

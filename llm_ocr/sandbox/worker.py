@@ -19,9 +19,53 @@ from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO
 
 from llm_ocr.errors import LlmOcrError, PageFailure
-from llm_ocr.sandbox import wire
 from llm_ocr.sandbox.confinement import Confinement, confine, give_up_privileges
 from llm_ocr.sandbox.memory import give_back_memory, sizes
+
+# Messages between the main process and its workers: JSON, followed by binary blobs. Pickle is not used: a worker reads
+# untrusted documents, and its messages must not be able to run code in the main process. Frame: length of the JSON,
+# number of blobs, length of each blob (4 bytes each, big endian), the JSON, the blobs.
+
+
+_BLOB = "$blob"
+HEAD = struct.Struct(">II")
+
+
+def encode(message: Mapping[str, Any]) -> list[bytes]:
+    """Return the frame of a message made of JSON values and `bytes`, as chunks to write in order."""
+    blobs: list[bytes] = []
+
+    def lift(value: Any) -> Any:
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            blobs.append(bytes(value))
+            return {_BLOB: len(blobs) - 1}
+        raise TypeError(f"{type(value).__name__} cannot be sent to a worker")
+
+    head = json.dumps(message, default=lift, separators=(",", ":")).encode()
+    sizes = struct.pack(f">{len(blobs)}I", *(len(blob) for blob in blobs))
+    return [HEAD.pack(len(head), len(blobs)) + sizes + head, *blobs]
+
+
+def decode(head: bytes, blobs: list[bytes]) -> dict[str, Any]:
+    """Return the message of a frame's JSON and blobs.
+
+    Raises:
+        ValueError: the JSON is not an object.
+    """
+
+    def put_back(value: dict[str, Any]) -> Any:
+        if len(value) == 1 and _BLOB in value:
+            return blobs[value[_BLOB]]
+        return value
+
+    message = json.loads(head, object_hook=put_back)
+    if not isinstance(message, dict):
+        raise ValueError("a message must be an object")
+    return message
+
+
+# Main loop.
+
 
 Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
@@ -79,13 +123,13 @@ def serve(
 
 def _serve_request(handlers: Mapping[str, Handler], requests: BinaryIO, answers: BinaryIO, door: int) -> bool:
     """Handle the next request without keeping it; return False after the parent has closed the pipe."""
-    first = requests.read(wire.HEAD.size)
-    if len(first) < wire.HEAD.size:
+    first = requests.read(HEAD.size)
+    if len(first) < HEAD.size:
         return False
-    head_size, blobs = wire.HEAD.unpack(first)
+    head_size, blobs = HEAD.unpack(first)
     lengths = struct.unpack(f">{blobs}I", requests.read(4 * blobs))
     head = requests.read(head_size)
-    request = wire.decode(head, [requests.read(length) for length in lengths])
+    request = decode(head, [requests.read(length) for length in lengths])
     files: list[int] = []
     if count := request.get("files"):
         with socket.socket(fileno=os.dup(door)) as received:
@@ -96,7 +140,7 @@ def _serve_request(handlers: Mapping[str, Handler], requests: BinaryIO, answers:
     finally:
         for file in files:
             os.close(file)
-    for piece in wire.encode(reply):
+    for piece in encode(reply):
         answers.write(piece)
     answers.flush()
     if reply.get("out_of_memory"):

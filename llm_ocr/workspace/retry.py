@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
-from llm_ocr.results.schema import ScoredPage
+from llm_ocr.results.schema import PageStatus
 from llm_ocr.types import ALL_PAGES, DocumentPart, Repeated, Unit, page_id
 from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.generations import (
@@ -44,7 +44,7 @@ class Below:
     """
 
     quality: float
-    rows: Callable[[bytes], Iterable[ScoredPage]]
+    rows: Callable[[bytes], Iterable[PageStatus]]
 
 
 #: Opens a document again and counts its pages, with the currently known passwords.

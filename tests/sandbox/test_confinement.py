@@ -165,13 +165,13 @@ runpy.run_module({module!r}, run_name="__main__")
 @pytest.mark.parametrize("error", ["ENOSYS", "EPERM", "EINVAL"])
 def test_workers_work_where_the_kernel_offers_no_confinement(error, tmp_path):
     """Old kernels and gVisor have no such call; containers refuse it."""
-    from llm_ocr.sandbox import wire
+    from llm_ocr.sandbox.worker import encode
 
     program = tmp_path / "program.py"
     program.write_text(NOTHING.format(error=error, module=MODULE))
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        request = b"".join(wire.encode({"operation": "echo", "payload": {"value": "x"}}))
+        request = b"".join(encode({"operation": "echo", "payload": {"value": "x"}}))
         words = [sys.executable, str(program), MODULE, json.dumps({"memory": 1 << 30, "door": theirs.fileno()})]
         done = subprocess.run(words, input=request, capture_output=True, pass_fds=(theirs.fileno(),))
     assert done.returncode == 0, done.stderr.decode()

@@ -1,13 +1,10 @@
 """Identify languages in a worker process: `python -m llm_ocr.documents.filters.language_worker`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from llm_ocr.sandbox.worker import serve
-
-# Language of a text by py3langid, and the comparison with the wanted languages.
-
 
 #: Label for text in no language: tables of numbers, program code.
 NONE = "zxx"
@@ -29,34 +26,22 @@ def _identifier() -> Any:
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
 
 
-def known_languages() -> list[str]:
+def _known(payload: Mapping[str, Any]) -> dict[str, Any]:
     """Return the codes of the known languages in alphabetical order."""
-    return sorted(label for label in _identifier().labels if label != NONE)
+    return {"codes": sorted(label for label in _identifier().labels if label != NONE)}
 
 
-def other_language(text: str, wanted: Iterable[str]) -> tuple[str, float] | None:
-    """Return the language and its probability if it is certainly not a wanted one, otherwise None."""
-    ranked: Sequence[tuple[str, float]] = _identifier().rank(text)
-    chosen = frozenset(wanted)
+def _judge(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the language of a text and its probability if it is certainly not a wanted one; otherwise no code."""
+    ranked: Sequence[tuple[str, float]] = _identifier().rank(payload["text"])
+    chosen = frozenset(payload["wanted"])
     code, sure = ranked[0]
     doubtful = sum(share for _, share in ranked[:FIRST]) < SURE
     hoped = sum(share for label, share in ranked if label in chosen)
     if code == NONE or code in chosen or doubtful or hoped >= WANTED_BELOW:
-        return None
-    return code, sure
-
-
-# Worker process.
-
-
-def _known(payload: Mapping[str, Any]) -> dict[str, Any]:
-    return {"codes": known_languages()}
-
-
-def _judge(payload: Mapping[str, Any]) -> dict[str, Any]:
-    found = other_language(payload["text"], payload["wanted"])
-    return {"code": found[0], "sure": found[1]} if found else {"code": "", "sure": 0.0}
+        return {"code": "", "sure": 0.0}
+    return {"code": code, "sure": sure}
 
 
 if __name__ == "__main__":
-    serve({"known": _known, "judge": _judge}, prepare=known_languages)  # the model is unpacked into a temporary file
+    serve({"known": _known, "judge": _judge}, prepare=_identifier)  # the model is unpacked into a temporary file
