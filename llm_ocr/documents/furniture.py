@@ -70,10 +70,17 @@ def marked(content: PageContent, neighbours: Mapping[int, Sequence[EdgeLine]]) -
         if not _near_edge(line, content):
             return False
         here = _edge_line(line, content)
-        return any(
-            _same_place(here, other) and _same_matter(here, other, distance)
-            for distance, other in others.get(here.text, ())
-        )
+        has_words = sum(character.isalpha() for character in here.text) >= 2
+        for distance, other in others.get(here.text, ()):
+            left, right = here.left - other.left, here.right - other.right
+            across = min(abs(left), abs(right), abs(left + right) / 2)
+            if across > _ACROSS or abs(here.middle - other.middle) > _DOWN:
+                continue
+            steps = [theirs - ours for ours, theirs in zip(here.numbers, other.numbers, strict=False)]
+            counts = len(steps) <= 2 and distance in steps and max(here.numbers) < _MOST_PAGES
+            if all(step in (0, distance) for step in steps) if has_words else counts:
+                return True
+        return False
 
     return replace(content, lines=tuple(replace(line, recurs=True) if recurs(line) else line for line in content.lines))
 
@@ -86,20 +93,16 @@ def _near_edge(line: Line, content: PageContent) -> bool:
 
 
 def _edge_line(line: Line, content: PageContent) -> EdgeLine:
-    text, numbers = without_page_numbers(_with_gaps(line))
+    text = line.text
+    if line.words:  # with a tab at each wide gap between words
+        text = line.words[0].text
+        for before, word in pairwise(line.words):
+            text += ("\t" if word.box.x0 - before.box.x1 > _APART * line.size else " ") + word.text
+    text, numbers = without_page_numbers(text)
     width, height = content.width, content.height
     return EdgeLine(
         "".join(text.split()), numbers, line.box.x0 / width, line.box.x1 / width, line.box.centre[1] / height
     )
-
-
-def _with_gaps(line: Line) -> str:
-    """Return the line's text, with a tab at each wide gap between words."""
-    if not line.words:
-        return line.text
-    pairs = pairwise(line.words)
-    gaps = ["\t" if two.box.x0 - one.box.x1 > _APART * line.size else " " for one, two in pairs]
-    return "".join(word.text + gap for word, gap in zip(line.words, [*gaps, ""], strict=True))
 
 
 def without_page_numbers(text: str) -> tuple[str, tuple[int, ...]]:
@@ -108,30 +111,15 @@ def without_page_numbers(text: str) -> tuple[str, tuple[int, ...]]:
         found = [match.span() for match in _NUMBER.finditer(text)]
     else:
         found = [match.span(match.lastgroup or 0) for match in _PAGE_NUMBER.finditer(text)]
-    numbers = tuple(_value(text[start:end]) for start, end in found)
+    numbers = []
+    for start, end in found:
+        number = text[start:end]
+        if number[0] in "0123456789":
+            numbers.append(int(number[:9]))
+        else:
+            values = [_ROMAN[letter] for letter in number.lower()]
+            signed = (-value if value < after else value for value, after in zip(values, [*values[1:], 0], strict=True))
+            numbers.append(sum(signed))
     for start, end in reversed(found):
         text = f"{text[:start]}#{text[end:]}"
-    return text, numbers
-
-
-def _value(number: str) -> int:
-    if number[0] in "0123456789":
-        return int(number[:9])
-    values = [_ROMAN[letter] for letter in number.lower()]
-    return sum(-one if one < after else one for one, after in zip(values, [*values[1:], 0], strict=True))
-
-
-def _same_matter(one: EdgeLine, other: EdgeLine, distance: int) -> bool:
-    steps = [theirs - ours for ours, theirs in zip(one.numbers, other.numbers, strict=False)]
-    if sum(character.isalpha() for character in one.text) >= 2:
-        return all(step in (0, distance) for step in steps)
-    return len(steps) <= 2 and distance in steps and max(one.numbers) < _MOST_PAGES
-
-
-def _same_place(one: EdgeLine, other: EdgeLine) -> bool:
-    across = min(
-        abs(one.left - other.left),
-        abs(one.right - other.right),
-        abs(one.left + one.right - other.left - other.right) / 2,
-    )
-    return across <= _ACROSS and abs(one.middle - other.middle) <= _DOWN
+    return text, tuple(numbers)

@@ -50,21 +50,15 @@ def ink_of(image: "Image.Image") -> InkMap:
     paper, is_picture = _paper_of(small)
     difference = ImageChops.difference(small, paper)
     ink = _without_specks(_without_borders(_above(difference, _CONTRAST)))
-    if not (is_picture and ink.getbbox() is None) and not _has_edges(small, ink):
-        ink = _faint(small, difference)
+    if not (is_picture and ink.getbbox() is None):
+        beside = ImageChops.difference(small, ImageChops.offset(small, _EDGE, 0))
+        below = ImageChops.difference(small, ImageChops.offset(small, 0, _EDGE))
+        edges = _above(ImageChops.lighter(beside, below), _CONTRAST // 2)
+        if ImageChops.multiply(ink, edges).getbbox() is None:  # no sharp edges: shadows have none
+            ink = _faint(small, difference)
     bits = ink.point([0] * 128 + [255] * 128, "1")
     blank = ink.getbbox() is None and not is_picture
     return InkMap(bits.width, bits.height, zlib.compress(bits.tobytes(), 1), blank)
-
-
-def _has_edges(image: "Image.Image", ink: "Image.Image") -> bool:
-    """Return whether any ink has a sharp edge; shadows have none."""
-    from PIL import ImageChops
-
-    beside = ImageChops.difference(image, ImageChops.offset(image, _EDGE, 0))
-    below = ImageChops.difference(image, ImageChops.offset(image, 0, _EDGE))
-    edges = _above(ImageChops.lighter(beside, below), _CONTRAST // 2)
-    return ImageChops.multiply(ink, edges).getbbox() is not None
 
 
 def _faint(image: "Image.Image", difference: "Image.Image") -> "Image.Image":
@@ -72,7 +66,14 @@ def _faint(image: "Image.Image", difference: "Image.Image") -> "Image.Image":
     from PIL import ImageChops, ImageFilter
 
     relief = ImageChops.difference(image, image.filter(ImageFilter.BoxBlur(_AROUND)))
-    ink = _above(relief, max(_FAINT, round(_NOISE * _noise(relief))))
+    # The standard deviation of the paper, from the median of the differences.
+    half, seen, noise = relief.width * relief.height / 2, 0, 0.0
+    for value, count in enumerate(relief.histogram()):
+        if seen + count >= half:
+            noise = max(0.0, 1.48 * (value + (half - seen) / count - 0.5))
+            break
+        seen += count
+    ink = _above(relief, max(_FAINT, round(_NOISE * noise)))
     near = _above(difference, _CONTRAST).filter(ImageFilter.BoxBlur(_AROUND))
     ink = ImageChops.subtract(ink, _above(near, 0))
     # Evenly scattered specks of this number are no text.
@@ -130,17 +131,6 @@ def _most_frequent(counts: list[int]) -> int:
     bands = [sum(counts[start : start + _BAND]) for start in range(0, 256, _BAND)]
     start = _BAND * max(range(len(bands)), key=bands.__getitem__)
     return max(range(start, start + _BAND), key=counts.__getitem__)
-
-
-def _noise(relief: "Image.Image") -> float:
-    """Return the standard deviation of the paper, from the median of the differences."""
-    counts = relief.histogram()
-    half, seen = relief.width * relief.height / 2, 0
-    for value, count in enumerate(counts):
-        if seen + count >= half:
-            return max(0.0, 1.48 * (value + (half - seen) / count - 0.5))
-        seen += count
-    return 0.0
 
 
 def _without_specks(ink: "Image.Image", least: int = _LEAST) -> "Image.Image":

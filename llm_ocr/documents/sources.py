@@ -9,7 +9,7 @@ import os
 import stat
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -257,9 +257,12 @@ def find_documents(
     if len(sources) != 1 or _suffix(sources[0]) in (".txt", ".jsonl"):
         every = _first_of_each(every)  # only lists and manifests, or several sources, repeat documents
     every = chain(every, rows)  # rows are already unique
-    if only:
-        every = (document for document in every if _is_named(document, only))
-    documents = islice(every, max_samples)
+
+    def is_named(document: SourceDocument) -> bool:
+        name = Path(document.relative if is_remote(document.source) else document.source).name
+        return any(name == wanted or fnmatchcase(name, wanted) for wanted in only)
+
+    documents = islice(filter(is_named, every) if only else every, max_samples)
     begin: list[SourceDocument] = []
     for document in documents:
         begin.append(document)
@@ -267,11 +270,6 @@ def find_documents(
             found.documents = chain(begin, documents)
             return found
     raise _no_documents(sources, begin, only, found)
-
-
-def _is_named(document: SourceDocument, only: Sequence[str]) -> bool:
-    name = Path(document.relative if is_remote(document.source) else document.source).name
-    return any(name == wanted or fnmatchcase(name, wanted) for wanted in only)
 
 
 def _suffix(source: str) -> str:
@@ -313,12 +311,30 @@ def _expanded(sources: Sequence[str], found: Found, options: "RemoteOptions | No
         if is_remote(source):
             yield from remote().documents(source)
             continue
-        path = local_path(source)
-        suffix = path.suffix.lower()
-        if suffix in (".txt", ".jsonl") and is_file(path) and not _kind(path):
-            yield from _from_list(path, found, remote) if suffix == ".txt" else _from_manifest(path, ids, remote)
+        file = local_path(source)
+        suffix = file.suffix.lower()
+        if suffix not in (".txt", ".jsonl") or not is_file(file) or _kind(file):
+            yield from _from_path(file, found)
+        elif suffix == ".txt":
+            for line in listed_paths(file):
+                if is_remote(line):
+                    yield from remote().line(line)
+                    continue
+                path = _listed(line, file)
+                if is_file(path) and path.is_relative_to(file.parent):
+                    yield _explicit(path, _relative(path, file.parent))
+                else:
+                    yield from _from_path(path, found)
         else:
-            yield from _from_path(path, found)
+            for entry in manifest_entries(file, ids):
+                if is_remote(entry.path):
+                    yield remote().entry(entry)
+                    continue
+                path = _listed(entry.path, file)
+                below = path.is_relative_to(file.parent)
+                document = _explicit(path, _relative(path, file.parent) if below else path.name)
+                pages = None if document.reason else entry.pages
+                yield replace(document, document_id=entry.document_id, pages=pages)
 
 
 def _from_path(path: Path, found: Found) -> Iterator[SourceDocument]:
@@ -362,58 +378,38 @@ def _from_glob(pattern: Path, found: Found) -> Iterator[SourceDocument]:
     deep = parts.index("**") if "**" in parts and not hidden("/".join(parts)) else len(parts)
     names = glob.glob(str(Path(*parts[:deep])), root_dir=root, recursive=True)  # noqa: PTH207 - leaves hidden files out
     matches = sorted(root / name for name in names)
-    below = _below(matches, "/".join(parts[deep:])) if deep < len(parts) else _matched(matches, "**" in parts)
-    first = next(below, None)
+    files = _files_of(matches, "/".join(parts[deep:]), "**" in parts)
+    first = next(files, None)
     if first is not None:
-        yield from _from_folder(chain([first], below), root, found)
+        yield from _from_folder(chain([first], files), root, found)
     elif not matches or deep < len(parts):
         yield _failed(pattern, pattern.name, Reason.NOT_FOUND, "no file matches")
 
 
-def _below(folders: Iterable[Path], pattern: str) -> Iterator[Path | Unlisted | OwnResults]:
-    """Yield matching files below the folders. `glob` would follow a link to a parent folder forty times."""
+def _files_of(matches: Iterable[Path], pattern: str, themselves: bool) -> Iterator[Path | Unlisted | OwnResults]:
+    """Yield the files of the matches of a glob.
+
+    Args:
+        matches: Files and folders.
+        pattern: Pattern of the files below the matching folders. `glob` would follow a link to a parent folder forty
+            times. Empty: the matches have the files, and folders all of theirs.
+        themselves: Whether the files below matching folders are among the matches.
+    """
     fits = matcher(pattern)
-    for folder in filter(is_folder, folders):
-        for entry in files_below(folder):
-            if isinstance(entry, OwnResults):
-                yield entry
-                continue
-            path, hides = (entry.path, not entry.dangling) if isinstance(entry, Unlisted) else (entry, False)
-            if hides or fits(_relative(path, folder)):  # an inaccessible folder may contain matching files
-                yield entry
-
-
-def _matched(matches: Iterable[Path], themselves: bool) -> Iterator[Path | Unlisted | OwnResults]:
-    """Yield files as they are and the files below folders, unless their files match `themselves`."""
     for match in matches:
         if not is_folder(match):
-            yield unfollowed(match) or match
-        elif not themselves:
-            yield from files_below(match)
-
-
-def _from_list(file: Path, found: Found, remote: "Callable[[], RemoteListing]") -> Iterator[SourceDocument]:
-    for line in listed_paths(file):
-        if is_remote(line):
-            yield from remote().line(line)
-            continue
-        path = _listed(line, file)
-        if is_file(path) and path.is_relative_to(file.parent):
-            yield _explicit(path, _relative(path, file.parent))
-        else:
-            yield from _from_path(path, found)
-
-
-def _from_manifest(file: Path, ids: UniqueIds, remote: "Callable[[], RemoteListing]") -> Iterator[SourceDocument]:
-    for entry in manifest_entries(file, ids):
-        if is_remote(entry.path):
-            yield remote().entry(entry)
-            continue
-        path = _listed(entry.path, file)
-        below = path.is_relative_to(file.parent)
-        document = _explicit(path, _relative(path, file.parent) if below else path.name)
-        pages = None if document.reason else entry.pages
-        yield replace(document, document_id=entry.document_id, pages=pages)
+            if not pattern:
+                yield unfollowed(match) or match
+        elif pattern or not themselves:
+            for entry in files_below(match):
+                if isinstance(entry, Path):
+                    shown = not pattern or fits(_relative(entry, match))
+                elif isinstance(entry, Unlisted):  # an inaccessible folder may contain matching files
+                    shown = not pattern or not entry.dangling or fits(_relative(entry.path, match))
+                else:
+                    shown = True
+                if shown:
+                    yield entry
 
 
 def _listed(source: str, file: Path) -> Path:
