@@ -324,7 +324,10 @@ def _table(text: str, last: Block, block: Block) -> str:
     if not last.kind is block.kind is BlockKind.TABLE:
         return ""
     if text.startswith("<table") and more.startswith("<table"):
-        return _html_table(text, more)
+        first, second, end = _HTML_ROW.findall(text), _HTML_ROW.findall(more), _TABLE_END.search(text)
+        pairs = enumerate(zip(first, second, strict=False))
+        same = next((at for at, (upper, lower) in pairs if upper.split() != lower.split()), 0)
+        return "\n".join((text[: end.start()], *second[same:])) + text[end.start() :] if same and end else ""
     (header, rule), (again, second_rule), rows = _head(text), _head(more), more.split("\n")[2:]
     if not rule or rule.count("|") != second_rule.count("|"):
         return ""
@@ -344,14 +347,6 @@ def _head(table: str) -> tuple[str, str]:
     first, _, rest = table.partition("\n")
     rule = rest.partition("\n")[0]
     return (first, rule) if _RULE_ROW.fullmatch(rule) else ("", "")
-
-
-def _html_table(text: str, more: str) -> str:
-    first, second, end = _HTML_ROW.findall(text), _HTML_ROW.findall(more), _TABLE_END.search(text)
-    same = next(
-        (at for at, rows in enumerate(zip(first, second, strict=False)) if rows[0].split() != rows[1].split()), 0
-    )
-    return "\n".join((text[: end.start()], *second[same:])) + text[end.start() :] if same and end else ""
 
 
 _NOTES = FURNITURE | {BlockKind.FOOTNOTE}

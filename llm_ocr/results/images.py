@@ -135,7 +135,11 @@ def boxes_image(
     font = ImageFont.load_default(_LABEL)
     for number, block in enumerate(blocks, 1):
         color = _COLORS[block.kind]
-        boxes = [_pixels(box, page.size) for box in (block.box, *block.continued)]
+        boxes = []  # ordered corners inside the picture, for any box from an engine
+        for box in (block.box, *block.continued):
+            sides = (side if math.isfinite(side) else 0.0 for side in (box.x0, box.y0, box.x1, box.y1))
+            safe = Box(*sides).clipped().scaled(page.width - 1, page.height - 1)
+            boxes.append((round(safe.x0), round(safe.y0), round(safe.x1), round(safe.y1)))
         for box in boxes:
             draw.rectangle(box, fill=(*color, _TINT), outline=(*color, 255), width=_EDGE)
         # The label is above the box, or inside it at the top of the page.
@@ -152,10 +156,3 @@ def boxes_image(
     else:
         page.save(out, "JPEG", quality=_JPEG_QUALITY)
     return EncodedImage(out.getvalue(), media_type, page.width, page.height)
-
-
-def _pixels(box: Box, size: tuple[int, int]) -> tuple[int, int, int, int]:
-    """Return ordered corners inside the picture, for any box from an engine."""
-    sides = (box.x0, box.y0, box.x1, box.y1)
-    safe = Box(*(side if math.isfinite(side) else 0.0 for side in sides)).clipped().scaled(size[0] - 1, size[1] - 1)
-    return round(safe.x0), round(safe.y0), round(safe.x1), round(safe.y1)

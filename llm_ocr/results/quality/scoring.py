@@ -129,7 +129,10 @@ def strokes_of(ink: InkMap, rotation: int = 0) -> Strokes:
     middle = np.searchsorted(begins, (top + height // 2 + 1) * ink_width + x, "right") - 1
     fit = (height >= _LOWEST) & (height <= _HIGHEST)
     if fit.any():
-        fit &= height >= _FLAT * _usual(height[fit])
+        ordered = np.sort(height[fit])
+        area = np.cumsum(ordered)
+        usual = ordered[np.searchsorted(area, area[-1] / 2)]  # the height whose runs contain the median of the ink
+        fit &= height >= _FLAT * usual
     fit &= (stops - begins)[middle] >= _WIDE * height
     return Strokes(
         (x[fit] + 0.5) / ink_width, (top[fit] + height[fit] / 2) / ink_height, height[fit].astype(np.float64)
@@ -152,15 +155,6 @@ def _without_bars(bits: int, length: int) -> int:
         step = min(reached, length - reached)
         bars, reached = bars | bars >> step, reached + step
     return bits & ~bars
-
-
-def _usual(heights: "npt.NDArray[np.int64]") -> float:
-    """Return the height whose runs contain the median of the ink."""
-    import numpy as np
-
-    ordered = np.sort(heights)
-    area = np.cumsum(ordered)
-    return float(ordered[np.searchsorted(area, area[-1] / 2)])
 
 
 # Defects in an answer's text itself: repetitions, meaningless characters, an abrupt end.
@@ -247,9 +241,12 @@ def _unreadable(text: str) -> float:
         return 0.0
     # Most characters are among the few distinct ones of the page.
     bad = sum(count for character, count in Counter(text).items() if _meaningless(character))
-    mixed = 0
-    if not text.isascii():
-        mixed = sum(len(word) for word in _WORD.findall(text) if not word.isascii() and _mixed(word))
+    mixed = 0  # characters of words that mix scripts
+    for word in _WORD.findall(text) if not text.isascii() else ():
+        if not word.isascii() and _LATIN.search(word):
+            strange = sum(unicodedata.name(letter, "?").startswith(_STRANGERS) for letter in word)
+            if strange > 1 or (strange == 1 and len(word) > 3):  # a single Greek letter is a unit or a symbol
+                mixed += len(word)
     return min(1.0, bad / len(text) + max(0.0, mixed / len(text) - _MIXED))
 
 
@@ -257,14 +254,6 @@ def _meaningless(character: str) -> bool:
     if character.isprintable() or character in _ORDINARY:
         return character == "\ufffd"
     return unicodedata.category(character) in ("Cc", "Co", "Cn")
-
-
-def _mixed(word: str) -> bool:
-    """Return whether a word mixes scripts. A single Greek letter among Latin letters is a unit or a symbol."""
-    if not _LATIN.search(word):
-        return False
-    strange = sum(unicodedata.name(letter, "?").startswith(_STRANGERS) for letter in word)
-    return strange > 1 or (strange == 1 and len(word) > 3)
 
 
 # Score from the parts of a page's quality.

@@ -66,17 +66,19 @@ def _defect(text: str, area: float) -> float:
 
 def _rows(text: str) -> list[list[_Cell]]:
     if "<t" in text.lower():
-        return [[_cell(*found) for found in _CELL.findall(row)] for row in _ROW.split(text)[1:]]
+        rows: list[list[_Cell]] = []
+        for row in _ROW.split(text)[1:]:
+            rows.append([])
+            for attributes, inner in _CELL.findall(row):
+                spans = {name.lower(): max(1, int(number)) for name, number in _SPAN.findall(attributes)}
+                words = html.unescape(_TAG.sub(" ", inner)).strip()
+                rows[-1].append(_Cell(words, spans.get("col", 1), spans.get("row", 1)))
+        return rows
     lines = [line.strip() for line in text.split("\n") if "|" in line and not _RULER.fullmatch(line)]
     return [
         [_Cell(part.replace("<br>", " ").strip(), 1, 1) for part in _BAR.split(line.removeprefix("|"))[:-1]]
         for line in lines
     ]
-
-
-def _cell(attributes: str, inner: str) -> _Cell:
-    spans = {name.lower(): max(1, int(number)) for name, number in _SPAN.findall(attributes)}
-    return _Cell(html.unescape(_TAG.sub(" ", inner)).strip(), spans.get("col", 1), spans.get("row", 1))
 
 
 def _prose(rows: Sequence[Sequence[_Cell]]) -> int:

@@ -4,7 +4,7 @@ import html
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -86,7 +86,9 @@ def chunks_of(text: str) -> list[Chunk]:
     chunks: list[Chunk] = []
     words: list[str] = []
     size = 0
-    for word in _words(text):
+    tokens = _TOKEN.findall((text if text.isascii() else unicodedata.normalize("NFKC", text)).casefold())
+    # Words without marks; text written without spaces in segments.
+    for word in (token[at : at + LETTERS] for token in tokens for at in range(0, len(token), LETTERS)):
         words.append(word)
         size += len(word)
         if size >= LETTERS:
@@ -98,15 +100,6 @@ def chunks_of(text: str) -> list[Chunk]:
 def _chunk(words: Sequence[str]) -> Chunk:
     letters = "".join(words)
     return Chunk(tuple(words), letters, runs(letters))
-
-
-def _words(text: str) -> Iterator[str]:
-    """Yield words without marks; text written without spaces in segments."""
-    for word in _TOKEN.findall((text if text.isascii() else unicodedata.normalize("NFKC", text)).casefold()):
-        if len(word) <= LETTERS:
-            yield word
-        else:
-            yield from (word[at : at + LETTERS] for at in range(0, len(word), LETTERS))
 
 
 def runs(letters: str) -> tuple[str, ...]:
@@ -127,14 +120,14 @@ def missing(chunks: Sequence[Chunk], other: Sequence[Chunk]) -> int:
     """
     stock = Counter(runs("".join([chunk.letters for chunk in other])))
     words = Counter([word for chunk in other for word in chunk.words])
-    ranked = sorted(chunks, key=lambda chunk: _share(stock, chunk), reverse=True)
+
+    def share(chunk: Chunk) -> float:
+        return sum(map(stock.__contains__, chunk.runs)) / len(chunk.runs) if chunk.runs else 0.0
+
+    ranked = sorted(chunks, key=share, reverse=True)
     return sum(
         len(chunk.letters) for chunk in ranked if max(_used(stock, chunk.runs), _used(words, chunk.words)) < _SAME
     )
-
-
-def _share(stock: Counter[str], chunk: Chunk) -> float:
-    return sum(map(stock.__contains__, chunk.runs)) / len(chunk.runs) if chunk.runs else 0.0
 
 
 def _used(stock: Counter[str], wanted: Sequence[str]) -> float:
@@ -179,7 +172,10 @@ def in_order(parts: Sequence[tuple[str, Box]]) -> float | None:
     step = -(-len(parts) // _MOST) or 1
     sides = np.array([(box.x0, box.y0, box.x1, box.y1) for _, box in parts[::step]]).reshape(-1, 4)
     left, top, right, bottom = (sides[:, None, index] for index in range(4))
-    if _is_right_to_left(text for text, _ in parts):
+    counts: Counter[str] = Counter()
+    for letter, count in Counter("".join(text for text, _ in parts)).items():  # few distinct letters occur
+        counts[unicodedata.bidirectional(letter)] += count
+    if counts["R"] + counts["AL"] > counts["L"]:  # most letters run to the left, as in Hebrew or Arabic (UAX 9)
         left, right = -right, -left
     later = np.triu(np.ones((len(sides), len(sides)), np.bool_), 1)
     across, wide = _overlap(left, right)
@@ -194,14 +190,6 @@ def in_order(parts: Sequence[tuple[str, Box]]) -> float | None:
     if len(sides) > _ENOUGH_BOXES and step == 1:
         shares.append(1 - float(np.diagonal(side_by_side, 1).mean()))
     return min(shares) if shares else None
-
-
-def _is_right_to_left(texts: Iterable[str]) -> bool:
-    """Return whether most letters are of a script that runs to the left, such as Hebrew or Arabic (UAX 9)."""
-    counts: Counter[str] = Counter()
-    for letter, count in Counter("".join(texts)).items():  # few distinct letters occur
-        counts[unicodedata.bidirectional(letter)] += count
-    return counts["R"] + counts["AL"] > counts["L"]
 
 
 def _overlap(low: "Reals", high: "Reals") -> tuple["Reals", "Reals"]:
@@ -253,26 +241,21 @@ def agreement(evidence: Evidence, attempt: Attempt, texts: Sequence[BlockText]) 
     if wanted >= _ENOUGH_LETTERS:
         parts[FOUND] = 1 - missing(demanded, answer) / wanted
     # Text read in a drawing or picture is in no layer: drawings often have letters as curves.
-    own = [
-        chunk
-        for entry in texts
-        if entry.block.kind is not BlockKind.FIGURE and not _is_pictured(evidence, entry.block, attempt.rotation)
-        for chunk in entry.chunks
-    ]
+    own: list[Chunk] = []
+    for entry in texts:
+        boxes = shown(entry.block, attempt.rotation)
+        # A block was read from a picture if the page has pictures of its size, and no line is in its box.
+        is_pictured = boxes and entry.block.box.area <= evidence.pictured
+        if is_pictured and not any(line.covered_by(box) > 0.5 for _, line in evidence.lines for box in boxes):
+            continue
+        if entry.block.kind is not BlockKind.FIGURE:
+            own += entry.chunks
     letters = size_of(own)
     if letters >= _ENOUGH_LETTERS and wanted + size_of(optional) >= _ENOUGH_LETTERS:
         foreign = missing(own, [*demanded, *optional]) / letters
         # Text in pictures is in no layer.
         parts[BACKED] = min(1.0, 1 - foreign + min(evidence.pictured, SCAN))
     return parts
-
-
-def _is_pictured(evidence: Evidence, block: Block, rotation: int) -> bool:
-    """Return whether a block was read from a picture: the page has pictures of its size, and no line is in its box."""
-    boxes = shown(block, rotation)
-    if not boxes or block.box.area > evidence.pictured:
-        return False
-    return not any(line.covered_by(box) > 0.5 for _, line in evidence.lines for box in boxes)
 
 
 def layer_order(evidence: Evidence, texts: Sequence[BlockText]) -> float | None:
@@ -283,38 +266,27 @@ def layer_order(evidence: Evidence, texts: Sequence[BlockText]) -> float | None:
     # A head, a foot, or a vertical stamp in the margin has no place in the order of the columns.
     aside = {number for number, (_, box) in enumerate(evidence.lines) if _in_margin(box) or box.height > box.width}
     places = [number for number in _places(evidence, texts) if number not in aside]
-    if _is_reversed(evidence, places):
-        return 0.0
-    shares = (in_order([evidence.lines[number] for number in places]), _within_columns(evidence, places))
+    moves = [(before, after) for before, after in pairwise(places) if after != before]
+    if len(moves) >= _ENOUGH_STEPS and sum(after > before for before, after in moves) <= 0.1 * len(moves):
+        # The lines are read from last to first. Lines of upside-down text go upward. Files of the opposite order also
+        # exist, and their sentences flow upward.
+        lines = [text.strip() for text, _ in evidence.lines if len(text.strip()) > 1]
+        if _flow(lines) > _flow(lines[::-1]):
+            return 0.0
+    shares = [in_order([evidence.lines[number] for number in places])]
+    if len(moves) >= _ENOUGH_CROSSED:
+        # Steps to another column within sentences. At the end of each column, a sentence goes on in the next one: only
+        # steps there and back are errors.
+        steps = [(evidence.lines[before], evidence.lines[after]) for before, after in moves]
+        sides = Counter(
+            before.x0 < after.x0
+            for (upper, before), (lower, after) in steps
+            if min(before.width, after.width) > _COLUMN
+            and min(before.x1, after.x1) <= max(before.x0, after.x0)
+            and (lower.lstrip()[:1].islower() or upper.rstrip()[-1:] == "-")
+        )
+        shares.append(1 - 2 * min(sides[True], sides[False]) / len(steps))
     return min((share for share in shares if share is not None), default=None)
-
-
-def _within_columns(evidence: Evidence, places: Sequence[int]) -> float | None:
-    """Return the share of steps from line to line without those to another column and back within sentences."""
-    steps = [(evidence.lines[before], evidence.lines[after]) for before, after in pairwise(places) if after != before]
-    if len(steps) < _ENOUGH_CROSSED:
-        return None
-    sides = Counter(
-        before.x0 < after.x0
-        for (upper, before), (lower, after) in steps
-        if min(before.width, after.width) > _COLUMN
-        and min(before.x1, after.x1) <= max(before.x0, after.x0)
-        and (lower.lstrip()[:1].islower() or upper.rstrip()[-1:] == "-")
-    )
-    # At the end of each column, a sentence goes on in the next one: only steps there and back are errors.
-    return 1 - 2 * min(sides[True], sides[False]) / len(steps)
-
-
-def _is_reversed(evidence: Evidence, places: Sequence[int]) -> bool:
-    """Return whether the answer has the lines of the layer from last to first, against the flow of their sentences.
-
-    Lines of upside-down text go upward. Files of the opposite order also exist, and their sentences flow upward.
-    """
-    steps = [after - before for before, after in pairwise(places) if after != before]
-    if len(steps) < _ENOUGH_STEPS or sum(step > 0 for step in steps) > 0.1 * len(steps):
-        return False
-    lines = [text.strip() for text, _ in evidence.lines if len(text.strip()) > 1]
-    return _flow(lines) > _flow(lines[::-1])
 
 
 def _flow(lines: Sequence[str]) -> int:
