@@ -86,9 +86,10 @@ def chunks_of(text: str) -> list[Chunk]:
     chunks: list[Chunk] = []
     words: list[str] = []
     size = 0
-    tokens = _TOKEN.findall((text if text.isascii() else unicodedata.normalize("NFKC", text)).casefold())
-    # Words without marks; text written without spaces in segments.
-    for word in (token[at : at + LETTERS] for token in tokens for at in range(0, len(token), LETTERS)):
+    tokens: list[str] = _TOKEN.findall((text if text.isascii() else unicodedata.normalize("NFKC", text)).casefold())
+    if max(map(len, tokens), default=0) > LETTERS:  # text written without spaces, in segments
+        tokens = [token[at : at + LETTERS] for token in tokens for at in range(0, len(token), LETTERS)]
+    for word in tokens:
         words.append(word)
         size += len(word)
         if size >= LETTERS:
