@@ -7,9 +7,6 @@ from itertools import pairwise
 
 from llm_ocr.types import Line, PageContent
 
-# Lines near the edge that recur at the same place on neighboring pages.
-
-
 #: Depth of the margin as a share of the page's height, or of its width for text along the side.
 MARGIN = 0.12
 #: Number of compared pages before and after: two, because left and right pages may differ.

@@ -15,8 +15,6 @@ from llm_ocr.documents.remote.urls import unknown_scheme
 from llm_ocr.errors import UsageError
 from llm_ocr.types import Reason
 
-# Paths from users. Impossible and inaccessible paths count as missing.
-
 
 def local_path(source: str, base: Path | None = None) -> Path:
     """Return a path or `file://` URL as an absolute, unresolved path. Raises `UsageError` for other URLs."""
@@ -50,9 +48,6 @@ def is_unspeakable(path: Path) -> bool:
     except UnicodeEncodeError:
         return True
     return False
-
-
-# Page selections such as `1-5,9,12-`.
 
 
 _PART = re.compile(r"(\d{1,9})?\s*(-)?\s*(\d{1,9})?")
@@ -94,9 +89,6 @@ def parse_pages(text: str) -> PageRanges:
             raise UsageError(f"{part!r} ends before it begins", hint=_RANGES_HINT)
         ranges.append((first, last))
     return PageRanges(tuple(ranges))
-
-
-# Lists of paths (`.txt`) and manifests (`.jsonl`).
 
 
 #: Highest page number in a manifest: each named page becomes a row, even if it does not exist.

@@ -212,9 +212,6 @@ def _second_ways(root: Path) -> frozenset[str]:
     return frozenset(second)
 
 
-# Documents from user input: files, folders, globs, lists of paths, and manifests.
-
-
 @dataclass(slots=True)
 class Found:
     """Documents in a fixed order, found lazily and to be consumed once.
@@ -488,9 +485,6 @@ def own_results_text(found: Sequence[OwnResults]) -> str:
     """Return `results of llm-ocr: out (workspace), site (site)`; at most five are named."""
     named = ", ".join(f"{folder.path} ({folder.what})" for folder in found[:5])
     return f"results of llm-ocr: {named}" + (f", and {len(found) - 5} more" if len(found) > 5 else "")
-
-
-# Sample of the documents, independent of their order.
 
 
 def sampled(documents: Iterable[SourceDocument], count: int, seed: int) -> Iterator[SourceDocument]:

@@ -17,10 +17,6 @@ from llm_ocr.types import Block, BlockKind, EncodedImage, Figure, FigureRecord, 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-
-# Properties of a page in the dataset: the model's statements, otherwise derived from the page's blocks.
-
-
 #: Share of a page's text or area above which it counts as a page of tables, or of diagrams.
 MOST = 0.5
 #: Labels of figures that are drawings with information, not pictures.

@@ -21,9 +21,6 @@ from llm_ocr.results.markdown import (
 )
 from llm_ocr.types import FigureRecord, PageRecord
 
-# Text for a figure: its description, its class, or its data in one line.
-
-
 #: Upper limit of characters of data in the Markdown; the dataset has all of them.
 LONGEST_DATA = 2000
 
@@ -73,9 +70,6 @@ def _plain(value: Any) -> str:
     if isinstance(value, list):
         return "; ".join(filter(None, map(_plain, value)))
     return json.dumps(value, ensure_ascii=False)
-
-
-# Replacement of figure links in Markdown that is exported without the figures' files.
 
 
 def with_figures(markdown: str, shown: Callable[[str], str]) -> str:

@@ -87,9 +87,6 @@ def _url(data: bytes, media_type: str) -> str:
     return f"data:{media_type};base64,{base64.b64encode(data).decode('ascii')}"
 
 
-# Page with its blocks drawn in, to show the detected blocks and their order.
-
-
 _COLORS: dict[BlockKind, tuple[int, int, int]] = {
     BlockKind.TITLE: (200, 30, 30),
     BlockKind.HEADING: (220, 90, 20),

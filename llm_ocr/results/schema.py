@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from llm_ocr.storage import ObjectStore
 
 
-# Stored objects as seekable files, so that readers of Parquet fetch only the required ranges.
-
-
 class ObjectFile(io.RawIOBase):
     """File that reads an object of a store by ranges: each `read` is one request. Not thread-safe."""
 
@@ -418,9 +415,6 @@ def finals_to_parquet(rows: Iterable[tuple[str, str]]) -> bytes:
     names = ("page_id", "document_final_markdown")
     schema = with_format(pa.schema([(name, pa.string()) for name in names]), "finals")
     return table_bytes(schema, [dict(zip(names, (page, clean(text)), strict=True)) for page, text in rows])
-
-
-# Statuses of a unit's pages, read without texts and images.
 
 
 _STATUS_COLUMNS = ("page_id", "document_id", "page_number", "status", "reason")

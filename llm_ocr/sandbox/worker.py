@@ -64,9 +64,6 @@ def decode(head: bytes, blobs: list[bytes]) -> dict[str, Any]:
     return message
 
 
-# Main loop.
-
-
 Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 #: Exit code of a worker that exceeded its memory limit.

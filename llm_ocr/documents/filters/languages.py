@@ -12,9 +12,6 @@ from llm_ocr.documents.rendering import Renderer
 from llm_ocr.errors import MissingExtra, PageFailure, UsageError, WorkerDied, WorkerError
 from llm_ocr.sandbox import Limits, WorkerPool
 
-# Languages of texts, identified in processes with limits; the model is loaded only if the filter is enabled.
-
-
 MODULE = "llm_ocr.documents.filters.language_worker"
 #: py3langid unpacks the model, 65 MiB, into a file.
 _LIMITS = Limits(memory=2 << 30, file_size=256 << 20, requests=100_000)
@@ -67,9 +64,6 @@ class Languages:
     async def close(self) -> None:
         """End the processes."""
         await self._pool.close()
-
-
-# Filters of a plan: documents are opened and judged in the renderer's process, languages in another.
 
 
 #: Maximum number of documents named in the summary of errors.

@@ -20,8 +20,6 @@ from llm_ocr.types import Reason
 #: Prefix of the folders of local copies.
 COPIES = "llm-ocr-documents-"
 
-# Disk budget for documents.
-
 
 class Budget:
     """Disk budget in bytes.
@@ -73,9 +71,6 @@ class Budget:
             if not self._give_up():
                 return False
         return True
-
-
-# Results of fetching a document, and its requirements on the cache.
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +171,6 @@ def store_version(url: str, info: ObjectInfo) -> str:
 def changed(what: str) -> PageFailure:
     """Return the failure for a document that differs from the plan."""
     return PageFailure(Reason.SOURCE_CHANGED, what, hint=CHANGED_HINT)
-
-
-# Local files of remote documents, fetched once for all pages in flight and kept within the budget.
 
 
 Fetch = Callable[[str, str, Path, Room], Awaitable[Fetched]]

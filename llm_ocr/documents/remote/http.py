@@ -139,9 +139,6 @@ def _refuse(host: str, address: IPv4Address | IPv6Address) -> None:
         raise PageFailure(Reason.UNREADABLE, f"{named} is not a public address ({kind})", hint=_HINT)
 
 
-# Responses of web servers: temporary failures, permanent failures, and versions.
-
-
 _GONE = frozenset({404, 410})
 _LOCKED = frozenset({401, 402, 403, 407})
 #: Temporary: Too Early, Too Many Requests, Request Timeout, and all server errors.

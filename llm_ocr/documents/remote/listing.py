@@ -202,9 +202,6 @@ def _failed(url: str, relative: str, reason: Reason, detail: str) -> SourceDocum
     return SourceDocument(shown(url), relative, reason=reason, detail=detail)
 
 
-# Remote documents as local files: the common entry point for reading pages.
-
-
 class RemoteDocuments:
     """Local files of documents on stores and on the web, for one event loop; `close` removes the files.
 

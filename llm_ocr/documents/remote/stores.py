@@ -15,9 +15,6 @@ from llm_ocr.errors import ObjectNotFound, PageFailure, StorageError, UsageError
 from llm_ocr.storage import ObjectInfo, ObjectStore, StoreOptions, open_store
 from llm_ocr.types import Reason
 
-# Retries of temporary failures.
-
-
 T = TypeVar("T")
 
 #: Limit in seconds, also for a pause that the server requests.

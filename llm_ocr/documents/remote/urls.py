@@ -15,8 +15,6 @@ from llm_ocr.plugins import STORES as PLUGIN_STORES
 from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.names import OTHER_SCHEMES
 
-# Options for reading remote documents.
-
 
 @dataclass(frozen=True, slots=True)
 class RemoteOptions:
@@ -37,9 +35,6 @@ class RemoteOptions:
     pause: float = 1.0  # before the second try; then doubled
     fetches: int = 8  # parallel downloads
     remember_seconds: float = 60.0  # time without a retry after a failure
-
-
-# Remote sources and the parts of their URLs.
 
 
 #: Schemes read through `llm_ocr.storage`, beside those that packages add, and over HTTP.
@@ -231,9 +226,6 @@ def _with_query(url: str, change: Callable[[str, str], str]) -> str:
     pairs = (change(unquote(pair.partition("=")[0]), pair) for pair in query.split("&"))
     kept = "&".join(pair for pair in pairs if pair)
     return f"{rest}{mark}{kept}" if kept else rest
-
-
-# Key patterns with the semantics of file patterns.
 
 
 #: Any number of folders.

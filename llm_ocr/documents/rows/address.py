@@ -9,9 +9,6 @@ from urllib.parse import quote, unquote
 
 from llm_ocr.documents.manifests import is_folder
 
-# Address of a row: the URL in a plan, by which any machine can read the row's images.
-
-
 _ROW = re.compile(
     r"(?:hf://datasets/(?P<repository>[^/@]+/[^/@]+)@(?P<commit>[0-9a-f]{40})/(?P<path>.+)"
     r"|file://(?P<local>.+)@(?P<version>[0-9a-f]{40}))"
@@ -92,10 +89,6 @@ def local_version(path: Path) -> str:
 #: Bytes at the end of a Parquet file that contain at least the end of its footer.
 _FOOTER = 1 << 20
 
-
-# Rows that reference a file instead of containing an image.
-
-
 #: File of a dataset repository on the Hub, as written by `datasets` and by the Hub's pages.
 _HUB = re.compile(
     r"(?:hf://datasets/(?P<a>[^/@]+/[^/@]+)(?:@[^/]+)?|https://[^/]+/datasets/(?P<b>[^/]+/[^/]+)/resolve/[^/]+)/(?P<path>.+)"
@@ -122,9 +115,6 @@ def in_repository(file: DataFile, reference: str) -> list[str]:
 
 def _is_inside(path: str) -> bool:
     return all(part not in ("", ".", "..") for part in path.split("/"))
-
-
-# Selection of rows.
 
 
 #: Endings of the names of Parquet files.

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
 
 
-# Column with the images, and their format.
-
-
 @dataclass(frozen=True, slots=True)
 class ImageColumn:
     """Image column; `many`: each row has a list of images."""
@@ -130,9 +127,6 @@ def _is_list(kind: "pa.DataType") -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
-# Data files on the Hub, with reads of the requested ranges only.
-
-
 class HubFiles:
     """Opener of data files, thread-safe. The first request occurs at the first file.
 
@@ -217,9 +211,6 @@ class _RetriedFile(io.RawIOBase):
         super().close()
 
 
-# Metadata of a data file for planning: footer, lengths of image lists, ids. Images are never read.
-
-
 @dataclass(frozen=True, slots=True)
 class RowGroup:
     """Rows of a file that start at row `first`.
@@ -236,7 +227,7 @@ class RowGroup:
 
 
 def row_groups(files: HubFiles, file: DataFile, column: ImageColumn, id_column: str | None) -> Iterator[RowGroup]:
-    """Yield the row groups of a file in order. Blocking.
+    """Yield the row groups of a file in order, without reading its images. Blocking.
 
     Raises:
         UsageError: A column is missing, or a row has no id.

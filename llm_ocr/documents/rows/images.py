@@ -26,9 +26,6 @@ from llm_ocr.types import Reason
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
 
-# Local copies of row groups, the source of single images.
-
-
 #: Limit of cached footers.
 _FOOTERS = 64
 #: Bytes per request, and approximate memory for rows that are decoded together.
@@ -171,9 +168,6 @@ def take_image(copied: Path, place: int, number: int, row: int, target: Path) ->
         if not isinstance(path, str) or not path:
             raise PageFailure(Reason.NOT_FOUND, no_image(row))
         return path, has_list
-
-
-# Images of rows as local files: the common entry point for reading pages of datasets.
 
 
 #: Opens a document on a store as a local file: `RemoteDocuments.open`.

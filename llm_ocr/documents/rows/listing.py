@@ -220,9 +220,6 @@ def _folders(client: HubClient, commit: str, below: str) -> list[str]:
         return [entry.path.rpartition("/")[2] for entry in entries if isinstance(entry, RepoFolder)]
 
 
-# Rows of a dataset as documents.
-
-
 #: Number of files whose footers are read ahead.
 _AHEAD = 8
 

@@ -18,10 +18,6 @@ LOW = 0.3
 #: 0.4 % of 1,970 good answers are below. Of the same answers without the last 30 % of their text, 95 % are below.
 LOW_OF_MODEL = 0.2
 
-
-# Parts of a page's quality by name, and their common scale.
-
-
 # Shares 0..1 of:
 FOUND = "found"  # of the text layer, in the answer
 BACKED = "backed"  # of the answer, in the text layer
@@ -72,9 +68,6 @@ BY_LAYER = (FOUND, BACKED, ORDER)
 def by_layer(parts: Mapping[str, float]) -> float:
     """Return the worst part that compares the answer with the text layer, on the common scale; 1 for none."""
     return min((on_scale(name, parts[name]) for name in BY_LAYER if name in parts), default=1.0)
-
-
-# Descriptions of a page's defects, from the parts of its quality.
 
 
 #: Parts below this on the common scale are described.

@@ -157,9 +157,6 @@ def _without_bars(bits: int, length: int) -> int:
     return bits & ~bars
 
 
-# Defects in an answer's text itself: repetitions, meaningless characters, an abrupt end.
-
-
 #: Letters that identify a position in the text; a loop's longest period, and its minimum number of rounds.
 _RUN, _LONGEST_PERIOD, _ROUNDS = 16, 400, 4
 #: Fewer letters than this are not checked for repetitions.
@@ -254,9 +251,6 @@ def _meaningless(character: str) -> bool:
     if character.isprintable() or character in _ORDINARY:
         return character == "\ufffd"
     return unicodedata.category(character) in ("Cc", "Co", "Cn")
-
-
-# Score from the parts of a page's quality.
 
 
 #: Letters and digits of an answer divided by `Strokes.text`: the median of good pages.

@@ -142,9 +142,6 @@ def _used(stock: Counter[str], wanted: Sequence[str]) -> float:
     return found / len(wanted) if wanted else 0.0
 
 
-# Reading order of an answer, down its columns and from left to right, from the positions of its parts.
-
-
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
@@ -199,9 +196,6 @@ def _overlap(low: "Reals", high: "Reals") -> tuple["Reals", "Reals"]:
 
     size = high - low
     return np.minimum(high, high.T) - np.maximum(low, low.T), np.minimum(size, size.T)
-
-
-# Missing and invented text of an answer, compared with a reliable text layer.
 
 
 #: Approximate number of characters of a layer for judging its language.
