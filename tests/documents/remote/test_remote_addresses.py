@@ -125,43 +125,37 @@ def test_inward_redirect_is_refused_before_connecting(tmp_path, loopback_is_publ
     assert paths == ["/a.pdf"]
 
 
-def test_connection_uses_the_address_that_was_checked(tmp_path, loopback_is_public):
-    async def run():
-        names = Names(rebinding_example=[["127.0.0.1"], ["10.0.0.1"]])  # another answer to a second question
-        async with serving({"/a.pdf": sending()}) as server:
-            url = f"http://rebinding.example:{server.port}/a.pdf"
-            documents = remote(tmp_path, names, allow_private_addresses=False)
-            async with documents, documents.open(url) as copy:
-                assert copy.path.read_bytes() == PDF
-            assert names.asked == ["rebinding.example"]
-            assert [one.host for one in server.seen] == [f"rebinding.example:{server.port}"]
-
-    asyncio.run(run())
+async def test_connection_uses_the_address_that_was_checked(tmp_path, loopback_is_public):
+    names = Names(rebinding_example=[["127.0.0.1"], ["10.0.0.1"]])  # another answer to a second question
+    async with serving({"/a.pdf": sending()}) as server:
+        url = f"http://rebinding.example:{server.port}/a.pdf"
+        documents = remote(tmp_path, names, allow_private_addresses=False)
+        async with documents, documents.open(url) as copy:
+            assert copy.path.read_bytes() == PDF
+        assert names.asked == ["rebinding.example"]
+        assert [one.host for one in server.seen] == [f"rebinding.example:{server.port}"]
 
 
-def test_tls_verifies_name_and_connects_to_checked_address(tmp_path):
+async def test_tls_verifies_name_and_connects_to_checked_address(tmp_path):
     certificate = made_certificate(tmp_path, "docs.example")
     asked = []
     serve = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     serve.load_cert_chain(certificate)
     serve.sni_callback = lambda _, name, __: asked.append(name)
 
-    async def run():
-        names = Names(docs_example=[["127.0.0.1"]], other_example=[["127.0.0.1"]])
-        trusted = ssl.create_default_context(cafile=certificate)
-        async with serving({"/a.pdf": sending()}, serve) as server:
-            async with remote(tmp_path, names, trusted) as documents:
-                async with documents.open(f"https://docs.example:{server.port}/a.pdf") as copy:
-                    assert copy.path.read_bytes() == PDF
-                assert asked == ["docs.example"]
-                failure = await failing(documents, f"https://other.example:{server.port}/a.pdf")
-                assert "certificate" in failure.detail
-            async with remote(tmp_path, names) as documents:
-                failure = await failing(documents, f"https://docs.example:{server.port}/a.pdf")
-                assert "certificate" in failure.detail
-            assert len(server.seen) == 1
-
-    asyncio.run(run())
+    names = Names(docs_example=[["127.0.0.1"]], other_example=[["127.0.0.1"]])
+    trusted = ssl.create_default_context(cafile=certificate)
+    async with serving({"/a.pdf": sending()}, serve) as server:
+        async with remote(tmp_path, names, trusted) as documents:
+            async with documents.open(f"https://docs.example:{server.port}/a.pdf") as copy:
+                assert copy.path.read_bytes() == PDF
+            assert asked == ["docs.example"]
+            failure = await failing(documents, f"https://other.example:{server.port}/a.pdf")
+            assert "certificate" in failure.detail
+        async with remote(tmp_path, names) as documents:
+            failure = await failing(documents, f"https://docs.example:{server.port}/a.pdf")
+            assert "certificate" in failure.detail
+        assert len(server.seen) == 1
 
 
 def made_certificate(folder, name):

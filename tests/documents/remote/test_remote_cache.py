@@ -27,7 +27,7 @@ def buckets(tmp_path):
     return Buckets(tmp_path / "buckets")
 
 
-def test_concurrent_pages_share_a_fetch(buckets, tmp_path):
+async def test_concurrent_pages_share_a_fetch(buckets, tmp_path):
     url = buckets.put("s3://bucket/a/b.pdf")
 
     async def page(documents, version):
@@ -35,58 +35,49 @@ def test_concurrent_pages_share_a_fetch(buckets, tmp_path):
             await asyncio.sleep(0.01)
             return copy.path, copy.path.read_bytes()
 
-    async def run():
-        async with opened(buckets, tmp_path) as planning:
-            version = await version_of(planning, url)
-        before = buckets.opened["s3://bucket"].calls["read"]
-        async with opened(buckets, tmp_path) as documents:
-            results = await asyncio.gather(*(page(documents, version) for _ in range(50)))
-            results.append(await page(documents, version))  # and the next one finds it there
-        assert len(set(results)) == 1
-        assert results[0][1] == b"%PDF-1.5 x"
-        assert buckets.opened["s3://bucket"].calls["read"] == before + 1
-
-    asyncio.run(run())
+    async with opened(buckets, tmp_path) as planning:
+        version = await version_of(planning, url)
+    before = buckets.opened["s3://bucket"].calls["read"]
+    async with opened(buckets, tmp_path) as documents:
+        results = await asyncio.gather(*(page(documents, version) for _ in range(50)))
+        results.append(await page(documents, version))  # and the next one finds it there
+    assert len(set(results)) == 1
+    assert results[0][1] == b"%PDF-1.5 x"
+    assert buckets.opened["s3://bucket"].calls["read"] == before + 1
 
 
-def test_document_fetched_by_planning_is_not_fetched_again(buckets, tmp_path):
+async def test_document_fetched_by_planning_is_not_fetched_again(buckets, tmp_path):
     url = buckets.put("s3://bucket/a.pdf")
 
-    async def run():
-        async with opened(buckets, tmp_path) as documents:
-            version = await version_of(documents, url)
-            async with documents.open(url, version) as copy:
-                assert copy.version == version
-        assert buckets.opened["s3://bucket"].calls["read"] == 1
-
-    asyncio.run(run())
+    async with opened(buckets, tmp_path) as documents:
+        version = await version_of(documents, url)
+        async with documents.open(url, version) as copy:
+            assert copy.version == version
+    assert buckets.opened["s3://bucket"].calls["read"] == 1
 
 
-def test_the_least_recently_used_goes_when_the_bytes_are_spent(buckets, tmp_path):
+async def test_the_least_recently_used_goes_when_the_bytes_are_spent(buckets, tmp_path):
     urls = [buckets.put(f"s3://bucket/{name}.pdf", bytes(MEGABYTE)) for name in "abcd"]
 
-    async def run():
-        async with opened(buckets, tmp_path, cache_bytes=3 * MEGABYTE) as documents:
-            versions = {url: await version_of(documents, url) for url in urls[:3]}
-            async with documents.open(urls[0], versions[urls[0]]):
-                pass  # now b is the oldest
-            await version_of(documents, urls[3])
-            assert documents.used == 3 * MEGABYTE
-            assert sum(path.stat().st_size for path in copies(tmp_path)) == 3 * MEGABYTE
-            calls = buckets.opened["s3://bucket"].calls
-            before = calls["read"]
-            for url in (urls[0], urls[2]):
-                async with documents.open(url, versions[url]):
-                    pass
-            assert calls["read"] == before
-            async with documents.open(urls[1], versions[urls[1]]) as copy:
-                assert copy.path.stat().st_size == MEGABYTE
-            assert calls["read"] == before + 1
-
-    asyncio.run(run())
+    async with opened(buckets, tmp_path, cache_bytes=3 * MEGABYTE) as documents:
+        versions = {url: await version_of(documents, url) for url in urls[:3]}
+        async with documents.open(urls[0], versions[urls[0]]):
+            pass  # now b is the oldest
+        await version_of(documents, urls[3])
+        assert documents.used == 3 * MEGABYTE
+        assert sum(path.stat().st_size for path in copies(tmp_path)) == 3 * MEGABYTE
+        calls = buckets.opened["s3://bucket"].calls
+        before = calls["read"]
+        for url in (urls[0], urls[2]):
+            async with documents.open(url, versions[url]):
+                pass
+        assert calls["read"] == before
+        async with documents.open(urls[1], versions[urls[1]]) as copy:
+            assert copy.path.stat().st_size == MEGABYTE
+        assert calls["read"] == before + 1
 
 
-def test_many_readers_stay_within_limit_and_get_their_documents(buckets, tmp_path):
+async def test_many_readers_stay_within_limit_and_get_their_documents(buckets, tmp_path):
     urls = {buckets.put(f"s3://bucket/{n}.pdf", bytes([n]) * 100_000): bytes([n]) * 100_000 for n in range(40)}
     most = []
 
@@ -96,49 +87,40 @@ def test_many_readers_stay_within_limit_and_get_their_documents(buckets, tmp_pat
             most.append(sum(path.stat().st_size for path in copies(tmp_path)))
             return copy.path.read_bytes() == urls[url]
 
-    async def run():
-        async with opened(buckets, tmp_path, cache_bytes=500_000) as documents:
-            wanted = [url for url in urls for _ in range(3)]
-            results = await asyncio.gather(*(reader(documents, url) for url in wanted))
-            assert documents.used <= 500_000
-        assert all(results)
-        assert max(most) <= 500_000
-
-    asyncio.run(run())
+    async with opened(buckets, tmp_path, cache_bytes=500_000) as documents:
+        wanted = [url for url in urls for _ in range(3)]
+        results = await asyncio.gather(*(reader(documents, url) for url in wanted))
+        assert documents.used <= 500_000
+    assert all(results)
+    assert max(most) <= 500_000
 
 
-def test_a_document_in_use_is_not_evicted_and_others_wait_for_it(buckets, tmp_path):
+async def test_a_document_in_use_is_not_evicted_and_others_wait_for_it(buckets, tmp_path):
     one, two = (buckets.put(f"s3://bucket/{name}.pdf", bytes(MEGABYTE)) for name in "ab")
 
-    async def run():
-        async with opened(buckets, tmp_path, cache_bytes=MEGABYTE) as documents:
-            async with documents.open(one) as copy:
-                waiting = asyncio.create_task(version_of(documents, two))
-                done, _ = await asyncio.wait([waiting], timeout=0.2)
-                assert not done
-                assert copy.path.exists()
-            assert await waiting
-            assert len(copies(tmp_path)) == 1
-
-    asyncio.run(run())
+    async with opened(buckets, tmp_path, cache_bytes=MEGABYTE) as documents:
+        async with documents.open(one) as copy:
+            waiting = asyncio.create_task(version_of(documents, two))
+            done, _ = await asyncio.wait([waiting], timeout=0.2)
+            assert not done
+            assert copy.path.exists()
+        assert await waiting
+        assert len(copies(tmp_path)) == 1
 
 
-def test_a_document_larger_than_the_limit_is_read_alone(buckets, tmp_path):
+async def test_a_document_larger_than_the_limit_is_read_alone(buckets, tmp_path):
     small, large = buckets.put("s3://bucket/a.pdf", bytes(10)), buckets.put("s3://bucket/b.pdf", bytes(MEGABYTE))
 
-    async def run():
-        async with opened(buckets, tmp_path, cache_bytes=1000) as documents:
-            await version_of(documents, small)
-            async with documents.open(large) as copy:
-                assert copy.path.stat().st_size == MEGABYTE
-                assert len(copies(tmp_path)) == 1
-            assert await version_of(documents, small)
-            assert documents.used == 10
-
-    asyncio.run(run())
+    async with opened(buckets, tmp_path, cache_bytes=1000) as documents:
+        await version_of(documents, small)
+        async with documents.open(large) as copy:
+            assert copy.path.stat().st_size == MEGABYTE
+            assert len(copies(tmp_path)) == 1
+        assert await version_of(documents, small)
+        assert documents.used == 10
 
 
-def test_canceled_reader_does_not_end_the_fetch_of_another(tmp_path):
+async def test_canceled_reader_does_not_end_the_fetch_of_another(tmp_path):
     reading, go_on = threading.Event(), threading.Event()
 
     def held(call, key):
@@ -149,18 +131,15 @@ def test_canceled_reader_does_not_end_the_fetch_of_another(tmp_path):
     buckets = Buckets(tmp_path / "buckets", held)
     url = buckets.put("s3://bucket/a.pdf")
 
-    async def run():
-        async with opened(buckets, tmp_path) as documents:
-            first, second = (asyncio.create_task(version_of(documents, url)) for _ in range(2))
-            assert await asyncio.to_thread(reading.wait, 30)
-            first.cancel()
-            await asyncio.wait([first])
-            assert first.cancelled()
-            go_on.set()
-            assert await second
-            assert buckets.opened["s3://bucket"].calls["read"] == 1
-
-    asyncio.run(run())
+    async with opened(buckets, tmp_path) as documents:
+        first, second = (asyncio.create_task(version_of(documents, url)) for _ in range(2))
+        assert await asyncio.to_thread(reading.wait, 30)
+        first.cancel()
+        await asyncio.wait([first])
+        assert first.cancelled()
+        go_on.set()
+        assert await second
+        assert buckets.opened["s3://bucket"].calls["read"] == 1
 
 
 def test_nothing_is_left_at_the_end(buckets, tmp_path):
@@ -204,24 +183,21 @@ def test_files_of_dead_processes_are_removed_and_live_ones_stay(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_web_documents_count_by_their_actual_size(tmp_path):
+async def test_web_documents_count_by_their_actual_size(tmp_path):
     pages = {f"/{number}.pdf": sending(PDF + bytes(300_000)) for number in range(12)}
 
     async def one(documents, url):
         async with documents.open(url) as copy:
             return copy.path.stat().st_size
 
-    async def run():
-        async with serving(pages) as server, remote(tmp_path / "copies", cache_bytes=2 * MEGABYTE) as documents:
-            sizes = await asyncio.gather(*(one(documents, server.url + page) for page in pages))
-            assert len(set(sizes)) == 1
-            assert documents.used == sum(path.stat().st_size for path in copies(tmp_path)) <= 2 * MEGABYTE
-
-    asyncio.run(run())
+    async with serving(pages) as server, remote(tmp_path / "copies", cache_bytes=2 * MEGABYTE) as documents:
+        sizes = await asyncio.gather(*(one(documents, server.url + page) for page in pages))
+        assert len(set(sizes)) == 1
+        assert documents.used == sum(path.stat().st_size for path in copies(tmp_path)) <= 2 * MEGABYTE
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_readers_failing_at_random_leave_no_count_or_file(tmp_path, seed):
+async def test_readers_failing_at_random_leave_no_count_or_file(tmp_path, seed):
     chance = random.Random(seed)
 
     def trouble(call, key):
@@ -240,30 +216,27 @@ def test_readers_failing_at_random_leave_no_count_or_file(tmp_path, seed):
             await asyncio.sleep(chance.random() * 0.005)
             assert copy.path.read_bytes() == data[url]
 
-    async def run():
-        async with opened(buckets, tmp_path, cache_bytes=300_000, fetches=3, pause=0.001) as documents:
-            tasks = []
-            for _ in range(150):
-                tasks.append(asyncio.create_task(reader(documents, chance.choice(list(data)))))
-                await asyncio.sleep(chance.random() * 0.003)
-                if chance.random() < 0.4:
-                    chance.choice(tasks).cancel()
-            results = await asyncio.gather(*tasks, return_exceptions=True)
-            errors = [one for one in results if isinstance(one, Exception)]
-            assert {type(one) for one in errors} <= {PageFailure}
-            for _ in range(3000):  # what nobody waits for any more ends by itself
-                if documents.used == sum(path.stat().st_size for path in copies(tmp_path)):
-                    break
-                await asyncio.sleep(0.01)
-            else:
-                pytest.fail("bytes are counted that are not there, or the other way round")
-            assert documents.used <= 300_000
-
     versions: dict[str, str] = {}
-    asyncio.run(run())
+    async with opened(buckets, tmp_path, cache_bytes=300_000, fetches=3, pause=0.001) as documents:
+        tasks = []
+        for _ in range(150):
+            tasks.append(asyncio.create_task(reader(documents, chance.choice(list(data)))))
+            await asyncio.sleep(chance.random() * 0.003)
+            if chance.random() < 0.4:
+                chance.choice(tasks).cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        errors = [one for one in results if isinstance(one, Exception)]
+        assert {type(one) for one in errors} <= {PageFailure}
+        for _ in range(3000):  # what nobody waits for any more ends by itself
+            if documents.used == sum(path.stat().st_size for path in copies(tmp_path)):
+                break
+            await asyncio.sleep(0.01)
+        else:
+            pytest.fail("bytes are counted that are not there, or the other way round")
+        assert documents.used <= 300_000
 
 
-def test_changed_object_is_source_changed_and_missing_not_found(buckets, tmp_path):
+async def test_changed_object_is_source_changed_and_missing_not_found(buckets, tmp_path):
     url = buckets.put("s3://bucket/a.pdf")
 
     async def failing(version):
@@ -273,21 +246,18 @@ def test_changed_object_is_source_changed_and_missing_not_found(buckets, tmp_pat
                     pass
         return caught.value.reason
 
-    async def run():
-        async with opened(buckets, tmp_path) as documents:
-            version = await version_of(documents, url)
-        buckets.put(url, b"%PDF-1.5 y and more")
-        assert await failing(version) is Reason.SOURCE_CHANGED
-        (tmp_path / "buckets/s3/bucket/a.pdf").unlink()
-        assert await failing(version) is Reason.NOT_FOUND
-        assert await failing("") is Reason.NOT_FOUND
-
-    asyncio.run(run())
+    async with opened(buckets, tmp_path) as documents:
+        version = await version_of(documents, url)
+    buckets.put(url, b"%PDF-1.5 y and more")
+    assert await failing(version) is Reason.SOURCE_CHANGED
+    (tmp_path / "buckets/s3/bucket/a.pdf").unlink()
+    assert await failing(version) is Reason.NOT_FOUND
+    assert await failing("") is Reason.NOT_FOUND
 
 
 @pytest.mark.parametrize("content", [b"%PDF-1.5 z", b"%PDF", b"%PDF-1.5 longer"])
 @pytest.mark.parametrize("piece", [4, 1000])
-def test_object_that_changes_during_the_read_fails(tmp_path, monkeypatch, piece, content):
+async def test_object_that_changes_during_the_read_fails(tmp_path, monkeypatch, piece, content):
     monkeypatch.setattr("llm_ocr.documents.remote.stores._PIECE", piece)
 
     def change(call, key):
@@ -297,21 +267,18 @@ def test_object_that_changes_during_the_read_fails(tmp_path, monkeypatch, piece,
     buckets = Buckets(tmp_path / "buckets", change)
     url = buckets.put("s3://bucket/a.pdf")
 
-    async def run():
-        async with opened(buckets, tmp_path) as documents:
-            with pytest.raises(PageFailure) as caught:
-                await version_of(documents, url)
-            assert caught.value.reason is Reason.SOURCE_CHANGED
-            assert copies(tmp_path) == []
-            assert documents.used == 0
-
-    asyncio.run(run())
+    async with opened(buckets, tmp_path) as documents:
+        with pytest.raises(PageFailure) as caught:
+            await version_of(documents, url)
+        assert caught.value.reason is Reason.SOURCE_CHANGED
+        assert copies(tmp_path) == []
+        assert documents.used == 0
 
 
 @pytest.mark.parametrize(
     ("error", "requests", "passes"), [(StorageError, 1, False), (Passing, 4, False), (Passing, 2, True)]
 )
-def test_store_errors_fail_the_document_and_transient_ones_retry(tmp_path, error, requests, passes):
+async def test_store_errors_fail_the_document_and_transient_ones_retry(tmp_path, error, requests, passes):
     left = [True] * (1 if passes else 99)
 
     def failing(call, key):
@@ -322,61 +289,49 @@ def test_store_errors_fail_the_document_and_transient_ones_retry(tmp_path, error
     buckets = Buckets(tmp_path / "buckets", failing)
     url = buckets.put("s3://bucket/a.pdf")
 
-    async def run():
-        async with opened(buckets, tmp_path) as documents:
-            if passes:
-                assert await version_of(documents, url)
-            else:
-                for _ in range(3):  # all pages of the document; its server is asked for the first alone
-                    with pytest.raises(PageFailure) as caught:
-                        await version_of(documents, url)
-                    assert caught.value.reason is Reason.UNREADABLE
-                    assert "no luck" in caught.value.detail
-            assert buckets.opened["s3://bucket"].calls["read"] == requests
-
-    asyncio.run(run())
-
-
-def test_a_url_that_names_no_object_fails_alone(buckets, tmp_path):
-    async def run():
-        async with opened(buckets, tmp_path) as documents:
-            for url in ("s3://", "hf://owner/name/a.pdf", "s3://bucket/../a.pdf"):
+    async with opened(buckets, tmp_path) as documents:
+        if passes:
+            assert await version_of(documents, url)
+        else:
+            for _ in range(3):  # all pages of the document; its server is asked for the first alone
                 with pytest.raises(PageFailure) as caught:
                     await version_of(documents, url)
                 assert caught.value.reason is Reason.UNREADABLE
+                assert "no luck" in caught.value.detail
+        assert buckets.opened["s3://bucket"].calls["read"] == requests
 
-    asyncio.run(run())
+
+async def test_a_url_that_names_no_object_fails_alone(buckets, tmp_path):
+    async with opened(buckets, tmp_path) as documents:
+        for url in ("s3://", "hf://owner/name/a.pdf", "s3://bucket/../a.pdf"):
+            with pytest.raises(PageFailure) as caught:
+                await version_of(documents, url)
+            assert caught.value.reason is Reason.UNREADABLE
 
 
-def test_documents_are_read_in_pieces_that_are_joined_right(buckets, tmp_path, monkeypatch):
+async def test_documents_are_read_in_pieces_that_are_joined_right(buckets, tmp_path, monkeypatch):
     monkeypatch.setattr("llm_ocr.documents.remote.stores._PIECE", 7)
     data = os.urandom(100)
     urls = [buckets.put("gs://bucket/a.pdf", data), buckets.put("hf://datasets/o/n@main/empty.pdf", b"")]
 
-    async def run():
-        documents = opened(buckets, tmp_path)
-        async with documents, documents.open(urls[0]) as one, documents.open(urls[1]) as two:
-            assert (one.path.read_bytes(), two.path.read_bytes()) == (data, b"")
-        assert set(buckets.opened) == {"gs://bucket", "hf://datasets/o/n@main"}
-
-    asyncio.run(run())
+    documents = opened(buckets, tmp_path)
+    async with documents, documents.open(urls[0]) as one, documents.open(urls[1]) as two:
+        assert (one.path.read_bytes(), two.path.read_bytes()) == (data, b"")
+    assert set(buckets.opened) == {"gs://bucket", "hf://datasets/o/n@main"}
 
 
-def test_a_full_disk_is_no_fault_of_the_document(buckets, tmp_path):
+async def test_a_full_disk_is_no_fault_of_the_document(buckets, tmp_path):
     url = buckets.put("s3://bucket/a.pdf")
 
-    async def run():
-        async with opened(buckets, tmp_path) as documents:
-            await version_of(documents, buckets.put("s3://bucket/b.pdf"))
-            (folder,) = (tmp_path / "copies").iterdir()
-            moved = folder.rename(tmp_path / "copies" / "away")
-            with pytest.raises(DiskError) as caught:
-                await version_of(documents, url)
-            assert str(folder) in str(caught.value)
-            moved.rename(folder)
-            assert await version_of(documents, url)
-
-    asyncio.run(run())
+    async with opened(buckets, tmp_path) as documents:
+        await version_of(documents, buckets.put("s3://bucket/b.pdf"))
+        (folder,) = (tmp_path / "copies").iterdir()
+        moved = folder.rename(tmp_path / "copies" / "away")
+        with pytest.raises(DiskError) as caught:
+            await version_of(documents, url)
+        assert str(folder) in str(caught.value)
+        moved.rename(folder)
+        assert await version_of(documents, url)
 
 
 def test_equal_tokens_mean_copies_only_if_made_from_content():

@@ -25,18 +25,15 @@ def fetch(folder, handler, path="/a.pdf", version="", pages=None, **more):
     return asyncio.run(run())
 
 
-def test_document_arrives_whole_without_cookies_or_compression(tmp_path):
-    async def run():
-        async with serving({"/a b.pdf": sending(Set_Cookie="a=b")}) as server, remote(tmp_path) as documents:
-            for _ in range(2):
-                async with documents.open(f"{server.url}/a b.pdf?x=%2B+1#part") as copy:
-                    assert copy.path.read_bytes() == PDF
-                    assert copy.path.suffix == ".pdf"
-            assert server.paths() == ["/a%20b.pdf?x=%2B+1"] * 2
-            assert all("Cookie" not in one.headers for one in server.seen)
-            assert all(one.headers["Accept-Encoding"] == "identity" for one in server.seen)
-
-    asyncio.run(run())
+async def test_document_arrives_whole_without_cookies_or_compression(tmp_path):
+    async with serving({"/a b.pdf": sending(Set_Cookie="a=b")}) as server, remote(tmp_path) as documents:
+        for _ in range(2):
+            async with documents.open(f"{server.url}/a b.pdf?x=%2B+1#part") as copy:
+                assert copy.path.read_bytes() == PDF
+                assert copy.path.suffix == ".pdf"
+        assert server.paths() == ["/a%20b.pdf?x=%2B+1"] * 2
+        assert all("Cookie" not in one.headers for one in server.seen)
+        assert all(one.headers["Accept-Encoding"] == "identity" for one in server.seen)
 
 
 def test_quoted_parts_of_a_url_reach_the_server_unchanged(tmp_path):
@@ -44,34 +41,28 @@ def test_quoted_parts_of_a_url_reach_the_server_unchanged(tmp_path):
     assert paths == ["/a.pdf?X-Amz-Signature=a%2Fb%3D&q=%7e"]
 
 
-def test_etag_is_the_version_and_another_is_a_changed_source(tmp_path):
-    async def run():
-        changing = in_turn(sending(ETag='"1"'), sending(PDF + b"more", ETag='"2"'))
-        async with serving({"/a.pdf": changing, "/b.pdf": sending(ETag='"1"')}) as server:
-            async with remote(tmp_path) as planning:
-                async with planning.open(f"{server.url}/a.pdf") as copy:
-                    version = copy.version
-                async with planning.open(f"{server.url}/b.pdf") as copy:
-                    assert copy.version != version  # equal ETags of two URLs do not make copies of them
-            async with remote(tmp_path) as working:
-                with pytest.raises(PageFailure) as caught:
-                    async with working.open(f"{server.url}/a.pdf", version):
-                        pass
-        assert version.startswith("etag:")
-        assert caught.value.reason is Reason.SOURCE_CHANGED
-
-    asyncio.run(run())
-
-
-def test_unchanged_etag_is_same_document_for_another_worker(tmp_path):
-    async def run():
-        async with serving({"/a.pdf": in_turn(sending(ETag='"1"'), sending(ETag='W/"1"'))}) as server:
-            async with remote(tmp_path) as planning, planning.open(f"{server.url}/a.pdf") as copy:
+async def test_etag_is_the_version_and_another_is_a_changed_source(tmp_path):
+    changing = in_turn(sending(ETag='"1"'), sending(PDF + b"more", ETag='"2"'))
+    async with serving({"/a.pdf": changing, "/b.pdf": sending(ETag='"1"')}) as server:
+        async with remote(tmp_path) as planning:
+            async with planning.open(f"{server.url}/a.pdf") as copy:
                 version = copy.version
-            async with remote(tmp_path) as working, working.open(f"{server.url}/a.pdf", version) as copy:
-                assert (copy.version, copy.path.read_bytes()) == (version, PDF)
+            async with planning.open(f"{server.url}/b.pdf") as copy:
+                assert copy.version != version  # equal ETags of two URLs do not make copies of them
+        async with remote(tmp_path) as working:
+            with pytest.raises(PageFailure) as caught:
+                async with working.open(f"{server.url}/a.pdf", version):
+                    pass
+    assert version.startswith("etag:")
+    assert caught.value.reason is Reason.SOURCE_CHANGED
 
-    asyncio.run(run())
+
+async def test_unchanged_etag_is_same_document_for_another_worker(tmp_path):
+    async with serving({"/a.pdf": in_turn(sending(ETag='"1"'), sending(ETag='W/"1"'))}) as server:
+        async with remote(tmp_path) as planning, planning.open(f"{server.url}/a.pdf") as copy:
+            version = copy.version
+        async with remote(tmp_path) as working, working.open(f"{server.url}/a.pdf", version) as copy:
+            assert (copy.version, copy.path.read_bytes()) == (version, PDF)
 
 
 def test_without_an_etag_modified_time_or_content_is_the_version(tmp_path):
