@@ -68,20 +68,17 @@ def test_margins_of_pages_that_nobody_makes_are_read():
 PAGES = 10 * rendering._PAGES
 
 
-def test_long_document_keeps_last_margins_and_reads_each_once():
+async def test_long_document_keeps_last_margins_and_reads_each_once():
     read: list[int] = []
 
     async def margins(source, kind, number):
         read.append(number)
         return []
 
-    async def in_order():
-        cache = EdgeCache(margins)
-        for number in range(1, PAGES + 1):
-            found = await cache.around("a.pdf", "pdf", number, PAGES, PageContent(1, 1, ()))
-            assert set(found) == {step for step in (-2, -1, 1, 2) if 1 <= number + step <= PAGES}
-        return len(cache._documents["a.pdf"])
-
-    kept = asyncio.run(in_order())
+    cache = EdgeCache(margins)
+    for number in range(1, PAGES + 1):
+        found = await cache.around("a.pdf", "pdf", number, PAGES, PageContent(1, 1, ()))
+        assert set(found) == {step for step in (-2, -1, 1, 2) if 1 <= number + step <= PAGES}
+    kept = len(cache._documents["a.pdf"])
     assert kept <= rendering._PAGES + 4
     assert sorted(read) == list(range(2, PAGES + 1))

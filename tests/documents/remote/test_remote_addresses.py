@@ -68,25 +68,19 @@ def test_public_addresses_pass(address):
     ["127.0.0.1", "localhost", "127.1", "127.0.0.1.", "2130706433", "0x7f.0.0.1", "0177.0.0.1", "0x7f000001", "0",
      "[::1]", "[::ffff:127.0.0.1]", "[::1%25lo]", "127。0。0。1", "①27.0.0.1"],
 )  # fmt: skip
-def test_loopback_is_not_reached_in_any_spelling(tmp_path, host):
-    async def run():
-        async with serving({"/a.pdf": sending()}) as server:
-            async with remote(tmp_path, allow_private_addresses=False, tries=1) as documents:
-                failure = await failing(documents, f"http://{host}:{server.port}/a.pdf")
-            return failure, server.seen
-
-    failure, seen = asyncio.run(run())
+async def test_loopback_is_not_reached_in_any_spelling(tmp_path, host):
+    async with serving({"/a.pdf": sending()}) as server:
+        async with remote(tmp_path, allow_private_addresses=False, tries=1) as documents:
+            failure = await failing(documents, f"http://{host}:{server.port}/a.pdf")
+        seen = server.seen
     assert failure.reason in (Reason.UNREADABLE, Reason.NOT_FOUND)
     assert not seen
 
 
-def test_the_failure_names_the_address_and_the_setting(tmp_path):
-    async def run():
-        names = Names(inside_example=[["10.1.2.3"]])
-        async with remote(tmp_path, names, allow_private_addresses=False) as documents:
-            return await failing(documents, "http://inside.example/a.pdf")
-
-    failure = asyncio.run(run())
+async def test_the_failure_names_the_address_and_the_setting(tmp_path):
+    names = Names(inside_example=[["10.1.2.3"]])
+    async with remote(tmp_path, names, allow_private_addresses=False) as documents:
+        failure = await failing(documents, "http://inside.example/a.pdf")
     assert "inside.example is 10.1.2.3" in failure.detail
     assert "`allow_private_addresses`" in failure.hint
 
@@ -111,15 +105,12 @@ def loopback_is_public(monkeypatch):
     ["http://169.254.169.254/latest/meta-data/", "//10.0.0.1/a", "http://inner.example/a", "http://[::1]/a",
      "http://0x0a.1/a"],
 )  # fmt: skip
-def test_inward_redirect_is_refused_before_connecting(tmp_path, loopback_is_public, target):
-    async def run():
-        names = Names(outer_example=[["127.0.0.1"]], inner_example=[["10.0.0.1"]])
-        outer = serving({"/a.pdf": moved(target)})
-        async with outer as server, remote(tmp_path, names, allow_private_addresses=False) as documents:
-            failure = await failing(documents, f"http://outer.example:{server.port}/a.pdf")
-            return failure, server.paths()
-
-    failure, paths = asyncio.run(run())
+async def test_inward_redirect_is_refused_before_connecting(tmp_path, loopback_is_public, target):
+    names = Names(outer_example=[["127.0.0.1"]], inner_example=[["10.0.0.1"]])
+    outer = serving({"/a.pdf": moved(target)})
+    async with outer as server, remote(tmp_path, names, allow_private_addresses=False) as documents:
+        failure = await failing(documents, f"http://outer.example:{server.port}/a.pdf")
+        paths = server.paths()
     assert failure.reason is Reason.UNREADABLE
     assert "redirect" not in failure.detail
     assert paths == ["/a.pdf"]
@@ -168,40 +159,33 @@ def made_certificate(folder, name):
     return pem
 
 
-def test_https_is_not_left_for_http(tmp_path):
+async def test_https_is_not_left_for_http(tmp_path):
     certificate = made_certificate(tmp_path, "docs.example")
     serve = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     serve.load_cert_chain(certificate)
 
-    async def run():
-        names = Names(docs_example=[["127.0.0.1"]])
-        trusted = ssl.create_default_context(cafile=certificate)
-        async with serving({"/b.pdf": sending()}) as plain, remote(tmp_path, names, trusted) as documents:
-            async with serving({"/a.pdf": moved(f"http://docs.example:{plain.port}/b.pdf")}, serve) as server:
-                failure = await failing(documents, f"https://docs.example:{server.port}/a.pdf")
-            return failure, plain.seen
-
-    failure, seen = asyncio.run(run())
+    names = Names(docs_example=[["127.0.0.1"]])
+    trusted = ssl.create_default_context(cafile=certificate)
+    async with serving({"/b.pdf": sending()}) as plain, remote(tmp_path, names, trusted) as documents:
+        async with serving({"/a.pdf": moved(f"http://docs.example:{plain.port}/b.pdf")}, serve) as server:
+            failure = await failing(documents, f"https://docs.example:{server.port}/a.pdf")
+        seen = plain.seen
     assert "from https to http" in failure.detail
     assert not seen
 
 
-def test_url_credentials_go_only_to_their_host_and_are_not_shown(tmp_path):
-    async def run():
-        names = Names(one_example=[["127.0.0.1"]], two_example=[["127.0.0.1"]])
-        async with serving({"/c.pdf": sending(b"", 404)}) as second:
-            pages = {
-                "/a.pdf": moved("/b.pdf"),
-                "/b.pdf": moved(f"http://me:other@two.example:{second.port}/c.pdf"),
-            }
-            async with serving(pages) as first:
-                async with remote(tmp_path, names) as documents:
-                    url = f"http://user:s%C3%A9same@one.example:{first.port}/a.pdf?token=abc&page=2"
-                    failure = await failing(documents, url)
-                sent = [one.headers.get("Authorization", "") for one in (*first.seen, *second.seen)]
-                return failure, sent
-
-    failure, sent = asyncio.run(run())
+async def test_url_credentials_go_only_to_their_host_and_are_not_shown(tmp_path):
+    names = Names(one_example=[["127.0.0.1"]], two_example=[["127.0.0.1"]])
+    async with serving({"/c.pdf": sending(b"", 404)}) as second:
+        pages = {
+            "/a.pdf": moved("/b.pdf"),
+            "/b.pdf": moved(f"http://me:other@two.example:{second.port}/c.pdf"),
+        }
+        async with serving(pages) as first:
+            async with remote(tmp_path, names) as documents:
+                url = f"http://user:s%C3%A9same@one.example:{first.port}/a.pdf?token=abc&page=2"
+                failure = await failing(documents, url)
+            sent = [one.headers.get("Authorization", "") for one in (*first.seen, *second.seen)]
     basic = "Basic " + base64.b64encode("user:sésame".encode()).decode()
     assert sent == [basic, basic, ""]
     assert "sésame" not in str(failure)

@@ -178,15 +178,12 @@ def test_invalid_url_fails_alone(tmp_path, url):
     assert asyncio.run(run()) in (Reason.UNREADABLE, Reason.NOT_FOUND)
 
 
-def test_an_unreachable_server_is_tried_again_and_then_a_failure(tmp_path):
-    async def run():
-        async with remote(tmp_path, tries=2) as documents:
-            with pytest.raises(PageFailure) as caught:
-                async with documents.open("http://127.0.0.1:1/a.pdf"):
-                    pass
-        return caught.value
-
-    failure = asyncio.run(run())
+async def test_an_unreachable_server_is_tried_again_and_then_a_failure(tmp_path):
+    async with remote(tmp_path, tries=2) as documents:
+        with pytest.raises(PageFailure) as caught:
+            async with documents.open("http://127.0.0.1:1/a.pdf"):
+                pass
+    failure = caught.value
     assert (failure.reason, failure.retryable) == (Reason.UNREADABLE, True)
 
 
