@@ -1,6 +1,8 @@
 """Fixtures that many tests share."""
 
+import asyncio
 import fcntl
+import inspect
 import multiprocessing
 import os
 import resource
@@ -33,6 +35,8 @@ sys.dont_write_bytecode = False
 _SLOW = ("slow", "long", "vllm")
 #: Property of a test that took too long for `make test`: seconds of processor time.
 _TOO_SLOW = "too slow"
+#: Seconds of a test that is a coroutine.
+_LONGEST = 300.0
 
 _REPOSITORY = Path(__file__).resolve().parent
 
@@ -87,7 +91,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Note a test that is too slow for `make test`. It does not fail, because the machine may be slow."""
+    """Run tests that are coroutines, and note a test that is too slow for `make test`, without failing it."""
+    if inspect.iscoroutinefunction(test := pyfuncitem.obj):
+        pyfuncitem.obj = lambda **named: asyncio.run(asyncio.wait_for(test(**named), _LONGEST))
     most = pyfuncitem.config.getoption("--most-seconds")
     shared = pyfuncitem.funcargs["shared_workers"]
     ending, ended = shared.ending, shared.ended

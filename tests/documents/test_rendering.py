@@ -16,9 +16,13 @@ from llm_ocr.types import Box, Page, Reason
 HELLO = pages(text("Hello"))
 
 
+def started(**options):
+    return Renderer(RenderOptions(**{"workers": 1, "timeout": 30, **options}))
+
+
 def with_renderer(steps, **options):
     async def main():
-        async with Renderer(RenderOptions(**{"workers": 1, "timeout": 30, **options})) as renderer:
+        async with started(**options) as renderer:
             return await steps(renderer)
 
     return asyncio.run(main())
@@ -205,25 +209,22 @@ def test_what_was_filled_into_a_form_is_drawn_and_read(tmp_path):
     assert shown.convert("L").getextrema()[0] < 100
 
 
-def test_a_document_that_changes_is_opened_anew(tmp_path):
+async def test_a_document_that_changes_is_opened_anew(tmp_path):
     source = written(tmp_path / "a.pdf", HELLO)
 
-    async def steps(renderer):
+    async with started() as renderer:
         before = await renderer.open(source)
         written(Path(source), pages(text("one"), text("two")))
-        return before, await renderer.open(source)
-
-    assert with_renderer(steps) == (1, 2)
+        assert (before, await renderer.open(source)) == (1, 2)
 
 
-def test_crops_have_the_boxes_pixels(tmp_path):
-    async def steps(renderer):
+async def test_crops_have_the_boxes_pixels(tmp_path):
+    source = written(tmp_path / "a.pdf", HELLO)
+    async with started(image_size=400) as renderer:
         page = await renderer.page(source, "pdf", 1, page_id="p", document_id="d")
         boxes = [Box(0, 0, 0.5, 0.25), Box(0.9, 0.9, 2, 2), Box(0.3, 0.3, 0.3, 0.3)]
-        return page, await renderer.crop(page.image, boxes), await renderer.crop(page.image, [])
-
-    source = written(tmp_path / "a.pdf", HELLO)
-    page, (quarter, corner, point), none = with_renderer(steps, image_size=400)
+        quarter, corner, point = await renderer.crop(page.image, boxes)
+        none = await renderer.crop(page.image, [])
     assert (quarter.width, quarter.height, quarter.media_type) == (round(page.image.width / 2), 100, "image/png")
     assert (corner.height, point.width, point.height, none) == (40, 1, 1, ())
 
@@ -245,35 +246,30 @@ def test_poppler_renders_the_same_page(require, tmp_path):
     assert page.content.lines[0].text == "Hello"
 
 
-def test_page_timeout_bounds_rendering_and_not_opening(tmp_path):
+async def test_page_timeout_bounds_rendering_and_not_opening(tmp_path):
     bomb = b"".join(b"%d %d 500 500 re S\n" % (n % 97, n % 89) for n in range(30_000)) * 4
     source = written(tmp_path / "a.pdf", pages(bomb))
 
-    async def steps(renderer):
+    async with started(page_timeout=0.05) as renderer:
         total = await renderer.open(source)
         with pytest.raises(PageFailure, match=r"page 1 was not rendered in 0\.05 s") as failed:
             await renderer.page(source, "", 1, page_id="d-p00001", document_id="d")
-        return total, failed.value
-
-    total, failure = with_renderer(steps, page_timeout=0.05)
-    assert (total, failure.reason) == (1, Reason.RENDER_TIMEOUT)
-    assert "`page_timeout`" in failure.hint
+    assert (total, failed.value.reason) == (1, Reason.RENDER_TIMEOUT)
+    assert "`page_timeout`" in failed.value.hint
 
 
 @pytest.mark.slow
-def test_poppler_is_killed_at_the_deadline(require, tmp_path):
+async def test_poppler_is_killed_at_the_deadline(require, tmp_path):
     require("poppler")
     bomb = b"".join(b"%d %d 500 500 re S\n" % (n % 97, n % 89) for n in range(30_000)) * 60
     source = written(tmp_path / "a.pdf", pages(bomb))
 
-    async def steps(renderer):
+    async with started(renderer="poppler", timeout=3) as renderer:
         failure = await outcome(renderer, source)
         async with asyncio.timeout(30):
             while any(source in name for name in _commands()):  # noqa: ASYNC110 - another process
                 await asyncio.sleep(0.05)
-        return failure
-
-    assert with_renderer(steps, renderer="poppler", timeout=3) is Reason.RENDER_TIMEOUT
+        assert failure is Reason.RENDER_TIMEOUT
 
 
 def _commands():

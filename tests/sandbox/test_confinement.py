@@ -36,22 +36,19 @@ def need(offered: dict[str, bool], *names: str) -> None:
         pytest.skip(f"this kernel does not offer: {', '.join(lacking)}")
 
 
-def with_worker(steps, module: str = MODULE, *, confined: bool = True):
-    async def main():
-        async with WorkerPool(module, workers=1, limits=Limits(memory=1 << 30, confined=confined)) as pool:
-            return await steps(pool)
-
-    return asyncio.run(main())
+def worker(*, confined: bool = True) -> WorkerPool:
+    return WorkerPool(MODULE, workers=1, limits=Limits(memory=1 << 30, confined=confined))
 
 
 def attacked(*attacks: tuple[str, object], confined: bool = True) -> list[str]:
     """What the worker says of each attack, made one after the other by the same worker: an error's name, or nothing."""
 
-    async def steps(pool):
+    async def main():
         asked = [{"how": how, "target": str(target)} for how, target in attacks]
-        return [(await pool.call("attack", one, deadline=30))["refused"] for one in asked]
+        async with worker(confined=confined) as pool:
+            return [(await pool.call("attack", attack, deadline=30))["refused"] for attack in asked]
 
-    return with_worker(steps, confined=confined)
+    return asyncio.run(main())
 
 
 def test_unconfined_worker_keeps_the_permissions_of_its_user(offered, tmp_path):
@@ -113,22 +110,20 @@ def test_a_worker_starts_nothing_and_reaches_no_other_process(offered):
     assert set(said) <= {"PermissionError", "OSError"} and not seen  # io_uring is said not to exist
 
 
-def test_a_worker_gets_a_file_open_and_keeps_none(offered, tmp_path):
+async def test_a_worker_gets_a_file_open_and_keeps_none(offered, tmp_path):
     """Also one that it could not open: for reading only, and closed when the request is answered."""
     need(offered, "no file is written")
     (tmp_path / "given").write_bytes(b"12345678 and more")
 
-    async def steps(pool):
+    async with worker() as pool:
         with (tmp_path / "given").open("rb") as file:
             asked = [pool.call("read_file", {}, deadline=30, files=(file.fileno(),)) for _ in range(40)]
             answers = await asyncio.gather(*asked)
             attack = {"how": "own file again", "target": str(answers[0]["number"])}
             refused = await pool.call("attack", attack, deadline=30, files=(file.fileno(),))
-        return {answer["begin"] for answer in answers}, {answer["number"] for answer in answers}, refused["refused"]
-
-    begins, numbers, refused = with_worker(steps)
-    assert begins == {b"12345678"} and len(numbers) == 1
-    assert refused == "PermissionError" and (tmp_path / "given").read_bytes() == b"12345678 and more"
+    assert {answer["begin"] for answer in answers} == {b"12345678"}
+    assert len({answer["number"] for answer in answers}) == 1
+    assert refused["refused"] == "PermissionError" and (tmp_path / "given").read_bytes() == b"12345678 and more"
 
 
 def test_programs_that_are_named_start_and_no_others(require, offered):

@@ -26,14 +26,14 @@ OWN_WORKERS = True
 MODULE = "tests.fakes.misbehaving_worker"
 
 
-def pool(workers: int = 1, start_delay: float = 0.0, **limits: int) -> WorkerPool:
+def pool_of(workers: int = 1, start_delay: float = 0.0, **limits: int) -> WorkerPool:
     limits = {"memory": 1 << 30, **limits}
     return WorkerPool(MODULE, workers=workers, limits=Limits(**limits), start_delay=start_delay)
 
 
 def with_pool(steps, **options):
     async def main():
-        async with pool(**options) as workers:
+        async with pool_of(**options) as workers:
             return await asyncio.wait_for(steps(workers), 60)
 
     return asyncio.run(main())
@@ -56,36 +56,28 @@ def test_values_and_bytes_arrive_as_they_were_sent(value):
         ("die", {"code": 3}, 30, None),
     ],
 )
-def test_a_worker_that_dies_is_named_and_replaced(operation, payload, deadline, sign):
-    async def steps(workers):
+async def test_a_worker_that_dies_is_named_and_replaced(operation, payload, deadline, sign):
+    async with pool_of() as workers:
         await echo(workers)  # started: the deadline is for the operation, not for the start
         with pytest.raises(WorkerDied) as death:
             await workers.call(operation, payload, deadline=deadline)
-        return death.value, await echo(workers)
-
-    death, after = with_pool(steps)
-    assert after["got"] == "x"
-    assert [name for name in ("timed_out", "out_of_memory") if getattr(death, name)] == ([sign] if sign else [])
+        assert (await echo(workers))["got"] == "x"
+    assert [name for name in ("timed_out", "out_of_memory") if getattr(death.value, name)] == ([sign] if sign else [])
 
 
-def test_page_failures_and_other_errors_have_own_types():
-    async def steps(workers):
+async def test_page_failures_and_other_errors_have_own_types():
+    async with pool_of() as workers:
         with pytest.raises(PageFailure) as failure:
             await workers.call("refuse", {"detail": "broken xref"}, deadline=30)
         with pytest.raises(WorkerError, match="KeyError: 'k'"):
             await workers.call("raise", {"key": "k"}, deadline=30)
-        return failure.value
-
-    failure = with_pool(steps)
-    assert (failure.reason, failure.detail) == (Reason.UNREADABLE, "broken xref")
+    assert (failure.value.reason, failure.value.detail) == (Reason.UNREADABLE, "broken xref")
 
 
-def test_native_output_does_not_reach_the_answers():
-    async def steps(workers):
+async def test_native_output_does_not_reach_the_answers():
+    async with pool_of() as workers:
         await workers.call("print", {}, deadline=30)
-        return await echo(workers)
-
-    assert with_pool(steps)["got"] == "x"
+        assert (await echo(workers))["got"] == "x"
 
 
 def test_workers_see_no_secret(monkeypatch):
@@ -95,43 +87,37 @@ def test_workers_see_no_secret(monkeypatch):
     assert not {"AWS_SECRET_ACCESS_KEY", "HF_TOKEN"} & set(names)
 
 
-def test_request_does_not_wait_for_another_with_two_workers():
-    async def steps(workers):
+async def test_request_does_not_wait_for_another_with_two_workers():
+    async with pool_of(workers=2) as workers:
         busy = asyncio.create_task(workers.call("hang", {"seconds": 60}, deadline=90))
         await asyncio.sleep(0)  # its turn comes first
         answer = await echo(workers)
         still_busy = not busy.done()
         busy.cancel()
         await asyncio.gather(busy, return_exceptions=True)
-        return answer["got"], still_busy
-
-    assert with_pool(steps, workers=2) == ("x", True)
+        assert (answer["got"], still_busy) == ("x", True)
 
 
-def test_each_request_gets_its_answer_and_workers_are_recycled():
-    async def steps(workers):
+async def test_each_request_gets_its_answer_and_workers_are_recycled():
+    async with pool_of(workers=2, requests=3) as workers:
         answers = await asyncio.gather(*(echo(workers, number) for number in range(12)))
-        return [answer["got"] for answer in answers], Counter(answer["process"] for answer in answers)
-
-    values, processes = with_pool(steps, workers=2, requests=3)
+        values, processes = [answer["got"] for answer in answers], Counter(answer["process"] for answer in answers)
     assert values == list(range(12))
     assert max(processes.values()) == 3
 
 
-def test_a_cancelled_request_frees_its_place():
-    async def steps(workers):
+async def test_a_cancelled_request_frees_its_place():
+    async with pool_of() as workers:
         await echo(workers)  # started: it is the work that is given up
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(workers.call("hang", {"seconds": 60}, deadline=60), 0.5)
-        return await echo(workers)
-
-    assert with_pool(steps)["got"] == "x"
+        assert (await echo(workers))["got"] == "x"
 
 
 @pytest.mark.parametrize("options", [{}, {"workers": 3, "start_delay": 60.0}])
 def test_waiting_requests_end_without_a_worker_when_pool_closes(options):
     async def main():
-        async with pool(**options) as workers:
+        async with pool_of(**options) as workers:
             await echo(workers)
             busy = workers.call("hang", {"seconds": 60}, deadline=90)
             waiting = [asyncio.create_task(busy), *(asyncio.create_task(echo(workers)) for _ in range(3))]
@@ -146,7 +132,7 @@ def test_waiting_requests_end_without_a_worker_when_pool_closes(options):
 
 def test_pool_closed_while_a_worker_starts_leaves_no_worker():
     async def main():
-        async with pool() as workers:
+        async with pool_of() as workers:
             first = asyncio.create_task(echo(workers))
             await asyncio.sleep(0)
         return await asyncio.gather(first, return_exceptions=True)
@@ -167,19 +153,17 @@ def test_files_of_the_working_folder_are_not_imported(tmp_path, monkeypatch):
     assert with_pool(echo)["got"] == "x"
 
 
-def test_call_canceled_while_a_worker_starts_leaves_no_worker():
+async def test_call_canceled_while_a_worker_starts_leaves_no_worker():
     """Whenever it gives up: what is half made complains when it is collected, which fails a test here."""
 
-    async def steps(workers):
+    async with pool_of() as workers:
         for turns in range(12):
             call = asyncio.create_task(echo(workers))
             for _ in range(turns):
                 await asyncio.sleep(0)
             call.cancel()
             await asyncio.gather(call, return_exceptions=True)
-        return await echo(workers)
-
-    assert with_pool(steps)["got"] == "x"
+        assert (await echo(workers))["got"] == "x"
     gc.collect()
     assert not left_behind()
 
@@ -213,24 +197,20 @@ async def busy(pool):
     await asyncio.gather(task, return_exceptions=True)
 
 
-def test_short_work_starts_a_single_worker():
-    async def steps(pool):
-        return await asyncio.gather(*(process_of(pool) for _ in range(12)))
+async def test_short_work_starts_a_single_worker():
+    async with pool_of(workers=3, start_delay=LONG) as pool:
+        processes = await asyncio.gather(*(process_of(pool) for _ in range(12)))
+    assert len(set(processes)) == 1
 
-    assert len(set(with_pool(steps, workers=3, start_delay=LONG))) == 1
 
-
-def test_a_worker_that_is_busy_for_long_gets_help():
-    async def steps(pool):
-        async with busy(pool) as process:
-            return process, await process_of(pool)
-
-    first, helper = with_pool(steps, workers=3, start_delay=0.1)
+async def test_a_worker_that_is_busy_for_long_gets_help():
+    async with pool_of(workers=3, start_delay=0.1) as pool, busy(pool) as first:
+        helper = await process_of(pool)
     assert first != helper
 
 
-def test_place_of_a_canceled_request_goes_to_the_next():
-    async def steps(pool):
+async def test_place_of_a_canceled_request_goes_to_the_next():
+    async with pool_of(workers=3, start_delay=LONG) as pool:
         first = await process_of(pool)
         work = hanging(pool, 0.5)
         await asyncio.sleep(0.05)
@@ -241,33 +221,26 @@ def test_place_of_a_canceled_request_goes_to_the_next():
         assert await waiting == first
         assert await process_of(pool) == first
 
-    with_pool(steps, workers=3, start_delay=LONG)
 
-
-def test_request_canceled_at_its_turn_loses_no_worker():
-    async def steps(pool):
+async def test_request_canceled_at_its_turn_loses_no_worker():
+    async with pool_of(workers=3, start_delay=LONG) as pool:
         first = await process_of(pool)
         for _ in range(30):
             work, waiting = hanging(pool, 0.01), asyncio.create_task(process_of(pool))
             await work
             waiting.cancel()  # its turn has come, and it has not noticed
             await asyncio.gather(waiting, return_exceptions=True)
-        return first, await process_of(pool)
-
-    first, last = with_pool(steps, workers=3, start_delay=LONG)
+        last = await process_of(pool)
     assert last == first
 
 
-def test_when_the_only_worker_dies_those_that_wait_get_another():
-    async def steps(pool):
+async def test_when_the_only_worker_dies_those_that_wait_get_another():
+    async with pool_of(workers=3, start_delay=0.2) as pool:
         first = await process_of(pool)
         dying = asyncio.create_task(pool.call("die", {"code": 3}, deadline=30))
         after = await asyncio.gather(*(process_of(pool) for _ in range(3)))
         with pytest.raises(WorkerDied):
             await dying
-        return first, set(after)
-
-    first, after = with_pool(steps, workers=3, start_delay=0.2)
     assert first not in after
 
 
@@ -304,23 +277,19 @@ def test_a_worker_without_work_holds_nothing_of_its_last_request():
     assert with_pool(steps)
 
 
-def test_sequential_requests_use_the_same_worker():
-    async def steps(pool):
+async def test_sequential_requests_use_the_same_worker():
+    async with pool_of(workers=2) as pool:
         await both_awake(pool)
-        return {await process_of(pool) for _ in range(6)}
-
-    assert len(with_pool(steps, workers=2)) == 1
+        assert len({await process_of(pool) for _ in range(6)}) == 1
 
 
-def test_worker_keeps_its_document_despite_other_work_between():
-    async def steps(pool):
+async def test_worker_keeps_its_document_despite_other_work_between():
+    async with pool_of(workers=2) as pool:
         await both_awake(pool)
         first = await process_of(pool, affinity="a.pdf")
         crop = await process_of(pool)  # the document is still open there
         again = await process_of(pool, affinity="a.pdf")
-        return first, crop, again, await process_of(pool, affinity="b.pdf")
-
-    first, crop, again, other = with_pool(steps, workers=2)
+        other = await process_of(pool, affinity="b.pdf")
     assert first == crop == again != other
 
 
