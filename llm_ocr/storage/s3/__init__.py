@@ -15,7 +15,7 @@ from typing import Any
 from llm_ocr.errors import ObjectNotFound, StorageError
 from llm_ocr.storage import DEFAULT_OPTIONS, BaseStore, Capabilities, ObjectInfo, StoreOptions
 from llm_ocr.storage.local import replacing
-from llm_ocr.storage.names import PROBES
+from llm_ocr.storage.names import PROBES, need_client
 from llm_ocr.storage.s3.client import DEFAULT_LIMITS, Connection, Limits, Place, check_endpoint, connect, parse_url
 from llm_ocr.storage.s3.errors import Unsupported, translated
 from llm_ocr.storage.s3.transfers import (
@@ -39,8 +39,10 @@ def open_s3(url: str, options: StoreOptions = DEFAULT_OPTIONS) -> "S3Store":
 
     Raises:
         UsageError: the URL or the endpoint is invalid.
+        MissingExtra: boto3 is not installed.
     """
-    place = parse_url(url)
+    place = parse_url(url, options)
+    need_client("s3", "boto3", "s3")
     if options.endpoint is not None:
         check_endpoint(options.endpoint, options)
     return S3Store(place, options)
