@@ -40,9 +40,11 @@ class LlmOcrError(Exception):
     exit_code = 1
     retryable = False
 
-    def __init__(self, message: str, *, hint: str = "") -> None:
+    def __init__(self, message: str, *, hint: str = "", retryable: bool | None = None) -> None:
         super().__init__(message)
         self.hint = hint
+        if retryable is not None:
+            self.retryable = retryable
 
     def __str__(self) -> str:
         message = super().__str__()

@@ -20,9 +20,8 @@ class Refusal(NamedTuple):
 
     def error(self, subject: str) -> LaunchError:
         """Return the error to raise."""
-        made = LaunchError(f"{subject}: {self.words}", hint=self.hint)
-        made.retryable = self.status in (0, 408, 409, 429) or self.status >= 500
-        return made
+        retryable = self.status in (0, 408, 409, 429) or self.status >= 500
+        return LaunchError(f"{subject}: {self.words}", hint=self.hint, retryable=retryable)
 
 
 @contextlib.contextmanager

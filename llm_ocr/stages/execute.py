@@ -21,7 +21,6 @@ from llm_ocr.documents.manifests import SourceDocument
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.errors import StorageError, install_command
 from llm_ocr.plugins import ENGINES
-from llm_ocr.results.schema import failed_pages, scored_pages
 from llm_ocr.runs import Run
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.assemble import assemble
@@ -43,7 +42,7 @@ from llm_ocr.types import DocumentPart, plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, need_same_version, required_key
 from llm_ocr.workspace.planned import PlannedDocument, wanted_pages
-from llm_ocr.workspace.retry import Below, plan_retry
+from llm_ocr.workspace.retry import plan_retry
 from llm_ocr.workspace.status import Worked
 from llm_ocr.workspace.stored import remember_plan, workspace_options
 
@@ -218,10 +217,9 @@ async def retry_failed(job: Job[RetrySettings]) -> None:
         generation = await plan_retry(
             workspace,
             key,
-            failed_rows=failed_pages,
             reopen=reopen,
             pages_per_unit=PAGES_PER_UNIT[settings.engine],
-            below=None if settings.below_quality is None else Below(settings.below_quality, scored_pages),
+            below=settings.below_quality,
         )
     if generation is None:
         low = "" if settings.below_quality is None else f", none has a quality below {settings.below_quality:g}"

@@ -29,6 +29,7 @@ from llm_ocr.models.registry import all_profiles, find_profile, served_profile
 from llm_ocr.stages.job import SettingsT
 from llm_ocr.stages.servers import Engines, server_key
 from llm_ocr.stages.stored_weights import content_of, on_store
+from llm_ocr.storage.hf.errors import no_answer
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, stage_keys
 
@@ -195,11 +196,9 @@ def newest_commit(model: str, *, offline: bool, cache: Path | None) -> str | Non
     from huggingface_hub.errors import HfHubHTTPError
 
     if not offline:
-        # The HTTP library's error for a missing response. Its class depends on the release.
-        no_answer: type[BaseException] = HfHubHTTPError.__bases__[0]
         try:
             return HfApi().model_info(model, timeout=_HUB_TIMEOUT).sha
-        except (HfHubHTTPError, no_answer, OSError, ValueError) as error:
+        except (HfHubHTTPError, no_answer(), OSError, ValueError) as error:
             _log.warning("the newest commit of %s is unknown: %s", model, error)
     from huggingface_hub.constants import HF_HUB_CACHE
 

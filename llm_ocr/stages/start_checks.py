@@ -15,6 +15,7 @@ from llm_ocr.models.choosing import Wants, needed_memory, numbers, rank, share_o
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.registry import all_profiles
 from llm_ocr.stages.stored_weights import fetch, folder_of, on_store, weights_in
+from llm_ocr.storage.hf.errors import no_answer
 
 if TYPE_CHECKING:
     from llm_ocr.engines.vllm.server import Release
@@ -205,7 +206,6 @@ def check_access(model: str, revision: str | None, cache: Path | None) -> None:
     )
     if held.is_dir():
         return
-    no_answer: type[BaseException] = HfHubHTTPError.__bases__[0]  # the HTTP library's error for a missing response
     try:
         validate_repo_id(model)
         # Like HfApi.auth_check, which has no timeout.
@@ -224,7 +224,7 @@ def check_access(model: str, revision: str | None, cache: Path | None) -> None:
             f"the Hub has no model {model}, or it is private and this account has no access",
             hint=f"{meant}For a private model, set HF_TOKEN. For a folder, use its path.",
         ) from error
-    except (HfHubHTTPError, no_answer, OSError) as error:
+    except (HfHubHTTPError, no_answer(), OSError) as error:
         _log.warning("cannot check the access to %s: %s", model, error)
 
 

@@ -54,6 +54,15 @@ class StoreOptions:
         return f"`{self.role}_{option}={value}`" if value else f"`{self.role}_{option}`"
 
 
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Meaning of a failed request: problem and remedy, and whether the same call may succeed later."""
+
+    what: str
+    hint: str = ""
+    retryable: bool = False
+
+
 class ObjectStore(Protocol):
     """Storage system of a workspace. Methods block: async code calls them in threads, several at once.
 

@@ -2,11 +2,13 @@
 
 import re
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar
 from urllib.parse import unquote, urlsplit
 
-from llm_ocr.errors import StorageError, UsageError
+from llm_ocr.errors import MissingExtra, StorageError, UsageError
+from llm_ocr.storage import StoreOptions
 
 # Rules for keys and workspace URLs.
 
@@ -26,6 +28,12 @@ OF_FILE_MANAGERS = frozenset({".DS_Store", "Thumbs.db", "desktop.ini", ".directo
 
 #: Other common schemes of stores, with the scheme of this library.
 OTHER_SCHEMES = {"gcs": "gs", "google": "gs", "aws": "s3", "s3a": "s3", "s3n": "s3", "huggingface": "hf", "hub": "hf"}
+
+#: Forms of workspace URLs, for hints.
+FORMS = (
+    "a folder, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, hf://buckets/NAMESPACE/NAME/PREFIX or "
+    "hf://datasets/NAMESPACE/NAME/PREFIX"
+)
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
@@ -120,7 +128,35 @@ def _absolute(path: str) -> Path:
     return Path.cwd() / folder if not folder.is_absolute() else folder
 
 
+def need_client(scheme: str, module: str, extra: str) -> None:
+    """Raise `MissingExtra` unless the client library of a scheme is installed; it is not imported."""
+    try:
+        found = find_spec(module)
+    except ModuleNotFoundError:  # raised for a parent package
+        found = None
+    if found is None:
+        raise MissingExtra(f"{scheme}:// needs {module}", install=extra)
+
+
 # Prefixes in buckets of S3 and Google Cloud Storage.
+
+
+def split_bucket(url: str, options: StoreOptions) -> tuple[str, str]:
+    """Return bucket and prefix of `SCHEME://BUCKET/PREFIX`. Characters are literal; nothing is unquoted.
+
+    Raises:
+        UsageError: the URL names no bucket, or contains credentials.
+    """
+    scheme, rest = split_scheme(url)
+    bucket, _, prefix = rest.removeprefix("//").partition("/")
+    if "@" in bucket:
+        raise UsageError(
+            f"{scheme}://…@{bucket.rpartition('@')[2]}: a URL must not contain credentials",
+            hint=f"Set {options.named('profile')}, or set the credentials in the environment.",
+        )
+    if not bucket:
+        raise UsageError(f"{url} names no bucket", hint=f"Give {scheme}://BUCKET/PREFIX.")
+    return bucket, prefix.removesuffix("/")
 
 
 @dataclass(frozen=True, slots=True)

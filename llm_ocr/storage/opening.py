@@ -2,26 +2,13 @@
 
 import difflib
 import re
-from importlib.util import find_spec
 
 from llm_ocr.config.groups import without_credentials
-from llm_ocr.errors import MissingExtra, UsageError
+from llm_ocr.errors import UsageError
 from llm_ocr.plugins import STORES, Opener
 from llm_ocr.storage import BaseStore, ObjectStore, StoreOptions
 from llm_ocr.storage.local import open_local
-from llm_ocr.storage.names import OTHER_SCHEMES, check_url, split_scheme
-
-#: Module of the client library, and the extra or package that installs it.
-_CLIENTS = {
-    "s3": ("boto3", "s3"),
-    "gs": ("google.cloud.storage", "gcs"),
-    "hf": ("huggingface_hub", "huggingface_hub"),
-}
-
-_FORMS = (
-    "a folder, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, hf://buckets/NAMESPACE/NAME/PREFIX or "
-    "hf://datasets/NAMESPACE/NAME/PREFIX"
-)
+from llm_ocr.storage.names import FORMS, OTHER_SCHEMES, check_url, split_scheme
 
 _SCHEME = re.compile(r"[a-z][a-z0-9]+")
 
@@ -50,10 +37,7 @@ def open_url(url: str, options: StoreOptions) -> ObjectStore:
         raise UsageError(
             f"{url} is not a workspace URL: two slashes must follow the scheme", hint=f"Did you mean {scheme}:/{rest}?"
         )
-    place = rest.removeprefix("//")
-    _check_place(scheme, place, options)
-    _check_client(scheme)
-    return _OPENERS[scheme](f"{scheme}://{place}", options)
+    return _OPENERS[scheme](f"{scheme}:{rest}", options)
 
 
 def register(scheme: str, opener: Opener) -> None:
@@ -80,44 +64,6 @@ def _completed(store: ObjectStore) -> ObjectStore:
     return store
 
 
-def _check_place(scheme: str, place: str, options: StoreOptions) -> None:
-    bucket = place.partition("/")[0]
-    if scheme == "hf":
-        _check_hub(place)
-    elif "@" in bucket:
-        raise UsageError(
-            f"{scheme}://…@{bucket.rpartition('@')[2]}: a URL must not contain credentials",
-            hint=f"Set {options.named('profile')}, or set the credentials in the environment.",
-        )
-    elif not bucket:
-        raise UsageError(f"{scheme}://{place} names no bucket", hint=f"Give {scheme}://BUCKET/PREFIX.")
-
-
-def _check_hub(place: str) -> None:
-    kind, *names = place.rstrip("/").split("/")
-    if kind in ("buckets", "datasets") and len(names) >= 2 and all(names[:2]):
-        return
-    if kind in ("buckets", "datasets"):
-        raise UsageError(f"hf://{place} names no {kind[:-1]}", hint=f"Give hf://{kind}/NAMESPACE/NAME/PREFIX.")
-    if kind in ("models", "spaces"):
-        raise UsageError(f"hf://{place}: a workspace needs a bucket or a dataset repository", hint=f"Give {_FORMS}.")
-    whole = "/".join([kind, *names]) if kind and names else "NAMESPACE/NAME"
-    raise UsageError(
-        f"hf://{place} is ambiguous",
-        hint=f"Did you mean hf://buckets/{whole} (a storage bucket) or hf://datasets/{whole} (a dataset repository)?",
-    )
-
-
-def _check_client(scheme: str) -> None:
-    module, extra = _CLIENTS[scheme]
-    try:
-        found = find_spec(module)
-    except ModuleNotFoundError:  # raised for a parent package
-        found = None
-    if found is None:
-        raise MissingExtra(f"{scheme}:// needs {module}", install=extra)
-
-
 def _unknown(url: str, scheme: str, rest: str, options: StoreOptions) -> UsageError:
     if scheme in ("http", "https"):
         return _web(url, rest, options)
@@ -126,7 +72,7 @@ def _unknown(url: str, scheme: str, rest: str, options: StoreOptions) -> UsageEr
     )
     if not near:
         others = "".join(f" Installed packages add {name}://." for name in STORES.names())
-        return UsageError(f"{url}: the scheme {scheme}:// is unknown", hint=f"Give {_FORMS}.{others}")
+        return UsageError(f"{url}: the scheme {scheme}:// is unknown", hint=f"Give {FORMS}.{others}")
     meant = near + "://" + rest.lstrip("/") if near != "file" else "file:///" + rest.lstrip("/")
     return UsageError(f"{url}: the scheme {scheme}:// is unknown", hint=f"Did you mean {meant}?")
 
@@ -138,7 +84,7 @@ def _web(url: str, rest: str, options: StoreOptions) -> UsageError:
             return UsageError(what, hint=f"Did you mean {found.expand(meant)}?")
     return UsageError(
         what,
-        hint=f"Give {_FORMS}. For an S3-compatible server, give s3://BUCKET/PREFIX and "
+        hint=f"Give {FORMS}. For an S3-compatible server, give s3://BUCKET/PREFIX and "
         f"{options.named('endpoint', 'URL')}.",
     )
 

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from llm_ocr.errors import WorkspaceError
 from llm_ocr.results.markdown import clean
-from llm_ocr.types import Counts, DocumentPart, PageSelection, Reason, Repeated, Status, Unit
+from llm_ocr.types import DocumentPart, PageSelection, Reason, Repeated, Status, Unit
 
 #: Upper limit of characters of a given document id.
 _LONGEST = 200
@@ -212,21 +212,3 @@ def wanted_to_json(wanted: PageSelection) -> dict[str, Any]:
     """Return the fields that differ from their default; `PageSelection(**value)` is the inverse."""
     value: dict[str, Any] = {"named": wanted.named, "ranges": wanted.ranges, "most": wanted.most}
     return {name: given for name, given in value.items() if given}
-
-
-def counts_to_json(counts: Counts) -> dict[str, int]:
-    """Return `{expected, ok, degraded, failed}`."""
-    return {"expected": counts.expected, "ok": counts.ok, "degraded": counts.degraded, "failed": counts.failed}
-
-
-def counts_from_json(value: Mapping[str, int]) -> Counts:
-    """Parse a value made by `counts_to_json`.
-
-    Raises:
-        KeyError: a count is missing.
-        TypeError: a count is no number.
-    """
-    counts = [value[name] for name in ("expected", "ok", "degraded", "failed")]
-    if not all(isinstance(count, int) for count in counts):
-        raise TypeError("a count is no number")
-    return Counts(*counts)

@@ -6,12 +6,13 @@ metrics/<worker>-<stage>.series.json  `Series`: the same over time
 Markers record published work. These files record paid work, including failed attempts and pages lost in a crash.
 """
 
-import bisect
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from llm_ocr.errors import ObjectNotFound, WorkspaceError
 from llm_ocr.storage import ObjectInfo
@@ -73,6 +74,9 @@ class Spending:
         return {**asdict(self), "items_per_second": speed, "cost": None if cost is None else round(cost, 6)}
 
 
+_SPENDING = TypeAdapter(Spending)
+
+
 def write_spending(workspace: Workspace, spending: Spending) -> None:
     """Replace the worker's file.
 
@@ -110,25 +114,9 @@ class Records:
         if version and version == info.version:
             return value
         try:
-            return _spending_from_json(self._workspace.get_json(info.key))
-        except (ObjectNotFound, WorkspaceError, TypeError, ValueError):
+            return _SPENDING.validate_json(self._workspace.store.get(info.key), strict=True)
+        except (ObjectNotFound, ValidationError):
             return None  # auxiliary numbers: a damaged file must not prevent the status from being read
-
-
-def _spending_from_json(value: Mapping[str, Any]) -> Spending:
-    """Parse a worker's file.
-
-    Raises:
-        ValueError: a value has another type than its field.
-    """
-    usual = asdict(Spending(worker="", stage=""))
-    kinds = {name: type(default) for name, default in usual.items() if name in value}
-    for name, kind in kinds.items():
-        numbers = kind in (int, float) or (kind is type(None) and value[name] is not None)
-        wanted: Any = (int, float) if numbers else kind
-        if not isinstance(value[name], wanted) or isinstance(value[name], bool):
-            raise ValueError(f"{name}: {value[name]!r}")
-    return Spending(**{name: value[name] for name in kinds})
 
 
 def pages_per_second(found: Sequence[Spending]) -> float | None:
@@ -357,102 +345,3 @@ def _number(value: object) -> float:
     if not 0 <= value <= 1e15:
         raise ValueError(f"out of range: {value!r}")
     return float(value)
-
-
-#: Upper limit of bins in a chart.
-MOST_BINS = 120
-#: A time without any active worker is a pause if it is longer than this number of seconds and this share of the active
-#: time. Shorter times are shown.
-_PAUSE, _SHARE = 60.0, 0.05
-
-#: Returns the value of a sample for its whole span.
-Value = Callable[[Sample], float | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Timeline:
-    """Time axis for many workers' series: equal bins of active time, without pauses of all workers.
-
-    `spans` are active times in order, in seconds since 1970; `bins` of `width` seconds cover them.
-    """
-
-    spans: tuple[tuple[float, float], ...]
-    starts: tuple[float, ...]  # start of each span, in seconds of active time
-    bins: int
-    width: float
-
-    @property
-    def seconds(self) -> float:
-        """Active time in seconds."""
-        return self.bins * self.width
-
-    @property
-    def pauses(self) -> tuple[tuple[float, float], ...]:
-        """Position of each omitted pause in seconds of active time, and its length in seconds."""
-        gaps = zip(self.starts[1:], self.spans, self.spans[1:], strict=False)
-        return tuple((start, after[0] - before[1]) for start, before, after in gaps)
-
-    def at(self, moment: float) -> float:
-        """Return the seconds of active time before a moment (seconds since 1970)."""
-        place = bisect.bisect_right(self.spans, (moment, float("inf"))) - 1
-        if place < 0:
-            return 0.0
-        begin, end = self.spans[place]
-        return self.starts[place] + min(moment, end) - begin
-
-
-def timeline(found: Sequence[Series], most: int = MOST_BINS) -> Timeline | None:
-    """Return the time axis of these series; None without samples. Bins are not shorter than the median sample."""
-    worked = _joined((series.began, series.began + series.seconds) for series in found if series.seconds > 0)
-    if not worked:
-        return None
-    spans = _joined(worked, max(_PAUSE, _SHARE * sum(end - begin for begin, end in worked)))
-    starts = [0.0]
-    for begin, end in spans:
-        starts.append(starts[-1] + end - begin)
-    seconds = starts.pop()
-    lengths = sorted(sample.seconds for series in found for sample in series.samples)
-    usual = max(lengths[len(lengths) // 2], 1e-3)
-    bins = max(1, min(most, int(seconds / usual)))
-    return Timeline(tuple(spans), tuple(starts), bins, seconds / bins)
-
-
-def _joined(spans: Iterable[tuple[float, float]], gap: float = 0.0) -> list[tuple[float, float]]:
-    """Return the spans in order; spans that overlap, or are at most `gap` apart, become one."""
-    joined: list[tuple[float, float]] = []
-    for begin, end in sorted(spans):
-        if joined and begin - joined[-1][1] <= gap:
-            joined[-1] = joined[-1][0], max(joined[-1][1], end)
-        else:
-            joined.append((begin, end))
-    return joined
-
-
-def rates(line: Timeline, found: Iterable[Series], value: Value) -> list[float]:
-    """Return `value` per second in each bin, summed over the series. Values are spread evenly over their sample."""
-    return _sums(line, found, value, weight=lambda sample: 1.0)
-
-
-def levels(line: Timeline, found: Iterable[Series], value: Value) -> list[float]:
-    """Return the mean of a gauge in each bin, summed over the series. A series without a value adds nothing."""
-    return _sums(line, found, value, weight=lambda sample: sample.seconds)
-
-
-def _sums(line: Timeline, found: Iterable[Series], value: Value, weight: Callable[[Sample], float]) -> list[float]:
-    sums = [0.0] * line.bins
-    for series in found:
-        moment, end = series.began, line.at(series.began)
-        for sample in series.samples:
-            moment += sample.seconds
-            begin, end = end, line.at(moment)
-            amount = value(sample)
-            if not amount:
-                continue
-            first = min(int(begin / line.width), line.bins - 1)
-            last = min(int(end / line.width), line.bins - 1) if end > begin else first
-            edges = [begin, *(line.width * place for place in range(first + 1, last + 1)), end]
-            for place in range(first, last + 1):
-                # The shares of the bins that a sample touches sum to 1.
-                share = (edges[place - first + 1] - edges[place - first]) / (end - begin) if last > first else 1.0
-                sums[place] += amount * share * weight(sample) / line.width
-    return sums

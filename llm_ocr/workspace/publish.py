@@ -13,8 +13,10 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, fields
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field, StrictFloat, StrictInt, TypeAdapter
 
 from llm_ocr.errors import ObjectNotFound, StageMissing, StorageError, WorkspaceError
 from llm_ocr.storage import ObjectInfo
@@ -22,7 +24,7 @@ from llm_ocr.types import Counts, FigureRecord, PageRecord, Reason, Status, Unit
 from llm_ocr.workspace import Workspace, codec, library_version
 from llm_ocr.workspace.codec import read_ahead
 from llm_ocr.workspace.marker import CompactedMarkers, attempt_id, remove_lost, settle, slept_since
-from llm_ocr.workspace.superseding import STORED, not_ok_extra, quality_extra, superseded_extra, undescribed_extra
+from llm_ocr.workspace.superseding import Extra, not_ok_extra, quality_extra, superseded_extra, undescribed_extra
 
 _log = logging.getLogger(__name__)
 
@@ -250,26 +252,43 @@ def check_conserved(counts: Counts, where: str, what: str = "pages") -> None:
 
 
 def _marker_to_json(marker: Marker) -> dict[str, Any]:
-    summary = marker.summary
+    summary = marker.summary  # without `asdict`, which breaks a `Counter` in `extra`
+    value = {column.name: getattr(marker, column.name) for column in fields(Marker) if column.name != "summary"}
     return {
-        "unit": marker.unit,
-        "stage": marker.stage,
-        "key": marker.key,
-        "attempt": marker.attempt,
-        "object": marker.object,
-        "sha256": marker.sha256,
-        "size": marker.size,
-        "created_by": marker.created_by,
-        "counts": codec.counts_to_json(summary.counts),
-        "figures": codec.counts_to_json(summary.figures),
-        "tokens_in": summary.tokens_in,
-        "tokens_out": summary.tokens_out,
+        **value,
+        **{column.name: getattr(summary, column.name) for column in fields(Summary)},
+        "counts": asdict(summary.counts),
+        "figures": asdict(summary.figures),
         "seconds": round(summary.seconds, 3),
         "reasons": dict(summary.reasons),
         "examples": [asdict(example) for example in varied(summary.examples)],
-        "replaces": summary.replaces,
         "extra": dict(summary.extra),
     }
+
+
+class _Stored(BaseModel):
+    """Content of a marker: the fields of `Marker`, with those of its summary at the same level."""
+
+    unit: str
+    stage: str
+    key: str
+    attempt: str
+    object: str
+    sha256: str
+    size: StrictInt
+    created_by: str
+    counts: Annotated[dict[Literal["expected", "ok", "degraded", "failed"], StrictInt], Field(min_length=4)]
+    figures: Annotated[dict[Literal["expected", "ok", "degraded", "failed"], StrictInt], Field(min_length=4)]
+    tokens_in: StrictInt
+    tokens_out: StrictInt
+    seconds: StrictFloat
+    reasons: dict[str, StrictInt]
+    examples: tuple[Example, ...]
+    replaces: StrictInt
+    extra: Extra
+
+
+_STORED = TypeAdapter(_Stored)
 
 
 def _marker_from(data: bytes, workspace: Workspace, unit: str) -> Marker:
@@ -278,32 +297,16 @@ def _marker_from(data: bytes, workspace: Workspace, unit: str) -> Marker:
 
 def _marker_of(value: Mapping[str, Any], workspace: Workspace, unit: str) -> Marker:
     where = f"{workspace.url}: the marker of unit {unit}"
-    try:
-        summary = Summary(
-            counts=codec.counts_from_json(value["counts"]),
-            figures=codec.counts_from_json(value["figures"]),
-            tokens_in=value["tokens_in"],
-            tokens_out=value["tokens_out"],
-            seconds=value["seconds"],
-            reasons=value["reasons"],
-            examples=tuple(Example(**example) for example in value["examples"]),
-            replaces=value["replaces"],
-            extra=value["extra"],
-        )
-        names = ("unit", "stage", "key", "attempt", "object", "sha256", "size")
-        marker = Marker(**{name: value[name] for name in names}, summary=summary, created_by=value["created_by"])
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise codec.damaged(where, f"{type(error).__name__} {error}") from error
-    numbers = (summary.tokens_in, summary.tokens_out, summary.seconds, summary.replaces, marker.size)
-    texts = (marker.object, marker.sha256, marker.attempt)
-    if not all(isinstance(number, int | float) for number in numbers) or not all(
-        isinstance(text, str) for text in texts
-    ):
-        raise codec.damaged(where, "a value has the wrong type")
-    codec.typed(STORED, value, where)
-    if marker.unit != unit:
-        raise codec.damaged(where, f"it is of unit {marker.unit}")
-    return marker
+    stored = codec.typed(_STORED, value, where)
+    if stored.unit != unit:
+        raise codec.damaged(where, f"it is of unit {stored.unit}")
+    found = dict(stored) | {
+        "counts": Counts(**stored.counts),
+        "figures": Counts(**stored.figures),
+        "extra": value["extra"],
+    }
+    summary = Summary(**{column.name: found.pop(column.name) for column in fields(Summary)})
+    return Marker(**found, summary=summary)
 
 
 #: In `Summary.extra` of Extract: requests beyond the first of each page.

@@ -4,9 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
 
-from llm_ocr.results.schema import PageStatus
+from llm_ocr.results.schema import failed_pages, scored_pages
 from llm_ocr.types import ALL_PAGES, DocumentPart, Repeated, Unit, page_id
 from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.generations import (
@@ -23,29 +22,6 @@ from llm_ocr.workspace.keys import EXTRACT
 from llm_ocr.workspace.planned import PlannedDocument, place_of
 from llm_ocr.workspace.publish import done_units, iter_markers, read_data
 from llm_ocr.workspace.superseding import LOW_QUALITY, PageKey, has_below
-
-
-class FailedRow(PageKey, Protocol):
-    """Failed row of Extract."""
-
-    @property
-    def reason(self) -> str | None: ...
-
-
-#: Returns the failed rows of a unit from its data: `results.schema.failed_pages`.
-ReadFailed = Callable[[bytes], Iterable[FailedRow]]
-
-
-@dataclass(frozen=True, slots=True)
-class Below:
-    """Threshold to repeat pages whose quality is below `quality` as well.
-
-    `rows` returns the rows of a unit that are not failed, from its data: `results.schema.scored_pages`.
-    """
-
-    quality: float
-    rows: Callable[[bytes], Iterable[PageStatus]]
-
 
 #: Opens a document again and counts its pages, with the currently known passwords.
 Reopen = Callable[[DocumentPart], Awaitable[PlannedDocument]]
@@ -77,10 +53,9 @@ async def plan_retry(
     workspace: Workspace,
     key: str,
     *,
-    failed_rows: ReadFailed,
     reopen: Reopen,
     pages_per_unit: int,
-    below: Below | None = None,
+    below: float | None = None,
 ) -> Generation | None:
     """Write a generation with all pages that are failed now under Extract's `key`.
 
@@ -91,7 +66,6 @@ async def plan_retry(
     Args:
         workspace: the workspace.
         key: key of Extract.
-        failed_rows: returns the failed rows of a unit.
         reopen: opens a document again and counts its pages.
         pages_per_unit: upper limit of pages in a unit.
         below: quality threshold; None to retry failed pages only.
@@ -101,7 +75,7 @@ async def plan_retry(
     """
     while True:
         found = await asyncio.to_thread(generations, workspace)
-        state = await asyncio.to_thread(_failed_now, workspace, key, found, failed_rows, below)
+        state = await asyncio.to_thread(_failed_now, workspace, key, found, below)
         begin = found[-1].next_index if found else 0
         pieces, next_index = await _pieces(state, reopen, begin)
         if not pieces:
@@ -116,13 +90,11 @@ async def plan_retry(
         # Another generation was published first: determine the failed and the waiting pages again.
 
 
-def _failed_now(
-    workspace: Workspace, key: str, found: Sequence[Generation], failed_rows: ReadFailed, below: Below | None
-) -> _State:
+def _failed_now(workspace: Workspace, key: str, found: Sequence[Generation], below: float | None) -> _State:
     wanted = {  # markers of the units that may have rows to retry
         marker.unit: marker
         for marker in iter_markers(workspace, EXTRACT, key)
-        if marker.counts.failed > 0 or (below is not None and has_below(marker.summary.extra, below.quality))
+        if marker.counts.failed > 0 or (below is not None and has_below(marker.summary.extra, below))
     }
     done = done_units(workspace, EXTRACT, key)
     retries = (units_of(workspace, generation) for generation in found if generation.kind is Kind.RETRY)
@@ -131,7 +103,7 @@ def _failed_now(
     for item, unit in _units_with_items(workspace, found):
         marker = wanted.get(unit.id)
         data = b"" if marker is None else read_data(workspace, marker)
-        failed = list(failed_rows(data)) if marker is not None and marker.counts.failed else []
+        failed = failed_pages(data) if marker is not None and marker.counts.failed else []
         repeated = {row.page_id for row in unit.repeats}
         if item is None:
             # The rows of a retry, published or pending, supersede older rows, except those of pages that failed again.
@@ -151,8 +123,8 @@ def _failed_now(
         ]
         chosen += [
             (row, LOW_QUALITY, Repeated(row.page_id, row.status, row.reason, row.quality, row.figures, unit.id))
-            for row in (below.rows(data) if below is not None else ())
-            if below is not None and row.quality is not None and row.quality < below.quality
+            for row in (scored_pages(data) if below is not None else ())
+            if below is not None and row.quality is not None and row.quality < below
         ]
         places = {
             page_id(part.document_id, number): (part, number, part.first_index + position)

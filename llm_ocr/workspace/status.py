@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 
 from llm_ocr.types import Counts, plural
-from llm_ocr.workspace import Workspace, codec
+from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import Generation, counts_of, examples_of, filtered_to_json, generations, totals_of
 from llm_ocr.workspace.items import parse_item_name
 from llm_ocr.workspace.keys import (
@@ -178,9 +178,8 @@ class RunStatus:
             "model": self.model or None,
             "generations": self.generations,
             "documents": self.documents,
-            "pages": codec.counts_to_json(self.pages) | ({"estimated": True} if self.estimated else {}),
-            "figures": codec.counts_to_json(self.figures)
-            | ({"undescribed": self.undescribed} if self.undescribed else {}),
+            "pages": asdict(self.pages) | ({"estimated": True} if self.estimated else {}),
+            "figures": asdict(self.figures) | ({"undescribed": self.undescribed} if self.undescribed else {}),
             "units": {name: asdict(stage) for name, stage in self.stages.items()},
             "tokens": {"in": self.tokens_in, "out": self.tokens_out},
             "seconds": round(self.seconds, 3),

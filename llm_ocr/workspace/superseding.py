@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Protocol, TypeVar
 
-from pydantic import BaseModel, Field, StrictInt, StrictStr, TypeAdapter
+from pydantic import BaseModel, Field, StrictInt
 
 from llm_ocr.results.quality import what_is_wrong
 from llm_ocr.types import Counts, FigureRecord, PageRecord, Status, Unit, page_id
@@ -239,39 +239,20 @@ class _Superseded(BaseModel):
     statuses: dict[str, StrictInt]
     reasons: dict[str, StrictInt]
     bins: dict[int, StrictInt]
-    kept: list[StrictStr]
-    figures: list[tuple[StrictStr, StrictStr, StrictInt]] = []
+    kept: list[str]
+    figures: list[tuple[str, str, StrictInt]] = []
 
 
-class _Extra(BaseModel):
-    """Values of `Summary.extra` in markers, by the keys of this module and of `publish`."""
+class Extra(BaseModel):
+    """Types of the values of `Summary.extra` in markers, by the keys of this module and of `publish`."""
 
     quality: _Quality | None = None
     superseded: _Superseded | None = None
-    not_ok: list[tuple[StrictStr, StrictStr, StrictStr, StrictInt]] = []
+    not_ok: list[tuple[str, str, str, StrictInt]] = []
     undescribed: dict[str, StrictInt] = {}
     retries: StrictInt = 0
     estimated: StrictInt = 0
     planned: StrictInt = 0
-
-
-class _Example(BaseModel):
-    page_id: StrictStr
-    source: StrictStr
-    page: StrictInt | None
-    reason: StrictStr
-    detail: StrictStr = ""
-
-
-class _Stored(BaseModel):
-    """Objects in a marker; `publish` checks its numbers and texts."""
-
-    reasons: dict[str, StrictInt]
-    examples: list[_Example]
-    extra: _Extra
-
-
-STORED = TypeAdapter(_Stored)
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from PIL import Image
 
 import llm_ocr
 from llm_ocr import exporting
-from llm_ocr.results.schema import failed_pages, figures_to_parquet, pages_to_parquet
+from llm_ocr.results.schema import figures_to_parquet, pages_to_parquet
 from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import (
@@ -123,7 +123,7 @@ def retry(url: str, *, read_again: bool = True) -> None:
 
     with Workspace.open(url) as workspace:
         key = claim_key(workspace, EXTRACT, {"reader": _READER, "render": {"image_size": 200}})
-        asyncio.run(plan_retry(workspace, key, failed_rows=failed_pages, reopen=reopen, pages_per_unit=PAGES))
+        asyncio.run(plan_retry(workspace, key, reopen=reopen, pages_per_unit=PAGES))
         if read_again:
             read(workspace)
     if read_again:

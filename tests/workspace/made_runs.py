@@ -1,16 +1,22 @@
 """Stand-ins for documents, rows and data that need no PDF, and what a run would make of them."""
 
+import asyncio
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
+from unittest import mock
 
 from llm_ocr.storage import ObjectStore
 from llm_ocr.types import Counts, DocumentPart, Reason, Unit, page_id
 from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.generations import Generation
 from llm_ocr.workspace.keys import EXTRACT, claim_key
 from llm_ocr.workspace.plan import PlannedDocument, plan_documents
 from llm_ocr.workspace.publish import Example, Marker, Summary, publish
+from llm_ocr.workspace.retry import plan_retry
 from tests.fakes.crash import CrashingLocalStore, CrashPoint
 
 SETTINGS = {"engine": "embedded", "image_size": 1540}
@@ -71,8 +77,23 @@ class Made:
         summary = Summary(counts, Counts(expected=2), 10, 5, 1.5, reasons, examples, unit.replaces)
         return publish(workspace, EXTRACT, self.key(workspace), unit.id, json.dumps(rows).encode(), summary)
 
-    def failed_rows(self, data: bytes) -> list[Row]:
-        return [Row(*row) for row in json.loads(data)]
+    async def plan_retry(
+        self, workspace: Workspace, opened: Mapping[str, PlannedDocument] = MappingProxyType({}), pages_per_unit=4
+    ) -> Generation | None:
+        """retry-failed, with documents that `opened` has by name; all others stay locked."""
+
+        async def reopen(part: DocumentPart) -> PlannedDocument:
+            return opened.get(part.relative) or self.unopened(part.relative)
+
+        with self.rows_in_json():
+            return await plan_retry(workspace, self.key(workspace), reopen=reopen, pages_per_unit=pages_per_unit)
+
+    def rows_in_json(self) -> AbstractContextManager[object]:
+        """Failed rows are read as `extract` writes them."""
+        return mock.patch("llm_ocr.workspace.retry.failed_pages", lambda data: [Row(*row) for row in json.loads(data)])
+
+    def retry(self, *given, **others) -> Generation | None:
+        return asyncio.run(self.plan_retry(*given, **others))
 
 
 def _rows(part: DocumentPart, fails: frozenset[str]) -> list[tuple[str, str, int | None, str]]:

@@ -10,12 +10,10 @@ from hypothesis import strategies as st
 from made_runs import Made
 
 from llm_ocr.results.schema import (
-    failed_pages,
     figures_from_parquet,
     figures_to_parquet,
     iter_pages,
     pages_to_parquet,
-    scored_pages,
 )
 from llm_ocr.types import (
     Box,
@@ -33,7 +31,7 @@ from llm_ocr.workspace.generations import Kind, generations, read_units, totals_
 from llm_ocr.workspace.items import items
 from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, claim_key
 from llm_ocr.workspace.publish import done_units, figures_summary, find_marker, pages_summary, publish, read_data
-from llm_ocr.workspace.retry import Below, plan_retry
+from llm_ocr.workspace.retry import plan_retry
 from llm_ocr.workspace.status import run_status
 from llm_ocr.workspace.superseding import BINS, WORST, bin_of, effective_rows
 
@@ -116,10 +114,9 @@ class Runs:
             plan_retry(
                 self.workspace,
                 self.key,
-                failed_rows=failed_pages,
                 reopen=reopen,
                 pages_per_unit=3,
-                below=None if below is None else Below(below, scored_pages),
+                below=below,
             )
         )
 

@@ -18,7 +18,6 @@ from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import read_units
 from llm_ocr.workspace.keys import EXTRACT, claim_key
 from llm_ocr.workspace.publish import find_marker, read_data
-from llm_ocr.workspace.retry import plan_retry
 from tests.fakes.crash import Crash, CrashingLocalStore, CrashPoint, When
 from tests.fakes.memory_store import MemoryStore
 
@@ -148,11 +147,7 @@ def test_clean_keeps_retries_and_their_data(made, workspace):
     (unit,) = read_units(workspace)
     made.extract(workspace, unit, [f"{document.id}-p00001"])
 
-    async def reopen(part):
-        raise AssertionError
-
-    retry = plan_retry(workspace, made.key(workspace), failed_rows=made.failed_rows, reopen=reopen, pages_per_unit=4)
-    assert asyncio.run(retry) is not None
+    assert made.retry(workspace) is not None
     for again in list(read_units(workspace))[1:]:
         made.extract(workspace, again)
     assert clean(workspace, now=LATER).objects == ()

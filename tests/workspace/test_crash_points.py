@@ -1,6 +1,5 @@
 """Killed at every write, before it and after it: run again, it completes; nothing is lost, twice, or done again."""
 
-import asyncio
 import subprocess
 import sys
 import time
@@ -16,7 +15,6 @@ from llm_ocr.types import Counts, page_id
 from llm_ocr.workspace.generations import generations, read_units, totals_of
 from llm_ocr.workspace.keys import EXTRACT
 from llm_ocr.workspace.publish import done_units, markers, read_data
-from llm_ocr.workspace.retry import plan_retry
 from llm_ocr.workspace.status import run_status
 from tests.fakes.crash import KILLED, Crash, CrashingLocalStore, CrashingStore, CrashPoint, When, boundaries
 
@@ -41,7 +39,7 @@ class Pipeline:
         workspace = self.made.workspace(store)
         self.made.plan(workspace, self.documents)
         self.extract(workspace)
-        asyncio.run(self.retry(workspace))
+        self.made.retry(workspace)
         self.extract(workspace)
         workspace.close()
 
@@ -49,13 +47,6 @@ class Pipeline:
         for unit in claim(workspace, EXTRACT, self.made.key(workspace), PlannedUnits(workspace)):
             self.made.extract(workspace, unit, [] if unit.replaces else self.fails)
             self.done.append(unit.id)
-
-    async def retry(self, workspace):
-        async def reopen(part):
-            return self.made.unopened(part.relative)
-
-        key = self.made.key(workspace)
-        await plan_retry(workspace, key, failed_rows=self.made.failed_rows, reopen=reopen, pages_per_unit=4)
 
 
 def check_complete(made, workspace, small=False):

@@ -18,7 +18,6 @@ from llm_ocr.workspace.items import items
 from llm_ocr.workspace.keys import EXTRACT
 from llm_ocr.workspace.planned import place_of, wanted_of, wanted_pages
 from llm_ocr.workspace.publish import done_units, pages_summary, publish
-from llm_ocr.workspace.retry import plan_retry
 from llm_ocr.workspace.status import run_status
 
 
@@ -182,13 +181,10 @@ def test_failed_pages_are_tried_again_and_counted_once(made, workspace, read):
     rows = read(Reading({"a": 6, "locked": Reason.ENCRYPTED}, frozenset([fifth])))
     assert run_status(workspace).pages == Counts(7, 5, 0, 2)
 
-    async def reopen(part):
-        assert part.wanted == PageSelection(most=2)
-        return made.document(part.relative, wanted_pages(part.wanted, 4), page_total=4)
-
-    key = made.key(workspace)
-    again = plan_retry(workspace, key, failed_rows=made.failed_rows, reopen=reopen, pages_per_unit=10)
-    assert asyncio.run(again).expected == 3
+    wanted = documents[2].wanted
+    assert wanted == PageSelection(most=2)
+    opened = {"locked": made.document("locked", wanted_pages(wanted, 4), page_total=4)}
+    assert made.retry(workspace, opened, pages_per_unit=10).expected == 3
     assert run_status(workspace).pages == Counts(8, 5, 0, 2)
     (item,) = items(workspace)
     assert len(item.newer) == 1

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from functools import partial
 
 import pytest
 
@@ -12,30 +13,13 @@ from llm_ocr.workspace.generations import Kind, generations, read_units, totals_
 from llm_ocr.workspace.items import item_name, items, parse_item_name
 from llm_ocr.workspace.keys import ASSEMBLE, DESCRIBE, EXTRACT, claim_key
 from llm_ocr.workspace.publish import NotConserved, Summary, done_units, find_marker, marker_key, publish
-from llm_ocr.workspace.retry import plan_retry
 from llm_ocr.workspace.status import run_status
 from llm_ocr.workspace.superseding import effective_rows
 
 
 @pytest.fixture
 def retry(made, workspace):
-    """retry-failed, with documents that `opened` has by name."""
-
-    def run(opened=None, pages_per_unit=4):
-        async def reopen(part):
-            return (opened or {}).get(part.relative) or made.unopened(part.relative)
-
-        return asyncio.run(
-            plan_retry(
-                workspace,
-                made.key(workspace),
-                failed_rows=made.failed_rows,
-                reopen=reopen,
-                pages_per_unit=pages_per_unit,
-            )
-        )
-
-    return run
+    return partial(made.retry, workspace)
 
 
 def extract_all(made, workspace, fails=()):
@@ -128,18 +112,10 @@ def test_two_retries_at_once_try_every_page_once(made, workspace, retry):
     extract_all(made, workspace, pages(document, *range(1, 31)))
 
     async def both():
-        async def reopen(part):
-            raise AssertionError
+        return await asyncio.gather(*(made.plan_retry(made.workspace()) for _ in range(4)))
 
-        runs = (
-            plan_retry(
-                made.workspace(), made.key(workspace), failed_rows=made.failed_rows, reopen=reopen, pages_per_unit=4
-            )
-            for _ in range(4)
-        )
-        return await asyncio.gather(*runs)
-
-    results = asyncio.run(both())
+    with made.rows_in_json():  # of the four that overlap, none ends it
+        results = asyncio.run(both())
     assert sum(result is not None for result in results) == 1
     assert totals_of(generations(workspace)).expected == 30
     assert sum(unit.expected for unit in retry_units(workspace)) == 30

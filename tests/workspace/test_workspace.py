@@ -1,6 +1,5 @@
 """Opening a workspace: made once, never mixed up with anything else."""
 
-import asyncio
 import json
 import shutil
 from pathlib import Path
@@ -16,7 +15,6 @@ from llm_ocr.workspace.generations import generations, read_units, totals_of
 from llm_ocr.workspace.items import items
 from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, claim_key, stage_keys
 from llm_ocr.workspace.publish import markers, read_data
-from llm_ocr.workspace.retry import plan_retry
 from llm_ocr.workspace.status import run_status
 
 
@@ -148,11 +146,8 @@ def test_format_1_can_be_continued(old, made):
     (described,) = stage_keys(old, DESCRIBE)
     assert claim_key(old, DESCRIBE, described.settings) == described.key
 
-    async def reopen(part):
-        return made.document(part.relative, 3)
-
-    retry = plan_retry(old, made.key(old), failed_rows=made.failed_rows, reopen=reopen, pages_per_unit=4)
-    assert asyncio.run(retry).replaces == 2
+    locked = {part.relative for unit in read_units(old) for part in unit.parts if part.reason}
+    assert made.retry(old, {name: made.document(name, 3) for name in locked}).replaces == 2
     for unit in read_units(old):
         if unit.generation == 3:
             made.extract(old, unit)

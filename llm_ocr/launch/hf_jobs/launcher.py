@@ -25,6 +25,7 @@ from llm_ocr.launch import GPU_STAGES, Job, JobSpec, JobStatus, Launcher, Plan, 
 from llm_ocr.launch.library import CPU_IMAGE, GOOGLE_KEY, GPU_IMAGE, filled, installs, job_command, library_notes
 from llm_ocr.launch.logs import explained
 from llm_ocr.launch.refusals import Refusal, first_line, near, taken_back, translated
+from llm_ocr.storage.hf.errors import no_answer
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -326,15 +327,13 @@ def _asking(action: str) -> AbstractContextManager[None]:
 def _explained(error: Exception) -> Refusal | None:
     from huggingface_hub import errors as hub
 
-    # Error of the HTTP library, which differs between releases.
-    no_answer: type[BaseException] = hub.HfHubHTTPError.__bases__[0]
     if isinstance(error, hub.LocalTokenNotFoundError):
         return Refusal(_NO_TOKEN, LOG_IN)
     if isinstance(error, hub.HfHubHTTPError):
         status = int(error.response.status_code)
         words = f"{first_line(error.server_message or error)} ({status})"
         return Refusal(words, _HINTS.get(status, _AGAIN if status >= 500 else ""), status)
-    if isinstance(error, (no_answer, OSError, RuntimeError)):
+    if isinstance(error, (no_answer(), OSError, RuntimeError)):
         return Refusal(f"no response from the Hub ({first_line(error)})", _AGAIN, 0)
     return Refusal(first_line(error)) if isinstance(error, ValueError) else None
 
@@ -377,9 +376,8 @@ def _newest(api: "HfApi", spec: JobSpec) -> dict[str, str]:
     volume = _volume(spec)
     if volume is None or volume["revision"] != _NEWEST:
         return {}
-    no_answer: type[BaseException] = HfHubHTTPError.__bases__[0]
     try:
         commit = api.model_info(volume["source"], revision=spec.options["hub_model"][1] or None).sha
-    except (HfHubHTTPError, no_answer, OSError):
+    except (HfHubHTTPError, no_answer(), OSError):
         return {}  # the job itself explains what is wrong with the model
     return {_NEWEST: commit} if commit else {}

@@ -5,15 +5,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from llm_ocr.errors import MissingExtra, UsageError
+from llm_ocr.errors import UsageError
 from llm_ocr.storage import DEFAULT_OPTIONS, StoreOptions
-from llm_ocr.storage.names import BucketPlace, checked_prefix
+from llm_ocr.storage.names import BucketPlace, checked_prefix, need_client, split_bucket
 
 if TYPE_CHECKING:
     from llm_ocr.storage.gcs.store import GcsStore
 
-
-_URL = re.compile(r"gs://([^/]*)(?:/(.*))?", re.IGNORECASE | re.DOTALL)
 
 #: Google's rule for bucket names: 3 to 63 characters, up to 222 with dots.
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
@@ -28,17 +26,14 @@ class Place(BucketPlace):
     scheme = "gs"
 
 
-def parse_url(url: str) -> Place:
-    """Return the place of a `gs://` URL. Characters are literal; nothing is unquoted.
+def parse_url(url: str, options: StoreOptions = DEFAULT_OPTIONS) -> Place:
+    """Return the place of a `gs://` URL.
 
     Raises:
         UsageError: the URL is invalid.
     """
-    found = _URL.fullmatch(url)
-    if found is None:
-        raise UsageError(f"{url} is not a URL of Google Cloud Storage", hint=_EXAMPLE)
-    bucket, prefix = found[1], (found[2] or "").removesuffix("/")
-    if "@" in bucket or ":" in bucket:  # may hold a secret: not repeated
+    bucket, prefix = split_bucket(url, options)
+    if ":" in bucket:  # may hold a secret: not repeated
         raise UsageError(
             "a gs:// URL must not contain credentials", hint=f"{_EXAMPLE} Give a profile for the credentials."
         )
@@ -108,14 +103,10 @@ def open_gcs(url: str, options: StoreOptions = DEFAULT_OPTIONS) -> "GcsStore":
         UsageError: the URL or the endpoint is invalid.
         MissingExtra: the client is not installed.
     """
-    place = parse_url(url)
+    place = parse_url(url, options)
+    need_client("gs", "google.cloud.storage", "gcs")
     if options.endpoint:
         find_endpoint(options.endpoint, "")
-    try:
-        import google.cloud.storage  # noqa: F401 - proves that it is there
-        import google_crc32c  # noqa: F401
-    except ImportError as error:
-        raise MissingExtra("gs:// needs google-cloud-storage, which is not installed", install="gcs") from error
     from llm_ocr.storage.gcs.store import GcsStore
 
     return GcsStore(place, options)

@@ -13,22 +13,13 @@ from requests import RequestException
 from urllib3.exceptions import HTTPError
 
 from llm_ocr.errors import LlmOcrError, ObjectNotFound, StorageError
-from llm_ocr.storage import DEFAULT_OPTIONS, StoreOptions
+from llm_ocr.storage import DEFAULT_OPTIONS, Advice, StoreOptions
 
 AGAIN = "Published results remain. Run the same command again later."
 
 #: Variable with the billed project, read by Google's libraries.
 QUOTA_PROJECT = "GOOGLE_CLOUD_QUOTA_PROJECT"
 _TO_BILL = f"Set {QUOTA_PROJECT} to a project with billing that this account may use."
-
-
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """Problem and remedy, and whether the same call may succeed later."""
-
-    what: str
-    hint: str = ""
-    retryable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +152,8 @@ def translated(action: str, where: str, context: Context, *, reading: bool = Fal
             advice = advice_for(answer.status, answer.reasons, answer.message, context)
         else:
             advice = _without_answer(last_of(error), context)
-        made = StorageError(f"cannot {action} {where}: {advice.what}", hint=advice.hint)
-        made.retryable = advice.retryable
-        raise made from error
+        what = f"cannot {action} {where}: {advice.what}"
+        raise StorageError(what, hint=advice.hint, retryable=advice.retryable) from error
 
 
 def said_by(error: BaseException) -> Said:

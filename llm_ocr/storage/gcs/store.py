@@ -3,7 +3,6 @@
 import base64
 import dataclasses
 import io
-import os
 import secrets
 import threading
 from collections.abc import Callable, Iterator
@@ -21,8 +20,9 @@ from llm_ocr.storage import DEFAULT_OPTIONS, BaseStore, Capabilities, ObjectInfo
 from llm_ocr.storage.gcs import Place
 from llm_ocr.storage.gcs.client import DEFAULT_LIMITS, Connection, Limits, connect
 from llm_ocr.storage.gcs.errors import SDK_ERRORS, replaced_meanwhile, said_by, translated, unknown_outcome
+from llm_ocr.storage.local import replacing
 from llm_ocr.storage.local import translated as translated_here
-from llm_ocr.storage.names import PROBES, TEMPORARY
+from llm_ocr.storage.names import PROBES
 from llm_ocr.storage.probing import capabilities_of, check
 
 # Writes that happen exactly once or not at all, with a known outcome. Every write names the generation that it replaces
@@ -261,19 +261,13 @@ class GcsStore(BaseStore):
 
     def download(self, key: str, path: Path) -> None:
         name, connection, where = self._place.inside(key), self._connection(), self._where(key)
-        temporary = path.with_name(f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(8)}")
 
         def read(blob: Any) -> None:
             with temporary.open("wb") as file:
                 blob.download_to_file(file, **connection.call)
 
-        try:
-            with translated_here(f"copy {where} to", str(path)):
-                with translated("read", where, connection.context, reading=True):
-                    _whole(connection, name, read)
-                temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with replacing(path, where) as temporary, translated("read", where, connection.context, reading=True):
+            _whole(connection, name, read)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         self._place.check_prefix(prefix)
@@ -370,9 +364,8 @@ def _whole(connection: Connection, name: str, read: Callable[[Any], T]) -> T:
             if not replaced_meanwhile(error):
                 raise
             if not left:
-                said = StorageError(f"gs://{connection.bucket.name}/{name} is replaced faster than a read completes")
-                said.retryable = True
-                raise said from error
+                what = f"gs://{connection.bucket.name}/{name} is replaced faster than a read completes"
+                raise StorageError(what, retryable=True) from error
     raise AssertionError("the last read returns or raises")
 
 

@@ -7,7 +7,7 @@ from urllib.parse import unquote
 from llm_ocr.config.groups import without_credentials
 from llm_ocr.errors import MissingExtra, UsageError
 from llm_ocr.storage import ObjectStore, StoreOptions
-from llm_ocr.storage.names import checked_prefix
+from llm_ocr.storage.names import FORMS, checked_prefix, need_client
 
 _SCHEME = "hf://"
 
@@ -65,14 +65,18 @@ def parse(url: str) -> Place:
         UsageError: the URL does not name a bucket or dataset.
     """
     kind, _, rest = (url := without_credentials(url)).removeprefix(_SCHEME).partition("/")
+    namespace, _, below = rest.rstrip("/").partition("/")
+    if kind in ("models", "spaces"):
+        raise UsageError(f"{url}: a workspace needs a bucket or a dataset repository", hint=f"Give {FORMS}.")
     if kind not in ("buckets", "datasets"):
-        whole = "/".join(part for part in (kind, rest) if part) or "NAMESPACE/NAME"
+        whole = f"{kind}/{rest.rstrip('/')}" if kind and rest else "NAMESPACE/NAME"
         raise UsageError(
             f"{url} is ambiguous",
             hint=f"Did you mean {_SCHEME}buckets/{whole} (a storage bucket) or {_SCHEME}datasets/{whole} (a dataset "
             "repository)?",
         )
-    namespace, _, below = rest.partition("/")
+    if not namespace or not below.partition("/")[0]:
+        raise UsageError(f"{url} names no {kind[:-1]}", hint=f"Give {_SCHEME}{kind}/NAMESPACE/NAME/PREFIX.")
     name, revision, prefix = _split_revision(below)
     if revision is not None and kind == "buckets":
         raise UsageError(f"{url}: a bucket has no revisions", hint=f"Give {_SCHEME}buckets/{namespace}/{name}/PREFIX.")
@@ -112,10 +116,9 @@ def open_hub(url: str, options: StoreOptions) -> ObjectStore:
         MissingExtra: huggingface_hub is missing or too old.
     """
     place = parse(url)
-    try:
-        import huggingface_hub
-    except ImportError as error:
-        raise MissingExtra("hf:// needs huggingface_hub, which is not installed", install="huggingface_hub") from error
+    need_client("hf", "huggingface_hub", "huggingface_hub")
+    import huggingface_hub
+
     if not hasattr(huggingface_hub, "batch_bucket_files"):  # buckets need a newer release than the minimum
         installed = huggingface_hub.__version__
         raise MissingExtra(f"hf:// needs a newer huggingface_hub than {installed}", install="huggingface_hub")

@@ -5,6 +5,7 @@ advance (static shards), so a marker has two writers only if a shard runs twice 
 Hub's S3 gateway supports conditions: a bucket given as `s3://…` has them too.
 """
 
+import contextlib
 import secrets
 import threading
 from collections.abc import Iterator
@@ -13,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from llm_ocr.errors import ObjectExists, ObjectNotFound, StorageError
-from llm_ocr.storage import BaseStore, Capabilities, ObjectInfo, StoreOptions
+from llm_ocr.storage import ObjectInfo, StoreOptions
 from llm_ocr.storage.hf import Place
-from llm_ocr.storage.hf.client import RETRIES, HubClient, RetryPolicy, cannot_swap
-from llm_ocr.storage.hf.dataset import KeyLocks
+from llm_ocr.storage.hf.client import RETRIES, HubStore, RetryPolicy
 from llm_ocr.storage.hf.errors import HubRefused, missing, no_token
 from llm_ocr.storage.names import PROBES, check_key, folder_of
 
@@ -32,25 +32,40 @@ _NOTE = (
 )
 
 
-class BucketStore(BaseStore):
+class KeyLocks:
+    """Locks by key for the threads of this process. A lock exists while a thread holds it or waits for it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._of: dict[str, tuple[threading.Lock, int]] = {}
+
+    @contextlib.contextmanager
+    def of(self, key: str) -> Iterator[None]:
+        """Hold the lock of `key`."""
+        with self._lock:
+            lock, users = self._of.get(key, (threading.Lock(), 0))
+            self._of[key] = lock, users + 1
+        try:
+            with lock:
+                yield
+        finally:
+            with self._lock:
+                lock, users = self._of[key]
+                if users == 1:
+                    del self._of[key]
+                else:
+                    self._of[key] = lock, users - 1
+
+
+class BucketStore(HubStore):
     """Store whose objects are files of the bucket below the prefix. Safe to use from several threads and processes."""
 
+    why, note = _WHY, _NOTE
+
     def __init__(self, place: Place, options: StoreOptions, retries: RetryPolicy = RETRIES) -> None:
-        self._place = place
-        self._client = HubClient(place, options, retries)
-        self._retries = retries
+        super().__init__(place, options, retries)
         self._locks = KeyLocks()
         self._made = threading.Lock()
-
-    @property
-    def url(self) -> str:
-        return self._place.url
-
-    def fetch(self, key: str) -> tuple[bytes, str]:
-        return self._client.read(self._address(key), key, "ETag")
-
-    def read_range(self, key: str, start: int, length: int) -> bytes:
-        return self._client.read_range(self._address(key), key, start, length, self.stat)
 
     def put(self, key: str, data: bytes) -> None:
         check_key(key)
@@ -72,10 +87,6 @@ class BucketStore(BaseStore):
             raise ObjectExists(f"{self._client.where(key)} was written by another at the same moment")
         return version
 
-    def swap(self, key: str, data: bytes, version: str) -> str:
-        check_key(key)
-        raise cannot_swap(self._client.where(key), _WHY)
-
     def _write(self, key: str, source: bytes | Path) -> None:
         def write() -> None:
             with self._client.doing("write", key):
@@ -95,7 +106,7 @@ class BucketStore(BaseStore):
             self._client.api.download_bucket_files(self._place.id, [(file, folder / "content")])
             return folder / "content"
 
-        self._client.download(key, path, fetch)
+        self._download(key, path, fetch)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """List in key order. The whole list is in memory (about 400 bytes per object): the Hub guarantees no order."""
@@ -161,10 +172,6 @@ class BucketStore(BaseStore):
             except StorageError:
                 if self.stat(key) is not None:  # otherwise another process has removed it
                     raise
-
-    def capabilities(self) -> Capabilities:
-        """Return constant capabilities: the API has no field for a condition to test."""
-        return Capabilities(create=False, swap=False, note=_NOTE)
 
     def check(self) -> None:
         """Check the bucket by writing. A bucket that does not exist is created, private."""

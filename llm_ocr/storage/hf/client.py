@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from llm_ocr.errors import ObjectNotFound, StorageError
-from llm_ocr.storage import StoreOptions
+from llm_ocr.storage import BaseStore, Capabilities, ObjectInfo, StoreOptions
 from llm_ocr.storage.hf import Place
 from llm_ocr.storage.hf.errors import Context, HubRefused, translated
-from llm_ocr.storage.names import TEMPORARY
+from llm_ocr.storage.names import TEMPORARY, check_key
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -131,31 +131,60 @@ class HubClient:
 
         return self._retries.keep_trying(get)
 
-    def read_range(self, url: str, key: str, start: int, length: int, exists: Callable[[str], object]) -> bytes:
-        """Return `length` bytes from `start`. For length 0, `exists` checks that the object exists."""
+
+class HubStore(BaseStore):
+    """Common part of both kinds of stores: reads over HTTP, no conditional writes. `why` says why there are none."""
+
+    why: ClassVar[str]
+    note: ClassVar[str]
+
+    def __init__(self, place: Place, options: StoreOptions, retries: RetryPolicy) -> None:
+        self._place = place
+        self._client = HubClient(place, options, retries)
+        self._retries = retries
+
+    @property
+    def url(self) -> str:
+        return self._place.url
+
+    def _address(self, key: str) -> str:
+        """Return the URL of an object that has no pending write."""
+        raise NotImplementedError
+
+    def stat(self, key: str) -> ObjectInfo | None:
+        raise NotImplementedError
+
+    def fetch(self, key: str) -> tuple[bytes, str]:
+        return self._client.read(self._address(key), key, "ETag")
+
+    def read_range(self, key: str, start: int, length: int) -> bytes:
+        address = self._address(key)
         if length > 0:
-            return self.read(url, key, "ETag", (start, length))[0]
-        if exists(key) is None:
-            raise ObjectNotFound(f"no object {self.where(key)}")
+            return self._client.read(address, key, "ETag", (start, length))[0]
+        if self.stat(key) is None:
+            raise ObjectNotFound(f"no object {self._client.where(key)}")
         return b""
 
-    def download(self, key: str, path: Path, fetch: Callable[[Path], Path]) -> None:
+    def _download(self, key: str, path: Path, fetch: Callable[[Path], Path]) -> None:
         """Move the file that `fetch` writes into its folder argument to `path`."""
 
         def copy() -> None:
             with (
-                self.doing(f"copy to {path} the object", key, reading=True),
+                self._client.doing(f"copy to {path} the object", key, reading=True),
                 tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=path.parent) as folder,
             ):
                 fetch(Path(folder)).replace(path)
 
         self._retries.keep_trying(copy)
 
+    def swap(self, key: str, data: bytes, version: str) -> str:
+        check_key(key)
+        raise StorageError(
+            f"cannot replace one version of {self._client.where(key)}: {self.why}",
+            hint="Divide the units between workers with `shard_index` and `shard_count`. Claims need S3, Google Cloud "
+            "Storage, a folder, or a bucket through the S3 gateway of the Hub (s3://… with `workspace_endpoint`).",
+        )
 
-def cannot_swap(where: str, why: str) -> StorageError:
-    """Return the error of `swap` for a store without support for it."""
-    return StorageError(
-        f"cannot replace one version of {where}: {why}",
-        hint="Divide the units between workers with `shard_index` and `shard_count`. Claims need S3, Google Cloud "
-        "Storage, a folder, or a bucket through the S3 gateway of the Hub (s3://… with `workspace_endpoint`).",
-    )
+    def capabilities(self) -> Capabilities:
+        """Return constant capabilities: buckets have no condition to test, and a test of a repository costs commits."""
+        return Capabilities(create=False, swap=False, note=self.note)

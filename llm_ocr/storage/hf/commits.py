@@ -222,9 +222,8 @@ class CommitQueue:
                 return
             if self._error is not None:  # otherwise a later commit included the failed changes
                 error = self._error  # copied, because several threads may raise it
-                made = StorageError(str(error.args[0]) if error.args else str(error), hint=error.hint)
-                made.retryable = error.retryable
-                raise made from error
+                message = str(error.args[0]) if error.args else str(error)
+                raise StorageError(message, hint=error.hint, retryable=error.retryable) from error
 
     def _is_over(self, true: Callable[[], bool], failures: int) -> bool:
         return true() or self._failures != failures

@@ -1,49 +1,19 @@
 """Store in a dataset repository of the Hugging Face Hub."""
 
-import contextlib
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llm_ocr.errors import ObjectExists, StorageError, UsageError
-from llm_ocr.storage import BaseStore, Capabilities, ObjectInfo, StoreOptions
+from llm_ocr.storage import ObjectInfo, StoreOptions
 from llm_ocr.storage.hf import Place
-from llm_ocr.storage.hf.client import RETRIES, HubClient, RetryPolicy, cannot_swap
+from llm_ocr.storage.hf.client import RETRIES, HubStore, RetryPolicy
 from llm_ocr.storage.hf.commits import RATE, SEND_EARLY, Change, CommitQueue, Committer, Rate, version_of
 from llm_ocr.storage.hf.errors import HubRefused, missing, no_token
 from llm_ocr.storage.names import check_key, folder_of
 
 if TYPE_CHECKING:
     from huggingface_hub import RepoFile
-
-
-# A lock per key, which exists while a thread holds it or waits for it.
-
-
-class KeyLocks:
-    """Locks by key for the threads of this process. Different keys do not block each other."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._of: dict[str, tuple[threading.Lock, int]] = {}
-
-    @contextlib.contextmanager
-    def of(self, key: str) -> Iterator[None]:
-        """Hold the lock of `key`."""
-        with self._lock:
-            lock, users = self._of.get(key, (threading.Lock(), 0))
-            self._of[key] = lock, users + 1
-        try:
-            with lock:
-                yield
-        finally:
-            with self._lock:
-                lock, users = self._of[key]
-                if users == 1:
-                    del self._of[key]
-                else:
-                    self._of[key] = lock, users - 1
 
 
 # Every write to a repository is a git commit, and the Hub accepts about a hundred per hour. So `put`, `upload`, and
@@ -67,7 +37,7 @@ _NOTE = (
 _NOT_CONTENT = frozenset({".gitattributes", ".gitignore", "README.md"})
 
 
-class DatasetStore(BaseStore):
+class DatasetStore(HubStore):
     """Store whose objects are files of the repository below the prefix. Safe to use from several threads.
 
     Planning refuses plans that need more than `most_files`.
@@ -75,17 +45,12 @@ class DatasetStore(BaseStore):
 
     most_files = MOST_FILES
     gathers = True
+    why, note = _WHY, _NOTE
 
     def __init__(self, place: Place, options: StoreOptions, retries: RetryPolicy = RETRIES, rate: Rate = RATE) -> None:
-        self._place = place
-        self._client = HubClient(place, options, retries)
-        self._retries = retries
+        super().__init__(place, options, retries)
         self._committer = Committer(self._client, retries)
         self._queue = CommitQueue(self._committer, rate)
-
-    @property
-    def url(self) -> str:
-        return self._place.url
 
     def share(self, workers: int) -> None:
         """Set the number of concurrent workers, each of which makes its share of the commits per hour."""
@@ -98,12 +63,6 @@ class DatasetStore(BaseStore):
             StorageError: a commit failed.
         """
         self._queue.flush()
-
-    def fetch(self, key: str) -> tuple[bytes, str]:
-        return self._client.read(self._address(key), key, "ETag")
-
-    def read_range(self, key: str, start: int, length: int) -> bytes:
-        return self._client.read_range(self._address(key), key, start, length, self.stat)
 
     def put(self, key: str, data: bytes) -> None:
         self._queue.add(self._addition(key, data, len(data)))
@@ -127,10 +86,6 @@ class DatasetStore(BaseStore):
         if change.lost or change.version is None:
             raise ObjectExists(f"{self._client.where(key)} exists")
         return change.version
-
-    def swap(self, key: str, data: bytes, version: str) -> str:
-        check_key(key)
-        raise cannot_swap(self._client.where(key), _WHY)
 
     def delete(self, key: str) -> None:
         check_key(key)
@@ -175,7 +130,7 @@ class DatasetStore(BaseStore):
                 )
             )
 
-        self._client.download(key, path, fetch)
+        self._download(key, path, fetch)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """List in key order. The whole list is in memory, because the Hub guarantees no order."""
@@ -232,10 +187,6 @@ class DatasetStore(BaseStore):
             revision=self._place.revision or None,
             endpoint=self._client.api.endpoint,
         )
-
-    def capabilities(self) -> Capabilities:
-        """Return constant capabilities: a test would cost commits."""
-        return Capabilities(create=False, swap=False, note=_NOTE)
 
     def check(self) -> None:
         """Check the write permission without a commit. A repository that does not exist is created, private."""

@@ -43,8 +43,6 @@ def translated(action: str, where: str, context: Context, *, reading: bool = Fal
     """Turn the client's errors into a `StorageError` "cannot <action> <where>"; for a missing file its own."""
     from huggingface_hub import errors as hub
 
-    # The error of the HTTP library, which differs between releases.
-    no_answer: type[BaseException] = hub.HfHubHTTPError.__bases__[0]
     try:
         yield
     except LlmOcrError:
@@ -53,7 +51,7 @@ def translated(action: str, where: str, context: Context, *, reading: bool = Fal
         raise _of_answer(error, action, where, context, reading=reading) from error
     except hub.LocalTokenNotFoundError as error:
         raise StorageError(f"cannot {action} {where}: there is no token", hint=_LOG_IN) from error
-    except no_answer as error:
+    except no_answer() as error:
         raise lost(f"cannot {action} {where}: no answer from the Hub ({said(error)})") from error
     except ConnectionError as error:  # also raised by hf_xet, whose message is the only information
         status = re.search(r"status client error \((4\d\d)|status server error \((5\d\d)", str(error))
@@ -69,11 +67,16 @@ def translated(action: str, where: str, context: Context, *, reading: bool = Fal
         raise StorageError(f"cannot {action} {where}: {said(error)}") from error
 
 
+def no_answer() -> type[BaseException]:
+    """Return the HTTP library's error for a missing response, whose class depends on the release of the client."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    return HfHubHTTPError.__bases__[0]
+
+
 def lost(message: str) -> HubRefused:
     """Return the error for a missing or incomplete response."""
-    made = HubRefused(message, hint=f"Check the network. {_AGAIN}")
-    made.retryable = True
-    return made
+    return HubRefused(message, hint=f"Check the network. {_AGAIN}", retryable=True)
 
 
 def said(error: BaseException) -> str:
@@ -88,7 +91,7 @@ def _of_cause(error: BaseException, action: str, where: str, context: Context) -
     cause = error.__cause__
     if isinstance(cause, hub.HfHubHTTPError):
         return _of_answer(cause, action, where, context)
-    if cause is not None and isinstance(cause, hub.HfHubHTTPError.__bases__[0]):
+    if cause is not None and isinstance(cause, no_answer()):
         return lost(f"cannot {action} {where}: no answer from the Hub ({said(cause)})")
     return None
 
@@ -161,9 +164,8 @@ def _refused(status: int, what: str, message: str, context: Context) -> HubRefus
 
 
 def _made(status: int, message: str, hint: str) -> HubRefused:
-    made = HubRefused(message, hint=hint)
+    made = HubRefused(message, hint=hint, retryable=status in _PASSING)
     made.status = status
-    made.retryable = status in _PASSING
     return made
 
 

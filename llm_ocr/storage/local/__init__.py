@@ -101,10 +101,25 @@ def translated(action: str, where: str, *, reading: bool = False, temporary: boo
 
 def storage_error(error: OSError, action: str, where: str) -> StorageError:
     """Return the error to raise for `error`, which occurred during `action` on `where`."""
-    said = StorageError(f"cannot {action} {where}: {error.strerror or error}", hint=_HINTS.get(error.errno or 0, ""))
+    said = StorageError(
+        f"cannot {action} {where}: {error.strerror or error}",
+        hint=_HINTS.get(error.errno or 0, ""),
+        retryable=error.errno in _PASSING,
+    )
     said.errno = error.errno
-    said.retryable = error.errno in _PASSING
     return said
+
+
+@contextlib.contextmanager
+def replacing(path: Path, source: str) -> Iterator[Path]:
+    """Yield the path of a temporary file for a copy of the object `source`; a complete copy replaces `path`."""
+    temporary = path.with_name(_temporary_name())
+    try:
+        with translated(f"copy {source} to", str(path)):
+            yield temporary
+            temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def has_no_links(error: OSError) -> bool:
@@ -263,13 +278,8 @@ class LocalStore(BaseStore):
         source = self.root / key
         if info is None:
             raise ObjectNotFound(f"no object {source}")
-        temporary = path.with_name(_temporary_name())
-        try:
-            with translated(f"copy {source} to", str(path)):
-                shutil.copyfile(source, temporary)
-                temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with replacing(path, str(source)) as temporary:
+            shutil.copyfile(source, temporary)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         folder = folder_of(prefix)

@@ -66,12 +66,11 @@ def exclusive(root: Path, key: str, *, timeout: float = _TIMEOUT) -> Iterator[No
         wait = 0.001
         while not _taken(handle):
             if time.monotonic() >= give_up:
-                error = StorageError(
+                raise StorageError(
                     f"{folder / f'{number:02x}'} has been locked by another worker for {timeout:.0f} s",
                     hint="A worker on this folder is suspended or disconnected: end that worker, or wait for it.",
+                    retryable=True,
                 )
-                error.retryable = True
-                raise error
             time.sleep(wait * random.uniform(0.5, 1.0))
             wait = min(wait * 1.5, 0.05)
         yield

@@ -14,8 +14,8 @@ from typing import Any
 
 from llm_ocr.errors import ObjectNotFound, StorageError
 from llm_ocr.storage import DEFAULT_OPTIONS, BaseStore, Capabilities, ObjectInfo, StoreOptions
-from llm_ocr.storage.local import translated as translated_locally
-from llm_ocr.storage.names import PROBES, TEMPORARY
+from llm_ocr.storage.local import replacing
+from llm_ocr.storage.names import PROBES, need_client
 from llm_ocr.storage.s3.client import DEFAULT_LIMITS, Connection, Limits, Place, check_endpoint, connect, parse_url
 from llm_ocr.storage.s3.errors import Unsupported, translated
 from llm_ocr.storage.s3.transfers import (
@@ -39,8 +39,10 @@ def open_s3(url: str, options: StoreOptions = DEFAULT_OPTIONS) -> "S3Store":
 
     Raises:
         UsageError: the URL or the endpoint is invalid.
+        MissingExtra: boto3 is not installed.
     """
-    place = parse_url(url)
+    place = parse_url(url, options)
+    need_client("s3", "boto3", "s3")
     if options.endpoint is not None:
         check_endpoint(options.endpoint, options)
     return S3Store(place, options)
@@ -104,14 +106,8 @@ class S3Store(BaseStore):
 
     def download(self, key: str, path: Path) -> None:
         inside, connection = self._place.inside(key), self._connected()
-        temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
-        try:
-            with translated_locally(f"copy {self._name(key)} to", str(path)):
-                with temporary.open("wb") as file:
-                    copy_object(connection, inside, self._name(key), file)
-                temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with replacing(path, self._name(key)) as temporary, temporary.open("wb") as file:
+            copy_object(connection, inside, self._name(key), file)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         self._place.check_prefix(prefix)

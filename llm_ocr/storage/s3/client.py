@@ -8,12 +8,10 @@ from enum import StrEnum
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from llm_ocr.errors import MissingExtra, StorageError, UsageError
-from llm_ocr.storage import StoreOptions
-from llm_ocr.storage.names import BucketPlace, checked_prefix
+from llm_ocr.errors import StorageError, UsageError
+from llm_ocr.storage import DEFAULT_OPTIONS, StoreOptions
+from llm_ocr.storage.names import BucketPlace, checked_prefix, split_bucket
 from llm_ocr.storage.s3.errors import Context, translated
-
-_URL = re.compile(r"s3://([^/]*)(?:/(.*))?", re.IGNORECASE | re.DOTALL)
 
 #: Looser than Amazon's rule (3 to 63 lowercase characters): other services allow more.
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
@@ -43,17 +41,14 @@ class Place(BucketPlace):
     scheme = "s3"
 
 
-def parse_url(url: str) -> Place:
-    """Return the place of an `s3://` URL. Characters are literal; nothing is unquoted.
+def parse_url(url: str, options: StoreOptions = DEFAULT_OPTIONS) -> Place:
+    """Return the place of an `s3://` URL.
 
     Raises:
         UsageError: the URL is invalid.
     """
-    found = _URL.fullmatch(url)
-    if found is None:
-        raise UsageError("this is not an S3 URL", hint="Give s3://BUCKET/PREFIX.")
-    bucket, prefix = found[1], (found[2] or "").removesuffix("/")
-    if "@" in bucket or ":" in bucket:  # may hold a secret: not repeated
+    bucket, prefix = split_bucket(url, options)
+    if ":" in bucket:  # may hold a secret: not repeated
         raise UsageError(
             "an S3 URL must not contain credentials, ports, or ARNs: s3://BUCKET/PREFIX",
             hint="Give a profile for credentials, an endpoint for another server, and the alias of an access point.",
@@ -179,14 +174,10 @@ def connect(place: Place, options: StoreOptions, limits: Limits) -> Connection:
     """Return a client for the bucket. Credentials are present and complete, but not verified.
 
     Raises:
-        MissingExtra: boto3 is not installed.
         StorageError: the profile is missing, or the credentials are incomplete.
     """
-    try:
-        import boto3
-        import botocore.session
-    except ImportError as error:
-        raise MissingExtra("s3:// needs boto3, which is not installed", install="s3") from error
+    import boto3
+    import botocore.session
 
     context = Context(place.url, place.bucket, place.root, options.endpoint, options.region, options)
     with translated("use", place.url, context):

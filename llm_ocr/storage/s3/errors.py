@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from llm_ocr.errors import LlmOcrError, ObjectNotFound, StorageError
-from llm_ocr.storage import DEFAULT_OPTIONS, StoreOptions
+from llm_ocr.storage import DEFAULT_OPTIONS, Advice, StoreOptions
 from llm_ocr.storage.local import storage_error
 
 AGAIN = "Published results remain. Run the same command again."
@@ -42,15 +42,6 @@ class Answer:
     message: str
     region: str
     operation: str
-
-
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """Problem and remedy."""
-
-    what: str
-    hint: str
-    retryable: bool = False
 
 
 #: Error codes are those of the S3 API reference ("Error responses") and of STS.
@@ -98,11 +89,11 @@ def advice_for(answer: Answer, context: Context) -> Advice:
         return _busy(answer, context)
     reason = f"{answer.code} {answer.message}".strip()
     if answer.status >= 500 or answer.code == "RequestTimeout":
-        return Advice(f"{context.server} failed ({reason})", "", answer.status not in (501, 505))
+        return Advice(f"{context.server} failed ({reason})", retryable=answer.status not in (501, 505))
     if answer.code == "400":
         hint = "The response has no reason. Check that the credentials are valid, and that the region is correct."
         return Advice(f"{context.server} refused the request (400)", hint)
-    return Advice(f"{context.server} refused the request ({reason})", "")
+    return Advice(f"{context.server} refused the request ({reason})")
 
 
 def _region(answer: Answer, context: Context) -> Advice:
@@ -240,7 +231,7 @@ def sdk_advice(error: Exception, context: Context) -> Advice:
             options = context.options
             named = {name: options.named(name) for name in ("profile", "endpoint")}
             return Advice(f"{what} ({error})", hint.format(**named), retryable)
-    return Advice(str(error), "")
+    return Advice(str(error))
 
 
 class Conflict(StorageError):
@@ -291,6 +282,5 @@ def translated(action: str, where: str, context: Context, *, reading: bool = Fal
 
 
 def _made(kind: type[StorageError], what: str, advice: Advice) -> StorageError:
-    made = kind(f"{what}: {advice.what}", hint=advice.hint or (AGAIN if advice.retryable else ""))
-    made.retryable = advice.retryable or kind is Conflict
-    return made
+    hint = advice.hint or (AGAIN if advice.retryable else "")
+    return kind(f"{what}: {advice.what}", hint=hint, retryable=advice.retryable or kind is Conflict)

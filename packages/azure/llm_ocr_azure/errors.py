@@ -3,6 +3,7 @@
 import re
 
 from llm_ocr.errors import StorageError
+from llm_ocr.storage import Advice
 
 #: Codes of Azure for a condition that does not hold.
 LOST = ("BlobAlreadyExists", "ConditionNotMet", "TargetConditionNotMet")
@@ -37,27 +38,24 @@ def made(error: BaseException, what: str, container: str, endpoint: str | None) 
     status = int(found[1]) if found else 0
     short = told[1] if told else re.sub(r"https?://\S+", "URL", text.splitlines()[0].rpartition(" - ")[2])
     said = " ".join(filter(None, (str(status or ""), code, short.strip())))
-    problem, hint, retryable = _advice(status, code, text, said, container, endpoint or "Azure Blob Storage")
-    raised = StorageError(f"{what}: {problem}", hint=hint)
-    raised.retryable = retryable
-    return raised
+    advice = _advice(status, code, text, said, container, endpoint or "Azure Blob Storage")
+    return StorageError(f"{what}: {advice.what}", hint=advice.hint, retryable=advice.retryable)
 
 
-def _advice(status: int, code: str, text: str, said: str, container: str, server: str) -> tuple[str, str, bool]:
-    """Return problem, remedy, and whether the same call may succeed later."""
+def _advice(status: int, code: str, text: str, said: str, container: str, server: str) -> Advice:
     if code == "ContainerNotFound":
         hint = f"Check its spelling, or create the container: az storage container create --name {container}"
-        return f"there is no container {container}", hint, False
+        return Advice(f"there is no container {container}", hint)
     if "token request" in text or "Invalid Access Key" in text:
-        return f"no usable Azure credentials ({said})", f"Set one of: {_CREDENTIALS}.", False
+        return Advice(f"no usable Azure credentials ({said})", f"Set one of: {_CREDENTIALS}.")
     if status in (401, 403):
         hint = f"Use an account with the role Storage Blob Data Contributor on {container}. Set one of: {_CREDENTIALS}."
-        return f"the Azure credentials are wrong or lack a permission ({said})", hint, False
+        return Advice(f"the Azure credentials are wrong or lack a permission ({said})", hint)
     if status == 429 or code == "ServerBusy":
-        return f"too many requests after all retries ({said})", f"Use fewer workers. {_AGAIN}", True
+        return Advice(f"too many requests after all retries ({said})", f"Use fewer workers. {_AGAIN}", retryable=True)
     if status == 408 or status >= 500:
-        return f"{server} failed ({said})", _AGAIN, True
+        return Advice(f"{server} failed ({said})", _AGAIN, retryable=True)
     if not status and "HTTP error" in text:
         hint = f"Check the network, the name of the account, and the endpoint. {_AGAIN}"
-        return f"{server} is unreachable ({said})", hint, True
-    return f"{server} answered: {said}", "", False
+        return Advice(f"{server} is unreachable ({said})", hint, retryable=True)
+    return Advice(f"{server} answered: {said}")

@@ -8,7 +8,7 @@ from llm_ocr.costs.comparison import DOLLARS, money_text
 from llm_ocr.costs.report import CostReport, Spent, unknown
 from llm_ocr.results.quality import shown_score
 from llm_ocr.types import Counts, Reason
-from llm_ocr.workspace.metrics import Sample, Series, Timeline, levels, rates, timeline
+from llm_ocr.workspace.metrics import Sample, Series
 from llm_ocr.workspace.plan import PageCounts
 from llm_ocr.workspace.publish import Example
 from llm_ocr.workspace.status import RunStatus, StageStatus
@@ -29,6 +29,7 @@ from llm_ocr_outputs.report.charts import (
     short,
     span,
 )
+from llm_ocr_outputs.report.timeline import Timeline, levels, rates, timeline
 
 # Sections from markers: outcome, failures, quality, documents.
 
