@@ -28,7 +28,7 @@ from llm_ocr.stages.assemble import assemble
 from llm_ocr.stages.clean import clean
 from llm_ocr.stages.counting import PageCounter
 from llm_ocr.stages.describe import describe
-from llm_ocr.stages.engine_choice import PAGES_PER_UNIT, choose_engine
+from llm_ocr.stages.engine_choice import choose_engine, pages_per_unit
 from llm_ocr.stages.extract import extract, warming_up
 from llm_ocr.stages.job import Job, Stage, log_folder, worker_name
 from llm_ocr.stages.limits import Limits, check_limits
@@ -157,7 +157,7 @@ async def _still_exists(workspace: Workspace) -> AsyncIterator[None]:
 def _about(engine: str, on_ray: bool) -> str:
     if engine == "embedded" and not on_ray and ENGINES.get(engine).missing():
         return f"embedded (text layer only: OCR is not installed; {install_command('embedded')})"
-    return _ABOUT[engine].format(whose="the cluster's" if on_ray else "this machine's")
+    return _ABOUT.get(engine, engine).format(whose="the cluster's" if on_ray else "this machine's")
 
 
 def _input_of(settings: PipelineCommand) -> "InputDataset | None":
@@ -220,7 +220,7 @@ async def retry_failed(job: Job[RetrySettings]) -> None:
             key,
             failed_rows=failed_pages,
             reopen=reopen,
-            pages_per_unit=PAGES_PER_UNIT[settings.engine],
+            pages_per_unit=pages_per_unit(settings.engine),
             below=None if settings.below_quality is None else Below(settings.below_quality, scored_pages),
         )
     if generation is None:
