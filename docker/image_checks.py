@@ -10,10 +10,11 @@ import argparse
 import ast
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import Distribution
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from llm_ocr import __version__
@@ -22,12 +23,79 @@ from llm_ocr.cli.doctor import table
 from llm_ocr.cli.output import write_line
 from llm_ocr.engines.vllm.command import value_of
 from llm_ocr.errors import LlmOcrError, UsageError
-from llm_ocr.models.choosing import architecture_of
 from llm_ocr.models.profile import Profile
 from llm_ocr.stages.model_choice import named_model
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
+
+
+# Requirements of a server for each model: the classes that its `config.json` names, and its model type. Sources: vLLM's
+# list of tested models (`tests/models/registry.py`, commit 0008d3565e9e) and the registry of vLLM 0.32. If both lack a
+# model, the values are those of its base model. Models without any source are omitted.
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """Classes as in vLLM's registry, with the draft model's class last if the profile's server uses a draft model.
+
+    `model_type`: name in transformers, or "" if unknown.
+    """
+
+    classes: tuple[str, ...]
+    model_type: str = ""
+
+
+_DEEPSEEK = Architecture(("DeepseekOCRForCausalLM",), "deepseek_vl_v2")
+_DOTS = Architecture(("DotsOCRForCausalLM",), "dots_ocr")
+_LIGHTON = Architecture(("LightOnOCRForConditionalGeneration",))
+_PADDLE = Architecture(("PaddleOCRVLForConditionalGeneration",), "paddleocr_vl")
+_QWEN_2_5 = Architecture(("Qwen2_5_VLForConditionalGeneration",), "qwen2_5_vl")
+_QWEN_3 = Architecture(("Qwen3VLForConditionalGeneration",), "qwen3_vl")
+_QWEN_3_MOE = Architecture(("Qwen3VLMoeForConditionalGeneration",), "qwen3_vl_moe")
+_QWEN_3_5 = Architecture(("Qwen3_5ForConditionalGeneration",), "qwen3_5")
+
+#: Architectures by profile name; missing for a user's own profile.
+ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
+    {
+        "deepseek-ocr": _DEEPSEEK,
+        "deepseek-ocr-2": Architecture(("DeepseekOCR2ForCausalLM",)),
+        "lightonocr-3-0.8b": _QWEN_3_5,
+        "lightonocr-3-1b": _LIGHTON,
+        "lightonocr-3-4b": _QWEN_3_5,
+        "lightonocr-2-1b": _LIGHTON,
+        "lightonocr-2-1b-bbox": _LIGHTON,
+        "lightonocr-2-1b-bbox-soup": _LIGHTON,
+        "lightonocr-2-1b-ocr-soup": _LIGHTON,
+        "dots.mocr": _DOTS,
+        "dots.ocr": _DOTS,
+        "glm-ocr": Architecture(("GlmOcrForConditionalGeneration", "GlmOcrMTPModel"), "glm_ocr"),
+        "paddleocr-vl-1.6": _PADDLE,
+        "paddleocr-vl-1.5": _PADDLE,
+        "paddleocr-vl-1": _PADDLE,
+        "chandra-2": _QWEN_3_5,
+        "chandra-1": _QWEN_3,
+        "olmocr-2": _QWEN_2_5,
+        "olmocr-2-bf16": _QWEN_2_5,
+        "hunyuanocr": Architecture(("HunYuanVLForConditionalGeneration",), "hunyuan_vl"),
+        "nanonets-ocr2": _QWEN_2_5,
+        "nanonets-ocr-s": _QWEN_2_5,
+        "rolmocr": _QWEN_2_5,
+        "firered-ocr": _QWEN_3,
+        "qwen3-vl-2b": _QWEN_3,
+        "qwen3-vl-4b": _QWEN_3,
+        "qwen3-vl-8b": _QWEN_3,
+        "qwen3-vl-32b": _QWEN_3,
+        "qwen3-vl-30b-a3b": _QWEN_3_MOE,
+        "qwen3-vl-235b-a22b": _QWEN_3_MOE,
+        "internvl3.5-8b": Architecture(("InternVLChatModel",)),
+        "unlimited-ocr": Architecture(("UnlimitedOCRForCausalLM",)),
+        "ovisocr2": _QWEN_3_5,
+        "infinity-parser2-flash": _QWEN_3_5,
+        "nuextract-3": _QWEN_3_5,
+        "qianfan-ocr": Architecture(("QianfanOCRForConditionalGeneration",), "qianfan_ocr"),
+    }
+)
 
 
 # Packages of an environment, inspected without imports: images are built without a GPU.
@@ -240,7 +308,7 @@ def _floor(site: Site, package: str, least: str, profile: Profile) -> Check:
 def _classes(site: Site, profile: Profile) -> Iterator[Check]:
     """Check that vLLM's registry contains the model's classes and that their modules exist."""
     name = "architecture"
-    known = architecture_of(profile)
+    known = ARCHITECTURES.get(profile.name)
     if known is None:
         detail = f"unknown for {profile.name}, not checked"
         yield Check(name, State.LIMITED, detail, "See `architectures` in the model's config.json", needed=True)
@@ -261,7 +329,7 @@ def _classes(site: Site, profile: Profile) -> Iterator[Check]:
 def _model_type(site: Site, profile: Profile) -> Check:
     """Check that transformers, or vLLM in its place, supports the model's type."""
     name = "model type"
-    known = architecture_of(profile)
+    known = ARCHITECTURES.get(profile.name)
     if profile.trust_remote_code:
         return Check(name, State.WORKS, "comes with the model's own code (--trust-remote-code)", needed=True)
     if known is None or not known.model_type:

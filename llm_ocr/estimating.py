@@ -39,7 +39,7 @@ from llm_ocr.errors import PageFailure, UsageError
 from llm_ocr.plugins import PLATFORMS
 from llm_ocr.session import Session
 from llm_ocr.stages import Progress, Silent
-from llm_ocr.stages.engine_choice import PAGES_PER_UNIT
+from llm_ocr.stages.engine_choice import pages_per_unit
 from llm_ocr.stages.execute import execute
 from llm_ocr.stages.loop import run_blocking
 from llm_ocr.types import Counts, DocumentPart, PageRecord, Unit, plural
@@ -447,7 +447,7 @@ class _Calibrating(Silent):
             self._pages.append(SampledPage(ended, record.tokens_in, record.tokens_out, images, record.status))
             self._progress.count(record.status)
             self._unwritten.append(record)
-            if len(self._unwritten) >= (self._settings.pages_per_unit or PAGES_PER_UNIT[self._chosen.engine]):
+            if len(self._unwritten) >= (self._settings.pages_per_unit or pages_per_unit(self._chosen.engine)):
                 await self._write(file)
 
         try:

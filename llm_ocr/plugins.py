@@ -294,6 +294,10 @@ class Export(Protocol):
 class PageEngine(Protocol):
     """Read pages and figures in processes of this machine, without a model on a server.
 
+    `--engine NAME`, `LLM_OCR_ENGINE`, and `engine=` of the Python API accept the name of the entry point. The identity
+    of its readers contains this name as `engine`. The settings of the embedded engine (`--ocr-workers`,
+    `--page-timeout` ...) apply as well. Beside a model, the core always uses the engine `embedded`.
+
     The object is imported in the stage's process, and must import nothing large: its methods import what they need.
     Its readers send pages to confined worker processes (`llm_ocr.sandbox`), which answer in JSON and bytes. Renderer
     processes, which are confined as well, import `page_text`. Example: `llm_ocr_cpu.engine`.
@@ -309,7 +313,10 @@ class PageEngine(Protocol):
 
     @property
     def page_text(self) -> str:
-        """Import path `module:function` of a `llm_ocr.documents.pdf_file.PageText`, which reads a PDF page's text."""
+        """Import path `module:function` of a `llm_ocr.documents.pdf_file.PageText`, which reads a PDF page's text.
+
+        "" for the lines of pdfium.
+        """
 
     def missing(self) -> MissingExtra | None:
         """Return what OCR needs and is not installed; None if nothing is missing. Imports nothing large."""
@@ -358,7 +365,6 @@ class PageEngine(Protocol):
         """Return a detector of regions that uses the layout of a reader, which it also closes."""
 
 
-#: Engines that read pages without a model on a server. The core uses `embedded`, also beside a model.
 ENGINES: ExtensionPoint[PageEngine] = ExtensionPoint("llm_ocr.engines", "engine")
 COMMANDS: ExtensionPoint[Command] = ExtensionPoint("llm_ocr.commands", "command")
 EXPORTS: ExtensionPoint[Export] = ExtensionPoint("llm_ocr.exports", "export format")

@@ -241,7 +241,7 @@ class Session:
             remote = Remote(settings)
             stack.push_async_callback(remote.close)
             secrets = passwords(settings.password, settings.password_file)
-            options = render_options(settings, secrets, page_profile(settings, engines))
+            options = render_options(settings, secrets, page_profile(settings, engines), self._engine)
             renderer = await stack.enter_async_context(Renderer(options))
             ready = await reading(Job(None, settings, progress, engines, remote), renderer)
             stack.push_async_callback(ready.reader.close)

@@ -6,11 +6,10 @@ The packages are made up: folders with the few files that are looked at. tests/v
 from dataclasses import replace
 
 import pytest
-from image_checks import EDGES, Site, allowed_edges, image_checks, lacking, main, verdict
+from image_checks import ARCHITECTURES, EDGES, Site, allowed_edges, image_checks, lacking, main, verdict
 
 from llm_ocr.cli.doctor import Check, State
 from llm_ocr.errors import UsageError
-from llm_ocr.models.choosing import ARCHITECTURES
 from llm_ocr.models.registry import PROFILES, find_profile
 
 VERSIONS = {

@@ -1,4 +1,4 @@
-"""Packages add commands and export formats: what they promise, and what a broken package leaves intact."""
+"""Packages add commands, engines, and export formats: what they promise, and what a broken package leaves intact."""
 
 import inspect
 import json
@@ -13,6 +13,7 @@ from running import environment
 import llm_ocr
 from llm_ocr import plugins
 from llm_ocr.config.commands import CORE, all_commands, find_command
+from llm_ocr.config.fields import settings_of
 from llm_ocr.errors import UsageError
 
 COUNTING = '''
@@ -37,6 +38,30 @@ def count(settings, progress):
         raise UsageError(f"`counted_status={settings.counted_status}`: must be ok or failed")
     pages = [page for page in open(settings.workspace).pages(images=False) if page.status == settings.counted_status]
     return f"{len(pages)} pages"
+'''
+
+LETTERS = '''
+"""Read each page as its number."""
+from llm_ocr.types import Attempt, Block, BlockKind, Box, Status
+
+class Letters:
+    name, workers, result_version, page_text = "letters", 1, 1, ""
+
+    def page_reader(self, options):
+        return self
+
+    def identity(self):
+        return {"engine": self.name, "result_version": self.result_version}
+
+    async def read(self, page, on_dispatched):
+        on_dispatched()
+        block = Block(BlockKind.TEXT, Box(0, 0, 1, 1), f"Page {page.number} by letters")
+        return Attempt(self.name, "ocr", Status.OK, (block,))
+
+    async def close(self):
+        pass
+
+ENGINE = Letters()
 '''
 
 
@@ -138,6 +163,24 @@ def test_command_of_a_package_has_help_and_settings(counting):
     assert "count-pages" in counting.run("completion", "bash").stdout
 
 
+def test_engine_of_a_package_reads_pages(installed, examples):
+    installed.add("letters", "[llm_ocr.engines]\nletters = letters:ENGINE\n", "letters", LETTERS)
+    paper = str(examples / "paper.pdf")
+    done = installed.run("extract", paper, "-w", "read", "--engine", "letters", "--ocr-workers", "1")
+    assert done.returncode == 0, done.stderr
+    pages = list(llm_ocr.open(installed.folder / "read").pages(images=False))
+    assert [page.engine for page in pages] == ["letters"] * len(pages)
+    assert pages[0].markdown.strip() == "Page 1 by letters"
+    wrong = installed.run("extract", paper, "-w", "other", "--engine", "letter")
+    choices = "auto, vllm, server, embedded, letters"
+    assert (wrong.returncode, wrong.stderr) == (
+        2, f"llm-ocr: --engine letter: must be one of {choices}; did you mean letters?\n"
+    )  # fmt: skip
+    refused = installed.run("extract", paper, "-w", "other", "--engine", "letters", "--model", "glm-ocr")
+    assert "--model has no effect with the engine letters" in refused.stderr
+    assert "--engine {auto,vllm,server,embedded,letters}" in installed.run("extract", "--help").stdout
+
+
 def test_version_names_packages_and_what_they_add(counting):
     first, *packages = counting.run("--version").stdout.splitlines()
     assert first == f"llm-ocr {llm_ocr.__version__}"
@@ -192,7 +235,8 @@ def test_command_of_the_core_cannot_be_replaced(installed):
     assert installed.run("status", "-w", "w", "--json").stdout.startswith("{")
 
 
-def test_without_packages_their_commands_are_unknown(monkeypatch, tmp_path):
+def test_without_packages_their_commands_are_unknown(monkeypatch, tmp_path, request):
+    request.addfinalizer(settings_of.cache_clear)  # choices that were asked for without packages
     monkeypatch.setattr(plugins, "_entries_of", lambda group, path: ())
     assert all_commands() == CORE
     with pytest.raises(UsageError, match="unknown command 'view'"):

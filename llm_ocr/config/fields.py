@@ -123,8 +123,8 @@ def _setting(model: type[BaseModel], name: str, field: FieldInfo) -> Setting:
     if many:
         plain, _ = _plain(get_args(plain)[0], [])
     choices = tuple(get_args(plain)) if get_origin(plain) is Literal else ()
-    if "group" in extra:  # names of entry points
-        choices = ExtensionPoint(extra["group"], name).names()
+    if "group" in extra:  # names of entry points, besides those that the annotation names
+        choices = tuple(dict.fromkeys((*choices, *ExtensionPoint(extra["group"], name).names())))
     secret = plain is SecretStr
     kind: type = str if choices or secret else plain
     group = [owner for owner in model.__mro__ if issubclass(owner, Group) and name in get_annotations(owner)][-1]

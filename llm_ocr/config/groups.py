@@ -21,6 +21,8 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from llm_ocr.plugins import ENGINES
+
 # Validators that run before pydantic. File names must pass unchanged.
 
 
@@ -307,14 +309,23 @@ class RenderSettings(ConfinementSettings):
 class EngineSettings(Group):
     """Engine."""
 
-    engine: Literal["auto", "vllm", "server", "embedded"] = Field(
+    engine: Literal["auto", "vllm", "server", "embedded"] | NAME = Field(
         "auto",
         description=(
             "vllm: start a vLLM server on the GPUs of this machine; server: use the server at --server-url; "
             "embedded: PDF text layer and OCR on the CPU; auto: the best one available"
         ),
+        json_schema_extra={"group": ENGINES.group},
     )
     batch_id: NAME | None = Field(None, description="Name of this run in status and metrics")
+
+    @field_validator("engine")
+    @classmethod
+    def _is_installed(cls, name: str) -> str:
+        own = ("auto", VLLM, SERVER, EMBEDDED)
+        if name not in own and name not in (added := ENGINES.names()):
+            raise ValueError(f"must be one of {', '.join(dict.fromkeys((*own, *added)))}")
+        return name
 
 
 class EmbeddedSettings(ConfinementSettings):

@@ -15,12 +15,26 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from llm_ocr.config.environment import environment
 from llm_ocr.config.fields import PREFIX, Setting, all_names, settings_of
-from llm_ocr.config.groups import EMBEDDED, SERVER, VLLM, EngineSettings, Group, split_list, without_credentials
+from llm_ocr.config.groups import (
+    ALL,
+    EMBEDDED,
+    MODELS,
+    SERVER,
+    VLLM,
+    EngineSettings,
+    Group,
+    split_list,
+    without_credentials,
+)
 from llm_ocr.config.legacy import BY_NAME, bare_for, chosen, notices
 from llm_ocr.errors import UsageError
 
-#: Names of the engines in messages.
-ABOUT = {EMBEDDED: "the CPU engine", VLLM: "vLLM on this machine", SERVER: "running servers"}
+_ABOUT = {EMBEDDED: "the CPU engine", VLLM: "vLLM on this machine", SERVER: "running servers"}
+
+
+def about(engine: str) -> str:
+    """Return the name of an engine in messages."""
+    return _ABOUT.get(engine, f"the engine {engine}")
 
 
 def check_effect(settings: EngineSettings, engine: str, why: str = "") -> tuple[str, ...]:
@@ -44,7 +58,7 @@ def check_effect(settings: EngineSettings, engine: str, why: str = "") -> tuple[
     origins = {
         setting: settings.origins.get(setting.name, "").partition(" ")
         for setting in settings_of(type(settings)).values()
-        if engine not in setting.engines
+        if (engine if engine in ALL else EMBEDDED) not in setting.engines
     }
     named = {setting: where for setting, (kind, _, where) in origins.items() if kind == "flag" and where}
     if not named:
@@ -63,11 +77,11 @@ def check_effect(settings: EngineSettings, engine: str, why: str = "") -> tuple[
             why = f"which {where} chose"
     listed = ", ".join(named.values())
     hint = f"Add `server_url=URL` or `engine=vllm`, or leave out {listed}."
-    if engine != EMBEDDED:
+    if engine in MODELS:
         engines = sorted({name for setting in named for name in setting.engines})
         hint = f"Leave out {listed}, or use {' or '.join(f'`engine={name}`' for name in engines)}."
     verb = "has" if len(named) == 1 else "have"
-    raise UsageError(f"{listed} {verb} no effect with {ABOUT[engine]}, {why}", hint=hint)
+    raise UsageError(f"{listed} {verb} no effect with {about(engine)}, {why}", hint=hint)
 
 
 #: Variables with the prefix of llm_ocr that are not settings: the path of the configuration file, requirements of

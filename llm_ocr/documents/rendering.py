@@ -52,6 +52,7 @@ class RenderOptions:
     passwords: tuple[str, ...] = field(default=(), repr=False)
     workers: int = field(default_factory=cores)
     confined: bool = True  # off: workers keep network, files, and programs
+    engine: str = EMBEDDED  # engine that reads the text of PDF pages
 
 
 class Renderer:
@@ -60,7 +61,7 @@ class Renderer:
     def __init__(self, options: RenderOptions) -> None:
         self._options = options
         self.workers = options.workers
-        engine = ENGINES.find(EMBEDDED)
+        engine = ENGINES.find(options.engine)
         self._page_text = engine.page_text if engine else ""
         package = self._page_text.partition(".")[0]
         limits = Limits(memory=options.memory, confined=options.confined, package=package)

@@ -2,10 +2,18 @@
 
 import logging
 import shlex
-from typing import TYPE_CHECKING
 
-from llm_ocr.config.groups import EMBEDDED, SERVER, VLLM, DescribeGroup, EmbeddedSettings, EngineSettings, ModelSettings
-from llm_ocr.config.loading import ABOUT, check_effect
+from llm_ocr.config.groups import (
+    EMBEDDED,
+    MODELS,
+    SERVER,
+    VLLM,
+    DescribeGroup,
+    EmbeddedSettings,
+    EngineSettings,
+    ModelSettings,
+)
+from llm_ocr.config.loading import about, check_effect
 from llm_ocr.config.models import ServingCommand
 from llm_ocr.engines.vllm.hardware import gpus, vllm_installed
 from llm_ocr.engines.vlm.requests import PLACE
@@ -14,21 +22,20 @@ from llm_ocr.models.parsers.labels import normal
 from llm_ocr.plugins import ENGINES
 from llm_ocr.types import BlockKind
 
-if TYPE_CHECKING:
-    pass
-
-
 _log = logging.getLogger(__name__)
 
 #: No engine was chosen, and none is needed yet.
 UNDECIDED = "auto"
 #: Labels of the blocks that the CPU engine can crop: figures, and its other kinds of blocks.
 _EMBEDDED_LABELS = frozenset({"image", "chart", "diagram", *BlockKind}) - {BlockKind.FIGURE}
-#: Pages per unit. A scanned page takes the embedded engine seconds, so its units are small and published often.
-PAGES_PER_UNIT = {EMBEDDED: 16, VLLM: 64, SERVER: 64, UNDECIDED: 64}
 #: Pages per unit in small plans, where the incomplete units of a killed worker have a large share of all pages. In a
 #: folder of this machine, where publishing takes some 10 ms, and in other stores.
 LEAST_PER_LOCAL_UNIT, LEAST_PER_UNIT = 1, 16
+
+
+def pages_per_unit(engine: str) -> int:
+    """Return the pages per unit. A scanned page takes a CPU seconds, so its units are small and published often."""
+    return 64 if engine in (*MODELS, UNDECIDED) else 16
 
 
 def choose_engine(settings: EngineSettings, *, command: str) -> str:
@@ -55,14 +62,14 @@ def _check_effect(settings: EngineSettings, engine: str) -> None:
     reason = "vLLM is not installed" if gpus() else "no GPU was found"
     why = "which `server_url` chose" if engine == SERVER else f"which `engine=auto` chose because {reason}"
     if idle := check_effect(settings, engine, why):
-        _log.warning("no effect with %s: %s", ABOUT[engine], ", ".join(idle))
-    if engine == EMBEDDED:  # unsupported settings fail here, not after planning or reading
+        _log.warning("no effect with %s: %s", about(engine), ", ".join(idle))
+    if engine not in MODELS:  # unsupported settings fail here, not after planning or reading
         if isinstance(settings, ModelSettings):
-            embedded_figures(settings)
+            figure_labels(settings, engine)
         if isinstance(settings, DescribeGroup):
-            ENGINES.get(EMBEDDED).figure_reader(settings.describe_mode, settings.describe_prompt or "")
+            ENGINES.get(engine).figure_reader(settings.describe_mode, settings.describe_prompt or "")
         if isinstance(settings, EmbeddedSettings) and settings.ocr_language:
-            ENGINES.get(EMBEDDED).check_language(settings.ocr_language)
+            ENGINES.get(engine).check_language(settings.ocr_language)
     elif isinstance(settings, ModelSettings) and PLACE in (settings.prompt or "") and not settings.anchor_text:
         raise UsageError(
             f"`prompt` contains {PLACE}, but the text of the page is not in use",
@@ -70,20 +77,20 @@ def _check_effect(settings: EngineSettings, engine: str) -> None:
         )
 
 
-def embedded_figures(settings: ModelSettings) -> frozenset[str] | None:
-    """Return the labels of the blocks that the CPU engine crops. Raises `UsageError`.
+def figure_labels(settings: ModelSettings, engine: str) -> frozenset[str] | None:
+    """Return the labels of the blocks that an engine without a model crops. Raises `UsageError`.
 
     None means pictures and drawings.
     """
     if settings.figures_from == "model":
         raise UsageError(
-            "`figures_from=model`: the CPU engine has no model",
+            f"`figures_from=model`: {about(engine)} has no model",
             hint="Remove it to detect figures on the page, or use `figures_from=none`.",
         )
     if settings.figures_from == "none":
         return frozenset()
     unknown = [label for label in settings.crop if normal(label) not in _EMBEDDED_LABELS]
-    if unknown:
+    if unknown and engine == EMBEDDED:
         raise UsageError(
             f"`crop={','.join(unknown)}`: the CPU engine does not detect such blocks",
             hint=f"Supported labels: {', '.join(sorted(_EMBEDDED_LABELS))}.",
@@ -98,7 +105,7 @@ def _engine(settings: EngineSettings, command: str) -> str:
     urls = settings.server_url
     if chosen == SERVER and not urls:
         raise UsageError("`engine=server` needs a server", hint="Set its URL: `server_url=http://HOST:PORT`")
-    if urls and chosen in (EMBEDDED, VLLM):
+    if urls and chosen not in (SERVER, UNDECIDED):
         raise UsageError(
             f"`server_url` has no effect with `engine={chosen}`",
             hint="Use `engine=server`, or remove `server_url`.",

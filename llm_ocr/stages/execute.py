@@ -27,7 +27,7 @@ from llm_ocr.stages.assemble import assemble
 from llm_ocr.stages.clean import clean
 from llm_ocr.stages.counting import PageCounter
 from llm_ocr.stages.describe import describe
-from llm_ocr.stages.engine_choice import PAGES_PER_UNIT, choose_engine
+from llm_ocr.stages.engine_choice import choose_engine, pages_per_unit
 from llm_ocr.stages.extract import extract, warming_up
 from llm_ocr.stages.job import Job, Stage, log_folder, worker_name
 from llm_ocr.stages.limits import Limits, check_limits
@@ -156,7 +156,7 @@ async def _still_exists(workspace: Workspace) -> AsyncIterator[None]:
 def _about(engine: str, on_ray: bool) -> str:
     if engine == "embedded" and not on_ray and ENGINES.get(engine).missing():
         return f"embedded (text layer only: OCR is not installed; {install_command('embedded')})"
-    return _ABOUT[engine].format(whose="the cluster's" if on_ray else "this machine's")
+    return _ABOUT.get(engine, engine).format(whose="the cluster's" if on_ray else "this machine's")
 
 
 def _input_of(settings: PipelineCommand) -> "InputDataset | None":
@@ -218,7 +218,7 @@ async def retry_failed(job: Job[RetrySettings]) -> None:
             workspace,
             key,
             reopen=reopen,
-            pages_per_unit=PAGES_PER_UNIT[settings.engine],
+            pages_per_unit=pages_per_unit(settings.engine),
             below=settings.below_quality,
         )
     if generation is None:

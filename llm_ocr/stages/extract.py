@@ -108,7 +108,7 @@ async def extract(job: Job[ReadingCommand]) -> None:
     workspace, settings, progress = job.workspace, job.settings, job.progress
     secrets = passwords(settings.password, settings.password_file)
     profile = page_profile(settings, job.engines)
-    async with Renderer(render_options(settings, secrets, profile)) as renderer:
+    async with Renderer(render_options(settings, secrets, profile, job.engines.engine)) as renderer:
         pages = PartRenderer(renderer, job.remote)
         ready = await reading(job, renderer)
         try:
@@ -609,7 +609,7 @@ async def warming_up(job: Job[ReadingCommand], command: str) -> AsyncIterator[No
         yield
         return
     if not job.engines.uses_models:
-        download = asyncio.create_task(ocr_language(job.settings, job.progress.say))
+        download = asyncio.create_task(ocr_language(job.settings, job.progress.say, job.engines.engine))
         try:
             yield
             await download

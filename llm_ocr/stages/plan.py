@@ -18,7 +18,7 @@ from llm_ocr.errors import StageMissing, UsageError, WorkspaceError, WorkspaceMi
 from llm_ocr.plugins import ENGINES
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.counting import PageCounter
-from llm_ocr.stages.engine_choice import LEAST_PER_LOCAL_UNIT, LEAST_PER_UNIT, PAGES_PER_UNIT, choose_engine
+from llm_ocr.stages.engine_choice import LEAST_PER_LOCAL_UNIT, LEAST_PER_UNIT, choose_engine, pages_per_unit
 from llm_ocr.stages.filtering import check_filters, filter_options, filtering
 from llm_ocr.stages.job import Job
 from llm_ocr.stages.loop import run_blocking
@@ -129,11 +129,11 @@ async def plan(job: Job[PlanSettings], found: Found, *, dry_run: bool = False) -
     await asyncio.to_thread(need_same_version, workspace, result_versions())
     ranges = parse_pages(settings.pages) if settings.pages else None
     secrets = passwords(settings.password, settings.password_file)
-    pages_per_unit = settings.pages_per_unit or PAGES_PER_UNIT[job.engines.engine]
+    unit_size = settings.pages_per_unit or pages_per_unit(job.engines.engine)
     least = LEAST_PER_LOCAL_UNIT if isinstance(workspace.store, LocalStore) else LEAST_PER_UNIT
     filters = filter_options(settings)
     # Filters open every document, so the pages are counted exactly.
-    options = CountOptions("exact" if filters.any else settings.count_pages, pages_per_unit)
+    options = CountOptions("exact" if filters.any else settings.count_pages, unit_size)
     async with contextlib.AsyncExitStack() as stack:
         totals = stack.enter_context(await asyncio.to_thread(known_totals, workspace))
         renderer = await stack.enter_async_context(Renderer(render_options(settings, secrets)))
@@ -143,7 +143,7 @@ async def plan(job: Job[PlanSettings], found: Found, *, dry_run: bool = False) -
         result = await plan_stream(
             workspace,
             documents,
-            pages_per_unit=pages_per_unit,
+            pages_per_unit=unit_size,
             least_per_unit=None if settings.pages_per_unit else least,
             skipped=found.skipped,
             filters=filters.identity(),

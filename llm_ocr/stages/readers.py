@@ -29,7 +29,7 @@ from llm_ocr.models.registry import all_profiles
 from llm_ocr.plugins import ENGINES
 from llm_ocr.results.quality import VERSION
 from llm_ocr.results.quality.scoring import score
-from llm_ocr.stages.engine_choice import embedded_figures
+from llm_ocr.stages.engine_choice import figure_labels
 from llm_ocr.stages.flow import Admission
 from llm_ocr.stages.job import Job
 from llm_ocr.stages.model_choice import Model, commit_now, known_revision, mode_of, named_model, page_model, pinned
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 def embedded_reader(
     settings: EmbeddedSettings,
     *,
+    engine: str = EMBEDDED,
     ocr: bool = True,
     background: bool = False,
     figure_labels: frozenset[str] | None = None,
@@ -55,12 +56,13 @@ def embedded_reader(
 
     Args:
         settings: The settings.
+        engine: The engine's name, if it is that of another package.
         ocr: Whether OCR is available to it.
         background: See `EngineOptions`.
         figure_labels: See `EngineOptions`.
         language: The recognizer of another language; see `ocr_language`.
     """
-    return ENGINES.get(EMBEDDED).page_reader(
+    return ENGINES.get(engine).page_reader(
         EngineOptions(
             workers=settings.ocr_workers or cores(),
             memory=settings.ocr_memory << 20,
@@ -75,12 +77,15 @@ def embedded_reader(
     )
 
 
-async def ocr_language(settings: EmbeddedSettings, say: Callable[[str], object]) -> LanguageModel | None:
+async def ocr_language(
+    settings: EmbeddedSettings, say: Callable[[str], object], engine: str = EMBEDDED
+) -> LanguageModel | None:
     """Return the recognizer of the user's language; None without one. It is downloaded if it is not in the cache.
 
     Args:
         settings: The settings.
         say: Receives messages on the progress of a download.
+        engine: The engine's name.
 
     Raises:
         LlmOcrError: The recognizer of the language is not available.
@@ -92,7 +97,7 @@ async def ocr_language(settings: EmbeddedSettings, say: Callable[[str], object])
     stop = threading.Event()
     try:
         folder = cache_folder() / "ocr"
-        find = ENGINES.get(EMBEDDED).language_model
+        find = ENGINES.get(engine).language_model
         return await asyncio.to_thread(find, language, folder, say=say, stopped=stop.is_set)
     finally:
         stop.set()  # a canceled download ends its thread
@@ -124,9 +129,10 @@ async def reading(job: Job[ReadingCommand], renderer: Renderer) -> Reading:
     """Return the reader of the command's pages. A model's servers start at the first page."""
     settings, engines = job.settings, job.engines
     if not engines.uses_models:
-        labels = embedded_figures(settings)
-        language = await ocr_language(settings, job.progress.say)
-        embedded = embedded_reader(settings, figure_labels=labels, language=language)
+        name = engines.engine
+        labels = figure_labels(settings, name)
+        language = await ocr_language(settings, job.progress.say, name)
+        embedded = embedded_reader(settings, engine=name, figure_labels=labels, language=language)
         return Reading(embedded, Admission(2 * (renderer.workers + embedded.workers)))
     model = await page_model(settings, engines, job.opened)
     pool = await engines.pool(model.profile, model=model.name, revision=model.revision)
@@ -188,8 +194,9 @@ async def describing(job: Job[FigureCommand]) -> Describing:
     """Return the reader of the command's figures. A model's servers start at the first figure."""
     settings = job.settings
     if not job.engines.uses_models:
-        pages = embedded_reader(settings, language=await ocr_language(settings, job.progress.say))
-        reader = ENGINES.get(EMBEDDED).figure_reader(settings.describe_mode, settings.describe_prompt or "", pages)
+        name = job.engines.engine
+        pages = embedded_reader(settings, engine=name, language=await ocr_language(settings, job.progress.say, name))
+        reader = ENGINES.get(name).figure_reader(settings.describe_mode, settings.describe_prompt or "", pages)
         return Describing(reader, Admission(2 * pages.workers), pages.close)
     other = settings.describe_model
     model = await (_figure_model(job, other) if other else page_model(settings, job.engines, job.workspace))

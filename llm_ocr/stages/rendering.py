@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING
 from pydantic import SecretStr
 
 from llm_ocr.config.environment import cores
-from llm_ocr.config.groups import (
-    EmbeddedSettings,
-    ModelSettings,
-    RenderSettings,
-)
+from llm_ocr.config.groups import EMBEDDED, MODELS, EmbeddedSettings, ModelSettings, RenderSettings
 from llm_ocr.documents.remote.urls import is_remote
 from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.documents.rows.address import row_address
@@ -44,10 +40,13 @@ def passwords(given: Sequence[SecretStr], file: Path | None) -> tuple[str, ...]:
     return tuple(found)
 
 
-def render_options(settings: RenderSettings, secrets: tuple[str, ...], profile: Profile | None = None) -> RenderOptions:
+def render_options(
+    settings: RenderSettings, secrets: tuple[str, ...], profile: Profile | None = None, engine: str = EMBEDDED
+) -> RenderOptions:
     """Return the options for rendering pages.
 
     The profile determines size and format. Without a profile, the embedded engine's values apply, with JPEG by default.
+    An `engine` without a model reads the text of PDF pages.
     """
     chosen: str = settings.image_format
     if chosen == "auto":
@@ -64,6 +63,7 @@ def render_options(settings: RenderSettings, secrets: tuple[str, ...], profile: 
         passwords=secrets,
         workers=settings.render_workers or cores(),
         confined=settings.confinement != "off",
+        engine=EMBEDDED if engine in MODELS else engine,
     )
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from pydantic_settings import BaseSettings
 
-from llm_ocr.config.groups import ServerSettings, WorkspaceSettings, without_credentials
+from llm_ocr.config.groups import MODELS, ServerSettings, WorkspaceSettings, without_credentials
 from llm_ocr.config.launch_groups import JobGroup
 from llm_ocr.config.loading import Stored
 from llm_ocr.errors import LlmOcrError, ObjectNotFound, UsageError, WorkspaceError
@@ -71,7 +71,7 @@ _OF_PLAN = "plan/settings.json"
 
 def to_remember(settings: BaseSettings, *, engine: str) -> dict[str, Any]:
     """Return the settings of a command that are stored in the workspace, without unset ones."""
-    names = REMEMBERED if engine == "embedded" else REMEMBERED + OF_MODELS
+    names = REMEMBERED + OF_MODELS if engine in MODELS else REMEMBERED
     values = dict(settings)
     found = {name: values.get(name) for name in names} | {"engine": engine}
     kept = {name: value for name, value in found.items() if value not in (None, "auto", ())}

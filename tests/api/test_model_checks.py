@@ -14,7 +14,7 @@ from huggingface_hub import HfApi
 import llm_ocr
 from llm_ocr.engines.vllm import server as vllm_server
 from llm_ocr.engines.vllm.command import ServeOptions
-from llm_ocr.engines.vllm.hardware import gpu_memory, memory_in
+from llm_ocr.engines.vllm.hardware import gpu_memory, numbers_in
 from llm_ocr.engines.vllm.server import Release, check_release
 from llm_ocr.errors import LlmOcrError, ServerError, UsageError
 from llm_ocr.models.profile import Profile
@@ -105,7 +105,7 @@ def test_nvidia_smi_gives_the_memory_of_the_usable_gpus(tmp_path, monkeypatch):
     assert gpu_memory() == {"0": 81_559 * MIB, "1": 15_360 * MIB}
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-b")
     assert gpu_memory() == {"GPU-b": 15_360 * MIB}
-    assert memory_in("No devices were found\n0, GPU-a, [N/A]\n") == {}
+    assert numbers_in("No devices were found\n0, GPU-a, [N/A]\n") == {}
 
 
 def test_too_large_weights_are_refused_with_alternatives(start):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_ocr.models.parsers import parser_named
-from llm_ocr.models.parsers.html_blocks import parse_chandra, parse_chandra1, parse_html, parse_qwen_html, parse_surya
+from llm_ocr.models.parsers.html_blocks import parse_chandra, parse_chandra1, parse_qwen_html, parse_surya
 from llm_ocr.models.profile import NO_FRAME, Parsed, Parser
 from llm_ocr.results.markdown import blocks_to_markdown
 from llm_ocr.types import Block, BlockKind, Box
@@ -257,11 +257,10 @@ def test_an_answer_without_blocks_is_read_all_the_same(text: str):
     parsed = parse_chandra(text)
     assert blocks_to_markdown(parsed.blocks) == "# A\n\nwords"
     assert len(parsed.lost) == 1
-    assert parse_html(text).lost == ()
 
 
 def test_html_without_boxes_is_a_page_of_its_own():
-    parsed = parse_html("```html\n<h2>A</h2><ul><li>b</li></ul>\n```")
+    parsed = parse_chandra("```html\n<h2>A</h2><ul><li>b</li></ul>\n```")
     assert blocks_to_markdown(parsed.blocks) == "## A\n\n- b"
     assert {block.box for block in parsed.blocks} == {WHOLE}
 
@@ -318,7 +317,7 @@ def test_the_parser_of_any_html_with_boxes_keeps_them(text: str):
 
 # --- cut answers and anything else
 
-PARSERS = (parse_chandra, parse_chandra1, parse_surya, parse_qwen_html, parse_html)
+PARSERS = (parse_chandra, parse_chandra1, parse_surya, parse_qwen_html)
 
 
 @cache

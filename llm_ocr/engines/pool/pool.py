@@ -4,12 +4,12 @@ import asyncio
 import functools
 import itertools
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from llm_ocr.engines import Completion, CompletionRequest, Load, Server, ServerFacts, noop
-from llm_ocr.engines.pool.poison import PoisonDetector
-from llm_ocr.engines.pool.scheduler import RequestScheduler
+from llm_ocr.engines.pool.scheduler import PoisonDetector, RequestScheduler
 from llm_ocr.engines.pool.session import Request, ServerSession
 from llm_ocr.engines.pool.supervisor import PoolOptions, ServerSupervisor, moves_again
 from llm_ocr.errors import LlmOcrError, PageFailure, RequestLost, RequestRefused, ServerBusy, ServerError
@@ -39,15 +39,6 @@ _ENDING, _STOPPING = 10.0, 60.0
 _PROOF = 0.2
 
 
-@dataclass(slots=True)
-class _Counts:
-    answers: int = 0
-    tokens_in: int = 0
-    tokens_out: int = 0
-    busy: int = 0
-    lost: int = 0
-
-
 class ServerPool:
     """Engine over one or more servers; implements `engines.Engine`.
 
@@ -69,7 +60,7 @@ class ServerPool:
         ]
         self._tasks: list[asyncio.Task[None]] = []
         self._tickets = itertools.count()
-        self._counts = _Counts()
+        self._counts: Counter[str] = Counter()  # by fields of `Load`
         self._busy_since: float | None = None  # start of the time with only 429 and 503 responses
         self._closing: asyncio.Task[None] | None = None
         self.simulated = False  # whether a request was sent to the simulator, whose answers are made up
@@ -112,7 +103,7 @@ class ServerPool:
                 except asyncio.CancelledError:
                     if not pooled.pardoned():
                         raise
-                    self._counts.lost += 1
+                    self._counts["lost"] += 1
                 finally:
                     pooled.pardoned()  # clears a revocation that the exchange did not observe
                     self._places.leave(service, pooled)
@@ -141,12 +132,8 @@ class ServerPool:
             waiting=sum(gauge.waiting for gauge in gauges) if gauges else None,
             kv_usage=sum(gauge.kv_usage for gauge in gauges) if gauges else None,
             max_num_seqs=sum(sequences) if sequences and len(sequences) == len(services) else None,
-            answers=self._counts.answers,
-            tokens_in=self._counts.tokens_in,
-            tokens_out=self._counts.tokens_out,
-            busy=self._counts.busy,
-            lost=self._counts.lost,
             restarts=sum(member.restarts for member in self._members),
+            **self._counts,
         )
 
     def hold(self) -> None:
@@ -192,29 +179,29 @@ class ServerPool:
             raise
         except RequestLost as lost:
             service.doubt()
-            self._counts.tokens_in += lost.tokens_in
-            self._counts.tokens_out += lost.tokens_out
+            self._counts["tokens_in"] += lost.tokens_in
+            self._counts["tokens_out"] += lost.tokens_out
             # a death detected during the wait revokes the request
             server_lives = await self._server_lives(service, request, lost)
-            self._counts.lost += 1
+            self._counts["lost"] += 1
             if server_lives:
                 raise
             return None
         if not await service.same():
             self._members[service.number].report_death(service, _replaced(service))
-            self._counts.lost += 1
+            self._counts["lost"] += 1
             return None
         self._busy_since = None
-        self._counts.answers += 1
+        self._counts["answers"] += 1
         self._suspects.record_answer(answer.seconds)
-        self._counts.tokens_in += answer.tokens_in
-        self._counts.tokens_out += answer.tokens_out
+        self._counts["tokens_in"] += answer.tokens_in
+        self._counts["tokens_out"] += answer.tokens_out
         self._members[service.number].answers += 1
         service.answered(answer.seconds, answer.tokens_out)
         return answer
 
     def _busy(self, service: ServerSession, request: Request, busy: ServerBusy) -> None:
-        self._counts.busy += 1
+        self._counts["busy"] += 1
         now = time.monotonic()
         service.pause(request.sent, busy.retry_after)
         if busy.status != 429:

@@ -1,13 +1,147 @@
-"""Assign requests to servers: oldest first, within the window of each server."""
+"""Assign requests to servers, oldest first, within the window of each server; requests that kill servers run apart."""
 
 import asyncio
 import copy
 import heapq
+import math
+import random
 import time
+from collections.abc import Callable
 
-from llm_ocr.engines.pool.poison import PoisonDetector
 from llm_ocr.engines.pool.session import Request, ServerSession
 from llm_ocr.errors import LlmOcrError
+
+#: Deaths alone with a shared server. Requests of other clients at the same moment can also kill that server.
+_ALONE_ELSEWHERE = 3
+#: Remaining deaths or hangs from which a request runs apart, and from which a request runs alone.
+_APART, _ALONE = 2, 1
+#: Assumed seconds of an answer before the first measurement, and the longest time that counts here.
+_FIRST_ANSWER, _LONG_ANSWER = 4.0, 15.0
+#: Weight of the newest answer in the moving mean.
+_NEWEST = 0.05
+
+
+class PoisonDetector:
+    """Requests that were in flight when a server exited or hung, by server number.
+
+    Deaths and hangs are counted separately: `kills` deaths or `hangs` hangs quarantine a request.
+
+    After the first death, requests are sent again as usual, because most deaths are not caused by a request. Then
+    suspects run on that server without other requests, a few at a time. From the last death before quarantine, a
+    suspect runs alone. So no request is quarantined for a death that a neighbor caused.
+
+    Requests of other clients on an external server are invisible. On such a server, a request is quarantined after
+    several deaths alone. Before each of these attempts the request waits a random time. The wait is at most `scatter`
+    times the duration of an answer and doubles each time. So clients with different suspects do not repeat them at the
+    same moments.
+    """
+
+    def __init__(self, kills: int, hangs: int, scatter: float, stall: float) -> None:
+        """Configure the limits. `stall` is the longest pause in seconds before a request is sent alone after a hang."""
+        self._kills = kills
+        self._hangs = hangs
+        self._scatter = scatter
+        self._stall = stall
+        self._seconds = _FIRST_ANSWER  # moving mean of the duration of an answer
+        self.answered = 0  # completed requests on all servers
+        self._held: dict[int, set[Request]] = {}
+        self._escaped: dict[str, tuple[int, int]] = {}  # request id: deaths and server number
+
+    def record_answer(self, seconds: float) -> None:
+        """Record a completed request and its duration in seconds."""
+        self.answered += 1
+        self._seconds += (min(seconds, _LONG_ANSWER) - self._seconds) * max(_NEWEST, 1 / self.answered)
+
+    def record_death(self, service: ServerSession) -> None:
+        """Mark all requests in flight on a dead or hung server as suspects."""
+        in_flight = [request for request in service.holders if request.out]
+        for request in in_flight:
+            if not request.harm:
+                request.answered_before = self.answered
+            request.deaths += not service.hung
+            request.hangs += service.hung
+            request.alone = request.alone + 1 if len(in_flight) == 1 else 0
+            most = self._hangs if service.hung else self._kills
+            needed = 1 if service.managed else min(most, _ALONE_ELSEWHERE)
+            request.poisonous = self._count(request) <= 0 and request.alone >= needed
+            longest = self._stall if service.hung else math.inf
+            wait = random.uniform(0.0, self._scatter * self._seconds * 2**request.alone)
+            request.pause = 0.0 if service.managed else min(longest, wait)
+            if request.left <= _APART:
+                self._hold(request, service.number)
+        for _, request_id, deaths in () if service.hung else service.recently_lost:
+            if all(request.id != request_id for request in in_flight):
+                self._escaped[request_id] = (deaths + 1, service.number)
+        service.recently_lost.clear()
+
+    def recognise(self, request: Request, alive: Callable[[int], bool], other: int) -> None:
+        """Register a new request; it is a suspect if it was lost on a server right before the server exited."""
+        if self._escaped and request.id in self._escaped:
+            request.deaths, number = self._escaped.pop(request.id)
+            request.answered_before = self.answered
+            if self._count(request) <= _APART:
+                self._hold(request, number if alive(number) else other)
+
+    def cleared_server(self, request: Request) -> bool:
+        """Return whether any request succeeded since the request's first death; otherwise the server is at fault."""
+        return self.answered > request.answered_before
+
+    def clear(self, request: Request) -> bool:
+        """Clear a request that ended on a live server or was abandoned; return False if it was not a suspect."""
+        if request.suspect_at is None:
+            return False
+        held = self._held[request.suspect_at]
+        held.discard(request)
+        if not held:
+            del self._held[request.suspect_at]
+        request.suspect_at = None
+        return True
+
+    def move(self, number: int, other: int) -> None:
+        """Move the suspects of a permanently stopped server to another server."""
+        for request in list(self._held.get(number, ())):
+            self.clear(request)
+            self._hold(request, other)
+
+    def apart(self, number: int) -> bool:
+        """Return whether the server accepts only suspects."""
+        return number in self._held
+
+    def next(self, service: ServerSession) -> Request | None:
+        """Return the next suspect for the server, or None if there is none or the time has not come."""
+        held = self._held.get(service.number)
+        if not held or any(request.suspect_at != service.number for request in service.holders):
+            return None  # requests in flight must finish first
+        waiting = [request for request in held if request.waits]
+        if any(request.left <= _ALONE for request in service.holders):
+            return None
+        few = [request for request in waiting if request.left > _ALONE]
+        if few:  # least suspect first: their answers clear them and prove that the server works
+            room = len(service.holders) < math.ceil(math.sqrt(service.window.size))
+            return _first(few) if room else None
+        ready = [request for request in waiting if time.monotonic() - service.began >= request.pause]
+        return _first(ready) if ready and not service.holders else None
+
+    def pauses(self, number: int) -> list[float]:
+        """Return the pauses in seconds after the server's start before suspects may be sent there alone."""
+        return [request.pause for request in self._held.get(number, ())]
+
+    def waiting(self) -> list[Request]:
+        """Return all suspects that wait for a place."""
+        return [request for held in self._held.values() for request in held if request.waits]
+
+    def _count(self, request: Request) -> float:
+        request.left = min(self._kills - request.deaths, self._hangs - request.hangs)
+        return request.left
+
+    def _hold(self, request: Request, number: int) -> None:
+        self.clear(request)
+        self._held.setdefault(number, set()).add(request)
+        request.suspect_at = number
+
+
+def _first(requests: list[Request]) -> Request:
+    return min(requests, key=lambda request: request.ticket)
 
 
 class RequestScheduler:

@@ -9,8 +9,7 @@ from typing import Any
 
 from llm_ocr.engines import Address, Server, ServerFacts
 from llm_ocr.engines.client.endpoint import Endpoint
-from llm_ocr.engines.pool.poison import PoisonDetector
-from llm_ocr.engines.pool.scheduler import RequestScheduler
+from llm_ocr.engines.pool.scheduler import PoisonDetector, RequestScheduler
 from llm_ocr.engines.pool.session import ServerSession, harm, steer
 from llm_ocr.engines.pool.window import Window, describe, first_size
 from llm_ocr.errors import ServerError

@@ -15,12 +15,11 @@ from llm_ocr.engines.vlm.requests import (
     ImageTools,
     ReadOptions,
     Step,
-    Tries,
     json_values,
     request_of,
     what_fits,
 )
-from llm_ocr.engines.vlm.retry import Ended, Ladder, joined, run_attempts, rungs_for
+from llm_ocr.engines.vlm.retry import Ladder, Tries, joined, run_attempts, rungs_for
 from llm_ocr.errors import PageFailure
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
 from llm_ocr.models.parsers.labels import kind_of, labelled, normal, with_captions
@@ -79,7 +78,7 @@ class RegionRequests:
         """Return the settings that force the form of answers in a mode, if `guided` is on."""
         return self.profile.guides.get(mode, {}) if self.options.guided else {}
 
-    async def complete(self, piece: Piece, on_sent: Callable[[], None]) -> Ended[Blocks]:
+    async def complete(self, piece: Piece, on_sent: Callable[[], None]) -> Tries[Blocks]:
         """Run the requests for a region.
 
         Args:
@@ -121,9 +120,10 @@ class RegionRequests:
                     blank = False  # the answer is judged without this information
             return Verdict((), None, _NOTHING) if blank else verdict
 
-        tries = Tries(self.options.max_attempts)
+        tries: Tries[Blocks] = Tries(self.options.max_attempts)
         ladder = Ladder(Step(piece.mode, self.temperature, self.max_tokens), self.rungs)
-        return await run_attempts(self.engine, make_request, judge, ladder, tries, on_sent, self.options.backoff)
+        await run_attempts(self.engine, make_request, judge, ladder, tries, on_sent, self.options.backoff)
+        return tries
 
 
 # Blocks of a page in reading order from the answers about its regions. Pure.
@@ -244,29 +244,29 @@ class Outcome:
     """
 
     regions: tuple[Assigned, ...]
-    asked: tuple[Ended[Blocks] | None, ...] = ()  # of the requested regions, in order
+    asked: tuple[Tries[Blocks] | None, ...] = ()  # of the requested regions, in order
 
-    def pairs(self) -> list[tuple[Assigned, Ended[Blocks] | None]]:
+    def pairs(self) -> list[tuple[Assigned, Tries[Blocks] | None]]:
         """Return every region with its result; None for a region that was not requested."""
         left = iter(self.asked)
         return [(region, next(left) if region.task in READ else None) for region in self.regions]
 
-    def requested(self) -> list[Ended[Blocks]]:
+    def requested(self) -> list[Tries[Blocks]]:
         """Return the distinct results."""
-        return list({id(ended): ended for ended in self.asked if ended is not None}.values())
+        return list({id(tries): tries for tries in self.asked if tries is not None}.values())
 
     def unread(self) -> bool:
         """Whether regions were requested and no answer is usable."""
         asked = self.requested()
-        return bool(asked) and not any(ended.best for ended in asked)
+        return bool(asked) and not any(tries.best for tries in asked)
 
     def failures(self) -> list[PageFailure]:
         """Return the failures of regions that are unread or degraded."""
-        return [ended.failure for ended in self.requested() if ended.failure is not None]
+        return [tries.failure for tries in self.requested() if tries.failure is not None]
 
-    def tries(self) -> tuple[Mapping[str, Any], ...]:
+    def rows(self) -> tuple[Mapping[str, Any], ...]:
         """Return one row for the first requests of all regions, and one for each repeated request; () for none."""
-        rows = [ended.tries.rows for ended in self.requested() if ended.tries.rows]
+        rows = [tries.rows for tries in self.requested() if tries.rows]
         if not rows:
             return ()
         first = [region[0] for region in rows]
@@ -295,9 +295,9 @@ def attempt_of(engine: str, layout: Layout, outcome: Outcome, labels: frozenset[
         outcome: Results of the regions.
         labels: Labels of figures that are cut out; None: all.
     """
-    blocks = merged((item, ended.best.result if ended and ended.best else ()) for item, ended in outcome.pairs())
+    blocks = merged((item, tries.best.result if tries and tries.best else ()) for item, tries in outcome.pairs())
     failures = outcome.failures()
-    tries = outcome.tries()
+    rows = outcome.rows()
     asked = outcome.requested()
     return Attempt(
         engine=engine,
@@ -309,10 +309,10 @@ def attempt_of(engine: str, layout: Layout, outcome: Outcome, labels: frozenset[
         raw=_raw(outcome),
         rotation=layout.rotation,
         image=layout.image,
-        tokens_in=sum(ended.tries.tokens_in for ended in asked),
-        tokens_out=sum(ended.tries.tokens_out for ended in asked),
-        seconds=sum(ended.tries.seconds for ended in asked),
-        tries=tries if len(tries) > 1 or failures else (),
+        tokens_in=sum(tries.tokens_in for tries in asked),
+        tokens_out=sum(tries.tokens_out for tries in asked),
+        seconds=sum(tries.seconds for tries in asked),
+        tries=rows if len(rows) > 1 or failures else (),
     )
 
 
@@ -326,7 +326,7 @@ def with_regions(attempt: Attempt, layout: Layout, outcome: Outcome, why: str, f
         why: Reason for reading the whole page.
         failure: Failure of the regions, if the page was meant to be read by regions.
     """
-    tries = outcome.tries()
+    rows = outcome.rows()
     asked = outcome.requested()
     degraded = failure is not None
     return replace(
@@ -336,37 +336,21 @@ def with_regions(attempt: Attempt, layout: Layout, outcome: Outcome, why: str, f
         detail=joined(f"read as a whole page: {why}", attempt.detail),
         rotation=attempt.rotation if layout.image is None else (layout.rotation + attempt.rotation) % 360,
         image=attempt.image or layout.image,
-        tokens_in=attempt.tokens_in + sum(ended.tries.tokens_in for ended in asked),
-        tokens_out=attempt.tokens_out + sum(ended.tries.tokens_out for ended in asked),
-        seconds=attempt.seconds + sum(ended.tries.seconds for ended in asked),
-        tries=(*tries, *rows_of(attempt)) if tries else attempt.tries,
+        tokens_in=attempt.tokens_in + sum(tries.tokens_in for tries in asked),
+        tokens_out=attempt.tokens_out + sum(tries.tokens_out for tries in asked),
+        seconds=attempt.seconds + sum(tries.seconds for tries in asked),
+        tries=(*rows, *rows_of(attempt)) if rows else attempt.tries,
     )
 
 
-def with_spent(regions: Attempt, tries: tuple[Mapping[str, Any], ...], why: str) -> Attempt:
-    """Add a rejected whole-page attempt to a page read by regions; `tries` are those of both."""
+def with_rows(attempt: Attempt, rows: tuple[Mapping[str, Any], ...]) -> Attempt:
+    """Return a page read by regions with other tries and their sums."""
     return replace(
-        regions,
-        detail=joined(regions.detail, why),
-        tokens_in=sum(row.get("tokens_in", 0) for row in tries),
-        tokens_out=sum(row.get("tokens_out", 0) for row in tries),
-        seconds=sum(row.get("seconds", 0.0) for row in tries),
-        tries=tries,
-    )
-
-
-def with_failure(figures: Attempt, failure: PageFailure) -> Attempt:
-    """Add a failed text request to a page of pictures; the missing text is not a fault."""
-    empty = failure.reason is Reason.EMPTY
-    return replace(
-        figures,
-        status=Status.OK if empty else Status.DEGRADED,
-        reason=None if empty else failure.reason,
-        detail="only pictures were found on it" if empty else joined(failure.reason.value, failure.detail),
-        tokens_in=sum(row.get("tokens_in", 0) for row in failure.tries),
-        tokens_out=sum(row.get("tokens_out", 0) for row in failure.tries),
-        seconds=sum(row.get("seconds", 0.0) for row in failure.tries),
-        tries=failure.tries,
+        attempt,
+        tokens_in=sum(row.get("tokens_in", 0) for row in rows),
+        tokens_out=sum(row.get("tokens_out", 0) for row in rows),
+        seconds=sum(row.get("seconds", 0.0) for row in rows),
+        tries=rows,
     )
 
 
@@ -382,18 +366,16 @@ def _detail(outcome: Outcome, failed: int) -> str:
     """Return the unread and degraded regions, then the losses in the others."""
     lost: list[str] = []
     losses: list[str] = []
-    for item, ended in outcome.pairs():
-        if ended is None:
+    for item, tries in outcome.pairs():
+        if tries is None:
             continue
-        failure, best = ended.failure, ended.best
-        region = item.region
-        left, top, right, bottom = (
-            round(100 * side) for side in (region.box.x0, region.box.y0, region.box.x1, region.box.y1)
-        )
-        where = f"{region.label} at {left},{top} to {right},{bottom} %"
+        failure, best = tries.failure, tries.best
+        box = item.region.box
+        left, top, right, bottom = (round(100 * side) for side in (box.x0, box.y0, box.x1, box.y1))
+        where = f"{item.region.label} at {left},{top} to {right},{bottom} %"
         if failure is not None:
             kept = "" if best else "no text was read"
-            detail = joined(failure.reason.value, ended.shortfall or failure.detail, kept)
+            detail = joined(failure.reason.value, tries.shortfall or failure.detail, kept)
             lost.append(f"{where}: {detail}")
         elif best is not None and best.detail:
             losses.append(f"{where}: {best.detail}")
@@ -404,7 +386,7 @@ def _detail(outcome: Outcome, failed: int) -> str:
 def _raw(outcome: Outcome) -> str:
     """Return the regions and their raw answers as JSON."""
     rows = []
-    for item, ended in outcome.pairs():
+    for item, tries in outcome.pairs():
         region, box = item.region, item.region.box
         rows.append(
             {
@@ -412,7 +394,7 @@ def _raw(outcome: Outcome) -> str:
                 "box": [round(side, 4) for side in (box.x0, box.y0, box.x1, box.y1)],
                 "score": round(region.score, 4),
                 "task": item.task,
-                "answer": ended.best.raw if ended and ended.best else None,
+                "answer": tries.best.raw if tries and tries.best else None,
             }
         )
     return json.dumps(rows, ensure_ascii=False)

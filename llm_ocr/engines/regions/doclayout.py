@@ -4,15 +4,15 @@ import asyncio
 import importlib.metadata
 import importlib.util
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from llm_ocr.documents.page_wire import image_to_wire
 from llm_ocr.engines.regions.detection import Layout, Region
 from llm_ocr.engines.regions.detector_worker import page_from_wire
-from llm_ocr.engines.regions.reader import Batches
 from llm_ocr.errors import LlmOcrError, PageFailure, WorkerDied, WorkerError, install_command
 from llm_ocr.models.choosing import numbers
 from llm_ocr.sandbox import Interpreter, Limits, WorkerPool
@@ -57,6 +57,76 @@ def weights_folder(model: str, revision: str | None, offline: bool, cache: Path 
     except (HfHubHTTPError, OSError, ValueError) as error:
         raise LlmOcrError(f"the layout detector {model} could not be downloaded: {error}") from error
     return Path(found)
+
+
+# Pages in batches.
+
+
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
+
+
+class Batches(Generic[ItemT, ResultT]):
+    """Runner of at most `parallel` batches of at most `size` items.
+
+    A batch has all items that wait when a place becomes free. It does not wait for more.
+    """
+
+    def __init__(
+        self, run: Callable[[Sequence[ItemT]], Awaitable[Sequence[ResultT]]], *, size: int, parallel: int
+    ) -> None:
+        """Configure the runner.
+
+        `run` returns one result per item, in order; its errors reach all callers of the batch.
+        """
+        self._run = run
+        self._size = size
+        self._parallel = parallel
+        self._waiting: deque[tuple[ItemT, asyncio.Future[ResultT]]] = deque()
+        self._running: set[asyncio.Task[Any]] = set()
+
+    async def submit(self, item: ItemT) -> ResultT:
+        """Return the item's result."""
+        answer: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
+        self._waiting.append((item, answer))
+        if len(self._running) < self._parallel:
+            self._running.add(asyncio.create_task(self._work()))
+        return await answer
+
+    async def close(self) -> None:
+        """Cancel the running batches and the waiting callers."""
+        for task in tuple(self._running):
+            task.cancel()
+        await asyncio.gather(*tuple(self._running), return_exceptions=True)
+        while self._waiting:
+            self._waiting.popleft()[1].cancel()
+
+    async def _work(self) -> None:
+        try:
+            while self._waiting:
+                batch = [self._waiting.popleft() for _ in range(min(self._size, len(self._waiting)))]
+                batch = [(item, answer) for item, answer in batch if not answer.done()]
+                if batch:
+                    await self._run_batch(batch)
+        finally:  # directly, not in a callback: a caller in between must not rely on this worker
+            if (task := asyncio.current_task()) is not None:
+                self._running.discard(task)
+
+    async def _run_batch(self, batch: Sequence[tuple[ItemT, asyncio.Future[ResultT]]]) -> None:
+        try:
+            results = await self._run([item for item, _ in batch])
+        except asyncio.CancelledError:
+            for _, answer in batch:
+                answer.cancel()
+            raise
+        except Exception as error:  # noqa: BLE001 - each caller raises it
+            for _, answer in batch:
+                if not answer.done():
+                    answer.set_exception(error)
+            return
+        for (_, answer), result in zip(batch, results, strict=True):
+            if not answer.done():
+                answer.set_result(result)
 
 
 # Detector of the PP-DocLayoutV3 kind in worker processes.

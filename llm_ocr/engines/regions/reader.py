@@ -1,10 +1,9 @@
 """Read pages by regions; unreadable pages fall back to a reader of whole pages."""
 
 import asyncio
-from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 from llm_ocr.engines import Engine, PageReader, noop
 from llm_ocr.engines.regions.answers import (
@@ -14,84 +13,16 @@ from llm_ocr.engines.regions.answers import (
     RegionRequests,
     attempt_of,
     rows_of,
-    with_failure,
     with_regions,
-    with_spent,
+    with_rows,
 )
 from llm_ocr.engines.regions.detection import READ, Assigned, Detector, Layout, assigned, task_of
 from llm_ocr.engines.vlm.reader import UNDRAWN
 from llm_ocr.engines.vlm.requests import ImageTools, QualityRule, ReadOptions
-from llm_ocr.engines.vlm.retry import Ended, joined
+from llm_ocr.engines.vlm.retry import Tries, joined
 from llm_ocr.errors import PageFailure
 from llm_ocr.models.profile import Profile
 from llm_ocr.types import Attempt, BlockKind, Box, EncodedImage, Page, Reason, Status
-
-ItemT = TypeVar("ItemT")
-ResultT = TypeVar("ResultT")
-
-
-class Batches(Generic[ItemT, ResultT]):
-    """Runner of at most `parallel` batches of at most `size` items.
-
-    A batch has all items that wait when a place becomes free. It does not wait for more.
-    """
-
-    def __init__(
-        self, run: Callable[[Sequence[ItemT]], Awaitable[Sequence[ResultT]]], *, size: int, parallel: int
-    ) -> None:
-        """Configure the runner.
-
-        `run` returns one result per item, in order; its errors reach all callers of the batch.
-        """
-        self._run = run
-        self._size = size
-        self._parallel = parallel
-        self._waiting: deque[tuple[ItemT, asyncio.Future[ResultT]]] = deque()
-        self._running: set[asyncio.Task[Any]] = set()
-
-    async def submit(self, item: ItemT) -> ResultT:
-        """Return the item's result."""
-        answer: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
-        self._waiting.append((item, answer))
-        if len(self._running) < self._parallel:
-            self._running.add(asyncio.create_task(self._work()))
-        return await answer
-
-    async def close(self) -> None:
-        """Cancel the running batches and the waiting callers."""
-        for task in tuple(self._running):
-            task.cancel()
-        await asyncio.gather(*tuple(self._running), return_exceptions=True)
-        while self._waiting:
-            self._waiting.popleft()[1].cancel()
-
-    async def _work(self) -> None:
-        try:
-            while self._waiting:
-                batch = [self._waiting.popleft() for _ in range(min(self._size, len(self._waiting)))]
-                batch = [(item, answer) for item, answer in batch if not answer.done()]
-                if batch:
-                    await self._run_batch(batch)
-        finally:  # directly, not in a callback: a caller in between must not rely on this worker
-            if (task := asyncio.current_task()) is not None:
-                self._running.discard(task)
-
-    async def _run_batch(self, batch: Sequence[tuple[ItemT, asyncio.Future[ResultT]]]) -> None:
-        try:
-            results = await self._run([item for item, _ in batch])
-        except asyncio.CancelledError:
-            for _, answer in batch:
-                answer.cancel()
-            raise
-        except Exception as error:  # noqa: BLE001 - each caller raises it
-            for _, answer in batch:
-                if not answer.done():
-                    answer.set_exception(error)
-            return
-        for (_, answer), result in zip(batch, results, strict=True):
-            if not answer.done():
-                answer.set_result(result)
-
 
 # Crops of regions within limits.
 
@@ -254,7 +185,7 @@ class _Reading:
         if self._outcome.unread():
             failures = self._outcome.failures()
             first = failures[0]
-            if all(ended.final for ended in self._outcome.requested()):
+            if all(tries.final for tries in self._outcome.requested()):
                 # Regions that kill the server are not tried in another way.
                 raise self._failed(first, f"none of its {len(failures)} regions could be read") from first
             why = f"none of its {len(failures)} regions could be read ({joined(first.reason.value, first.detail)})"
@@ -271,11 +202,14 @@ class _Reading:
         try:
             whole = await self.whole(why, None)
         except PageFailure as failure:
-            return with_spent(regions, failure.tries, f"{why}; the whole page could not be read: {failure.why}")
+            detail = joined(regions.detail, why, f"the whole page could not be read: {failure.why}")
+            return replace(with_rows(regions, failure.tries), detail=detail)
         sound = whole.status is Status.OK or regions.status is not Status.OK
         if sound and await rule.quality(self._given, whole) > quality:
             return whole
-        return with_spent(regions, rows_of(whole), f"{why}; the whole page is not better")
+        return replace(
+            with_rows(regions, rows_of(whole)), detail=joined(regions.detail, why, "the whole page is not better")
+        )
 
     async def whole(self, why: str, failure: PageFailure | None) -> Attempt:
         """Read the page with the reader of whole pages. `failure` is None if that is not a fault."""
@@ -304,14 +238,21 @@ class _Reading:
         try:
             read = await self.whole(_NOTHING_FOUND, None)
         except PageFailure as failure:
-            return with_failure(figures, failure)
+            if failure.reason is Reason.EMPTY:  # the missing text is not a fault
+                return replace(with_rows(figures, failure.tries), detail="only pictures were found on it")
+            return replace(
+                with_rows(figures, failure.tries),
+                status=Status.DEGRADED,
+                reason=failure.reason,
+                detail=joined(failure.reason.value, failure.detail),
+            )
         texts = tuple(block for block in read.blocks if block.kind is not BlockKind.FIGURE)
         return replace(read, blocks=(*figures.blocks, *texts))
 
     def _failed(self, failure: PageFailure, why: str) -> PageFailure:
-        return failure.with_tries(self._outcome.tries(), joined(why, failure.detail))
+        return failure.with_tries(self._outcome.rows(), joined(why, failure.detail))
 
-    async def _complete_all(self, pieces: Sequence[Piece | None]) -> tuple[Ended[Blocks] | None, ...]:
+    async def _complete_all(self, pieces: Sequence[Piece | None]) -> tuple[Tries[Blocks] | None, ...]:
         """Request all pieces in parallel, equal images once; the page leaves the queue with its last request."""
         alike = [(piece.mode, piece.image.data) if piece else None for piece in pieces]
         single = {what: piece for what, piece in zip(alike, pieces, strict=True) if what and piece}
@@ -323,7 +264,7 @@ class _Reading:
                 if not waiting:
                     self._on_dispatched()
 
-        async def complete(what: tuple[str, bytes], piece: Piece) -> Ended[Blocks]:
+        async def complete(what: tuple[str, bytes], piece: Piece) -> Tries[Blocks]:
             try:
                 return await self._reader.requests.complete(piece, lambda: on_sent(what))
             finally:

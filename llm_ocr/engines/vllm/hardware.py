@@ -28,23 +28,21 @@ def gpu_memory() -> dict[str, int]:
 
     GPUs of unknown memory are missing: parts of a divided GPU have less memory than the reported total.
     """
-    sizes = memory_in(_nvidia_smi("--query-gpu=index,uuid,memory.total", "--format=csv,noheader,nounits"))
-    return {name: sizes[name] for name in gpus() if name in sizes}
+    mebibytes = numbers_in(_nvidia_smi("--query-gpu=index,uuid,memory.total", "--format=csv,noheader,nounits"))
+    return {name: mebibytes[name] << 20 for name in gpus() if name in mebibytes}
 
 
 def gpu_capability() -> dict[str, int]:
     """Return the major compute capability of each GPU that this process may use, by the names of `gpus`."""
-    answer = _nvidia_smi("--query-gpu=index,uuid,compute_cap", "--format=csv,noheader")
-    rows = [[part.strip() for part in line.split(",")] for line in answer.splitlines()]
-    majors = {name: row[2].partition(".")[0] for row in rows if len(row) == 3 for name in row[:2]}
-    return {name: int(majors[name]) for name in gpus() if majors.get(name, "").isdigit()}
+    majors = numbers_in(_nvidia_smi("--query-gpu=index,uuid,compute_cap", "--format=csv,noheader"))
+    return {name: majors[name] for name in gpus() if name in majors}
 
 
-def memory_in(text: str) -> dict[str, int]:
-    """Parse `nvidia-smi --query-gpu=index,uuid,memory.total` without units (MiB): bytes by number and by UUID."""
+def numbers_in(text: str) -> dict[str, int]:
+    """Return the whole number in each row of `nvidia-smi --query-gpu=index,uuid,...`, by the GPU's number and UUID."""
     rows = [[part.strip() for part in line.split(",")] for line in text.splitlines()]
-    sound = [row for row in rows if len(row) == 3 and row[2].isdigit()]
-    return {name: int(row[2]) << 20 for row in sound for name in row[:2]}
+    numbers = {name: row[2].partition(".")[0] for row in rows if len(row) == 3 for name in row[:2]}
+    return {name: int(number) for name, number in numbers.items() if number.isdigit()}
 
 
 def vllm_installed(command: Sequence[str] = ("vllm",)) -> bool:

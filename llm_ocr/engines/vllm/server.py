@@ -28,8 +28,7 @@ from llm_ocr.engines.vllm.command import (
     with_own_processor,
 )
 from llm_ocr.engines.vllm.external import look
-from llm_ocr.engines.vllm.log import ServerLog
-from llm_ocr.engines.vllm.log_diagnosis import Diagnosis, hint_for, shortened
+from llm_ocr.engines.vllm.log import Diagnosis, ServerLog, hint_for, shortened
 from llm_ocr.engines.vllm.process import ServerProcess
 from llm_ocr.errors import ServerError, install_command
 from llm_ocr.models.choosing import numbers

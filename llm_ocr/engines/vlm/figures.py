@@ -10,13 +10,12 @@ from llm_ocr.engines.vlm.judging import Description, Verdict, judge_figure
 from llm_ocr.engines.vlm.requests import (
     DescribeOptions,
     Step,
-    Tries,
     json_values,
     profile_as_json,
     request_of,
     what_fits,
 )
-from llm_ocr.engines.vlm.retry import Ladder, run_attempts, rungs_for
+from llm_ocr.engines.vlm.retry import Ladder, Tries, run_attempts, rungs_for
 from llm_ocr.errors import UsageError
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.profiles.shared import CHAT_PROMPTS, CLASSES, classify_prompt, structured_outputs
@@ -101,8 +100,8 @@ class ModelFigureReader:
         async def judge(answer: Completion, step: Step) -> Verdict[Description]:
             return judge_figure(answer, self._form, self._classes, own_prompt=own_prompt)
 
-        tries = Tries(self._options.max_attempts)
-        ended = await run_attempts(
+        tries: Tries[Description] = Tries(self._options.max_attempts)
+        await run_attempts(
             self._engine,
             make_request,
             judge,
@@ -112,7 +111,7 @@ class ModelFigureReader:
             self._options.backoff,
             most_malformed=None if self._form == _FREE else _MALFORMED,
         )
-        best, failure = ended.best, ended.failure
+        best, failure = tries.best, tries.failure
         if best is None:
             assert failure is not None  # a loop without an answer ends with a failure
             raise failure.with_tries(tries.rows) from failure
@@ -125,7 +124,7 @@ class ModelFigureReader:
             status=Status.OK if sound else Status.DEGRADED,
             mode=self._options.mode,
             reason=None if sound else best.reason,
-            detail=best.detail if sound else ended.shortfall,
+            detail=best.detail if sound else tries.shortfall,
             description=found.description,
             data=found.data,
             label=found.label,

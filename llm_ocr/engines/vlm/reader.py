@@ -17,7 +17,6 @@ from llm_ocr.engines.vlm.requests import (
     QualityRule,
     ReadOptions,
     Step,
-    Tries,
     answer_room,
     fitted,
     json_values,
@@ -26,7 +25,7 @@ from llm_ocr.engines.vlm.requests import (
     tokens,
     what_fits,
 )
-from llm_ocr.engines.vlm.retry import Ended, Ladder, joined, run_attempts, rungs_for
+from llm_ocr.engines.vlm.retry import Ladder, Tries, joined, run_attempts, rungs_for
 from llm_ocr.errors import PageFailure, UsageError
 from llm_ocr.models.parsers import gives_places
 from llm_ocr.models.profile import Profile
@@ -84,7 +83,7 @@ class PageReading:
         self._reader = reader
         self._page = page
         self._images = Images(page.image, reader.tools)
-        self._tries = Tries(reader.options.max_attempts)
+        self._tries: Tries[Blocks] = Tries(reader.options.max_attempts)
         self._rotations = [0]  # rotations in which the model has seen the page
         self._blank: bool | None = None
         self._blank_doubt = ""  # reason why the blankness of the page is unknown
@@ -109,7 +108,7 @@ class PageReading:
             if not evidence.layer_characters:
                 return Attempt(reader.name, SOURCE, Status.OK)  # a model would invent text
             detail = f"the image shows nothing, but the text layer has {evidence.layer_characters:,} characters"
-            return await self._degraded(Ended(self._tries), PageFailure(Reason.EMPTY, detail))
+            return await self._degraded(PageFailure(Reason.EMPTY, detail))
         await reader.backlog.wait_for_room()
         if undrawn is not None:
             attempt, _ = await self._by_fallback(undrawn, 0)
@@ -132,7 +131,7 @@ class PageReading:
                 # Consume the error of an inspection whose result is not needed.
                 self._inspection.add_done_callback(lambda task: task.cancelled() or task.exception())
 
-        ended = await run_attempts(
+        await run_attempts(
             reader.engine,
             self.request,
             self.judge,
@@ -142,10 +141,10 @@ class PageReading:
             reader.options.backoff,
             rereads=min(MOST_REREADS, len(reader.rungs)),
         )
-        best, failure = ended.best, ended.failure
+        best, failure = self._tries.best, self._tries.failure
         if failure is not None or best is None:
             assert failure is not None  # a loop without a sound answer ends with a failure
-            return await self._degraded(ended, failure)
+            return await self._degraded(failure)
         if undrawn is not None:
             return await self._of_model(best, Status.DEGRADED, undrawn.reason, joined(undrawn.detail, best.detail))
         return await self._of_model(best, Status.OK, None, best.detail)
@@ -271,15 +270,15 @@ class PageReading:
         turned = tuple(replace(block, box=block.box.turned(rotation)) for block in found.blocks)
         return with_detected(blocks, replace(found, blocks=turned))
 
-    async def _degraded(self, ended: Ended[Blocks], failure: PageFailure) -> Attempt:
-        best = ended.best
+    async def _degraded(self, failure: PageFailure) -> Attempt:
+        best = self._tries.best
         why_not = ""
-        if not ended.final:
+        if not self._tries.final:
             attempt, why_not = await self._by_fallback(failure, best.worth if best else 0)
             if attempt is not None:
                 return attempt
         if best is not None:
-            detail = joined(ended.shortfall, why_not)
+            detail = joined(self._tries.shortfall, why_not)
             return await self._of_model(best, Status.DEGRADED, best.reason or failure.reason, detail)
         raise failure.with_tries(self._tries.rows, joined(failure.detail, why_not)) from failure
 

@@ -1,4 +1,4 @@
-"""Build a profile's requests and images, define reader options, and record tries."""
+"""Build a profile's requests and images, and define reader options."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from llm_ocr.engines import Completion, CompletionRequest
+from llm_ocr.engines import CompletionRequest
 from llm_ocr.models.parsers.repetition import RepetitionWatch
 from llm_ocr.models.profile import Frame, Profile
-from llm_ocr.types import Attempt, EncodedImage, Page, Quality, Reason, Status
+from llm_ocr.types import Attempt, EncodedImage, Page, Quality
 
 # Options of the model readers.
 
@@ -174,7 +174,7 @@ def tokens(text: str) -> int:
     return -(-len(text) // _CHARACTERS)
 
 
-# Records of the requests for one page or figure, and their sums.
+# Requests of a profile.
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,58 +185,6 @@ class Step:
     temperature: float
     max_tokens: int
     scale: float = 1.0
-
-
-@dataclass(slots=True)
-class Tries:
-    """Record of at most `limit` requests, plus the requests that do not count."""
-
-    limit: int
-    rows: list[Mapping[str, Any]] = field(default_factory=list)
-    tokens_in: int = 0
-    tokens_out: int = 0
-    seconds: float = 0.0
-    uncounted: int = 0
-
-    @property
-    def left(self) -> bool:
-        return len(self.rows) - self.uncounted < self.limit
-
-    def add(
-        self,
-        step: Step,
-        reason: Reason | None,
-        detail: str,
-        seconds: float,
-        waited: float,
-        answer: Completion | None = None,
-        *,
-        counts: bool = True,
-        quality: float | None = None,
-    ) -> None:
-        """Record a request with its `answer`, if any; `reason` is the fault of the answer or of the request."""
-        self.uncounted += not counts
-        self.seconds += seconds
-        if answer is not None:
-            self.tokens_in += answer.tokens_in
-            self.tokens_out += answer.tokens_out
-        self.rows.append(
-            {
-                "status": (Status.FAILED if reason else Status.OK).value,
-                "reason": reason.value if reason else None,
-                "temperature": step.temperature,
-                "mode": step.mode,
-                "scale": round(step.scale, 4),
-                "tokens_in": answer.tokens_in if answer else 0,
-                "tokens_out": answer.tokens_out if answer else 0,
-                "seconds": round(seconds, 4),
-                "waited": round(waited, 4),
-                "server": answer.server if answer else "",
-                "detail": detail,
-                **({"tokens_estimated": True} if answer and answer.estimated else {}),
-                **({} if quality is None else {"quality": quality}),
-            }
-        )
 
 
 _NONE: Mapping[str, Any] = MappingProxyType({})

@@ -3,16 +3,16 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
 
 from llm_ocr.engines import Completion, CompletionRequest, Engine
 from llm_ocr.engines.vlm.judging import Verdict
-from llm_ocr.engines.vlm.requests import LONGEST_BACKOFF, Step, Tries
+from llm_ocr.engines.vlm.requests import LONGEST_BACKOFF, Step
 from llm_ocr.errors import PageFailure, RequestError, RequestRefused
 from llm_ocr.models.profile import Profile, Rung
-from llm_ocr.types import Reason
+from llm_ocr.types import Reason, Status
 
 #: Factors for a request that exceeds the context: for the sides of its image, and for its answer, a possible cause.
 SHRINK_IMAGE, SHRINK_ANSWER = 0.7, 0.5
@@ -75,27 +75,92 @@ def rungs_for(profile: Profile, *, modes: bool = True, scales: bool = True) -> t
 ResultT = TypeVar("ResultT")
 
 
-@dataclass(frozen=True, slots=True)
-class Ended(Generic[ResultT]):
-    """Result of an attempt loop. `failure` is None for a sound `best`, otherwise the last failure.
+@dataclass(slots=True)
+class Tries(Generic[ResultT]):
+    """Requests for one page, figure, or region: at most `limit`, plus those that do not count.
 
-    `final`: no other reader may read the page, because the page kills servers.
+    `best` is the answer to use. `failure` is None for a sound `best`, otherwise the last failure. `final`: no other
+    reader may read the page, because the page kills servers.
     """
 
-    tries: Tries
+    limit: int
+    rows: list[Mapping[str, Any]] = field(default_factory=list)
+    tokens_in: int = 0
+    tokens_out: int = 0
+    seconds: float = 0.0
+    uncounted: int = 0
     best: Verdict[ResultT] | None = None
     failure: PageFailure | None = None
     final: bool = False
+
+    @property
+    def left(self) -> bool:
+        return len(self.rows) - self.uncounted < self.limit
 
     @property
     def shortfall(self) -> str:
         """Fault of `best`, and the end of the tries if it differs; "" without both."""
         if self.best is None or self.failure is None:
             return ""
-        failure, tries = self.failure, len(self.tries.rows)
-        of_many = f"the best of {tries} tries" if tries > 1 else ""
-        last = "" if self.best.reason is failure.reason else f"the last one: {failure.reason.value}: {failure.detail}"
+        of_many = f"the best of {len(self.rows)} tries" if len(self.rows) > 1 else ""
+        reason, detail = self.failure.reason, self.failure.detail
+        last = "" if self.best.reason is reason else f"the last one: {reason.value}: {detail}"
         return joined(self.best.detail, of_many, last)
+
+    def add(
+        self,
+        step: Step,
+        reason: Reason | None,
+        detail: str,
+        seconds: float,
+        waited: float,
+        answer: Completion | None = None,
+        *,
+        counts: bool = True,
+        quality: float | None = None,
+    ) -> None:
+        """Record a request with its `answer`, if any; `reason` is the fault of the answer or of the request."""
+        self.uncounted += not counts
+        self.seconds += seconds
+        if answer is not None:
+            self.tokens_in += answer.tokens_in
+            self.tokens_out += answer.tokens_out
+        self.rows.append(
+            {
+                "status": (Status.FAILED if reason else Status.OK).value,
+                "reason": reason.value if reason else None,
+                "temperature": step.temperature,
+                "mode": step.mode,
+                "scale": round(step.scale, 4),
+                "tokens_in": answer.tokens_in if answer else 0,
+                "tokens_out": answer.tokens_out if answer else 0,
+                "seconds": round(seconds, 4),
+                "waited": round(waited, 4),
+                "server": answer.server if answer else "",
+                "detail": detail,
+                **({"tokens_estimated": True} if answer and answer.estimated else {}),
+                **({} if quality is None else {"quality": quality}),
+            }
+        )
+
+    def judged(self, step: Step, answer: Completion, verdict: Verdict[ResultT]) -> None:
+        """Record an answer, and keep it if it is the best: sound beats unsound, and higher beats lower quality."""
+        self.add(
+            step,
+            verdict.reason,
+            verdict.detail,
+            answer.seconds,
+            answer.waited,
+            answer,
+            counts=not verdict.again,
+            quality=verdict.quality,
+        )
+        if self.best is not None and self.best.sound:
+            is_better = verdict.sound and (verdict.quality or 0.0) > (self.best.quality or 0.0)
+        else:
+            is_better = verdict.sound or verdict.worth > (self.best.worth if self.best else 0)
+        if is_better:
+            self.best = replace(verdict, raw=answer.text)
 
 
 def joined(*parts: str) -> str:
@@ -103,43 +168,12 @@ def joined(*parts: str) -> str:
     return "; ".join(part for part in parts if part)
 
 
-@dataclass(slots=True)
-class _Clock:
-    """Times of the handover of a request to the engine and of its dispatch, in seconds.
-
-    The clock forwards only the first dispatch: a page leaves the queue once, regardless of its requests.
-    """
-
-    on_dispatched: Callable[[], None]
-    started: float = 0.0
-    sent: float | None = None
-    dispatched: bool = False
-
-    def on_sent(self) -> None:
-        self.sent = time.monotonic()
-        if not self.dispatched:
-            self.dispatched = True
-            self.on_dispatched()
-
-    def spent(self) -> tuple[float, float]:
-        """Return the seconds in flight and the seconds of waiting before, until now."""
-        now = time.monotonic()
-        sent = now if self.sent is None else self.sent
-        return now - sent, sent - self.started
-
-
-def _is_better(verdict: Verdict[ResultT], best: Verdict[ResultT] | None) -> bool:
-    """Compare with the kept answer: sound beats unsound, and higher beats lower quality."""
-    if best is not None and best.sound:
-        return verdict.sound and (verdict.quality or 0.0) > (best.quality or 0.0)
-    return verdict.sound or verdict.worth > (best.worth if best else 0)
-
-
-def _ended(
-    tries: Tries, best: Verdict[ResultT] | None, failure: PageFailure | None, *, final: bool = False
-) -> Ended[ResultT]:
-    """A sound answer has no failure, whatever the later answers are."""
-    return Ended(tries, best) if best is not None and best.sound else Ended(tries, best, failure, final)
+def _failure_of(error: RequestError | PageFailure) -> PageFailure:
+    if isinstance(error, PageFailure):
+        return error
+    if isinstance(error, RequestRefused):
+        return PageFailure(Reason.TOO_LONG if error.too_long else Reason.REFUSED, str(error))
+    return PageFailure(Reason.SERVER_ERROR, str(error), retryable=True)
 
 
 async def run_attempts(
@@ -147,13 +181,13 @@ async def run_attempts(
     make_request: Callable[[Step], Awaitable[CompletionRequest]],
     judge: Callable[[Completion, Step], Awaitable[Verdict[ResultT]]],
     ladder: Ladder,
-    tries: Tries,
+    tries: Tries[ResultT],
     on_dispatched: Callable[[], None],
     backoff: float,
     *,
     most_malformed: int | None = None,
     rereads: int = 0,
-) -> Ended[ResultT]:
+) -> None:
     """Send requests for one page, figure, or region, up the ladder and within its tries.
 
     A bad answer moves up the ladder. A lost request is repeated unchanged after a pause. `MOST_LOOPS` limits answers
@@ -165,7 +199,7 @@ async def run_attempts(
         make_request: Returns the request of a step. Raises `PageFailure` if its image cannot be created.
         judge: Judges the answer of a step; never raises.
         ladder: Position on the retry ladder.
-        tries: Receives one row for each request.
+        tries: Receives one row for each request, and the result.
         on_dispatched: Called when the first request is sent, once: a page leaves the queue once.
         backoff: Seconds before a lost request is repeated; doubled each time.
         most_malformed: Limit of malformed answers; None: limited by the tries only.
@@ -174,53 +208,43 @@ async def run_attempts(
     Raises:
         ServerError: No server is available.
     """
-    best: Verdict[ResultT] | None = None
     failure: PageFailure | None = None
     faults: Counter[Reason] = Counter()
-    reasoned = 0  # answers of reasoning alone
-    lost = 0  # consecutive lost requests
-    clock = _Clock(on_dispatched)
-    while tries.left and (rereads > 0 or best is None or not best.sound):
-        rereads -= best is not None and best.sound
+    reasoned = lost = 0  # answers of reasoning alone, and consecutive lost requests
+    sent, final = 0.0, False
+    undispatched = [on_dispatched]
+
+    def on_sent() -> None:
+        nonlocal sent
+        sent = time.monotonic()
+        while undispatched:
+            undispatched.pop()()
+
+    while tries.left and (rereads > 0 or tries.best is None or not tries.best.sound):
+        rereads -= tries.best is not None and tries.best.sound
         step = ladder.step
         try:
             request = await make_request(step)
         except PageFailure as unmade:
-            return _ended(tries, best, unmade)
-        clock.started, clock.sent = time.monotonic(), None
+            failure = unmade
+            break
+        began, sent = time.monotonic(), 0.0
         try:
-            answer = await engine.complete(request, clock.on_sent)
-        except RequestRefused as refusal:
-            reason = Reason.TOO_LONG if refusal.too_long else Reason.REFUSED
-            tries.add(step, reason, str(refusal), *clock.spent())
-            failure = PageFailure(reason, str(refusal))
-            if not (refusal.too_long and ladder.shrink()):
+            answer = await engine.complete(request, on_sent)
+        except (RequestError, PageFailure) as error:
+            failure, final = _failure_of(error), isinstance(error, PageFailure)
+            now = time.monotonic()
+            tries.add(step, failure.reason, failure.detail, now - (sent or now), (sent or now) - began)
+            if final or (isinstance(error, RequestRefused) and not (error.too_long and ladder.shrink())):
                 break
+            if not isinstance(error, RequestRefused):
+                if tries.left and backoff > 0:
+                    await asyncio.sleep(min(backoff * 2.0 ** min(lost, 16), LONGEST_BACKOFF))
+                lost += 1
             continue
-        except RequestError as error:
-            tries.add(step, Reason.SERVER_ERROR, str(error), *clock.spent())
-            failure = PageFailure(Reason.SERVER_ERROR, str(error), retryable=True)
-            if tries.left and backoff > 0:
-                await asyncio.sleep(min(backoff * 2.0 ** min(lost, 16), LONGEST_BACKOFF))
-            lost += 1
-            continue
-        except PageFailure as given_up:
-            tries.add(step, given_up.reason, given_up.detail, *clock.spent())
-            return _ended(tries, best, given_up, final=True)
         lost = 0
         verdict = await judge(answer, step)
-        tries.add(
-            step,
-            verdict.reason,
-            verdict.detail,
-            answer.seconds,
-            answer.waited,
-            answer,
-            counts=not verdict.again,
-            quality=verdict.quality,
-        )
-        if _is_better(verdict, best):
-            best = replace(verdict, raw=answer.text)
+        tries.judged(step, answer, verdict)
         if verdict.again:
             continue
         if verdict.sound and not verdict.weak:
@@ -233,4 +257,5 @@ async def run_attempts(
         reasoned += bool(answer.reasoned) and not answer.text.strip()
         if faults[Reason.MALFORMED] == most_malformed or faults[Reason.LOOP] == MOST_LOOPS or reasoned == MOST_REASONED:
             break
-    return _ended(tries, best, failure)
+    if tries.best is None or not tries.best.sound:  # a sound answer has no failure, whatever the later answers are
+        tries.failure, tries.final = failure, final

@@ -82,8 +82,8 @@ PARSERS: Mapping[str, NamedParser] = MappingProxyType(
         "formula": NamedParser(parse_formula, "one formula in LaTeX", places=False),
     }
 )
-_PLACED = frozenset(one.parse for one in PARSERS.values() if one.places)
-_TELLING = frozenset(one.parse for one in PARSERS.values() if one.tells)
+_PLACED = frozenset(named.parse for named in PARSERS.values() if named.places)
+_TELLING = frozenset(named.parse for named in PARSERS.values() if named.tells)
 
 
 def parser_named(name: str) -> NamedParser:

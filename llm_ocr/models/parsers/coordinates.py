@@ -38,24 +38,19 @@ def from_fractions(x0: float, y0: float, x1: float, y1: float) -> Box | None:
     return box if box.width > 0 and box.height > 0 else None
 
 
-def from_bins(x0: float, y0: float, x1: float, y1: float) -> Box | None:
-    """Return the box for corners in 0..999 (DeepSeek-OCR)."""
-    return _on_grid(x0, y0, x1, y1, _LAST_BIN)
+def _grid(last: float) -> Scale:
+    """Return the scale for corners in 0..`last` over each side."""
+
+    def scale(x0: float, y0: float, x1: float, y1: float) -> Box | None:
+        if max(x0, y0, x1, y1) > _BEYOND_GRID * last or min(x0, y0, x1, y1) < (1 - _BEYOND_GRID) * last:
+            return None
+        return _divided(x0, y0, x1, y1, last, last)
+
+    return scale
 
 
-def from_1000(x0: float, y0: float, x1: float, y1: float) -> Box | None:
-    """Return the box for corners in 0..1000 (LightOnOCR, Chandra 2, Surya, Qwen3-VL, MinerU, Unlimited-OCR)."""
-    return _on_grid(x0, y0, x1, y1, 1000.0)
-
-
-def from_1024(x0: float, y0: float, x1: float, y1: float) -> Box | None:
-    """Return the box for corners in 0..1024 (Chandra 1)."""
-    return _on_grid(x0, y0, x1, y1, 1024.0)
-
-
-def from_500(x0: float, y0: float, x1: float, y1: float) -> Box | None:
-    """Return the box for corners in 0..500 (DocTags)."""
-    return _on_grid(x0, y0, x1, y1, 500.0)
+#: DeepSeek-OCR; LightOnOCR, Chandra 2, Surya, Qwen3-VL, MinerU, and Unlimited-OCR; Chandra 1; DocTags.
+from_bins, from_1000, from_1024, from_500 = map(_grid, (_LAST_BIN, 1000.0, 1024.0, 500.0))
 
 
 def from_pixel_sizes(frame: Frame) -> Scale:
@@ -118,12 +113,6 @@ def _shrunk(width: int, height: int) -> tuple[int, int]:
     by = sqrt(width * height / _MOST_PIXELS)
     across, down = (max(_FACTOR, floor(side / by / _FACTOR) * _FACTOR) for side in (width, height))
     return across, down
-
-
-def _on_grid(x0: float, y0: float, x1: float, y1: float, last: float) -> Box | None:
-    if max(x0, y0, x1, y1) > _BEYOND_GRID * last or min(x0, y0, x1, y1) < (1 - _BEYOND_GRID) * last:
-        return None
-    return _divided(x0, y0, x1, y1, last, last)
 
 
 def _divided(x0: float, y0: float, x1: float, y1: float, across: float, down: float) -> Box | None:

@@ -91,19 +91,17 @@ def parse_qwen_html(text: str, frame: Frame = NO_FRAME) -> Parsed:
     return _parsed(text, from_1000, _qwen_label)
 
 
-def parse_html(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """Return the blocks of HTML without boxes: each has the whole page as its place. Markdown is read as such."""
-    tokens = list(html_tokens(_body(text)))
-    if not any(isinstance(token, HtmlTag) for token in tokens):
-        return parse_plain(text)
-    return Parsed(tuple(unlabelled(html_to_markdown(tokens), "", (WHOLE_PAGE,), headings=True)))
-
-
 def _parsed(text: str, scale: Scale, label: _Label) -> Parsed:
-    found = _split(html_tokens(_body(text)), label)
+    body = unwrapped(without_special(text).strip())
+    if body.startswith("```"):
+        body = body.partition("\n")[2].removesuffix("```")
+    tokens = list(html_tokens(body))
+    found = _split(tokens, label)
     if not any(piece.place for piece in found):
-        plain = parse_html(text)
-        return replace(plain, lost=(_NO_PLACE,) if plain.blocks else ())
+        plain = parse_plain(text).blocks
+        if any(isinstance(token, HtmlTag) for token in tokens):
+            plain = tuple(unlabelled(html_to_markdown(tokens), "", (WHOLE_PAGE,), headings=True))
+        return Parsed(plain, (_NO_PLACE,) if plain else ())
     lost: list[str] = []
     blocks: list[Block] = []
     outside = False
@@ -113,11 +111,6 @@ def _parsed(text: str, scale: Scale, label: _Label) -> Parsed:
         blocks += made
     lost += [_NO_PLACE] if outside else []
     return Parsed(with_captions(blocks), tuple(lost))
-
-
-def _body(text: str) -> str:
-    body = unwrapped(without_special(text).strip())
-    return body.partition("\n")[2].removesuffix("```") if body.startswith("```") else body
 
 
 def _split(tokens: Iterable[HtmlTag | str], label_of: _Label) -> list[_Piece]:

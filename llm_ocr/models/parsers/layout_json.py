@@ -51,65 +51,52 @@ class _Piece:
 
 def parse_dots(text: str, frame: Frame = NO_FRAME) -> Parsed:
     """Return the blocks of dots.ocr's layout, boxes in pixels of the resized image. Never raises; linear."""
-    return parse_layout(text, from_resized(frame))
+    return _parsed(text, from_resized(frame))
 
 
 def parse_dots_layout_only(text: str, frame: Frame = NO_FRAME) -> Parsed:
     """Return the blocks of dots.ocr's layout without text."""
-    return parse_layout_only(text, from_resized(frame))
+    return _parsed(text, from_resized(frame), texts=False)
 
 
 def parse_json(text: str, frame: Frame = NO_FRAME) -> Parsed:
     """Return the blocks of a layout in JSON with common key names and boxes in 0..1000."""
-    return parse_layout(text, from_1000)
+    return _parsed(text, from_1000)
 
 
 def parse_surya_layout(text: str, frame: Frame = NO_FRAME) -> Parsed:
     """Return the blocks of Surya's layout (`label`, `bbox`, `count`) without text, boxes in 0..1000."""
-    return parse_layout_only(text, from_1000)
+    return _parsed(text, from_1000, texts=False)
 
 
-def parse_layout(text: str, scale: Scale) -> Parsed:
+def _parsed(text: str, scale: Scale, *, texts: bool = True) -> Parsed:
     """Return the blocks of a JSON answer: tables closed, formulas in `$$`, descriptions of figures in `described`.
 
     A piece with an unreadable box keeps its text, with the whole page as its place. A figure without a box is lost. An
-    answer without JSON is read as Markdown.
+    answer without JSON is read as Markdown. Without `texts`, blocks have only kinds and boxes.
     """
-    pieces, lost, plain = _read(text, texts=True)
+    pieces, lost, plain = _read(text, texts=texts)
     if plain is not None:
-        return plain
+        return plain if texts else replace(plain, blocks=())
     blocks: list[Block] = []
     for piece in pieces:
         box = scale(*piece.box) if len(piece.box) == 4 else None
         boxes = (box,) if box else ()
         kind = kind_of(piece.label)
-        if kind is BlockKind.FIGURE:
+        if box is None and (kind is not BlockKind.FIGURE or not texts):
+            lost.append(unreadable(piece.label))
+        if not texts:
+            blocks += [Block(kind, box, label=piece.label, level=level_of(piece.label)) for box in boxes]
+        elif kind is BlockKind.FIGURE:
             blocks += described(piece.label, boxes, piece.text or "", lost)
-            continue
-        if box is None:
-            lost.append(unreadable(piece.label))
-        if piece.text is None and kind is not BlockKind.TABLE:
-            lost.append(f"{piece.label or 'a piece'}: no text")
-        if piece.label:
-            blocks += labelled(piece.label, boxes, piece.text or "", lost)
         else:
-            blocks += unlabelled(piece.text or "", "", boxes or (WHOLE_PAGE,), headings=True)
-    return Parsed(with_captions(blocks), tuple(lost))
-
-
-def parse_layout_only(text: str, scale: Scale) -> Parsed:
-    """Return blocks with kinds and boxes and without text; pieces without a readable box are lost."""
-    pieces, lost, plain = _read(text, texts=False)
-    if plain is not None:
-        return replace(plain, blocks=())
-    blocks: list[Block] = []
-    for piece in pieces:
-        box = scale(*piece.box) if len(piece.box) == 4 else None
-        if box is None:
-            lost.append(unreadable(piece.label))
-        else:
-            blocks.append(Block(kind_of(piece.label), box, label=piece.label, level=level_of(piece.label)))
-    return Parsed(tuple(blocks), tuple(lost))
+            if piece.text is None and kind is not BlockKind.TABLE:
+                lost.append(f"{piece.label or 'a piece'}: no text")
+            if piece.label:
+                blocks += labelled(piece.label, boxes, piece.text or "", lost)
+            else:
+                blocks += unlabelled(piece.text or "", "", boxes or (WHOLE_PAGE,), headings=True)
+    return Parsed(with_captions(blocks) if texts else tuple(blocks), tuple(lost))
 
 
 def _read(text: str, *, texts: bool) -> tuple[list[_Piece], list[str], Parsed | None]:

@@ -6,7 +6,7 @@ second model, 0.1.8 for the first).
 
 from llm_ocr.models.parsers.html_blocks import parse_chandra, parse_chandra1
 from llm_ocr.models.profile import ImageRule, Profile, Rung, Score
-from llm_ocr.models.profiles.shared import ANSWER, CACHES_OFF, ONE_IMAGE, a4_tokens, prompt_tokens, side_at
+from llm_ocr.models.profiles.shared import USUAL_ARGS, page_tokens, side_at
 
 _TAGS = (
     "'math', 'br', 'i', 'b', 'u', 'del', 'sup', 'sub', 'table', 'tr', 'td', 'p', 'th', 'div', 'pre', 'h1', 'h2', 'h3', "
@@ -100,6 +100,7 @@ _LONGEST = side_at(192)
 _LADDER = (Rung(0.2), Rung(0.4), Rung(0.6), Rung(0.8))
 # The vendor's first request has a top_p of 0.1, without effect at temperature 0; its retries have 0.95.
 _SETTINGS = {"top_p": 0.95}
+_SERVER_ARGS = "--max-num-seqs {} --dtype bfloat16 --max-num-batched-tokens {} --gpu-memory-utilization {}"
 _FIGURES = frozenset({"Image", "Figure", "Diagram"})
 _LICENCE = "modified OpenRAIL-M (weights)"
 
@@ -125,23 +126,15 @@ CHANDRA_2 = Profile(
     max_tokens=12_384,
     # At most one token per 28 x 28 pixels: 4,600 for an A4 page, 17,900 with the prompt and the longest answer.
     context=18_000,
-    page_tokens=a4_tokens(_LONGEST, 28) + prompt_tokens(_SECOND["layout"]) + ANSWER,
+    page_tokens=page_tokens(_LONGEST, 28, _SECOND["layout"]),
     settings=_SETTINGS,
     # As the vendor's for 80 GB, but without the prefix cache. The vendor's image enables the cache, but pages never hit
     # it.
     server_args=(
-        "--max-num-seqs",
-        "64",
-        "--dtype",
-        "bfloat16",
-        "--max-num-batched-tokens",
-        "8192",
-        "--gpu-memory-utilization",
-        ".85",
+        *_SERVER_ARGS.format(64, 8192, ".85").split(),
         "--mm-processor-kwargs",
         '{"min_pixels": 3136, "max_pixels": 6291456}',
-        *CACHES_OFF,
-        *ONE_IMAGE,
+        *USUAL_ARGS,
     ),
     min_vllm="0.17.0",
     figure_labels=_FIGURES,
@@ -164,20 +157,9 @@ CHANDRA_1 = Profile(
     max_tokens=8192,
     context=32_768,
     # Qwen3-VL: one token per 32 x 32 pixels.
-    page_tokens=a4_tokens(_LONGEST, 32) + prompt_tokens(_FIRST["layout"]) + ANSWER,
+    page_tokens=page_tokens(_LONGEST, 32, _FIRST["layout"]),
     settings=_SETTINGS,
-    server_args=(
-        "--max-num-seqs",
-        "32",
-        "--dtype",
-        "bfloat16",
-        "--max-num-batched-tokens",
-        "65536",
-        "--gpu-memory-utilization",
-        ".9",
-        *CACHES_OFF,
-        *ONE_IMAGE,
-    ),
+    server_args=(*_SERVER_ARGS.format(32, 65536, ".9").split(), *USUAL_ARGS),
     figure_labels=_FIGURES,
     # The first package always retried at 0.3; the second one's rule becomes warmer.
     ladder=_LADDER,

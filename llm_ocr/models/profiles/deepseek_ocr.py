@@ -6,7 +6,7 @@ Prompts are those of the models' READMEs, arguments and settings those of vLLM's
 from llm_ocr.models.parsers.grounding import parse_grounding, parse_spotting
 from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.models.profile import ImageRule, Profile, Score
-from llm_ocr.models.profiles.shared import ANSWER, CACHES_OFF, DEEPSEEK_PROMPTS, ONE_IMAGE, side_at, warmer
+from llm_ocr.models.profiles.shared import ANSWER, DEEPSEEK_PROMPTS, USUAL_ARGS, side_at, warmer
 
 # vLLM puts "<image>\n" before each prompt, as in the model's own prompts.
 _PAGE = "<|grounding|>Convert the document to markdown."
@@ -40,8 +40,7 @@ _NO_REPETITION = {"vllm_xargs": {"ngram_size": 30, "window_size": 90, "whitelist
 _SERVER_ARGS = (
     "--logits-processors",
     "vllm.model_executor.models.deepseek_ocr:NGramPerReqLogitsProcessor",
-    *CACHES_OFF,
-    *ONE_IMAGE,
+    *USUAL_ARGS,
 )
 _FIGURES = frozenset({"image", "figure"})
 # Another image size gives other tiles. The plain prompt gives text without places and is therefore late.

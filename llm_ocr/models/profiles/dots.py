@@ -8,7 +8,7 @@ from typing import Any
 from llm_ocr.models.parsers.layout_json import parse_dots, parse_dots_layout_only
 from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.models.profile import ImageRule, Profile, Score
-from llm_ocr.models.profiles.shared import ANSWER, CACHES_OFF, ONE_IMAGE, a4_tokens, prompt_tokens, side_at, warmer
+from llm_ocr.models.profiles.shared import USUAL_ARGS, page_tokens, side_at, warmer
 
 # The template joins the parts of a message as one string. A message with an image placeholder is not changed.
 _IMAGE = "<|img|><|imgpad|><|endofimg|>"
@@ -91,7 +91,7 @@ def _profile(name: str, aliases: tuple[str, ...], scores: tuple[Score, ...]) -> 
         image=ImageRule(_LONGEST),
         max_tokens=_MAX_TOKENS,
         context=_CONTEXT,
-        page_tokens=a4_tokens(_LONGEST, 28) + prompt_tokens(_LAYOUT) + ANSWER,
+        page_tokens=page_tokens(_LONGEST, 28, _LAYOUT),
         temperature=0.1,
         settings={"top_p": 0.9},
         guides={"layout": _schema(text=True), "layout-only": _schema(text=False)},
@@ -101,8 +101,7 @@ def _profile(name: str, aliases: tuple[str, ...], scores: tuple[Score, ...]) -> 
             "--gpu-memory-utilization",
             "0.9",
             # Users reported loops with the prefix cache.
-            *CACHES_OFF,
-            *ONE_IMAGE,
+            *USUAL_ARGS,
         ),
         min_vllm="0.11.0",
         trust_remote_code=True,

@@ -7,7 +7,7 @@ the model card. The revision is one that a third-party deployment pins.
 from llm_ocr.models.parsers.otsl import parse_formula
 from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.models.profile import ImageRule, Profile, Score
-from llm_ocr.models.profiles.shared import ANSWER, CACHES_OFF, ONE_IMAGE, a4_tokens, prompt_tokens, side_at, warmer
+from llm_ocr.models.profiles.shared import USUAL_ARGS, page_tokens, side_at, warmer
 
 # Other prompts make the model loop. Without a detector, the SDK reads pages with the first prompt, too.
 _TEXT = "Text Recognition:"
@@ -35,7 +35,7 @@ GLM_OCR = Profile(
     image=ImageRule(_LONGEST, "jpeg"),
     max_tokens=_MAX_TOKENS,
     context=_CONTEXT,
-    page_tokens=a4_tokens(_LONGEST, 28) + prompt_tokens(_TEXT) + ANSWER,
+    page_tokens=page_tokens(_LONGEST, 28, _TEXT),
     mode="markdown",
     # The SDK's top_p (1e-5) and top_k (1) have no effect at temperature 0, and would give the same answer in each
     # warmer attempt. Both are therefore set to allow all tokens, whatever defaults the model's own file sets.
@@ -45,8 +45,7 @@ GLM_OCR = Profile(
     server_args=(
         "--speculative-config",
         '{"method": "mtp", "num_speculative_tokens": 3}',
-        *CACHES_OFF,
-        *ONE_IMAGE,
+        *USUAL_ARGS,
     ),
     min_vllm="0.19.0",
     min_transformers="5.3.0",

@@ -8,7 +8,7 @@ from dataclasses import replace
 from llm_ocr.models.parsers.doctags import parse_doctags
 from llm_ocr.models.parsers.otsl import parse_formula, parse_paddle_table
 from llm_ocr.models.profile import ImageRule, Profile
-from llm_ocr.models.profiles.shared import ANSWER, CACHES_OFF, ONE_IMAGE, prompt_tokens, side_at, warmer
+from llm_ocr.models.profiles.shared import ANSWER, USUAL_ARGS, prompt_tokens, side_at, warmer
 
 _PAGE = "Convert this page to docling."
 # Assumed tokens of an image, to reserve room. docling's answer limit is 8192; the limit here is what remains of that.
@@ -30,7 +30,7 @@ GRANITE_DOCLING = Profile(
     page_tokens=_IMAGE + prompt_tokens(_PAGE) + ANSWER,
     settings={"stop": ["</doctag>", "<|end_of_text|>"]},
     vllm_settings={"skip_special_tokens": False},
-    server_args=("--max-num-batched-tokens", "8192", "--enable-chunked-prefill", *CACHES_OFF, *ONE_IMAGE),
+    server_args=("--max-num-batched-tokens", "8192", "--enable-chunked-prefill", *USUAL_ARGS),
     figure_labels=frozenset({"picture", "chart"}),
     ladder=warmer(),
     parameters=0.26,

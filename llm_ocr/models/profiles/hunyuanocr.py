@@ -8,7 +8,7 @@ fixes the prompts, all in Chinese, because other wordings made the results worse
 from llm_ocr.models.parsers.markdown import parse_hunyuan
 from llm_ocr.models.parsers.otsl import parse_formula
 from llm_ocr.models.profile import ImageRule, Profile, Score
-from llm_ocr.models.profiles.shared import ANSWER, CACHES_OFF, ONE_IMAGE, a4_tokens, side_at, warmer
+from llm_ocr.models.profiles.shared import ANSWER, USUAL_ARGS, a4_tokens, side_at, warmer
 
 _PAGE = (
     "提取文档图片中正文的所有信息用markdown格式表示，其中页眉、页脚部分忽略，表格用html格式表达，文档中公式用latex格式表示，"
@@ -46,7 +46,7 @@ HUNYUANOCR = Profile(
     system="",
     settings={"top_p": 1.0},
     vllm_settings={"top_k": -1, "repetition_penalty": 1.08},
-    server_args=(*CACHES_OFF, *ONE_IMAGE),
+    server_args=USUAL_ARGS,
     ladder=warmer(plainer="text"),
     parameters=1.0,
     scores=(Score("OmniDocBench v1.5", 94.10, "vendor's run of 1.0"),),

@@ -7,7 +7,7 @@ Prompts, sampling, image sizes, the answer's length, and the context are those o
 from llm_ocr.models.parsers.layout_json import parse_json
 from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.models.profile import ImageRule, Profile, Score
-from llm_ocr.models.profiles.shared import ANSWER, CACHES_OFF, ONE_IMAGE, a4_tokens, prompt_tokens, side_at, warmer
+from llm_ocr.models.profiles.shared import USUAL_ARGS, page_tokens, side_at, warmer
 
 _LAYOUT = """
 - Extract layout information from the provided PDF image.
@@ -71,10 +71,10 @@ def _profile(name: str, model: str, parameters: float, aliases: tuple[str, ...],
         image=ImageRule(_LONGEST),
         max_tokens=_MAX_TOKENS,
         context=_CONTEXT,
-        page_tokens=a4_tokens(_LONGEST, 32) + prompt_tokens(_LAYOUT) + ANSWER,
+        page_tokens=page_tokens(_LONGEST, 32, _LAYOUT),
         settings={"top_p": 1.0},
         vllm_settings={"chat_template_kwargs": {"enable_thinking": False}},
-        server_args=(*CACHES_OFF, *ONE_IMAGE),
+        server_args=USUAL_ARGS,
         min_vllm="0.17.1",
         min_transformers="5.3.0",
         figure_labels=frozenset({"figure"}),

@@ -9,7 +9,7 @@ from llm_ocr.models.parsers.markers import parse_mineru_layout
 from llm_ocr.models.parsers.otsl import parse_formula, parse_paddle_table
 from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.models.profile import ImageRule, Profile, Score
-from llm_ocr.models.profiles.shared import ANSWER, CACHES_OFF, ONE_IMAGE, a4_tokens, prompt_tokens, side_at, warmer
+from llm_ocr.models.profiles.shared import USUAL_ARGS, page_tokens, side_at, warmer
 
 _TEXT = "\nText Recognition:"
 _PROMPTS = {
@@ -42,7 +42,7 @@ MINERU = Profile(
     max_tokens=_MAX_TOKENS,
     context=_CONTEXT,
     # Qwen2-VL: one token per 28 x 28 pixels.
-    page_tokens=a4_tokens(_LONGEST, 28) + prompt_tokens(_TEXT) + ANSWER,
+    page_tokens=page_tokens(_LONGEST, 28, _TEXT),
     mode="text",
     system="You are a helpful assistant.",
     # The vendor's top_p (0.01) and top_k (1) have no effect at temperature 0, and would give the same answer in each
@@ -55,7 +55,7 @@ MINERU = Profile(
         "vllm_xargs": {"no_repeat_ngram_size": 100},
     },
     # The package `mineru-vl-utils` must be installed next to vLLM.
-    server_args=("--logits-processors", "mineru_vl_utils:MinerULogitsProcessor", *CACHES_OFF, *ONE_IMAGE),
+    server_args=("--logits-processors", "mineru_vl_utils:MinerULogitsProcessor", *USUAL_ARGS),
     figure_labels=frozenset({"image", "chart", "image_block"}),
     structured=frozenset(),
     ladder=warmer(),

@@ -7,7 +7,7 @@ the SDK's longest; the page size and the image tokens are estimates of llm_ocr.
 from llm_ocr.models.parsers.otsl import parse_formula
 from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.models.profile import ImageRule, Profile, Score
-from llm_ocr.models.profiles.shared import ANSWER, CACHES_OFF, ONE_IMAGE, a4_tokens, prompt_tokens, side_at, warmer
+from llm_ocr.models.profiles.shared import USUAL_ARGS, page_tokens, side_at, warmer
 
 _TEXT = "Text Recognition:"
 _LONGEST = side_at(200)
@@ -26,9 +26,9 @@ MINICPM_OCR = Profile(
     image=ImageRule(_LONGEST),
     max_tokens=8192,
     context=16_384,
-    page_tokens=a4_tokens(_LONGEST, 32) + prompt_tokens(_TEXT) + ANSWER,
+    page_tokens=page_tokens(_LONGEST, 32, _TEXT),
     mode="markdown",
-    server_args=(*CACHES_OFF, *ONE_IMAGE),
+    server_args=USUAL_ARGS,
     ladder=warmer(),
     parameters=1.3,
     languages="English, Chinese",

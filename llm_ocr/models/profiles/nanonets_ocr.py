@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from llm_ocr.models.parsers.markdown import parse_nanonets
 from llm_ocr.models.profile import ImageRule, Profile, Score
-from llm_ocr.models.profiles.shared import ANSWER, CACHES_OFF, ONE_IMAGE, a4_tokens, prompt_tokens, side_at, warmer
+from llm_ocr.models.profiles.shared import USUAL_ARGS, page_tokens, side_at, warmer
 
 _PROMPT = (
     "Extract the text from the above document as if you were reading it naturally. Return the tables in html format. "
@@ -37,10 +37,10 @@ NANONETS_OCR2 = Profile(
     image=ImageRule(_LONGEST),
     max_tokens=_MAX_TOKENS,
     context=_CONTEXT,
-    page_tokens=a4_tokens(_LONGEST, 28) + prompt_tokens(_PROMPT) + ANSWER,
+    page_tokens=page_tokens(_LONGEST, 28, _PROMPT),
     mode="markdown",
     vllm_settings={"repetition_penalty": 1.0},
-    server_args=(*CACHES_OFF, *ONE_IMAGE),
+    server_args=USUAL_ARGS,
     ladder=warmer(),
     parameters=3.0,
     scores=(Score("olmOCR-bench", 69.5, "as quoted by others"),),

@@ -5,7 +5,7 @@ Prompt, settings, and the size of the canvas are those of the model card.
 
 from llm_ocr.models.parsers.markers import parse_nemotron
 from llm_ocr.models.profile import ImageRule, Profile
-from llm_ocr.models.profiles.shared import ANSWER, CACHES_OFF, ONE_IMAGE, warmer
+from llm_ocr.models.profiles.shared import ANSWER, USUAL_ARGS, warmer
 
 _PROMPT = "</s><s><predict_bbox><predict_classes><output_markdown><predict_no_text_in_pic>"
 # Height of the canvas of 1664 x 2048 pixels on which the model sees each page.
@@ -29,7 +29,7 @@ NEMOTRON_PARSE = Profile(
     # The card's top_k (1) has no effect at temperature 0, and would give the same answer in each warmer attempt.
     settings={"top_p": 1.0},
     vllm_settings={"top_k": -1, "repetition_penalty": 1.1, "skip_special_tokens": False},
-    server_args=(*CACHES_OFF, *ONE_IMAGE),
+    server_args=USUAL_ARGS,
     # vLLM's first release with this architecture: release notes of 0.14.0, pull request 30864.
     min_vllm="0.14.0",
     trust_remote_code=True,

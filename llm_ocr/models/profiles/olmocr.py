@@ -6,7 +6,7 @@ are those of its server.
 
 from llm_ocr.models.parsers.front_matter import parse_front_matter
 from llm_ocr.models.profile import ImageRule, Profile, Rung, Score
-from llm_ocr.models.profiles.shared import ANSWER, CACHES_OFF, a4_tokens, prompt_tokens
+from llm_ocr.models.profiles.shared import CACHES_OFF, page_tokens
 
 _PROMPT = (
     "Attached is one page of a document that you must process. Just return the plain text representation of this "
@@ -46,7 +46,7 @@ def _profile(
         max_tokens=8000,
         context=16_384,
         # Qwen2.5-VL: one token per 28 x 28 pixels.
-        page_tokens=a4_tokens(_LONGEST, 28) + prompt_tokens(_PROMPT) + ANSWER,
+        page_tokens=page_tokens(_LONGEST, 28, _PROMPT),
         mode="markdown",
         image_first=False,
         temperature=0.1,

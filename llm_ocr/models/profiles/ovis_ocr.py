@@ -6,7 +6,7 @@ revision is one that a third-party deployment pins. The context is an estimate o
 
 from llm_ocr.models.parsers.markdown import parse_ovis
 from llm_ocr.models.profile import ImageRule, Profile, Score
-from llm_ocr.models.profiles.shared import ANSWER, CACHES_OFF, ONE_IMAGE, a4_tokens, prompt_tokens, side_at, warmer
+from llm_ocr.models.profiles.shared import USUAL_ARGS, page_tokens, side_at, warmer
 
 _PROMPT = (
     "\nExtract all readable content from the image in natural human reading order and output the result as a single "
@@ -29,9 +29,9 @@ OVIS_OCR_2 = Profile(
     image=ImageRule(_LONGEST),
     max_tokens=16_384,
     context=24_576,
-    page_tokens=a4_tokens(_LONGEST, 32) + prompt_tokens(_PROMPT) + ANSWER,
+    page_tokens=page_tokens(_LONGEST, 32, _PROMPT),
     vllm_settings={"chat_template_kwargs": {"enable_thinking": False}},
-    server_args=(*CACHES_OFF, *ONE_IMAGE),
+    server_args=USUAL_ARGS,
     min_vllm="0.22.1",
     figure_labels=frozenset({"image"}),
     ladder=warmer(),

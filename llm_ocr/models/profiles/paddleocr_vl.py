@@ -12,7 +12,7 @@ from llm_ocr.models.parsers.otsl import (
 )
 from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.models.profile import ImageRule, Profile, Score
-from llm_ocr.models.profiles.shared import ANSWER, CACHES_OFF, ONE_IMAGE, prompt_tokens, side_at, warmer
+from llm_ocr.models.profiles.shared import ANSWER, USUAL_ARGS, prompt_tokens, side_at, warmer
 
 _TEXT = "OCR:"
 _PROMPTS = {
@@ -61,7 +61,7 @@ def _profile(version: str, model: str, aliases: tuple[str, ...], scores: tuple[S
         context=_CONTEXT,
         page_tokens=_LARGEST_IMAGE + prompt_tokens(_TEXT) + ANSWER,
         mode="markdown",
-        server_args=("--max-num-batched-tokens", "16384", *CACHES_OFF, *ONE_IMAGE),
+        server_args=("--max-num-batched-tokens", "16384", *USUAL_ARGS),
         min_vllm="0.11.1",
         trust_remote_code=True,
         ladder=warmer(),

@@ -14,6 +14,7 @@ from llm_ocr.models.profile import Profile, Rung
 CACHES_OFF = ("--no-enable-prefix-caching", "--mm-processor-cache-gb", "0")
 # Saves memory when the server measures its own use.
 ONE_IMAGE = ("--limit-mm-per-prompt", '{"image": 1}')
+USUAL_ARGS = (*CACHES_OFF, *ONE_IMAGE)
 
 #: Tokens of the answer for a typical page, for throughput estimates.
 ANSWER = 1000
@@ -38,6 +39,11 @@ def a4_tokens(longest_side: int, per_side: int) -> int:
 def prompt_tokens(prompt: str) -> int:
     """Return the approximate tokens of a prompt and its chat template."""
     return len(prompt) // 4 + 20
+
+
+def page_tokens(longest_side: int, per_side: int, prompt: str) -> int:
+    """Return the tokens of an A4 page (see `a4_tokens`), its prompt, and its answer."""
+    return a4_tokens(longest_side, per_side) + prompt_tokens(prompt) + ANSWER
 
 
 def warmer(above: float = 0.0, *, scale: float = 0.8, plainer: str | None = None) -> tuple[Rung, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 from llm_ocr.models.parsers.html_blocks import parse_surya
 from llm_ocr.models.parsers.layout_json import parse_surya_layout
 from llm_ocr.models.profile import ImageRule, Profile, Score
-from llm_ocr.models.profiles.shared import ANSWER, CACHES_OFF, ONE_IMAGE, a4_tokens, prompt_tokens, side_at, warmer
+from llm_ocr.models.profiles.shared import USUAL_ARGS, page_tokens, side_at, warmer
 
 _PAGE = "OCR this image to HTML. Each block is a div with data-label and data-bbox (x0 y0 x1 y1, normalized 0-1000)."
 _PROMPTS = {
@@ -55,9 +55,9 @@ def _profile(version: str, parameters: float, bench: float, parse_bench: float) 
         image=ImageRule(_LONGEST),
         max_tokens=_MAX_TOKENS,
         context=_CONTEXT,
-        page_tokens=a4_tokens(_LONGEST, 28) + prompt_tokens(_PAGE) + ANSWER,
+        page_tokens=page_tokens(_LONGEST, 28, _PAGE),
         guides={"layout-only": {"structured_outputs": {"json": _LAYOUT}}},
-        server_args=(*_PIXELS, *CACHES_OFF, *ONE_IMAGE),
+        server_args=(*_PIXELS, *USUAL_ARGS),
         min_vllm="0.20.1",
         figure_labels=frozenset({"Image", "Figure", "Diagram"}),
         ladder=warmer(),

@@ -6,7 +6,7 @@ reports empty answers to other prompts. Neither claim has been verified.
 
 from llm_ocr.models.parsers.markers import parse_unlimited
 from llm_ocr.models.profile import ImageRule, Profile, Score
-from llm_ocr.models.profiles.shared import ANSWER, CACHES_OFF, ONE_IMAGE, prompt_tokens, side_at, warmer
+from llm_ocr.models.profiles.shared import ANSWER, USUAL_ARGS, prompt_tokens, side_at, warmer
 
 # The prompt contains the image placeholder, and precedes the image, so that vLLM does not add a placeholder.
 _PAGE = "<image>document parsing."
@@ -30,8 +30,7 @@ UNLIMITED_OCR = Profile(
     server_args=(
         "--logits-processors",
         "vllm.model_executor.models.unlimited_ocr:NGramPerReqLogitsProcessor",
-        *CACHES_OFF,
-        *ONE_IMAGE,
+        *USUAL_ARGS,
     ),
     min_vllm="0.25.0",
     trust_remote_code=True,

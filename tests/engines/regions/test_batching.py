@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from llm_ocr.engines.regions.reader import Batches
+from llm_ocr.engines.regions.doclayout import Batches
 
 
 def test_items_that_wait_during_a_batch_form_the_next_batch():

@@ -2,8 +2,7 @@
 
 import pytest
 
-from llm_ocr.engines.vllm.log import ServerLog
-from llm_ocr.engines.vllm.log_diagnosis import Diagnosis, diagnose, hint_for
+from llm_ocr.engines.vllm.log import Diagnosis, ServerLog, diagnose, hint_for
 
 PREFIX = "(EngineCore_DP0 pid=12) ERROR 11-21 01:01:18 [core.py:866] "
 
