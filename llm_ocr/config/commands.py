@@ -1,5 +1,6 @@
 """Names, texts, examples, and functions of all commands. The module is light because the help is built from it."""
 
+from collections.abc import Mapping
 from difflib import get_close_matches
 
 from llm_ocr.errors import LlmOcrError, UsageError
@@ -340,6 +341,17 @@ def all_commands() -> tuple[Command, ...]:
         if command is not None and name not in names:
             listed.insert(names.index(command.after) + 1 if command.after in names else len(names), command)
     return tuple(listed)
+
+
+def broken_commands() -> Mapping[str, str]:
+    """Return the commands of packages that cannot be imported, each with the reason in one line."""
+    reasons = {}
+    for name in COMMANDS.names():
+        try:
+            _added(name)
+        except LlmOcrError as error:
+            reasons[name] = f"not available: {' '.join(str(error.args[0]).split())}"
+    return {name: reason for name, reason in reasons.items() if all(command.name != name for command in CORE)}
 
 
 def find_command(name: str) -> Command:
