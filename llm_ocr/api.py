@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Never, Unpack
 
 from llm_ocr.config import models
-from llm_ocr.config.keyword_help import lists_settings
+from llm_ocr.config.fields import lists_settings
 from llm_ocr.config.loading import settings_from
 from llm_ocr.config.models import PipelineCommand
 from llm_ocr.errors import UsageError

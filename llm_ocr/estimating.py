@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 from urllib.parse import urlsplit
 
 from llm_ocr.config.environment import cores
+from llm_ocr.config.fields import lists_settings
 from llm_ocr.config.groups import EMBEDDED, SERVER, VLLM
-from llm_ocr.config.keyword_help import lists_settings
 from llm_ocr.config.loading import settings_from
 from llm_ocr.config.models import EstimateSettings, ExtractSettings, PlanSettings
 from llm_ocr.costs.comparison import (

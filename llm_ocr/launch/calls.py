@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from llm_ocr.config.keyword_help import lists_settings
+from llm_ocr.config.fields import lists_settings
 from llm_ocr.config.loading import settings_from
 from llm_ocr.config.models import LaunchSettings
 from llm_ocr.launch.launching import Launch, StagePlan, begin, plans

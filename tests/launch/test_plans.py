@@ -10,8 +10,7 @@ from make_plans import FOLDER, as_text, cases, snapshot
 from llm_ocr.config.loading import settings_from
 from llm_ocr.config.models import LaunchSettings
 from llm_ocr.errors import UsageError
-from llm_ocr.launch import STAGES, JobSpec
-from llm_ocr.launch.platforms import launcher_for
+from llm_ocr.launch import STAGES, JobSpec, launcher_for
 from llm_ocr.launch.specs import launch_request
 from llm_ocr.plugins import PLATFORMS
 
