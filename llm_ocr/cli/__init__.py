@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from llm_ocr.cli.output import complain, one_line, write
+from llm_ocr.cli.output import aligned, complain, one_line, write
 from llm_ocr.config.commands import all_commands, broken_commands, find_command
 from llm_ocr.config.environment import environment
 from llm_ocr.errors import LlmOcrError, PageFailure, StorageError, UsageError, WorkspaceError
@@ -92,8 +92,7 @@ def _dispatch(arguments: list[str]) -> int:
 def general_help() -> str:
     """Return the text of `llm-ocr --help`."""
     summaries = {command.name: command.summary for command in all_commands()} | broken_commands()
-    width = max(map(len, summaries))
-    commands = "\n".join(f"  {name:<{width}}  {summary}" for name, summary in summaries.items())
+    commands = "\n".join(f"  {line}" for line in aligned([*summaries.items()]))
     return f"""Usage: llm-ocr COMMAND [options]
 
 Convert PDFs and images to Markdown, with cropped and described figures, in three resumable stages.

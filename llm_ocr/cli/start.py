@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from llm_ocr.cli.flags import parse_flags
-from llm_ocr.cli.output import harmless, json_text, one_line, with_flags, write, write_line
+from llm_ocr.cli.output import aligned, harmless, json_text, one_line, with_flags, write, write_line
 from llm_ocr.config.commands import CORE
 from llm_ocr.config.environment import environment
 from llm_ocr.config.fields import groups_of
@@ -80,9 +80,7 @@ def settings_table(loaded: Loaded[Any]) -> str:
     values = shown_values(loaded.settings)
     names = [setting.name for _, members in groups_of(type(loaded.settings)) for setting in members]
     rows = [("setting", "value", "from"), *((name, one_line(values[name]), loaded.origins[name]) for name in names)]
-    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-    lines = [f"{name:<{widths[0]}}  {value:<{widths[1]}}  {origin}".rstrip() for name, value, origin in rows]
-    return "\n".join(lines) + "\n"
+    return "".join(f"{line.rstrip()}\n" for line in aligned(rows))
 
 
 @contextmanager

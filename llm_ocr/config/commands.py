@@ -1,6 +1,5 @@
 """Names, texts, examples, and functions of all commands. The module is light because the help is built from it."""
 
-from collections.abc import Mapping
 from difflib import get_close_matches
 
 from llm_ocr.errors import LlmOcrError, UsageError
@@ -343,7 +342,7 @@ def all_commands() -> tuple[Command, ...]:
     return tuple(listed)
 
 
-def broken_commands() -> Mapping[str, str]:
+def broken_commands() -> dict[str, str]:
     """Return the commands of packages that cannot be imported, each with the reason in one line."""
     reasons = {}
     for name in COMMANDS.names():

@@ -2,7 +2,7 @@
 
 import json
 import tomllib
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -377,6 +377,12 @@ def _complaint(settings: Mapping[str, Setting], given: Mapping[str, Given], deta
     else:
         demand = f"must be {setting.allowed}"
     return f"{shown}: {demand}{did_you_mean(str(value).lower(), setting.choices) if setting.choices else ''}"
+
+
+def sources_keyword(sources: str | Path | Iterable[str | Path]) -> dict[str, object]:
+    """Return the keyword of one or several sources; none without sources, so that variables and files count."""
+    named = [sources] if isinstance(sources, str | Path) else list(sources)
+    return {"sources": tuple(map(str, named))} if named else {}
 
 
 def settings_from(model: type[M], call: str, keywords: Mapping[str, Any], stored: Mapping[str, Any] | None = None) -> M:
