@@ -73,7 +73,3 @@ def test_what_the_launcher_calls_is_what_its_policy_allows():
     jobs = next(one for one in statements if one["Sid"] == "Jobs")
     allowed = {action.partition(":")[2] for action in jobs["Action"]}
     assert {"".join(word.capitalize() for word in call.split("_")) for call in calls} | {"AddTags"} == allowed
-
-
-def test_no_folder_here_is_a_package():
-    assert not list(FOLDER.rglob("*.py"))
