@@ -11,8 +11,8 @@ from readme_commands import blocks, followed, put_programs
 from sagemaker_account import REPOSITORY, signed_in
 
 from llm_ocr.launch import STAGES
-from llm_ocr.launch.sagemaker.requests import expanded
 from tests.fakes.sagemaker import running
+from tests.fakes.sagemaker_jobs import expanded
 
 FOLDER = REPOSITORY / "sagemaker"
 
