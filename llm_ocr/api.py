@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Never, Unpack
 
 from llm_ocr.config import models
-from llm_ocr.config.keyword_help import lists_settings
-from llm_ocr.config.loading import settings_from
+from llm_ocr.config.fields import lists_settings
+from llm_ocr.config.loading import settings_from, sources_keyword
 from llm_ocr.config.models import PipelineCommand
 from llm_ocr.errors import UsageError
 from llm_ocr.exporting import Exported
@@ -344,10 +344,7 @@ def _call(
     progress: Progress | None,
     settings: Mapping[str, object],
 ) -> Run:
-    named = [sources] if isinstance(sources, str | Path) else list(sources)
-    flags: dict[str, object] = {"workspace": str(workspace), **settings}
-    if named:
-        flags["sources"] = tuple(str(source) for source in named)
+    flags = {"workspace": str(workspace), **settings, **sources_keyword(sources)}
     chosen = settings_from(model, command, flags)
     await_workspace(chosen, (progress or Silent()).say)
     if stored := stored_settings(command, chosen):

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 from urllib.parse import urlsplit
 
 from llm_ocr.config.environment import cores
+from llm_ocr.config.fields import lists_settings
 from llm_ocr.config.groups import EMBEDDED, SERVER, VLLM
-from llm_ocr.config.keyword_help import lists_settings
-from llm_ocr.config.loading import settings_from
+from llm_ocr.config.loading import settings_from, sources_keyword
 from llm_ocr.config.models import EstimateSettings, ExtractSettings, PlanSettings
 from llm_ocr.costs.comparison import (
     EMBEDDED_HERE,
@@ -92,10 +92,7 @@ def estimate(
         UsageError: There is nothing to count, or the hardware or a setting is unknown.
         WorkspaceError: There is no such workspace.
     """
-    named = [sources] if isinstance(sources, str | Path) else list(sources)
-    keywords: dict[str, object] = {**settings}
-    if named:
-        keywords["sources"] = tuple(str(source) for source in named)
+    keywords = {**settings, **sources_keyword(sources)}
     if workspace is not None:
         keywords["workspace"] = str(workspace)
     chosen = settings_from(EstimateSettings, "estimate", keywords)

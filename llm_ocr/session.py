@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, Unpack
 
+from llm_ocr.config.fields import lists_settings
 from llm_ocr.config.groups import EMBEDDED
-from llm_ocr.config.keyword_help import lists_settings
 from llm_ocr.config.loading import settings_from
 from llm_ocr.config.models import ExtractSettings, ReadingCommand
 from llm_ocr.documents.rendering import Renderer

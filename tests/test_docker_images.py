@@ -3,18 +3,16 @@
 Docker itself is not run here; what it would run is.
 """
 
-import base64
-import hashlib
 import os
 import re
 import subprocess
 import sys
 import tomllib
 import venv
-import zipfile
 from pathlib import Path
 
 import pytest
+from wheels import make_wheel
 
 from llm_ocr_cpu.parts import LAYOUT_INSTALL
 
@@ -179,32 +177,6 @@ def test_the_build_script_names_the_base_image_and_passes_it_on(image, repositor
 
 
 # What docker/install.py promises, with a pip and packages of its own.
-
-
-def make_wheel(
-    folder: Path, name: str, version: str, needs: str = "", files: dict[str, str] | None = None, more: str = ""
-) -> Path:
-    path = folder / f"{name}-{version}-py3-none-any.whl"
-    about = f"{name}-{version}.dist-info"
-    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n" + (
-        f"Requires-Dist: {needs}\n" if needs else ""
-    )
-    metadata += more
-    held = {
-        **(files or {f"{name}.py": f"version = {version!r}\n"}),
-        f"{about}/METADATA": metadata,
-        f"{about}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
-    with zipfile.ZipFile(path, "w") as archive:
-        for place, text in held.items():
-            archive.writestr(place, text)
-        rows = [f"{place},sha256={digest(text)},{len(text)}\n" for place, text in held.items()]
-        archive.writestr(f"{about}/RECORD", "".join(rows) + f"{about}/RECORD,,\n")
-    return path
-
-
-def digest(text: str) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).decode().rstrip("=")
 
 
 class Image:

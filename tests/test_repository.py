@@ -1,6 +1,5 @@
 """Promises about the repository itself: modules, names, messages, and tests."""
 
-import os
 import re
 import subprocess
 import sys
@@ -200,13 +199,3 @@ def test_a_test_that_fails_leaves_no_process_behind(repository, tmp_path):
     assert found is not None
     listed = subprocess.run(["ps", "-o", "stat=", "-p", ",".join(found.groups())], capture_output=True, text=True)
     assert [line for line in listed.stdout.split() if not line.startswith("Z")] == []
-
-
-def test_the_help_answers_without_importing_anything_heavy(repository, tmp_path):
-    code = "import sys; from llm_ocr.cli import main; main(['--help']); print(*sys.modules, file=sys.stderr)"
-    environment = {**os.environ, "PYTHONPATH": str(repository)}
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert "Usage: llm-ocr" in done.stdout
-    assert "llm_ocr.cli" in done.stderr.split(), done.stderr
-    heavy = {"numpy", "pyarrow", "pandas", "boto3", "datasets", "onnxruntime", "cv2", "PIL", "torch", "pydantic"}
-    assert heavy & set(done.stderr.split()) == set()

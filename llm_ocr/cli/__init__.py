@@ -3,8 +3,8 @@
 import sys
 from collections.abc import Sequence
 
-from llm_ocr.cli.output import complain, one_line, write
-from llm_ocr.config.commands import all_commands, find_command
+from llm_ocr.cli.output import aligned, complain, one_line, write
+from llm_ocr.config.commands import all_commands, broken_commands, find_command
 from llm_ocr.config.environment import environment
 from llm_ocr.errors import LlmOcrError, PageFailure, StorageError, UsageError, WorkspaceError
 from llm_ocr.plugins import found_packages
@@ -91,9 +91,8 @@ def _dispatch(arguments: list[str]) -> int:
 
 def general_help() -> str:
     """Return the text of `llm-ocr --help`."""
-    listed = all_commands()
-    width = max(len(command.name) for command in listed)
-    commands = "\n".join(f"  {command.name:<{width}}  {command.summary}" for command in listed)
+    summaries = {command.name: command.summary for command in all_commands()} | broken_commands()
+    commands = "\n".join(f"  {line}" for line in aligned([*summaries.items()]))
     return f"""Usage: llm-ocr COMMAND [options]
 
 Convert PDFs and images to Markdown, with cropped and described figures, in three resumable stages.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llm_ocr.cli.outcome import quoted
-from llm_ocr.cli.output import write_line
+from llm_ocr.cli.output import aligned, write_line
 from llm_ocr.cli.pipeline import finish
 from llm_ocr.cli.progress import progress_for
 from llm_ocr.config.loading import settings_from
@@ -89,7 +89,6 @@ def where_to_look(documents: "Iterable[Document]", workspace: str) -> str:
         ("llm-ocr doctor", "Check what works on this machine"),
         ("llm-ocr run --help", "Show the most used settings"),
     )
-    width = max(len(typed) for typed, _ in following)
     return "\n".join(
         [
             *lines,
@@ -100,7 +99,7 @@ def where_to_look(documents: "Iterable[Document]", workspace: str) -> str:
             "inside it, and handwriting is not read.",
             "",
             "Next:",
-            *(f"  {typed:<{width}}  {meaning}" for typed, meaning in following),
+            *(f"  {line}" for line in aligned(following)),
             "",
         ]
     )

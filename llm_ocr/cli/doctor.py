@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from llm_ocr.checks import Check, State, optional, package_version, tried
-from llm_ocr.cli.output import write_json, write_line
+from llm_ocr.cli.output import aligned, write_json, write_line
 from llm_ocr.config import environment
 from llm_ocr.config.groups import EMBEDDED
 from llm_ocr.config.models import DoctorSettings
@@ -375,11 +375,10 @@ def verdict(checks: list[Check]) -> str:
 
 def table(checks: list[Check]) -> str:
     """Return one line per check, followed by its remedy."""
-    width = max(len(check.name) for check in checks)
-    mark = max(len(text) for text in _MARKS.values())
-    lines = []
+    mark = max(map(len, _MARKS.values()))
+    rows = []
     for check in checks:
-        lines.append(f"{_MARKS[check.state]:<{mark}}  {check.name:<{width}}  {check.detail}".rstrip())
+        rows.append((f"{_MARKS[check.state]:<{mark}}", check.name, check.detail))
         if check.fix and check.state is not State.WORKS:
-            lines.append(f"{'':<{mark}}  {'':<{width}}  -> {check.fix}")
-    return "\n".join(lines)
+            rows.append(("", "", f"-> {check.fix}"))
+    return "\n".join(line.rstrip() for line in aligned(rows))

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from pydantic import BaseModel
 
+from llm_ocr.cli.output import aligned
 from llm_ocr.config.fields import Setting, command_models, commands_with, groups_of, settings_of
 from llm_ocr.config.loading import did_you_mean
 from llm_ocr.errors import UsageError
@@ -87,8 +88,7 @@ def build_parser(
     Returns:
         The parser.
     """
-    width = max(len(typed) for typed, _ in command.examples)
-    examples = "\n".join(f"  {typed:<{width}}  {meaning}" for typed, meaning in command.examples)
+    examples = "\n".join(f"  {line}" for line in aligned(command.examples))
     note = "Each flag has an environment variable: --log-level is LLM_OCR_LOG_LEVEL. Lists have one item per line."
     if shown:
         note = f"All {len(settings_of(model))} settings: llm-ocr {command.name} --help-all"

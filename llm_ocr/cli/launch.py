@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from llm_ocr.cli import outcome
-from llm_ocr.cli.output import harmless, one_line, write, write_json, write_line
+from llm_ocr.cli.output import aligned, harmless, one_line, write, write_json, write_line
 from llm_ocr.config.environment import environment
 from llm_ocr.config.models import JobsSettings, LaunchSettings
 from llm_ocr.errors import UsageError
@@ -91,10 +91,8 @@ def _list(settings: JobsSettings, found: Sequence["LaunchedJob"]) -> None:
         status, job = launched.status, launched.job
         ran = "" if status.started is None else f"{((status.ended or time.time()) - status.started) / 60:.0f} min"
         rows.append((launched.platform, launched.stage, status.state.value, ran, job.id, status.reason or job.url))
-    widths = [max(len(row[column]) for row in rows) for column in range(5)]
-    for row in rows:
-        cells = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)]
-        write_line(one_line("  ".join([*cells, row[5]])).rstrip())
+    for line in aligned(rows):
+        write_line(one_line(line).rstrip())
 
 
 def _logs(settings: JobsSettings, found: Sequence["LaunchedJob"]) -> None:

@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from llm_ocr.cli.flags import with_flags
-from llm_ocr.cli.output import one_line
+from llm_ocr.cli.output import aligned, one_line
 from llm_ocr.cli.progress import about, outcome
 from llm_ocr.storage.names import split_scheme
 from llm_ocr.types import Counts, Reason, plural
@@ -210,8 +210,7 @@ def status_text(status: "RunStatus", spent: Sequence["Spent"] = ()) -> str:
         ("advice", advice(status)),
     )
     rows += [(name, text) for name, text in notes if text]
-    width = max(len(name) for name, _ in rows)
-    lines = [f"{name:<{width}}  {text}" for name, text in rows]
+    lines = aligned(rows)
     for example in status.examples:
         page = f", page {example.page}" if example.page else ""
         detail = f" ({example.detail.splitlines()[0]})" if example.detail else ""

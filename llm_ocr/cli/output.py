@@ -7,6 +7,7 @@ not an error.
 import json
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any, TextIO
 
 from llm_ocr.config.environment import leave_error
@@ -68,6 +69,12 @@ def harmless(text: str) -> str:
 def one_line(text: str) -> str:
     """Return the text as `harmless` does, with line ends and tabs escaped, too."""
     return text.translate(_ONE_LINE)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows as lines: columns are left-aligned, two spaces apart, and the last one is as it is."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
+    return ["  ".join([*map(str.ljust, row, widths), row[-1]]) for row in rows]
 
 
 def paragraph(text: str) -> str:

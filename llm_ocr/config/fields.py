@@ -1,13 +1,15 @@
-"""Descriptions of settings fields for flags, variables, files, help, and error messages."""
+"""Descriptions of settings fields for flags, variables, files, keywords, help, and error messages."""
 
+import inspect
+import re
+import textwrap
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from inspect import get_annotations
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel, SecretStr
@@ -21,6 +23,9 @@ from llm_ocr.plugins import Command, ExtensionPoint
 
 #: Prefix of every environment variable of llm_ocr.
 PREFIX = "LLM_OCR_"
+
+CallT = TypeVar("CallT", bound=Callable[..., Any])
+_FLAG = re.compile(r"--[a-z][a-z-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +132,9 @@ def _setting(model: type[BaseModel], name: str, field: FieldInfo) -> Setting:
         choices = tuple(dict.fromkeys((*choices, *ExtensionPoint(extra["group"], name).names())))
     secret = plain is SecretStr
     kind: type = str if choices or secret else plain
-    group = [owner for owner in model.__mro__ if issubclass(owner, Group) and name in get_annotations(owner)][-1]
+    group = [owner for owner in model.__mro__ if issubclass(owner, Group) and name in inspect.get_annotations(owner)][
+        -1
+    ]
     engines = extra.get("engines", vars(group).get("ENGINES", ALL))
     metavar = "{" + ",".join(choices) + "}" if choices else {int: "N", float: "X", Path: "FILE"}.get(kind, "TEXT")
     return Setting(
@@ -163,3 +170,50 @@ def _plain(annotation: Any, bounds: list[Any]) -> tuple[Any, list[Any]]:
             annotation = next(part for part in get_args(annotation) if part is not types.NoneType)
         else:
             return annotation, bounds
+
+
+def lists_settings(model: type[BaseModel], without: Collection[str] = ()) -> Callable[[CallT], CallT]:
+    """Return a decorator that adds the settings of a command to a function's docstring, by group.
+
+    Args:
+        model: Settings of the command.
+        without: Settings that the function does not accept. Its own parameters are omitted as well.
+    """
+
+    def decorate(function: CallT) -> CallT:
+        left_out = {*without, *inspect.signature(function).parameters}
+        lines = ["Settings:"]
+        for title, members in groups_of(model):
+            shown = [setting for setting in members if setting.name not in left_out]
+            if shown:
+                lines.append(f"    {as_keywords(title)}")
+            for setting in shown:
+                # The choices and the default, unless the description has them.
+                values = [f"one of {', '.join(setting.choices)}"] if setting.choices else []
+                if setting.default not in (None, ()) and "(default: " not in setting.description:
+                    values.append(f"default: {setting.default}")
+                lines += textwrap.wrap(
+                    f"{setting.name}: {as_keywords(setting.description)}"
+                    + (f" ({'; '.join(values)})" if values else ""),
+                    100,
+                    initial_indent=" " * 8,
+                    subsequent_indent=" " * 12,
+                    break_on_hyphens=False,
+                )
+        function.__doc__ = f"{inspect.getdoc(function)}\n\n" + "\n".join(lines) + "\n"
+        return function
+
+    return decorate
+
+
+def as_keywords(text: str) -> str:
+    """Return a description in terms of keywords: `--server-url` becomes `server_url`, and a repeatable flag a list."""
+    return _FLAG.sub(lambda flag: _names().get(flag[0], flag[0]), text).replace("repeatable", "one or several")
+
+
+@cache
+def _names() -> dict[str, str]:
+    """Return the names of the settings of all commands, by flag."""
+    return {
+        setting.flag: setting.name for model in command_models().values() for setting in settings_of(model).values()
+    }

@@ -2,16 +2,15 @@
 
 import json
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
-from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
+from pydantic_settings import BaseSettings
 
 from llm_ocr.config.environment import environment
 from llm_ocr.config.fields import PREFIX, Setting, all_names, settings_of
@@ -113,121 +112,105 @@ class Stored(dict[str, Any]):
         self.by = dict(by)
 
 
-class Source(PydanticBaseSettingsSource):
-    """Values from a source, with the name and origin of each. Subclasses fill `given`; `warnings` are for the user."""
+def _of_flags(
+    settings: Mapping[str, Setting], flags: Mapping[str, Any], written: Mapping[str, str], warnings: list[str]
+) -> dict[str, Given]:
+    """Return the values of the command line.
 
-    def __init__(self, model: type[BaseSettings]) -> None:
-        super().__init__(model)
-        self.settings: Mapping[str, Setting] = settings_of(model)
-        self.given: dict[str, Given] = {}
-        self.warnings: list[str] = []
-
-    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        """Return the value, its key, and False, because the value needs no further parsing."""
-        given = self.given.get(field_name)
-        return (None if given is None else given.value), field_name, False
-
-    def __call__(self) -> dict[str, Any]:
-        return {name: given.value for name, given in self.given.items()}
-
-
-class FlagSource(Source):
-    """Values from the command line; `written` holds the spelling of each flag, or a Python keyword in backticks."""
-
-    def __init__(self, model: type[BaseSettings], flags: Mapping[str, Any], written: Mapping[str, str]) -> None:
-        super().__init__(model)
-        for name, value in flags.items():
-            setting = self.settings[name]
-            spelling = written.get(name) or (setting.metavar if setting.positional else setting.flag)
-            shown = _around(f"`{name}=", "`") if spelling.startswith("`") else _around(f"{spelling} ", "")
-            self.given[name] = Given(value, f"flag {spelling}", shown)
-            if setting.secret:
-                self.warnings.append(
-                    f"{spelling}: other users of this machine can see it in the process list; "
-                    f"use {setting.flag}-file or {setting.variable} instead"
-                )
+    `written` holds the spelling of each flag, or a Python keyword in backticks.
+    """
+    given = {}
+    for name, value in flags.items():
+        setting = settings[name]
+        spelling = written.get(name) or (setting.metavar if setting.positional else setting.flag)
+        shown = _around(f"`{name}=", "`") if spelling.startswith("`") else _around(f"{spelling} ", "")
+        given[name] = Given(value, f"flag {spelling}", shown)
+        if setting.secret:
+            warnings.append(
+                f"{spelling}: other users of this machine can see it in the process list; "
+                f"use {setting.flag}-file or {setting.variable} instead"
+            )
+    return given
 
 
-class TextSource(Source):
-    """Variables from the environment or a .env file: names with the prefix first, then the predecessor's bare names.
+def _of_variables(
+    settings: Mapping[str, Setting],
+    variables: Mapping[str, str],
+    place: str,
+    decided: Container[str],
+    warnings: list[str],
+) -> dict[str, Given]:
+    """Return the values of the environment or a .env file: names with the prefix first, then the predecessor's.
 
     Names in `decided` have values from a source of higher precedence; their values here are ignored.
     """
-
-    def __init__(
-        self, model: type[BaseSettings], variables: Mapping[str, str], place: str, decided: Iterable[str] = ()
-    ) -> None:
-        super().__init__(model)
-        self.place = place
-        held = {name: text for name, text in variables.items() if text != ""}
-        done = frozenset(decided)
-        for setting in self.settings.values():
-            if setting.name in done:
+    held = {name: text for name, text in variables.items() if text != ""}
+    given = {}
+    for setting in settings.values():
+        if setting.name in decided:
+            continue
+        value: str | tuple[str, ...] | None
+        if setting.variable in held:
+            variable, value = setting.variable, held[setting.variable]
+        elif setting.bare and setting.many:
+            found = [bare for bare in bare_for(setting.name) if bare.name in held]
+            texts = [text for bare in found if (text := bare.read(held[bare.name]))]
+            if not found:
                 continue
-            if setting.variable in held:
-                self._give(setting, setting.variable, held[setting.variable], held[setting.variable])
-            elif setting.bare and setting.many:
-                found = [bare for bare in bare_for(setting.name) if bare.name in held]
-                texts = [text for bare in found if (text := bare.read(held[bare.name]))]
-                if found:
-                    self._give(setting, found[0].name, "\n".join(texts), held[found[0].name])
-            elif setting.bare and (bare := chosen(setting.name, held)):
-                self._give(setting, bare.name, bare.read(held[bare.name]), held[bare.name])
-        for name in sorted(held):
-            if name.startswith(PREFIX) and name[len(PREFIX) :].lower() not in all_names() and name not in NOT_SETTINGS:
-                known = frozenset(PREFIX + setting.upper() for setting in all_names())
-                self.warnings.append(f"unknown variable {name} is ignored{did_you_mean(name, known)}")
-        self.present = frozenset(held) & BY_NAME.keys()
-
-    def _give(self, setting: Setting, variable: str, text: str | None, written: str) -> None:
-        value: Any = text
-        if setting.many and text is not None:
+            variable, value = found[0].name, "\n".join(texts)
+        elif setting.bare and (bare := chosen(setting.name, held)):
+            variable, value = bare.name, bare.read(held[bare.name])
+        else:
+            continue
+        where = "" if place == "environment" else f" in {place}"
+        if setting.many and value is not None:
             try:
-                value = split_list(text)
+                value = split_list(value)
             except ValueError as error:
-                raise UsageError(f"{variable}{_in(self.place)} {error}") from error
-        secret = setting.secret
-        self.given[setting.name] = Given(
+                raise UsageError(f"{variable}{where} {error}") from error
+        # A secret is shown as the mask that messages give it, any other value as it was written.
+        written = "" if setting.secret else masked(held[variable])
+        shown = _around(f"{variable}=", where, instead=written)
+        given[setting.name] = Given(value, f"{place} {variable}", shown)
+    for name in sorted(held):
+        if name.startswith(PREFIX) and name[len(PREFIX) :].lower() not in all_names() and name not in NOT_SETTINGS:
+            known = frozenset(PREFIX + setting.upper() for setting in all_names())
+            warnings.append(f"unknown variable {name} is ignored{did_you_mean(name, known)}")
+    return given
+
+
+def _of_file(settings: Mapping[str, Setting], path: Path) -> dict[str, Given]:
+    """Return the values of a TOML or YAML configuration file; names lack `LLM_OCR_` and are in lower case."""
+    given, unknown = {}, []
+    for key, value in read_config(path).items():
+        name = str(key).replace("-", "_")
+        if name not in all_names():
+            unknown.append(f"unknown key {key!r} in {path}{did_you_mean(name, all_names())}")
+        elif name in settings and value is not None and value != "":
+            given[name] = Given(value, f"file {path}", _around(f"{key} = ", f" in {path}"))
+    if unknown:
+        hint = "llm-ocr init writes a file that explains every key."
+        raise UsageError(unknown[0], hint="\n".join([*unknown[1:], hint]))
+    return given
+
+
+def _of_workspace(settings: Mapping[str, Setting], stored: Mapping[str, Any]) -> dict[str, Given]:
+    """Return the values that the workspace holds, without settings that this command lacks."""
+    by = stored.by if isinstance(stored, Stored) else {}
+    return {
+        name: Given(
             value,
-            f"{self.place} {variable}",
-            lambda text: f"{variable}={text if secret else masked(written)}{_in(self.place)}",
+            f"workspace ({by[name]})" if by.get(name) else "workspace",
+            _around(f"{name} = ", " in the workspace"),
         )
+        for name, value in stored.items()
+        if name in settings
+    }
 
 
-class FileSource(Source):
-    """Values from a TOML or YAML configuration file; names lack `LLM_OCR_` and are in lower case."""
-
-    def __init__(self, model: type[BaseSettings], path: Path | None) -> None:
-        super().__init__(model)
-        if path is None:
-            return
-        unknown = []
-        for key, value in read_config(path).items():
-            name = str(key).replace("-", "_")
-            if name not in all_names():
-                unknown.append(f"unknown key {key!r} in {path}{did_you_mean(name, all_names())}")
-            elif name in self.settings and value is not None and value != "":
-                self.given[name] = Given(value, f"file {path}", _around(f"{key} = ", f" in {path}"))
-        if unknown:
-            hint = "llm-ocr init writes a file that explains every key."
-            raise UsageError(unknown[0], hint="\n".join([*unknown[1:], hint]))
-
-
-class StoredSource(Source):
-    """Values from the workspace, without settings that this command lacks."""
-
-    def __init__(self, model: type[BaseSettings], stored: Mapping[str, Any]) -> None:
-        super().__init__(model)
-        by = stored.by if isinstance(stored, Stored) else {}
-        for name, value in stored.items():
-            if name in self.settings:
-                origin = f"workspace ({by[name]})" if by.get(name) else "workspace"
-                self.given[name] = Given(value, origin, _around(f"{name} = ", " in the workspace"))
-
-
-def predecessor_warnings(sources: tuple[TextSource, ...]) -> tuple[str, ...]:
-    """Return one warning per kind of predecessor variable that is set without effect."""
-    return notices(name for source in sources for name in source.present)
+def _around(before: str, after: str, *, instead: str = "") -> Callable[[str], str]:
+    """Return a function that puts a value's text, or `instead` if given, between `before` and `after`."""
+    return lambda text: before + (instead or text) + after
 
 
 def read_dotenv(path: Path) -> dict[str, str]:
@@ -306,14 +289,6 @@ def masked(text: str) -> str:
     return without_credentials(text, MASKED)
 
 
-def _in(place: str) -> str:
-    return "" if place == "environment" else f" in {place}"
-
-
-def _around(before: str, after: str) -> Callable[[str], str]:
-    return lambda text: before + text + after
-
-
 M = TypeVar("M", bound=BaseSettings)
 
 #: Placeholder for a missing required value, in `load(..., lenient=True)` only.
@@ -361,32 +336,26 @@ def load(
         UsageError: A value is bad or missing, or a key is unknown. The error names the flag, variable, or key as
             written, the allowed values, and the given value unless secret.
     """
-    in_environment = TextSource(model, environ, "environment", flags)
-    in_dotenv = TextSource(model, read_dotenv(dotenv), dotenv.name, {**flags, **in_environment.given})
+    known, warnings = settings_of(model), list[str]()
+    of_flags = _of_flags(known, flags, written or {}, warnings)
+    of_environment = _of_variables(known, environ, "environment", flags, warnings)
+    in_dotenv = read_dotenv(dotenv)
+    of_dotenv = _of_variables(known, in_dotenv, dotenv.name, {**flags, **of_environment}, warnings)
     config = config or (Path(environ[PREFIX + "CONFIG"]) if environ.get(PREFIX + "CONFIG") else None)
-    sources = (
-        FlagSource(model, flags, written or {}),
-        in_environment,
-        in_dotenv,
-        FileSource(model, config),
-        StoredSource(model, stored or {}),
-    )
-    given: dict[str, Given] = {}
-    for source in reversed(sources):
-        given.update(source.given)
-    warnings = [line for source in sources for line in source.warnings]
-    warnings += predecessor_warnings((in_environment, in_dotenv))
-    missing = [name for name, setting in settings_of(model).items() if setting.required and name not in given]
+    of_file = _of_file(known, config) if config else {}
+    given = {**_of_workspace(known, stored or {}), **of_file, **of_dotenv, **of_environment, **of_flags}
+    warnings += notices(name for variables in (environ, in_dotenv) for name, text in variables.items() if text)
+    missing = [name for name, setting in known.items() if setting.required and name not in given]
     values: dict[str, Any] = {name: source.value for name, source in given.items()}
     if lenient:
         values |= dict.fromkeys(missing, NOT_GIVEN)
     try:
         settings = model(**values)
     except ValidationError as error:
-        lines = [_complaint(settings_of(model), given, detail) for detail in error.errors(include_url=False)]
+        lines = [_complaint(known, given, detail) for detail in error.errors(include_url=False)]
         first, *others = dict.fromkeys(lines)
         raise UsageError(first, hint="\n".join(others)) from None
-    origins = {name: given[name].origin if name in given else DEFAULT for name in settings_of(model)}
+    origins = {name: given[name].origin if name in given else DEFAULT for name in known}
     origins |= dict.fromkeys(missing, "missing")
     if isinstance(settings, Group):
         settings.keep_origins(origins)
@@ -422,6 +391,12 @@ def _complaint(settings: Mapping[str, Setting], given: Mapping[str, Given], deta
     else:
         demand = f"must be {setting.allowed}"
     return f"{shown}: {demand}{did_you_mean(str(value).lower(), setting.choices) if setting.choices else ''}"
+
+
+def sources_keyword(sources: str | Path | Iterable[str | Path]) -> dict[str, object]:
+    """Return the keyword of one or several sources; none without sources, so that variables and files count."""
+    named = [sources] if isinstance(sources, str | Path) else list(sources)
+    return {"sources": tuple(map(str, named))} if named else {}
 
 
 def settings_from(model: type[M], call: str, keywords: Mapping[str, Any], stored: Mapping[str, Any] | None = None) -> M:

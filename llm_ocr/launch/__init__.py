@@ -13,6 +13,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from llm_ocr.plugins import PLATFORMS
+
 #: Stages that need a GPU; Assemble runs on a CPU.
 GPU_STAGES = ("extract", "describe")
 STAGES = ("extract", "describe", "assemble")
@@ -223,3 +225,23 @@ class Launcher(ABC):
     @abstractmethod
     def clean(self, jobs: Sequence[Job]) -> Sequence[str]:
         """Remove the objects that `submit` created for finished jobs; return lines about removed and remaining ones."""
+
+
+def is_installed(platform: str) -> bool:
+    """Return whether a platform is installed.
+
+    Raises:
+        UsageError: No platform is. The metadata of the library is missing, and running jobs must not count as ended.
+    """
+    if not PLATFORMS.names():
+        PLATFORMS.get(platform)  # raises
+    return platform in PLATFORMS.names()
+
+
+def launcher_for(platform: str) -> Launcher:
+    """Return the launcher of a platform, without a request.
+
+    Raises:
+        UsageError: The platform is unknown. The hint has a similar name, or all.
+    """
+    return PLATFORMS.get(platform)()

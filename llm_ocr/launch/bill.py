@@ -9,9 +9,8 @@ from llm_ocr.costs import Price, price_per_hour, time_limit
 from llm_ocr.costs.comparison import money_text
 from llm_ocr.costs.prices import live_prices
 from llm_ocr.errors import LimitReached, UsageError
-from llm_ocr.launch import JobSpec, JobStatus, Launcher
+from llm_ocr.launch import JobSpec, JobStatus, Launcher, is_installed, launcher_for
 from llm_ocr.launch.cloud_run.plan import MACHINES, size
-from llm_ocr.launch.platforms import is_installed, launcher_for
 from llm_ocr.launch.records import Submission, write_end, write_jobs
 from llm_ocr.types import plural
 from llm_ocr.workspace import Workspace

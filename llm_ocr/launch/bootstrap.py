@@ -22,7 +22,7 @@ from importlib.metadata import distributions
 from importlib.util import find_spec
 from pathlib import Path
 
-#: The content of a Google Cloud key file. Google's libraries accept only the name of a file.
+#: The content of a Google Cloud key file, as a secret of jobs outside Google. Google's libraries accept only a file.
 GOOGLE_KEY = "GOOGLE_APPLICATION_CREDENTIALS_JSON"
 #: Client of a workspace's store: its module and its name for pip.
 CLIENTS = {"s3": ("boto3", "boto3"), "gs": ("google.cloud.storage", "google-cloud-storage")}

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from llm_ocr.config.keyword_help import lists_settings
-from llm_ocr.config.loading import settings_from
+from llm_ocr.config.fields import lists_settings
+from llm_ocr.config.loading import settings_from, sources_keyword
 from llm_ocr.config.models import LaunchSettings
 from llm_ocr.launch.launching import Launch, StagePlan, begin, plans
 
@@ -67,8 +67,5 @@ def dry_run(
 def _settings(
     platform: str, stage: str, sources: Sources, workspace: str | Path, settings: Mapping[str, object]
 ) -> LaunchSettings:
-    named = [sources] if isinstance(sources, str | Path) else list(sources)
-    keywords: dict[str, object] = {"platform": platform, "stage": stage, "workspace": str(workspace), **settings}
-    if named:
-        keywords["sources"] = tuple(str(source) for source in named)
-    return settings_from(LaunchSettings, "submit", keywords)
+    keywords = {"platform": platform, "stage": stage, "workspace": str(workspace), **settings}
+    return settings_from(LaunchSettings, "submit", keywords | sources_keyword(sources))

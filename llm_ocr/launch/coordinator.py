@@ -10,9 +10,8 @@ from dataclasses import replace
 
 from llm_ocr.config.environment import environment, leave_error
 from llm_ocr.errors import LlmOcrError
-from llm_ocr.launch import JobSpec
+from llm_ocr.launch import JobSpec, launcher_for
 from llm_ocr.launch.launching import Launch, Limits, known_as
-from llm_ocr.launch.platforms import launcher_for
 from llm_ocr.launch.specs import LaunchRequest
 from llm_ocr.launch.watching import Display
 from llm_ocr.storage import StoreOptions

@@ -15,10 +15,9 @@ from typing import Any, TextIO
 from llm_ocr.config.loading import check_effect, masked
 from llm_ocr.config.models import LaunchSettings
 from llm_ocr.errors import Interrupted, JobFailed, LaunchError, UsageError
-from llm_ocr.launch import PIPELINE, Job, JobSpec, JobStatus, Launcher, Plan, State
+from llm_ocr.launch import PIPELINE, Job, JobSpec, JobStatus, Launcher, Plan, State, launcher_for
 from llm_ocr.launch.bill import Budget, bounded, budget_of, check_prices, fitted_limit, has_ended, most_text, record_end
 from llm_ocr.launch.library import check_library, with_library
-from llm_ocr.launch.platforms import launcher_for
 from llm_ocr.launch.records import (
     Launched,
     Submission,

@@ -21,6 +21,7 @@ from typing import Any
 
 from llm_ocr.errors import LaunchError, UsageError
 from llm_ocr.launch import GPU_STAGES, JobSpec, Plan, Request
+from llm_ocr.launch.bootstrap import GOOGLE_KEY
 from llm_ocr.plugins import STORES
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.stored import LAUNCHES
@@ -32,9 +33,6 @@ GPU_IMAGE = "vllm/vllm-openai:v0.33.0"
 #: pull request 33992).
 GPU_IMAGE_CUDA = (13, 0)
 CPU_IMAGE = "python:3.12-slim"
-
-#: The content of a Google Cloud key file, as a secret of jobs outside Google; `bootstrap` writes it to a file.
-GOOGLE_KEY = "GOOGLE_APPLICATION_CREDENTIALS_JSON"
 
 #: Placeholders of a plan: the source of `bootstrap`, the wheel's URL, and its SHA-256.
 BOOTSTRAP, WHEEL, SHA256 = "<bootstrap>", "<wheel>", "<wheel sha256>"

@@ -15,8 +15,7 @@ from typing import Any
 from llm_ocr.config.environment import environment
 from llm_ocr.config.groups import without_credentials
 from llm_ocr.errors import WorkspaceError
-from llm_ocr.launch import PIPELINE, Job, JobSpec, JobStatus
-from llm_ocr.launch.platforms import is_installed
+from llm_ocr.launch import PIPELINE, Job, JobSpec, JobStatus, is_installed
 from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.stored import LAUNCHES, launch_key, launch_reference
 

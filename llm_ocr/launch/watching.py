@@ -10,9 +10,8 @@ from typing import TextIO
 from llm_ocr.costs.comparison import money_text, time_span
 from llm_ocr.costs.throughput import Span
 from llm_ocr.errors import LaunchError, StorageError, WorkspaceError
-from llm_ocr.launch import PIPELINE, Job, JobSpec, JobStatus, Launcher, State
+from llm_ocr.launch import PIPELINE, Job, JobSpec, JobStatus, Launcher, State, is_installed, launcher_for
 from llm_ocr.launch.bill import billed_seconds, has_ended, price_of
-from llm_ocr.launch.platforms import is_installed, launcher_for
 from llm_ocr.launch.records import Submission, submissions
 from llm_ocr.types import plural
 from llm_ocr.workspace import Workspace

@@ -11,7 +11,7 @@ from llm_ocr.checks import Check, State, tried
 from llm_ocr.cli import doctor
 from llm_ocr.cli.demo import example_documents, where_to_look
 from llm_ocr.cli.doctor import engine_works, run_doctor, table, verdict
-from llm_ocr.cli.logs import logging_to
+from llm_ocr.cli.start import logging_to
 from llm_ocr.config.models import DoctorSettings, RetrySettings
 from llm_ocr.errors import install_command
 from llm_ocr_cpu import parts

@@ -110,15 +110,8 @@ def test_what_standard_output_cannot_hold_is_escaped(llm_ocr):
     assert (done.returncode, done.stdout) == (0, "# \\u65e5\\u672c\n")
 
 
-def test_a_file_name_cannot_steer_the_terminal(llm_ocr):
-    stub = {"pages": [10, 9, 0, 1], "failed": [["\x1b[31m\r.pdf", None, "encrypted"]], "say": ["skipped \x1b]0;x\x07"]}
-    done = llm_ocr("run", "a.pdf", stub=stub)
-    assert "encrypted: \\x1b[31m\\x0d.pdf" in done.stdout
-    assert "\x1b" not in done.stdout + done.stderr
-
-
-FORGED = "a\n412 ok\u202e\u2066\u200b\u2028\x85\x1b[2K.pdf"
-SHOWN = "a\\n412 ok\\u202e\\u2066\\u200b\\u2028\\x85\\x1b[2K.pdf"
+FORGED = "a\n412 ok\u202e\u2066\u200b\u2028\x85\x1b[2K\r.pdf"
+SHOWN = "a\\n412 ok\\u202e\\u2066\\u200b\\u2028\\x85\\x1b[2K\\x0d.pdf"
 
 
 @pytest.mark.parametrize("command", [("run", "a.pdf"), ("status", "-w", "w"), ("run", "a.pdf", "--log-level", "debug")])
@@ -127,7 +120,7 @@ def test_a_file_name_cannot_forge_lines(llm_ocr, command):
     done = llm_ocr(*command, stub=stub)
     assert f"encrypted: {SHOWN}" in done.stdout
     assert not [line for line in (done.stdout + done.stderr).splitlines() if line.startswith("412 ok")]
-    assert not set("\u202e\u2066\u200b\u2028\x85\x1b") & set(done.stdout + done.stderr)
+    assert not set("\u202e\u2066\u200b\u2028\x85\x1b\r") & set(done.stdout + done.stderr)
 
 
 def test_json_is_safe_to_print_and_says_names_as_they_are(llm_ocr):
@@ -197,9 +190,3 @@ def test_status_ends_with_0_whatever_failed_and_prints_json(llm_ocr):
     assert "assemble   not started" in done.stdout
     data = json.loads(llm_ocr("status", "-w", "w", "--json", stub=stub).stdout)
     assert data["pages"] == {"expected": 10, "ok": 0, "degraded": 0, "failed": 9}
-
-
-def test_no_command_is_wrong_usage_and_shows_the_help(llm_ocr):
-    done = llm_ocr()
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "Commands:" in done.stderr

@@ -35,10 +35,6 @@ def test_what_was_not_typed_is_not_there():
     assert parsed("run") == Flags({}, {})
 
 
-def test_all_after_two_dashes_is_a_source():
-    assert parsed("run", "--", "-a.pdf", "--pages", "--").values == {"sources": ["-a.pdf", "--pages", "--"]}
-
-
 @given(st.lists(st.text(min_size=1, max_size=20), max_size=4))
 @example(["--", "-w", "--pages=3", "@file", "a b", "-1", "[x],y", ""])
 def test_any_name_after_two_dashes_arrives_unchanged(names):

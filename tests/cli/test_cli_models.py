@@ -129,16 +129,11 @@ def test_the_short_name_of_a_family_says_which_member_it_means(llm_ocr):
     assert "lightonocr-3 means lightonocr-3-0.8b" in llm_ocr("models").stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--model", "nobody/new-ocr"), "no profile for model 'nobody/new-ocr', and --prompt is missing\n"),
-        (("--model", "deepsek-ocr"), "no profile for model 'deepsek-ocr', and --prompt is missing\n"),
-    ],
-)
-def test_unknown_model_is_first_reported_with_its_missing_prompt(llm_ocr, tmp_path, arguments, said):
+@pytest.mark.parametrize("name", ["nobody/new-ocr", "deepsek-ocr"])
+def test_unknown_model_is_first_reported_with_its_missing_prompt(llm_ocr, tmp_path, name):
     Image.new("RGB", (40, 40), "white").save(tmp_path / "a.png")
-    done = llm_ocr("run", "a.png", "-w", "out", "--server-url", "http://127.0.0.1:9", *arguments)
+    done = llm_ocr("run", "a.png", "-w", "out", "--server-url", "http://127.0.0.1:9", "--model", name)
     assert done.returncode == 2
+    said = f"no profile for model {name!r}, and --prompt is missing\n"
     assert done.stderr.index(said) < done.stderr.index("All models with a profile: llm-ocr models")
     assert "Engine:" not in done.stderr and not (tmp_path / "out").exists()

@@ -15,9 +15,8 @@ from typing import get_args
 from pydantic.fields import FieldInfo
 
 from llm_ocr.config import groups, models
-from llm_ocr.config.fields import Setting, settings_of
+from llm_ocr.config.fields import Setting, as_keywords, settings_of
 from llm_ocr.config.groups import Group, duration, name_text
-from llm_ocr.config.keyword_help import as_keywords
 
 FILE = Path(groups.__file__).with_name("keywords.py")
 

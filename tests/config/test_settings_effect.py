@@ -34,24 +34,18 @@ def test_every_setting_of_models_is_refused_with_the_cpu_engine(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("engine", "flags"),
+    ("engine", "flags", "other"),
     [
-        (SERVER, {"preset": "l4"}),
-        (SERVER, {"tensor_parallel_size": 2}),
-        (VLLM, {"server_model": "m"}),
+        (SERVER, {"preset": "l4"}, VLLM),
+        (SERVER, {"tensor_parallel_size": 2}, VLLM),
+        (VLLM, {"server_model": "m"}, SERVER),
+        (SERVER, {"ocr_language": "arabic"}, EMBEDDED),
     ],
 )
-def test_what_is_for_another_kind_of_server_is_refused(tmp_path, engine, flags):
-    other = VLLM if engine == SERVER else SERVER
+def test_what_is_for_another_engine_is_refused(tmp_path, engine, flags, other):
     with pytest.raises(UsageError, match="has no effect with") as refused:
         check_effect(loaded(tmp_path, {"engine": engine, **flags}), engine)
     assert f"or use `engine={other}`" in refused.value.hint
-
-
-def test_the_language_of_ocr_is_refused_with_a_model(tmp_path):
-    with pytest.raises(UsageError, match="--ocr-language has no effect with running servers") as refused:
-        check_effect(loaded(tmp_path, {"engine": SERVER, "ocr_language": "arabic"}), SERVER)
-    assert f"or use `engine={EMBEDDED}`" in refused.value.hint
 
 
 def test_several_are_named_together_with_what_chose_the_engine(tmp_path):

@@ -51,10 +51,6 @@ def test_our_variable_wins_over_the_predecessors_bare_name(loaded):
     assert (result.settings.max_samples, result.origins["max_samples"]) == (7, "environment LLM_OCR_MAX_SAMPLES")
 
 
-def test_bare_environment_name_overrides_the_configuration_file(loaded):
-    assert loaded(environ={"MAX_SAMPLES": "5"}, config="max_samples = 9").settings.max_samples == 5
-
-
 def test_an_empty_variable_counts_as_unset(loaded):
     result = loaded(
         environ={"LLM_OCR_MAX_SAMPLES": "", "MAX_SAMPLES": "", "LLM_OCR_IMAGE_SIZE": ""}, dotenv="LLM_OCR_PAGES=\n"

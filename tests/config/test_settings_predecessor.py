@@ -47,12 +47,6 @@ def test_log_level_is_taken_in_any_case(loaded, text, level):
     assert loaded(environ={"LOG_LEVEL": text}).settings.log_level == level
 
 
-def test_output_dir_is_the_workspace(loaded):
-    assert (
-        loaded(ExtractSettings, environ={"OUTPUT_DIR": "./outputs/extract"}).settings.workspace == "./outputs/extract"
-    )
-
-
 def test_variables_without_effect_share_one_warning(loaded):
     result = loaded(environ={"EXTRACT_BATCH_SIZE": "8", "HF_PATH_IN_REPO": "x"}, dotenv="JOB_CODE_REVISION=r\n")
     assert result.warnings == (
@@ -63,6 +57,7 @@ def test_variables_without_effect_share_one_warning(loaded):
 @pytest.mark.parametrize(
     ("environ", "workspace"),
     [
+        ({"OUTPUT_DIR": "./outputs/extract"}, "./outputs/extract"),
         ({"S3_OUTPUT_URI": "s3://bucket/run"}, "s3://bucket/run"),
         ({"GCS_OUTPUT_URI": "gs://bucket/run"}, "gs://bucket/run"),
         ({"HF_REPO_ID": "me/results"}, "hf://datasets/me/results"),

@@ -1,16 +1,18 @@
 """Jobs of the SageMaker fake: containers as processes of this machine, and their descriptions."""
 
+import base64
 import itertools
 import json
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from llm_ocr.launch.sagemaker.requests import expanded
+from llm_ocr.launch.sagemaker.requests import LOADER
 from tests.fakes.container import Container
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
@@ -242,3 +244,10 @@ class FakeJob:
     def _end(self, status: str, second: str, reason: str = "") -> None:
         self._to(status, second)
         self.reason, self.ended = reason, time.time()
+
+
+def expanded(entrypoint: Sequence[str], arguments: Sequence[str]) -> list[str]:
+    """Return the command for these arguments; the inverse of `requests.compressed`."""
+    if LOADER not in entrypoint:
+        return [*entrypoint, *arguments]
+    return [*entrypoint[:2], zlib.decompress(base64.b64decode("".join(arguments))).decode()]

@@ -12,8 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from llm_ocr.launch import JobSpec
-from llm_ocr.launch.platforms import launcher_for
+from llm_ocr.launch import JobSpec, launcher_for
 from llm_ocr.plugins import PLATFORMS
 
 FOLDER = Path(__file__).parent / "snapshots"

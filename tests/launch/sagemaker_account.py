@@ -22,7 +22,7 @@ from tests.fakes.sagemaker import ACCOUNT, REGION, FakeSageMaker, running
 NUMBERS = itertools.count()  # moto keeps one state for the whole process
 REPOSITORY = Path(__file__).resolve().parents[2]
 #: For jobs on a busy machine.
-TIMEOUT = 120.0
+TIMEOUT = 300.0
 
 
 @dataclass
@@ -78,6 +78,7 @@ class Account:
 
 
 def until(ask: Callable[[], Any], wanted: Callable[[Any], bool]) -> Any:
+    """Return the answer once it is as wanted."""
     deadline = time.monotonic() + TIMEOUT
     while not wanted(found := ask()):
         assert time.monotonic() < deadline, found

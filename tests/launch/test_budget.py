@@ -11,9 +11,8 @@ from llm_ocr.config.loading import settings_from
 from llm_ocr.config.models import LaunchSettings
 from llm_ocr.costs import price_per_hour
 from llm_ocr.errors import LimitReached, UsageError
-from llm_ocr.launch import Job, JobSpec, JobStatus, State
+from llm_ocr.launch import Job, JobSpec, JobStatus, State, launcher_for
 from llm_ocr.launch.bill import Budget, bill, bounded, budget_of
-from llm_ocr.launch.platforms import launcher_for
 from llm_ocr.launch.records import Submission
 from tests.fakes.cloud_run import running as cloud_run_running
 from tests.fakes.gcs import running as gcs_running
@@ -142,8 +141,8 @@ def test_a_bill_counts_every_machine_once():
 
 
 def test_assemble_of_a_pipeline_costs_what_its_own_machine_costs():
+    from llm_ocr.launch import launcher_for
     from llm_ocr.launch.launching import launch_request
-    from llm_ocr.launch.platforms import launcher_for
 
     asked = {"platform": "sagemaker", "stage": "pipeline", "workspace": "s3://b/w", "price_per_hour": 1.5}
     settings = settings_from(LaunchSettings, "submit", asked)

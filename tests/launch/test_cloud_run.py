@@ -311,14 +311,3 @@ def test_a_long_log_is_read_page_by_page(platform, launcher, spec, monkeypatch):
     assert list(launcher.logs(job, follow=True)) == lines
     assert list(launcher.logs(job)) == lines
     assert list(launcher.logs(job, tail=25)) == lines[-25:]
-
-
-def test_no_container_outlives_the_stand_in(launcher, spec, platform):
-    job = submitted(launcher, spec(SLEEP, shards=2))
-    assert sorted(itertools.islice(launcher.logs(job, follow=True), 2)) == ["[0] begun", "[1] begun"]
-    (execution,) = platform.executions
-    execution.remove()
-    assert execution.wait(60)
-    codes = [container.exit_code for task in execution.tasks for container in task.containers]
-    assert len(codes) == 2
-    assert None not in codes

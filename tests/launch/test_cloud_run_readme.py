@@ -63,7 +63,3 @@ def test_roles_are_given_to_no_more_than_they_need():
     given = re.findall(r"gcloud (\S+ \S+).*--member=\S+ --role=(\S+)", text)
     assert [role for _, role in given] == ["roles/storage.objectUser", "roles/secretmanager.secretAccessor"]
     assert not re.search(r"roles/(owner|editor)|projects add-iam-policy-binding", text)
-
-
-def test_no_folder_here_is_a_package():
-    assert not list(FOLDER.rglob("*.py"))

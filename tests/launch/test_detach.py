@@ -3,12 +3,11 @@
 import json
 import subprocess
 import sys
-import time
 
 import pytest
 from hf_jobs_running import Platform
 from running import cli, said
-from sagemaker_account import opened
+from sagemaker_account import opened, until
 
 import llm_ocr
 from llm_ocr.cli import main
@@ -94,7 +93,7 @@ def test_dataset_is_made_after_the_launching_process_has_exited(bucket, examples
 def test_after_a_killed_coordinator_the_same_command_goes_on(bucket, examples, capsys):
     assert main(words(bucket, examples / "invoice.png")) == 0
     (coordinator,) = jobs_of(bucket)
-    until(lambda: any(job.labels["stage"] == "extract" for job in jobs_of(bucket)))
+    until(lambda: any(job.labels["stage"] == "extract" for job in jobs_of(bucket)), bool)
     coordinator.container.kill()
     assert coordinator.over.wait(60)
     for job in jobs_of(bucket):
@@ -111,7 +110,7 @@ def test_after_a_killed_coordinator_the_same_command_goes_on(bucket, examples, c
 @pytest.mark.timeout(600)
 def test_canceled_coordinator_ends_with_stage_and_wait_resumes(bucket, examples, capsys):
     assert main(words(bucket, examples / "invoice.png")) == 0
-    until(lambda: any(job.labels["stage"] == "extract" for job in jobs_of(bucket)))
+    until(lambda: any(job.labels["stage"] == "extract" for job in jobs_of(bucket)), bool)
     assert main(["jobs", "cancel", "-w", WORKSPACE, "--workspace-endpoint", bucket.hub.url]) == 0
     assert capsys.readouterr().out.count("Canceled ") == 2
     assert all(job.over.wait(60) for job in jobs_of(bucket))
@@ -152,7 +151,7 @@ def test_a_job_of_sagemaker_submits_the_stages(examples, monkeypatch, capsys):
         where = ("--role", account.role)
         asked = ("-w", account.workspace, "--hardware", "ml.c5.xlarge", "--max-cost", "5", *where, *SMALL, "--detach")
         assert main(["launch", "sagemaker", "pipeline", str(examples / "invoice.png"), *asked]) == 0
-        until(lambda: listed(capsys, "-w", account.workspace)[PIPELINE] not in ("queued", "running"))
+        until(lambda: listed(capsys, "-w", account.workspace)[PIPELINE] not in ("queued", "running"), bool)
         assert set(listed(capsys, "-w", account.workspace).values()) == {"succeeded"}
         limits = [job.body["StoppingCondition"]["MaxRuntimeInSeconds"] for job in account.fake.jobs.values()]
         assert llm_ocr.open(account.workspace).status.finished
@@ -171,7 +170,7 @@ def test_a_task_of_cloud_run_submits_the_stages(examples, monkeypatch, capsys):
         where = ("--project", "my-project", "--region", "us-central1", "--platform-endpoint", run.url)
         asked = (*place, *where, "--hardware", "cpu", *SMALL, "--detach")
         assert main(["launch", "cloud-run", "pipeline", str(examples / "invoice.png"), *asked]) == 0
-        until(lambda: listed(capsys, *place)[PIPELINE] not in ("queued", "running"))
+        until(lambda: listed(capsys, *place)[PIPELINE] not in ("queued", "running"), bool)
         assert set(listed(capsys, *place).values()) == {"succeeded"}
         assert llm_ocr.open("gs://bucket/run", endpoint=gcs.url).status.finished
 
@@ -226,10 +225,3 @@ def test_dry_run_shows_the_coordinator_first(tmp_path):
 def test_a_launch_without_a_hash_is_not_coordinated():
     with pytest.raises(UsageError, match="ID@SHA256"):
         verified_launch("w", StoreOptions(), "20260101-000000-abcd")
-
-
-def until(wanted) -> None:
-    deadline = time.monotonic() + 300
-    while not wanted():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

@@ -7,7 +7,6 @@ from store_servers import s3
 import llm_ocr
 from llm_ocr.config.loading import settings_from
 from llm_ocr.config.models import LaunchSettings
-from llm_ocr.errors import JobFailed
 from llm_ocr.launch import State, launching
 from llm_ocr.launch.launching import begin
 from tests.fakes.hub import Mishap
@@ -39,24 +38,6 @@ def test_a_launch_whose_job_ran_out_of_time_goes_on_where_it_was(bucket, example
     assert [(job.labels["submission"], job.labels["shard"]) for job in jobs] == [*(("1", "0"), ("1", "1"), ("2", "0"))]
     assert any("Job timeout" in line and "submitting again" in line for line in said)
     assert "extract: 3 pages, 2 already done" in jobs[2].lines
-
-
-def test_an_image_that_is_not_found_is_paid_for_once(bucket, examples):
-    bucket.hub.state.jobs.mishaps.append(Mishap("Image not found: docker.io/x", never_starts=True))
-    launched, _ = launch(bucket, examples / "invoice.png", image="x")
-    with pytest.raises(JobFailed, match="Image not found: docker"):
-        launched.wait()
-    assert len(bucket.hub.state.jobs.by_id) == 1
-
-
-def test_a_machine_that_is_gone_in_the_middle(bucket, examples):
-    bucket.hub.state.jobs.mishaps.append(Mishap("Node was preempted", shard=0, after="extract: "))
-    launched, _ = launch(bucket, examples / "invoice.png")
-    with pytest.raises(JobFailed, match="Node was preempted"):
-        launched.wait()
-    again, _ = launch(bucket, examples / "invoice.png")
-    again.wait()
-    assert llm_ocr.open(WORKSPACE, endpoint=bucket.hub.url).status.pages.ok == 1
 
 
 def test_a_workspace_on_s3_is_reached_with_keys_that_are_secrets(platform, examples):

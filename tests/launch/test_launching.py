@@ -15,8 +15,7 @@ from llm_ocr.cli import main
 from llm_ocr.config.loading import settings_from
 from llm_ocr.config.models import LaunchSettings
 from llm_ocr.errors import Interrupted, JobFailed, LaunchError, LimitReached, UsageError, WorkspaceError
-from llm_ocr.launch import State, bill, launching, watching
-from llm_ocr.launch.platforms import is_installed
+from llm_ocr.launch import State, bill, is_installed, launching, watching
 from llm_ocr.launch.records import submissions
 from llm_ocr.launch.watching import launched_jobs
 from llm_ocr.workspace import Workspace

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from wheels import make_wheel
 
 from llm_ocr.launch import bootstrap
 from llm_ocr.launch.library import library_wheel
@@ -137,18 +138,11 @@ def started(job: dict[str, object], tmp_path: Path, **variables: str) -> subproc
 
 def test_a_conflict_of_pip_is_shown_whole_and_ends_the_job(tmp_path, servers):
     """A wheel that needs another release than the image has."""
-    name = "llm_ocr-9.9-py3-none-any.whl"
-    with zipfile.ZipFile(tmp_path / name, "w") as archive:
-        about = "Metadata-Version: 2.1\nName: llm-ocr\nVersion: 9.9\nRequires-Dist: pillow<5\n"
-        archive.writestr("llm_ocr-9.9.dist-info/METADATA", about)
-        archive.writestr(
-            "llm_ocr-9.9.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        archive.writestr("llm_ocr-9.9.dist-info/RECORD", "")
+    wheel = make_wheel(tmp_path, "llm_ocr", "9.9", "pillow<5", files={})
     code = (
         "import sys; sys.argv = ['', '']\n"
         "from llm_ocr.launch import bootstrap\n"
-        f"try: bootstrap.install({str(tmp_path / name)!r}, {str(tmp_path)!r})\n"
+        f"try: bootstrap.install({str(wheel)!r}, {str(tmp_path)!r})\n"
         "except bootstrap.Failed as error: sys.exit('llm-ocr: ' + str(error))\n"
     )
     own = {
@@ -166,16 +160,11 @@ def test_a_conflict_of_pip_is_shown_whole_and_ends_the_job(tmp_path, servers):
 @pytest.mark.parametrize("keep", [True, False])
 def test_only_jobs_with_vllm_keep_older_packages_of_the_image(tmp_path, keep):
     """The image has an older package than the library needs."""
-    for name, version, needs in [("llm_ocr", "9.9", "Requires-Dist: needed>=2\n"), ("needed", "2.0", "")]:
-        with zipfile.ZipFile(tmp_path / f"{name}-{version}-py3-none-any.whl", "w") as archive:
-            folder, about = f"{name}-{version}.dist-info", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-            archive.writestr(f"{folder}/METADATA", about + needs)
-            archive.writestr(f"{folder}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-            archive.writestr(f"{folder}/RECORD", "")
+    wheel = str(make_wheel(tmp_path, "llm_ocr", "9.9", "needed>=2", files={}))
+    make_wheel(tmp_path, "needed", "2.0", files={})
     image = tmp_path / "image" / "needed-1.0.dist-info"
     image.mkdir(parents=True)
     (image / "METADATA").write_text("Metadata-Version: 2.1\nName: needed\nVersion: 1.0\n")
-    wheel = str(tmp_path / "llm_ocr-9.9-py3-none-any.whl")
     code = f"from llm_ocr.launch import bootstrap; bootstrap.install({wheel!r}, {str(tmp_path)!r}, {keep})"
     own = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "PIP_TARGET": str(tmp_path / "site")}
     own |= {"PYTHONPATH": f"{image.parent}:{Path(bootstrap.__file__).parents[2]}", "HOME": str(tmp_path)}

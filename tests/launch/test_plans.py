@@ -10,8 +10,7 @@ from make_plans import FOLDER, as_text, cases, snapshot
 from llm_ocr.config.loading import settings_from
 from llm_ocr.config.models import LaunchSettings
 from llm_ocr.errors import UsageError
-from llm_ocr.launch import STAGES, JobSpec
-from llm_ocr.launch.platforms import launcher_for
+from llm_ocr.launch import STAGES, JobSpec, launcher_for
 from llm_ocr.launch.specs import launch_request
 from llm_ocr.plugins import PLATFORMS
 
@@ -98,11 +97,8 @@ def test_jobs_that_read_a_dataset_install_the_package_for_it():
     assert specs["assemble"].options["extra"] == []
 
 
-def test_a_first_launch_on_hugging_face_needs_no_image():
+def test_hugging_face_needs_no_image_and_one_is_for_gpu_stages():
     assert images() == {"extract": "vllm/vllm-openai:v0.33.0", "assemble": "python:3.12-slim"}
-
-
-def test_image_for_gpu_stages_leaves_the_small_one_to_assemble():
     assert images(image="mine/vllm:1") == {"extract": "mine/vllm:1", "assemble": "python:3.12-slim"}
     assert images(image="mine/all:1", wheel="image") == {"extract": "mine/all:1", "assemble": "mine/all:1"}
 

@@ -53,22 +53,27 @@ def test_no_region(account, monkeypatch):
     assert "--region" in error.value.hint
 
 
-def test_an_unknown_machine_and_its_near_names(account):
-    error = refused(account, hardware="ml.g6e.2xlrage")
-    assert "ml.g6e.2xlrage" in error.args[0]
-    assert "ml.g6e.2xlarge" in error.hint
+ABSENT = "sha256:" + "f" * 64
 
 
-def test_a_role_that_is_not_there(account):
-    role = account.role.replace("llm-ocr-", "nobody-")
-    error = refused(account, options={"role": role})
-    assert role in error.args[0]
-    assert "--role" in error.hint
-
-
-def test_a_role_of_another_account(account):
-    error = refused(account, options={"role": account.role.replace("123456789012", "210987654321")})
-    assert "210987654321" in error.args[0]
+@pytest.mark.parametrize(
+    ("more", "words", "hint"),
+    [
+        ({"hardware": "ml.g6e.2xlrage"}, "ml.g6e.2xlrage", "ml.g6e.2xlarge"),
+        ({"options": {"role": "arn:aws:iam::123456789012:role/nobody"}}, "role/nobody", "--role"),
+        ({"options": {"role": "arn:aws:iam::210987654321:role/llm-ocr"}}, "in account 210987654321", "--role"),
+        ({"image": "{repository}:9"}, "{repository}:9", "sagemaker/README.md"),
+        ({"image": "{repository}@" + ABSENT}, "{repository}@" + ABSENT, "sagemaker/README.md"),
+        ({"image": "{registry}/nothing:1"}, "RepositoryNotFoundException", "sagemaker/README.md"),
+    ],
+)
+def test_what_an_account_does_not_have_is_named(account, more, words, hint):
+    repository = account.image.rpartition(":")[0]
+    places = {"repository": repository, "registry": repository.partition("/")[0]}
+    filled = {name: value.format(**places) if name == "image" else value for name, value in more.items()}
+    error = refused(account, **filled)
+    assert words.format(**places) in error.args[0]
+    assert hint in error.hint
 
 
 def test_a_role_that_sagemaker_may_not_take(account):
@@ -78,19 +83,6 @@ def test_a_role_that_sagemaker_may_not_take(account):
     error = refused(account, options={"role": made["Role"]["Arn"]})
     assert "trust policy" in error.args[0]
     assert "sagemaker/trust-policy.json" in error.hint
-
-
-@pytest.mark.parametrize("image", ["{0}9", "{0}@sha256:" + "f" * 64])
-def test_an_image_that_is_not_there(account, image):
-    image = image.format(account.image.rpartition(":")[0] + (":" if "@" not in image else ""))
-    error = refused(account, image=image)
-    assert image in error.args[0]
-    assert "sagemaker/README.md" in error.hint
-
-
-def test_a_repository_that_is_not_there(account):
-    error = refused(account, image=account.image.replace("/llm-ocr-", "/nothing-"))
-    assert "RepositoryNotFoundException" in error.args[0]
 
 
 def test_a_secret_that_is_not_there_or_is_being_deleted(account):

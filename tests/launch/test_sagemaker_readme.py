@@ -11,8 +11,8 @@ from readme_commands import blocks, followed, put_programs
 from sagemaker_account import REPOSITORY, signed_in
 
 from llm_ocr.launch import STAGES
-from llm_ocr.launch.sagemaker.requests import expanded
 from tests.fakes.sagemaker import running
+from tests.fakes.sagemaker_jobs import expanded
 
 FOLDER = REPOSITORY / "sagemaker"
 
@@ -73,7 +73,3 @@ def test_what_the_launcher_calls_is_what_its_policy_allows():
     jobs = next(one for one in statements if one["Sid"] == "Jobs")
     allowed = {action.partition(":")[2] for action in jobs["Action"]}
     assert {"".join(word.capitalize() for word in call.split("_")) for call in calls} | {"AddTags"} == allowed
-
-
-def test_no_folder_here_is_a_package():
-    assert not list(FOLDER.rglob("*.py"))

@@ -26,3 +26,19 @@ def test_google_cloud_run(tmp_path):
     notebook = executed("cloud_run", tmp_path)
     assert "gs://my-bucket/run-1" in said(notebook, "page")
     assert said(notebook, "clean").count("deleted: job") == 3
+
+
+def test_sagemaker(tmp_path):
+    pytest.importorskip("moto.server")
+    notebook = executed("sagemaker", tmp_path)
+    assert "create_training_job" in said(notebook, "look")
+    assert "sagemaker:ml.c5.xlarge" in said(notebook, "cost")
+
+
+@pytest.mark.long
+def test_modal(tmp_path):
+    pytest.importorskip("modal")
+    pytest.importorskip("moto.server")
+    notebook = executed("modal", tmp_path)
+    assert "Function.spawn" in said(notebook, "look")
+    assert "deleted: records of" in said(notebook, "clean")

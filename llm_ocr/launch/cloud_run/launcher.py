@@ -7,6 +7,7 @@ import json
 import re
 import time
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import islice
 from typing import Any
 
@@ -39,7 +40,7 @@ class CloudRun(Launcher):
 
     def __init__(self) -> None:
         super().__init__()
-        self._clients: dict[str, Google] = {}
+        self._google = cache(Google)  # by endpoint
 
     def hardware(self, stage: str) -> str:
         return default_hardware(stage)
@@ -147,11 +148,6 @@ class CloudRun(Launcher):
 
     def _of_job(self, job: Job) -> Google:
         return self._google(str(job.place.get("endpoint", "")))
-
-    def _google(self, endpoint: str) -> Google:
-        if endpoint not in self._clients:
-            self._clients[endpoint] = Google(endpoint)
-        return self._clients[endpoint]
 
 
 def _endpoint(spec: JobSpec) -> str:

@@ -22,7 +22,8 @@ from llm_ocr.config.environment import environment
 from llm_ocr.costs.prices import hub_prices
 from llm_ocr.errors import LaunchError, MissingExtra
 from llm_ocr.launch import GPU_STAGES, Job, JobSpec, JobStatus, Launcher, Plan, Request, State
-from llm_ocr.launch.library import CPU_IMAGE, GOOGLE_KEY, GPU_IMAGE, filled, installs, job_command, library_notes
+from llm_ocr.launch.bootstrap import GOOGLE_KEY
+from llm_ocr.launch.library import CPU_IMAGE, GPU_IMAGE, filled, installs, job_command, library_notes
 from llm_ocr.launch.logs import explained
 from llm_ocr.launch.refusals import Refusal, first_line, near, taken_back, translated
 from llm_ocr.storage.hf.errors import no_answer

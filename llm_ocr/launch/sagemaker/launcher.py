@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from llm_ocr.errors import LaunchError, UsageError
@@ -42,7 +42,7 @@ class SageMaker(Launcher):
     def __init__(self, *, pause: float = 5.0) -> None:
         super().__init__()
         self._pause = pause
-        self._clients: dict[tuple[str | None, str | None], Clients] = {}
+        self._clients_of = cache(Clients)  # by region and endpoint
 
     def hardware(self, stage: str) -> str:
         return _GPU_MACHINE if stage in GPU_STAGES else _CPU_MACHINE if stage == "assemble" else _SMALL_MACHINE
@@ -198,9 +198,6 @@ class SageMaker(Launcher):
         if job.place.get("kind") != _KIND:
             raise LaunchError(f"{job.name} is not a training job of SageMaker: its place is {dict(job.place)}")
         return self._clients_of(job.place.get("region"), job.place.get("endpoint"))
-
-    def _clients_of(self, region: str | None, endpoint: str | None) -> Clients:
-        return self._clients.setdefault((region, endpoint), Clients(region, endpoint))
 
 
 def _job(clients: Clients, found: Mapping[str, Any]) -> Job:

@@ -41,7 +41,7 @@ _ACCOUNTS: Mapping[str, str] = {
     **{"me-central-1": "914824155844", "me-south-1": "217643126080", "me-west-1": "124382933778"},
     "mx-central-1": "637423239942",
 }
-_LOADER = 'import base64, sys, zlib; exec(zlib.decompress(base64.b64decode("".join(sys.argv[1:]))))'
+LOADER = 'import base64, sys, zlib; exec(zlib.decompress(base64.b64decode("".join(sys.argv[1:]))))'
 
 #: AWS Secrets Manager secrets that a job fetches: NAME=ID, separated by commas.
 SECRETS = "LLM_OCR_SECRETS"
@@ -86,14 +86,7 @@ def compressed(command: Sequence[str]) -> tuple[list[str], list[str]]:
     """
     program = f"import sys\nsys.argv[1:] = {list(command[3:])!r}\n{command[2]}"
     text = base64.b64encode(zlib.compress(program.encode(), 9)).decode()
-    return [*command[:2], _LOADER], [text[start : start + 256] for start in range(0, len(text), 256)]
-
-
-def expanded(entrypoint: Sequence[str], arguments: Sequence[str]) -> list[str]:
-    """Return the command for these arguments; the inverse of `compressed`."""
-    if _LOADER not in entrypoint:
-        return [*entrypoint, *arguments]
-    return [*entrypoint[:2], zlib.decompress(base64.b64decode("".join(arguments))).decode()]
+    return [*command[:2], LOADER], [text[start : start + 256] for start in range(0, len(text), 256)]
 
 
 def parsed_image(image: str) -> Mapping[str, str | None] | None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from llm_ocr.config.environment import environment as environment_now
 from llm_ocr.launch.logs import ENOUGH, last_words
-from llm_ocr.launch.programs import end_group, signal_group
+from llm_ocr_platforms.programs import end_group, signal_group
 
 #: Folders of the containers.
 DATA, MODELS, CACHE = "/data", "/models", "/vllm-cache"

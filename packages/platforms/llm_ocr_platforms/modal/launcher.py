@@ -14,9 +14,9 @@ from typing import Any
 
 from llm_ocr.errors import MissingExtra, UsageError
 from llm_ocr.launch import GPU_STAGES, Job, JobSpec, JobStatus, Launcher, Plan, Request, State
-from llm_ocr.launch.programs import secrets_here
 from llm_ocr.launch.refusals import Refusal, near, translated
 from llm_ocr_platforms.modal.functions import DEFAULT_APP, VARIABLES, board_name
+from llm_ocr_platforms.programs import secrets_here
 
 #: GPU -> maximum per container (modal.com/docs/guide/gpu, November 2026; RTX-PRO-6000 is not listed there).
 GPUS: Mapping[str, int] = {
