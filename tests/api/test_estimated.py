@@ -19,7 +19,7 @@ from llm_ocr.sandbox import WorkerPool
 from llm_ocr.stages import plan
 from llm_ocr.stages.page_estimates import CountOptions
 from llm_ocr.storage import StoreOptions, open_store
-from llm_ocr.types import RESERVED, Counts, Reason
+from llm_ocr.types import RESERVED, Reason
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import read_units
 
@@ -123,18 +123,6 @@ def test_page_selection_is_independent_of_document_counting(made, few, tmp_path)
     exact, estimated = (rows_of(run) for run in runs)
     assert estimated == exact
     assert {row[1] for row in exact} == {None, 2, 3, 8}
-
-
-def test_unreadable_document_is_retried_with_its_page_selection(made, few, tmp_path):
-    documents = [made / "documents" / name for name in ("locked.pdf", "plain/04.pdf", "plain/05.pdf")]
-    workspace = tmp_path / "w"
-    with mock.patch.object(plan, "CountOptions", functools.partial(CountOptions, exact_up_to=1, sample=0)):
-        run = llm_ocr.run(documents, workspace=workspace, pages="2-", **FRUGALLY)
-    assert run.status.pages == Counts(4, 3, 0, 1)
-    llm_ocr.retry_failed(workspace=workspace, password=["open sesame"])
-    run = llm_ocr.run(workspace=workspace, password=["open sesame"], **FRUGALLY)
-    assert run.status.pages == Counts(4, 4) and run.status.finished
-    assert ("locked.pdf", 2) in [(Path(row.source).name, row.page_number) for row in run.pages()]
 
 
 def test_planning_again_adds_nothing_and_opens_no_known_document(made, few, tmp_path, monkeypatch):

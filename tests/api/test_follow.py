@@ -179,24 +179,6 @@ def test_documents_overwritten_by_a_slow_worker_are_rewritten(played):
     assert {document.path: document.markdown for document in again.documents()} == texts
 
 
-@pytest.mark.parametrize("stage", ["describe", "assemble"])
-def test_shards_that_follow_cover_everything_once(played, pool, stage):
-    url, call, options = played.url, getattr(llm_ocr, stage), EMBEDDED if stage == "describe" else {}
-    played.plan(1)
-    shards = [
-        pool.submit(call, workspace=url, follow=True, shard_index=index, shard_count=3, **options) for index in range(3)
-    ]
-    played.extract("0001-*")
-    if stage == "assemble":
-        llm_ocr.describe(workspace=url, **EMBEDDED)
-    for shard in shards:
-        shard.result(TIMEOUT)
-    status = llm_ocr.open(url).status
-    assert status.stages[stage].finished
-    data = list((url / stage).rglob("*.parquet"))
-    assert len(data) == len(list((url / stage).rglob("*.done"))) == status.stages[stage].total
-
-
 #: A worker that takes a unit and never publishes it.
 HOLDS = """
 import sys, time
