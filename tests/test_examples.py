@@ -76,6 +76,7 @@ def test_two_runs_of_the_script_give_the_same_bytes(tmp_path: Path) -> None:
     assert different(tmp_path / "one", tmp_path / "two") == []
 
 
+@pytest.mark.slow
 @needs_reportlab
 def test_the_script_makes_the_files_that_are_committed(tmp_path: Path) -> None:
     made = make(tmp_path, "0")

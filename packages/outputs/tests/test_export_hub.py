@@ -266,6 +266,7 @@ def test_a_later_export_replaces_what_changed_in_one_commit(making, exported, wo
     assert sum(map(len, rows)) == 18
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "faults",
     [

@@ -170,9 +170,9 @@ def test_log_holds_every_request_and_an_oracle_never_beaten():
 
 
 def test_the_log_tells_how_busy_gpu_and_engine_core_were():
-    times = {"engine_step_seconds": 0.5, "renderer_num_workers": 30, "api_server_count": 2}
+    times = {"engine_step_seconds": 0.5, "renderer_num_workers": 8, "api_server_count": 2}
     with running(speed=300, preset="h200", max_num_seqs=8, **times) as simulator:
-        asked(simulator.url, *(body_of(url_of(number)) for number in range(30)))
+        asked(simulator.url, *(body_of(url_of(number)) for number in range(8)))
         log = simulator.log()
     # A step takes half a second of the core (before --speed), and a few milliseconds of the GPU.
     assert 0 < log["gpu_busy"] < 0.1
