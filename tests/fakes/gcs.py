@@ -1,17 +1,15 @@
 """A fake Google Cloud Storage: a real server that honors preconditions, with faults on demand."""
 
-import argparse
 import contextlib
 import io
 import json
 import random
 import re
 import socket
-import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -71,16 +69,6 @@ class Fault:
     reason: str = "backendError"
     message: str = "We encountered an internal error. Please try again."
     seconds: float = 0.0
-
-    @staticmethod
-    def of(value: Mapping[str, Any]) -> "Fault":
-        """Return the fault for JSON values. Raises `ValueError` for invalid ones."""
-        try:
-            fault = Fault(**value)
-        except TypeError as error:
-            raise ValueError(f"no fault: {error}") from error
-        how, when = How(fault.how), When(fault.when)
-        return Fault(**{**asdict(fault), "how": how, "when": when})
 
 
 class _Counted:
@@ -372,12 +360,8 @@ def _ranged(wanted: str, data: bytes, headers: Mapping[str, str]) -> Answer:
 
 # Server on loopback that honors preconditions, with faults on demand. It implements the part of the JSON API v1 that
 # the clients use: buckets; objects with generations; uploads by media, multipart, and resumable session; ranges;
-# listings in pages with prefix, delimiter, and offsets; compose, rewrite, and copy. All data is in memory. Run it with
-# `python -m tests.fakes.gcs --bucket NAME`, which prints its URL for STORAGE_EMULATOR_HOST. In tests: `with
-# running("bucket") as gcs: ...`.
-#
-# Control paths: POST /fake/faults adds a fault (the fields of `Fault`), GET lists them, DELETE clears them. GET
-# /fake/requests returns the number of requests, DELETE resets it. POST /token is an OAuth endpoint.
+# listings in pages with prefix, delimiter, and offsets; compose, rewrite, and copy. All data is in memory. In tests:
+# `with running("bucket") as gcs: ...`. POST /token is an OAuth endpoint.
 
 
 #: Maximum connections that wait to be accepted. With the standard library's 5, 24 concurrent clients are refused.
@@ -411,8 +395,6 @@ class FakeGcs(LoopbackFake):
 
     def answer(self, request: Request) -> tuple[Answer | None, bool]:
         """Return the response (None: the connection is closed), and whether it is cut in the middle."""
-        if request.path.startswith("/fake/"):
-            return self._own(request), False
         try:
             route = self._token_route() if request.path == "/token" else self._api.route(request)
         except Refused as refused:
@@ -448,24 +430,6 @@ class FakeGcs(LoopbackFake):
     def _token_route(self) -> Route:
         token = {"access_token": self.token or "fake", "expires_in": 3600, "token_type": "Bearer"}
         return Route("token", "", lambda _: Answer.json(token))
-
-    def _own(self, request: Request) -> Answer:
-        what = (request.method, request.path)
-        if what == ("POST", "/fake/faults"):
-            try:
-                self.faults.add(Fault.of(request.json()))
-            except (ValueError, Refused) as problem:
-                return error(400, "invalid", str(problem))
-        elif what == ("DELETE", "/fake/faults"):
-            self.faults.clear()
-        elif what == ("DELETE", "/fake/requests"):
-            with self._lock:
-                self._counts.clear()
-        elif what == ("GET", "/fake/requests"):
-            return Answer.json(self.requests)
-        elif what != ("GET", "/fake/faults"):
-            return error(404, "notFound", f"No route {request.method} {request.path}")
-        return Answer.json(self.faults.listed())
 
 
 def _faulty(fault: Fault, route: Route, request: Request) -> Answer:
@@ -542,29 +506,3 @@ def running(*buckets: str, port: int = 0, one_write_a_second: bool = False, toke
         for bucket in buckets:
             gcs.objects.make_bucket(bucket)
         yield gcs
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Serve until interrupted or killed; return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m tests.fakes.gcs", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--port", type=int, default=0, help="0 (default): one that is free; it is printed")
-    parser.add_argument("--bucket", action="append", default=[], help="a bucket to begin with; may be repeated")
-    parser.add_argument("--one-write-a-second", action="store_true", help="429 for more writes to one object")
-    parser.add_argument("--token", default="", help="refuse requests that do not carry it")
-    parser.add_argument("--fault", action="append", default=[], help="a fault to begin with, as JSON; may be repeated")
-    options = parser.parse_args(argv)
-    gcs = FakeGcs(port=options.port, one_write_a_second=options.one_write_a_second, token=options.token)
-    for bucket in options.bucket:
-        gcs.objects.make_bucket(bucket)
-    for fault in options.fault:
-        gcs.faults.add(Fault.of(json.loads(fault)))
-    sys.stdout.write(f"{gcs.url}\n")
-    sys.stdout.flush()
-    with contextlib.suppress(KeyboardInterrupt):
-        gcs.serve()
-    gcs.close()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,8 +1,5 @@
 """The stand-in for Google Cloud Storage behaves as Google's own client expects it to."""
 
-import json
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 
@@ -126,15 +123,9 @@ def test_content_that_is_not_what_its_checksum_says_is_refused(gcs):
         urllib.request.urlopen(f"{gcs.url}/storage/v1/b/a-bucket/o/k")
 
 
-def test_faults_are_set_over_http_and_hit_their_share(gcs, bucket):
+def test_faults_hit_their_share_of_requests(gcs, bucket):
     write(bucket, "k", b"1")
-
-    def ask(method: str, path: str, value: object = None) -> object:
-        data = None if value is None else json.dumps(value).encode()
-        with urllib.request.urlopen(urllib.request.Request(gcs.url + path, data, method=method)) as reply:
-            return json.loads(reply.read())
-
-    ask("POST", "/fake/faults", {"operation": "stat", "rate": 0.5, "status": 429, "match": "k"})
+    gcs.faults.add(Fault(operation="stat", rate=0.5, status=429, match="k"))
     seen = {429: 0, 200: 0}
     for _ in range(200):
         try:
@@ -143,29 +134,5 @@ def test_faults_are_set_over_http_and_hit_their_share(gcs, bucket):
         except urllib.error.HTTPError as error:
             seen[error.code] += 1
     assert 60 < seen[429] < 140
-    assert ask("GET", "/fake/faults")[0]["hit"] == seen[429]
-    assert ask("GET", "/fake/requests")["stat"] == 200
-    assert ask("DELETE", "/fake/faults") == []
-    with pytest.raises(urllib.error.HTTPError, match="400"):
-        ask("POST", "/fake/faults", {"no": "fault"})
-
-
-def test_it_runs_as_a_process_and_prints_its_url():
-    command = [sys.executable, "-m", "tests.fakes.gcs", "--bucket", "a-bucket", "--fault"]
-    fault = json.dumps({"operation": "list", "count": 1})
-    with subprocess.Popen([*command, fault], stdout=subprocess.PIPE, text=True) as process:
-        try:
-            url = process.stdout.readline().strip()
-            with pytest.raises(urllib.error.HTTPError, match="503"):
-                urllib.request.urlopen(f"{url}/storage/v1/b/a-bucket/o")
-            with urllib.request.urlopen(f"{url}/storage/v1/b/a-bucket/o") as reply:
-                assert json.loads(reply.read()) == {"kind": "storage#objects"}
-        finally:
-            process.terminate()
-
-
-def test_a_fault_says_what_is_wrong_with_it():
-    for wrong in ({"how": "loudly"}, {"when": "never"}, {"what": 1}):
-        with pytest.raises(ValueError):
-            Fault.of(wrong)
-    assert Fault.of({"how": "cut", "seconds": 1}).how == "cut"
+    assert gcs.faults.listed()[0]["hit"] == seen[429]
+    assert gcs.requests["stat"] == 200
