@@ -208,14 +208,6 @@ def test_planning_on_bucket_downloads_sample_and_long_documents(bucket, few, mad
     assert without_ids(rows_of(run)) == without_ids(rows_of(exact))
 
 
-def test_without_a_sample_nothing_is_downloaded(bucket, monkeypatch):
-    corpus, workspace, settings, read = bucket
-    monkeypatch.setattr(plan, "CountOptions", functools.partial(CountOptions, exact_up_to=10, sample=0))
-    status = llm_ocr.plan(corpus, workspace=workspace, engine="embedded", **settings).status
-    assert not read
-    assert status.estimated and status.documents == PLAIN + 7
-
-
 def test_a_list_of_objects_is_planned_without_downloading_them(bucket, monkeypatch, tmp_path):
     corpus, workspace, settings, read = bucket
     monkeypatch.setattr(plan, "CountOptions", functools.partial(CountOptions, exact_up_to=10, sample=0))
