@@ -326,7 +326,7 @@ def test_a_file_that_a_row_only_names_is_not_opened(tmp_path):
     assert (page.image, page.status) == (None, "degraded")
 
 
-def test_rows_of_one_name_are_pages_and_older_links_lead_to_figures(tmp_path):
+def test_equal_names_are_pages_and_older_links_lead_to_figures(tmp_path):
     name = made.figure_name(3)
     old = made.row(3, "A chart.", document_markdown=f"![Figure {name}](figures/{name}.png)\n\n![other](x.png)")
     texts = documents(
