@@ -53,7 +53,7 @@ class When(StrEnum):
 class Fault:
     """Fault with its requests and its frequency.
 
-    `operation` is one of list, stat, read, write, start, chunk, delete, patch, compose, rewrite, bucket, token; empty
+    `operation` is one of list, stat, read, write, start, chunk, delete, bucket, token; empty
     for all of them. `match` is a part of the object's name. `rate` is the share of affected requests, from 0 to 1, and
     `count` their maximum (None: no limit). The first `skip` requests succeed.
     """
@@ -120,7 +120,6 @@ class Faults:
 
 
 _PATH = re.compile(r"/(?:(upload|download)/)?storage/v1/b(?:/([^/]+)(?:/(o)(?:/(.+))?)?)?")
-_COPY = re.compile(r"([^/]+)/(rewriteTo|copyTo)/b/([^/]+)/o/([^/]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,33 +213,17 @@ class Api:
         found: dict[str, Any] = {"kind": "storage#objects"}
         if page.items:
             found["items"] = [resource(bucket, name, stored) for name, stored in page.items]
-        if page.prefixes:
-            found["prefixes"] = list(page.prefixes)
         if page.next:
             found["nextPageToken"] = page.next
         return Answer.json(found)
 
     def _object(self, request: Request, bucket: str, path: str) -> Route:
-        if path.endswith("/compose") and request.method == "POST":
-            name = unquote(path.removesuffix("/compose"))
-            return Route("compose", name, lambda _: self._compose(request, bucket, name))
-        if (copy := _COPY.fullmatch(path)) and request.method == "POST":
-            source, to_bucket, to = unquote(copy[1]), unquote(copy[3]), unquote(copy[4])
-            whole = copy[2] == "copyTo"
-            return Route("rewrite", to, lambda _: self._copy(request, (bucket, source), (to_bucket, to), whole))
-        name, conditions = unquote(path), Conditions.of(request.query)
+        name = unquote(path)
         if request.method == "GET":
             media = request.query.get("alt") == "media"
             return Route("read" if media else "stat", name, lambda _: self._get(request, bucket, name, media))
         if request.method == "DELETE":
             return Route("delete", name, lambda _: self._delete(request, bucket, name))
-        if request.method in ("PATCH", "PUT"):
-            patched = request.json()
-            return Route(
-                "patch",
-                name,
-                lambda _: _object_json(bucket, name, self._objects.patch(bucket, name, patched, conditions)),
-            )
         raise Refused(405, "methodNotAllowed", f"{request.method} is not for objects")
 
     def _get(self, request: Request, bucket: str, name: str, media: bool) -> Answer:
@@ -263,31 +246,6 @@ class Api:
     def _delete(self, request: Request, bucket: str, name: str) -> Answer:
         self._objects.delete(bucket, name, Conditions.of(request.query), _generation(request))
         return Answer(204)
-
-    def _compose(self, request: Request, bucket: str, name: str) -> Answer:
-        wanted = request.json()
-        kind = (wanted.get("destination") or {}).get("contentType") or "application/octet-stream"
-        conditions = Conditions.of(request.query)
-        sources = wanted.get("sourceObjects") or []
-        return _object_json(bucket, name, self._objects.compose(bucket, name, sources, conditions, kind))
-
-    def _copy(self, request: Request, source: tuple[str, str], to: tuple[str, str], whole: bool) -> Answer:
-        generation = request.query.get("sourceGeneration")
-        found = self._objects.find(
-            *source, Conditions.of(request.query, "ifSource"), int(generation) if generation else None
-        )
-        stored = self._objects.write(
-            *to,
-            found.data,
-            Conditions.of(request.query),
-            content_type=found.content_type,
-            metadata=found.metadata,
-        )
-        if whole:
-            return _object_json(*to, stored)
-        size = str(len(stored.data))
-        done = {"kind": "storage#rewriteResponse", "done": True, "objectSize": size, "totalBytesRewritten": size}
-        return Answer.json({**done, "resource": resource(*to, stored)})
 
     def _upload(self, request: Request, bucket: str) -> Route:
         query, kind = request.query, request.headers.get("content-type", "")
@@ -360,7 +318,7 @@ def _ranged(wanted: str, data: bytes, headers: Mapping[str, str]) -> Answer:
 
 # Server on loopback that honors preconditions, with faults on demand. It implements the part of the JSON API v1 that
 # the clients use: buckets; objects with generations; uploads by media, multipart, and resumable session; ranges;
-# listings in pages with prefix, delimiter, and offsets; compose, rewrite, and copy. All data is in memory. In tests:
+# listings in pages with prefix and offsets. All data is in memory. In tests:
 # `with running("bucket") as gcs: ...`. POST /token is an OAuth endpoint.
 
 

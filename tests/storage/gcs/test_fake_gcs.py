@@ -50,7 +50,7 @@ def test_contents_of_any_size_come_back_with_their_checksums(bucket, size):
     assert found.updated == found.time_created
 
 
-def test_preconditions_hold_for_writes_deletes_reads_and_copies(bucket):
+def test_preconditions_hold_for_writes_deletes_and_reads(bucket):
     blob = write(bucket, "k", b"1", if_generation_match=0)
     for stale in (0, 17):
         with pytest.raises(PreconditionFailed):
@@ -61,14 +61,6 @@ def test_preconditions_hold_for_writes_deletes_reads_and_copies(bucket):
             bucket.blob("k").download_as_bytes(if_generation_match=stale)
         with pytest.raises(PreconditionFailed):
             write(bucket, "k", b"2" * 9_000_000, if_generation_match=stale)
-        with pytest.raises(PreconditionFailed):
-            bucket.blob("k").compose([blob], if_generation_match=stale)
-        with pytest.raises(PreconditionFailed):
-            bucket.copy_blob(blob, bucket, "k", if_generation_match=stale)
-        with pytest.raises(PreconditionFailed):
-            bucket.blob("k").rewrite(blob, if_generation_match=stale)
-        with pytest.raises(PreconditionFailed):
-            bucket.blob("new").rewrite(blob, if_source_generation_match=17)
     assert bucket.blob("k").download_as_bytes() == b"1"
     with pytest.raises(PreconditionFailed):
         write(bucket, "absent", b"2", if_generation_match=5)
@@ -77,21 +69,6 @@ def test_preconditions_hold_for_writes_deletes_reads_and_copies(bucket):
         bucket.blob("k", generation=blob.generation).download_as_bytes()
     with pytest.raises(PreconditionFailed):
         write(bucket, "k", b"3", if_generation_not_match=bucket.get_blob("k").generation)
-
-
-def test_objects_are_joined_copied_and_described_anew(bucket):
-    parts = [write(bucket, f"part{number}", b"%d" % number) for number in range(3)]
-    whole = bucket.blob("whole")
-    whole.compose(parts)
-    bucket.copy_blob(whole, bucket, "copy")
-    target = bucket.blob("rewritten")
-    assert target.rewrite(whole)[0] is None
-    assert bucket.blob("copy").download_as_bytes() == target.download_as_bytes() == b"012"
-    generation = whole.generation
-    whole.metadata = {"a": "b"}
-    whole.patch()
-    found = bucket.get_blob("whole")
-    assert (found.metadata, found.generation, found.metageneration) == ({"a": "b"}, generation, 2)
 
 
 def test_ranges_are_those_of_http(gcs, bucket):
