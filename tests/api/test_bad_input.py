@@ -2,11 +2,10 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import bad_documents as bad
 import pytest
-from running import FRUGAL, Finished, assert_nothing_half_published, cli, said, status_of
+from running import FRUGAL, Finished, assert_nothing_half_published, cli, dataset_rows, said, status_of
 
 import llm_ocr
 from llm_ocr.types import PageRecord, Reason, Status
@@ -134,21 +133,13 @@ def test_status_dataset_and_markdown_account_for_every_page(outcome):
     failed = [row for row in rows if row.status is Status.FAILED]
     pages = status_of(outcome.workspace)["pages"]
     assert pages == {"expected": len(rows), "ok": len(rows) - len(failed), "degraded": 0, "failed": len(failed)}
-    table = dataset(outcome.workspace)
+    table = dataset_rows(outcome.workspace, "sample_id", "status", "reason")
     assert {row["sample_id"]: (row["status"], row["reason"] or None) for row in table} == {
         row.page_id: (row.status.value, row.reason.value if row.reason else None) for row in rows
     }
     documents = outcome.workspace / "documents"
     assert (documents / "locked.pdf.md").read_text() == "<!-- document failed: encrypted -->\n"
     assert "<!-- page 2 failed: render timeout -->" in (documents / "paths.pdf.md").read_text()
-
-
-def dataset(workspace: Path) -> list[dict[str, Any]]:
-    """The rows of the assembled dataset, without images."""
-    import pyarrow.dataset
-
-    columns = ["sample_id", "status", "reason"]
-    return pyarrow.dataset.dataset(workspace / "dataset").to_table(columns=columns).to_pylist()
 
 
 def test_skipped_files_are_counted_and_nothing_is_half_published(outcome):

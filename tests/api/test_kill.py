@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from running import assert_markers_name_whole_data, cli, environment, program, said, unfinished, when
+from running import assert_markers_name_whole_data, cli, dataset_rows, environment, program, said, unfinished, when
 
 import llm_ocr
 from llm_ocr.workspace import Workspace
@@ -83,7 +83,8 @@ def test_killed_runs_lose_nothing_and_redo_no_finished_unit(corpus, undisturbed,
     assert texts(workspace) == undisturbed
     status = llm_ocr.open(str(workspace)).status
     assert (status.pages.expected, status.pages.ok) == (PAGES, PAGES)
-    assert dataset_pages(workspace) == sorted(page for page, _ in undisturbed)
+    pages = [row["sample_id"] for row in dataset_rows(workspace, "sample_id")]
+    assert sorted(pages) == sorted(page for page, _ in undisturbed)
     documents = sorted(path.name for path in (workspace / "documents").glob("*.md"))
     assert documents == [f"paper {number}.pdf.md" for number in range(COPIES)]
 
@@ -91,13 +92,6 @@ def test_killed_runs_lose_nothing_and_redo_no_finished_unit(corpus, undisturbed,
     assert cleaned.returncode == 0, said(cleaned)
     assert unfinished(workspace) == []
     assert texts(workspace) == undisturbed
-
-
-def dataset_pages(workspace: Path) -> list[str]:
-    import pyarrow.dataset
-
-    table = pyarrow.dataset.dataset(workspace / "dataset").to_table(columns=["sample_id"])
-    return sorted(row["sample_id"] for row in table.to_pylist())
 
 
 @pytest.mark.slow

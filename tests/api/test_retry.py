@@ -4,7 +4,7 @@ from pathlib import Path
 
 import bad_documents as bad
 import pytest
-from running import FRUGAL, cli, published, said, status_of
+from running import FRUGAL, cli, dataset_rows, published, said, status_of
 
 import llm_ocr
 from llm_ocr.types import Status
@@ -69,19 +69,13 @@ def test_encrypted_document_is_read_with_its_password(before):
     assert "b locked, sheet 2." in text
     assert "failed" not in text
     assert old_markers.items() <= published(workspace).items()
-    assert sorted(dataset_pages(workspace)) == sorted(row.page_id for row in rows)
+    assembled = dataset_rows(workspace, "sample_id")
+    assert sorted(row["sample_id"] for row in assembled) == sorted(row.page_id for row in rows)
     assert SECRET not in everything_written(workspace)
 
 
 def changed_dataset_files(old: dict[str, tuple[int, bytes]], new: dict[str, tuple[int, bytes]]) -> set[str]:
     return {name for name in new if name.startswith("dataset/") and new[name] != old.get(name)}
-
-
-def dataset_pages(workspace: Path) -> list[str]:
-    import pyarrow.dataset
-
-    table = pyarrow.dataset.dataset(workspace / "dataset").to_table(columns=["sample_id"])
-    return [row["sample_id"] for row in table.to_pylist()]
 
 
 def everything_written(workspace: Path) -> str:

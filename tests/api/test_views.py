@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from running import FRUGAL, REPOSITORY, Finished, cli, published, said, status_of
+from running import FRUGAL, REPOSITORY, Finished, cli, dataset_rows, published, said, status_of
 
 import llm_ocr
 
@@ -22,12 +22,6 @@ def files(folder: Path) -> dict[str, tuple[int, int]]:
     """Inode and time of change of every file, by its path."""
     found = [path for path in folder.rglob("*") if path.is_file()]
     return {path.relative_to(folder).as_posix(): (path.stat().st_ino, path.stat().st_mtime_ns) for path in found}
-
-
-def dataset(workspace: Path) -> list[dict]:
-    import pyarrow.dataset
-
-    return pyarrow.dataset.dataset(workspace / "dataset").to_table().to_pylist()
 
 
 def done(*words: str | Path, cwd: Path) -> Finished:
@@ -48,7 +42,7 @@ def test_the_same_commands_again_change_no_file(copy, tmp_path):
 
 
 def test_describing_and_assembling_again_give_the_same_bytes(copy, tmp_path):
-    texts, rows = contents(copy / "documents"), dataset(copy)
+    texts, rows = contents(copy / "documents"), dataset_rows(copy)
     for stage in ("describe", "assemble"):
         for marker in (copy / stage).rglob("*.done"):
             marker.unlink()
@@ -56,7 +50,7 @@ def test_describing_and_assembling_again_give_the_same_bytes(copy, tmp_path):
     done("describe", "-w", copy, "--engine", "embedded", cwd=tmp_path)
     done("assemble", "-w", copy, cwd=tmp_path)
     assert contents(copy / "documents") == texts
-    assert dataset(copy) == rows
+    assert dataset_rows(copy) == rows
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -84,7 +78,7 @@ def test_a_flipped_bit_in_the_dataset_is_repaired(copy, tmp_path, form):
     if form == "dataset":
         import pyarrow.dataset
 
-        assert pyarrow.dataset.dataset(tmp_path / "export" / "data").to_table().to_pylist() == dataset(copy)
+        assert pyarrow.dataset.dataset(tmp_path / "export" / "data").to_table().to_pylist() == dataset_rows(copy)
 
 
 def test_export_refuses_a_damaged_dataset_of_another_version(copy, tmp_path):
@@ -115,10 +109,10 @@ def test_results_that_were_removed_are_made_again(copy, tmp_path, folder):
 
 
 def test_rows_without_images_keep_columns_and_documents_figures(copy, tmp_path):
-    full = dataset(copy)
+    full = dataset_rows(copy)
     before = published(copy / "extract")
     done("assemble", "-w", copy, "--dataset-images", "none", cwd=tmp_path)
-    for bare, row in zip(dataset(copy), full, strict=True):
+    for bare, row in zip(dataset_rows(copy), full, strict=True):
         assert list(bare) == list(row)
         assert (bare["source_image"], bare["document_with_boxes_image"]) == (None, None)
         assert not any(image and image["bytes"] for image in bare["extracted_figures"])
@@ -127,7 +121,7 @@ def test_rows_without_images_keep_columns_and_documents_figures(copy, tmp_path):
     assert list((copy / "documents" / "paper.pdf.figures").iterdir())
     assert published(copy / "extract") == before
     done("assemble", "-w", copy, "--dataset-images", "figures", cwd=tmp_path)
-    rows = dataset(copy)
+    rows = dataset_rows(copy)
     assert all(row["source_image"] is None for row in rows)
     assert [row["extracted_figures"] for row in rows] == [row["extracted_figures"] for row in full]
 
