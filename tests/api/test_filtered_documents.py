@@ -152,12 +152,6 @@ def test_a_sample_is_remembered_and_grows_with_its_number(documents, tmp_path, p
     assert dry.startswith("4 documents, ") and not (tmp_path / "x").exists()
 
 
-def test_a_sample_is_drawn_from_what_max_samples_leaves(documents, tmp_path):
-    llm_ocr.plan(documents, workspace=tmp_path / "w", max_samples=5, sample=3, **FEW)
-    leaves = sorted(path.name for path in documents.iterdir())[:5]
-    assert len(planned(tmp_path / "w")) == 3 and set(planned(tmp_path / "w")) <= set(leaves)
-
-
 def test_filters_look_at_documents_that_would_be_estimated(documents, tmp_path):
     keywords = {"count_pages": "estimate", "filter_blank": True}
     status = llm_ocr.plan(documents, workspace=tmp_path / "w", **keywords, **FEW).status

@@ -92,18 +92,6 @@ def test_added_document_makes_a_generation_and_runs_one_unit(tmp_path):
     assert (status["generations"], status["documents"], status["pages"]["ok"]) == (2, 3, 3)
 
 
-def test_ids_and_order_do_not_depend_on_the_worker_count(tmp_path):
-    written(tmp_path / "in", *(f"{number:02}.pdf" for number in range(8)))
-    found = []
-    for workers in ("1", "3"):
-        flags = ("--engine", "embedded", "--render-workers", workers, "--ocr-workers", workers, "--pages-per-unit", "2")
-        run = cli("run", "in", "-w", f"out {workers}", *flags, "--quiet", cwd=tmp_path)
-        assert run.returncode == 0, said(run)
-        found.append(rows(tmp_path / f"out {workers}"))
-    assert found[0] == found[1]
-    assert [index for _, _, index in found[0]] == list(range(8))
-
-
 def test_copies_are_read_once_and_written_under_each_path(tmp_path):
     written(tmp_path / "in", "reports/a.pdf", "other.pdf")
     shutil.copy(tmp_path / "in" / "reports" / "a.pdf", tmp_path / "in" / "z copy.pdf")
@@ -114,17 +102,6 @@ def test_copies_are_read_once_and_written_under_each_path(tmp_path):
     assert tree(tmp_path / "out") == {"reports/a.pdf.md", "other.pdf.md", "z copy.pdf.md"}
     texts = [(tmp_path / "out" / "documents" / name).read_text() for name in ("reports/a.pdf.md", "z copy.pdf.md")]
     assert texts[0] == texts[1]
-
-
-def test_names_that_differ_in_case_get_files_of_their_own(tmp_path):
-    written(tmp_path / "in", "a.pdf", "A.pdf")
-    if len(list((tmp_path / "in").iterdir())) < 2:
-        pytest.skip("this file system does not tell a.pdf from A.pdf")
-    run_in(tmp_path, "in")
-    names = tree(tmp_path / "out")
-    assert len({name.lower() for name in names}) == 2
-    (document_id,) = {page.rpartition("-p")[0] for page, name, _ in rows(tmp_path / "out") if name == "a.pdf"}
-    assert names == {"A.pdf.md", f"a-{document_id}.pdf.md"}
 
 
 def test_a_manifest_gives_ids_and_pages(tmp_path):
@@ -153,13 +130,3 @@ def test_pages_of_a_long_document_span_units_and_return_in_order(tmp_path):
     assert marks == [f"<!-- page {number} -->" for number in (1, 3, 4, 5, 6, 7)]
     places = [text.index(f"Long, sheet {number}.") for number in (1, 3, 4, 5, 6, 7)]
     assert places == sorted(places)
-
-
-def test_limits_of_samples_and_pages_are_kept(tmp_path):
-    (tmp_path / "in").mkdir()
-    for name in ("a", "b", "c"):
-        (tmp_path / "in" / f"{name}.pdf").write_bytes(bad.text_pdf(*bad.good_pages(name, 3)))
-    limits = ("--max-samples", "2", "--max-pages-per-document", "1")
-    planned = cli("plan", "in", "-w", "out", *limits, cwd=tmp_path)
-    assert planned.returncode == 0, said(planned)
-    assert "2 documents, 2 pages" in planned.stdout
