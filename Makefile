@@ -15,12 +15,20 @@ export PATH := $(PATH):$(AZURITE)/node_modules/.bin
 demo: .venv/.demo
 	$(BIN)/llm-ocr demo
 
-# After every edit: the checks, and all tests but the slow ones. Tests without a mark that use more than four seconds of
-# processor time are listed at the end, but do not fail: the machine may be slow. Many of these tests wait for a server
-# or a timeout, so four processes share two cores.
+# After every edit: the checks, and all tests but the slow ones, in five minutes on two cores. Many of these tests wait for
+# a server or a timeout, so four processes share two cores. Nothing fails for its time: the slowest tests are listed, and
+# those without a mark that use 35 times the processor time of a calibration loop (conftest.py).
 PARALLEL := --dist worksteal --durations=15
+QUICK := $(PARALLEL) --most-loops 35 -m "not slow and not long and not vllm"
 test: lint
-	$(PYTEST) -n 4 $(PARALLEL) --most-seconds 4 -m "not slow and not long and not vllm"
+	$(PYTEST) -n 4 $(QUICK)
+
+# The same tests of one part alone: test-core (tests/), test-azure, test-cpu, test-outputs, test-platforms, test-simulator.
+PARTS := core $(notdir $(wildcard packages/*))
+.PHONY: $(PARTS:%=test-%)
+test-core: TESTS := tests
+$(PARTS:%=test-%): test-%: .venv/.dev
+	$(PYTEST) -n 4 $(QUICK) $(or $(TESTS),packages/$*)
 
 # What CI runs: the slow tests as well, and 300 examples of each property instead of 25.
 check: lint

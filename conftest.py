@@ -10,7 +10,9 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Generator
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -33,7 +35,7 @@ sys.dont_write_bytecode = False
 
 #: Marks of tests that may take a long time.
 _SLOW = ("slow", "long", "vllm")
-#: Property of a test that took too long for `make test`: seconds of processor time.
+#: Property of a test that took too long for `make test`: its processor time, in loops of `_loop_seconds`.
 _TOO_SLOW = "too slow"
 #: Seconds of a test that is a coroutine.
 _LONGEST = 300.0
@@ -85,8 +87,25 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option that keeps `make test` quick."""
-    words = "list tests without a mark that use more seconds of processor time, with the processes they waited for"
-    parser.addoption("--most-seconds", type=float, default=0.0, help=words)
+    words = "list tests without a mark that use more processor time than this number of calibration loops"
+    parser.addoption("--most-loops", type=float, default=0.0, help=words)
+
+
+@cache
+def _loop_seconds() -> float:
+    """Return the processor time of a loop that takes 0.1 s on the machine on which tests were marked.
+
+    Limits are multiples of it, so that they mean the same on a machine half as fast. The minimum of three, because
+    another process on the same core makes a loop slower, never faster.
+    """
+
+    def seconds() -> float:
+        start, total = time.process_time(), 0
+        for number in range(1_800_000):
+            total += number * number & 7
+        return time.process_time() - start
+
+    return min(seconds() for _ in range(3))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -94,33 +113,38 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     """Run tests that are coroutines, and note a test that is too slow for `make test`, without failing it."""
     if inspect.iscoroutinefunction(test := pyfuncitem.obj):
         pyfuncitem.obj = lambda **named: asyncio.run(asyncio.wait_for(test(**named), _LONGEST))
-    most = pyfuncitem.config.getoption("--most-seconds")
+    most = pyfuncitem.config.getoption("--most-loops")
+    if not most or any(pyfuncitem.get_closest_marker(mark) for mark in _SLOW):
+        return (yield)
+    loop = _loop_seconds()
     shared = pyfuncitem.funcargs["shared_workers"]
     ending, ended = shared.ending, shared.ended
     before = _processor_seconds()
     result = yield
-    used = _processor_seconds() - before
-    if ending or shared.ended != ended:
-        return result  # the time of a shared worker counts at its end
-    if most and used > most and not any(pyfuncitem.get_closest_marker(mark) for mark in _SLOW):
-        pyfuncitem.user_properties.append((_TOO_SLOW, round(used, 1)))
+    loops = (_processor_seconds() - before) / loop
+    if loops > most and not ending and shared.ended == ended:  # the time of a shared worker counts at its end
+        pyfuncitem.user_properties.append((_TOO_SLOW, round(loops)))
     return result
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """List the tests that are too slow for `make test`."""
-    properties = [(report, *one) for report in terminalreporter.getreports("passed") for one in report.user_properties]
-    slow = sorted(((seconds, report.nodeid) for report, name, seconds in properties if name == _TOO_SLOW), reverse=True)
-    if slow:
+    found = [
+        (loops, report.nodeid)
+        for report in terminalreporter.getreports("passed")
+        for name, loops in report.user_properties
+        if name == _TOO_SLOW
+    ]
+    if found:
         terminalreporter.section("tests to make cheaper, or to mark slow")
-        for seconds, test in slow:
-            terminalreporter.write_line(f"{test}: {seconds} s of processor time")
+        for loops, test in sorted(found, reverse=True):
+            terminalreporter.write_line(f"{test}: {loops} loops of processor time")
 
 
 def _processor_seconds() -> float:
     """Return the processor time of this process and its ended children."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -161,7 +185,7 @@ def need(name: str, required: str) -> None:
     """Skip the test without the tool `name`; fail the test if `required`, names with commas, contains the name."""
     if _TOOLS[name]():
         return
-    if name in {one.strip() for one in required.split(",")}:
+    if name in {tool.strip() for tool in required.split(",")}:
         pytest.fail(f"{name} is not installed, and LLM_OCR_REQUIRE names it", pytrace=False)
     pytest.skip(f"{name} is not installed")
 

@@ -124,18 +124,15 @@ def test_samples_are_shown_in_short(load):
     assert "A \\*chart\\*." in shown
 
 
-def test_the_predecessors_name_for_the_number_of_samples_counts(load):
-    rows = load()["train"]
-    assert display.display_samples(rows, num_samples=1) == display.display_samples(rows, n=1)
-    assert display.display_samples(rows, num_samples=0) != display.display_samples(rows)
-
-
 def test_splits_streams_and_plain_lists_can_be_sampled(load):
     data = load()
     assert "**2 rows**" in (display.display_samples(data, 1) or "")
     assert "**Streamed rows**" in (display.display_samples(data["train"].to_iterable_dataset(), 1) or "")
     assert "Sample 1" in (display.display_samples([{"sample_id": "x", "document_markdown": "y"}]) or "")
     assert display.display_samples([]) == "**0 rows**"
+    rows = data["train"]  # `num_samples` is the predecessor's name
+    assert display.display_samples(rows, num_samples=1) == display.display_samples(rows, n=1)
+    assert display.display_samples(rows, num_samples=0) != display.display_samples(rows)
 
 
 def test_the_page_is_shown_with_its_boxes(load):

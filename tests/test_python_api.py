@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import pty
-import shutil
 import subprocess
 import sys
 import termios
@@ -164,20 +163,14 @@ print(run.status.pages.ok, len(list(run.documents())))
 
 
 def test_it_works_inside_a_running_loop_as_in_a_notebook(page, tmp_path):
-    async def cell() -> llm_ocr.Run:
-        return llm_ocr.run(page, workspace=tmp_path / "out", **ONE_EACH)
+    async def cell(source: Path) -> llm_ocr.Run:
+        return llm_ocr.run(source, workspace=tmp_path / "out", **ONE_EACH)
 
-    run = asyncio.run(cell())
+    run = asyncio.run(cell(page))
     assert run.status.pages.ok == 1
     assert run.status.finished
-
-
-def test_an_error_inside_a_running_loop_reaches_the_cell(tmp_path):
-    async def cell() -> llm_ocr.Run:
-        return llm_ocr.run(tmp_path / "gone.pdf", workspace=tmp_path / "out")
-
     with pytest.raises(UsageError, match=r"gone\.pdf"):
-        asyncio.run(cell())
+        asyncio.run(cell(tmp_path / "gone.pdf"))
 
 
 def test_open_gives_pages_documents_failures_and_the_dataset(made):
@@ -198,12 +191,9 @@ def test_open_gives_pages_documents_failures_and_the_dataset(made):
     assert repr(run) == f"Run({made.url!r})"
 
 
-def test_open_of_no_workspace_says_what_to_do(tmp_path):
+def test_what_is_not_there_yet_says_what_to_run(page, tmp_path):
     with pytest.raises(WorkspaceError, match="llm-ocr run SOURCE"):
-        llm_ocr.open(str(tmp_path / "nothing"))
-
-
-def test_planned_run_has_no_pages_and_no_dataset_yet(page, tmp_path):
+        llm_ocr.open(str(tmp_path / "out"))
     run = llm_ocr.plan(page, workspace=tmp_path / "out")
     assert (run.status.pages.expected, run.status.pages.ok) == (1, 0)
     with pytest.raises(StageMissing, match="extract has not started"):
@@ -234,18 +224,6 @@ def test_a_bad_keyword_is_named(page, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_two_paths_are_two_sources_and_a_comma_splits_none(page, tmp_path):
-    names = ("a.pdf", "b, c.pdf")
-    for number, name in enumerate(names):
-        shutil.copy(page, tmp_path / name)
-        with (tmp_path / name).open("ab") as file:
-            file.write(f"\n% {number}\n".encode())
-    both = llm_ocr.plan([tmp_path / name for name in names], workspace=tmp_path / "both")
-    assert both.status.documents == 2
-    one = llm_ocr.plan(str(tmp_path / names[1]), workspace=tmp_path / "one")
-    assert one.status.documents == 1
-
-
 @pytest.mark.slow
 def test_read_page_takes_a_picture_or_the_bytes_of_a_file(examples):
     fax = Image.open(examples / "fax.tiff").convert("L").resize((1100, 1560))
@@ -262,17 +240,6 @@ def test_read_page_takes_a_picture_or_the_bytes_of_a_file(examples):
     assert "The old willow above the weir" in texts[0]
 
 
-def test_read_page_takes_a_file_and_marks_an_invalid_one_failed(page, tmp_path):
-    (tmp_path / "garbage.png").write_bytes(b"no image")
-
-    async def read() -> list[llm_ocr.types.PageRecord]:
-        return [await llm_ocr.read_page(given, **ONE_EACH) for given in (page, tmp_path / "garbage.png")]
-
-    good, bad = asyncio.run(read())
-    assert (good.status, good.text_source) == (Status.OK, "text-layer")
-    assert (bad.status, bad.reason) == (Status.FAILED, Reason.UNREADABLE)
-
-
 def test_session_reads_pages_of_files_and_bytes_with_one_engine(page, tmp_path):
     (tmp_path / "garbage.png").write_bytes(b"no image")
 
@@ -282,6 +249,7 @@ def test_session_reads_pages_of_files_and_bytes_with_one_engine(page, tmp_path):
             return [*await asyncio.gather(*map(session.read_page, given)), await session.read_page(page, 2)]
 
     first, same, bad, beyond = asyncio.run(read())
+    assert asyncio.run(llm_ocr.read_page(page, **ONE_EACH)).markdown == first.markdown
     assert (first.status, first.text_source, first.page_number) == (Status.OK, "text-layer", 1)
     assert same.markdown == first.markdown
     assert (bad.status, bad.reason) == (Status.FAILED, Reason.UNREADABLE)

@@ -170,18 +170,3 @@ def _pdf(*objects: bytes) -> bytes:
     table = b"".join(b"%010d 00000 n \n" % place for place in places)
     head = b"xref\n0 %d\n0000000000 65535 f \n%s" % (len(objects) + 1, table)
     return out + head + b"trailer<</Root 1 0 R/Size %d>>\nstartxref\n%d\n%%%%EOF" % (len(objects) + 1, len(out))
-
-
-def xfa_form() -> bytes:
-    """Return a form of XFA: its only page asks to wait. The file has no table of its objects, which readers rebuild."""
-    page = b"BT /F 12 Tf 72 700 Td (Please wait...) Tj ET"
-    objects = (
-        b"<</Type/Catalog/Pages 2 0 R/NeedsRendering true/AcroForm<</Fields[]/XFA 5 0 R>>>>",
-        b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
-        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents 4 0 R/Resources<</Font<</F 6 0 R>>>>>>",
-        b"<</Length %d>>stream\n%s\nendstream" % (len(page), page),
-        b"<</Length 6>>stream\n<xdp/>\nendstream",
-        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
-    )
-    numbered = b"".join(b"%d 0 obj\n%s\nendobj\n" % (number, body) for number, body in enumerate(objects, start=1))
-    return b"%PDF-1.5\n" + numbered + b"trailer<</Root 1 0 R/Size 7>>\n%%EOF"

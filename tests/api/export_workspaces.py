@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,6 @@ from llm_ocr.types import (
     PageRecord,
     Reason,
     Status,
-    Unit,
     figure_id,
     page_id,
 )
@@ -41,6 +41,7 @@ from tests.fakes.crash import Crash, CrashingStore, CrashPoint
 PAGES = 3
 SETTINGS = {"engine": "vllm", "model": "deepseek-ocr", "pages_per_unit": PAGES, "password": "of nobody"}
 _READER = {"engine": "model", "model": "deepseek-ai/DeepSeek-OCR", "revision": "0123abcd"}
+Rows = Callable[[DocumentPart, int, int], tuple[PageRecord, list[FigureRecord]]]
 
 
 def noise(seed: str, side: int = 400) -> EncodedImage:
@@ -51,12 +52,14 @@ def noise(seed: str, side: int = 400) -> EncodedImage:
     return EncodedImage(out.getvalue(), "image/png", side, side)
 
 
-def record(part: DocumentPart, number: int, index: int, *, fails: bool) -> PageRecord:
+def record(part: DocumentPart, number: int, index: int, *, fails: bool) -> tuple[PageRecord, list[FigureRecord]]:
+    """Return the rows of a page and of its figure."""
     page = page_id(part.document_id, number)
     common = (page, part.document_id, part.source, number, index)
     if fails:
-        return PageRecord(*common, Status.FAILED, Reason.ENGINE_TIMEOUT, "too slow")
+        return PageRecord(*common, Status.FAILED, Reason.ENGINE_TIMEOUT, "too slow"), []
     figure = Figure(figure_id(page, 1), "chart", Box(0.1, 0.5, 0.9, 0.9), noise(page, 40))
+    described = (figure.id, page, part.document_id, Status.OK, "describe")
     return PageRecord(
         *common,
         Status.OK,
@@ -67,7 +70,7 @@ def record(part: DocumentPart, number: int, index: int, *, fails: bool) -> PageR
         figures=(figure,),
         tokens_in=100,
         tokens_out=50,
-    )
+    ), [FigureRecord(*described, description=f"a chart on {page}")]
 
 
 def make(url: str, documents: int = 6, *, fails: frozenset[str] = frozenset(), pages: int = PAGES, **settings) -> str:
@@ -88,31 +91,23 @@ def _planned(name: str, pages: int) -> PlannedDocument:
 
 def read(workspace: Workspace, fails: frozenset[str] = frozenset()) -> None:
     """Extract and Describe every unfinished unit."""
+    publish_units(workspace, lambda part, number, index: record(part, number, index, fails=part.relative in fails))
+
+
+def publish_units(workspace: Workspace, rows: Rows) -> None:
+    """Publish the rows of Extract and Describe of every unfinished unit; `rows(part, page, index)` makes a page's."""
     extract = claim_key(workspace, EXTRACT, {"reader": _READER, "render": {"image_size": 200}})
     reader = {"engine": "model", "model": "Qwen/Qwen3-VL-8B-Instruct", "mode": "describe"}
     describe = claim_key(workspace, DESCRIBE, {"extract": extract, "reader": reader})
     done = done_units(workspace, EXTRACT, extract)
     for unit in read_units(workspace):
-        if unit.id not in done:
-            _publish(workspace, unit, extract, describe, fails)
-
-
-def _publish(workspace: Workspace, unit: Unit, extract: str, describe: str, fails: frozenset[str]) -> None:
-    pages = [
-        record(part, number, part.first_index + place, fails=part.relative in fails)
-        for part in unit.parts
-        for place, number in enumerate(part.pages)
-    ]
-    publish(workspace, EXTRACT, extract, unit.id, pages_to_parquet(pages), pages_summary(unit, pages))
-    figures = [
-        FigureRecord(
-            one.id, page.page_id, page.document_id, Status.OK, "describe", description=f"a chart on {page.page_id}"
-        )
-        for page in pages
-        for one in page.figures
-    ]
-    summary = figures_summary(len(figures), figures)
-    publish(workspace, DESCRIBE, describe, unit.id, figures_to_parquet(figures), summary)
+        if unit.id in done:
+            continue
+        made = [rows(part, n, part.first_index + at) for part in unit.parts for at, n in enumerate(part.pages)]
+        pages, figures = [page for page, _ in made], [figure for _, described in made for figure in described]
+        publish(workspace, EXTRACT, extract, unit.id, pages_to_parquet(pages), pages_summary(unit, pages))
+        summary = figures_summary(len(figures), figures)
+        publish(workspace, DESCRIBE, describe, unit.id, figures_to_parquet(figures), summary)
 
 
 def retry(url: str, *, read_again: bool = True) -> None:

@@ -108,6 +108,13 @@ def status_of(workspace: Path) -> dict[str, Any]:
     return json.loads(run.stdout)
 
 
+def dataset_rows(workspace: Path, *columns: str) -> list[dict[str, Any]]:
+    """Return the rows of the assembled dataset: these columns, or all."""
+    import pyarrow.dataset
+
+    return pyarrow.dataset.dataset(workspace / "dataset").to_table(columns=list(columns) or None).to_pylist()
+
+
 def published(workspace: Path) -> dict[str, bytes]:
     """Return every marker's content, by its path below the workspace."""
     return {path.relative_to(workspace).as_posix(): path.read_bytes() for path in sorted(workspace.rglob("*.done"))}

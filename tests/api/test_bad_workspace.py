@@ -1,6 +1,5 @@
 """A workspace that cannot be used: exit 1 at once with what to do, and nothing half-published."""
 
-import json
 import os
 import shutil
 import sys
@@ -92,13 +91,6 @@ def test_read_only_workspace_is_refused_before_reading(tmp_path, source, copy):
     assert published(copy) == before
 
 
-def test_a_read_only_workspace_can_be_looked_at(tmp_path, copy):
-    looked = quoted("status", "-w", "out")
-    done = in_own_mounts(f"mount --bind out out; mount -o remount,bind,ro out; {looked}", cwd=tmp_path)
-    assert done.returncode == 0, said(done)
-    assert f"{PAGES} ok" in done.stdout
-
-
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_without_permission_is_refused(tmp_path, source):
     (tmp_path / "closed").mkdir(mode=0o500)
@@ -133,61 +125,6 @@ def test_a_file_in_the_place_of_the_workspace_is_refused(tmp_path, source):
     assert run.returncode == 1, said(run)
     assert "out" in run.stderr
     assert (tmp_path / "out").read_text() == "mine"
-
-
-def test_folder_with_other_content_is_refused_as_workspace(tmp_path, source):
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "thesis.tex").write_text("mine")
-    run = cli("run", source, "-w", "out", *FRUGAL, cwd=tmp_path)
-    assert run.returncode == 1, said(run)
-    assert "thesis.tex" in run.stderr
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["thesis.tex"]
-
-
-def test_workspace_of_another_key_is_refused_with_the_difference(tmp_path, source, copy):
-    before = published(copy)
-    run = cli("run", source, "-w", copy, "--image-size", "800", *FRUGAL, cwd=tmp_path)
-    assert run.returncode == 1, said(run)
-    assert "image_size: 1540 -> 800" in run.stderr
-    assert "another --workspace" in run.stderr
-    assert published(copy) == before
-
-
-def test_every_command_refuses_a_workspace_of_a_newer_format(tmp_path, source, copy):
-    about = json.loads((copy / "run.json").read_text())
-    (copy / "run.json").write_text(json.dumps({**about, "format": 2, "created_by": "9.0"}))
-    before = published(copy)
-    for arguments in (["run", source, *FRUGAL], ["status"], ["assemble"], ["retry-failed"], ["clean"]):
-        run = cli(*arguments, "-w", copy, cwd=tmp_path)
-        assert run.returncode == 1, said(run)
-        assert "llm-ocr 9.0, format 2" in run.stderr
-        assert "Update llm-ocr" in run.stderr
-    assert published(copy) == before
-
-
-def test_damaged_data_is_named_with_a_fix_and_redone(tmp_path, source, copy):
-    marker, *_ = sorted(copy.glob("extract/*/*/*.done"))
-    data = copy / json.loads(marker.read_text())["object"]
-    data.write_bytes(data.read_bytes()[:-100])
-    shutil.rmtree(copy / "assemble")
-    run = cli("assemble", "-w", copy, cwd=tmp_path)
-    assert run.returncode == 1, said(run)
-    assert marker.relative_to(copy).as_posix() in run.stderr
-    marker.unlink()
-    again = cli("run", source, "-w", copy, *FRUGAL, cwd=tmp_path)
-    assert again.returncode == 0, said(again)
-    assert status_of(copy)["pages"]["ok"] == PAGES
-
-
-def test_a_stage_before_its_time_says_how_many_units_are_missing(tmp_path, source):
-    planned = cli("plan", source, "-w", "out", "--pages-per-unit", "2", cwd=tmp_path)
-    assert planned.returncode == 0, said(planned)
-    described = cli("describe", "-w", "out", "--engine", "embedded", cwd=tmp_path)
-    assert described.returncode == 1, said(described)
-    assert "llm-ocr extract" in described.stderr
-    assembled = cli("assemble", "-w", "out", cwd=tmp_path)
-    assert assembled.returncode == 1, said(assembled)
-    assert "Run first: llm-ocr" in assembled.stderr
 
 
 @pytest.mark.slow

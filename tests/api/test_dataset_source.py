@@ -12,7 +12,7 @@ from running import FRUGAL, FRUGALLY, cli, said
 
 import llm_ocr
 from llm_ocr.documents.rows.address import row_address
-from llm_ocr.errors import StorageError, UsageError
+from llm_ocr.errors import UsageError
 from llm_ocr.types import Reason
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import read_units
@@ -82,26 +82,6 @@ def test_the_same_rows_come_out_of_one_worker_and_of_three(hub, tmp_path):
     assert shared.status.pages == alone.status.pages
 
 
-def test_the_first_rows_are_the_first_whatever_the_units(hub, tmp_path):
-    every = llm_ocr.plan(dataset=NAME, workspace=tmp_path / "all", **FRUGALLY)
-    some = llm_ocr.run(dataset=NAME, workspace=tmp_path / "some", max_samples=8, pages_per_unit=3, **FRUGALLY)
-    assert every.status.pages.expected == 12
-    rows = [row_address(page.source) for page in some.pages()]
-    assert sorted((row.file.path, row.row) for row in rows) == [
-        *(("data/train-00000-of-00002.parquet", row) for row in range(6)),
-        *(("data/train-00001-of-00002.parquet", row) for row in range(2)),
-    ]
-    assert some.status.pages.failed == 2
-
-
-def test_commit_of_the_plan_is_read_after_the_branch_moved(hub, tmp_path):
-    llm_ocr.plan(dataset=NAME, workspace=tmp_path / "w", max_samples=2, **FRUGALLY)
-    others = [parts.cell(parts.picture("ZULU", size=(420, 120)))] * 12
-    hub.add(NAME, dict(files(others)))
-    run = llm_ocr.run(workspace=tmp_path / "w", **FRUGALLY)
-    assert sorted(page.markdown.strip() for page in run.pages()) == ["ALPHA", "BRAVO"]
-
-
 def test_lists_of_images_are_pages_of_one_document(hub, tmp_path):
     pictures = [parts.cell(parts.picture(word, size=(420, 120))) for word in WORDS[:4]]
     rows = {"images": [pictures[:3], [], pictures[3:]]}
@@ -136,25 +116,6 @@ def test_rows_come_behind_files_and_ids_are_those_of_the_column(hub, tmp_path, e
     planned = [part for unit in read_units(Workspace.open(str(tmp_path / "w"))) for part in unit.parts]
     assert Path(planned[0].source).name == "invoice.png"
     assert [part.document_id for part in planned[1:]] == ["name ALPHA", "name BRAVO"]
-
-
-def test_two_rows_of_one_id_are_refused(hub, tmp_path):
-    twice = {"page": [parts.cell(parts.picture("A")), parts.cell(parts.picture("B"))], "name": ["same", "same"]}
-    file = parts.parquet(twice, {"page": parts.IMAGE, "name": parts.pa.string()})
-    hub.new("tester/twice")
-    hub.add("tester/twice", {"train.parquet": file})
-    with pytest.raises(UsageError, match="two documents have the id same"):
-        llm_ocr.plan(dataset="tester/twice", id_column="name", workspace=tmp_path / "w", **FRUGALLY)
-    assert not list((tmp_path / "w").glob("plan/*.done"))
-
-
-def test_a_dataset_that_is_gone_ends_the_run_and_fails_no_page(hub, tmp_path):
-    llm_ocr.plan(dataset=NAME, workspace=tmp_path / "w", **FRUGALLY)
-    hub.api.delete_repo(NAME, repo_type="dataset")
-    with pytest.raises(StorageError, match=NAME):
-        llm_ocr.extract(workspace=tmp_path / "w", **FRUGALLY)
-    status = llm_ocr.open(tmp_path / "w").status
-    assert (status.pages.expected, status.pages.failed, status.finished) == (12, 0, False)
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from llm_ocr.sandbox import WorkerPool
 from llm_ocr.stages import plan
 from llm_ocr.stages.page_estimates import CountOptions
 from llm_ocr.storage import StoreOptions, open_store
-from llm_ocr.types import RESERVED, Counts, Reason
+from llm_ocr.types import RESERVED, Reason
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import read_units
 
@@ -112,31 +112,6 @@ def test_the_rows_are_those_of_an_exact_plan(made, few, tmp_path):
     assert "estimated" not in status_of(workspace)["pages"]
 
 
-def test_page_selection_is_independent_of_document_counting(made, few, tmp_path):
-    choice = {"pages": "2-3,8-", "max_pages_per_document": 3, "pages_per_unit": UNIT, **FRUGALLY}
-    chosen = [
-        path for path in sorted((made / "documents").rglob("*.*")) if path.parent.name != "plain" or path.stem < "06"
-    ]
-    runs = [
-        llm_ocr.extract(chosen, workspace=tmp_path / how, count_pages=how, **choice) for how in ("exact", "estimate")
-    ]
-    exact, estimated = (rows_of(run) for run in runs)
-    assert estimated == exact
-    assert {row[1] for row in exact} == {None, 2, 3, 8}
-
-
-def test_unreadable_document_is_retried_with_its_page_selection(made, few, tmp_path):
-    documents = [made / "documents" / name for name in ("locked.pdf", "plain/04.pdf", "plain/05.pdf")]
-    workspace = tmp_path / "w"
-    with mock.patch.object(plan, "CountOptions", functools.partial(CountOptions, exact_up_to=1, sample=0)):
-        run = llm_ocr.run(documents, workspace=workspace, pages="2-", **FRUGALLY)
-    assert run.status.pages == Counts(4, 3, 0, 1)
-    llm_ocr.retry_failed(workspace=workspace, password=["open sesame"])
-    run = llm_ocr.run(workspace=workspace, password=["open sesame"], **FRUGALLY)
-    assert run.status.pages == Counts(4, 4) and run.status.finished
-    assert ("locked.pdf", 2) in [(Path(row.source).name, row.page_number) for row in run.pages()]
-
-
 def test_planning_again_adds_nothing_and_opens_no_known_document(made, few, tmp_path, monkeypatch):
     opened: set[str] = set()
     not_counted = {"empty.pdf", "garbage.pdf", "locked.pdf", "no pages.pdf"}
@@ -158,22 +133,6 @@ def test_planning_again_adds_nothing_and_opens_no_known_document(made, few, tmp_
     more = made / "documents" / "plain" / "04.pdf"
     again = llm_ocr.plan([made / "documents", more], workspace=tmp_path / "w", engine="embedded").status
     assert (again.generations, again.pages) == (1, first.pages)
-
-
-def test_what_has_changed_since_it_was_planned_is_one_failed_row(made, few, tmp_path):
-    folder = tmp_path / "documents"
-    folder.mkdir()
-    for number in range(12):
-        (folder / f"{number:02d}.pdf").write_bytes((made / "documents" / "plain" / f"{number:02d}.pdf").read_bytes())
-    llm_ocr.plan(folder, workspace=tmp_path / "w", engine="embedded")
-    with Workspace.open(str(tmp_path / "w")) as opened:
-        parts = [part for unit in read_units(opened) for part in unit.parts]
-    changed, gone = [Path(part.source) for part in parts if part.estimate][:2]
-    changed.write_bytes(changed.read_bytes() + b"\n")
-    gone.unlink()
-    run = llm_ocr.extract(workspace=tmp_path / "w", **FRUGALLY)
-    failed = {row.source: (row.page_number, row.reason) for row in run.failures()}
-    assert failed == {str(changed): (None, Reason.SOURCE_CHANGED), str(gone): (None, Reason.NOT_FOUND)}
 
 
 @pytest.fixture
@@ -218,14 +177,6 @@ def test_planning_on_bucket_downloads_sample_and_long_documents(bucket, few, mad
         )
 
     assert without_ids(rows_of(run)) == without_ids(rows_of(exact))
-
-
-def test_without_a_sample_nothing_is_downloaded(bucket, monkeypatch):
-    corpus, workspace, settings, read = bucket
-    monkeypatch.setattr(plan, "CountOptions", functools.partial(CountOptions, exact_up_to=10, sample=0))
-    status = llm_ocr.plan(corpus, workspace=workspace, engine="embedded", **settings).status
-    assert not read
-    assert status.estimated and status.documents == PLAIN + 7
 
 
 def test_a_list_of_objects_is_planned_without_downloading_them(bucket, monkeypatch, tmp_path):

@@ -8,7 +8,7 @@ from running import Told
 import llm_ocr
 from llm_ocr.engines.regions.doclayout import installed
 from llm_ocr.errors import UsageError, WorkspaceMismatch
-from llm_ocr.types import BlockKind, Status
+from llm_ocr.types import BlockKind
 from llm_ocr_simulator import running
 
 WORDS, TABLE, WHOLE = "Words of a region.", "<table><tr><td>Cell of a region</td></tr></table>", "A page read whole."
@@ -86,17 +86,6 @@ def test_same_command_sends_no_request_other_mapping_is_refused(regions, server,
     assert server.log()["requests"] == []
     with pytest.raises(WorkspaceMismatch, match="layout_first"):
         extract(sources, server, run.url, **same, region_task=("header=text",))
-
-
-def test_labels_can_be_given_other_tasks(server, examples, tmp_path):
-    tasks = ("table=skip", "text=abandon")
-    run, _ = extract(
-        examples / "paper.pdf", server, tmp_path / "w", layout_first="always", region_task=tasks, pages="1-2"
-    )
-    pages = list(run.pages())
-    assert all(page.status is Status.OK for page in pages)
-    assert not any(block.kind is BlockKind.TABLE for page in pages for block in page.blocks)
-    assert any(figure.label == "table" for page in pages for figure in page.figures)
 
 
 @pytest.mark.usefixtures("without_detector")

@@ -13,6 +13,7 @@ from running import cli, environment, program, said, status_of, unfinished
 
 import llm_ocr
 from llm_ocr.errors import LimitReached, UsageError
+from llm_ocr.stages import Silent
 from llm_ocr.types import DocumentPart
 from llm_ocr_simulator import running
 
@@ -176,19 +177,6 @@ def test_the_line_of_progress_tells_the_money(documents, server, tmp_path):
     assert lines and all(f"/{PAGES} pages" in line for line in lines)
 
 
-def test_a_progress_of_ones_own_need_not_know_of_money(documents, tmp_path):
-    from llm_ocr.stages import Silent
-
-    llm_ocr.extract(
-        documents / "000.png",
-        workspace=tmp_path / "w",
-        progress=Silent(),
-        engine="embedded",
-        max_cost=9.0,
-        price_per_hour=1.0,
-    )
-
-
 def test_a_session_begins_no_page_beyond_its_limit(documents):
     read: list[int] = []
 
@@ -206,15 +194,13 @@ def test_a_session_begins_no_page_beyond_its_limit(documents):
     assert read == []
 
 
-def test_a_single_page_takes_no_limits(documents):
-    with pytest.raises(UsageError, match="max_hours"):
-        asyncio.run(llm_ocr.read_page(documents / "000.png", engine="embedded", max_hours=1.0))
-
-
-def test_limits_change_no_key(documents, tmp_path):
+def test_limits_change_no_key_and_any_progress_will_do(documents, tmp_path):
     keys = []
     for name, more in (("a", {}), ("b", {"max_cost": 9.0, "price_per_hour": 1.0, "max_hours": 1.0})):
-        run = llm_ocr.extract(documents / "000.png", workspace=tmp_path / name, engine="embedded", **more)
+        source, workspace = documents / "000.png", tmp_path / name
+        run = llm_ocr.extract(source, workspace=workspace, engine="embedded", progress=Silent(), **more)
         keys.append(run.status.stages["extract"].key)
-        assert "max" not in json.dumps(json.loads((tmp_path / name / "run.json").read_text()))
+        assert "max" not in json.dumps(json.loads((workspace / "run.json").read_text()))
     assert keys[0] == keys[1]
+    with pytest.raises(UsageError, match="max_hours"):
+        asyncio.run(llm_ocr.read_page(documents / "000.png", engine="embedded", max_hours=1.0))

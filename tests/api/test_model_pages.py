@@ -1,14 +1,13 @@
 """What a model without boxes, with notes and words of its own makes of a document, from the flags to the dataset."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 import llm_ocr
 from llm_ocr.errors import UsageError, WorkspaceMismatch
 from llm_ocr.models.registry import find_profile
-from llm_ocr.types import FURNITURE, BlockKind
+from llm_ocr.types import BlockKind
 from llm_ocr_simulator import running
 
 OLMOCR = find_profile("olmocr-2")
@@ -90,36 +89,3 @@ def test_changed_settings_are_a_mismatch_with_the_difference(done, server, examp
             examples / "paper.pdf", workspace=done.url, server_url=server.url, model="olmocr-2",
             server_model=OLMOCR.model, **SETTINGS, **changed,
         )  # fmt: skip
-
-
-def test_the_form_that_is_forced_reaches_the_server(server, examples, tmp_path: Path):
-    """The simulator knows no regular expressions and refuses them, so the form is seen to arrive."""
-    run = llm_ocr.extract(
-        examples / "invoice.png", workspace=tmp_path / "w", server_url=server.url, model="olmocr-2",
-        server_model=OLMOCR.model, guided=True, figures_from="none", render_workers=1, image_size=320, fallback="none",
-    )  # fmt: skip
-    (page,) = run.pages()
-    assert "structured_outputs" in page.detail
-
-
-def test_unsupported_anchor_text_is_refused_before_any_request(server, examples, tmp_path: Path):
-    before = len(server.log()["requests"])
-    with pytest.raises(UsageError, match="does not support `anchor_text`"):
-        llm_ocr.extract(
-            examples / "invoice.png", workspace=tmp_path / "w", server_url=server.url, model="olmocr-2", anchor_text=100
-        )
-    assert len(server.log()["requests"]) == before
-
-
-def test_running_headers_are_in_the_markdown_only_if_kept(examples, tmp_path: Path):
-    pages = {}
-    for headers in ("drop", "keep"):
-        run = llm_ocr.extract(
-            examples / "paper.pdf", workspace=tmp_path / headers, engine="embedded", pages="2", headers=headers,
-            render_workers=1, ocr_workers=1, image_size=320,
-        )  # fmt: skip
-        (pages[headers],) = run.pages()
-    furniture = [block.text for block in pages["keep"].blocks if block.kind in FURNITURE]
-    assert furniture and all(text in pages["keep"].markdown for text in furniture)
-    assert len(pages["drop"].markdown) + sum(map(len, furniture)) <= len(pages["keep"].markdown)
-    assert pages["drop"].blocks == pages["keep"].blocks

@@ -147,22 +147,6 @@ def test_without_threshold_or_with_user_prompt_nothing_is_judged(invented, name)
 
 
 @pytest.mark.slow
-def test_answer_that_matches_the_page_is_requested_once(examples, tmp_path):
-    known = llm_ocr.extract(examples / "paper.pdf", workspace=tmp_path / "known", engine="embedded", pages="1", **READ)
-    (page,) = known.pages(images=False)
-    (tmp_path / "said.json").write_text(json.dumps({"*": page.markdown}))
-    with running(said=tmp_path / "said.json", model="nanonets-ocr2", max_model_len=32_768, speed=100) as simulator:
-        run = llm_ocr.extract(
-            examples / "paper.pdf", workspace=tmp_path / "w", server_url=simulator.url, model="nanonets-ocr2-3b",
-            server_model="nanonets-ocr2", min_quality=0.5, figures_from="none", **SERVED,
-        )  # fmt: skip
-        assert len(simulator.log()["requests"]) == 1
-    (row,) = run.pages(images=False)
-    assert row.quality > 0.5
-    assert row.quality_parts["found"] > 0.9
-
-
-@pytest.mark.slow
 def test_weak_pages_are_read_again_and_the_new_reading_counts(invented, server):
     run, _ = invented["plain"]
     (before,) = run.pages(images=False)

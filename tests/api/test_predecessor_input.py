@@ -13,7 +13,6 @@ from running import finished, program, said
 
 import llm_ocr
 from llm_ocr.errors import LlmOcrError, ObjectNotFound, StorageError, UsageError, WorkspaceMismatch
-from llm_ocr.types import PageRecord
 
 FRUGAL = {"engine": "embedded", "ocr_workers": 1}
 
@@ -33,8 +32,9 @@ def written(put: made.Put, rows: list[dict[str, Any]], tmp_path: Path) -> made.P
     return put(made.parquet(rows, folder) if put.kind == "hub" else made.saved(rows, folder))  # type: ignore[attr-defined]
 
 
-def opened(place: made.Place) -> llm_ocr.Run:
-    return llm_ocr.open(place.workspace, endpoint=place.settings.get("workspace_endpoint"))
+def taken(tmp_path: Path, *rows: dict[str, Any]) -> llm_ocr.Run:
+    """Assemble the rows, saved in the folder of a run, in the workspace `w`."""
+    return llm_ocr.assemble(workspace=tmp_path / "w", input=folder_input(tmp_path, list(rows)))
 
 
 def descriptions(run: llm_ocr.Run) -> dict[str, str]:
@@ -96,59 +96,43 @@ def test_only_missing_descriptions_are_made_unless_all_requested(tmp_path):
     assert all(f"200{number}" in text for number, text in enumerate(again.values()))
 
 
-def test_a_figure_that_it_did_not_describe_is_counted_as_failed(tmp_path):
-    run = llm_ocr.assemble(workspace=tmp_path / "w", input=folder_input(tmp_path, [made.row(0, "Kept."), made.row(1)]))
+def test_undescribed_figures_are_failed_and_pages_need_none(tmp_path):
+    plain = made.row(2, document_markdown="Text.", extracted_figures=[], extracted_figures_metadata=[])
+    run = taken(tmp_path, made.row(0, "Kept."), made.row(1), plain)
     figures = run.status.figures
     assert (figures.expected, figures.ok, figures.failed) == (2, 1, 1)
-    assert run.status.pages.ok == 2
+    assert run.status.pages.ok == 3
+    assert "Text." in documents(run)["sample_00002"]
 
 
 def test_without_descriptions_assemble_says_what_comes_first(tmp_path):
     with pytest.raises(LlmOcrError, match="describe has not started") as caught:
-        llm_ocr.assemble(workspace=tmp_path / "w", input=folder_input(tmp_path, [made.row(0)]))
+        taken(tmp_path, made.row(0))
     assert "llm-ocr describe" in caught.value.hint
 
 
-def test_pages_without_figures_need_no_description(tmp_path):
-    plain = made.row(0, document_markdown="Text.", extracted_figures=[], extracted_figures_metadata=[])
-    run = llm_ocr.assemble(workspace=tmp_path / "w", input=folder_input(tmp_path, [plain]))
-    assert "Text." in documents(run)["sample_00000"]
-
-
-def test_done_it_does_nothing_and_needs_no_engine_again(tmp_path):
-    source = folder_input(tmp_path, [made.row(number, "Known.") for number in range(3)])
+def test_sharded_workers_need_not_wait_and_nothing_is_done_twice(tmp_path):
+    source = folder_input(tmp_path, [made.row(number, "Known.") for number in range(4)])
     workspace = tmp_path / "w"
-    llm_ocr.assemble(workspace=workspace, input=source)
+    for index in (1, 0):
+        llm_ocr.assemble(workspace=workspace, input=source, shard_index=index, shard_count=2)
+    assert llm_ocr.open(workspace).status.finished
     before = {path: path.stat().st_mtime_ns for path in workspace.rglob("*.*") if path.is_file()}
     llm_ocr.assemble(workspace=workspace, input=source)
     assert {path: path.stat().st_mtime_ns for path in workspace.rglob("*.*") if path.is_file()} == before
 
 
-def test_sharded_workers_need_not_wait_for_each_other(tmp_path):
-    source = folder_input(tmp_path, [made.row(number, "Known.") for number in range(4)])
-    for index in (1, 0):
-        llm_ocr.assemble(workspace=tmp_path / "w", input=source, shard_index=index, shard_count=2)
-    assert llm_ocr.open(str(tmp_path / "w")).status.finished
-
-
 # Which input, which workspace
 
 
-def test_another_input_needs_another_workspace(tmp_path):
-    one = made.saved([made.row(0, "One.")], tmp_path / "one")
+def test_another_or_changed_input_needs_another_workspace(tmp_path):
+    taken(tmp_path, made.row(0, "One."))
     other = made.saved([made.row(0, "Other.")], tmp_path / "other")
-    llm_ocr.assemble(workspace=tmp_path / "w", input=one)
-    with pytest.raises(WorkspaceMismatch, match=r"another input: .*one, not .*other"):
+    with pytest.raises(WorkspaceMismatch, match=r"another input: .*dataset, not .*other"):
         llm_ocr.assemble(workspace=tmp_path / "w", input=other)
-
-
-def test_an_input_that_has_changed_is_not_mixed_with_what_it_was(tmp_path):
-    source = folder_input(tmp_path, [made.row(0, "One.")])
-    llm_ocr.assemble(workspace=tmp_path / "w", input=source)
-    shutil.rmtree(source)
-    folder_input(tmp_path, [made.row(0, "Another one.")])
+    shutil.rmtree(tmp_path / "run")
     with pytest.raises(WorkspaceMismatch, match="has changed since"):
-        llm_ocr.assemble(workspace=tmp_path / "w", input=source)
+        taken(tmp_path, made.row(0, "Another one."))
     assert "One." in documents(llm_ocr.assemble(workspace=tmp_path / "w"))["sample_00000"]
 
 
@@ -181,12 +165,11 @@ def test_unknown_name_is_reported_as_neither_on_hub_nor_a_folder(tmp_path):
     assert "folder tester/nothing" in caught.value.hint
 
 
-@pytest.mark.parametrize("spelt", ["run", "run/", "run/dataset/"])
-def test_the_folder_is_found_however_it_is_spelt(tmp_path, monkeypatch, spelt):
+def test_the_folder_is_found_however_it_is_spelled(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder_input(tmp_path, [made.row(0, "One.")])
-    llm_ocr.assemble(workspace="w", input=spelt)
-    llm_ocr.assemble(workspace="w", input="run/dataset")
+    for spelled in ("run", "run/", "run/dataset/", "run/dataset"):
+        llm_ocr.assemble(workspace="w", input=spelled)
     assert llm_ocr.open("w").status.pages.ok == 1
 
 
@@ -213,14 +196,10 @@ def test_nothing_there_leaves_no_workspace(tmp_path, monkeypatch):
     for name in ("nowhere", "empty"):
         with pytest.raises(ObjectNotFound, match=name):
             llm_ocr.assemble(workspace="w", input=name)
-    assert not (tmp_path / "w").exists()
-
-
-def test_a_missing_bucket_leaves_no_workspace(tmp_path, monkeypatch):
     with made.on_s3(tmp_path) as put:
         monkeypatch.setenv("AWS_ENDPOINT_URL", put(tmp_path).variables["AWS_ENDPOINT_URL"])
         with pytest.raises(StorageError, match="nowhere"):
-            llm_ocr.assemble(workspace=tmp_path / "w", input="s3://nowhere-at-all/run")
+            llm_ocr.assemble(workspace="w", input="s3://nowhere-at-all/run")
     assert not (tmp_path / "w").exists()
 
 
@@ -254,20 +233,15 @@ def test_an_input_in_the_workspace_is_the_workspace(tmp_path, examples, monkeypa
     assert sorted(path.name for path in (workspace / "extract").iterdir()) == keys
 
 
-def test_its_own_place_is_not_written_over(tmp_path):
-    folder_input(tmp_path, [made.row(0, "One.")])
+def test_neither_its_own_place_nor_our_workspace_is_an_input(tmp_path):
+    taken(tmp_path, made.row(0, "One."))
     with pytest.raises(UsageError, match="not a workspace of llm-ocr") as caught:
         llm_ocr.assemble(workspace=tmp_path / "run", input=tmp_path / "run" / "dataset")
     assert "S3_OUTPUT_URI" in caught.value.hint
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["dataset"]
-
-
-def test_a_workspace_of_ours_is_no_input_of_another(tmp_path):
-    source = folder_input(tmp_path, [made.row(0, "One.")])
-    llm_ocr.assemble(workspace=tmp_path / "w", input=source)
-    for spelt in ("w", "w/dataset"):
+    for spelled in ("w", "w/dataset"):
         with pytest.raises(UsageError, match="is part of the workspace") as caught:
-            llm_ocr.assemble(workspace=tmp_path / "other", input=tmp_path / spelt)
+            llm_ocr.assemble(workspace=tmp_path / "other", input=tmp_path / spelled)
         assert f"`workspace={tmp_path / 'w'}`" in caught.value.hint
 
 
@@ -280,16 +254,13 @@ def test_its_variables_alone_are_enough(tmp_path):
             env = {**common, "PIPELINE_STAGE": stage, "LLM_OCR_ENGINE": "embedded", "DESCRIBE_BATCH_SIZE": "4"}
             run = finished(program(), cwd=tmp_path, env=env)
             assert run.returncode == 0, said(run)
-        assert "2001" in descriptions(opened(place))["sample_00001-p00001-f01"]
+        opened = llm_ocr.open(place.workspace, endpoint=place.settings["workspace_endpoint"])
+        assert "2001" in descriptions(opened)["sample_00001-p00001-f01"]
         assert "2 ok" in run.stdout
         env = {**common, "HF_REPO_ID": "me/results", "PIPELINE_STAGE": "assemble"}
         run = finished(program(), cwd=tmp_path, env=env)
         assert run.returncode == 2, said(run)
         assert "S3_OUTPUT_URI" in run.stderr and "HF_REPO_ID" in run.stderr
-
-
-def pages(run: llm_ocr.Run) -> dict[str, PageRecord]:
-    return {page.document_id: page for page in run.pages()}
 
 
 BAD = {
@@ -325,9 +296,8 @@ WITHOUT_FIGURE = {"more metadata than figures", "a figure that is none"}
 @pytest.mark.parametrize("case", BAD)
 def test_a_row_that_is_not_whole_is_counted_as_what_it_is(tmp_path, case):
     columns, status, reason = BAD[case]
-    source = folder_input(tmp_path, [made.row(0, "Known."), made.row(1, **columns), made.row(2, "Known, too.")])
-    run = llm_ocr.assemble(workspace=tmp_path / "w", input=source)
-    found = pages(run)
+    run = taken(tmp_path, made.row(0, "Known."), made.row(1, **columns), made.row(2, "Known, too."))
+    found = {page.document_id: page for page in run.pages()}
     bad = found["sample_00001"]
     assert (bad.status, bad.reason) == (status, reason)
     assert bool(bad.detail) is (status != "ok")
@@ -352,21 +322,18 @@ def test_a_file_that_a_row_only_names_is_not_opened(tmp_path):
     table = pq.read_table(file)
     column = pa.array([{"bytes": None, "path": str(secret)}], table.schema.field("source_image").type)
     pq.write_table(table.set_column(table.schema.get_field_index("source_image"), "source_image", column), file)
-    page = pages(llm_ocr.assemble(workspace=tmp_path / "w", input=source))["sample_00000"]
+    (page,) = llm_ocr.assemble(workspace=tmp_path / "w", input=source).pages()
     assert (page.image, page.status) == (None, "degraded")
 
 
-def test_two_rows_of_one_name_are_two_pages(tmp_path):
-    rows = [made.row(0, "First."), made.row(0, "Second."), made.row(1, "Third.", sample_id=None)]
-    texts = documents(llm_ocr.assemble(workspace=tmp_path / "w", input=folder_input(tmp_path, rows)))
+def test_equal_names_are_pages_and_older_links_lead_to_figures(tmp_path):
+    name = made.figure_name(3)
+    old = made.row(3, "A chart.", document_markdown=f"![Figure {name}](figures/{name}.png)\n\n![other](x.png)")
+    texts = documents(
+        taken(tmp_path, made.row(0, "First."), made.row(0, "Second."), made.row(1, "Third.", sample_id=None), old)
+    )
     assert "First." in texts["sample_00000"]
     assert "Second." in texts["sample_00000-2"]
     assert "Third." in texts["row_00002"]
-
-
-def test_links_of_its_older_form_lead_to_the_figures(tmp_path):
-    name = made.figure_name(0)
-    old = made.row(0, "A chart.", document_markdown=f"![Figure {name}](figures/{name}.png)\n\n![other](x.png)")
-    text = documents(llm_ocr.assemble(workspace=tmp_path / "w", input=folder_input(tmp_path, [old])))["sample_00000"]
-    assert "![A chart.](sample_00000.figures/sample_00000-p00001-f01.png)" in text
-    assert "![other](x.png)" in text
+    assert "![A chart.](sample_00003.figures/sample_00003-p00001-f01.png)" in texts["sample_00003"]
+    assert "![other](x.png)" in texts["sample_00003"]

@@ -1,11 +1,10 @@
 """`retry-failed`: pages that failed are read again, and only what they touch is described and assembled again."""
 
-import json
 from pathlib import Path
 
 import bad_documents as bad
 import pytest
-from running import FRUGAL, cli, published, said, status_of
+from running import FRUGAL, cli, dataset_rows, published, said, status_of
 
 import llm_ocr
 from llm_ocr.types import Status
@@ -70,19 +69,13 @@ def test_encrypted_document_is_read_with_its_password(before):
     assert "b locked, sheet 2." in text
     assert "failed" not in text
     assert old_markers.items() <= published(workspace).items()
-    assert sorted(dataset_pages(workspace)) == sorted(row.page_id for row in rows)
+    assembled = dataset_rows(workspace, "sample_id")
+    assert sorted(row["sample_id"] for row in assembled) == sorted(row.page_id for row in rows)
     assert SECRET not in everything_written(workspace)
 
 
 def changed_dataset_files(old: dict[str, tuple[int, bytes]], new: dict[str, tuple[int, bytes]]) -> set[str]:
     return {name for name in new if name.startswith("dataset/") and new[name] != old.get(name)}
-
-
-def dataset_pages(workspace: Path) -> list[str]:
-    import pyarrow.dataset
-
-    table = pyarrow.dataset.dataset(workspace / "dataset").to_table(columns=["sample_id"])
-    return [row["sample_id"] for row in table.to_pylist()]
 
 
 def everything_written(workspace: Path) -> str:
@@ -123,34 +116,3 @@ def test_a_retried_password_is_asked_for_again_and_never_stored(tmp_path):
     assert again.returncode == 0, said(again)
     assert status_of(tmp_path / "out")["pages"] == {"expected": 2, "ok": 2, "degraded": 0, "failed": 0}
     assert SECRET not in everything_written(tmp_path / "out")
-
-
-def test_a_password_given_at_once_opens_the_document(tmp_path):
-    (tmp_path / "locked.pdf").write_bytes(bad.text_pdf(["Behind the lock."], password=SECRET))
-    (tmp_path / "secrets.txt").write_text(f"{SECRET}\n")
-    run = cli("run", "locked.pdf", "--password-file", "secrets.txt", "--stdout", *FRUGAL, "--quiet", cwd=tmp_path)
-    assert run.returncode == 0, said(run)
-    assert "Behind the lock." in run.stdout
-    assert SECRET not in everything_written(tmp_path / "llm-ocr-out")
-
-
-def test_a_document_encrypted_with_the_empty_password_needs_none(tmp_path):
-    from reportlab.lib.pdfencrypt import StandardEncryption
-    from reportlab.pdfgen.canvas import Canvas
-
-    canvas = Canvas(str(tmp_path / "open.pdf"), encrypt=StandardEncryption("", ownerPassword="o", strength=128))
-    canvas.drawString(72, 700, "Open to all readers.")
-    canvas.save()
-    run = cli("run", "open.pdf", "-w", "out", "--stdout", *FRUGAL, "--quiet", cwd=tmp_path)
-    assert run.returncode == 0, said(run)
-    assert "Open to all readers." in run.stdout
-
-
-@pytest.mark.parametrize(("rate", "code"), [("0.5", 0), ("0.49", 3)])
-def test_the_exit_code_follows_the_rate_of_failed_pages(tmp_path, rate, code):
-    (tmp_path / "locked.pdf").write_bytes(bad.text_pdf(["Locked."], password=SECRET))
-    (tmp_path / "good.pdf").write_bytes(bad.blank())
-    sources = ["locked.pdf", "good.pdf"]
-    run = cli("run", *sources, "-w", "out", *FRUGAL, "--max-failed-rate", rate, cwd=tmp_path)
-    assert run.returncode == code, said(run)
-    assert json.loads(cli("status", "-w", "out", "--json", cwd=tmp_path).stdout)["pages"]["failed"] == 1

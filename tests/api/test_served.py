@@ -1,6 +1,5 @@
 """The three stages with a model on a running server: what a user of --server-url is promised."""
 
-import asyncio
 import json
 import shutil
 import socket
@@ -9,8 +8,7 @@ from pathlib import Path
 import pytest
 
 import llm_ocr
-from llm_ocr.errors import LlmOcrError, UsageError
-from llm_ocr.types import BlockKind, Status
+from llm_ocr.errors import LlmOcrError
 from llm_ocr_simulator import running
 from llm_ocr_simulator.answers import data_url, image_hash
 
@@ -66,15 +64,12 @@ def test_status_tells_tokens_cost_and_batch(done):
     assert stages["extract"]["engine"]["window"] > 0
 
 
-def test_the_same_command_again_asks_nothing(done, server, examples):
+def test_a_finished_run_asks_nothing_also_of_a_missing_server(done, server, examples):
     before = len(server.log()["requests"])
-    again = llm_ocr.run(examples, workspace=done.url, server_url=server.url, render_workers=1)
+    for url in (server.url, "http://127.0.0.1:9/v1"):
+        again = llm_ocr.run(examples, workspace=done.url, server_url=url, render_workers=1)
+        assert again.status.pages.ok == 9
     assert len(server.log()["requests"]) == before
-    assert again.status.pages.ok == 9
-
-
-def test_finished_run_sends_no_request_to_a_missing_server(done, examples):
-    llm_ocr.run(examples, workspace=done.url, server_url="http://127.0.0.1:9/v1", render_workers=1)
 
 
 def test_descriptions_of_several_kinds_stand_side_by_side(done, server, tmp_path):
@@ -89,53 +84,23 @@ def test_descriptions_of_several_kinds_stand_side_by_side(done, server, tmp_path
     assert len(list((workspace / "describe").iterdir())) == 3
 
 
-def test_tables_are_cut_out_too_where_that_is_asked_for(examples, tmp_path):
-    with running(**{**QUICK, "mean_tokens": 1500}) as simulator:
-        run = llm_ocr.extract(
-            examples, workspace=tmp_path / "w", server_url=simulator.url, crop="image,table", render_workers=1
-        )
-    pages = list(run.pages())
-    tables = [block for page in pages for block in page.blocks if block.kind is BlockKind.TABLE]
-    assert len(tables) > 0
-    assert sum(figure.label == "table" for page in pages for figure in page.figures) == len(tables)
-    assert all(page.markdown.count("<table>") for page in pages if any(f.label == "table" for f in page.figures))
-
-
-def test_one_page_without_a_workspace(server, examples):
-    page = asyncio.run(llm_ocr.read_page(examples / "invoice.png", server_url=server.url))
-    assert page.status is Status.OK
-    assert page.engine == "deepseek-ocr"
-
-
-def test_caps_on_requests_are_kept(examples, tmp_path):
-    with running(**{**QUICK, "speed": 20}) as simulator:
-        llm_ocr.extract(examples, workspace=tmp_path / "w", server_url=simulator.url, max_inflight_requests=2)
-        spans = [(one["arrival"], one["end"]) for one in simulator.log()["requests"]]
-    assert max(sum(start <= moment < end for start, end in spans) for moment, _ in spans) <= 2
+NOBODY = {"server_url": "http://127.0.0.1:9"}
 
 
 @pytest.mark.parametrize(
-    ("settings", "error", "said"),
+    ("settings", "message"),
     [
-        ({"engine": "server"}, UsageError, "`engine=server` needs a server"),
-        (
-            {"server_url": "http://127.0.0.1:9", "engine": "embedded"},
-            UsageError,
-            "`server_url` has no effect with `engine=embedded`",
-        ),
-        ({"server_url": "http://127.0.0.1:9", "model": "deepseek-oc"}, UsageError, "Did you mean deepseek-ocr"),
-        ({"server_url": "http://127.0.0.1:9", "mode": "sonnet"}, UsageError, "has no mode"),
-        ({"server_url": "ftp://h"}, UsageError, "ftp://h"),
+        ({"engine": "server"}, "`engine=server` needs a server"),
+        ({**NOBODY, "engine": "embedded"}, "`server_url` has no effect with `engine=embedded`"),
+        ({**NOBODY, "model": "deepseek-oc"}, "Did you mean deepseek-ocr"),
+        ({**NOBODY, "mode": "sonnet"}, "has no mode"),
+        ({"server_url": "ftp://h"}, "ftp://h"),
+        ({"vllm_command": "no-such-program"}, "no engine is chosen"),  # a stage does not choose the CPU
     ],
 )
-def test_what_cannot_be_meant_is_said_before_anything_is_asked(examples, tmp_path, settings, error, said):
-    with pytest.raises(error, match=said):
+def test_what_cannot_be_meant_is_refused_before_any_request(examples, tmp_path, settings, message):
+    with pytest.raises(LlmOcrError, match=message):
         llm_ocr.extract(examples / "invoice.png", workspace=tmp_path / "w", **settings)
-
-
-def test_a_stage_of_its_own_is_not_done_on_the_cpu_unasked(examples, tmp_path):
-    with pytest.raises(LlmOcrError, match="no engine is chosen"):
-        llm_ocr.extract(examples / "invoice.png", workspace=tmp_path / "w", vllm_command="no-such-program")
 
 
 @pytest.mark.parametrize("listens", [False, True])
@@ -149,17 +114,3 @@ def test_silent_server_ends_the_run_with_what_to_check(examples, tmp_path, monke
         with pytest.raises(LlmOcrError, match="did not answer") as caught:
             llm_ocr.extract(examples / "invoice.png", workspace=tmp_path / "w", server_url=url, server_timeout=1)
     assert "`server_url`" in caught.value.hint
-
-
-def test_wrong_model_name_is_reported_with_the_served_names(server, examples, tmp_path):
-    with pytest.raises(LlmOcrError, match="deepseek-ocr"):
-        llm_ocr.extract(
-            examples / "invoice.png", workspace=tmp_path / "w", server_url=server.url, server_model="gpt-nonsense"
-        )
-
-
-def test_server_with_shorter_context_gets_a_shorter_answer_limit(examples, tmp_path):
-    with running(**QUICK, max_model_len=4096, kv_tokens=100_000) as simulator:
-        run = llm_ocr.extract(examples / "paper.pdf", workspace=tmp_path / "w", server_url=simulator.url)
-        assert run.status.pages.ok == run.status.pages.expected
-        assert len(simulator.log()["requests"]) == run.status.pages.expected

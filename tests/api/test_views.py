@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from running import FRUGAL, REPOSITORY, cli, published, said, status_of
+from running import FRUGAL, REPOSITORY, Finished, cli, dataset_rows, published, said, status_of
 
 import llm_ocr
 
@@ -24,42 +24,37 @@ def files(folder: Path) -> dict[str, tuple[int, int]]:
     return {path.relative_to(folder).as_posix(): (path.stat().st_ino, path.stat().st_mtime_ns) for path in found}
 
 
-def dataset(workspace: Path) -> list[dict]:
-    import pyarrow.dataset
-
-    return pyarrow.dataset.dataset(workspace / "dataset").to_table().to_pylist()
-
-
-def test_the_same_command_again_changes_no_file(copy, tmp_path):
-    before = files(copy)
-    run = cli("run", PAPER, "-w", copy, *FRUGAL, cwd=tmp_path)
+def done(*words: str | Path, cwd: Path) -> Finished:
+    """Run a command that must succeed."""
+    run = cli(*words, cwd=cwd)
     assert run.returncode == 0, said(run)
-    assert "3 already done" in run.stderr
-    assert files(copy) == before
-    assert run.stdout.splitlines()[-1] == "3 ok"
+    return run
 
 
-def test_each_stage_alone_does_nothing_either(copy, tmp_path):
+def test_the_same_commands_again_change_no_file(copy, tmp_path):
     before = files(copy)
+    run = done("run", PAPER, "-w", copy, *FRUGAL, cwd=tmp_path)
+    assert "3 already done" in run.stderr
+    assert run.stdout.splitlines()[-1] == "3 ok"
     for stage in ("extract", "describe", "assemble"):
-        engine = [] if stage == "assemble" else ["--engine", "embedded"]
-        run = cli(stage, "-w", copy, *engine, cwd=tmp_path)
-        assert run.returncode == 0, said(run)
+        done(stage, "-w", copy, *(() if stage == "assemble" else FRUGAL[:2]), cwd=tmp_path)
     assert files(copy) == before
 
 
 def test_describing_and_assembling_again_give_the_same_bytes(copy, tmp_path):
-    texts = {path.name: path.read_bytes() for path in (copy / "documents").rglob("*") if path.is_file()}
-    rows = dataset(copy)
+    texts, rows = contents(copy / "documents"), dataset_rows(copy)
     for stage in ("describe", "assemble"):
         for marker in (copy / stage).rglob("*.done"):
             marker.unlink()
     shutil.rmtree(copy / "documents")
-    for stage in ("describe", "assemble"):
-        run = cli(stage, "-w", copy, *(["--engine", "embedded"] if stage == "describe" else []), cwd=tmp_path)
-        assert run.returncode == 0, said(run)
-    assert {path.name: path.read_bytes() for path in (copy / "documents").rglob("*") if path.is_file()} == texts
-    assert dataset(copy) == rows
+    done("describe", "-w", copy, "--engine", "embedded", cwd=tmp_path)
+    done("assemble", "-w", copy, cwd=tmp_path)
+    assert contents(copy / "documents") == texts
+    assert dataset_rows(copy) == rows
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def flip(file: Path) -> bytes:
@@ -69,27 +64,21 @@ def flip(file: Path) -> bytes:
     return whole
 
 
-def test_a_flipped_bit_in_the_dataset_is_repaired_by_assemble(copy, tmp_path):
+@pytest.mark.parametrize("form", ["", "dataset", "markdown"], ids=["assemble", "export dataset", "export markdown"])
+def test_a_flipped_bit_in_the_dataset_is_repaired(copy, tmp_path, form):
     (file,) = (copy / "dataset").glob("*.parquet")
     whole = flip(file)
-    run = cli("assemble", "-w", copy, cwd=tmp_path)
-    assert run.returncode == 0, said(run)
-    assert file.read_bytes() == whole
-
-
-@pytest.mark.parametrize("form", ["dataset", "markdown"])
-def test_a_flipped_bit_in_the_dataset_is_repaired_by_export(copy, tmp_path, form):
-    (file,) = (copy / "dataset").glob("*.parquet")
-    whole = flip(file)
-    words = ("--output", tmp_path / "export", "--format", form, "--source-paths", "absolute")
-    run = cli("export", "-w", copy, *words, cwd=tmp_path)
-    assert run.returncode == 0, said(run)
-    assert f"{file.relative_to(copy)} was damaged: rebuilt from the results of the stages" in run.stderr
+    if not form:
+        done("assemble", "-w", copy, cwd=tmp_path)
+    else:
+        words = ("--output", tmp_path / "export", "--format", form, "--source-paths", "absolute")
+        run = done("export", "-w", copy, *words, cwd=tmp_path)
+        assert f"{file.relative_to(copy)} was damaged: rebuilt from the results of the stages" in run.stderr
     assert file.read_bytes() == whole
     if form == "dataset":
         import pyarrow.dataset
 
-        assert pyarrow.dataset.dataset(tmp_path / "export" / "data").to_table().to_pylist() == dataset(copy)
+        assert pyarrow.dataset.dataset(tmp_path / "export" / "data").to_table().to_pylist() == dataset_rows(copy)
 
 
 def test_export_refuses_a_damaged_dataset_of_another_version(copy, tmp_path):
@@ -113,62 +102,44 @@ def test_views_of_an_older_version_without_a_hash_stay(copy, tmp_path):
 
 @pytest.mark.parametrize("folder", ["dataset", "documents"])
 def test_results_that_were_removed_are_made_again(copy, tmp_path, folder):
-    before = {path.name: path.read_bytes() for path in (copy / folder).rglob("*") if path.is_file()}
+    before = contents(copy / folder)
     shutil.rmtree(copy / folder)
-    run = cli("assemble", "-w", copy, cwd=tmp_path)
-    assert run.returncode == 0, said(run)
-    assert {path.name: path.read_bytes() for path in (copy / folder).rglob("*") if path.is_file()} == before
+    done("assemble", "-w", copy, cwd=tmp_path)
+    assert contents(copy / folder) == before
 
 
-def test_without_images_columns_stay_and_documents_keep_figures(copy, tmp_path):
-    full = dataset(copy)
+def test_rows_without_images_keep_columns_and_documents_figures(copy, tmp_path):
+    full = dataset_rows(copy)
     before = published(copy / "extract")
-    run = cli("assemble", "-w", copy, "--dataset-images", "none", cwd=tmp_path)
-    assert run.returncode == 0, said(run)
-    rows = dataset(copy)
-    assert [list(row) for row in rows] == [list(row) for row in full]
-    for bare, row in zip(rows, full, strict=True):
+    done("assemble", "-w", copy, "--dataset-images", "none", cwd=tmp_path)
+    for bare, row in zip(dataset_rows(copy), full, strict=True):
+        assert list(bare) == list(row)
         assert (bare["source_image"], bare["document_with_boxes_image"]) == (None, None)
         assert not any(image and image["bytes"] for image in bare["extracted_figures"])
         assert bare["document_final_markdown"] == row["document_final_markdown"]
         assert bare["extracted_figures_metadata"] == row["extracted_figures_metadata"]
     assert list((copy / "documents" / "paper.pdf.figures").iterdir())
     assert published(copy / "extract") == before
-
-
-def test_with_figures_alone_pages_have_no_image(copy, tmp_path):
-    full = dataset(copy)
-    run = cli("assemble", "-w", copy, "--dataset-images", "figures", cwd=tmp_path)
-    assert run.returncode == 0, said(run)
-    rows = dataset(copy)
+    done("assemble", "-w", copy, "--dataset-images", "figures", cwd=tmp_path)
+    rows = dataset_rows(copy)
     assert all(row["source_image"] is None for row in rows)
     assert [row["extracted_figures"] for row in rows] == [row["extracted_figures"] for row in full]
 
 
-def test_page_markers_can_be_turned_off(copy, tmp_path):
+def test_page_markers_can_be_turned_off_and_on_again(copy, tmp_path):
     file = copy / "documents" / "paper.pdf.md"
-    with_markers = file.read_text()
-    assert with_markers.startswith("<!-- page 1 -->\n")
-    run = cli("assemble", "-w", copy, "--no-page-markers", cwd=tmp_path)
-    assert run.returncode == 0, said(run)
+    first = file.read_text()
+    assert first.startswith("<!-- page 1 -->\n")
+    done("assemble", "-w", copy, "--no-page-markers", cwd=tmp_path)
     without = file.read_text()
     assert "<!-- page" not in without
-    kept = "\n".join(line for line in with_markers.splitlines() if not line.startswith("<!-- page"))
-    assert without.split() == kept.split()
-
-
-def test_options_that_come_back_give_the_first_result_again(copy, tmp_path):
-    file = copy / "documents" / "paper.pdf.md"
-    first = file.read_bytes()
-    for flags in (["--no-page-markers"], []):
-        run = cli("assemble", "-w", copy, *flags, cwd=tmp_path)
-        assert run.returncode == 0, said(run)
-    assert file.read_bytes() == first
+    assert without.split() == "\n".join(line for line in first.splitlines() if "<!-- page" not in line).split()
+    done("assemble", "-w", copy, cwd=tmp_path)
+    assert file.read_text() == first
 
 
 def test_markdown_goes_to_stdout_and_everything_else_to_stderr(copy, tmp_path):
-    run = cli("run", PAPER, "-w", copy, "--stdout", *FRUGAL, cwd=tmp_path)
-    assert run.returncode == 0, said(run)
+    run = done("run", PAPER, "-w", copy, "--stdout", *FRUGAL, cwd=tmp_path)
     text = (copy / "documents" / "paper.pdf.md").read_text()
     assert run.stdout == text.replace("](paper.pdf.figures/", "](out/documents/paper.pdf.figures/")
     assert run.stderr.splitlines()[-1] == "3 ok"
@@ -184,18 +155,13 @@ def test_the_figures_are_images_beside_the_markdown(paper_workspace):
             picture.load()
 
 
-def test_to_dataset_gives_decoded_images(paper_workspace):
+def test_rows_have_decoded_images_and_metadata_of_figures(paper_workspace):
     rows = llm_ocr.open(str(paper_workspace)).to_dataset()
-    assert [row["page_number"] for row in rows] == [1, 2, 3]
+    assert [(row["page_number"], row["dataset_index"]) for row in rows] == [(1, 0), (2, 1), (3, 2)]
     assert all(max(row["source_image"].size) == 1540 for row in rows)
-    assert [row["dataset_index"] for row in rows] == [0, 1, 2]
-
-
-def test_metadata_of_figures_are_json_with_box_and_description(paper_workspace):
-    values = [json.loads(text) for row in dataset(paper_workspace) for text in row["extracted_figures_metadata"]]
+    values = [(row, json.loads(text)) for row in rows for text in row["extracted_figures_metadata"]]
     assert len(values) == 4
-    for value in values:
-        assert value["figure_id"].rpartition("-f")[0] in {row["sample_id"] for row in dataset(paper_workspace)}
+    assert all(value["figure_id"].rpartition("-f")[0] == row["sample_id"] for row, value in values)
 
 
 def test_status_for_machines_tells_the_same_as_the_api(paper_workspace):
@@ -221,39 +187,31 @@ def swapped(workspace: Path, stage: str) -> None:
 @pytest.fixture
 def four_pages(numbered_pages, tmp_path) -> Path:
     """Return a workspace of four pages in four units, without Assemble."""
-    given = (numbered_pages(4), "-w", "out", "--pages-per-unit", "1", "--engine", "embedded")
-    run = cli("extract", *given, *FRUGAL, cwd=tmp_path)
-    assert run.returncode == 0, said(run)
-    run = cli("describe", "-w", "out", "--engine", "embedded", cwd=tmp_path)
-    assert run.returncode == 0, said(run)
+    done("extract", numbered_pages(4), "-w", "out", "--pages-per-unit", "1", *FRUGAL, cwd=tmp_path)
+    done("describe", "-w", "out", "--engine", "embedded", cwd=tmp_path)
     return tmp_path / "out"
 
 
-def test_rows_of_another_unit_are_an_error(four_pages, tmp_path):
+def test_results_of_another_unit_or_size_are_an_error(four_pages, tmp_path):
+    first, second = sorted((four_pages / "extract").rglob("*.done"))[:2]
+    whole = first.read_bytes(), second.read_bytes()
+
+    def refused(message: str) -> None:
+        run = cli("assemble", "-w", four_pages, cwd=tmp_path)
+        assert (run.returncode, message in run.stderr) == (1, True), said(run)
+        first.write_bytes(whole[0])
+        second.write_bytes(whole[1])
+
     swapped(four_pages, "extract")
-    run = cli("assemble", "-w", four_pages, cwd=tmp_path)
-    assert run.returncode == 1, said(run)
-    assert "of another unit" in run.stderr
     with pytest.raises(llm_ocr.errors.StorageError, match="of another unit"):
         list(llm_ocr.open(four_pages).pages())
-
-
-def test_a_marker_of_another_unit_is_an_error(four_pages, tmp_path):
-    first, second = sorted((four_pages / "extract").rglob("*.done"))[:2]
-    first.write_bytes(second.read_bytes())
-    run = cli("assemble", "-w", four_pages, cwd=tmp_path)
-    assert run.returncode == 1, said(run)
-    assert "it is of unit" in run.stderr
-
-
-def test_fewer_rows_than_pages_are_an_error(four_pages, tmp_path):
-    for path in sorted((four_pages / "extract").rglob("*.done"))[:1]:
-        value = json.loads(path.read_text())
-        value["counts"] |= {"expected": 2, "ok": 2}
-        path.write_text(json.dumps(value))
-    run = cli("assemble", "-w", four_pages, cwd=tmp_path)
-    assert run.returncode == 1, said(run)
-    assert "1 rows for 2 pages" in run.stderr
+    refused("of another unit")
+    first.write_bytes(whole[1])
+    refused("it is of unit")
+    value = json.loads(whole[0])
+    value["counts"] |= {"expected": 2, "ok": 2}
+    first.write_text(json.dumps(value))
+    refused("1 rows for 2 pages")
 
 
 def test_a_foreign_dataset_file_is_refused_and_not_read(copy, tmp_path):

@@ -74,6 +74,7 @@ def test_paths_and_single_values_are_accepted_as_typed(tmp_path):
     assert (len(chosen.password), chosen.crop) == (1, ("image", "table"))
 
 
+@pytest.mark.slow
 def test_pyright_accepts_right_and_refuses_wrong_keywords(tmp_path):
     (tmp_path / "pyrightconfig.json").write_text('{"typeCheckingMode": "standard"}')  # pyright's own default
     assert wrong_lines(tmp_path, ["basedpyright", f"--project={tmp_path}", f"--pythonpath={sys.executable}"]) == WRONG

@@ -1,15 +1,12 @@
 """A fake Google Cloud Run: a real server whose tasks are subprocesses that really run."""
 
-import argparse
 import base64
 import contextlib
 import copy
 import itertools
 import re
-import signal
-import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -204,8 +201,7 @@ def _missing(name: str) -> Refused:
 # Server on loopback whose tasks are real subprocesses. It implements the part of these REST APIs that launches use:
 # Cloud Run v2 (jobs, executions with overrides, tasks, operations), Secret Manager (a version's state), Cloud Logging
 # (entries), and Cloud Build (operations). Google's clients connect with `client_options={"api_endpoint": url}`,
-# `transport="rest"`, and anonymous credentials. Run it with `python -m tests.fakes.cloud_run`, which prints its URL for
-# `--platform-endpoint`. In tests: `with running(environment={...}) as run: ...`.
+# `transport="rest"`, and anonymous credentials. In tests: `with running(environment={...}) as run: ...`.
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,29 +299,3 @@ def running(
     """Run a server in a thread of this process; the server and all containers end with the block."""
     with served(FakeRun(port=port, environment=environment, hurry=hurry, grace=grace)) as run:
         yield run
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Serve until interrupted or killed; return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m tests.fakes.cloud_run", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--port", type=int, default=0, help="0 (default): one that is free; it is printed")
-    parser.add_argument(
-        "--env", action="append", default=[], metavar="NAME=VALUE", help="of every container; may be repeated"
-    )
-    parser.add_argument("--secret", action="append", default=[], metavar="NAME=VALUE", help="may be repeated")
-    options = parser.parse_args(argv)
-    run = FakeRun(port=options.port, environment=dict(one.split("=", 1) for one in options.env))
-    run.account.secrets.update(one.split("=", 1) for one in options.secret)
-    sys.stdout.write(f"{run.url}\n")
-    sys.stdout.flush()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    try:
-        with contextlib.suppress(KeyboardInterrupt):
-            run.serve()
-    finally:
-        run.close()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

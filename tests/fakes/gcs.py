@@ -1,17 +1,15 @@
 """A fake Google Cloud Storage: a real server that honors preconditions, with faults on demand."""
 
-import argparse
 import contextlib
 import io
 import json
 import random
 import re
 import socket
-import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -55,7 +53,7 @@ class When(StrEnum):
 class Fault:
     """Fault with its requests and its frequency.
 
-    `operation` is one of list, stat, read, write, start, chunk, delete, patch, compose, rewrite, bucket, token; empty
+    `operation` is one of list, stat, read, write, start, chunk, delete, bucket, token; empty
     for all of them. `match` is a part of the object's name. `rate` is the share of affected requests, from 0 to 1, and
     `count` their maximum (None: no limit). The first `skip` requests succeed.
     """
@@ -71,16 +69,6 @@ class Fault:
     reason: str = "backendError"
     message: str = "We encountered an internal error. Please try again."
     seconds: float = 0.0
-
-    @staticmethod
-    def of(value: Mapping[str, Any]) -> "Fault":
-        """Return the fault for JSON values. Raises `ValueError` for invalid ones."""
-        try:
-            fault = Fault(**value)
-        except TypeError as error:
-            raise ValueError(f"no fault: {error}") from error
-        how, when = How(fault.how), When(fault.when)
-        return Fault(**{**asdict(fault), "how": how, "when": when})
 
 
 class _Counted:
@@ -132,7 +120,6 @@ class Faults:
 
 
 _PATH = re.compile(r"/(?:(upload|download)/)?storage/v1/b(?:/([^/]+)(?:/(o)(?:/(.+))?)?)?")
-_COPY = re.compile(r"([^/]+)/(rewriteTo|copyTo)/b/([^/]+)/o/([^/]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,33 +213,17 @@ class Api:
         found: dict[str, Any] = {"kind": "storage#objects"}
         if page.items:
             found["items"] = [resource(bucket, name, stored) for name, stored in page.items]
-        if page.prefixes:
-            found["prefixes"] = list(page.prefixes)
         if page.next:
             found["nextPageToken"] = page.next
         return Answer.json(found)
 
     def _object(self, request: Request, bucket: str, path: str) -> Route:
-        if path.endswith("/compose") and request.method == "POST":
-            name = unquote(path.removesuffix("/compose"))
-            return Route("compose", name, lambda _: self._compose(request, bucket, name))
-        if (copy := _COPY.fullmatch(path)) and request.method == "POST":
-            source, to_bucket, to = unquote(copy[1]), unquote(copy[3]), unquote(copy[4])
-            whole = copy[2] == "copyTo"
-            return Route("rewrite", to, lambda _: self._copy(request, (bucket, source), (to_bucket, to), whole))
-        name, conditions = unquote(path), Conditions.of(request.query)
+        name = unquote(path)
         if request.method == "GET":
             media = request.query.get("alt") == "media"
             return Route("read" if media else "stat", name, lambda _: self._get(request, bucket, name, media))
         if request.method == "DELETE":
             return Route("delete", name, lambda _: self._delete(request, bucket, name))
-        if request.method in ("PATCH", "PUT"):
-            patched = request.json()
-            return Route(
-                "patch",
-                name,
-                lambda _: _object_json(bucket, name, self._objects.patch(bucket, name, patched, conditions)),
-            )
         raise Refused(405, "methodNotAllowed", f"{request.method} is not for objects")
 
     def _get(self, request: Request, bucket: str, name: str, media: bool) -> Answer:
@@ -275,31 +246,6 @@ class Api:
     def _delete(self, request: Request, bucket: str, name: str) -> Answer:
         self._objects.delete(bucket, name, Conditions.of(request.query), _generation(request))
         return Answer(204)
-
-    def _compose(self, request: Request, bucket: str, name: str) -> Answer:
-        wanted = request.json()
-        kind = (wanted.get("destination") or {}).get("contentType") or "application/octet-stream"
-        conditions = Conditions.of(request.query)
-        sources = wanted.get("sourceObjects") or []
-        return _object_json(bucket, name, self._objects.compose(bucket, name, sources, conditions, kind))
-
-    def _copy(self, request: Request, source: tuple[str, str], to: tuple[str, str], whole: bool) -> Answer:
-        generation = request.query.get("sourceGeneration")
-        found = self._objects.find(
-            *source, Conditions.of(request.query, "ifSource"), int(generation) if generation else None
-        )
-        stored = self._objects.write(
-            *to,
-            found.data,
-            Conditions.of(request.query),
-            content_type=found.content_type,
-            metadata=found.metadata,
-        )
-        if whole:
-            return _object_json(*to, stored)
-        size = str(len(stored.data))
-        done = {"kind": "storage#rewriteResponse", "done": True, "objectSize": size, "totalBytesRewritten": size}
-        return Answer.json({**done, "resource": resource(*to, stored)})
 
     def _upload(self, request: Request, bucket: str) -> Route:
         query, kind = request.query, request.headers.get("content-type", "")
@@ -372,12 +318,8 @@ def _ranged(wanted: str, data: bytes, headers: Mapping[str, str]) -> Answer:
 
 # Server on loopback that honors preconditions, with faults on demand. It implements the part of the JSON API v1 that
 # the clients use: buckets; objects with generations; uploads by media, multipart, and resumable session; ranges;
-# listings in pages with prefix, delimiter, and offsets; compose, rewrite, and copy. All data is in memory. Run it with
-# `python -m tests.fakes.gcs --bucket NAME`, which prints its URL for STORAGE_EMULATOR_HOST. In tests: `with
-# running("bucket") as gcs: ...`.
-#
-# Control paths: POST /fake/faults adds a fault (the fields of `Fault`), GET lists them, DELETE clears them. GET
-# /fake/requests returns the number of requests, DELETE resets it. POST /token is an OAuth endpoint.
+# listings in pages with prefix and offsets. All data is in memory. In tests:
+# `with running("bucket") as gcs: ...`. POST /token is an OAuth endpoint.
 
 
 #: Maximum connections that wait to be accepted. With the standard library's 5, 24 concurrent clients are refused.
@@ -411,8 +353,6 @@ class FakeGcs(LoopbackFake):
 
     def answer(self, request: Request) -> tuple[Answer | None, bool]:
         """Return the response (None: the connection is closed), and whether it is cut in the middle."""
-        if request.path.startswith("/fake/"):
-            return self._own(request), False
         try:
             route = self._token_route() if request.path == "/token" else self._api.route(request)
         except Refused as refused:
@@ -448,24 +388,6 @@ class FakeGcs(LoopbackFake):
     def _token_route(self) -> Route:
         token = {"access_token": self.token or "fake", "expires_in": 3600, "token_type": "Bearer"}
         return Route("token", "", lambda _: Answer.json(token))
-
-    def _own(self, request: Request) -> Answer:
-        what = (request.method, request.path)
-        if what == ("POST", "/fake/faults"):
-            try:
-                self.faults.add(Fault.of(request.json()))
-            except (ValueError, Refused) as problem:
-                return error(400, "invalid", str(problem))
-        elif what == ("DELETE", "/fake/faults"):
-            self.faults.clear()
-        elif what == ("DELETE", "/fake/requests"):
-            with self._lock:
-                self._counts.clear()
-        elif what == ("GET", "/fake/requests"):
-            return Answer.json(self.requests)
-        elif what != ("GET", "/fake/faults"):
-            return error(404, "notFound", f"No route {request.method} {request.path}")
-        return Answer.json(self.faults.listed())
 
 
 def _faulty(fault: Fault, route: Route, request: Request) -> Answer:
@@ -542,29 +464,3 @@ def running(*buckets: str, port: int = 0, one_write_a_second: bool = False, toke
         for bucket in buckets:
             gcs.objects.make_bucket(bucket)
         yield gcs
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Serve until interrupted or killed; return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m tests.fakes.gcs", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--port", type=int, default=0, help="0 (default): one that is free; it is printed")
-    parser.add_argument("--bucket", action="append", default=[], help="a bucket to begin with; may be repeated")
-    parser.add_argument("--one-write-a-second", action="store_true", help="429 for more writes to one object")
-    parser.add_argument("--token", default="", help="refuse requests that do not carry it")
-    parser.add_argument("--fault", action="append", default=[], help="a fault to begin with, as JSON; may be repeated")
-    options = parser.parse_args(argv)
-    gcs = FakeGcs(port=options.port, one_write_a_second=options.one_write_a_second, token=options.token)
-    for bucket in options.bucket:
-        gcs.objects.make_bucket(bucket)
-    for fault in options.fault:
-        gcs.faults.add(Fault.of(json.loads(fault)))
-    sys.stdout.write(f"{gcs.url}\n")
-    sys.stdout.flush()
-    with contextlib.suppress(KeyboardInterrupt):
-        gcs.serve()
-    gcs.close()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

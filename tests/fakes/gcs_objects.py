@@ -8,8 +8,8 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,9 +25,6 @@ _MICROSECONDS = 1_000_000
 
 #: Maximum objects per page of a listing.
 MOST_LISTED = 1000
-
-#: Maximum sources of one compose.
-_MOST_COMPOSED = 32
 
 
 class Refused(Exception):
@@ -65,11 +62,11 @@ class Conditions:
     not_metageneration: int | None = None
 
     @staticmethod
-    def of(query: Mapping[str, str], prefix: str = "if") -> "Conditions":
-        """Return the conditions in the parameters of a request; `prefix` is `ifSource` for those of a copy's source."""
-        names = ("GenerationMatch", "GenerationNotMatch", "MetagenerationMatch", "MetagenerationNotMatch")
+    def of(query: Mapping[str, str]) -> "Conditions":
+        """Return the conditions in the parameters of a request."""
+        names = ("ifGenerationMatch", "ifGenerationNotMatch", "ifMetagenerationMatch", "ifMetagenerationNotMatch")
         try:
-            return Conditions(*(int(query[prefix + name]) if prefix + name in query else None for name in names))
+            return Conditions(*(int(query[name]) if name in query else None for name in names))
         except ValueError as error:
             raise Refused(400, "invalid", f"Invalid precondition: {error}") from error
 
@@ -94,7 +91,6 @@ class Page:
     """Part of a listing; `next` is the token of the following part, empty at the end."""
 
     items: tuple[tuple[str, Stored], ...]
-    prefixes: tuple[str, ...]
     next: str
 
 
@@ -186,64 +182,24 @@ class Objects:
             del from_.objects[name]
             del from_.names[bisect.bisect_left(from_.names, name)]
 
-    def patch(self, bucket: str, name: str, changes: Mapping[str, Any], conditions: Conditions) -> Stored:
-        """Change content type or metadata: a new metageneration of the same generation."""
-        with self._lock:
-            found = self.find(bucket, name, conditions)
-            metadata = {**found.metadata, **(changes.get("metadata") or {})}
-            patched = replace(
-                found,
-                content_type=changes.get("contentType", found.content_type),
-                metadata={key: value for key, value in metadata.items() if value is not None},
-                metageneration=found.metageneration + 1,
-                updated=time.time(),
-            )
-            self._bucket(bucket).objects[name] = patched
-            return patched
-
-    def compose(
-        self, bucket: str, name: str, sources: Iterable[Mapping[str, Any]], conditions: Conditions, content_type: str
-    ) -> Stored:
-        """Join objects of the bucket into one."""
-        with self._lock:
-            parts = []
-            for source in sources:
-                wanted = source.get("objectPreconditions") or {}
-                expected = Conditions.of({key: str(value) for key, value in wanted.items()})
-                generation = int(source["generation"]) if source.get("generation") else None
-                parts.append(self.find(bucket, source["name"], expected, generation).data)
-            if not 1 <= len(parts) <= _MOST_COMPOSED:
-                raise Refused(400, "invalid", f"The number of source components must be 1 to {_MOST_COMPOSED}.")
-            return self.write(bucket, name, b"".join(parts), conditions, content_type=content_type)
-
     def list(self, bucket: str, query: Mapping[str, str]) -> Page:
-        """Return a page of a listing by its parameters: prefix, delimiter, offsets, page token, page size."""
-        prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
+        """Return a page of a listing by its parameters: prefix, offsets, page token, page size."""
+        prefix = query.get("prefix", "")
         end, token = query.get("endOffset"), _plain(query.get("pageToken", ""))
         size = max(1, min(int(query.get("maxResults") or MOST_LISTED), MOST_LISTED))
         with self._lock:
             found = self._bucket(bucket)
             at = bisect.bisect_left(found.names, max(prefix, query.get("startOffset", ""), token))
             items: list[tuple[str, Stored]] = []
-            prefixes: list[str] = []
-            while at < len(found.names):
-                name = found.names[at]
+            for name in found.names[at:]:
                 if not name.startswith(prefix) or (end is not None and name >= end):
                     break
-                folder = _folder(name, prefix, delimiter)
-                if (folder or name) <= token:  # the token is the last entry of the previous page
-                    at += 1
+                if name <= token:  # the token is the last entry of the previous page
                     continue
-                if len(items) + len(prefixes) >= size:
-                    last = max([key for key, _ in items[-1:]] + prefixes[-1:])
-                    return Page(tuple(items), tuple(prefixes), _token(last))
-                if folder:
-                    prefixes.append(folder)
-                    at = bisect.bisect_left(found.names, folder[:-1] + chr(ord(folder[-1]) + 1), at)
-                else:
-                    items.append((name, found.objects[name]))
-                    at += 1
-            return Page(tuple(items), tuple(prefixes), "")
+                if len(items) >= size:
+                    return Page(tuple(items), _token(items[-1][0]))
+                items.append((name, found.objects[name]))
+            return Page(tuple(items), "")
 
     def _bucket(self, name: str) -> _Bucket:
         if name not in self._buckets:
@@ -278,12 +234,6 @@ def _check_name(name: str) -> None:
     too_long = not 1 <= len(name.encode()) <= 1024
     if too_long or name in (".", "..") or "\r" in name or "\n" in name:
         raise Refused(400, "invalid", f"Invalid object name: {name!r}")
-
-
-def _folder(name: str, prefix: str, delimiter: str) -> str:
-    """Return the prefix that represents `name` in a listing with a delimiter; empty for the name itself."""
-    head, found, _ = name[len(prefix) :].partition(delimiter) if delimiter else (name, "", "")
-    return prefix + head + found if found else ""
 
 
 def _token(name: str) -> str:

@@ -1,10 +1,7 @@
 """A fake Amazon SageMaker: a real server whose jobs run as subprocesses."""
 
-import argparse
 import contextlib
 import json
-import signal
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -93,8 +90,7 @@ def _of_group(jobs: Mapping[str, FakeJob], body: Mapping[str, Any]) -> list[Fake
 # Server on loopback whose jobs run as processes of this machine. It implements boto3's requests to SageMaker about
 # training jobs, to CloudWatch about their logs, and to Service Quotas. All other services are moto's
 # (S3, STS, IAM, ECR, Secrets Manager), on the same port. A job's containers receive the same as on SageMaker: their
-# hosts, a role's credentials, the region, a folder for /opt/ml. Run it with `python -m tests.fakes.sagemaker --bucket
-# NAME`, which prints its URL for AWS_ENDPOINT_URL. In tests: `with running("bucket") as sagemaker: ...`.
+# hosts, a role's credentials, the region, a folder for /opt/ml. In tests: `with running("bucket") as sagemaker: ...`.
 
 
 _HOST = "127.0.0.1"
@@ -309,21 +305,3 @@ def running(
     finally:
         fake.stop()
         thread.join()
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Serve until interrupted or killed; return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m tests.fakes.sagemaker", description=__doc__)
-    parser.add_argument("--port", type=int, default=0, help="0 (default): one that is free; it is printed")
-    parser.add_argument("--bucket", action="append", default=[], help="a bucket to begin with; may be repeated")
-    options = parser.parse_args(argv)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # jobs must end with this process
-    with running(*options.bucket, port=options.port) as fake, contextlib.suppress(KeyboardInterrupt):
-        sys.stdout.write(f"{fake.url}\n")
-        sys.stdout.flush()
-        threading.Event().wait()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -3,6 +3,7 @@
 from collections import Counter
 from random import Random
 
+import pytest
 from faulty import PAGES, accounted, asked, extract, pages, same_as, simulator
 from PIL import Image
 from reportlab.lib.utils import ImageReader
@@ -128,6 +129,7 @@ def test_refused_page_uses_its_text_layer_if_that_is_enabled(documents, tmp_path
     assert all("This is page" in row.markdown for row in rows.values())
 
 
+@pytest.mark.slow
 def test_many_bad_answers_of_a_faulty_server_stay_distinct(documents, tmp_path):
     faults = {"reset": 0.1, "500": 0.1, "429": 0.1, "retry-after": 0.1}
     with simulator(loop_rate=0.1, empty_rate=0.1, fault=faults) as server:

@@ -31,7 +31,7 @@ def faulted(server) -> int:
     return count
 
 
-@pytest.mark.parametrize("fault", QUICK)
+@pytest.mark.parametrize("fault", [QUICK[0], *(pytest.param(fault, marks=pytest.mark.slow) for fault in QUICK[1:])])
 def test_each_faulted_request_costs_one_more_and_no_page(documents, clean, tmp_path, fault):
     with simulator(fault={fault: 0.1, "retry-after": 0.2}) as server:
         run = extract(documents, tmp_path / "w", server_url=server.url)

@@ -175,6 +175,7 @@ def test_a_task_of_cloud_run_submits_the_stages(examples, monkeypatch, capsys):
         assert llm_ocr.open("gs://bucket/run", endpoint=gcs.url).status.finished
 
 
+@pytest.mark.slow
 def test_coordinator_does_not_trust_specs_that_others_changed(bucket, examples):
     begin(settings(bucket, examples / "invoice.png"), lambda _: None).detach()
     with Workspace.open(WORKSPACE, options=StoreOptions(None, bucket.hub.url)) as workspace:

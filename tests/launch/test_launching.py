@@ -257,7 +257,8 @@ def test_one_who_comes_later_goes_on_with_what_runs(platform, sources, tmp_path)
     assert len(platform.submitted) == 1
 
 
-def test_platform_that_does_not_answer_for_a_while_ends_nothing(platform, sources, tmp_path):
+def test_platform_that_does_not_answer_for_a_while_ends_nothing(platform, sources, tmp_path, monkeypatch):
+    monkeypatch.setattr(watching.time, "sleep", lambda _: None)
     platform.unreachable = 3
     said: list[str] = []
     one = launch(tmp_path / "w", "extract", sources, said=said)

@@ -172,6 +172,7 @@ def test_only_jobs_with_vllm_keep_older_packages_of_the_image(tmp_path, keep):
     assert (run.returncode == 0) != keep, run.stderr
 
 
+@pytest.mark.slow
 def test_a_reason_is_left_where_the_platform_shows_it(tmp_path):
     job = {"wheel": "hf://buckets/me/ocr/x.whl", "sha256": "0", "extras": [], "command": ["true"]}
     message = tmp_path / "message"

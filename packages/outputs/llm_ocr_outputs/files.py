@@ -38,14 +38,13 @@ def json_line(value: object) -> bytes:
 
 def json_document(value: Mapping[str, object]) -> bytes:
     """Return an object with a line for each field, and for each item of its lists. See `json_line`."""
-    fields = (f"{_compact(name)}:{_field(field)}" for name, field in value.items())
-    return _escaped("{\n" + ",\n".join(fields) + "\n}")
 
+    def text(content: object) -> str:
+        if isinstance(content, list) and content:
+            return "[\n" + ",\n".join(map(_compact, content)) + "\n]"
+        return _compact(content)
 
-def _field(value: object) -> str:
-    if isinstance(value, list) and value:
-        return "[\n" + ",\n".join(map(_compact, value)) + "\n]"
-    return _compact(value)
+    return _escaped("{\n" + ",\n".join(f"{_compact(name)}:{text(content)}" for name, content in value.items()) + "\n}")
 
 
 def _compact(value: object) -> str:
@@ -117,11 +116,6 @@ class Done:
     counts: Counts
 
 
-def _done(note: Note) -> Done:
-    counts = Counts(sum(note.pages.values()), *(note.pages.get(name, 0) for name in ("ok", "degraded", "failed")))
-    return Done(len(note.files), sum(note.files.values()), note.records, len(note.dropped), counts)
-
-
 class Notes:
     """Notes of one output. Its methods block."""
 
@@ -146,36 +140,29 @@ class Notes:
             WorkspaceMismatch: the output has another export, or files of other origin.
         """
         own = {"workspace": workspace, "format": form}
-        found = self._claimed()
-        if found is None:
-            self._refuse_content()
-            self._output.store.put(_CLAIM, codec.dump(own))
-        elif found != own:
+        store, url = self._output.store, self._output.url
+        try:
+            found = codec.load(store.get(_CLAIM), f"{url}/{_CLAIM}")
+        except ObjectNotFound:
+            foreign = next((info.key for info in store.list() if not _is_hidden(info.key)), None)
+            if foreign is not None:
+                raise WorkspaceMismatch(
+                    f"{url} holds files of another origin ({foreign})", hint="Set `output` to an unused place."
+                ) from None
+            store.put(_CLAIM, codec.dump(own))
+            found = own
+        if found != own:
             what = "another workspace" if found.get("workspace") != workspace else f"the format {found.get('format')}"
-            raise self._mismatch(
-                f"an export of {what}", f"Set another `output`, or remove the files there, including {NOTES}/"
+            raise WorkspaceMismatch(
+                f"{url} holds an export of {what}",
+                hint=f"Set another `output`, or remove the files there, including {NOTES}/.",
             )
         self._spool.mkdir(parents=True, exist_ok=True)
-        keys = [info.key for info in self._output.store.list(f"{NOTES}/")]
+        keys = [info.key for info in store.list(f"{NOTES}/")]
         self._begun = [key for key in keys if key.startswith(_BEGUN)]
         done = [key for key in keys if key.startswith(_DONE)]
         for key, note in zip(done, self._pool.map(self._read, done), strict=True):
             self._keep(key.removeprefix(_DONE).removesuffix(".json"), note)
-
-    def _claimed(self) -> dict[str, Any] | None:
-        try:
-            return codec.load(self._output.store.get(_CLAIM), f"{self._output.url}/{_CLAIM}")
-        except ObjectNotFound:
-            return None
-
-    def _refuse_content(self) -> None:
-        keys = (info.key for info in self._output.store.list())
-        found = next((key for key in keys if not _is_hidden(key)), None)
-        if found is not None:
-            raise self._mismatch(f"files of another origin ({found})", "Set `output` to an unused place")
-
-    def _mismatch(self, what: str, hint: str) -> WorkspaceMismatch:
-        return WorkspaceMismatch(f"{self._output.url} holds {what}", hint=f"{hint}.")
 
     def _read(self, key: str) -> Note:
         where = f"{self._output.url}/{key}"
@@ -186,7 +173,8 @@ class Notes:
 
     def _keep(self, batch: str, note: Note) -> None:
         (self._spool / batch).write_bytes(codec.dump(asdict(note)))
-        self.done[batch] = _done(note)
+        counts = Counts(sum(note.pages.values()), *(note.pages.get(name, 0) for name in ("ok", "degraded", "failed")))
+        self.done[batch] = Done(len(note.files), sum(note.files.values()), note.records, len(note.dropped), counts)
 
     def begin(self, batch: str, number: int, keys: Iterable[str]) -> None:
         """Note that these files are about to be written; `number` counts such groups of a batch."""
@@ -444,44 +432,34 @@ def _kept(work: _Work, batch: Batch, note: Note) -> Iterator[Document]:
                 note.pages[status.value] = note.pages.get(status.value, 0) + 1
                 work.job.progress.count(status)
             if most is not None and document.error_rate > most:
-                note.dropped.append(_dropped(document))
+                records = [row.record for row in document.rows]
+                note.dropped.append(
+                    {
+                        "document_id": document.id,
+                        "source": document.source,
+                        "pages": len(records),
+                        "failed": sum(record.status is Status.FAILED for record in records),
+                        "error_rate": round(document.error_rate, 6),
+                        "reasons": sorted({record.reason.value for record in records if record.reason}),
+                    }
+                )
             else:
                 yield document
 
 
-def _dropped(document: Document) -> dict[str, Any]:
-    records = [row.record for row in document.rows]
-    return {
-        "document_id": document.id,
-        "source": document.source,
-        "pages": len(records),
-        "failed": sum(record.status is Status.FAILED for record in records),
-        "error_rate": round(document.error_rate, 6),
-        "reasons": sorted({record.reason.value for record in records if record.reason}),
-    }
-
-
 def _finish(work: _Work, batches: list[Batch]) -> None:
     """Write the list of dropped documents, then remove obsolete files of older exports."""
-    _list_dropped(work, [batch.name for batch in batches])
-    work.notes.tidy()
-    work.job.output.flush()
-
-
-def _list_dropped(work: _Work, names: list[str]) -> None:
-    output = work.job.output
-    if not any(work.notes.done[name].dropped for name in names):
-        return
-    path: Path = work.job.workspace.spool / DROPPED
-    with path.open("wb") as file:
-        file.writelines(json_line(one) for one in work.notes.dropped(names))
-    if _digest_at(work) != hashlib.sha256(path.read_bytes()).digest():
-        output.store.upload(path, DROPPED)
-    path.unlink()
-
-
-def _digest_at(work: _Work) -> bytes:
-    try:
-        return hashlib.sha256(work.job.output.store.get(DROPPED)).digest()
-    except ObjectNotFound:
-        return b""
+    output, notes, names = work.job.output, work.notes, [batch.name for batch in batches]
+    if any(notes.done[name].dropped for name in names):
+        path: Path = work.job.workspace.spool / DROPPED
+        with path.open("wb") as file:
+            file.writelines(map(json_line, notes.dropped(names)))
+        try:
+            existing = output.store.get(DROPPED)
+        except ObjectNotFound:
+            existing = b""
+        if path.read_bytes() != existing:
+            output.store.upload(path, DROPPED)
+        path.unlink()
+    notes.tidy()
+    output.flush()

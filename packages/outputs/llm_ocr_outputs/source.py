@@ -1,5 +1,6 @@
 """Dataset files of an assembled workspace, as the source of exports."""
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -314,7 +315,13 @@ def facts(workspace: Workspace, dataset: Assembled, title: str) -> CardFacts:
     described = key_settings(workspace, DESCRIBE, made.get("describe", "")).get("reader", {})
     status = run_status(workspace, describe=made.get("describe", ""))
     model = str(read.get("model") or "")
-    licence, notice = _terms(model)
+    licence = notice = ""
+    with contextlib.suppress(UsageError):  # of an unknown model
+        profile = find_profile(model)
+        licence, notice = profile.licence, profile.notice
+    describer = str(described.get("model") or described.get("engine") or "")
+    if describer and described.get("mode"):
+        describer = f"{describer} ({described['mode']})"
     counts = [("Pages", status.pages), ("Figures", status.figures)]
     remembered = remembered_in(workspace)
     kept = {name: value for name in (*REMEMBERED, *OF_MODELS) if (value := remembered.get(name)) is not None}
@@ -333,20 +340,6 @@ def facts(workspace: Workspace, dataset: Assembled, title: str) -> CardFacts:
         revision=str(read.get("revision") or ""),
         licence=licence,
         notice=notice,
-        describe=_describer(described),
+        describe=describer,
         settings=kept,
     )
-
-
-def _terms(model: str) -> tuple[str, str]:
-    """Return license and notice of a known model."""
-    try:
-        profile = find_profile(model)
-    except UsageError:
-        return "", ""
-    return profile.licence, profile.notice
-
-
-def _describer(reader: dict[str, Any]) -> str:
-    about = str(reader.get("model") or reader.get("engine") or "")
-    return f"{about} ({reader['mode']})" if about and reader.get("mode") else about

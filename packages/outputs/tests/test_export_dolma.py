@@ -79,6 +79,10 @@ def test_documents_are_lines_that_follow_the_format(made, tmp_path):
     assert Path(first["metadata"]["Source-File"]).name == "0.pdf"
     assert first["metadata"]["model"] == "deepseek-ai/DeepSeek-OCR"
     assert (first["metadata"]["total-input-tokens"], first["metadata"]["pdf-total-pages"]) == (300, 3)
+    assert first["text"].startswith("Page 1 of 0.pdf\n\na chart on ")
+    assert "figure:" not in first["text"] and "<!--" not in first["text"]
+    (settings,) = (json.loads(path.read_text()) for path in (made / "extract").glob("*/settings.json"))
+    assert {(one["added"], one["created"]) for one in found} == {(settings["created"][:10],) * 2}
 
 
 def test_spans_of_the_text_are_the_pages(real, tmp_path):
@@ -90,13 +94,6 @@ def test_spans_of_the_text_are_the_pages(real, tmp_path):
     wanted = {row.page_number: row.markdown for row in llm_ocr.open(real).pages() if row.page_number and row.markdown}
     assert pages == wanted
     assert paper["text"] == "\n\n".join(pages.values())
-
-
-def test_figures_become_their_descriptions_without_links(made, tmp_path):
-    export(made, tmp_path / "o")
-    text = documents(tmp_path / "o")[0]["text"]
-    assert text.startswith("Page 1 of 0.pdf\n\na chart on ")
-    assert "figure:" not in text and "<!--" not in text
 
 
 def test_pages_that_failed_have_empty_spans_and_are_counted(made, real, tmp_path):
@@ -116,12 +113,6 @@ def test_two_exports_and_one_of_a_copy_are_the_same_bytes(made, tmp_path):
         export(workspace, tmp_path / str(number))
     first, *others = (files_of(tmp_path / str(number)) for number in range(3))
     assert all(other == first for other in others)
-
-
-def test_added_is_the_day_on_which_reading_began(made, tmp_path):
-    export(made, tmp_path / "o")
-    (settings,) = (json.loads(path.read_text()) for path in (made / "extract").glob("*/settings.json"))
-    assert {(one["added"], one["created"]) for one in documents(tmp_path / "o")} == {(settings["created"][:10],) * 2}
 
 
 def test_documents_with_too_many_bad_pages_can_be_dropped(made, tmp_path):

@@ -225,26 +225,19 @@ def test_it_is_private_and_made_of_few_commits(making, exported):
     assert commits(making, name) == 2  # that of the empty repository, and ours
     assert sorted(files(making, name))[0] == "README.md"
     assert len(files(making, name)) == 3
-
-
-def test_public_is_said_when_it_is_made(making, exported):
-    exported(name := new_name(), public=True)
-    assert not making.api().dataset_info(name).private
-
-
-def test_public_opens_nothing_that_is_there(making, exported):
-    making.api().create_repo(name := new_name(), repo_type="dataset", private=True)
-    exported(name, public=True)
-    assert making.api().dataset_info(name).private
-
-
-def test_the_second_export_sends_nothing_and_commits_nothing(making, exported):
-    exported(name := new_name())
     before = making.hub().requests
     assert exported(name).written == 0
     sent = {"commit", "lfs_put", "preupload", "lfs_batch"}
     assert {key: making.hub().requests[key] for key in sent} == {key: before[key] for key in sent}
     assert commits(making, name) == 2
+
+
+def test_public_is_for_a_new_repository_alone(making, exported):
+    exported(name := new_name(), public=True)
+    assert not making.api().dataset_info(name).private
+    making.api().create_repo(name := new_name(), repo_type="dataset", private=True)
+    exported(name, public=True)
+    assert making.api().dataset_info(name).private
 
 
 def test_a_later_export_replaces_what_changed_in_one_commit(making, exported, workspace):
@@ -266,6 +259,7 @@ def test_a_later_export_replaces_what_changed_in_one_commit(making, exported, wo
     assert sum(map(len, rows)) == 18
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "faults",
     [

@@ -4,10 +4,11 @@ import io
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from export_workspaces import publish_units
 from PIL import Image, ImageDraw
 
 import llm_ocr
-from llm_ocr.results.schema import figures_to_parquet, pages_to_parquet
+from llm_ocr.results.markdown import blocks_to_markdown
 from llm_ocr.types import (
     Block,
     BlockKind,
@@ -19,15 +20,11 @@ from llm_ocr.types import (
     PageRecord,
     Reason,
     Status,
-    Unit,
     figure_id,
     page_id,
 )
 from llm_ocr.workspace import Workspace
-from llm_ocr.workspace.generations import read_units
-from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, claim_key
 from llm_ocr.workspace.plan import PlannedDocument, plan_documents
-from llm_ocr.workspace.publish import figures_summary, pages_summary, publish
 
 TABLE = "| gauge | level |\n|---|--:|\n| Mill Weir | 187 |\n| Upper Tarn | 112 |"
 FORMULA = "E = \\sum_{i=1}^{6} w_i x_i"
@@ -57,36 +54,18 @@ def make(url: str, documents: dict[str, int], page: Page, *, assemble: bool = Tr
     """Plan documents with these page counts by name, publish `page(name, number)` for each page, and assemble."""
     with Workspace.open(url, create=True) as workspace:
         workspace.create_json("plan/settings.json", {"settings": {"engine": "vllm"}})
-        planned = [_planned(name, pages, ids) for name, pages in documents.items()]
+        planned = []
+        for name, pages in documents.items():
+            numbers, given = tuple(range(1, pages + 1)), f"{ids}{name}" if ids else None
+            planned.append(PlannedDocument(f"/in/{name}", name, f"sha of {name}", given, numbers, pages))
         plan_documents(workspace, planned, pages_per_unit=8)
-        reader = {"engine": "model", "model": "deepseek-ai/DeepSeek-OCR", "revision": "0123abcd"}
-        extract = claim_key(workspace, EXTRACT, {"reader": reader})
-        describe = claim_key(workspace, DESCRIBE, {"extract": extract, "reader": reader})
-        for unit in read_units(workspace):
-            _publish(workspace, unit, extract, describe, page)
+        publish_units(workspace, lambda part, n, index: record(part, n, index, page(part.relative, n)))
     if assemble:
         llm_ocr.assemble(workspace=url)
     return url
 
 
-def _planned(name: str, pages: int, ids: str) -> PlannedDocument:
-    given = f"{ids}{name}" if ids else None
-    return PlannedDocument(f"/in/{name}", name, f"sha of {name}", given, tuple(range(1, pages + 1)), pages)
-
-
-def _publish(workspace: Workspace, unit: Unit, extract: str, describe: str, page: Page) -> None:
-    places = ((part, number, at) for part in unit.parts for at, number in enumerate(part.pages))
-    made = [record(part, number, part.first_index + at, page(part.relative, number)) for part, number, at in places]
-    pages = [one for one, _ in made]
-    figures = [figure for _, described in made for figure in described]
-    publish(workspace, EXTRACT, extract, unit.id, pages_to_parquet(pages), pages_summary(unit, pages))
-    summary = figures_summary(len(figures), figures)
-    publish(workspace, DESCRIBE, describe, unit.id, figures_to_parquet(figures), summary)
-
-
-def record(
-    part: DocumentPart, number: int, index: int, wanted: Wanted, image: EncodedImage | None = None
-) -> tuple[PageRecord, list[FigureRecord]]:
+def record(part: DocumentPart, number: int, index: int, wanted: Wanted) -> tuple[PageRecord, list[FigureRecord]]:
     """Return the rows of a page and of its figure."""
     page = page_id(part.document_id, number)
     common = (page, part.document_id, part.source, number, index, wanted.status, wanted.reason, wanted.detail)
@@ -101,13 +80,11 @@ def record(
         blocks.append(Block(BlockKind.FIGURE, box, label="chart", figure_id=figures[0].id))
         common_figure = (figures[0].id, page, part.document_id, Status.OK, "describe")
         described = [FigureRecord(*common_figure, description=wanted.figure)]
-    from llm_ocr.results.markdown import blocks_to_markdown
-
     return PageRecord(
         *common,
         engine=wanted.engine,
         text_source="model",
-        image=image or drawn(300, 400, f"{part.relative} {number}"),
+        image=drawn(300, 400, f"{part.relative} {number}"),
         markdown=blocks_to_markdown(blocks),
         blocks=tuple(blocks),
         figures=figures,

@@ -76,28 +76,6 @@ def test_a_plan_is_a_job_of_the_api(name):
     models.V1Job.model_validate(request.body["body"], strict=True)
 
 
-@pytest.mark.parametrize(
-    ("place", "field", "value"),
-    [
-        (("spec",), "completionsMode", "Indexed"),
-        (("spec",), "completions", "8"),
-        (("spec", "template", "spec"), "restartpolicy", "Never"),
-        (("spec", "template", "spec", "containers", 0), "resources", {"limit": {}}),
-        (("spec", "template", "spec", "containers", 0, "env", 0), "valueFrom", {"secretKey": {}}),
-    ],
-)
-def test_a_wrong_field_or_type_is_no_job_of_the_api(place, field, value):
-    from kubernetes.client import models
-
-    (request,) = Kubernetes().plan(PLANS["spot-shards"]).requests
-    inner = request.body["body"]
-    for part in place:
-        inner = inner[part]
-    inner[field] = value
-    with pytest.raises(ValueError, match=field.partition("F")[0]):
-        models.V1Job.model_validate(request.body["body"], strict=True)
-
-
 def test_every_pod_has_its_number_its_variables_and_its_secrets(cluster, launcher, spec):
     cluster.secrets["default", "llm-ocr"] = {"HF_TOKEN": "geheimnis"}
     names = ("JOB_COMPLETION_INDEX", "LLM_OCR_SHARD_COUNT", "A", "HF_TOKEN")

@@ -351,7 +351,7 @@ class SseStream:
         self._next = 0  # number of tokens at which the next piece is due
 
     def send(self, made: int) -> int:
-        """See `live.Stream`."""
+        """Write the new text for `made` tokens; return the number of tokens at which more text is due."""
         events = []
         if not self._next:
             events.append(self._event('{"role": "assistant", "content": ""}'))

@@ -2,8 +2,8 @@
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Protocol
 
+from llm_ocr_simulator.answers import SseStream
 from llm_ocr_simulator.engine import EngineModel, RunningSequence
 
 #: Minimum seconds between two writes of a stream: a wake-up per token would use a whole core.
@@ -12,19 +12,12 @@ TICK = 0.02
 NEAREST = 0.001
 
 
-class Stream(Protocol):
-    """Receiver of pieces of an answer while the answer is generated."""
-
-    def send(self, made: int) -> int:
-        """Write the new text for `made` tokens; return the number of tokens at which more text is due."""
-
-
 @dataclass(eq=False, slots=True)
 class Job:
     """Request in the engine: `done` is set when all its tokens exist."""
 
     sequence: RunningSequence
-    stream: Stream | None
+    stream: SseStream | None
     done: "asyncio.Future[None]"
     due: int = field(default=1)  # number of tokens at which the stream has text to write
 
@@ -66,7 +59,7 @@ class LiveEngine:
             self._frozen_at = None
             self._set_timer()
 
-    def submit(self, prompt: int, output: int, images: int, stream: Stream | None) -> Job:
+    def submit(self, prompt: int, output: int, images: int, stream: SseStream | None) -> Job:
         """Submit a request that arrives now.
 
         Raises:
@@ -110,15 +103,12 @@ class LiveEngine:
             if not job.done.done():
                 job.done.set_result(None)
 
-    def _write_streams(self) -> None:
+    def _on_timer(self) -> None:
+        self._tick()
         made = self.model.made
         for job in self._jobs.values():
             if job.stream and (tokens := made(job.sequence)) >= job.due:
                 job.due = job.stream.send(tokens)
-
-    def _on_timer(self) -> None:
-        self._tick()
-        self._write_streams()
 
     def _set_timer(self) -> None:
         if self._timer:

@@ -55,34 +55,21 @@ def read_options(argv: Sequence[str], environment: Mapping[str, str]) -> Options
     """
     more = shlex.split(environment.get("LLM_OCR_SIMULATOR", ""))
     parser = _parser()
-    if argv and argv[0] == "serve":
-        given, _ = parser.parse_known_args([*more, *_configured(argv[1:]), *_served(argv[1:])])
-        serve = True
+    serve = list(argv[:1]) == ["serve"]
+    if serve:  # MODEL --flags, or --model MODEL --flags; the default name of the model is its path
+        words = list(argv[1:])
+        if "--config" in words[:-1]:  # as vLLM reads it: other words have precedence
+            values = yaml.safe_load(Path(words[words.index("--config") + 1]).read_text(encoding="utf-8"))
+            more += [word for name, value in values.items() for word in (f"--{name}", str(value))]
+        if words and not words[0].startswith("-"):
+            more.append("--model")
+        given, _ = parser.parse_known_args([*more, *words])
     else:
-        given, serve = parser.parse_args([*more, *argv]), False
+        given = parser.parse_args([*more, *argv])
     try:
         return _options(given, serve, environment.get("VLLM_API_KEY", ""))
     except ValueError as error:
         parser.error(str(error))
-
-
-def _configured(words: Sequence[str]) -> list[str]:
-    """Return the arguments in the file of `--config FILE`, as vLLM reads it; other words have precedence."""
-    if "--config" not in words[:-1]:
-        return []
-    values = yaml.safe_load(Path(words[words.index("--config") + 1]).read_text(encoding="utf-8"))
-    return [word for name, value in values.items() for word in (f"--{name}", str(value))]
-
-
-def _served(words: Sequence[str]) -> list[str]:
-    """Return `MODEL --flags` or `--model MODEL --flags` as flags of the simulator.
-
-    The default name of the model is its path.
-    """
-    words = list(words)
-    if words and not words[0].startswith("-"):
-        words = ["--model", words[0], *words[1:]]
-    return words
 
 
 def _options(given: argparse.Namespace, serve: bool, key: str) -> Options:

@@ -85,7 +85,12 @@ class running:
         environment = {**kept, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
         self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
         try:
-            return _announced(self._process)
+            line = self._process.stdout.readline() if self._process.stdout else b""
+            if not line:
+                code = self._process.wait()
+                raise RuntimeError(f"the simulator ended with exit code {code} before it listened")
+            announced = json.loads(line)
+            return Running(announced["url"], announced["pid"], self._process)
         except BaseException:
             stop(self._process)
             raise
@@ -99,14 +104,6 @@ class running:
 
     async def __aexit__(self, *error: object) -> None:
         await asyncio.to_thread(self.__exit__)
-
-
-def _announced(process: "subprocess.Popen[bytes]") -> Running:
-    line = process.stdout.readline() if process.stdout else b""
-    if not line:
-        raise RuntimeError(f"the simulator ended with exit code {process.wait()} before it listened")
-    said = json.loads(line)
-    return Running(said["url"], said["pid"], process)
 
 
 def stop(process: "subprocess.Popen[bytes]") -> None:

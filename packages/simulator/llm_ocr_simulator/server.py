@@ -19,7 +19,7 @@ from aiohttp import web
 from llm_ocr_simulator import answers, reporting
 from llm_ocr_simulator.answers import Ask, SseStream, image_hash, prompt_tokens, whole_answer
 from llm_ocr_simulator.engine import EngineModel
-from llm_ocr_simulator.faults import Faults, State, faults_of
+from llm_ocr_simulator.faults import State, faults_of
 from llm_ocr_simulator.live import Job, LiveEngine
 from llm_ocr_simulator.options import VERSION, Options
 from llm_ocr_simulator.reporting import Entry, log_json, metrics_text
@@ -214,7 +214,8 @@ class Simulator:
         self.in_flight = 0  # unanswered requests for answers
         self.ended = asyncio.Event()  # set when the process must exit
         self._state = State(options.state_file)
-        self._faults = self._allowed(options.faults)
+        only = options.faults.only_starts
+        self._faults = options.faults if only is None or self._state.starts <= only else options.faults.calmed()
         self._entries: list[Entry] = []
         self._numbers: dict[str, int] = {}  # numbers of images, in order of their first request
         self._finished: Counter[str] = Counter()
@@ -327,8 +328,9 @@ class Simulator:
         self._pull_triggers(chat)
         if self._engine_dead:
             raise EngineDead(reporting.ENGINE_DEAD)
-        if options.in_order:
-            chat = self._in_order(chat)
+        if options.in_order:  # the n-th image of a list, where n is the order of the image's first request
+            number = self._numbers.setdefault(image, len(self._numbers))
+            chat = replace(chat, ask=replace(chat.ask, image=image_hash(f"in order {number}")))
         limit = self._faults.max_inflight
         too_many = limit is not None and self.in_flight > limit
         entry.fault = "429" if too_many else self._faults.drawn(options.seed, chat.ask.image, entry.asked)
@@ -344,11 +346,6 @@ class Simulator:
         if entry.fault == "reset":
             return reset_connection(request)
         return await self._made(request, chat, entry)
-
-    def _in_order(self, chat: ChatRequest) -> ChatRequest:
-        """Return the request with the n-th image of a list, where n is the order of the image's first request."""
-        number = self._numbers.setdefault(chat.ask.image, len(self._numbers))
-        return replace(chat, ask=replace(chat.ask, image=answers.image_hash(f"in order {number}")))
 
     async def _made(self, request: web.Request, chat: ChatRequest, entry: Entry) -> web.StreamResponse:
         """Let the engine generate the answer, and send it."""
@@ -404,10 +401,6 @@ class Simulator:
 
     # -- faults of the whole server -------------------------------------------------------------------------------
 
-    def _allowed(self, faults: Faults) -> Faults:
-        only = faults.only_starts
-        return faults.calmed() if only is not None and self._state.starts > only else faults
-
     def _plan_triggers(self) -> None:
         loop = asyncio.get_running_loop()
         faults = self._faults
@@ -429,11 +422,8 @@ class Simulator:
         if faults.oom_after is not None and number > faults.oom_after:
             reporting.out_of_memory()
             self._die()
-        if (
-            _reached(number, faults.die_after)
-            or _names(faults.die_image, chat.ask.image)
-            or _in(faults.die_prompt, chat)
-        ):
+        prompted = bool(faults.die_prompt) and faults.die_prompt in chat.ask.prompt
+        if prompted or _reached(number, faults.die_after) or _names(faults.die_image, chat.ask.image):
             self._die()
         if _reached(number, faults.hang_after) or _names(faults.hang_image, chat.ask.image):
             self.live.freeze()
@@ -458,7 +448,3 @@ def _reached(number: int, limit: int | None) -> bool:
 
 def _names(prefix: str, image: str) -> bool:
     return bool(prefix) and image.startswith(prefix)
-
-
-def _in(text: str, chat: ChatRequest) -> bool:
-    return bool(text) and text in chat.ask.prompt

@@ -80,12 +80,7 @@ def test_it_takes_vllms_flags_and_prints_vllms_lines(serve):
     assert "sk-of" not in log
     assert asyncio.run(one_answer(url)).status == 401
     assert asyncio.run(one_answer(url, "sk-of-the-environment")).finish == "stop"
-
-
-def test_an_idle_server_ends_soon_after_sigterm(serve):
-    process, _ = serve()
-    log_until_ready(process)
-    process.terminate()
+    process.terminate()  # without a request it ends soon
     assert process.wait(60) == 0
 
 

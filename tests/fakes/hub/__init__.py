@@ -6,12 +6,8 @@ downloads with ranges, and the batches of buckets. It also supports accounts wit
 gated repositories, a quota of commits, and jobs, which run as processes of this machine. Data is in memory, except the
 content of buckets, which hf_xet writes to a temporary folder.
 
-Run it with `python -m tests.fakes.hub`, which prints the variables to set. In tests: `with running() as (hub,
-environment): ...`. huggingface_hub reads HF_ENDPOINT when it is imported: give programs the environment, or use
-`HfApi(endpoint=hub.url, token=TOKEN)` in the same process.
-
-Control paths: POST /_fake/faults adds a fault (the fields of `server.Fault`), GET lists them, DELETE clears them. GET
-/_fake/requests returns the number of requests.
+In tests: `with running() as (hub, environment): ...`. huggingface_hub reads HF_ENDPOINT when it is imported: give
+programs the environment, or use `HfApi(endpoint=hub.url, token=TOKEN)` in the same process.
 """
 
 from tests.fakes.hub.answers import TOKEN, Account

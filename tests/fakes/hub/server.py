@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from urllib.parse import unquote
 
 from aiohttp import web
@@ -50,14 +50,6 @@ class Fault:
     message: str = "injected"
     body: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, value: Mapping[str, Any]) -> Self:
-        """Return the fault for JSON values. Raises `ValueError` for an unknown field or kind."""
-        try:
-            return cls(**{**value, "how": How(value.get("how", How.REFUSE))})
-        except TypeError as error:
-            raise ValueError(str(error)) from error
 
     def fits(self, operation: str, path: str) -> bool:
         """Return whether the fault applies to such a request."""
@@ -254,8 +246,6 @@ class FakeHub:
         headers = {name.lower(): value for name, value in asked.headers.items()}
         body = await asked.read()
         request = Request(asked.method, asked.rel_url.raw_path, asked.query, headers, body, self.url, self.page)
-        if request.path.startswith("/_fake/"):
-            return _sent(self._own(request))
         answer = await asyncio.get_running_loop().run_in_executor(self._pool, self._answer, request)
         if isinstance(answer, float):
             await asyncio.sleep(answer)
@@ -305,21 +295,6 @@ class FakeHub:
             return find(request)[1](self.state)
         except Refused as refused:
             return refused.answer()
-
-    def _own(self, request: Request) -> Answer:
-        what = (request.method, request.path)
-        if what == ("POST", "/_fake/faults"):
-            try:
-                self.faults.add(Fault.of(request.json()))
-            except (ValueError, Refused) as problem:
-                return Refused(400, "", str(problem)).answer()
-        elif what == ("DELETE", "/_fake/faults"):
-            self.faults.clear()
-        elif what == ("GET", "/_fake/requests"):
-            return Answer.of(self.requests)
-        elif what != ("GET", "/_fake/faults"):
-            return Refused(404, "", f"No route {request.method} {request.path}").answer()
-        return Answer.of(self.faults.listed())
 
 
 def _sent(answer: Answer) -> web.Response:

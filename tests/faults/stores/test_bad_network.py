@@ -129,6 +129,7 @@ def test_throttling_and_lost_connections_lose_or_double_nothing(network, documen
         assert problems(place.store(), pages=2, before={}) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["local", "s3", "gcs"])
 def test_interrupted_upload_is_never_visible_and_is_cleaned_up(kind, documents, tmp_path):
     needed(kind)

@@ -1,12 +1,8 @@
 """The Hub that ships for tests, asked by the real huggingface_hub."""
 
-import json
 import os
-import signal
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import pytest
@@ -40,29 +36,6 @@ def test_many_programs_write_to_one_bucket_at_the_same_time(making):
         ended = [(one.communicate(timeout=120)[1], one.returncode) for one in working]
         assert ended == [("", 0)] * 3
         assert api.bucket_info("tester/shared").total_files == 30
-
-
-def test_the_server_can_be_started_as_a_program_with_faults():
-    fault = json.dumps({"operation": "whoami", "status": 418, "times": 1})
-    command = [sys.executable, "-m", "tests.fakes.hub", "--port", "0", "--fault", fault]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            lines = [server.stdout.readline().strip() for _ in range(5)]
-            settings = dict(line.removeprefix("export ").split("=", 1) for line in lines)
-            url = settings["HF_ENDPOINT"]
-            with urllib.request.urlopen(f"{url}/_fake/faults") as answer:
-                assert [one["status"] for one in json.load(answer)] == [418]
-            with pytest.raises(urllib.error.HTTPError) as caught:
-                urllib.request.urlopen(f"{url}/api/whoami-v2")
-            assert caught.value.code == 418
-            with urllib.request.urlopen(f"{url}/_fake/requests") as answer:
-                assert json.load(answer) == {"whoami": 1}
-            server.send_signal(signal.SIGTERM)
-            assert server.wait(60) == 0
-        finally:
-            server.kill()
-    assert settings["HF_TOKEN"] and settings["HF_HOME"]
-    assert not Path(settings["HF_HOME"]).exists()
 
 
 def test_what_is_private_is_seen_by_its_owner_alone(making):

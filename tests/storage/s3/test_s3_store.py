@@ -164,6 +164,7 @@ def test_interrupted_list_is_an_error_and_not_a_short_list(behind, place, proxy,
     assert caught.value.retryable
 
 
+@pytest.mark.slow
 def test_a_download_appears_whole_or_not_at_all(behind, proxy, tmp_path, monkeypatch):
     monkeypatch.setattr(transfers, "_WRITE_PAUSES", (0.0, 0.0))
     data = bytes(range(256)) * 400

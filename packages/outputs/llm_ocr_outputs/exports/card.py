@@ -74,13 +74,22 @@ def _sections(facts: CardFacts, *, whole: bool) -> list[str]:
             f" {more} had too many bad pages and have no rows; `dropped-documents.jsonl` lists these documents, "
             "and the statistics include their pages."
         )
-    sections = [mark, f"# {facts.title}", intro, "## Statistics", _counts_table(facts)]
+    counts = [(name, ok + degraded + failed, ok, degraded, failed) for name, ok, degraded, failed in facts.counts]
+    statistics = _table(("", "all", "ok", "degraded", "failed"), counts)
+    sections = [mark, f"# {facts.title}", intro, "## Statistics", statistics]
     if not whole:
         sections[2:] = ["**An export is in progress: this dataset is not complete.**"]
         return sections
     if facts.reasons:
         sections.append(_table(("Why pages are degraded or failed", "Pages"), list(facts.reasons.items())))
-    sections += ["## How it was made", _table(("", ""), _origin(facts))]
+    origin = {
+        "Engine": facts.engine,
+        "Model": f"{facts.model} at {facts.revision}" if facts.revision else facts.model,
+        "Licence of the model": facts.licence,
+        "Figures described by": facts.describe,
+        "Tokens": f"{facts.tokens_in:,} in, {facts.tokens_out:,} out" if facts.tokens_in or facts.tokens_out else "",
+    }
+    sections += ["## How it was made", _table(("", ""), [(name, text) for name, text in origin.items() if text])]
     if facts.notice:
         sections.append(facts.notice)
     if facts.settings:
@@ -88,22 +97,6 @@ def _sections(facts: CardFacts, *, whole: bool) -> list[str]:
         fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
         sections += ["Settings of the run:", f"{fence}json\n{text}\n{fence}"]
     return sections
-
-
-def _counts_table(facts: CardFacts) -> str:
-    rows = [(name, ok + degraded + failed, ok, degraded, failed) for name, ok, degraded, failed in facts.counts]
-    return _table(("", "all", "ok", "degraded", "failed"), rows)
-
-
-def _origin(facts: CardFacts) -> list[tuple[str, str]]:
-    rows = {
-        "Engine": facts.engine,
-        "Model": f"{facts.model} at {facts.revision}" if facts.revision else facts.model,
-        "Licence of the model": facts.licence,
-        "Figures described by": facts.describe,
-        "Tokens": f"{facts.tokens_in:,} in, {facts.tokens_out:,} out" if facts.tokens_in or facts.tokens_out else "",
-    }
-    return [(name, text) for name, text in rows.items() if text]
 
 
 def _table(head: tuple[str, ...], rows: list[Any]) -> str:

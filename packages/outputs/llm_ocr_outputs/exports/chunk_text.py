@@ -6,13 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from llm_ocr.errors import MissingExtra, StorageError, UsageError
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
-
 
 # Boundaries for cuts: between sentences, and between words. Supports any script, takes linear time, and never raises.
 
@@ -49,7 +44,8 @@ def sentences(text: str) -> Iterator[str]:
     done = 0
     for end in _END.finditer(text):
         at = end.end()
-        if end[0][0] == "." and _no_end(text, at, end[0]):
+        before = text[max(0, at - _LOOK_BACK) : at] if end[0] == "." else ""
+        if before and (_ABBREVIATION.search(before) or _NUMBERED.search(before)):
             continue
         while at < len(text) and text[at].isspace():
             at += 1
@@ -57,11 +53,6 @@ def sentences(text: str) -> Iterator[str]:
         done = at
     if done < len(text):
         yield text[done:]
-
-
-def _no_end(text: str, at: int, mark: str) -> bool:
-    before = text[max(0, at - _LOOK_BACK) : at]
-    return mark == "." and bool(_ABBREVIATION.search(before) or _NUMBERED.search(before))
 
 
 def words(text: str) -> Iterator[str]:
@@ -186,16 +177,13 @@ def split_table(text: str, room: int, limit: int, measure: Measure) -> list[str]
     rows = table.rows if repeats or not table.header else (table.header, *table.rows)
     least = max(limit - taken, 1)
     begun = max(room - taken - measure(table.first), 1)
-    return list(_parts(table, list(pack(rows, begun, least, measure)), bool(repeats), limit, measure))
-
-
-def _parts(table: _Table, groups: Sequence[str], repeats: bool, limit: int, measure: Measure) -> Iterator[str]:
-    for number, rows in enumerate(groups):
-        first = number == 0
-        part = table.part(rows, first=first, header=repeats)
-        if repeats and not first and measure(part) > limit:  # a single row that fills a part
-            part = table.part(rows, first=first, header=False)
-        yield part
+    parts: list[str] = []
+    for group in pack(rows, begun, least, measure):
+        part = table.part(group, first=not parts, header=bool(repeats))
+        if repeats and parts and measure(part) > limit:  # a single row that fills a part
+            part = table.part(group, first=False, header=False)
+        parts.append(part)
+    return parts
 
 
 def _pipes(text: str) -> _Table | None:
@@ -223,7 +211,9 @@ def _html(text: str, limit: int, measure: Measure) -> _Table | None:
         return None
     text, ended = (text, ended) if ended else (f"{text}</table>", len(text))
     rows = [_SECTION.sub("", text[at:end]) for at, end in zip(starts, [*starts[1:], ended], strict=True)]
-    head = head or _heading_rows(rows)
+    # Without <thead>, the header is the first rows of <th> alone.
+    tags = ({cell[1].lower() for cell in _CELL.finditer(row)} for row in rows)
+    head = head or next((number for number, names in enumerate(tags) if names != {"th"}), 0)
     begin, first = text[:begun], _SECTION.sub("", text[begun : starts[0]]).strip()
     return _Table(
         f"{begin}\n",
@@ -232,14 +222,6 @@ def _html(text: str, limit: int, measure: Measure) -> _Table | None:
         tuple(_tied(rows[head:], limit, measure)),
         text[ended:],
     )
-
-
-def _heading_rows(rows: Sequence[str]) -> int:
-    for number, row in enumerate(rows):
-        cells = {cell[1].lower() for cell in _CELL.finditer(row)}
-        if cells != {"th"}:
-            return number
-    return 0
 
 
 def _tied(rows: Sequence[str], limit: int, measure: Measure) -> Iterator[str]:
@@ -301,15 +283,12 @@ def token_count(name: str) -> TokenCount:
         ) from error
     tokenizer.no_truncation()  # files may contain both, for the model's own input
     tokenizer.no_padding()
-    return TokenCount(_measure(tokenizer), hashlib.sha256(tokenizer.to_str().encode()).hexdigest())
 
-
-def _measure(tokenizer: "Tokenizer") -> Callable[[str], int]:
     @lru_cache(_REMEMBERED)
-    def count(text: str) -> int:
+    def measure(text: str) -> int:
         return len(tokenizer.encode(text, add_special_tokens=False))
 
-    return count
+    return TokenCount(measure, hashlib.sha256(tokenizer.to_str().encode()).hexdigest())
 
 
 def _local(name: str) -> Path | None:

@@ -23,7 +23,7 @@ from llm_ocr.results.figure_text import new_words, with_figures
 from llm_ocr.results.joining import is_cjk, join
 from llm_ocr.results.markdown import IMAGE, blocks_to_markdown, clean, escape, target_id
 from llm_ocr.results.schema import open_writer
-from llm_ocr.types import FURNITURE, Block, BlockKind, Box, Figure, PageRecord, Status
+from llm_ocr.types import FURNITURE, Block, BlockKind, Box, PageRecord, Status
 from llm_ocr_outputs.exports.chunk_text import Measure, sentences, split_code, split_table, split_text, token_count
 from llm_ocr_outputs.files import Batch, File, Form, export_files, json_line
 from llm_ocr_outputs.source import Document
@@ -108,33 +108,37 @@ def _blocks(record: PageRecord) -> Sequence[Block]:
     if (letters or record.blocks) and any(_letters(text) == letters for text in texts):
         return [block for block in record.blocks if block.kind not in FURNITURE]
     figures = {figure.id: figure for figure in record.figures}
-    return [
-        _placed(Block(one.kind, WHOLE_PAGE, one.text, level=one.level), figures) for one in markdown_pieces(markdown)
-    ]
+    blocks = []
+    for piece in markdown_pieces(markdown):
+        link = IMAGE.fullmatch(piece.text.strip()) if piece.kind is BlockKind.TEXT else None
+        figure = figures.get(target_id(link["target"]) or "") if link else None
+        if figure is None:
+            blocks.append(Block(piece.kind, WHOLE_PAGE, piece.text, level=piece.level))
+        else:  # a paragraph that is nothing but the link of a figure
+            named = Block(BlockKind.FIGURE, figure.box, figure_id=figure.id, label=figure.label, caption=figure.caption)
+            blocks.append(named)
+    return blocks
 
 
 def _letters(text: str) -> str:
     return _NO_LETTERS.sub("", text)
 
 
-def _placed(block: Block, figures: dict[str, Figure]) -> Block:
-    """Convert a paragraph that consists of a figure link into that figure."""
-    link = IMAGE.fullmatch(block.text.strip()) if block.kind is BlockKind.TEXT else None
-    figure = figures.get(target_id(link["target"]) or "") if link else None
-    if figure is None:
-        return block
-    return Block(BlockKind.FIGURE, figure.box, figure_id=figure.id, label=figure.label, caption=figure.caption)
-
-
 def _part(block: Block, row: DatasetRow, name: str, open_headings: list[tuple[int, str]]) -> Part | None:
     """Return a block as a part; None if it is empty. Updates `open_headings` (depth and text)."""
+
+    def shown(figure: str) -> str:
+        words = new_words(row, figure)
+        return f"[Figure: {escape(words)}]" if words else ""
+
     linked = [block.figure_id] if block.figure_id else []
-    if block.kind is BlockKind.FIGURE:
-        text = _figure_text(block, row)
+    if block.kind is BlockKind.FIGURE:  # its text and description, without its caption
+        bare = blocks_to_markdown([replace(block, figure_id="", inside="" if block.figure_id else block.inside)])
+        text = "\n\n".join(filter(None, (bare, shown(block.figure_id) if block.figure_id else "")))
     else:
         text = blocks_to_markdown([block])
         if _LINK in text:
-            text = with_figures(text, lambda figure: linked.append(figure) or _shown(row, figure))  # type: ignore[func-returns-value]
+            text = with_figures(text, lambda figure: linked.append(figure) or shown(figure))  # type: ignore[func-returns-value]
     if not text and not linked:
         return None
     if block.kind is BlockKind.LIST_ITEM:
@@ -154,18 +158,6 @@ def _part(block: Block, row: DatasetRow, name: str, open_headings: list[tuple[in
     )
 
 
-def _figure_text(block: Block, row: DatasetRow) -> str:
-    """Return a figure's text and description, without its caption."""
-    bare = blocks_to_markdown([replace(block, figure_id="", inside="" if block.figure_id else block.inside)])
-    words = new_words(row, block.figure_id) if block.figure_id else ""
-    return "\n\n".join(filter(None, (bare, f"[Figure: {escape(words)}]" if words else "")))
-
-
-def _shown(row: DatasetRow, figure: str) -> str:
-    words = new_words(row, figure)
-    return f"[Figure: {escape(words)}]" if words else ""
-
-
 def _note(row: DatasetRow, figure_id: str, name: str) -> FigureNote | None:
     figure = next((one for one in row.record.figures if one.id == figure_id), None)
     if figure is None:
@@ -179,7 +171,12 @@ def _append(parts: list[Part], page: list[Part]) -> None:
     last = _open_end(parts)
     first = next((at for at, part in enumerate(page) if part.kind not in _BETWEEN), None)
     if last is not None and first is not None and _goes_on(parts[last], page[first]):
-        parts[last] = _joined(parts[last], page.pop(first))
+        before, after = parts[last], page.pop(first)
+        text = join(before.text.rstrip(), after.text)
+        shift = len(text) - len(after.text)
+        moved = tuple(place._replace(start=place.start + shift) for place in after.places)
+        figures = before.figures + after.figures
+        parts[last] = replace(before, text=text, places=before.places + moved, figures=figures)
     parts.extend(page)
 
 
@@ -201,13 +198,6 @@ def _goes_on(before: Part, after: Part) -> bool:
     if not last or _ENDED.search(end):
         return False
     return first.islower() or (is_cjk(last) and is_cjk(first) and first.isalnum())
-
-
-def _joined(before: Part, after: Part) -> Part:
-    text = join(before.text.rstrip(), after.text)
-    shift = len(text) - len(after.text)
-    moved = tuple(place._replace(start=place.start + shift) for place in after.places)
-    return replace(before, text=text, places=before.places + moved, figures=before.figures + after.figures)
 
 
 # Pieces of a document, from which passages are filled: each fits the limit and is not cut further.
@@ -347,7 +337,11 @@ def _group_pieces(group: _Group, limit: int, measure: Measure) -> Iterator[Piece
     if whole.size <= limit:
         yield whole
         return
-    leads, room = list(_leads_of(group, limit, measure)), limit
+    leads, room = list[Piece](), limit
+    if group.leads:  # as one piece if they fit, so that the last piece stays with the main part
+        together = _merged([_piece(part, measure) for part in group.leads], measure)
+        each = (piece for part in group.leads for piece in _split(part, limit, limit, measure))
+        leads = [together] if together.size <= limit else list(each)
     if leads and leads[-1].size <= limit // 2:
         room = limit - leads[-1].size - measure(_PARAGRAPH)
     yield from leads[:-1]
@@ -357,18 +351,6 @@ def _group_pieces(group: _Group, limit: int, measure: Measure) -> Iterator[Piece
         begin, *more = _split(trail, limit, limit, measure)
         pieces = [*pieces[:-1], *_together(pieces[-1:], begin, limit, measure), *more]
     yield from pieces
-
-
-def _leads_of(group: _Group, limit: int, measure: Measure) -> Iterator[Piece]:
-    """Yield the leads as one piece if they fit, so that the last piece stays with the main part."""
-    if not group.leads:
-        return
-    whole = _merged([_piece(part, measure) for part in group.leads], measure)
-    if whole.size <= limit:
-        yield whole
-    else:
-        for part in group.leads:
-            yield from _split(part, limit, limit, measure)
 
 
 def _together(before: Sequence[Piece], piece: Piece, limit: int, measure: Measure) -> list[Piece]:
@@ -406,23 +388,17 @@ def _split(part: Part, room: int, limit: int, measure: Measure) -> list[Piece]:
         return [_piece(part, measure)]
     match part.kind:
         case BlockKind.TABLE:
-            return _same_place(part, split_table(part.text, room, limit, measure), measure)
+            texts = split_table(part.text, room, limit, measure)
         case BlockKind.CODE if part.text.startswith("```"):
-            return _same_place(part, split_code(part.text, room, limit, measure), measure)
+            texts = split_code(part.text, room, limit, measure)
         case _:
-            return list(_by_sentence(part, split_text(part.text, room, limit, measure), measure))
-
-
-def _same_place(part: Part, texts: Iterable[str], measure: Measure) -> list[Piece]:
+            pieces, at = list[Piece](), 0
+            for text in split_text(part.text, room, limit, measure):
+                places = between(part.places, at, at + len(text))
+                pieces.append(_cut(part, text, measure, places, "" if at else _PARAGRAPH))
+                at += len(text)
+            return pieces
     return [_cut(part, text, measure, part.places) for text in texts]
-
-
-def _by_sentence(part: Part, texts: Iterable[str], measure: Measure) -> Iterator[Piece]:
-    at = 0
-    for text in texts:
-        places = between(part.places, at, at + len(text))
-        yield _cut(part, text, measure, places, "" if at else _PARAGRAPH)
-        at += len(text)
 
 
 # Passages: a document cut along its headings and blocks into texts of limited size.
@@ -478,7 +454,8 @@ def document_chunks(
 ) -> Iterator[Chunk]:
     """Yield the passages of a document from its rows in page order; `name` is its name in the Markdown tree."""
     seen: Counter[str] = Counter()
-    for index, (pieces, repeated) in enumerate(cut(document_parts(rows, name), limits)):
+    found = document_pieces(document_parts(rows, name), limits.size, limits.measure)
+    for index, (pieces, repeated) in enumerate(_Cutter(limits).passages(found)):
         whole = joined(pieces)
         text = whole.text.rstrip()
         about = json.dumps([whole.path, text], ensure_ascii=False)
@@ -502,11 +479,6 @@ def document_chunks(
         )
 
 
-def cut(parts: Sequence[Part], limits: Limits) -> Iterator[tuple[list[Piece], int]]:
-    """Yield the pieces of each passage, and the number of characters repeated from the preceding passage."""
-    return _Cutter(limits).run(document_pieces(parts, limits.size, limits.measure))
-
-
 class _Cutter:
     """Fills passages one after another."""
 
@@ -516,7 +488,8 @@ class _Cutter:
         self._size = 0
         self._repeated = 0
 
-    def run(self, pieces: Iterator[Piece]) -> Iterator[tuple[list[Piece], int]]:
+    def passages(self, pieces: Iterator[Piece]) -> Iterator[tuple[list[Piece], int]]:
+        """Yield the pieces of each passage, and the number of characters repeated from the preceding passage."""
         for piece in pieces:
             if self._pieces and self._begins_section(piece):
                 yield from self._end()
@@ -694,7 +667,11 @@ def _limits(settings: ExportSettings) -> tuple[Limits, str]:
 def _write(
     batch: Batch, documents: Iterator[Document], *, limits: Limits, tokens: bool, parquet: bool
 ) -> Iterator[File]:
-    rows = (row for document in documents for row in _rows(document, limits, tokens))
+    rows = (
+        chunk_row(chunk, tokens=tokens)
+        for one in documents
+        for chunk in document_chunks(one.id, one.source, one.names[0], one.rows, limits)
+    )
     buffer, count = io.BytesIO(), 0
     if parquet:
         count = write_parquet(rows, buffer)
@@ -704,8 +681,3 @@ def _write(
             count += 1
     if count:
         yield File(f"chunks/{batch.name}.{'parquet' if parquet else 'jsonl'}", buffer.getvalue(), count)
-
-
-def _rows(document: Document, limits: Limits, tokens: bool) -> Iterator[dict[str, Any]]:
-    for chunk in document_chunks(document.id, document.source, document.names[0], document.rows, limits):
-        yield chunk_row(chunk, tokens=tokens)

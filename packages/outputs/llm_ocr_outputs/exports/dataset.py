@@ -2,13 +2,12 @@
 
 import asyncio
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from llm_ocr.errors import DatasetDamaged, ObjectNotFound, StorageError, UsageError, WorkspaceMismatch
 from llm_ocr.exporting import Exported, ExportJob, Output
@@ -65,34 +64,22 @@ def without_bad_documents(workspace: Workspace, dataset: Assembled, most: float)
     sources: list[Source] = []
     counts: list[int] = []
     dropped = 0
-    with path.open("wb") as file:
-        for source, count, bad in _looked_at(workspace.store, dataset, most):
-            file.writelines(map(json_line, bad))
-            dropped += len(bad)
-            left = count - sum(one["pages"] for one in bad)
-            if left:
-                sources.append(_without(source, bad, most))
-                counts.append(left)
-    return Kept(replace(dataset, sources=tuple(sources), counts=tuple(counts)), dropped, path)
-
-
-def _looked_at(
-    store: ObjectStore, dataset: Assembled, most: float
-) -> Iterator[tuple[Source, int, list[dict[str, Any]]]]:
     files = iter(zip(dataset.sources, dataset.counts, strict=True))
-    look = partial(bad_documents_of, store.read_range, most=most)
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="llm-ocr-export") as pool:
+    look = partial(bad_documents_of, workspace.store.read_range, most=most)
+    with path.open("wb") as file, ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="llm-ocr-export") as pool:
         while group := list(islice(files, _WAITING)):
             found = pool.map(look, (source for source, _ in group))
-            yield from ((source, count, bad) for (source, count), bad in zip(group, found, strict=True))
-
-
-def _without(source: Source, bad: list[dict[str, Any]], most: float) -> Source:
-    if not bad:
-        return source
-    ids = "\n".join(sorted(one["document_id"] for one in bad))
-    digest = hashlib.sha256(ids.encode("utf-8", "replace")).hexdigest()[:16]
-    return replace(source, content=f"{source.content} without {digest}", most=most)
+            for (source, count), bad in zip(group, found, strict=True):
+                file.writelines(map(json_line, bad))
+                dropped += len(bad)
+                if bad:
+                    ids = "\n".join(sorted(document["document_id"] for document in bad))
+                    digest = hashlib.sha256(ids.encode("utf-8", "replace")).hexdigest()[:16]
+                    source = replace(source, content=f"{source.content} without {digest}", most=most)
+                if left := count - sum(document["pages"] for document in bad):
+                    sources.append(source)
+                    counts.append(left)
+    return Kept(replace(dataset, sources=tuple(sources), counts=tuple(counts)), dropped, path)
 
 
 def put_list(store: ObjectStore, kept: Kept | None) -> None:

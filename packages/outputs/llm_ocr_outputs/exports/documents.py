@@ -1,7 +1,7 @@
 """Export with `format=json`, `jsonl`, and `markdown`: documents and pages as files."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -140,18 +140,11 @@ async def export_json(job: ExportJob) -> Exported:
     about = cache(partial(provenance, job.workspace))
 
     def write(batch: Batch, documents: Iterator[Document]) -> Iterator[File]:
-        return (_file(document, about(batch.key)) for document in documents)
+        for one in documents:
+            value = document_json(one.id, one.source, one.names, one.page_total, one.rows, about(batch.key))
+            yield File(f"{FOLDER}/{one.names[0]}.json", json_document(value))
 
-    return await export_files(job, Form("json", FORMAT, write, _open_json))
-
-
-def _file(document: Document, about: dict[str, Any]) -> File:
-    value = document_json(document.id, document.source, document.names, document.page_total, document.rows, about)
-    return File(f"{FOLDER}/{document.names[0]}.json", json_document(value))
-
-
-def _open_json(url: str) -> str:
-    return f"the .json files in {url}/{FOLDER}"
+    return await export_files(job, Form("json", FORMAT, write, lambda url: f"the .json files in {url}/{FOLDER}"))
 
 
 # Page as one line of JSON: the records of the dots.ocr batch on Modal, with additional fields.
@@ -217,27 +210,22 @@ async def export_jsonl(job: ExportJob) -> Exported:
         return str(read["model"] or read["engine"] or "")
 
     def write(batch: Batch, documents: Iterator[Document]) -> Iterator[File]:
-        return _page_files(batch, documents, partial(page_line, model=model(batch.key), batch_id=batch_id))
+        texts = {"successes": bytearray(), "errors": bytearray()}
+        records = dict.fromkeys(texts, 0)
+        for document in documents:
+            for index, row in enumerate(document.rows, 1):
+                record = page_line(row, index=index, model=model(batch.key), batch_id=batch_id)
+                where = "successes" if record["success"] else "errors"
+                texts[where] += json_line(record)
+                records[where] += 1
+        for where, text in texts.items():
+            if text:
+                yield File(f"{where}/{batch.name}.jsonl", bytes(text), records[where])
 
     def opened(_: str) -> str:
         return job.output.load_line("successes/*.jsonl", described=False, reader="json")
 
     return await export_files(job, Form("jsonl", 1, write, opened, {"batch_id": batch_id}, unit="pages"))
-
-
-def _page_files(batch: Batch, documents: Iterator[Document], line: Callable[..., dict[str, Any]]) -> Iterator[File]:
-    """Yield the two files of a batch."""
-    texts = {"successes": bytearray(), "errors": bytearray()}
-    records = dict.fromkeys(texts, 0)
-    for document in documents:
-        for index, row in enumerate(document.rows, 1):
-            record = line(row, index=index)
-            where = "successes" if record["success"] else "errors"
-            texts[where] += json_line(record)
-            records[where] += 1
-    for where, text in texts.items():
-        if text:
-            yield File(f"{where}/{batch.name}.jsonl", bytes(text), records[where])
 
 
 # Format `markdown`: a copy of the workspace's tree `documents/`, texts and figures. The files are byte for byte those
@@ -252,19 +240,15 @@ async def export_markdown(job: ExportJob) -> Exported:
     """
 
     def write(_: Batch, documents: Iterator[Document]) -> Iterator[File]:
-        return (file for document in documents for file in _files(job.workspace, document))
+        for document in documents:
+            for place, name in enumerate(document.names):
+                figures = [figure_file(name, figure) for row in document.rows for figure in row.record.figures]
+                for key in figures:
+                    yield File(key, records=0, fetch=partial(_read, job.workspace, key))
+                text = markdown_file(name)
+                yield File(text, records=int(place == 0), fetch=partial(_read, job.workspace, text))
 
-    return await export_files(job, Form("markdown", 1, write, _open_markdown))
-
-
-def _files(workspace: Workspace, document: Document) -> Iterator[File]:
-    """Yield the document's text and figures for each of its names."""
-    for place, name in enumerate(document.names):
-        figures = [figure_file(name, figure) for row in document.rows for figure in row.record.figures]
-        for key in figures:
-            yield File(key, records=0, fetch=partial(_read, workspace, key))
-        text = markdown_file(name)
-        yield File(text, records=int(place == 0), fetch=partial(_read, workspace, text))
+    return await export_files(job, Form("markdown", 1, write, lambda url: f"the .md files in {url}/{FOLDER}"))
 
 
 def _read(workspace: Workspace, key: str) -> bytes:
@@ -275,7 +259,3 @@ def _read(workspace: Workspace, key: str) -> bytes:
             f"{workspace.url}: {key} is missing",
             hint="Run Assemble again, which writes the file. Then export again.",
         ) from error
-
-
-def _open_markdown(url: str) -> str:
-    return f"the .md files in {url}/{FOLDER}"

@@ -2,7 +2,7 @@
 
 import gzip
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -60,6 +60,8 @@ def dolma_document(
     pages = [row for row in rows if row.record.page_number is not None]
     text, spans = _joined(pages)
     notes = [page_notes(row.record) for row in pages]
+    columns = {column: [note[column] for note in notes] for column in PAGE_ATTRIBUTES}
+    known = {column: values for column, values in columns.items() if any(value is not None for value in values)}
     dates = {"added": origin.added, "created": origin.added} if origin.added else {}
     return {
         "id": clean(document_id),
@@ -76,7 +78,7 @@ def dolma_document(
             "total-fallback-pages": sum(row.record.is_fallback for row in rows),
             "total-failed-pages": sum(row.record.status is Status.FAILED for row in rows),
         },
-        "attributes": {"pdf_page_numbers": spans, **_known(notes)},
+        "attributes": {"pdf_page_numbers": spans, **known},
     }
 
 
@@ -100,11 +102,6 @@ def _joined(pages: Sequence[DatasetRow]) -> tuple[str, list[list[int]]]:
         spans.append([at, at + len(page), row.record.page_number or 0])
         at += len(page)
     return "".join(parts), spans
-
-
-def _known(notes: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    columns = {name: [note[name] for note in notes] for name in PAGE_ATTRIBUTES}
-    return {name: values for name, values in columns.items() if any(value is not None for value in values)}
 
 
 # Files of the format: `documents/<batch>.jsonl.gz`, one document per line, including documents without text.

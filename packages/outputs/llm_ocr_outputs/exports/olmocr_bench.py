@@ -1,6 +1,6 @@
 """Export with `format=olmocr-bench`: Markdown files for the scorer of olmOCR-bench."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from llm_ocr.errors import UsageError
 from llm_ocr.exporting import Exported, ExportJob
@@ -25,12 +25,6 @@ _TARGET = "figure.png"
 def bench_file(name: str, page: int, repeat: int = 1) -> str:
     """Return the key of a page. `name` is the document's in the Markdown tree; non-PDF files keep their extension."""
     return f"{name.removesuffix(_SUFFIX)}_pg{page}_repeat{repeat}.md"
-
-
-def bench_pages(rows: Sequence[DatasetRow]) -> Iterator[tuple[int, str]]:
-    """Yield the number and the text of each page; a document that could not be opened is an empty first page."""
-    for row in rows:
-        yield row.record.page_number or 1, bench_markdown(row)
 
 
 def bench_markdown(row: DatasetRow) -> str:
@@ -68,13 +62,11 @@ async def export_olmocr_bench(job: ExportJob) -> Exported:
 
 
 def _write(_: Batch, documents: Iterator[Document]) -> Iterator[File]:
-    return (file for document in documents for file in _files(document))
-
-
-def _files(document: Document) -> Iterator[File]:
-    for number, text in bench_pages(document.rows):
-        for place, name in enumerate(document.names):
-            yield File(bench_file(name, number), text.encode(), records=int(place == 0))
+    for document in documents:
+        for row in document.rows:
+            number, text = row.record.page_number or 1, bench_markdown(row)  # 1 if the document could not be opened
+            for place, name in enumerate(document.names):
+                yield File(bench_file(name, number), text.encode(), records=int(place == 0))
 
 
 def _opened(url: str) -> str:

@@ -23,49 +23,8 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 
-# Documents dropped from an exported dataset, because too many of their pages are bad. A dataset file has whole
-# documents, so each file is judged separately, by small columns.
-
-
-#: Columns for the decision; files of older versions may lack the last column.
-COLUMNS = ("document_id", "source", "status", "reason", "is_fallback")
-
-
-def bad_documents(table: "pa.Table", most: float) -> list[dict[str, Any]]:
-    """Return the documents of a file whose share of failed and fallback pages is above `most` (0..1).
-
-    Fields: `document_id`, `source`, `pages`, `failed`, `error_rate` and `reasons`, in the order of the file.
-    """
-    documents: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in table.to_pylist():
-        documents[row["document_id"]].append(row)
-    return [_told(rows) for rows in documents.values() if _rate(rows) > most]
-
-
-def without(table: "pa.Table", documents: frozenset[str]) -> "pa.Table":
-    """Return the rows of all other documents."""
-    import pyarrow as pa
-
-    return table.filter(pa.array([one not in documents for one in table["document_id"].to_pylist()], pa.bool_()))
-
-
-def _rate(rows: list[dict[str, Any]]) -> float:
-    return sum(_failed(row) or bool(row.get("is_fallback")) for row in rows) / len(rows)
-
-
-def _failed(row: dict[str, Any]) -> bool:
-    return bool(row["status"] == Status.FAILED.value)
-
-
-def _told(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        "document_id": rows[0]["document_id"],
-        "source": rows[0]["source"],
-        "pages": len(rows),
-        "failed": sum(map(_failed, rows)),
-        "error_rate": round(_rate(rows), 6),
-        "reasons": sorted({row["reason"] for row in rows if row["reason"]}),
-    }
+#: Columns that decide whether a document is dropped; files of older versions may lack the last column.
+_JUDGED = ("document_id", "source", "status", "reason", "is_fallback")
 
 
 # Assignment of the workspace's dataset files, or their row groups, to shards. It depends only on the workspace's
@@ -242,15 +201,37 @@ def group_sizes(read: Read, source: Source) -> list[int]:
 
 
 def bad_documents_of(read: Read, source: Source, most: float) -> list[dict[str, Any]]:
-    """Return the documents of a file with a larger share (0..1) of bad pages than `most`; see `bad_documents`.
+    """Return the documents of a file whose share of failed and fallback pages is above `most` (0..1).
+
+    A dataset file has whole documents, so each file is judged separately, by small columns.
+
+    Returns:
+        `document_id`, `source`, `pages`, `failed`, `error_rate`, and `reasons` of each, in the order of the file.
 
     Raises:
         StorageError: the file is not a Parquet file.
     """
+    documents: dict[str, list[dict[str, Any]]] = defaultdict(list)
     with _opened(read, source) as (_, file):
-        names = [name for name in COLUMNS if name in file.schema_arrow.names]
-        found = bad_documents(file.read(columns=names, use_threads=False), most)
-        return [{**one, "source": relative_source(one["source"], source.folder)} for one in found]
+        names = [name for name in _JUDGED if name in file.schema_arrow.names]
+        for row in file.read(columns=names, use_threads=False).to_pylist():
+            documents[row["document_id"]].append(row)
+    found = []
+    for document, rows in documents.items():
+        failed = [row["status"] == Status.FAILED.value for row in rows]
+        rate = sum(fails or bool(row.get("is_fallback")) for fails, row in zip(failed, rows, strict=True)) / len(rows)
+        if rate > most:
+            found.append(
+                {
+                    "document_id": document,
+                    "source": relative_source(rows[0]["source"], source.folder),
+                    "pages": len(rows),
+                    "failed": sum(failed),
+                    "error_rate": round(rate, 6),
+                    "reasons": sorted({row["reason"] for row in rows if row["reason"]}),
+                }
+            )
+    return found
 
 
 def write_shard(path: Path, parts: Iterable[Part], read: Read) -> int:
@@ -301,7 +282,8 @@ def _tables(read: Read, part: Part) -> Iterator["pa.Table"]:
                 column = table.schema.field(place)
                 named = [relative_source(one, part.source.folder) for one in table["source"].to_pylist()]
                 table = table.set_column(place, column, pa.array(named, column.type))
-            yield without(table, ids) if ids else table
+            kept = [document not in ids for document in table["document_id"].to_pylist()] if ids else []
+            yield table.filter(pa.array(kept, pa.bool_())) if ids else table
 
 
 @contextlib.contextmanager

@@ -330,7 +330,8 @@ def _rows(chart: BarChart) -> Iterator[str]:
 
 def _row(chart: BarChart, bar: Bar, top: float, scale: float) -> Iterator[str]:
     middle = top + _ROW / 2
-    yield f'<text class="label end" x="{_LABEL - 8}" y="{middle + 4}">{escaped(bar.label, 32)}{_title(bar)}</text>'
+    title = f"<title>{escaped(bar.about or bar.label)}</title>"
+    yield f'<text class="label end" x="{_LABEL - 8}" y="{middle + 4}">{escaped(bar.label, 32)}{title}</text>'
     ends = [0.0, *accumulate(bar.parts)]
     for place, part in enumerate(bar.parts):
         if part <= 0:
@@ -345,7 +346,3 @@ def _row(chart: BarChart, bar: Bar, top: float, scale: float) -> Iterator[str]:
     if not chart.whole:
         x = _LABEL + scale * ends[-1] + 6
         yield f'<text class="label" x="{x:.1f}" y="{middle + 4}">{escaped(bar.text, 24)}</text>'
-
-
-def _title(bar: Bar) -> str:
-    return f"<title>{escaped(bar.about or bar.label)}</title>"

@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 
 from llm_ocr.costs.comparison import DOLLARS, money_text
 from llm_ocr.costs.report import CostReport, Spent, unknown
@@ -10,9 +11,7 @@ from llm_ocr.results.quality import shown_score
 from llm_ocr.types import Counts, Reason
 from llm_ocr.workspace.metrics import Sample, Series
 from llm_ocr.workspace.plan import PageCounts
-from llm_ocr.workspace.publish import Example
 from llm_ocr.workspace.status import RunStatus, StageStatus
-from llm_ocr.workspace.superseding import WeakPage
 from llm_ocr.workspace.verdict import FULL, Cause, judge, overall
 from llm_ocr_outputs.report.charts import (
     Bar,
@@ -63,17 +62,16 @@ def outcome_section(status: RunStatus) -> Section:
     names = {"pages": status.pages, "figures": status.figures}
     counted = [_outcome(name, counts) for name, counts in names.items() if counts.expected]
     stages = [_stage(name, stage) for name, stage in status.stages.items()]
-    charts = [
-        BarChart(
-            "Outcome of pages and figures",
-            _words(status),
-            "share",
-            counted,
-            names=_OUTCOMES,
-            colours=_COLOURS,
-            whole=True,
-        )
-    ]
+    pages, figures = status.pages, status.figures
+    words = (
+        f"Of {plural(pages.expected, 'page')} {pages.ok:,} are ok, {pages.degraded:,} degraded (usable, but not as "
+        f"requested), {pages.failed:,} failed and {_left(pages):,} not done yet."
+    )
+    if figures.expected:
+        described = f"{figures.ok:,} are described, {figures.failed:,} failed."
+        words += f" Of {plural(figures.expected, 'figure')} {described}"
+    title = "Outcome of pages and figures"
+    charts = [BarChart(title, words, "share", counted, names=_OUTCOMES, colours=_COLOURS, whole=True)]
     how_far = BarChart(
         "Progress of each stage",
         "The progress counts units of work; for Assemble, documents or groups of documents.",
@@ -84,18 +82,6 @@ def outcome_section(status: RunStatus) -> Section:
         whole=True,
     )
     return Section("Outcome", list(_outcome_sentences(status)), [*(charts if counted else []), how_far])
-
-
-def _words(status: RunStatus) -> str:
-    pages = status.pages
-    words = (
-        f"Of {plural(pages.expected, 'page')} {pages.ok:,} are ok, {pages.degraded:,} degraded (usable, but not as "
-        f"requested), {pages.failed:,} failed and {_left(pages):,} not done yet."
-    )
-    figures = status.figures
-    if not figures.expected:
-        return words
-    return f"{words} Of {plural(figures.expected, 'figure')} {figures.ok:,} are described, {figures.failed:,} failed."
 
 
 def _outcome_sentences(status: RunStatus) -> Iterator[str]:
@@ -147,7 +133,8 @@ def failure_sections(status: RunStatus) -> Iterator[Section]:
     sentences = ["The reasons include degraded pages; the examples are failed pages."]
     if command:
         sentences.append("The command below plans and reads the failed pages again.")
-    yield Section("Failures", sentences, drawn, [_example(one) for one in status.examples], command)
+    examples = [_place(f"{page.reason}: ", page.source, page.page, page.detail) for page in status.examples]
+    yield Section("Failures", sentences, drawn, examples, command)
 
 
 def _reasons(title: str, unit: str, reasons: Mapping[str, int]) -> BarChart:
@@ -162,9 +149,8 @@ def _reasons(title: str, unit: str, reasons: Mapping[str, int]) -> BarChart:
     return BarChart(title, f"{words}." if words else "", unit, bars, colours=("failed",))
 
 
-def _example(one: Example) -> str:
-    where = one.source if one.page is None else f"{one.source}, page {one.page}"
-    return f"{one.reason}: {where}" + (f" ({one.detail})" if one.detail else "")
+def _place(start: str, source: str, page: int | None, detail: str) -> str:
+    return start + source + ("" if page is None else f", page {page}") + (f" ({detail})" if detail else "")
 
 
 def quality_section(status: RunStatus) -> Section | None:
@@ -178,21 +164,23 @@ def quality_section(status: RunStatus) -> Section | None:
     words = f"{plural(total, 'page')} with a score; {below:,} ({share(below, total)}) below 0.5."
     chart = Histogram("Quality of the pages", words, "pages", "score, 0 worst to 1 best", counts, labels, edges=True)
     sentences = ["The score is an estimate without a reference text. Check the pages with the lowest scores first."]
-    return Section("Quality", sentences, [chart], [_weak(one) for one in status.worst])
-
-
-def _weak(one: WeakPage) -> str:
-    where = one.source if one.page is None else f"{one.source}, page {one.page}"
-    return f"{shown_score(one.score)}: {where}" + (f" ({one.wrong})" if one.wrong else "")
+    worst = [_place(f"{shown_score(page.score)}: ", page.source, page.page, page.wrong) for page in status.worst]
+    return Section("Quality", sentences, [chart], worst)
 
 
 def document_section(found: PageCounts) -> Section | None:
     """Return the section of documents by number of pages; None for fewer than two documents."""
     if found.documents < 2:
         return None
-    bins = _doubling(found.pages)
-    most = max(found.pages)
-    middle = _median(found.pages, found.documents)
+    most, bins, low = max(found.pages), list[tuple[str, int]](), 1
+    while low <= most:  # 1, 2-3, 4-7, and so on, up to the longest document
+        high = 2 * low - 1
+        count = sum(number for size, number in found.pages.items() if low <= size <= high)
+        bins.append((f"{short(low)}-{short(high)}" if high > low else str(low), count))
+        low = high + 1
+    sizes = sorted(found.pages)
+    below = accumulate(found.pages[size] for size in sizes)
+    middle = next((size for size, count in zip(sizes, below, strict=True) if 2 * count >= found.documents), 0)
     words = f"Half of the documents have at most {plural(middle, 'page')}; the longest has {most:,}."
     if found.documents < found.planned:
         words += f" From {found.documents:,} of {found.planned:,} documents."
@@ -200,27 +188,6 @@ def document_section(found: PageCounts) -> Section | None:
         "Pages of a document", words, "documents", "pages", [count for _, count in bins], [label for label, _ in bins]
     )
     return Section("Documents", (), [chart])
-
-
-def _doubling(pages: Mapping[int, int]) -> list[tuple[str, int]]:
-    """Return bins 1, 2-3, 4-7 and so on, up to the longest document."""
-    bins: list[tuple[str, int]] = []
-    low = 1
-    while low <= max(pages):
-        high = 2 * low - 1
-        count = sum(number for size, number in pages.items() if low <= size <= high)
-        bins.append((f"{short(low)}-{short(high)}" if high > low else str(low), count))
-        low = high + 1
-    return bins
-
-
-def _median(pages: Mapping[int, int], documents: int) -> int:
-    seen = 0
-    for size, count in sorted(pages.items()):
-        seen += count
-        if 2 * seen >= documents:
-            return size
-    return 0
 
 
 # Sections from the workers' time series: throughput, tokens, requests, waits.
@@ -300,7 +267,7 @@ def _throughput(line: Timeline, found: Sequence[Series], stage: str, pauses: Pau
     groups = [(_label(one), [one], one.worker) for one in workers]
     if rest := mine[_MOST_WORKERS:]:
         groups.append((f"{len(rest):,} others", rest, ""))
-    layers = [Layer(name, rates(line, series, _items), about) for name, series, about in groups]
+    layers = [Layer(name, rates(line, series, lambda sample: sample.items), about) for name, series, about in groups]
     noun, ended = _NOUNS[stage], sum(one.items for one in mine)
     highest = max((sum(column) for column in zip(*(one.values for one in layers), strict=True)), default=0.0)
     own = timeline(mine)
@@ -389,7 +356,8 @@ def _waits(found: Sequence[Series]) -> Section:
     stages = [stage for stage in ("extract", "describe") if any(one.stage == stage for one in found)]
     sums = {stage: _sums(one for one in found if one.stage == stage) for stage in stages}
     kinds = [kind for kind in _KINDS if any(one.get(kind) for one in sums.values())]
-    bars = [Bar(stage, _parts(sums[stage], kinds), "") for stage in stages]
+    totals = {stage: sum(sums[stage].values()) or 1.0 for stage in stages}
+    bars = [Bar(stage, [sums[stage].get(kind, 0.0) / totals[stage] for kind in kinds], "") for stage in stages]
     words = "; ".join(
         f"{stage}: " + ", ".join(f"{span(sums[stage][kind])} {_KINDS[kind]}" for kind in kinds if sums[stage].get(kind))
         for stage in stages
@@ -404,12 +372,14 @@ def _waits(found: Sequence[Series]) -> Section:
         [colours[kind] for kind in kinds],
         whole=True,
     )
-    return Section("Waits", (), [chart for chart in (where, _longest(found)) if chart.bars])
-
-
-def _parts(sums: Mapping[str, float], kinds: Sequence[str]) -> list[float]:
-    whole = sum(sums.values()) or 1.0
-    return [sums.get(kind, 0.0) / whole for kind in kinds]
+    waits = sorted((wait for one in found if one.stage in ("extract", "describe") for wait in _gaps(one)), reverse=True)
+    longest = BarChart(
+        "The longest waits",
+        "Periods without a finished page or figure of a worker, also during one long page.",
+        "seconds",
+        [Bar(label, [seconds], span(seconds), about) for seconds, label, about in waits[:_MOST_WAITS] if seconds > 0],
+    )
+    return Section("Waits", (), [chart for chart in (where, longest) if chart.bars])
 
 
 def _sums(found: Iterable[Series]) -> dict[str, float]:
@@ -434,16 +404,8 @@ def _kind(sample: Sample) -> str:
     return "full" if sample.in_flight >= FULL * sample.window else "short"
 
 
-def _longest(found: Sequence[Series]) -> BarChart:
-    """Return the longest times without a finished page or figure of a worker."""
-    waits = sorted((wait for one in found if one.stage in ("extract", "describe") for wait in _gaps(one)), reverse=True)
-    bars = [Bar(label, [seconds], span(seconds), about) for seconds, label, about in waits[:_MOST_WAITS] if seconds > 0]
-    words = "Periods without a finished page or figure of a worker, also during one long page."
-    return BarChart("The longest waits", words, "seconds", bars)
-
-
 def _gaps(series: Series) -> Iterator[tuple[float, str, str]]:
-    """Yield seconds, a short label, and a full description."""
+    """Yield each time without a finished page or figure: seconds, a short label, and a full description."""
     name, since, begun, seen = _label(series), 0.0, 0.0, False
     noun = _NOUNS.get(series.stage, "page")
     for sample in (*series.samples, Sample(0.0, ok=1)):
@@ -453,10 +415,6 @@ def _gaps(series: Series) -> Iterator[tuple[float, str, str]]:
         since += sample.seconds
         if sample.items:
             begun, seen = since, True
-
-
-def _items(sample: Sample) -> float:
-    return sample.items
 
 
 def _label(series: Series) -> str:
@@ -480,23 +438,17 @@ def money_tile(costs: CostReport) -> Iterator[Tile]:
 
 def cost_section(costs: CostReport, jobs: Sequence[Spent], found: Sequence[Series]) -> Section:
     """Return the section of cost by job and stage, and the start-up share of the paid time."""
-    charts = [chart for chart in (*_by_kind(costs), _by_job(jobs), _starting(costs, found)) if chart.bars]
-    sentences = list(_cost_sentences(costs, jobs))
-    return Section("Cost", sentences, charts)
-
-
-def _cost_sentences(costs: CostReport, jobs: Sequence[Spent]) -> Iterator[str]:
+    sentences = []
     if costs.tokens is None and costs.hours is None and not costs.jobs:
-        yield ("No price is known: neither of tokens, nor of machines, nor of jobs of a platform.")
+        sentences.append("No price is known: neither of tokens, nor of machines, nor of jobs of a platform.")
     if missing := unknown(jobs):
-        yield f"The cost of {missing} of {plural(len(jobs), 'submission')} is unknown and not included in the sums."
-
-
-def _by_kind(costs: CostReport) -> Iterator[BarChart]:
+        submissions = plural(len(jobs), "submission")
+        sentences.append(f"The cost of {missing} of {submissions} is unknown and not included in the sums.")
     sums = {"tokens": costs.tokens, "machine hours": costs.hours, "jobs": costs.jobs.get(DOLLARS)}
     bars = [Bar(name, [value], money_text(value)) for name, value in sums.items() if value is not None]
-    words = "; ".join(f"{bar.label} {bar.text}" for bar in bars)
-    yield BarChart("Cost by kind", f"{words}.", "US dollars", bars)
+    by_kind = BarChart("Cost by kind", "; ".join(f"{bar.label} {bar.text}" for bar in bars) + ".", "US dollars", bars)
+    charts = [chart for chart in (by_kind, _by_job(jobs), _starting(costs, found)) if chart.bars]
+    return Section("Cost", sentences, charts)
 
 
 def _by_job(jobs: Sequence[Spent]) -> BarChart:
@@ -524,21 +476,14 @@ def _starting(costs: CostReport, found: Sequence[Series]) -> BarChart:
         Bar(stage, [part, 1 - part], "", f"{stage}: {share(part, 1)} of the billed time")
         for stage, part in billed.items()
     ]
-    if not bars:
-        bars = list(_to_first_page(found))
-    words = "; ".join(bar.about for bar in bars)
-    title = "Start-up share of the time"
-    return BarChart(title, f"{words}.", "share", bars, ("starting", "working"), ("c1", "c0"), whole=True)
-
-
-def _to_first_page(found: Sequence[Series]) -> Iterator[Bar]:
-    for stage in ("extract", "describe"):
+    for stage in () if bars else ("extract", "describe"):
         series = [one for one in found if one.stage == stage and one.seconds > 0]
         whole = sum(one.seconds for one in series)
         waited = sum(min(one.seconds if one.first is None else one.first, one.seconds) for one in series)
         if whole:
-            words = f"{stage}: {span(waited)} of {span(whole)} until the first {_COST_NOUNS[stage]}"
-            yield Bar(stage, [waited / whole, 1 - waited / whole], "", f"{words} ({share(waited, whole)})")
-
-
-_COST_NOUNS = {"extract": "page", "describe": "figure"}
+            words = f"{stage}: {span(waited)} of {span(whole)} until the first {_NOUNS[stage]}"
+            parts = [waited / whole, 1 - waited / whole]
+            bars.append(Bar(stage, parts, "", f"{words} ({share(waited, whole)})"))
+    words = "; ".join(bar.about for bar in bars)
+    title = "Start-up share of the time"
+    return BarChart(title, f"{words}.", "share", bars, ("starting", "working"), ("c1", "c0"), whole=True)

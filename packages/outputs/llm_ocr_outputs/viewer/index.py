@@ -6,7 +6,6 @@ import sqlite3
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from html import unescape
 from itertools import groupby, islice
 from operator import itemgetter
@@ -35,8 +34,10 @@ LONGEST_TERM = 40
 
 def visible_text(html: str) -> str:
     """Return the text of a page's HTML with single spaces."""
-    pieces = (" " if piece[0] == "<" and not _INLINE.match(piece) else _text(piece) for piece in PIECES.findall(html))
-    return " ".join("".join(pieces).split())
+    parts = (
+        unescape(piece) if piece[0] != "<" else "" if _INLINE.match(piece) else " " for piece in PIECES.findall(html)
+    )
+    return " ".join("".join(parts).split())
 
 
 def terms(text: str) -> Iterator[str]:
@@ -50,23 +51,15 @@ def terms(text: str) -> Iterator[str]:
         if word.isascii():
             yield word[:LONGEST_TERM]
         else:
-            yield from _split(word)
-
-
-def _split(word: str) -> Iterator[str]:
-    at = 0
-    for run in _RUN.finditer(word):
-        if run.start() > at:
-            yield word[at : run.start()][:LONGEST_TERM]
-        text = run[0]
-        yield from (text[place : place + 2] for place in range(max(1, len(text) - 1)))
-        at = run.end()
-    if at < len(word):
-        yield word[at:][:LONGEST_TERM]
-
-
-def _text(piece: str) -> str:
-    return "" if piece[0] == "<" else unescape(piece)
+            at = 0
+            for run in _RUN.finditer(word):
+                if run.start() > at:
+                    yield word[at : run.start()][:LONGEST_TERM]
+                text = run[0]
+                yield from (text[place : place + 2] for place in range(max(1, len(text) - 1)))
+                at = run.end()
+            if at < len(word):
+                yield word[at:][:LONGEST_TERM]
 
 
 # Data as scripts: `llmOcr("rows/0", [...]);`. A page opened from disk may load scripts, but not fetch files.
@@ -117,27 +110,6 @@ CREATE INDEX by_document ON pages (d, number);
 _COUNTED = "COUNT(*), SUM(status = 'ok'), SUM(status = 'degraded'), SUM(status = 'failed')"
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """Page of the list. `row` has the values of its line; `side` names a single reading: "" (both), first, or second.
-
-    `share` of equal words and `quality` are 0..1, None if not available.
-    """
-
-    n: int
-    d: int
-    id: str
-    number: int | None
-    badness: float
-    status: str
-    reason: str
-    engine: str
-    quality: float | None
-    row: list[Any]
-    share: float | None = None
-    side: str = ""
-
-
 class Catalogue:
     """Pages and documents of one site. `close` (or `with`) closes it; the caller removes the file."""
 
@@ -158,23 +130,20 @@ class Catalogue:
         insert = "INSERT INTO documents (d, id, name, source) VALUES ((SELECT COUNT(*) FROM documents), ?, ?, ?)"
         return int(self.database.execute(f"{insert} RETURNING d", (document, name, source)).fetchone()[0])
 
-    def put(self, page: Listed) -> None:
-        """Insert or replace a page."""
-        values = (page.n, page.d, page.id, page.number, page.badness, page.status, page.reason, page.engine)
-        row = json.dumps(page.row, ensure_ascii=False)
+    def put(self, row: list[Any], badness: float) -> None:
+        """Insert a page: the values of its line in the list, in the order of `SiteWriter._put`, and its sort key."""
+        n, page_id, d, _, number, status, reason, engine, _, quality, _, share, side, _ = row
+        values = (n, d, page_id, number, badness, status, reason, engine, quality, share, side)
         marks = ", ".join("?" * 12)
-        more = (page.quality, page.share, page.side, row)
-        self.database.execute(f"INSERT OR REPLACE INTO pages VALUES ({marks})", (*values, *more))
+        text = json.dumps(row, ensure_ascii=False)
+        self.database.execute(f"INSERT OR REPLACE INTO pages VALUES ({marks})", (*values, text))
 
-    def get(self, n: int) -> Listed:
-        """Return the page with this number."""
-        query = (
-            "SELECT d, id, number, badness, status, reason, engine, quality, row, share, side FROM pages WHERE n = ?"
-        )
-        d, page_id, number, badness, status, reason, engine, quality, row, share, side = self.database.execute(
-            query, (n,)
-        ).fetchone()
-        return Listed(n, d, page_id, number, badness, status, reason, engine, quality, json.loads(row), share, side)
+    def combine(self, n: int, share: float, status: str) -> None:
+        """Add the second reading's status, and the share (0..1) of words that are equal in both, to a page."""
+        row = json.loads(self.database.execute("SELECT row FROM pages WHERE n = ?", (n,)).fetchone()[0])
+        text = json.dumps([*row[:-3], round(share, 4), "", status], ensure_ascii=False)
+        update = "UPDATE pages SET badness = ?, share = ?, side = '', row = ? WHERE n = ?"
+        self.database.execute(update, (share, share, text, n))
 
     def has(self, page_id: str) -> bool:
         """Return whether there is a page with this id."""
@@ -184,12 +153,12 @@ class Catalogue:
         """Return whether any page has a quality score."""
         return self.database.execute("SELECT 1 FROM pages WHERE quality IS NOT NULL LIMIT 1").fetchone() is not None
 
-    def match(self, page_id: str, name: str, number: int | None) -> tuple[int, int] | None:
-        """Return number and document of the other reading's page: same id, otherwise same document and page number."""
-        query = "SELECT n, pages.d FROM pages JOIN documents USING (d) WHERE side = 'first' AND "
+    def match(self, page_id: str, name: str, number: int | None) -> int | None:
+        """Return the number of the first reading's page: same id, otherwise same document and page number."""
+        query = "SELECT n FROM pages JOIN documents USING (d) WHERE side = 'first' AND "
         by_id = self.database.execute(f"{query} pages.id = ?", (page_id,)).fetchone()
         found = by_id or self.database.execute(f"{query} name = ? AND number IS ?", (name, number)).fetchone()
-        return (int(found[0]), int(found[1])) if found else None
+        return int(found[0]) if found else None
 
     def keep(self, n: int, first: str | None, second: str | None) -> None:
         """Store the readings of a page, as JSON, until all are known."""

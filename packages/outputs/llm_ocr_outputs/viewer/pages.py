@@ -39,7 +39,11 @@ def lines_of_blocks(markdown: str, blocks: Sequence[Block]) -> dict[int, int]:
         if at < len(places):
             start = places[at]
             cursor = start + len(text)
-            end = cursor if block.kind is not BlockKind.FIGURE else _next_text(lines, cursor)
+            end = cursor
+            if block.kind is BlockKind.FIGURE:  # its description may follow
+                text_at = next((at for at in range(cursor, len(lines)) if lines[at]), len(lines))
+                if text_at < len(lines) and lines[text_at].startswith(DESCRIPTION):
+                    end = text_at + 1
             found.update(dict.fromkeys(range(start, end), place))
     return found
 
@@ -49,16 +53,6 @@ def _known(line: str) -> str:
     line = line.strip()
     image = IMAGE.match(line)
     return image["target"] if image else line
-
-
-def _next_text(lines: Sequence[str], start: int) -> int:
-    """Return the line after a figure's description."""
-    at = start
-    while at < len(lines) and not lines[at]:
-        at += 1
-    if at < len(lines) and lines[at].startswith(DESCRIPTION):
-        return at + 1
-    return start
 
 
 # Page on the site: its row in the list, and its opened view.
@@ -125,7 +119,7 @@ def flags(view: PageView) -> str:
 
 def page_content(view: PageView, images: Mapping[str, str]) -> dict[str, Any]:
     """Return the data of the opened page; `images` has the files of the page (key "") and of its figures."""
-    record = view.record
+    record, figures = view.record, view.row.figures
     return {
         "source": record.source,
         "total": view.total,
@@ -145,18 +139,13 @@ def page_content(view: PageView, images: Mapping[str, str]) -> dict[str, Any]:
                 "image": _image(figure.image, images.get(figure.id)),
                 "label": figure.label,
                 "caption": figure.caption,
-                "description": _words(view.row, figure.id),
+                "description": one_line(figure_words(described)) if (described := figures.get(figure.id)) else "",
             }
             for figure in record.figures
         ],
         "html": view.html,
         "markdown": view.row.final_markdown,
     }
-
-
-def _words(row: DatasetRow, figure: str) -> str:
-    described = row.figures.get(figure)
-    return one_line(figure_words(described)) if described else ""
 
 
 def _image(image: EncodedImage | None, file: str | None) -> list[Any] | None:
@@ -177,8 +166,9 @@ def _boxes(boxes: Sequence[Box]) -> list[list[float]]:
 
 def _pairs(values: Mapping[str, Any]) -> list[list[str]]:
     """Return keys and values as texts; the keys are the engines', so they are not used as object keys."""
-    return [[str(name), _text(value)[:_DETAIL]] for name, value in values.items() if value not in (None, "", [])]
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    texts = {
+        str(name): value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for name, value in values.items()
+        if value not in (None, "", [])
+    }
+    return [[name, text[:_DETAIL]] for name, text in texts.items()]

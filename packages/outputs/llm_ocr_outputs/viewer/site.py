@@ -4,7 +4,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from html import escape
 from importlib.resources import as_file, files
 from itertools import groupby, islice
@@ -17,9 +17,9 @@ from llm_ocr.errors import UsageError
 from llm_ocr.results.figure_text import figure_words
 from llm_ocr.results.markdown import clean
 from llm_ocr.storage.names import OF_FILE_MANAGERS
-from llm_ocr.types import EncodedImage
+from llm_ocr.types import Status
 from llm_ocr_outputs.viewer.comparing import compare
-from llm_ocr_outputs.viewer.index import Catalogue, DataFiles, Listed, SearchIndex
+from llm_ocr_outputs.viewer.index import Catalogue, DataFiles, SearchIndex
 from llm_ocr_outputs.viewer.pages import EXCERPT, PageView, badness, flags, image_name, page_content
 
 # Folder of a site: each write has its own subfolder, and `index.html` links to it when complete.
@@ -113,34 +113,30 @@ class SiteWriter:
     def add(self, view: PageView) -> None:
         """Add a page of the workspace."""
         n, self._count = self._count, self._count + 1
-        d = self._document(view)
         content = page_content(view, self._images(view, n, ""))
         self._index.add(n, _searched(view))
-        side = FIRST if self._compares else ""
-        self._put_new(_listed(view, n, d, badness=-2.0 if side else badness(view), side=side))
         if self._compares:
+            self._put(view, n, -2.0, FIRST)
             self._catalogue.keep(n, json.dumps(content), None)
         else:
+            self._put(view, n, badness(view), "")
             self._write_page(n, [content])
 
     def add_other(self, view: PageView) -> None:
         """Add a page of the other workspace, combined with the same page of the first, if any."""
-        found = self._catalogue.match(clean(view.record.page_id), clean(view.name), view.record.page_number)
-        if found is None:
+        n = self._catalogue.match(clean(view.record.page_id), clean(view.name), view.record.page_number)
+        if n is None:
             n, self._count = self._count, self._count + 1
             content = page_content(view, self._images(view, n, "-b"))
-            self._put_new(_listed(view, n, self._document(view), badness=-2.0, side=SECOND))
+            self._put(view, n, -2.0, SECOND)
             self._catalogue.keep(n, None, json.dumps(content))
         else:
-            n, _ = found
             first = json.loads(self._catalogue.first_reading(n))
             content = page_content(view, self._images(view, n, "-b", first))
             compared = compare(first["html"], view.html)
             first["html"], content["html"] = compared.left, compared.right
             self._catalogue.keep(n, json.dumps(first), json.dumps(content))
-            listed = self._catalogue.get(n)
-            row = [*listed.row[:-3], round(compared.share, 4), "", view.record.status.value]
-            self._catalogue.put(replace(listed, badness=compared.share, share=compared.share, side="", row=row))
+            self._catalogue.combine(n, compared.share, view.record.status.value)
         self._index.add(n, _searched(view))
 
     def finish(self) -> dict[str, Any]:
@@ -151,9 +147,12 @@ class SiteWriter:
             self._write_chunk(self._count - 1)
         buckets = max(1, -(-self._count // IDS))
         self._write_rows(buckets)
-        documents = self._write_documents()
+        documents = 0
+        for number, chunk in enumerate(_chunks(self._catalogue.documents(), DOCUMENTS)):
+            self._files.write(f"documents/{number}", chunk)
+            documents += len(chunk)
         terms, directories = self._index.write(self._files)
-        facts = {
+        return {
             "counts": self._catalogue.counts(),
             "documents": documents,
             "reasons": self._catalogue.values("reason"),
@@ -164,13 +163,18 @@ class SiteWriter:
             "search": {"terms": terms, "directories": directories},
             "compares": self._compares,
         }
-        return facts
 
-    def _put_new(self, listed: Listed) -> None:
-        if self._catalogue.has(listed.id):  # another reading of a page that has both
-            page_id = f"{listed.id} ({listed.n})"
-            listed = replace(listed, id=page_id, row=[listed.n, page_id, *listed.row[2:]])
-        self._catalogue.put(listed)
+    def _put(self, view: PageView, n: int, badness: float, side: str) -> None:
+        """Add a page to the list; `side` names a single reading: "" (both), first, or second."""
+        record, name = view.record, clean(view.name)
+        document = self._catalogue.document(clean(record.document_id), name, clean(record.source))
+        page_id = clean(record.page_id)
+        if self._catalogue.has(page_id):  # another reading of a page that has both
+            page_id = f"{page_id} ({n})"
+        excerpt = (view.text or (record.detail if record.status is Status.FAILED else ""))[:EXCERPT]
+        reason = record.reason.value if record.reason else ""
+        row = [n, page_id, document, name, record.page_number, record.status.value, reason, clean(record.engine)]
+        self._catalogue.put([*row, flags(view), view.quality, excerpt, None, side, ""], badness)
 
     def _write_page(self, n: int, readings: list[Any]) -> None:
         self._chunk.append(readings)
@@ -193,17 +197,6 @@ class SiteWriter:
         for bucket, places in groupby(self._catalogue.places(), key=itemgetter(0)):
             self._files.write(f"ids/{bucket}", [place[1:] for place in places])
 
-    def _write_documents(self) -> int:
-        count = 0
-        for number, chunk in enumerate(_chunks(self._catalogue.documents(), DOCUMENTS)):
-            self._files.write(f"documents/{number}", chunk)
-            count += len(chunk)
-        return count
-
-    def _document(self, view: PageView) -> int:
-        record = view.record
-        return self._catalogue.document(clean(record.document_id), clean(view.name), clean(record.source))
-
     def _images(self, view: PageView, n: int, mark: str, first: dict[str, Any] | None = None) -> dict[str, str]:
         """Write the page's image and figures; return their names by figure id, "" for the page."""
         wanted = [("", view.record.image, f"{n}{mark}")]
@@ -211,19 +204,17 @@ class SiteWriter:
         names: dict[str, str] = {}
         for key, image, stem in wanted:
             name = image_name(image, stem)
-            if name and image:
-                shared = first["image"] if first and key == "" else None
-                names[key] = self._write_image(image, n, name, shared[0] if shared else None)
+            if not (name and image):
+                continue
+            folder = self._folder / "images" / str(n // IMAGES)
+            shared = first["image"] if first and key == "" else None
+            if shared and (folder / shared[0]).read_bytes() == image.data:
+                names[key] = shared[0]  # the image of the first reading
+                continue
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(image.data)
+            names[key] = name
         return names
-
-    def _write_image(self, image: EncodedImage, n: int, name: str, shared: str | None) -> str:
-        """Write an image and return its name: that of the first reading's image if equal."""
-        folder = self._folder / "images" / str(n // IMAGES)
-        if shared and (folder / shared).read_bytes() == image.data:
-            return shared
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(image.data)
-        return name
 
 
 def fnv1a(text: str) -> int:
@@ -238,17 +229,6 @@ def _searched(view: PageView) -> str:
     """Return the text in which pages are searched. A short description is only in the alt text of its figure."""
     described = (clean(figure_words(one)) for one in view.row.figures.values())
     return " ".join((clean(view.name), view.text, *described))
-
-
-def _listed(view: PageView, n: int, d: int, *, badness: float, side: str) -> Listed:
-    record = view.record
-    page_id, reason = clean(record.page_id), record.reason.value if record.reason else ""
-    failed = record.detail if record.status.value == "failed" else ""
-    row = [n, page_id, d, clean(view.name), record.page_number, record.status.value, reason, clean(record.engine)]
-    row += [flags(view), view.quality, (view.text or failed)[:EXCERPT], None, side, ""]
-    engine, quality = clean(record.engine), view.quality
-    number, status = record.page_number, record.status.value
-    return Listed(n, d, page_id, number, badness, status, reason, engine, quality, row, None, side)
 
 
 def _chunks(rows: Iterator[Any], size: int) -> Iterator[list[Any]]:

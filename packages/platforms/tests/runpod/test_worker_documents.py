@@ -40,14 +40,12 @@ def test_every_form_of_input_is_answered(form, small_examples, site):
 
 
 def test_pages_from_and_to(small_examples):
-    reply = asked({"pdf_base64": b64(small_examples / "paper.pdf"), "start_page": 2, "end_page": 99})
+    paper = b64(small_examples / "paper.pdf")
+    reply = asked({"pdf_base64": paper, "start_page": 2, "end_page": 99})
     assert [page["page"] for page in reply["pages"]] == [2, 3]
     assert len(reply["json_result"]) == 2
-
-
-def test_a_page_behind_the_end_is_said_with_their_number(small_examples):
     with pytest.raises(InputError, match=r"start_page: 4 is after the last page; the document has 3 pages"):
-        asked({"pdf_base64": b64(small_examples / "paper.pdf"), "start_page": 4})
+        asked({"pdf_base64": paper, "start_page": 4})
 
 
 def test_pages_of_several_images_are_counted_through(small_examples, tmp_path):
@@ -102,29 +100,22 @@ def test_the_kind_is_told_by_the_content(examples):
         asked({"source_base64": base64.b64encode(b"some words").decode()})
 
 
-def test_private_addresses_are_refused(site):
+def test_private_and_missing_addresses_are_refused(site):
     with pytest.raises(InputError, match=r"pdf_url: .*not a public address"):
         asked({"pdf_url": f"{site}/paper.pdf"})
-
-
-def test_an_address_with_nothing_there(site):
     with pytest.raises(InputError, match=r"pdf_url: not found"):
         asked({"pdf_url": f"{site}/nothing.pdf"}, allow_private_addresses=True)
 
 
-def test_one_bad_image_does_not_fail_the_others(small_examples, site):
+def test_bad_images_do_not_fail_the_others(small_examples, site):
     urls = [f"{site}/invoice.png", f"{site}/nothing.png"]
     reply = asked({"image_urls": urls}, allow_private_addresses=True)
     assert [page["status"] for page in reply["pages"]] == ["ok", "failed"]
     assert reply["pages"][1]["reason"] == "not found"
     assert "<!-- page 2 failed: not found -->" in reply["markdown_result"]
     assert "Invoice" in reply["markdown_result"]
-
-
-def test_a_damaged_image_is_one_failed_page(small_examples):
     good = (small_examples / "invoice.png").read_bytes()
-    images = [base64.b64encode(data).decode() for data in (good[:40], good)]
-    reply = asked({"images_base64": images})
+    reply = asked({"images_base64": [base64.b64encode(data).decode() for data in (good[:40], good)]})
     assert [page["status"] for page in reply["pages"]] == ["failed", "ok"]
     assert reply["json_result"][0] == []
 
@@ -204,16 +195,12 @@ def test_a_reply_above_the_limit_goes_to_the_workspace(examples, tmp_path):
     assert read(small["markdown_result_url"]).decode() == whole["markdown_result"]
     assert json.loads(read(small["json_result_url"])) == whole["json_result"]
     assert len(whole["crop_images"]) == 4
+    pictures = asked(given, reply_limit=0.1, workspace=str(tmp_path / "w"))  # the pictures alone are enough
+    assert pictures["markdown_result"] and "markdown_result_url" not in pictures
+    assert [("url" in crop, "base64" in crop) for crop in pictures["crop_images"]] == [(True, False)] * 4
     for there, here in zip(small["crop_images"], whole["crop_images"], strict=True):
         assert read(there["url"]) == base64.b64decode(here["base64"])
         assert {**there, "url": ""} == {name: value for name, value in here.items() if name != "base64"} | {"url": ""}
-
-
-def test_only_the_pictures_go_there_when_that_is_enough(examples, tmp_path):
-    given = {"pdf_base64": b64(examples / "paper.pdf"), "return_crop_images": True, "crop_images_base64": True}
-    reply = asked(given, reply_limit=0.1, workspace=str(tmp_path / "w"))
-    assert reply["markdown_result"] and "markdown_result_url" not in reply
-    assert [("url" in crop, "base64" in crop) for crop in reply["crop_images"]] == [(True, False)] * 4
 
 
 def read(url: str) -> bytes:

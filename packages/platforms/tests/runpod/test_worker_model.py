@@ -117,6 +117,7 @@ def test_one_server_lives_as_long_as_the_worker(tmp_path, paper):
     assert not alive(starts(tmp_path)[0])
 
 
+@pytest.mark.slow
 def test_the_server_ends_with_the_worker_however_that_ends(tmp_path):
     settings = {f"LLM_OCR_{name.upper()}": value for name, value in own_server(tmp_path).items() if name != "vllm_arg"}
     variables = {**settings, "LLM_OCR_OFFLINE": "true", "LLM_OCR_VLLM_ARG": "--preset=h100\n--speed=100"}
