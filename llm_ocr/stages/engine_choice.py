@@ -2,7 +2,6 @@
 
 import logging
 import shlex
-from typing import TYPE_CHECKING
 
 from llm_ocr.config.groups import EMBEDDED, SERVER, VLLM, DescribeGroup, EmbeddedSettings, EngineSettings, ModelSettings
 from llm_ocr.config.loading import ABOUT, check_effect
@@ -13,10 +12,6 @@ from llm_ocr.errors import LlmOcrError, UsageError
 from llm_ocr.models.parsers.labels import normal
 from llm_ocr.plugins import ENGINES
 from llm_ocr.types import BlockKind
-
-if TYPE_CHECKING:
-    pass
-
 
 _log = logging.getLogger(__name__)
 
