@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -93,8 +93,9 @@ async def _execute(command: str, settings: PipelineCommand, engine: str, progres
     if command == "run":  # after errors of the settings and the sources
         progress.say(f"Engine: {_about(engine, on_ray)}")
     create = found is not None or dataset is not None
-    options = workspace_options(settings)
-    with await asyncio.to_thread(Workspace.open, settings.workspace, create, options=options) as workspace:
+    with await asyncio.to_thread(
+        Workspace.open, settings.workspace, create, options=workspace_options(settings)
+    ) as workspace:
         worker = worker_name()
         engines = Engines(engine, settings, log_folder(workspace, worker), progress.say)
         async with contextlib.AsyncExitStack() as stack:
@@ -117,7 +118,10 @@ async def _execute(command: str, settings: PipelineCommand, engine: str, progres
             job: Job[Any] = Job(
                 workspace, settings, progress, engines, remote, stop=limits.stop, command=command, worked=worked
             )
-            run_stage = await _stage_runner(serving if on_ray else None, stack)
+            if serving is not None and serving.ray is not None:
+                from llm_ocr.stages.ray import cluster
+
+                run_on_cluster = await stack.enter_async_context(cluster(serving))
             if found is not None:
                 async with _still_exists(workspace), contextlib.nullcontext() if on_ray else warming_up(job, command):
                     planned = await plan(job, found)
@@ -135,8 +139,11 @@ async def _execute(command: str, settings: PipelineCommand, engine: str, progres
                     _still_exists(workspace),
                     limits.stage(stage.__name__, progress, finishes=not on_ray, last=last),
                 ):
-                    await run_stage(stage, job)
-        await _show_pages(job, command)  # the engine has ended, so no GPU waits for the upload
+                    await (run_on_cluster(stage, job) if on_ray else stage(job))
+        if workspace.url.startswith("hf://"):  # the preview; the engine has ended, so no GPU waits for the upload
+            from llm_ocr.compat.stage_dataset import show_pages
+
+            await show_pages(job, command)
         await asyncio.to_thread(workspace.flush)
     return Run(workspace, worked)
 
@@ -166,29 +173,6 @@ def _input_of(settings: PipelineCommand) -> "InputDataset | None":
     from llm_ocr.compat.datasets import input_of
 
     return input_of(settings)
-
-
-async def _stage_runner(
-    cluster_settings: ServingCommand | None, stack: contextlib.AsyncExitStack
-) -> Callable[[Stage, Job[Any]], Awaitable[None]]:
-    """Return a function that runs a stage: in this process, or on the Ray cluster of the settings."""
-    if cluster_settings is None:
-        return _run_here
-    from llm_ocr.stages.ray import cluster
-
-    return await stack.enter_async_context(cluster(cluster_settings))
-
-
-async def _run_here(stage: Stage, job: Job[Any]) -> None:
-    await stage(job)
-
-
-async def _show_pages(job: Job[Any], command: str) -> None:
-    """Write the preview of a workspace that is a dataset repository of the Hub."""
-    if job.workspace.url.startswith("hf://"):
-        from llm_ocr.compat.stage_dataset import show_pages
-
-        await show_pages(job, command)
 
 
 # The stages that belong to no other module.

@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from llm_ocr.config.groups import (
     Group,
@@ -18,10 +18,6 @@ from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import Unit
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.status import Worked
-
-if TYPE_CHECKING:
-    pass
-
 
 S_co = TypeVar("S_co", bound=Group, covariant=True)
 SettingsT = TypeVar("SettingsT", bound=Group)

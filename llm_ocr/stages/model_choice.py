@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
@@ -32,10 +32,6 @@ from llm_ocr.stages.stored_weights import content_of, on_store
 from llm_ocr.storage.hf.errors import no_answer
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, stage_keys
-
-if TYPE_CHECKING:
-    pass
-
 
 _log = logging.getLogger(__name__)
 

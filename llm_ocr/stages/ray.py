@@ -41,7 +41,7 @@ from llm_ocr.stages.rendering import passwords
 from llm_ocr.stages.servers import Engines, server_key
 from llm_ocr.stages.sharing import copy_markers, pages_stage
 from llm_ocr.storage.local import LocalStore
-from llm_ocr.types import Counts, Status, Unit
+from llm_ocr.types import Counts, Status, Unit, plural
 from llm_ocr.workspace import Workspace, library_version
 from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, required_key
 from llm_ocr.workspace.publish import ESTIMATED, correction, done_units, find_marker, is_done, iter_markers
@@ -73,7 +73,7 @@ class UnitQueue:
         self._suspects: deque[int] = deque()
         self._left = set(self._todo)
         self._lost: Counter[int] = Counter()
-        self._remove()
+        self.done()
 
     async def wanted(self) -> bool:
         """Return True when a new worker would receive a unit; False when all units are finished."""
@@ -98,9 +98,11 @@ class UnitQueue:
         """Return whether these units are a single suspect unit."""
         return any(self._lost[place] >= SUSPECT for place in held)
 
-    def done(self, place: int) -> None:
-        """Mark a unit as published."""
-        self._remove(place)
+    def done(self, *places: int) -> None:
+        """Mark units as published."""
+        self._left.difference_update(places)
+        if not self._left:
+            self.finished.set()
 
     def restore(self, held: Iterable[int], *, blame: bool) -> None:
         """Take back the units of a lost worker. `blame` is whether a unit may be the cause of the loss."""
@@ -108,14 +110,9 @@ class UnitQueue:
             self._lost[place] += blame
             if self._lost[place] >= MOST_LOST:
                 self.aborted.append(place)
-                self._remove(place)
+                self.done(place)
             else:
                 (self._suspects if self.alone([place]) else self._todo).append(place)
-
-    def _remove(self, *places: int) -> None:
-        self._left.difference_update(places)
-        if not self._left:
-            self.finished.set()
 
 
 # A worker. It imports nothing of Ray: the driver turns `Worker` into an actor.
@@ -460,9 +457,9 @@ class Crew:
                     tasks.create_task(self._work_on(number))
         finally:
             waiting.cancel()
-            stops = [asyncio.ensure_future(_settled(life.actor.stop.remote())) for life in self._lives if life.host]
-            if stops:  # their servers shut down in order
-                await asyncio.wait(stops, timeout=_ALL_STOPPING)
+            stops = [life.actor.stop.remote() for life in self._lives if life.host]
+            if stops:  # their servers shut down in order; workers that do not answer are killed below
+                await asyncio.wait({asyncio.gather(*stops, return_exceptions=True)}, timeout=_ALL_STOPPING)
             for life in list(self._lives):
                 self._end(life)
         if not units.finished.is_set():
@@ -536,7 +533,7 @@ class Crew:
         if failure.everywhere:
             raise LlmOcrError(f"{life.name}: {failure.message}", hint=failure.hint)
         self._twice += max(0, life.unsettled)
-        back = f"; other workers process its {units_text(len(life.held))}" if life.held else ""
+        back = f"; other workers process its {plural(len(life.held), 'unit')}" if life.held else ""
         self._progress.say(f"{life.name} was lost: {failure.message}{back}")
         self._units.restore(life.held, blame=not failure.ours)
 
@@ -560,16 +557,6 @@ class Crew:
                 self._progress.say(f"{len(waiting)} of {size.workers} workers wait for a node with {needs} free")
         for life in waiting:
             life.task.cancel()
-
-
-def units_text(number: int) -> str:
-    """Return `1 unit` or `2 units`."""
-    return f"{number} unit{'' if number == 1 else 's'}"
-
-
-async def _settled(answer: Awaitable[None]) -> None:
-    with contextlib.suppress(Exception):  # the actor is killed afterwards
-        await answer
 
 
 def reason_of(text: str) -> Failure:
@@ -732,13 +719,13 @@ async def _run_stage(ray: Any, name: str, job: Job[ServingCommand]) -> None:
             shown = [f"{units.name(place)} ({units[place].parts[0].relative})" for place in aborted[:5]]
             more = f" and {len(aborted) - 5} more" if len(aborted) > 5 else ""
             raise LlmOcrError(
-                f"{units_text(len(aborted))} aborted, because every worker on it died: {', '.join(shown)}{more}",
+                f"{plural(len(aborted), 'unit')} aborted, because every worker on it died: {', '.join(shown)}{more}",
                 hint="All other units are done. Run the command without `ray` to see the cause, or read Ray's logs.",
             )
         # A store that batches writes may have lost those of a worker that crashed after its report.
         before, left = left, await asyncio.to_thread(unfinished)
         if left == before:
-            raise LlmOcrError(f"{units_text(len(left))} processed, but {workspace.url} has no marker of them")
+            raise LlmOcrError(f"{plural(len(left), 'unit')} processed, but {workspace.url} has no marker of them")
     await asyncio.to_thread(copy_markers, workspace, name, key, units)
     progress.end()
 

@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
@@ -19,10 +18,6 @@ from llm_ocr.models.profile import Profile
 from llm_ocr.stages.model_choice import mode_of
 from llm_ocr.stages.remote import Remote
 from llm_ocr.types import Box, DocumentPart, EncodedImage, Page, page_id
-
-if TYPE_CHECKING:
-    pass
-
 
 #: Longest side of page images for the embedded engine, in pixels. Scans keep more of their own pixels: OCR finds 3,450
 #: words on a newspaper of 4,056 pixels at 2560, 3,290 at 2000, and 1,770 at 1540.

@@ -7,15 +7,10 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from llm_ocr.errors import ServerError, StorageError, UsageError
 from llm_ocr.storage import ObjectInfo, ObjectStore, open_store
 from llm_ocr.storage.local.locks import NoLocks, exclusive
-
-if TYPE_CHECKING:
-    pass
-
 
 #: Files fetched concurrently, and seconds that another process may take to fetch the same model.
 _AT_ONCE, _FETCH_TIMEOUT = 4, 6 * 3600.0
