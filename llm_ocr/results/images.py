@@ -137,8 +137,8 @@ def boxes_image(
             sides = (side if math.isfinite(side) else 0.0 for side in (box.x0, box.y0, box.x1, box.y1))
             safe = Box(*sides).clipped().scaled(page.width - 1, page.height - 1)
             boxes.append((round(safe.x0), round(safe.y0), round(safe.x1), round(safe.y1)))
-        for box in boxes:
-            draw.rectangle(box, fill=(*color, _TINT), outline=(*color, 255), width=_EDGE)
+        for corners in boxes:
+            draw.rectangle(corners, fill=(*color, _TINT), outline=(*color, 255), width=_EDGE)
         # The label is above the box, or inside it at the top of the page.
         text = f"{number} {block.kind.value.replace('_', ' ')}"
         _, _, right, bottom = draw.textbbox((0, 0), text, font=font)
