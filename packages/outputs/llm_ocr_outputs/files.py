@@ -341,13 +341,13 @@ async def export_files(job: ExportJob, form: Form) -> Exported:
     done = [notes.done[batch.name] for batch in batches]
     return Exported(
         url=job.output.url,
-        files=sum(one.files for one in done),
-        size=sum(one.size for one in done),
-        rows=sum(one.records for one in done),
+        files=sum(batch.files for batch in done),
+        size=sum(batch.size for batch in done),
+        rows=sum(batch.records for batch in done),
         written=written,
         load=form.opened(job.output.url),
         unit=form.unit,
-        dropped=sum(one.dropped for one in done),
+        dropped=sum(batch.dropped for batch in done),
     )
 
 

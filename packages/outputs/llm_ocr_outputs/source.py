@@ -255,10 +255,10 @@ def assembled(workspace: Workspace, source_folder: str = "") -> Assembled:
         made = {(newest, marker.unit): (marker.sha256, marker.counts.expected) for marker in markers}
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="llm-ocr-export") as pool:
         find = partial(_find, workspace, files, notes, made, source_folder)
-        found = [one for chunk in _chunks(items(workspace)) for one in pool.map(find, chunk)]
-    keys = Counter(one.key for one in found if one)
+        found = [file for chunk in _chunks(items(workspace)) for file in pool.map(find, chunk)]
+    keys = Counter(file.key for file in found if file)
     key = keys.most_common(1)[0][0] if keys else ""
-    whole = [one for one in found if one and one.key == key]
+    whole = [file for file in found if file and file.key == key]
     if len(whole) < len(found) or not found:
         raise StageMissing(
             f"{len(found) - len(whole)} of {len(found)} items are not assembled in {workspace.url}",
@@ -268,9 +268,9 @@ def assembled(workspace: Workspace, source_folder: str = "") -> Assembled:
     return Assembled(
         key,
         identity,
-        tuple(one.source for one in whole),
-        tuple(one.rows for one in whole),
-        tuple(one.source.key for one in whole if one.damaged),
+        tuple(file.source for file in whole),
+        tuple(file.rows for file in whole),
+        tuple(file.source.key for file in whole if file.damaged),
     )
 
 

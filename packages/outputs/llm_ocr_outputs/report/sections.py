@@ -204,16 +204,16 @@ _STARTED = re.compile(r"^\d{8}T\d{6}-")
 
 def time_tiles(status: RunStatus, found: Sequence[Series]) -> Iterator[Tile]:
     """Yield the tiles of the speed of Extract and the total time."""
-    read = [one for one in found if one.stage == "extract"]
+    read = [series for series in found if series.stage == "extract"]
     line = timeline(read)
-    if line is not None and line.seconds and (pages := sum(one.items for one in read)):
+    if line is not None and line.seconds and (pages := sum(series.items for series in read)):
         yield Tile(short(pages / line.seconds), f"pages/s, {60 * pages / line.seconds:,.0f} pages/min")
-    elif seconds := sum(one.seconds for one in status.workers if one.stage == "extract"):
-        pages = sum(one.items for one in status.workers if one.stage == "extract")
+    elif seconds := sum(worker.seconds for worker in status.workers if worker.stage == "extract"):
+        pages = sum(worker.items for worker in status.workers if worker.stage == "extract")
         yield Tile(short(pages / seconds), "pages/s of one worker")
     whole = timeline(found)
     if whole is not None:
-        worked = sum(one.seconds for one in found)
+        worked = sum(series.seconds for series in found)
         yield Tile(span(whole.seconds), f"at work, {worked / 3600:.3g} worker hours")
 
 
@@ -228,7 +228,7 @@ def time_sections(found: Sequence[Series]) -> Iterator[Section]:
     charts = [_throughput(line, found, stage, pauses) for stage in ("extract", "describe")]
     drawn = [chart for chart in charts if chart.layers]
     yield Section("Throughput", sentences, [*drawn, *_tokens(line, found, pauses)])
-    if any(sample.window is not None for one in found for sample in one.samples):
+    if any(sample.window is not None for series in found for sample in series.samples):
         yield _requests(line, found, pauses)
     yield from _limits(found)
     yield _waits(found)
@@ -239,22 +239,22 @@ def _limits(found: Sequence[Series]) -> Iterator[Section]:
     stages = {
         stage: verdict
         for stage in ("extract", "describe")
-        if (verdict := overall(judge(one.samples) for one in found if one.stage == stage)) is not None
+        if (verdict := overall(judge(series.samples) for series in found if series.stage == stage)) is not None
     }
     if not stages:
         return
-    causes = [cause for cause in Cause if any(cause in one.causes for one in stages.values())]
+    causes = [cause for cause in Cause if any(cause in verdict.causes for verdict in stages.values())]
     bars = [
-        Bar(stage, [one.causes.get(cause, 0.0) / sum(one.seconds.values()) for cause in causes], "")
-        for stage, one in stages.items()
+        Bar(stage, [verdict.causes.get(cause, 0.0) / sum(verdict.seconds.values()) for cause in causes], "")
+        for stage, verdict in stages.items()
     ]
     words = "; ".join(
-        f"{stage}: " + ", ".join(f"{span(seconds)} {cause}" for cause, seconds in one.causes.items())
-        for stage, one in stages.items()
+        f"{stage}: " + ", ".join(f"{span(seconds)} {cause}" for cause, seconds in verdict.causes.items())
+        for stage, verdict in stages.items()
     )
     colours = [colour(place) for place in range(len(causes))]
     chart = BarChart("Limits of the speed", f"{words}.", "share of the judged time", bars, causes, colours, whole=True)
-    sentences = [f"{stage.capitalize()}: {one.sentence}." for stage, one in stages.items()]
+    sentences = [f"{stage.capitalize()}: {verdict.sentence}." for stage, verdict in stages.items()]
     yield Section("What limited the speed", sentences, [chart])
 
 
@@ -262,14 +262,15 @@ Pauses = Sequence[tuple[float, str]]
 
 
 def _throughput(line: Timeline, found: Sequence[Series], stage: str, pauses: Pauses) -> TimeChart:
-    mine = sorted((one for one in found if one.stage == stage and one.items), key=lambda one: -one.items)
-    workers = sorted(mine[:_MOST_WORKERS], key=lambda one: (one.began, one.worker))
-    groups = [(_label(one), [one], one.worker) for one in workers]
+    mine = [series for series in found if series.stage == stage and series.items]
+    mine.sort(key=lambda series: -series.items)
+    workers = sorted(mine[:_MOST_WORKERS], key=lambda series: (series.began, series.worker))
+    groups = [(_label(series), [series], series.worker) for series in workers]
     if rest := mine[_MOST_WORKERS:]:
         groups.append((f"{len(rest):,} others", rest, ""))
     layers = [Layer(name, rates(line, series, lambda sample: sample.items), about) for name, series, about in groups]
-    noun, ended = _NOUNS[stage], sum(one.items for one in mine)
-    highest = max((sum(column) for column in zip(*(one.values for one in layers), strict=True)), default=0.0)
+    noun, ended = _NOUNS[stage], sum(series.items for series in mine)
+    highest = max((sum(column) for column in zip(*(layer.values for layer in layers), strict=True)), default=0.0)
     own = timeline(mine)
     mean = ended / own.seconds if own and own.seconds else 0.0
     words = (
@@ -284,7 +285,7 @@ def _tokens(line: Timeline, found: Sequence[Series], pauses: Pauses) -> Iterator
         Layer("answers", rates(line, found, lambda sample: sample.tokens_out)),
         Layer("prompts, images included", rates(line, found, lambda sample: sample.tokens_in)),
     ]
-    if not any(any(one.values) for one in lines):
+    if not any(any(layer.values) for layer in lines):
         return
     highest = max(lines[0].values)
     words = f"At most {short(highest)} tokens of answers per second over {span(line.width)}. Tokens count at the "
@@ -292,16 +293,16 @@ def _tokens(line: Timeline, found: Sequence[Series], pauses: Pauses) -> Iterator
 
 
 def _requests(line: Timeline, found: Sequence[Series], pauses: Pauses) -> Section:
-    asked = [one for one in found if any(sample.window is not None for sample in one.samples)]
-    gauges = any(sample.running is not None for one in asked for sample in one.samples)
+    asked = [series for series in found if any(sample.window is not None for sample in series.samples)]
+    gauges = any(sample.running is not None for series in asked for sample in series.samples)
     shown: Mapping[str, Callable[[Sample], float | None]] = (
-        {"running": _running, "waiting in the server": lambda one: (one.in_flight or 0.0) - _running(one)}
+        {"running": _running, "waiting in the server": lambda sample: (sample.in_flight or 0.0) - _running(sample)}
         if gauges
-        else {"in progress": lambda one: one.in_flight}
+        else {"in progress": lambda sample: sample.in_flight}
     )
     layers = [Layer(name, levels(line, asked, value)) for name, value in shown.items()]
-    window = Layer("window: maximum of concurrent requests", levels(line, asked, lambda one: one.window))
-    full, seconds = _sums(asked).get("full", 0.0), sum(one.seconds for one in asked)
+    window = Layer("window: maximum of concurrent requests", levels(line, asked, lambda sample: sample.window))
+    full, seconds = _sums(asked).get("full", 0.0), sum(series.seconds for series in asked)
     words = (
         f"The window was full for {span(full)} of {span(seconds)} with requests. With a full window, the server limits "
         "the speed. With an empty window, the preparation of pages limits the speed, or the run ends."
@@ -312,7 +313,7 @@ def _requests(line: Timeline, found: Sequence[Series], pauses: Pauses) -> Sectio
         *_again(line, asked, pauses),
     ]
     sentences = [] if len(_again(line, asked, pauses)) else ["No request was refused or lost."]
-    restarts = sum(sample.restarts for one in asked for sample in one.samples)
+    restarts = sum(sample.restarts for series in asked for sample in series.samples)
     sentences += [f"Servers were restarted {plural(restarts, 'time')}."] if restarts else []
     return Section("Requests", sentences, charts)
 
@@ -324,7 +325,7 @@ def _running(sample: Sample) -> float:
 
 
 def _prepared(line: Timeline, found: Sequence[Series], pauses: Pauses) -> list[TimeChart]:
-    values = [value / 1e6 for value in levels(line, found, lambda one: one.bytes_waiting)]
+    values = [value / 1e6 for value in levels(line, found, lambda sample: sample.bytes_waiting)]
     if not any(values):
         return []
     words = f"Rendered pages that wait for the window: at most {short(max(values))} MB over all workers."
@@ -333,10 +334,10 @@ def _prepared(line: Timeline, found: Sequence[Series], pauses: Pauses) -> list[T
 
 
 def _again(line: Timeline, found: Sequence[Series], pauses: Pauses) -> list[TimeChart]:
-    total = sum(sample.retries for one in found for sample in one.samples)
+    total = sum(sample.retries for series in found for sample in series.samples)
     if not total:
         return []
-    values = [60 * value for value in rates(line, found, lambda one: one.retries)]
+    values = [60 * value for value in rates(line, found, lambda sample: sample.retries)]
     words = f"{plural(total, 'request')} refused (429, 503) or lost, and sent again, without an attempt for the page."
     layer = [Layer("sent again", values)]
     return [TimeChart("Repeated requests", words, "requests/min", line.seconds, layer, (), pauses)]
@@ -353,9 +354,9 @@ _KINDS = {
 
 
 def _waits(found: Sequence[Series]) -> Section:
-    stages = [stage for stage in ("extract", "describe") if any(one.stage == stage for one in found)]
-    sums = {stage: _sums(one for one in found if one.stage == stage) for stage in stages}
-    kinds = [kind for kind in _KINDS if any(one.get(kind) for one in sums.values())]
+    stages = [stage for stage in ("extract", "describe") if any(series.stage == stage for series in found)]
+    sums = {stage: _sums(series for series in found if series.stage == stage) for stage in stages}
+    kinds = [kind for kind in _KINDS if any(seconds.get(kind) for seconds in sums.values())]
     totals = {stage: sum(sums[stage].values()) or 1.0 for stage in stages}
     bars = [Bar(stage, [sums[stage].get(kind, 0.0) / totals[stage] for kind in kinds], "") for stage in stages]
     words = "; ".join(
@@ -372,7 +373,8 @@ def _waits(found: Sequence[Series]) -> Section:
         [colours[kind] for kind in kinds],
         whole=True,
     )
-    waits = sorted((wait for one in found if one.stage in ("extract", "describe") for wait in _gaps(one)), reverse=True)
+    read = [series for series in found if series.stage in ("extract", "describe")]
+    waits = sorted((wait for series in read for wait in _gaps(series)), reverse=True)
     longest = BarChart(
         "The longest waits",
         "Periods without a finished page or figure of a worker, also during one long page.",
@@ -431,7 +433,7 @@ _MOST_JOBS = 20
 
 def money_tile(costs: CostReport) -> Iterator[Tile]:
     """Yield the tile of the total in dollars; nothing without a known price."""
-    known = [one for one in (costs.jobs.get(DOLLARS), costs.hours, costs.tokens) if one is not None]
+    known = [cost for cost in (costs.jobs.get(DOLLARS), costs.hours, costs.tokens) if cost is not None]
     if known:
         yield Tile(money_text(sum(known)), ", ".join(filter(None, ["spent", costs.rate_text])))
 
@@ -452,34 +454,35 @@ def cost_section(costs: CostReport, jobs: Sequence[Spent], found: Sequence[Serie
 
 
 def _by_job(jobs: Sequence[Spent]) -> BarChart:
-    priced = sorted((one for one in jobs if one.cost and one.currency == DOLLARS), key=lambda one: -(one.cost or 0.0))
+    priced = sorted((job for job in jobs if job.cost and job.currency == DOLLARS), key=lambda job: -(job.cost or 0.0))
     bars = [
-        Bar(f"{one.submission} on {one.hardware}", [one.cost or 0.0], money_text(one.cost or 0.0), _about(one))
-        for one in priced[:_MOST_JOBS]
+        Bar(f"{job.submission} on {job.hardware}", [job.cost or 0.0], money_text(job.cost or 0.0), _about(job))
+        for job in priced[:_MOST_JOBS]
     ]
-    if rest := sum(one.cost or 0.0 for one in priced[_MOST_JOBS:]):
+    if rest := sum(job.cost or 0.0 for job in priced[_MOST_JOBS:]):
         bars.append(Bar(f"{len(priced) - _MOST_JOBS:,} others", [rest], money_text(rest)))
     words = f"{plural(len(priced), 'job')} with a known cost, the most expensive first."
     return BarChart("Cost by job", words, "US dollars", bars)
 
 
-def _about(one: Spent) -> str:
-    machines = "" if one.machines is None else f", {plural(one.machines, 'machine')}"
-    billed = "" if one.seconds is None else f", {span(one.seconds)} billed"
-    return f"{one.launch} {one.submission} on {one.platform}:{one.hardware}{machines}{billed}"
+def _about(job: Spent) -> str:
+    machines = "" if job.machines is None else f", {plural(job.machines, 'machine')}"
+    billed = "" if job.seconds is None else f", {span(job.seconds)} billed"
+    return f"{job.launch} {job.submission} on {job.platform}:{job.hardware}{machines}{billed}"
 
 
 def _starting(costs: CostReport, found: Sequence[Series]) -> BarChart:
     """Return the start-up share: of the billed time if known, otherwise of the time until each worker's first page."""
-    billed = {one.stage: one.startup_share for one in costs.stages if one.startup_share is not None and one.hardware}
+    rented = [stage for stage in costs.stages if stage.hardware]
+    billed = {stage.stage: stage.startup_share for stage in rented if stage.startup_share is not None}
     bars = [
         Bar(stage, [part, 1 - part], "", f"{stage}: {share(part, 1)} of the billed time")
         for stage, part in billed.items()
     ]
     for stage in () if bars else ("extract", "describe"):
-        series = [one for one in found if one.stage == stage and one.seconds > 0]
-        whole = sum(one.seconds for one in series)
-        waited = sum(min(one.seconds if one.first is None else one.first, one.seconds) for one in series)
+        workers = [series for series in found if series.stage == stage and series.seconds > 0]
+        whole = sum(series.seconds for series in workers)
+        waited = sum(min(whole if series.first is None else series.first, series.seconds) for series in workers)
         if whole:
             words = f"{stage}: {span(waited)} of {span(whole)} until the first {_NOUNS[stage]}"
             parts = [waited / whole, 1 - waited / whole]
