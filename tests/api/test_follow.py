@@ -5,6 +5,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 from bad_documents import good_pages, text_pdf
 from running import FRUGALLY, Told, environment, program
+from store_servers import s3
 
 import llm_ocr
 from llm_ocr.errors import StageMissing
@@ -175,6 +177,77 @@ def test_documents_overwritten_by_a_slow_worker_are_rewritten(played):
     note.write_text(json.dumps({**json.loads(note.read_text()), "generation": 1}))
     again = llm_ocr.assemble(workspace=played.url)
     assert {document.path: document.markdown for document in again.documents()} == texts
+
+
+@pytest.mark.parametrize("stage", ["describe", "assemble"])
+def test_shards_that_follow_cover_everything_once(played, pool, stage):
+    url, call, options = played.url, getattr(llm_ocr, stage), EMBEDDED if stage == "describe" else {}
+    played.plan(1)
+    shards = [
+        pool.submit(call, workspace=url, follow=True, shard_index=index, shard_count=3, **options) for index in range(3)
+    ]
+    played.extract("0001-*")
+    if stage == "assemble":
+        llm_ocr.describe(workspace=url, **EMBEDDED)
+    for shard in shards:
+        shard.result(TIMEOUT)
+    status = llm_ocr.open(url).status
+    assert status.stages[stage].finished
+    data = list((url / stage).rglob("*.parquet"))
+    assert len(data) == len(list((url / stage).rglob("*.done"))) == status.stages[stage].total
+
+
+#: A worker that takes a unit and never publishes it.
+HOLDS = """
+import sys, time
+import llm_ocr
+import llm_ocr.stages.{stage} as stage
+
+def hold(*arguments):
+    sys.stdout.write("holds\\n")  # in one piece: another thread may write the same
+    sys.stdout.flush()
+    time.sleep(1000)
+
+assert hasattr(stage, "{name}")
+stage.{name} = hold
+llm_ocr.{stage}(workspace=sys.argv[1], workspace_endpoint=sys.argv[2], follow=True, lease_seconds=5, {more})
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("stage", "name", "more"),
+    [
+        ("describe", "publish_held", {"engine": "embedded", "ocr_workers": 1}),
+        ("assemble", "assemble_item", {}),
+    ],
+)
+def test_of_two_followers_with_leases_one_is_killed(examples, pool, stage, name, more):
+    with s3() as (url, settings):
+        llm_ocr.plan(examples, workspace=url, pages_per_unit=1, engine="embedded", **settings)
+        llm_ocr.extract(workspace=url, shard_index=0, shard_count=2, **settings, **FRUGALLY)
+        if stage == "assemble":
+            describing = pool.submit(llm_ocr.describe, workspace=url, follow=True, **settings, **EMBEDDED)
+        script = HOLDS.format(stage=stage, name=name, more=", ".join(f"{k}={v!r}" for k, v in more.items()))
+        dying = subprocess.Popen(
+            [sys.executable, "-c", script, url, settings["workspace_endpoint"]], stdout=subprocess.PIPE, text=True
+        )
+        try:
+            assert dying.stdout
+            assert dying.stdout.readline() == "holds\n"
+            call, told = getattr(llm_ocr, stage), Counting()
+            other = pool.submit(call, workspace=url, follow=True, lease_seconds=5, progress=told, **settings, **more)
+            run = llm_ocr.open(url, endpoint=settings["workspace_endpoint"])
+            until(lambda: told.lines or counts(run)[stage] > 0, other)
+        finally:
+            dying.kill()
+            dying.wait()
+        llm_ocr.extract(workspace=url, shard_index=1, shard_count=2, **settings, **FRUGALLY)
+        other.result(TIMEOUT)
+        if stage == "assemble":
+            describing.result(TIMEOUT)
+        assert counts(run)[stage] == run.status.stages[stage].total
+        assert told.counted == told.expected
 
 
 def waiting_program(url, *arguments: str) -> subprocess.Popen[str]:

@@ -1,5 +1,6 @@
 """kill -9 at any moment, then the same command: it completes, nothing is lost, nothing twice, finished units stay."""
 
+import json
 import random
 import shutil
 import signal
@@ -8,9 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
-from running import assert_markers_name_whole_data, cli, dataset_rows, environment, program, said, unfinished, when
+from running import assert_markers_name_whole_data, cli, environment, program, said, unfinished, when
 
 import llm_ocr
+from llm_ocr.types import Status
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, required_key
 from llm_ocr.workspace.publish import markers
@@ -83,8 +85,7 @@ def test_killed_runs_lose_nothing_and_redo_no_finished_unit(corpus, undisturbed,
     assert texts(workspace) == undisturbed
     status = llm_ocr.open(str(workspace)).status
     assert (status.pages.expected, status.pages.ok) == (PAGES, PAGES)
-    pages = [row["sample_id"] for row in dataset_rows(workspace, "sample_id")]
-    assert sorted(pages) == sorted(page for page, _ in undisturbed)
+    assert dataset_pages(workspace) == sorted(page for page, _ in undisturbed)
     documents = sorted(path.name for path in (workspace / "documents").glob("*.md"))
     assert documents == [f"paper {number}.pdf.md" for number in range(COPIES)]
 
@@ -92,6 +93,24 @@ def test_killed_runs_lose_nothing_and_redo_no_finished_unit(corpus, undisturbed,
     assert cleaned.returncode == 0, said(cleaned)
     assert unfinished(workspace) == []
     assert texts(workspace) == undisturbed
+
+
+def dataset_pages(workspace: Path) -> list[str]:
+    import pyarrow.dataset
+
+    table = pyarrow.dataset.dataset(workspace / "dataset").to_table(columns=["sample_id"])
+    return sorted(row["sample_id"] for row in table.to_pylist())
+
+
+@pytest.mark.slow
+def test_two_processes_on_one_workspace_do_no_harm(corpus, undisturbed, tmp_path):
+    workspace = tmp_path / "shared"
+    for process in [started(corpus, workspace) for _ in range(2)]:
+        _, errors = process.communicate(timeout=180)
+        assert process.returncode == 0, errors
+    assert texts(workspace) == undisturbed
+    assert all(page.status is Status.OK for page in llm_ocr.open(str(workspace)).pages(images=False))
+    assert dataset_pages(workspace) == sorted(page for page, _ in undisturbed)
 
 
 @pytest.mark.slow
@@ -124,3 +143,9 @@ def alive(pid: int) -> bool:
     """A zombie that nobody has waited for yet is not."""
     listed = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True)
     return listed.returncode == 0 and not listed.stdout.startswith("Z")
+
+
+def test_markers_are_json_that_a_person_can_read(corpus, tmp_path):
+    llm_ocr.plan(str(corpus), workspace=tmp_path / "w")
+    marker = json.loads((tmp_path / "w" / "plan" / "0001.done").read_text())
+    assert marker["expected"] == PAGES

@@ -13,8 +13,10 @@ from running import FRUGALLY
 from store_servers import Place, gcs, s3
 
 import llm_ocr
+from llm_ocr.documents.remote.cache import store_version
 from llm_ocr.storage import StoreOptions, open_store
 from llm_ocr.types import Reason, Status
+from llm_ocr.workspace.codec import document_id
 
 
 @contextlib.contextmanager
@@ -62,6 +64,24 @@ def test_a_prefix_of_a_bucket_is_read_like_a_folder(bucket, small_examples, tmp_
     assert all(page.source.startswith(url) for page in run.pages())
 
 
+def test_globs_and_manifests_name_documents_there(bucket, tmp_path):
+    url, settings = bucket
+    manifest = tmp_path / "list.jsonl"
+    manifest.write_text(json.dumps({"id": "mine", "pdf_path": f"{url}/2024/paper.pdf", "pages": [2]}) + "\n")
+    run = llm_ocr.extract([f"{url}/*.png", manifest], workspace=tmp_path / "w", **settings, **FRUGALLY)
+    pages = {page.document_id: page.page_number for page in run.pages()}
+    assert (len(pages), pages["mine"]) == (2, 2)
+
+
+def test_a_document_that_was_replaced_since_it_was_planned_fails(bucket, small_examples, tmp_path):
+    url, settings = bucket
+    llm_ocr.plan(f"{url}/invoice.png", workspace=tmp_path / "w", engine="embedded", **settings)
+    store = open_store(url, StoreOptions(endpoint=settings["source_endpoint"]))
+    store.upload(small_examples / "fax.tiff", "invoice.png")
+    (page,) = llm_ocr.extract(workspace=tmp_path / "w", **settings, **FRUGALLY).pages()
+    assert (page.status, page.reason) == (Status.FAILED, Reason.SOURCE_CHANGED)
+
+
 def test_web_documents_are_read_if_private_addresses_are_allowed(small_examples, tmp_path):
     with web(small_examples) as url:
         sources = [f"{url}/invoice.png", f"{url}/nothing.pdf"]
@@ -106,6 +126,24 @@ BLANK = (
 )
 
 
+def test_list_keeps_document_folders_and_their_former_ids(bucket, tmp_path):
+    url, settings = bucket
+    root = url.removesuffix("/papers")
+    store = open_store(root, StoreOptions(endpoint=settings["source_endpoint"]))
+    for key, data in (("t/a/b/x.pdf", BLANK), ("t/c/x.pdf", BLANK), ("t/d/x.pdf", BLANK + b"%")):
+        store.put(key, data)
+    listed = tmp_path / "list.txt"
+    listed.write_text("".join(f"{root}/t/{name}/x.pdf\n" for name in ("a/b", "c", "d")))
+    run = llm_ocr.run(listed, workspace=tmp_path / "w", **settings, **FRUGALLY)
+    files = sorted(path.relative_to(tmp_path / "w/documents").as_posix() for path in (tmp_path / "w").rglob("*.md"))
+    assert files == ["t/a/b/x.pdf.md", "t/c/x.pdf.md", "t/d/x.pdf.md"]
+    version = {info.key: store_version(f"{root}/{info.key}", info) for info in store.list("t/")}
+    first = document_id(None, relative="x.pdf", version=version["t/a/b/x.pdf"], source="")
+    assert first in {page.document_id for page in run.pages(images=False)}
+    llm_ocr.run(listed, workspace=tmp_path / "w", **settings, **FRUGALLY)
+    assert run.status.pages == llm_ocr.open(tmp_path / "w").status.pages
+
+
 ODD_KEYS = (
     *("/lead.pdf", "dir//b.pdf", "dir/./c.pdf", "a/../b.pdf", "con\x01trol.pdf", "space.pdf ", "me//you@x.pdf"),
     "x.pdf/",
@@ -140,3 +178,11 @@ def test_bucket_keys_are_read_or_fail_and_stay_in_output_folders(odd_bucket, tmp
         found = {path.relative_to(folder).as_posix() for path in folder.rglob("*.md")}
         assert found.issuperset({*names, "me/you@x.pdf.md", "x.pdf.md"})
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "w"]
+
+
+def test_a_list_names_documents_by_any_key(odd_bucket, tmp_path):
+    root, settings = odd_bucket
+    listed = tmp_path / "list.txt"
+    listed.write_text("".join(f"{root}/{key}\n" for key in ("/lead.pdf", "a/../b.pdf")))
+    run = llm_ocr.extract(listed, workspace=tmp_path / "w", **settings, **FRUGALLY)
+    assert [page.status for page in run.pages(images=False)] == [Status.OK, Status.OK]
