@@ -82,21 +82,6 @@ def test_preconditions_hold_for_writes_deletes_reads_and_copies(bucket):
         write(bucket, "k", b"3", if_generation_not_match=bucket.get_blob("k").generation)
 
 
-def test_objects_are_joined_copied_and_described_anew(bucket):
-    parts = [write(bucket, f"part{number}", b"%d" % number) for number in range(3)]
-    whole = bucket.blob("whole")
-    whole.compose(parts)
-    bucket.copy_blob(whole, bucket, "copy")
-    target = bucket.blob("rewritten")
-    assert target.rewrite(whole)[0] is None
-    assert bucket.blob("copy").download_as_bytes() == target.download_as_bytes() == b"012"
-    generation = whole.generation
-    whole.metadata = {"a": "b"}
-    whole.patch()
-    found = bucket.get_blob("whole")
-    assert (found.metadata, found.generation, found.metageneration) == ({"a": "b"}, generation, 2)
-
-
 def test_ranges_are_those_of_http(gcs, bucket):
     write(bucket, "k", b"0123456789")
 
