@@ -1,9 +1,12 @@
 """Object stores: keys and bytes under a workspace URL. Keys are relative, use `/`, and contain no `..`."""
 
+import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
+
+from llm_ocr.errors import ObjectChanged, ObjectExists, StorageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,19 +194,47 @@ class BaseStore:
         """Ignore the number of workers: they share no limit."""
 
     def capabilities(self: ObjectStore) -> Capabilities:
-        """Find the capabilities with an object below `names.PROBES`, which `list` must leave out."""
-        from llm_ocr.storage.probing import capabilities_of
+        """Find the capabilities with an object below `names.PROBES`, which `list` must leave out.
 
+        The object is created twice, and a version is swapped twice.
+        """
         found: Capabilities | None = self.__dict__.get("_capabilities")
         if found is None:
-            found = self.__dict__["_capabilities"] = capabilities_of(self)
+            key = _probe()
+            version = self.create(key, b"1")
+            try:
+                create = _refused(lambda: self.create(key, b"2"), ObjectExists)
+                swap = create and self.swap(key, b"3", version) != version
+                swap = swap and _refused(lambda: self.swap(key, b"4", version), ObjectChanged)
+            finally:
+                self.delete(key)
+            note = "" if create and swap else "the server does not honour conditions of requests"
+            found = self.__dict__["_capabilities"] = Capabilities(create, swap, note)
         return found
 
     def check(self: ObjectStore) -> None:
         """Write, read, list, and remove an object below `names.PROBES`, which only `unfinished` may list."""
-        from llm_ocr.storage.probing import check
+        key, written = _probe(), secrets.token_bytes(16)
+        self.create(key, written)
+        if self.get(key) != written:
+            raise StorageError(f"cannot use {self.url}: the content read differs from the content written")
+        if key not in {info.key for info in self.unfinished()}:
+            raise StorageError(f"cannot use {self.url}: the listing lacks the written object")
+        self.delete(key)
 
-        check(self)
+
+def _probe() -> str:
+    from llm_ocr.storage.names import PROBES  # which imports this module
+
+    return f"{PROBES}{secrets.token_hex(16)}"
+
+
+def _refused(attempt: Callable[[], object], error: type[StorageError]) -> bool:
+    try:
+        attempt()
+    except error:
+        return True
+    return False
 
 
 #: Nothing except the SDK's own configuration.

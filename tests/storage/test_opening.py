@@ -40,8 +40,12 @@ def test_urls_reach_their_store_as_they_were_written(opened, url, opens):
     assert opened == [(opens, options)]
 
 
-def test_options_never_show_the_token():
-    assert "secret" not in repr(StoreOptions(profile="work", token="secret"))
+@pytest.mark.parametrize("url", ["gs://bucket/run", "hf://buckets/ns/name/a", "hf://datasets/ns/name@dev/a"])
+def test_a_store_shows_its_url_and_not_its_token(url):
+    options = StoreOptions(token="secret", endpoint="http://127.0.0.1:9")
+    store = open_store(url, options)
+    assert store.url == url
+    assert "secret" not in repr(options) + repr(store) + repr(vars(store))
 
 
 @pytest.mark.parametrize(

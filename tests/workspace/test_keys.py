@@ -17,7 +17,6 @@ from llm_ocr.workspace.keys import (
     Origin,
     assembled_key,
     claim_key,
-    differences,
     key_of,
     need_same_version,
     newest_key,
@@ -156,10 +155,6 @@ def test_damaged_note_on_views_names_no_key(workspace):
     key = claim_key(workspace, ASSEMBLE, {"extract": "e"})
     workspace.store.put(f"{VIEW_NOTES}item.json", b'{"generation": 1}')
     assert assembled_key(workspace) == key
-
-
-def test_differences_of_equal_settings_are_none():
-    assert differences({"a": {"b": 1}}, {"a": {"b": 1}}) == []
 
 
 @pytest.mark.parametrize(

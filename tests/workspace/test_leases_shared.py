@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 import pytest
 from leasing import BEAT, KEY, SECONDS, STAGE, Clock, done, leases_left, named, publish, search, worker
 
-from llm_ocr.errors import StageMissing
 from llm_ocr.scheduling.leases import Holder, Leases, lease_key
 from llm_ocr.scheduling.scanner import Claimed, Exhausted, Groups, PlannedUnits, UnitScanner, Wait, leased
 from llm_ocr.storage import open_store
@@ -452,11 +451,6 @@ def test_only_the_parts_of_the_plan_in_use_are_read(made, workspace, monkeypatch
     assert [units[place] for place in (14, 0, 7, 8, 3)] == [expected[place] for place in (14, 0, 7, 8, 3)]
     with pytest.raises(IndexError):
         units[15]
-
-
-def test_without_a_plan_there_is_nothing_to_share(workspace):
-    with pytest.raises(StageMissing):
-        PlannedUnits(workspace)
 
 
 @pytest.mark.parametrize(("count", "groups"), [(0, 1), (1000, 1), (1001, 16), (32_001, 256)])

@@ -10,10 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from llm_ocr.errors import StageMissing, UsageError, WorkspaceError
+from llm_ocr.scheduling.scanner import PlannedUnits
 from llm_ocr.stages.clean import clean
 from llm_ocr.types import Reason
 from llm_ocr.workspace import codec
 from llm_ocr.workspace.generations import filtered_text, generations, read_units, totals_of
+from llm_ocr.workspace.items import items
 from llm_ocr.workspace.marker import settle
 from llm_ocr.workspace.plan import KnownFiltered, Planner, PlanResult, plan_stream
 from llm_ocr.workspace.status import run_status
@@ -77,9 +79,10 @@ def test_totals_come_from_the_markers(made, workspace):
     assert totals_of(generations(workspace)).next_index == 12
 
 
-def test_reading_units_without_a_plan_raises_at_once(workspace):
+@pytest.mark.parametrize("read", [read_units, items, PlannedUnits])
+def test_reading_without_a_plan_raises_at_once(workspace, read):
     with pytest.raises(StageMissing, match="no plan"):
-        read_units(workspace)
+        read(workspace)
     assert totals_of(generations(workspace)).units == 0
 
 

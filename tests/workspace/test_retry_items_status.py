@@ -6,11 +6,10 @@ from functools import partial
 
 import pytest
 
-from llm_ocr.errors import StageMissing
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import Counts, PageRecord, Reason, Status, page_id
 from llm_ocr.workspace.generations import Kind, generations, read_units, totals_of
-from llm_ocr.workspace.items import item_name, items, parse_item_name
+from llm_ocr.workspace.items import items
 from llm_ocr.workspace.keys import ASSEMBLE, DESCRIBE, EXTRACT, claim_key
 from llm_ocr.workspace.publish import NotConserved, Summary, done_units, find_marker, marker_key, publish
 from llm_ocr.workspace.status import run_status
@@ -161,15 +160,6 @@ def test_items_are_whole_documents_with_newer_generations(made, workspace, retry
     assert set(generations(workspace)[1].touched) == touched
     every = [document for item in after for document in item.documents]
     assert len(every) == len(set(every)) == 5
-
-
-def test_item_names_round_trip():
-    assert parse_item_name(item_name("0001-000042", 3)) == ("0001-000042", 3)
-
-
-def test_items_without_a_plan_raise_at_once(workspace):
-    with pytest.raises(StageMissing):
-        items(workspace)
 
 
 def test_status_of_a_workspace_without_a_plan_is_all_zero(workspace):

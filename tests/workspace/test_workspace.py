@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from llm_ocr.errors import ObjectNotFound, StorageError, UsageError, WorkspaceError, WorkspaceMismatch
+from llm_ocr.errors import ObjectNotFound, StorageError, WorkspaceError, WorkspaceMismatch
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import Counts, Reason
 from llm_ocr.workspace import FORMAT, Workspace, library_version
@@ -74,11 +74,6 @@ def test_a_damaged_run_file_is_an_error(tmp_path, content):
     (tmp_path / "run.json").write_text(content)
     with pytest.raises(WorkspaceError, match="damaged"):
         Workspace.open(str(tmp_path), create=True)
-
-
-def test_an_unknown_scheme_is_wrong_usage(tmp_path):
-    with pytest.raises(UsageError):
-        Workspace.open("gcs://bucket/run", create=True)
 
 
 def test_a_wrapped_secret_cannot_be_stored(workspace):

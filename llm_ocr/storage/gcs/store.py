@@ -23,7 +23,6 @@ from llm_ocr.storage.gcs.errors import SDK_ERRORS, replaced_meanwhile, said_by, 
 from llm_ocr.storage.local import replacing
 from llm_ocr.storage.local import translated as translated_here
 from llm_ocr.storage.names import PROBES
-from llm_ocr.storage.probing import capabilities_of, check
 
 # Writes that happen exactly once or not at all, with a known outcome. Every write names the generation that it replaces
 # (0: none), so that a repeated request cannot write twice. It stores a random word in the object's metadata. After a
@@ -295,7 +294,7 @@ class GcsStore(BaseStore):
         hurried = self._hurried()
         with self._lock:
             if self._found is None:
-                found = capabilities_of(hurried)
+                found = super(GcsStore, hurried).capabilities()
                 server = hurried._connection().context.server
                 note = f"{server} does not honour generation preconditions" if found.note else ""
                 self._found = dataclasses.replace(found, note=note)
@@ -303,7 +302,7 @@ class GcsStore(BaseStore):
 
     def check(self) -> None:
         """Write, read, list, and remove a probe. Also detects missing credentials. Each request takes at most 20 s."""
-        check(self._hurried())
+        super(GcsStore, self._hurried()).check()
 
     def _hurried(self) -> "GcsStore":
         """Return the same store with less time for each request."""

@@ -8,7 +8,6 @@ from llm_ocr.errors import StorageError, UsageError
 from llm_ocr.storage import Capabilities, StoreOptions
 from llm_ocr.storage.gcs import open_gcs as open_by_url
 from llm_ocr.storage.gcs import parse_url
-from llm_ocr.storage.gcs.store import GcsStore
 from tests.fakes.gcs import Fault, How, When, running
 from tests.fakes.gcs_objects import NONE
 
@@ -302,9 +301,3 @@ def test_a_version_of_another_store_is_no_version_here(gcs_store):
     for version in ("", "0", "-1", "abc", '"etag"'):
         with pytest.raises(StorageError, match="is no version"):
             gcs_store.swap("k", b"2", version)
-
-
-def test_a_store_shows_its_url_and_not_its_token():
-    store = GcsStore(parse_url("gs://a-bucket/run"), StoreOptions(token="secret"))
-    assert store.url == "gs://a-bucket/run"
-    assert "secret" not in repr(store) + repr(vars(store))

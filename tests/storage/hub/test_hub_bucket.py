@@ -12,11 +12,6 @@ def store(making, monkeypatch):
     return making.store_at(making.new_place("bucket"))
 
 
-def test_of_many_creators_in_one_process_one_wins(store, race):
-    ((winner, _),) = race(lambda number: store.create("k", b"%d" % number), 12)
-    assert store.get("k") == b"%d" % winner
-
-
 def test_a_creator_whose_object_was_replaced_meanwhile_has_lost(making, store, monkeypatch):
     other = making.store_at(store._place)
     write = store._write

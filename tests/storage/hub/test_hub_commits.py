@@ -155,11 +155,6 @@ def test_large_data_sent_ahead_replaces_later_data(store, other):
     assert other.get("k.parquet") == first
 
 
-def test_of_many_creators_in_one_process_one_wins(store, race):
-    ((winner, _),) = race(lambda number: store.create("k", b"%d" % number), 12)
-    assert store.get("k") == b"%d" % winner
-
-
 def test_creator_finds_what_another_committed_while_it_waited(making, place, other):
     slow = making.store_at(place, rate=Rate(per_hour=360_000, at_once=1000, gather=600.0, linger=600.0))
     with ThreadPoolExecutor(1) as pool:
