@@ -152,7 +152,15 @@ class Describe:
     async def _read(self, task: FigureTask, ticket: Ticket) -> FigureRecord:
         if self.keep_known and task.figure.described:
             self.progress.count(Status.OK)
-            return self._kept(task)
+            return FigureRecord(
+                figure_id=task.figure.id,
+                page_id=task.page_id,
+                document_id=task.document_id,
+                status=Status.OK,
+                mode=self.mode,
+                description=task.figure.described,
+                engine=task.engine,
+            )
         fingerprint = _fingerprint(task.figure)
         while (twin := self._under_way.get(fingerprint)) is not None:
             ticket.release()  # an identical figure is being described
@@ -164,23 +172,15 @@ class Describe:
             ended = self._under_way[fingerprint] = asyncio.Event()
             try:
                 record = await self._describe(task, ticket)
-                self._remember(fingerprint, record)
+                if record.status is not Status.FAILED:
+                    if len(self._known) >= REMEMBERED:
+                        self._known.pop(next(iter(self._known)))
+                    self._known[fingerprint] = record
             finally:
                 del self._under_way[fingerprint]
                 ended.set()
         self.progress.count(record.status)
         return replace(record, figure_id=task.figure.id, page_id=task.page_id, document_id=task.document_id)
-
-    def _kept(self, task: FigureTask) -> FigureRecord:
-        return FigureRecord(
-            figure_id=task.figure.id,
-            page_id=task.page_id,
-            document_id=task.document_id,
-            status=Status.OK,
-            mode=self.mode,
-            description=task.figure.described,
-            engine=task.engine,
-        )
 
     async def _describe(self, task: FigureTask, ticket: Ticket) -> FigureRecord:
         ticket.weigh(len(task.figure.image.data))
@@ -200,13 +200,6 @@ class Describe:
                 tokens_out=sum(one.get("tokens_out", 0) for one in failure.tries),
                 seconds=sum(one.get("seconds", 0.0) for one in failure.tries),
             )
-
-    def _remember(self, fingerprint: bytes, record: FigureRecord) -> None:
-        if record.status is Status.FAILED:
-            return
-        if len(self._known) >= REMEMBERED:
-            self._known.pop(next(iter(self._known)))
-        self._known[fingerprint] = record
 
 
 def _fingerprint(figure: Figure) -> bytes:

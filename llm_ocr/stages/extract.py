@@ -8,14 +8,14 @@ import contextlib
 import itertools
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from llm_ocr.config.groups import LeaseSettings, ModelSettings, RequestSettings
 from llm_ocr.config.models import ReadingCommand
 from llm_ocr.documents.remote.urls import shown
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.engines import PageReader
-from llm_ocr.engines.slices import read_page
+from llm_ocr.engines.slices import Cropper, read_page
 from llm_ocr.errors import PageFailure, UsageError
 from llm_ocr.results.markdown import blocks_to_markdown
 from llm_ocr.results.quality.scoring import rated
@@ -33,7 +33,6 @@ from llm_ocr.types import (
     Attempt,
     Block,
     BlockKind,
-    Box,
     Counts,
     DocumentPart,
     EncodedImage,
@@ -72,23 +71,6 @@ class PageTask(NamedTuple):
 
     part: DocumentPart
     position: int
-
-
-class Cropper(Protocol):
-    """Cuts figures out of a page image."""
-
-    async def crop(self, image: EncodedImage, boxes: Sequence[Box]) -> tuple[EncodedImage, ...]:
-        """Return one image for each relative box, in order."""
-
-
-class PageRenderer(Cropper, Protocol):
-    """Renders pages of documents. Raises `PageFailure` for a page that cannot be rendered."""
-
-    async def count(self, part: DocumentPart) -> int:
-        """Return the number of pages of the document. Raises `PageFailure` if the document cannot be opened."""
-
-    async def page(self, part: DocumentPart, number: int) -> Page:
-        """Render page `number` of the document, counted from 1."""
 
 
 async def extract(job: Job[ReadingCommand]) -> None:
@@ -160,7 +142,7 @@ class Extract:
         transcribes: Whether a model is asked for the page's own text, and answers.
     """
 
-    renderer: PageRenderer
+    renderer: PartRenderer
     reader: PageReader
     publish: Callable[[Unit, Sequence[PageRecord]], Awaitable[None]]
     progress: Progress
@@ -182,7 +164,7 @@ class Extract:
             lambda task: task.part.document_id,
             asyncio.Semaphore(UNITS_AT_ONCE),
         )
-        async with contextlib.aclosing(counted_units(units, lambda part: self.renderer.count(part))) as counted:
+        async with contextlib.aclosing(counted_units(units, self.renderer.count)) as counted:
             await flow.run(self._tasks(counted))
 
     async def _tasks(self, units: AsyncIterable[Unit]) -> AsyncIterator[tuple[Unit, list[PageTask]]]:

@@ -116,36 +116,16 @@ class Allowance:
         return time_reached(seconds, self._hours) or money_reached(tokens + seconds / 3600 * an_hour, self._cost)
 
 
-class Account:
-    """Cost of a workspace in dollars: that of all recorded workers, and of this worker until now.
+class Limits:
+    """The limits of one command from begin to end.
 
     Args:
+        settings: The settings of the command.
         workspace: The workspace.
         own: The numbers of this worker.
+        engines: The models of the command.
+        worked: What the command has finished.
     """
-
-    def __init__(self, workspace: Workspace, own: Recorded | None) -> None:
-        self._records = Records(workspace)
-        self._own = own
-        self._others = 0.0
-        self._next = 0.0
-
-    def total(self) -> float:
-        """Return the cost. The cost of other workers is as of the last `look`."""
-        return self._others + (self._own.cost() if self._own else 0.0)
-
-    async def look(self) -> None:
-        """Read the cost of the other workers if the last read is old enough. Raises `StorageError`."""
-        if time.monotonic() >= self._next:
-            found = await asyncio.to_thread(self._records.read)
-            mine = self._own.worker if self._own else ""
-            others = [one for one in found if one.worker != mine]
-            self._others = total_cost(others) or 0.0
-            self._next = time.monotonic() + max(READ, READ_EACH * len(others))
-
-
-class Limits:
-    """The limits of one command from begin to end."""
 
     def __init__(
         self, settings: Group, workspace: Workspace, own: Recorded | None, engines: Engines, worked: Worked
@@ -157,7 +137,9 @@ class Limits:
         self._worked = worked
         self._began = time.monotonic()
         self._workspace = workspace
-        self._account = Account(workspace, own) if limited and _has_prices(limited) else None
+        self._priced = limited is not None and _has_prices(limited)
+        self._records = Records(workspace)
+        self._others = self._next = 0.0  # dollars of the other workers, and the time of the next read
         self._stage = ""  # the running stage, if it can stop between two units
         self._say: Callable[[str], None] = lambda message: None
         self._reached = self._over = False
@@ -193,16 +175,29 @@ class Limits:
 
     async def show(self, progress: object) -> None:
         """Make the progress show the cost, if there are prices. Raises `StorageError`."""
-        if self._account is not None and isinstance(progress, Priced):
-            await self._account.look()
-            progress.price(self._account.total)
+        if self._priced and isinstance(progress, Priced):
+            await self._read_costs()
+            progress.price(self._spent)
+
+    def _spent(self) -> float:
+        """Return the cost of the workspace in dollars: of this worker until now, of others as of the last read."""
+        return self._others + (self._own.cost() if self._own else 0.0)
+
+    async def _read_costs(self) -> None:
+        """Read the cost of the other workers if the last read is old enough. Raises `StorageError`."""
+        if time.monotonic() >= self._next:
+            found = await asyncio.to_thread(self._records.read)
+            mine = self._own.worker if self._own else ""
+            others = [record for record in found if record.worker != mine]
+            self._others = total_cost(others) or 0.0
+            self._next = time.monotonic() + max(READ, READ_EACH * len(others))
 
     async def check(self) -> None:
         """Raise `LimitReached` if earlier runs have already spent the money."""
-        if self._cost is None or self._account is None:
+        if self._cost is None or not self._priced:
             return
-        await self._account.look()
-        if reached := money_reached(self._account.total(), self._cost):
+        await self._read_costs()
+        if reached := money_reached(self._spent(), self._cost):
             status = await asyncio.to_thread(self._status)
             raise self._error(f"{reached} by earlier runs; no work was started", status)
 
@@ -230,9 +225,9 @@ class Limits:
     async def _watch(self) -> None:
         while not self._reached:
             await asyncio.sleep(LOOK)
-            if self._cost is not None and self._account is not None:
+            if self._cost is not None and self._priced:
                 try:
-                    await self._account.look()
+                    await self._read_costs()
                 except StorageError as error:  # the spending of this worker is still known
                     _log.warning("cannot read the spending of other workers: %s", error)
             self._reached = bool(self._message())
@@ -257,7 +252,7 @@ class Limits:
         """Return a message about the limit that is reached, with current numbers; otherwise an empty string."""
         if message := time_reached(time.monotonic() - self._began, self._hours):
             return message
-        message = money_reached(self._account.total(), self._cost) if self._account else ""
+        message = money_reached(self._spent(), self._cost) if self._priced else ""
         return message and f"{message}, over all runs of this workspace"
 
     def _status(self) -> RunStatus | None:

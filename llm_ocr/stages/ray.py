@@ -293,14 +293,14 @@ class Worker(Silent):
             stack.push_async_callback(engines.close)
             await stack.enter_async_context(recorded.kept())
             stack.push_async_callback(remote.close)
-            stack.callback(self._close)  # a thread may wait for units
             share = self._share(workspace)
-            await _STAGES[work.stage](Job(workspace, settings, recorded, engines, remote, share, command=work.stage))
+            job = Job(workspace, settings, recorded, engines, remote, share, command=work.stage)
+            try:
+                await _STAGES[work.stage](job)
+            finally:
+                with self._reported():
+                    self._closed = True  # a thread may wait for units
         await asyncio.to_thread(workspace.flush)
-
-    def _close(self) -> None:
-        with self._reported():
-            self._closed = True
 
     def _share(self, workspace: Workspace) -> Share:
         work, places = self._work, dict[str, int]()

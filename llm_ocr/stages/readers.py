@@ -14,7 +14,6 @@ from llm_ocr.config.groups import (
     EmbeddedSettings,
     Group,
     ModelSettings,
-    QualitySettings,
 )
 from llm_ocr.config.models import FigureCommand, PlanSettings, ReadingCommand
 from llm_ocr.documents.rendering import Renderer
@@ -33,7 +32,7 @@ from llm_ocr.stages.engine_choice import figure_labels
 from llm_ocr.stages.flow import Admission
 from llm_ocr.stages.job import Job
 from llm_ocr.stages.model_choice import Model, commit_now, known_revision, mode_of, named_model, page_model, pinned
-from llm_ocr.stages.rendering import LayoutTools, RendererTools
+from llm_ocr.stages.rendering import PartRenderer
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, stage_keys
 
@@ -154,9 +153,10 @@ async def reading(job: Job[ReadingCommand], renderer: Renderer) -> Reading:
     embedded = embedded_reader(settings, ocr=settings.fallback == "embedded", background=True)
     fallback = None if settings.fallback == "none" else embedded
     inspector = embedded if _needs_inspection(settings) else None
-    tools = RendererTools(renderer, job.remote)
-    reader = ModelReader(pool, model.profile, tools, options, fallback, inspector, _rule(settings))
-    layout = await by_regions(job, renderer, reader)
+    rule = QualityRule(settings.min_quality, score, VERSION) if settings.min_quality else None
+    tools = PartRenderer(renderer, job.remote)
+    reader = ModelReader(pool, model.profile, tools, options, fallback, inspector, rule)
+    layout = await by_regions(job, tools, reader)
     detected = 0 if layout is None else layout.detector.parallel * DETECTED
     own_text = _asks_for_text(settings, model.chosen)
     admission = _measured(job, pool, Admission(MOST_AHEAD, AHEAD + detected))
@@ -168,10 +168,6 @@ def _measured(job: Job[Group], pool: "ServerPool", admission: Admission) -> Admi
     """Report the pool's load and the waiting bytes to the progress; return the admission."""
     job.progress.measure(lambda: replace(pool.load(), bytes_waiting=admission.bytes))
     return admission
-
-
-def _rule(settings: QualitySettings) -> QualityRule | None:
-    return QualityRule(settings.min_quality, score, VERSION) if settings.min_quality else None
 
 
 def _needs_inspection(settings: ModelSettings) -> bool:
@@ -255,14 +251,14 @@ async def _figure_model(job: Job[FigureCommand], name: str) -> Model:
     return await pinned(job.settings, job.engines, asked, standing)
 
 
-async def by_regions(job: Job[ReadingCommand], renderer: Renderer, whole: ModelReader) -> "LayoutReader | None":
+async def by_regions(job: Job[ReadingCommand], tools: PartRenderer, whole: ModelReader) -> "LayoutReader | None":
     """Return the reader of pages by regions, or None if pages are read whole.
 
     The progress receives a message if the choice differs from the model's default.
 
     Args:
         job: The command.
-        renderer: Crops the regions.
+        tools: Crops the regions.
         whole: The reader of whole pages.
 
     Raises:
@@ -276,9 +272,11 @@ async def by_regions(job: Job[ReadingCommand], renderer: Renderer, whole: ModelR
     from llm_ocr.engines.regions.doclayout import MODEL
     from llm_ocr.engines.regions.reader import LayoutReader
 
-    tools = LayoutTools(renderer, job.remote)
     tasks = tasks_with(settings.region_task, any_label=name not in (MODEL, EMBEDDED))
-    detector = _embedded(job, tools) if name == EMBEDDED else await _trained(job, name)
+    if name == EMBEDDED:
+        detector = ENGINES.get(EMBEDDED).detector(embedded_reader(settings), tools)
+    else:
+        detector = await _trained(job, name)
     return LayoutReader(whole.engine, whole.profile, detector, tools, tasks, whole, whole.options, whole.rule)
 
 
@@ -311,10 +309,6 @@ def chosen_detector(settings: PlanSettings, profile: Profile, say: Callable[[str
         f"{install}, or use the embedded engine's layout: `layout_first=always`"
     )
     return None
-
-
-def _embedded(job: Job[ReadingCommand], tools: LayoutTools) -> "Detector":
-    return ENGINES.get(EMBEDDED).detector(embedded_reader(job.settings), tools)
 
 
 async def _trained(job: Job[ReadingCommand], name: str) -> "Detector":

@@ -200,7 +200,7 @@ class Recorded(_Forwarding):
     def __init__(self, shown: Progress, workspace: Workspace, worker: str, settings: ServingCommand) -> None:
         super().__init__(shown)
         self._workspace = workspace
-        self._worker = worker
+        self.worker = worker
         self._settings = settings
         self._load: Callable[[], Load] | None = None
         self._has_engine = False  # whether an engine reports numbers
@@ -209,19 +209,19 @@ class Recorded(_Forwarding):
         self._stage = ""
         self._opened = self._began = self._paid_from = time.monotonic()
         self._cost_before = 0.0  # of this worker's finished stages
-        self._items = 0
+        self.items = 0  # finished in the running stage
         self._sampler = Sampler(None)
         self._ended: list[_State] = []
         self._over = asyncio.Event()
 
     def begin(self, stage: str, expected: int, done: Counts, *, estimated: bool = False) -> None:
-        self._stage, self._began, self._items = stage, time.monotonic(), 0
+        self._stage, self._began, self.items = stage, time.monotonic(), 0
         self._before = self._now()
         self._sampler = Sampler(self._load)
         super().begin(stage, expected, done, estimated=estimated)
 
     def count(self, status: Status) -> None:
-        self._items += 1
+        self.items += 1
         self._sampler.count(status)
         super().count(status)
 
@@ -241,16 +241,6 @@ class Recorded(_Forwarding):
         super().end()
         if verdict := verdict_from_json(limits):
             self.say(f"{stage}: {verdict.sentence}")
-
-    @property
-    def worker(self) -> str:
-        """The name under which the numbers are written."""
-        return self._worker
-
-    @property
-    def items(self) -> int:
-        """The number of finished items of the running stage."""
-        return self._items
 
     def cost(self) -> float:
         """Return the cost of this worker until now, in all its stages, in dollars. Without prices it is 0."""
@@ -322,11 +312,11 @@ class Recorded(_Forwarding):
     def _spending(self) -> Spending:
         load = self._now()
         return Spending(
-            worker=self._worker,
+            worker=self.worker,
             stage=self._stage,
             batch_id=self._settings.batch_id or "",
             updated=datetime.now(UTC).isoformat(timespec="seconds"),
-            items=self._items,
+            items=self.items,
             seconds=round(time.monotonic() - self._began, 3),
             tokens_in=load.tokens_in - self._before.tokens_in,
             tokens_out=load.tokens_out - self._before.tokens_out,

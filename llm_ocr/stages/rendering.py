@@ -17,7 +17,7 @@ from llm_ocr.errors import UsageError
 from llm_ocr.models.profile import Profile
 from llm_ocr.stages.model_choice import mode_of
 from llm_ocr.stages.remote import Remote
-from llm_ocr.types import Box, DocumentPart, EncodedImage, Page, page_id
+from llm_ocr.types import DocumentPart, Page, page_id
 
 #: Longest side of page images for the embedded engine, in pixels. Scans keep more of their own pixels: OCR finds 3,450
 #: words on a newspaper of 4,056 pixels at 2560, 3,290 at 2000, and 1,770 at 1540.
@@ -71,12 +71,13 @@ def _needs_text(settings: ModelSettings, profile: Profile) -> bool:
 
 
 class PartRenderer:
-    """Renderer of parts of the plan. A file that changed since it was planned fails."""
+    """Renders parts of the plan, and changes images for readers. A file that changed since it was planned fails."""
 
     def __init__(self, renderer: Renderer, remote: Remote) -> None:
         self._renderer = renderer
         self._remote = remote
-        self.crop = renderer.crop
+        self.crop = self.crops = renderer.crop
+        self.resized, self.turned, self.blank = renderer.resized, renderer.turned, renderer.blank
 
     async def count(self, part: DocumentPart) -> int:
         """Return the number of pages of the document. Raises `PageFailure`."""
@@ -102,26 +103,6 @@ class PartRenderer:
             return replace(page, number=number, source=part.source, version=part.version)
         return await self._renderer.page(part.source, "", number, **names, version=part.version)
 
-
-class RendererTools:
-    """Image operations for readers of pages. They run in the renderer's processes."""
-
-    def __init__(self, renderer: Renderer, remote: Remote) -> None:
-        self._renderer = renderer
-        self._remote = remote
-
-    async def resized(self, image: EncodedImage, scale: float) -> EncodedImage:
-        """Return the image with its sides multiplied by `scale`."""
-        return await self._renderer.resized(image, scale)
-
-    async def turned(self, image: EncodedImage, degrees: int) -> EncodedImage:
-        """Return the image turned clockwise by 90, 180, or 270 degrees."""
-        return await self._renderer.turned(image, degrees)
-
-    async def blank(self, image: EncodedImage) -> bool:
-        """Return whether the image shows nothing."""
-        return await self._renderer.blank(image)
-
     async def content(self, page: Page) -> Page:
         """Return the page with its text layer. A page without text layer is returned unchanged."""
         if row_address(page.source) is not None:
@@ -133,11 +114,3 @@ class RendererTools:
             async with self._remote.open(page.source, page.version) as copy:
                 return await self._renderer.content(str(copy.path), "", page.number, page)
         return await self._renderer.content(page.source, "", page.number, page, page.version)
-
-
-class LayoutTools(RendererTools):
-    """Image operations for readers of regions. They run in the renderer's processes."""
-
-    async def crops(self, image: EncodedImage, boxes: Sequence[Box]) -> tuple[EncodedImage, ...]:
-        """Return the parts of an image under relative boxes, in order."""
-        return await self._renderer.crop(image, boxes)

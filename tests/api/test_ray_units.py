@@ -27,57 +27,40 @@ from llm_ocr.types import Status
 from llm_ocr.workspace import library_version
 
 
-def test_a_worker_has_a_little_more_than_it_has_begun():
-    all_ = UnitQueue(range(10))
-    assert all_.take((), 0) == [0, 1]
-    assert all_.take((0, 1), 2) == []
-    assert all_.take((0, 1), 1) == [2]
+def test_a_worker_holds_two_units_that_it_has_not_begun():
+    queue = UnitQueue(range(10))
+    assert queue.take((), 0) == [0, 1]
+    assert queue.take((0, 1), 2) == []
+    assert queue.take((0, 1), 1) == [2]
     assert AHEAD == 2
 
 
-def test_it_ends_when_all_is_done_whoever_did_it():
-    all_ = UnitQueue([3, 4])
-    for place in all_.take((), 0):
-        assert not all_.finished.is_set()
-        all_.done(place)
-    assert all_.finished.is_set()
-    assert UnitQueue([]).finished.is_set()
-
-
-def test_units_of_a_lost_worker_go_to_others():
-    all_ = UnitQueue(range(3))
-    lost = all_.take((), 0)
-    all_.restore(lost, blame=True)
-    assert sorted([*all_.take((), 0), *all_.take((), 0)]) == [0, 1, 2]
-
-
 def test_unit_that_kills_workers_runs_last_alone_and_is_aborted():
-    all_ = UnitQueue(range(3))
+    queue = UnitQueue(range(3))
     deaths = 0
-    while not all_.finished.is_set():
+    while not queue.finished.is_set():
         held: list[int] = []
         while 0 not in held:
-            more = all_.take(held, 0)
+            more = queue.take(held, 0)
             if not more:  # others than the killer are done before it
                 assert held
-                for place in held:
-                    all_.done(place)
+                queue.done(*held)
                 held = []
             held += more
         if deaths >= SUSPECT:
             assert held == [0]
-            assert all_.take(held, 0) == []
-        all_.restore(held, blame=True)
+            assert queue.take(held, 0) == []
+        queue.restore(held, blame=True)
         deaths += 1
     assert deaths == MOST_LOST
-    assert all_.aborted == [0]
+    assert queue.aborted == [0]
 
 
-def test_what_a_server_or_a_store_refused_is_no_units_fault():
-    all_ = UnitQueue([7])
+def test_an_error_of_server_or_store_is_no_fault_of_a_unit():
+    queue = UnitQueue([7])
     for _ in range(2 * MOST_LOST):
-        all_.restore(all_.take((), 0), blame=False)
-    assert all_.take((), 0) == [7]
+        queue.restore(queue.take((), 0), blame=False)
+    assert queue.take((), 0) == [7]
 
 
 class Idle(Worker):
@@ -87,7 +70,7 @@ class Idle(Worker):
         return
 
 
-def test_a_report_that_was_lost_is_made_good(work):
+def test_a_lost_report_is_repeated_and_counts_once(work):
     worker = Idle(work)
     worker.turn((5, 6), over=False)
     worker.published(5, Done(10))
@@ -127,7 +110,7 @@ def test_a_cluster_without_gpus_is_not_waited_for():
         size_of(ExtractSettings(workspace="w", ray="auto"), "vllm", [HEAD])
 
 
-def test_why_a_worker_was_lost_is_said_in_a_line():
+def test_the_cause_of_a_lost_worker_is_one_line():
     died = (
         "The actor died unexpectedly before finishing this task.\n\tclass_name: Worker\n\tpid: 1\n"
         "The actor is dead because its node has died. Node Id: 12."
@@ -156,16 +139,16 @@ def failure_of(work: Work) -> Failure:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         ({"witness": "/not/on/this/machine.pdf"}, "/not/on/this/machine.pdf is not on"),
         ({"version": "0.0.0"}, "0.0.0 where the command was started"),
         ({"key": "1" * 12}, "other results than the driver"),
     ],
 )
-def test_worker_with_differing_results_stops_the_command(work, wrong, said):
+def test_worker_with_differing_results_stops_the_command(work, wrong, message):
     failure = failure_of(replace(work, **wrong))
-    assert said in failure.message
+    assert message in failure.message
     assert failure.hint
     assert failure.everywhere
 
@@ -179,12 +162,13 @@ def test_a_workspace_that_a_node_does_not_see_stops_the_command(work, tmp_path):
 
 def test_new_workers_are_wanted_only_while_units_remain():
     async def wait() -> None:
-        all_ = UnitQueue([1])
-        assert await all_.wanted()
-        all_.take((), 0)
-        waiting = asyncio.create_task(all_.wanted())
-        all_.done(1)
+        queue = UnitQueue([1])
+        assert await queue.wanted()
+        queue.take((), 0)
+        waiting = asyncio.create_task(queue.wanted())
+        queue.done(1)
         assert not await waiting
+        assert not await UnitQueue([]).wanted()
 
     asyncio.run(wait())
 

@@ -282,6 +282,9 @@ class Reader:
 class Renderer:
     """Blank pages."""
 
+    async def count(self, part):
+        return len(part.pages)
+
     async def page(self, part, number):
         image = EncodedImage(b"image", "image/png", 1, 1)
         return Page(page_id(part.document_id, number), part.document_id, number, image, None, part.source)
