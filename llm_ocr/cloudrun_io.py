@@ -1,14 +1,7 @@
 """The predecessor's module for Cloud Storage: its notebook on Cloud Run reads results with it."""
 
 from llm_ocr.compat.stage_dataset import load_stage_dataset as load_dataset_from_gcs
+from llm_ocr.compat.stage_dataset import refused_names
 
 __all__ = ["load_dataset_from_gcs"]
-
-
-def __getattr__(name: str) -> object:
-    if name.startswith("_"):
-        raise AttributeError(f"module 'llm_ocr.cloudrun_io' has no attribute {name!r}")
-    raise ImportError(
-        f"llm_ocr.cloudrun_io has no {name}. Stages write their results to the workspace themselves "
-        "(-w gs://BUCKET/PREFIX); llm_ocr.open(URL) reads them. See docs/migrating.md."
-    )
+__getattr__ = refused_names(__name__, "gs")

@@ -12,15 +12,13 @@ from llm_ocr.cli.pipeline import finish
 from llm_ocr.cli.progress import progress_for
 from llm_ocr.config.loading import settings_from
 from llm_ocr.config.models import DemoSettings, RunSettings, ViewSettings
+from llm_ocr.documents.file_types import SUFFIXES
 from llm_ocr.errors import LlmOcrError, WorkspaceMismatch
 from llm_ocr.plugins import COMMANDS
 from llm_ocr.types import Viewed, plural
 
 if TYPE_CHECKING:
     from llm_ocr.runs import Document
-
-
-_TYPES = frozenset({".pdf", ".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff"})
 
 
 def run_demo(command: str, settings: DemoSettings) -> int:
@@ -63,7 +61,7 @@ def example_documents() -> list[Path]:
     """
     package = Path(__file__).resolve().parent.parent
     for folder in (package / "examples", package.parent / "examples"):
-        found = sorted(path for path in folder.glob("*") if path.suffix.lower() in _TYPES)
+        found = sorted(path for path in folder.glob("*") if path.suffix.lower() in SUFFIXES)
         if found:
             return found
     raise LlmOcrError("this installation has no example documents", hint="Use any PDF: llm-ocr run report.pdf")

@@ -8,10 +8,10 @@ preview/train-<hash>-00000.parquet   <hash>: 12 hex digits of the keys and the p
 import hashlib
 import json
 from asyncio import to_thread
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Never
 
 from llm_ocr.config.groups import Group
 from llm_ocr.errors import ObjectNotFound, StageMissing
@@ -61,6 +61,20 @@ def load_stage_dataset(uri: str, split: str = "train") -> "Dataset":
             return Run(workspace).to_dataset()
         except StageMissing:
             return _extracted(workspace)
+
+
+def refused_names(module: str, scheme: str) -> Callable[[str], Never]:
+    """Return the `__getattr__` of a module of the predecessor: other names than `load_dataset_from_…` are gone."""
+
+    def refuse(name: str) -> Never:
+        if name.startswith("_"):
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        raise ImportError(
+            f"{module} has no {name}. Stages write their results to the workspace themselves "
+            f"(-w {scheme}://BUCKET/PREFIX); llm_ocr.open(URL) reads them. See docs/migrating.md."
+        )
+
+    return refuse
 
 
 def _extracted(workspace: Workspace) -> "Dataset":
