@@ -109,7 +109,7 @@ def _thin(boxes: Floats, axis: int, length: Floats) -> Floats:
 
 
 def _merged(rules: Floats, unit: float) -> Floats:
-    """Join touching and nearly touching pieces on one line, merge double lines, and drop short ones."""
+    """Join touching and nearly touching pieces on one line, and drop short ones."""
     if not len(rules):
         return np.zeros((0, 3))
     rules = rules[np.lexsort((rules[:, 1], rules[:, 0]))]
@@ -131,7 +131,8 @@ def _merged(rules: Floats, unit: float) -> Floats:
     if len(joined) > MAX_RULES:
         longest = np.argsort(joined[:, 1] - joined[:, 2], kind="stable")[:MAX_RULES]
         joined = joined[longest]
-    return joined[np.argsort(joined[:, 0], kind="stable")]
+    ordered: Floats = joined[np.argsort(joined[:, 0], kind="stable")]
+    return ordered
 
 
 # Ruled grids: connected rules, and the cells between them.
