@@ -261,7 +261,7 @@ class Session:
         any_label = self._settings.detector not in (None, MODEL, EMBEDDED)
         tasks = tasks_with((*self._settings.region_task, *way.tasks), any_label=any_label)
         return LayoutReader(
-            reader.requests.engine, reader.profile, reader.detector, reader.tools, tasks, reader.whole, reader.options
+            reader.engine, reader.profile, reader.detector, reader.tools, tasks, reader.whole, reader.options
         )
 
 

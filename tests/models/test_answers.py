@@ -8,12 +8,8 @@ from llm_ocr.models.parsers.figure_answers import read_class, read_parse
 from llm_ocr.models.profiles.shared import (
     CHAT_PROMPTS,
     CLASSES,
-    DEEPSEEK_PROMPTS,
     PARSE_SCHEMA,
-    classify_prompt,
-    structured_outputs,
 )
-from llm_ocr.models.registry import find_profile
 
 ANSWER = {
     "type": "bar chart",
@@ -143,27 +139,6 @@ def test_a_class_of_two_words_wins_over_one_within_it():
     classes = ("chart", "bar_chart", "Line chart")
     assert read_class("It is a bar chart", classes) == "bar_chart"
     assert read_class("LINE CHART", classes) == "Line chart"
-
-
-def test_prompts_of_deepseek_are_those_that_it_was_trained_on():
-    assert DEEPSEEK_PROMPTS["describe"] == "Describe this image in detail."
-    assert DEEPSEEK_PROMPTS["parse"] == "Parse the figure."
-
-
-def test_the_classes_stand_in_the_prompt():
-    assert "photo, chart, diagram" in classify_prompt(CHAT_PROMPTS["classify"])
-    assert classify_prompt(CHAT_PROMPTS["classify"], ("a b", "c")).endswith("a b, c.")
-
-
-def test_servers_are_asked_to_force_what_the_model_can_do():
-    chat, deepseek = find_profile("qwen3-vl"), find_profile("deepseek-ocr")
-    assert structured_outputs(chat, "parse") == {"structured_outputs": {"json": dict(PARSE_SCHEMA)}}
-    assert structured_outputs(chat, "parse", own_prompt=True) == {}
-    assert structured_outputs(chat, "classify", ("a", "b")) == {"structured_outputs": {"choice": ["a", "b"]}}
-    assert structured_outputs(chat, "describe") == {}
-    assert structured_outputs(deepseek, "parse") == {}
-    assert "choice" in structured_outputs(deepseek, "classify")["structured_outputs"]
-    json.dumps(structured_outputs(chat, "parse"))
 
 
 def test_schema_allows_charts_and_diagrams_but_requires_neither():

@@ -321,10 +321,6 @@ def test_a_preset_is_what_the_server_is_started_with(name):
     assert number_of(line, "max-model-len") == find_profile("deepseek-ocr").context, "the context stays the profile's"
 
 
-def test_without_a_preset_nothing_is_added():
-    assert value_of(words("deepseek-ocr"), "max-num-seqs") is None
-
-
 def test_preset_overrides_profile_and_user_overrides_preset():
     own = find_profile("chandra-2")
     assert number_of(own.server_args, "max-num-seqs") not in (None, PRESETS["l4"].sequences)

@@ -142,11 +142,6 @@ def test_a_figure_whose_box_is_not_on_the_page_keeps_its_words(target: str):
     assert parsed.lost == ("image: its box is not on the page",)
 
 
-def test_boxes_that_reach_over_the_edge_are_clipped():
-    figure = parse_front_matter(f"{HEAD}a\n\n![x](page_500_644_900_900.png)", FRAME).blocks[1]
-    assert (figure.box.x0, figure.box.y0, figure.box.x1, figure.box.y1) == pytest.approx((0.5, 0.5, 1, 1))
-
-
 def test_without_the_size_of_the_image_words_stay():
     parsed = parse_front_matter(PAGE, NO_FRAME)
     assert "Arch bridge seen from the east" in blocks_to_markdown(parsed.blocks)

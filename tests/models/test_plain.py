@@ -65,11 +65,6 @@ def test_the_markdown_comes_out_again():
     assert blocks_to_markdown(parse_plain(again).blocks) == again
 
 
-def test_every_block_has_the_whole_page_as_its_box():
-    boxes = {(block.box.x0, block.box.y0, block.box.x1, block.box.y1) for block in parse_plain(PAGE).blocks}
-    assert boxes == {(0, 0, 1, 1)}
-
-
 @pytest.mark.parametrize(
     "wrap", ["```markdown\n{}\n```", "```md\n{}\n```\n", "```markdown\n{}", "{}<|im_end|>", "\n{}\n\n"]
 )

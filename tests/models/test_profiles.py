@@ -148,28 +148,6 @@ def test_no_snapshot_is_left_of_a_profile_that_is_gone():
     assert {path.name for path in FOLDER.iterdir()} == {path_of(profile).name for profile in PROFILES}
 
 
-@pytest.mark.parametrize(
-    ("name", "parts"),
-    [
-        ("deepseek-ocr", ["image_url", "text"]),
-        ("lightonocr-3", ["image_url", "text"]),
-        ("lightonocr-2", ["image_url"]),
-        ("olmocr-2", ["text", "image_url"]),
-        ("nemotron-parse", ["text", "image_url"]),
-        ("unlimited-ocr", ["text", "image_url"]),
-    ],
-)
-def test_the_parts_stand_in_the_order_of_the_training(name: str, parts: list[str]):
-    profile = find_profile(name)
-    (message,) = snapshot(profile)["requests"][profile.mode]["messages"]
-    assert [part["type"] for part in message["content"]] == parts
-
-
-def test_an_empty_system_message_is_sent():
-    profile = find_profile("hunyuanocr")
-    assert snapshot(profile)["requests"]["markdown"]["messages"][0] == {"role": "system", "content": ""}
-
-
 def test_olmocrs_forced_form_is_what_its_parser_reads():
     grammar = find_profile("olmocr-2").guides["markdown"]["structured_outputs"]["regex"]
     for fits in (olmocr_head("en", "0"), olmocr_head("null", "270") + "\nwords\nand more"):
@@ -210,17 +188,6 @@ def test_a_layer_of_text_is_put_where_the_prompt_says():
     for name in ("qwen3-vl", "internvl"):
         assert find_profile(name).anchor.count("{text}") == 1
     assert not find_profile("deepseek-ocr").anchor
-
-
-def test_what_deepseek_ocr_is_sent():
-    profile = find_profile("deepseek-ocr")
-    assert profile.prompts["layout"] == "<|grounding|>Convert the document to markdown."
-    assert profile.prompts["text"] == "Free OCR."
-    assert profile.vllm_settings == {"skip_special_tokens": False}
-    assert profile.page_settings["vllm_xargs"]["whitelist_token_ids"] == [128821, 128822]
-    assert "--no-enable-prefix-caching" in profile.server_args
-    assert json.loads(profile.server_args[profile.server_args.index("--limit-mm-per-prompt") + 1]) == {"image": 1}
-    assert not profile.trust_remote_code
 
 
 @pytest.mark.parametrize(

@@ -127,15 +127,6 @@ def test_text_before_a_loop_and_its_first_round_are_kept(name: str):
     assert len(BEFORE) <= sound <= len(BEFORE) + len(PARAGRAPH) + 40
 
 
-@pytest.mark.parametrize("name", LOOPS)
-def test_what_the_watch_cuts_is_a_loop_afterwards_too(name: str):
-    text = BEFORE + LOOPS[name]
-    for size in (7, 64, 500):
-        seen = cut_after(text, size)
-        assert seen is not None
-        assert sound_length(text[: seen + size]) is not None
-
-
 @pytest.mark.parametrize("name", RIGHT)
 @pytest.mark.parametrize("before", ["", BEFORE])
 def test_pages_that_repeat_by_right_pass(name: str, before: str):

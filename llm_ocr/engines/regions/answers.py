@@ -1,130 +1,21 @@
-"""Request single regions and merge their answers into one page attempt."""
+"""Merge the answers about single regions into one page attempt. Pure."""
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from llm_ocr.engines import Completion, CompletionRequest, Engine
 from llm_ocr.engines.regions.detection import CHART, FORMULA, READ, SKIP, TEXT, Assigned, Layout, Region
-from llm_ocr.engines.vlm.judging import Verdict, judge_page, summarized
+from llm_ocr.engines.vlm.judging import summarized
 from llm_ocr.engines.vlm.placing import with_crops
-from llm_ocr.engines.vlm.requests import (
-    Images,
-    ImageTools,
-    ReadOptions,
-    Step,
-    json_values,
-    request_of,
-    what_fits,
-)
-from llm_ocr.engines.vlm.retry import Ladder, Tries, joined, run_attempts, rungs_for
+from llm_ocr.engines.vlm.retry import Tries, joined
 from llm_ocr.errors import PageFailure
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
 from llm_ocr.models.parsers.labels import kind_of, labelled, normal, with_captions
-from llm_ocr.models.profile import Profile
-from llm_ocr.types import Attempt, Block, BlockKind, Box, EncodedImage, Reason, Status
-
-# Requests for one region: its crop and its task's prompt, up the profile's retry ladder.
-
-
-#: A region without an answer below this share of the page counts as empty after this number of tries.
-SMALL, EMPTY_TRIES = 0.002, 3
-_NOTHING = "nothing was read in it"
+from llm_ocr.types import Attempt, Block, BlockKind, Box, Status
 
 Blocks = tuple[Block, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Region to read.
-
-    `id` appears in messages and in poison detection. The other fields are the crop, the task, and the region's share
-    0..1 of the page.
-    """
-
-    id: str
-    image: EncodedImage
-    mode: str
-    share: float
-
-
-class RegionRequests:
-    """Prompts, settings, and retry ladder of a profile for regions, with the user's options."""
-
-    def __init__(self, engine: Engine, profile: Profile, tools: ImageTools, options: ReadOptions) -> None:
-        self.engine = engine
-        self.profile = profile
-        self.tools = tools
-        self.options = options
-        self.rungs = rungs_for(profile, modes=False)
-        self.temperature = profile.temperature if options.temperature is None else options.temperature
-        self.max_tokens = what_fits(profile, options.max_tokens)
-
-    def identity(self) -> Mapping[str, Any]:
-        """Return the settings that change the answers, in addition to those of a whole-page reader, as JSON values."""
-        modes = sorted(set(self.profile.region_tasks.values()))
-        return {
-            "region_tasks": dict(self.profile.region_tasks),
-            "prompts": {mode: self.profile.prompts[mode] for mode in modes},
-            "guides": {mode: guide for mode in modes if (guide := json_values(self.guide(mode)))},
-            "temperature": self.temperature,
-            "max_tokens": self.max_tokens,
-            "ladder": [asdict(rung) for rung in self.rungs],
-        }
-
-    def guide(self, mode: str) -> Mapping[str, Any]:
-        """Return the settings that force the form of answers in a mode, if `guided` is on."""
-        return self.profile.guides.get(mode, {}) if self.options.guided else {}
-
-    async def complete(self, piece: Piece, on_sent: Callable[[], None]) -> Tries[Blocks]:
-        """Run the requests for a region.
-
-        Args:
-            piece: Region to read.
-            on_sent: Called when the first request is sent.
-
-        Raises:
-            ServerError: No server is available. `PageFailure` is part of the result.
-        """
-        profile = self.profile
-        images = Images(piece.image, self.tools)
-        blank: bool | None = None
-        empty = 0  # answers without content
-
-        async def make_request(step: Step) -> CompletionRequest:
-            return request_of(
-                profile,
-                step,
-                piece.id,
-                await images.sized(step.scale),
-                profile.prompts[step.mode],
-                vllm_settings={**profile.page_settings, **self.guide(step.mode)},
-            )
-
-        async def judge(answer: Completion, step: Step) -> Verdict[Blocks]:
-            nonlocal blank, empty
-            verdict = judge_page(
-                answer, profile.parsers.get(step.mode) or profile.parsers[""], images.frame(step.scale)
-            )
-            if verdict.reason is None:
-                return verdict
-            empty += verdict.reason is Reason.EMPTY
-            if piece.share < SMALL and empty >= EMPTY_TRIES:
-                return Verdict((), None, _NOTHING)
-            if blank is None:  # checked once per region, and only after a bad answer
-                try:
-                    blank = await self.tools.blank(piece.image)
-                except PageFailure:
-                    blank = False  # the answer is judged without this information
-            return Verdict((), None, _NOTHING) if blank else verdict
-
-        tries: Tries[Blocks] = Tries(self.options.max_attempts)
-        ladder = Ladder(Step(piece.mode, self.temperature, self.max_tokens), self.rungs)
-        await run_attempts(self.engine, make_request, judge, ladder, tries, on_sent, self.options.backoff)
-        return tries
-
 
 # Blocks of a page in reading order from the answers about its regions. Pure.
 

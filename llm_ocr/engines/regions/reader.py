@@ -2,24 +2,32 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
-from llm_ocr.engines import Engine, PageReader, noop
+from llm_ocr.engines import Completion, CompletionRequest, Engine, PageReader, noop
 from llm_ocr.engines.regions.answers import (
     Blocks,
     Outcome,
-    Piece,
-    RegionRequests,
     attempt_of,
     rows_of,
     with_regions,
     with_rows,
 )
 from llm_ocr.engines.regions.detection import READ, Assigned, Detector, Layout, assigned, task_of
+from llm_ocr.engines.vlm.judging import Verdict, judge_page
 from llm_ocr.engines.vlm.reader import UNDRAWN
-from llm_ocr.engines.vlm.requests import ImageTools, QualityRule, ReadOptions
-from llm_ocr.engines.vlm.retry import Tries, joined
+from llm_ocr.engines.vlm.requests import (
+    Images,
+    ImageTools,
+    QualityRule,
+    ReadOptions,
+    Step,
+    json_values,
+    request_of,
+    what_fits,
+)
+from llm_ocr.engines.vlm.retry import Ladder, Tries, joined, run_attempts, rungs_for
 from llm_ocr.errors import PageFailure
 from llm_ocr.models.profile import Profile
 from llm_ocr.types import Attempt, BlockKind, Box, EncodedImage, Page, Reason, Status
@@ -42,6 +50,20 @@ class RegionTools(ImageTools, Protocol):
 
     async def crops(self, image: EncodedImage, boxes: Sequence[Box]) -> tuple[EncodedImage, ...]:
         """Return the parts of an image under relative boxes, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Region to read.
+
+    `id` appears in messages and in poison detection. The other fields are the crop, the task, and the region's share
+    0..1 of the page.
+    """
+
+    id: str
+    image: EncodedImage
+    mode: str
+    share: float
 
 
 class TooMany(Exception):
@@ -86,6 +108,9 @@ RESULT_VERSION = 2
 #: Share of a page without text from which a picture may contain the text. The page is then read as a whole.
 _PICTURE = 0.5
 _NOTHING_FOUND = "no region to be read was found on it"
+#: A region without an answer below this share of the page counts as empty after this number of tries.
+SMALL, EMPTY_TRIES = 0.002, 3
+_NOTHING = "nothing was read in it"
 
 
 class LayoutReader:
@@ -111,6 +136,7 @@ class LayoutReader:
         options: ReadOptions | None = None,
         rule: QualityRule | None = None,
     ) -> None:
+        self.engine = engine
         self.detector = detector
         self.tools = tools
         self.tasks = tasks
@@ -118,7 +144,9 @@ class LayoutReader:
         self.profile = profile
         self.options = options or ReadOptions()
         self.rule = rule
-        self.requests = RegionRequests(engine, profile, tools, self.options)
+        self._rungs = rungs_for(profile, modes=False)
+        self._temperature = profile.temperature if self.options.temperature is None else self.options.temperature
+        self._max_tokens = what_fits(profile, self.options.max_tokens)
 
     @property
     def name(self) -> str:
@@ -127,11 +155,17 @@ class LayoutReader:
 
     def identity(self) -> Mapping[str, Any]:
         """Return the settings that change the attempts, without addresses, keys, or caps of the servers."""
+        modes = sorted(set(self.profile.region_tasks.values()))
         by_regions = {
             "result_version": RESULT_VERSION,
             "detector": dict(self.detector.identity()),
             "tasks": dict(sorted(self.tasks.items())),
-            **self.requests.identity(),
+            "region_tasks": dict(self.profile.region_tasks),
+            "prompts": {mode: self.profile.prompts[mode] for mode in modes},
+            "guides": {mode: guide for mode in modes if (guide := json_values(self._guide(mode)))},
+            "temperature": self._temperature,
+            "max_tokens": self._max_tokens,
+            "ladder": [asdict(rung) for rung in self._rungs],
         }
         return {**self.whole.identity(), "layout_first": by_regions}
 
@@ -150,6 +184,57 @@ class LayoutReader:
             why = f"its regions were not found: {failure.why}"
             return await _Reading(self, page, Layout(()), on_dispatched).whole(why, failure)
         return await _Reading(self, page, layout, on_dispatched).run()
+
+    async def read_region(self, piece: Piece, on_sent: Callable[[], None]) -> Tries[Blocks]:
+        """Run the requests for a region.
+
+        Args:
+            piece: Region to read.
+            on_sent: Called when the first request is sent.
+
+        Raises:
+            ServerError: No server is available. `PageFailure` is part of the result.
+        """
+        profile = self.profile
+        images = Images(piece.image, self.tools)
+        blank: bool | None = None
+        empty = 0  # answers without content
+
+        async def make_request(step: Step) -> CompletionRequest:
+            return request_of(
+                profile,
+                step,
+                piece.id,
+                await images.sized(step.scale),
+                profile.prompts[step.mode],
+                vllm_settings={**profile.page_settings, **self._guide(step.mode)},
+            )
+
+        async def judge(answer: Completion, step: Step) -> Verdict[Blocks]:
+            nonlocal blank, empty
+            verdict = judge_page(
+                answer, profile.parsers.get(step.mode) or profile.parsers[""], images.frame(step.scale)
+            )
+            if verdict.reason is None:
+                return verdict
+            empty += verdict.reason is Reason.EMPTY
+            if piece.share < SMALL and empty >= EMPTY_TRIES:
+                return Verdict((), None, _NOTHING)
+            if blank is None:  # checked once per region, and only after a bad answer
+                try:
+                    blank = await self.tools.blank(piece.image)
+                except PageFailure:
+                    blank = False  # the answer is judged without this information
+            return Verdict((), None, _NOTHING) if blank else verdict
+
+        tries: Tries[Blocks] = Tries(self.options.max_attempts)
+        ladder = Ladder(Step(piece.mode, self._temperature, self._max_tokens), self._rungs)
+        await run_attempts(self.engine, make_request, judge, ladder, tries, on_sent, self.options.backoff)
+        return tries
+
+    def _guide(self, mode: str) -> Mapping[str, Any]:
+        """Return the settings that force the form of answers in a mode, if `guided` is on."""
+        return self.profile.guides.get(mode, {}) if self.options.guided else {}
 
     async def close(self) -> None:
         """Close the detector and the reader of whole pages."""
@@ -266,7 +351,7 @@ class _Reading:
 
         async def complete(what: tuple[str, bytes], piece: Piece) -> Tries[Blocks]:
             try:
-                return await self._reader.requests.complete(piece, lambda: on_sent(what))
+                return await self._reader.read_region(piece, lambda: on_sent(what))
             finally:
                 on_sent(what)
 

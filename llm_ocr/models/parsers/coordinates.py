@@ -70,11 +70,12 @@ def from_resized(frame: Frame) -> Scale:
     return lambda x0, y0, x1, y1: _divided(x0, y0, x1, y1, width, height)
 
 
-def from_canvas(frame: Frame, width: int = _CANVAS_WIDTH, height: int = _CANVAS_HEIGHT) -> Scale:
+def from_canvas(frame: Frame) -> Scale:
     """Return the scale for corners as fractions of a canvas with the picture in the middle.
 
     The picture is shrunk to fit and never enlarged. Margins around the picture are clipped.
     """
+    width, height = _CANVAS_WIDTH, _CANVAS_HEIGHT
     across, down = frame.width, frame.height
     if across > 0 and down > 0:  # the height is fitted first, as in the model's processor
         shape = across / down

@@ -150,13 +150,6 @@ def test_page_fails_with_all_attempts_if_whole_read_fails_too():
     assert sum(one["tokens_in"] for one in caught.value.tries) == 207
 
 
-def test_refused_regions_leave_the_page_to_the_whole_page_reader():
-    whole = WholeReader()
-    attempt = read_regions(rows("text", "table"), {TEXT: REFUSED, TABLE: REFUSED}, whole=whole)
-    assert (attempt.status, attempt.reason) == (Status.DEGRADED, Reason.REFUSED)
-    assert "none of its 2 regions could be read" in attempt.detail and len(whole.pages) == 1
-
-
 def test_regions_that_kill_the_server_are_not_read_another_way():
     whole = WholeReader()
     killer = PageFailure(Reason.QUARANTINED, "killed 4 servers")

@@ -63,10 +63,6 @@ def test_lists_formulas_and_tables_in_a_text_are_what_they_are():
     assert kinds == ["text", "list_item", "list_item", "formula", "table"]
 
 
-def test_bullets_of_any_kind_become_those_of_markdown():
-    assert markdown(answered("text", "• one\n• two")) == "- one\n- two"
-
-
 def test_tables_are_those_of_the_models_form():
     assert made(answered("table", "<fcel>Item<fcel>Qty<nl><fcel>Bolt<fcel>12<nl>", profile=PADDLE)) == [
         ("table", "<table><tr><td>Item</td><td>Qty</td></tr><tr><td>Bolt</td><td>12</td></tr></table>", 0)

@@ -155,13 +155,6 @@ def test_a_loop_is_cut_off_and_the_rest_is_degraded():
     assert len(record.description) < 200
 
 
-def test_lost_requests_are_repeated_and_count():
-    assert described(RequestLost("reset"), stop("A map.")).status is Status.OK
-    with pytest.raises(PageFailure) as caught:
-        described(RequestLost("reset"), max_attempts=3)
-    assert (caught.value.reason, len(caught.value.tries)) == (Reason.SERVER_ERROR, 3)
-
-
 def test_an_answer_that_does_not_fit_is_asked_shorter_once():
     engine = ScriptedEngine(TOO_LONG, stop("A map."))
     asyncio.run(made(engine).describe(FIGURE, "d-p00001", "d"))
