@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -39,13 +38,6 @@ _LINES_OVER, _DISPLAY = 2, 1.3
 _ON_AXES = 6
 #: Letters in a chart for each of its numbers; a program with line numbers beside it has more.
 _MOST_LETTERS = 12
-
-
-def shown(cluster: Cluster) -> Cluster:
-    """Return the cluster without its rules and frame if it contains only images."""
-    if cluster.picture is None or cluster.drawn or cluster.picture.area > 0.9 * cluster.box.area:
-        return cluster
-    return replace(cluster, box=cluster.picture, rules=0, shapes=0)
 
 
 def is_figure(cluster: Cluster, texts: Texts) -> bool:
@@ -149,7 +141,7 @@ def find_figures(content: PageContent, tables: Sequence[Region]) -> list[Region]
     ]
     by_caption = len(chosen)
     rest = [cluster for cluster, free in zip(clusters, anchors.free, strict=True) if free]
-    candidates = [shown(cluster) for cluster in rest if not cluster.only_rules or cluster.total > 2]
+    candidates = [cluster for cluster in rest if not cluster.only_rules or cluster.total > 2]
     candidates = sorted(candidates, key=lambda cluster: -cluster.box.area)[:300]
     for cluster in candidates:
         if is_figure(cluster, texts) and not any(cluster.box.covered_by(other.box) > 0.5 for other, _ in chosen):
