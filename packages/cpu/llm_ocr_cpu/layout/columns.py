@@ -269,12 +269,6 @@ _RULE_HEIGHT = 4.0
 _MOST_RULES = 200
 #: Width to remove at both ends of a line of OCR, in font sizes: boxes are padded, and narrow gutters become visible.
 _PADDING = 0.35
-#: Maximum shift of a leaning column from the top of the page to the bottom, in page widths, and number of shifts tried.
-_LEANING, _LEANING_STEPS = 0.02, 17
-#: Distance of aligned edges in line heights, and the gain in aligned edges that proves that a page leans.
-_ALIGNED_WITHIN, _MORE_ALIGNED = 0.25, 1.1
-#: Maximum number of places of edges, which limits the memory for boxes far outside of the page.
-_MOST_PLACES = 4000
 
 
 def make_sheet(lines: Sequence[Line], regions: Sequence[Box], rules: Sequence[Box], measures: Measures) -> Sheet:
@@ -285,7 +279,6 @@ def make_sheet(lines: Sequence[Line], regions: Sequence[Box], rules: Sequence[Bo
     chars = [_weight(line.text) for line in lines] + [-1] * len(regions) + [-2] * len(rules)
     edges = np.array(boxes, dtype=np.float64).reshape(-1, 4)
     if measures.noisy and len(lines) >= 2 * _NARROW_LINES:
-        edges = _upright(edges, len(lines), measures.body)
         texts = edges[: len(lines)]
         margin = np.minimum(_PADDING * np.array(size[: len(lines)]), (texts[:, 2] - texts[:, 0]) / 4)
         texts[:, 0] += margin
@@ -300,36 +293,6 @@ def make_sheet(lines: Sequence[Line], regions: Sequence[Box], rules: Sequence[Bo
         measures.rtl,
         measures.noisy,
     )
-
-
-def _upright(boxes: Floats, lines: int, height: float) -> Floats:
-    """Return the boxes with the columns of a leaning or wedge-shaped page made vertical.
-
-    In a photograph of a newspaper, a column moves by twice the width of a gutter from top to bottom. The shift of an
-    edge is proportional to its height on the page, and varies with its place across the page. The shift that aligns the
-    most lines wins.
-    """
-    left, top, right, bottom = boxes[:, 0].min(), boxes[:, 1].min(), boxes[:, 2].max(), boxes[:, 3].max()
-    width = max(right - left, 1e-6)
-    down = (((boxes[:, 1] + boxes[:, 3]) / 2 - top) / max(bottom - top, 1e-6) - 0.5)[:, None]
-    edges = boxes[:, ::2]
-    across = (edges - left) / width - 0.5
-    steps = np.linspace(-_LEANING, _LEANING, _LEANING_STEPS) * width
-    unit = max(_ALIGNED_WITHIN * height, width / _MOST_PLACES)
-    shifts = [(lean, wedge) for lean in steps for wedge in 2 * steps]
-
-    def aligned(shift: tuple[float, float]) -> float:
-        moved = (edges - down * (shift[0] + shift[1] * across))[:lines]
-        places = ((moved - moved.min()) / unit).astype(np.int64)
-        counts = [np.bincount(places[:, side]) for side in (0, 1)]
-        return float(sum((np.convolve(count, (1, 1)) ** 2).sum() for count in counts))
-
-    lean, wedge = max(shifts, key=aligned)
-    if aligned((lean, wedge)) < _MORE_ALIGNED * aligned((0.0, 0.0)):
-        return boxes
-    upright = boxes.copy()
-    upright[:, ::2] = edges - down * (lean + wedge * across)
-    return upright
 
 
 def _weight(text: str) -> int:
