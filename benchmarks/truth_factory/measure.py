@@ -1,6 +1,6 @@
 """Generate pages with exact truth, read them with the embedded engine, and score the results.
 
-    python benchmarks/truth_factory/measure.py --pages 60 --scans 24 --output benchmarks/results/truth_factory.json
+    python benchmarks/truth_factory/measure.py --pages 60 --scans 12 --output benchmarks/results/truth_factory.json
 
 Documents with even seeds are the half "tuning", the others "held-out". Rules of the engine may be tuned on the first
 half only. `--folder` keeps the documents and `truth.json`; its paths and ids stay the same for the same seed.
