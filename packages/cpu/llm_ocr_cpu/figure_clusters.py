@@ -79,6 +79,17 @@ class Texts:
         within = (x >= box.x0 - margin) & (x <= box.x1 + margin) & (y >= box.y0 - margin) & (y <= box.y1 + margin)
         return np.nonzero(within & self.free)[0]
 
+    def is_text_box(self, box: Floats, *, picture: bool) -> bool:
+        """Return whether the shape is a background of running text: lines of body size over most of its height."""
+        x0, y0, x1, y1 = box.tolist()
+        area = Box(x0, y0, x1, y1)
+        members = self.inside(area)
+        body = [index for index in members.tolist() if self.body[index]]
+        covered = float(np.sum(self.sizes[body])) if body else 0.0
+        if picture:
+            return len(body) >= 4 and covered > 0.25 * area.height
+        return len(body) >= 2 and covered > 0.3 * area.height
+
     def outside_margins(self, box: Box) -> float:
         """Return the share of the box's width outside the columns of running text; 0 without running text."""
         if int(self.body.sum()) < 5:
@@ -101,6 +112,15 @@ class Texts:
             if inside < 0.6 * int(self.letters[self.body].sum()):
                 self.body[members] = False
 
+    def without_sub_captions(self, captions: Sequence["Caption"]) -> None:
+        """Remove lines such as "(a) Before the flood" directly above a caption from the body: they name its parts."""
+        for caption in captions:
+            gap = caption.box.y0 - self.boxes[:, 3]
+            near = self.body & (gap > -1) & (gap < 2 * self.body_size)
+            for index in np.nonzero(near)[0].tolist():
+                if _SUB_CAPTION.match(self.content.lines[index].text):
+                    self.body[index] = False
+
     def running(self, members: npt.NDArray[np.intp]) -> int:
         """Return the letters of prose in the lines."""
         return int(self.letters[members][self.wordy[members]].sum())
@@ -111,6 +131,7 @@ class Texts:
 
 #: Maximum lines of a caption.
 _LONGEST = 40
+_SUB_CAPTION = re.compile(r"\s*\(?[a-hA-H]\)\s")
 _MARKED = re.compile(r"[.:|)–—-]\s*$")
 _SENTENCE = re.compile(
     r"^\s*(?:and|or|in|of|is|are|was|shows?|also|illustrates?|depicts?|can|we|the|to|for|with|by|at|on|as|from|gives?)\b"
@@ -154,7 +175,16 @@ def _begins(texts: Texts, index: int) -> str:
         return name
     if _SENTENCE.match(rest) or rest[:1].islower():
         return ""
-    return name
+    other_look = line.bold or line.italic or line.size < 0.93 * texts.body_size
+    return name if other_look or not _in_paragraph(texts, index) else ""
+
+
+def _in_paragraph(texts: Texts, index: int) -> bool:
+    """Return whether body text is directly above."""
+    line = texts.content.lines[index]
+    step = line.box.y0 - texts.boxes[:, 1]
+    beside = (texts.boxes[:, 0] < line.box.x1) & (texts.boxes[:, 2] > line.box.x0)
+    return bool((texts.body & beside & (step > 0.3 * line.size) & (step < 1.5 * line.size)).any())
 
 
 def _members(lines: tuple[Line, ...], start: int, texts: Texts) -> set[int]:
@@ -223,7 +253,7 @@ class Cluster:
 
 
 def page_objects(texts: Texts, tables: Floats) -> Objects:
-    """Return visible objects outside tables, without page backgrounds and underlines."""
+    """Return visible objects outside tables, without page backgrounds, text boxes, and underlines."""
     content, unit = texts.content, texts.unit
     rasters = [(r.box.x0, r.box.y0, r.box.x1, r.box.y1) for r in content.rasters]
     visible = [p for p in content.paths if _is_visible(p.stroke) or _is_visible(p.fill)]
@@ -241,8 +271,7 @@ def page_objects(texts: Texts, tables: Floats) -> Objects:
     # Rules between the columns of a page would join everything that they touch.
     wide = thin & ((width > 0.5 * content.width) | (height > 0.4 * content.height))
     keep &= ~wide | _grid_lines(boxes, wide, ~raster & ~thin & filled, unit)
-    area, page = width * height, content.width * content.height
-    keep &= ~((area > 0.8 * page) | ((area > 0.5 * page) & (segments <= _PLAIN) & ~raster))
+    keep &= ~_behind_text(texts, boxes, raster, segments)
     frame = ~raster & ~filled & ~thin & (segments <= _PLAIN) & (width * height > 0.02 * content.width * content.height)
     boxes[raster] = _in_frames(boxes[raster], boxes[frame & keep])
     return Objects(boxes[keep], raster[keep], drawn[keep], (thin & ~drawn & ~raster)[keep])
@@ -301,6 +330,18 @@ def _inside(boxes: Floats, areas: Floats) -> npt.NDArray[np.bool_]:
     for x0, y0, x1, y1 in areas.tolist():
         inside |= (x >= x0 - 2) & (x <= x1 + 2) & (y >= y0 - 2) & (y <= y1 + 2)
     return inside
+
+
+def _behind_text(texts: Texts, boxes: Floats, raster: npt.NDArray[np.bool_], segments: Ints) -> npt.NDArray[np.bool_]:
+    """Return objects that cover the page, plain shapes that cover half of it, and those behind running text."""
+    page = texts.content.width * texts.content.height
+    area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
+    behind = (area > 0.8 * page) | ((area > 0.5 * page) & (segments <= _PLAIN) & ~raster)
+    large = np.nonzero(((segments <= _PLAIN) | raster) & (area > 0.004 * page) & ~behind)[0]
+    order = large[np.argsort(-area[large], kind="stable")][:400]
+    for index in order.tolist():
+        behind[index] = texts.is_text_box(boxes[index], picture=bool(raster[index]))
+    return behind
 
 
 def clusters_of(objects: Objects, width: float, height: float) -> list[Cluster]:
@@ -427,8 +468,9 @@ class Anchors:
         self.below_first = False
 
     def found(self) -> list[tuple[Caption, list[Cluster]]]:
-        """Return captions with their clusters above or below."""
+        """Return captions with their clusters: first those above or below, then those at the side."""
         pairs: list[tuple[Caption, list[Cluster]]] = []
+        alone: list[Caption] = []
         for number, caption in enumerate(self.captions):
             above, below = self._zone(caption, above=True), self._zone(caption, above=False)
             first, second = (below, above) if self.below_first else (above, below)
@@ -437,6 +479,12 @@ class Anchors:
                 chosen = self._members(second, caption)
                 # If the topmost caption is above its figure, so are the others.
                 self.below_first = bool(number == 0 and chosen and len(self.captions) > 1)
+            if chosen:
+                pairs.append((caption, self._taken(chosen)))
+            else:
+                alone.append(caption)
+        for caption in alone:
+            chosen = self._beside(caption)
             if chosen:
                 pairs.append((caption, self._taken(chosen)))
         return pairs
@@ -484,6 +532,18 @@ class Anchors:
         left = 0.0 if not any(box.x1 <= zone.x0 + 1 for box in beside) else zone.x0
         right = page.width if not any(box.x0 >= zone.x1 - 1 for box in beside) else zone.x1
         return Box(min(left, zone.x0), zone.y0, max(right, zone.x1), zone.y1)
+
+    def _beside(self, caption: Caption) -> list[int]:
+        """Return the cluster to the left or right of the caption that covers the caption's height."""
+        page, text = self.texts.content, caption.box
+        for index, cluster in enumerate(self.clusters):
+            box = cluster.box
+            apart = max(box.x0 - text.x1, text.x0 - box.x1)
+            level = min(box.y1, text.y1) - max(box.y0, text.y0) > 0.5 * text.height
+            big = box.width > 2 * _LEAST_WIDTH * page.width and box.height > 2 * _LEAST_HEIGHT * page.height
+            if self.free[index] and big and level and -2 < apart < 0.05 * page.width and not cluster.only_rules:
+                return [index]
+        return []
 
     def _members(self, zone: Box, caption: Caption) -> list[int]:
         """Return the zone's clusters without lone rules; none if they are too small or too distant."""

@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
 
 from llm_ocr.engines.trace import note, relative, tracing
-from llm_ocr.types import Box, PageContent
+from llm_ocr.types import Box, Line, PageContent
 from llm_ocr_cpu.figure_clusters import (
     Anchors,
     Cluster,
@@ -19,13 +21,15 @@ from llm_ocr_cpu.figure_clusters import (
     symbols,
 )
 from llm_ocr_cpu.regions import Region
-from llm_ocr_cpu.tables.cells import is_number
+from llm_ocr_cpu.tables.cells import is_code, is_number
 
 # Figures without captions, the extent of figures, and their kind.
 
 
 #: Minimum share of the page for a picture, and for a drawing, without a caption.
 _PICTURE, _DRAWING = 0.018, 0.03
+#: Letters between two objects from which they are separate figures.
+_MOST_BETWEEN = 100
 #: Share of the page's height from the top within which an object is a letterhead or logo, unless it is large.
 _HEAD = 0.2
 #: Share of the page's prose above which a figure is a poster or slide, whose text stays text.
@@ -34,10 +38,54 @@ MOST_PROSE = 0.4
 LEAST_PROSE = 300
 #: Lines of prose, or of words this much larger than the text, from which the lines over a picture are text of the page.
 _LINES_OVER, _DISPLAY = 2, 1.3
+#: Words of a label beside a figure; the lines of a narrow column of text have more.
+_LONGEST_LABEL = 4
 #: Numbers outside of a frame of rules, which are on the axes of a chart; those of a table are inside.
 _ON_AXES = 6
+#: Lines of a program from which a frame around them is no drawing.
+_LISTING = 8
 #: Letters in a chart for each of its numbers; a program with line numbers beside it has more.
 _MOST_LETTERS = 12
+
+
+def merged(clusters: Sequence[Cluster], texts: Texts) -> list[Cluster]:
+    """Merge clusters with a small gap and no running text between them."""
+    groups = [cluster for cluster in clusters if not cluster.only_rules or cluster.total > 2]
+    groups = sorted(groups, key=lambda cluster: -cluster.box.area)[:300]
+    gap = 10 * texts.unit
+    changed = True
+    while changed:
+        changed = False
+        for index, cluster in enumerate(groups):
+            near = [other for other in groups[index + 1 :] if _together(cluster, other, gap, texts)]
+            if near:
+                groups = [other for other in groups if other is not cluster and other not in near]
+                groups.append(joined([cluster, *near]))
+                changed = True
+                break
+    return groups
+
+
+def _together(first: Cluster, second: Cluster, gap: float, texts: Texts) -> bool:
+    a, b = first.box, second.box
+    across = max(a.x0 - b.x1, b.x0 - a.x1)
+    down = max(a.y0 - b.y1, b.y0 - a.y1)
+    if max(across, down) > gap:
+        return False
+    if max(across, down) > 0 and first.rasters and second.rasters and not (first.drawn or second.drawn):
+        same = abs(a.y0 - b.y0) + abs(a.y1 - b.y1) < gap or abs(a.x0 - b.x0) + abs(a.x1 - b.x1) < gap
+        if not same:
+            return False
+    both = texts.inside(a.union(b))
+    outside = both[~np.isin(both, np.concatenate((texts.inside(a), texts.inside(b))))]
+    return not texts.body[both].any() and int(texts.letters[outside].sum()) < _MOST_BETWEEN
+
+
+def shown(cluster: Cluster) -> Cluster:
+    """Return the cluster without its rules and frame if it contains only images."""
+    if cluster.picture is None or cluster.drawn or cluster.picture.area > 0.9 * cluster.box.area:
+        return cluster
+    return replace(cluster, box=cluster.picture, rules=0, shapes=0)
 
 
 def is_figure(cluster: Cluster, texts: Texts) -> bool:
@@ -65,6 +113,8 @@ def _aspect(box: Box) -> float:
 
 
 def _is_drawing(cluster: Cluster, texts: Texts, members: npt.NDArray[np.intp]) -> bool:
+    if _is_listing([texts.content.lines[index] for index in members]):
+        return False
     inside = set(members.tolist())
     labels = inside | with_labels(cluster.box, texts, frozenset())[1]
     numbers = sum(is_number(texts.content.lines[index].text) for index in labels)
@@ -72,6 +122,16 @@ def _is_drawing(cluster: Cluster, texts: Texts, members: npt.NDArray[np.intp]) -
     numbered = numbers >= 6 and int(texts.letters[members].sum()) <= _MOST_LETTERS * numbers
     chart = cluster.shapes + cluster.rules + cluster.drawn >= 10 and numbered
     return cluster.drawn >= 25 or (chart and (cluster.drawn + cluster.shapes >= 4 or on_axes >= _ON_AXES))
+
+
+def _is_listing(lines: Sequence[Line]) -> bool:
+    """Return whether the lines are a program: monospaced, and most of them at its left edge."""
+    starts = sorted(line.box.x0 for line in lines if line.mono)
+    return (
+        len(starts) >= _LISTING
+        and is_code(lines)
+        and starts[len(starts) // 2] - starts[0] < 4 * max(line.size for line in lines)
+    )
 
 
 def with_labels(box: Box, texts: Texts, keep_out: frozenset[int]) -> tuple[Box, frozenset[int]]:
@@ -97,6 +157,24 @@ def with_labels(box: Box, texts: Texts, keep_out: frozenset[int]) -> tuple[Box, 
         if line.covered_by(box) > 0.5:
             grown = grown.union(line)
     return grown, frozenset(own)
+
+
+def labels_beside(box: Box, caption: frozenset[int], texts: Texts, keep_out: frozenset[int]) -> frozenset[int]:
+    """Return the lines left and right of a figure within the width of its caption; none if text runs beside it."""
+    lines = texts.content.lines
+    if not caption:
+        return frozenset()
+    ends = [(lines[index].box.x0, lines[index].box.x1) for index in caption]
+    band = Box(min(x0 for x0, _ in ends), box.y0, max(x1 for _, x1 in ends), box.y1)
+    inside = {int(index) for index in texts.inside(band)} - keep_out
+    labels = all(
+        not texts.body[index]
+        and lines[index].size <= 1.05 * texts.body_size
+        and not lines[index].recurs
+        and len(lines[index].text.split()) <= _LONGEST_LABEL
+        for index in inside
+    )
+    return frozenset(inside) if labels else frozenset()
 
 
 def _is_label(index: int, texts: Texts, box: Box) -> bool:
@@ -134,6 +212,7 @@ def find_figures(content: PageContent, tables: Sequence[Region]) -> list[Region]
     clusters = clusters_of(page_objects(texts, areas), content.width, content.height)
     clusters += clusters_of(symbols(content.lines), content.width, content.height)
     captions = find_captions(texts)
+    texts.without_sub_captions(captions)
     texts.without_drawn([cluster.box for cluster in clusters if cluster.drawn >= 15])
     anchors = Anchors(texts, captions, clusters, [table.box for table in tables])
     chosen: list[tuple[Cluster, frozenset[int]]] = [
@@ -141,8 +220,7 @@ def find_figures(content: PageContent, tables: Sequence[Region]) -> list[Region]
     ]
     by_caption = len(chosen)
     rest = [cluster for cluster, free in zip(clusters, anchors.free, strict=True) if free]
-    candidates = [cluster for cluster in rest if not cluster.only_rules or cluster.total > 2]
-    candidates = sorted(candidates, key=lambda cluster: -cluster.box.area)[:300]
+    candidates = [shown(cluster) for cluster in merged(rest, texts)]
     for cluster in candidates:
         if is_figure(cluster, texts) and not any(cluster.box.covered_by(other.box) > 0.5 for other, _ in chosen):
             chosen.append((cluster, frozenset()))
@@ -157,9 +235,12 @@ def find_figures(content: PageContent, tables: Sequence[Region]) -> list[Region]
 def _regions(texts: Texts, chosen: Sequence[tuple[Cluster, frozenset[int]]], captions: frozenset[int]) -> list[Region]:
     regions: list[Region] = []
     taken = captions
+    content_lines = texts.content.lines
     prose = texts.running(np.array(sorted(set(range(len(texts.content.lines))) - captions), dtype=np.intp))
     for cluster, caption in sorted(chosen, key=lambda item: (item[0].box.y0, item[0].box.x0)):
-        box, lines = with_labels(cluster.box, texts, taken)
+        beside = labels_beside(cluster.box, caption, texts, taken)
+        around = reduce(Box.union, (content_lines[index].box for index in beside), cluster.box)
+        box, lines = with_labels(around, texts, taken)
         inside = texts.running(np.array(sorted(lines), dtype=np.intp))
         if inside > LEAST_PROSE and inside > (MOST_PROSE + 0.2 * bool(caption)) * prose:
             _note_figure("no figure", "holds too much of the page's prose", box, texts, cluster, caption)

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
 from statistics import median
@@ -152,11 +152,23 @@ def latex_of(words: Sequence[Word], rules: Sequence[Box]) -> str:
         rules: Horizontal rules within the formula.
     """
     try:
-        body, tag = _without_number(words)
+        body, tag = _without_number(_with_faces(words))
         latex = _parsed(body, rules, 0)
         return "" if _OPEN_END.search(latex) else latex + tag
     except _Uncertain:
         return ""
+
+
+def _with_faces(words: Sequence[Word]) -> Sequence[Word]:
+    """Return the words as italic if no font marks variables by italics: short words may then be variables.
+
+    A formula in a bold heading has no vectors.
+    """
+    if all(word.bold for word in words):
+        words = [replace(word, bold=False) for word in words]
+    if any(word.italic for word in words):
+        return words
+    return [replace(word, italic=len(word.text) <= _LONGEST_PRODUCT) for word in words]
 
 
 def _without_number(words: Sequence[Word]) -> tuple[list[Word], str]:
@@ -174,7 +186,7 @@ def _without_number(words: Sequence[Word]) -> tuple[list[Word], str]:
 
 
 def _parsed(words: Sequence[Word], rules: Sequence[Box], depth: int) -> str:
-    """Return the LaTeX of words, and of the rules that make fractions and roots of them."""
+    """Return the LaTeX of words, and of the rules that make fractions, roots, and overlines of them."""
     if not words or depth > _DEEPEST:
         raise _Uncertain
     left, used = list(words), list[Box]()
@@ -189,7 +201,7 @@ def _parsed(words: Sequence[Word], rules: Sequence[Box], depth: int) -> str:
 
 
 def _ruled(left: list[Word], rule: Box, inner: Sequence[Box], depth: int) -> _Atom:
-    """Return the fraction or root of a rule, and remove its words from `left`."""
+    """Return the fraction, root, or overline of a rule, and remove its words from `left`."""
     under = [word for word in left if _contains(rule, word.box) and _middle(word.box) > rule.y0]
     over = [word for word in left if _contains(rule, word.box) and _middle(word.box) < rule.y0]
     sign = _root_sign(left, rule)
@@ -201,17 +213,37 @@ def _ruled(left: list[Word], rule: Box, inner: Sequence[Box], depth: int) -> _At
         size = max(map(_size, (*under, *over)))
         x0, base = rule.x0, rule.y0 + 0.25 * size
     elif sign is not None:
-        latex = f"\\sqrt{{{_parsed(under, inner, depth + 1)}}}"
+        index = [word for word in left if word is not sign and _is_index(word, sign, rule)]
+        power = f"[{_parsed(index, [], depth + 1)}]" if index else ""
+        latex = f"\\sqrt{power}{{{_parsed(under, inner, depth + 1)}}}"
         size = max(map(_size, under))
         base = _base(sign) if inner else next(_base(word) for word in under if _size(word) == size)
-        left[:] = [word for word in left if word is not sign]
+        left[:] = [word for word in left if word is not sign and word not in index]
         if sign.text != "√":
             left.append(Word(sign.text[:-1], Box(sign.box.x0, sign.box.y0, rule.x0, sign.box.y1)))
         x0 = sign.box.x0 if sign.text == "√" else rule.x0
+    elif _is_overline(rule, under):
+        latex = f"\\overline{{{_parsed(under, inner, depth + 1)}}}"
+        size, x0 = max(map(_size, under)), rule.x0
+        base = next(_base(word) for word in under if _size(word) == size)
     else:
         raise _Uncertain
     left[:] = [word for word in left if word not in under and word not in over]
     return _Atom(latex, x0, rule.x1, base, size, built=True)
+
+
+def _is_index(word: Word, sign: Word, rule: Box) -> bool:
+    """Return whether the word is the index of a root, in the angle of its sign."""
+    small = _size(word) < 0.75 * _size(sign) and _base(word) < _base(sign)
+    return small and word.text.isalnum() and sign.box.x0 < _across(word.box) and word.box.x1 < rule.x0
+
+
+def _is_overline(rule: Box, under: Sequence[Word]) -> bool:
+    """Return whether the rule is directly above the words, and as wide as they are."""
+    size = max(map(_size, under))
+    high = max(_base(word) for word in under) - rule.y0
+    left, right = min(word.box.x0 for word in under) - rule.x0, rule.x1 - max(word.box.x1 for word in under)
+    return 0.4 * size < high < 1.3 * size and max(abs(left), abs(right)) < 0.25 * size
 
 
 def _grids(left: list[Word], rules: Sequence[Box], depth: int) -> list[_Atom]:
@@ -388,6 +420,7 @@ def _row(atoms: list[_Atom], depth: int) -> str:
     if any(abs(atom.base - base) > _LEVEL * size for atom in main):
         raise _Uncertain
     hosts = [atom for atom in ordered if atom in main or _is_in_row(atom, base, size)]
+    _check_apart(hosts)
     above: dict[int, list[_Atom]] = {}
     below: dict[int, list[_Atom]] = {}
     for atom in ordered:
@@ -407,6 +440,12 @@ def _row(atoms: list[_Atom], depth: int) -> str:
     for pattern, sign in _SIGNS:
         latex = pattern.sub(sign, latex)
     return latex
+
+
+def _check_apart(hosts: Sequence[_Atom]) -> None:
+    """Raise `_Uncertain` if two atoms overlap, as in a sign that is composed of two."""
+    if any(one.x1 - other.x0 > 0.5 * min(one.x1 - one.x0, other.x1 - other.x0) for one, other in pairwise(hosts)):
+        raise _Uncertain
 
 
 def _space(host: _Atom, following: Sequence[_Atom], latex: str, size: float) -> str:
@@ -563,7 +602,7 @@ def _is_seed(line: Line) -> bool:
 def _groups(lines: Sequence[Line], free: Sequence[int], seeds: Sequence[int]) -> list[_Group]:
     """Group the seeds of one row, and add each fragment to the nearest group within reach."""
     groups: list[_Group] = []
-    for index in sorted(seeds, key=lambda seed: (-lines[seed].size, lines[seed].box.x0)):
+    for index in sorted(seeds, key=lambda seed: (_is_operator(lines[seed]), -lines[seed].size, lines[seed].box.x0)):
         line = lines[index]
         near = [group for group in groups if _is_near(group, line.box, "")]
         for group in near:
@@ -573,7 +612,7 @@ def _groups(lines: Sequence[Line], free: Sequence[int], seeds: Sequence[int]) ->
                 group.seed = group.seed.union(line.box)
                 break
         else:
-            if not any(line.size < _SCRIPT_SIZE * group.size for group in near):
+            if not near or not (_is_operator(line) or any(line.size < _SCRIPT_SIZE * group.size for group in near)):
                 groups.append(_Group([index], line.box, line.size))
     rest = [index for index in free if not any(index in group.lines for group in groups)]
     while rest:
@@ -672,6 +711,11 @@ def _overlap(lines: Sequence[Line], one: _Group, other: _Group) -> bool:
             if level > 0.1 * min(a.height, b.height):
                 return True
     return False
+
+
+def _is_operator(line: Line) -> bool:
+    """Return whether the line is a large operator, whose baseline in TeX's fonts is not that of the formula."""
+    return not (_RELATIONS - _STRONG).intersection(line.text)
 
 
 def _wider(row: Box, box: Box) -> Box:

@@ -69,6 +69,15 @@ def test_a_full_row_alone_is_an_entry_among_hanging_entries():
     assert found == [lines[0].text, *entries]
 
 
+def test_second_row_of_bibliography_entry_is_no_new_paragraph():
+    rows = [
+        "[22] B. Romera and other authors of the paper, F. J. R.",
+        "Ruiz, who is the last of them. A title of words",
+    ]
+    lines = [*body(80), line(rows[0], 50, 400, width=400), line(rows[1], 70, 412, width=380), line("in 2023.", 70, 424)]
+    assert page_blocks(page(lines), [])[-1].text == " ".join([*rows, "in 2023."])
+
+
 def test_rows_beside_a_drop_capital_are_part_of_its_paragraph():
     text = list(paragraph(prose(1).replace("Start1 ", ""), 50, 100, 300))
     rows = [replace(one, box=replace(one.box, x0=80), words=()) for one in text[1:3]]
@@ -85,6 +94,15 @@ def test_two_row_heading_in_capitals_is_separate_from_its_text():
     head = [line("THE DUTIES OF A READER OF RIVERS:", 50, y, width=390), line("THE CONTEXT", 50, y + 12)]
     found = kinds(page_blocks(page([*text, *head, *paragraph(prose(3), 50, y + 24, 400)]), []))
     assert ("heading", "THE DUTIES OF A READER OF RIVERS: THE CONTEXT") in found
+
+
+def test_numbered_row_above_indented_paragraph_is_not_part_of_it():
+    lines = [line("(1) The duties of all readers", 50, 100, width=395)]
+    lines += paragraph(prose(1), 50, 112, 400, indent=15)
+    lines += [line("(2) The duties of all writers", 50, lines[-1].box.y0 + 24, width=395)]
+    lines += paragraph(prose(2), 50, lines[-1].box.y0 + 12, 400, indent=15)
+    found = [block.text for block in page_blocks(page(lines), [])]
+    assert found == ["- (1) The duties of all readers", prose(1), "- (2) The duties of all writers", prose(2)]
 
 
 def test_unknown_sign_at_start_is_bullet_unless_quote_is_closed():
@@ -106,6 +124,7 @@ def test_an_address_keeps_its_lines():
     ("texts", "left", "right"),
     [
         (["Harper and Sons", "12 Mill Lane, Old Town, Oxford", "Reading RG1 7XY"], 50.0, None),
+        (["Harper and Sons", "12 Mill Lane, Old Town, Oxford", "Reading RG1 7XY"], None, 450.0),
         (["Mr Leo Client", "Association", "Delarue Street 25", "4321 Bridge Town"], 365.0, None),
     ],
 )
@@ -182,6 +201,13 @@ def test_the_end_of_a_sentence_above_small_print_is_no_title():
 def test_a_caption_at_the_bottom_is_no_footer():
     lines = [*body(80), *body(380, 3), line("Figure 6: A staff of brass", 200, 745, size=8.0), line("5", 295, 800)]
     assert "caption" in [kind for kind, _ in kinds(page_blocks(page(lines), []))]
+
+
+def test_numbered_names_of_sections_in_a_list_are_items():
+    names = ["Title Page", "Abstract", "Table of Contents", "List of Figures", "Text"]
+    lines = [line(f"{row + 1}. {name}", 60, 300 + 20 * row) for row, name in enumerate(names)]
+    kinds = [block.kind for block in page_blocks(page([*body(80), *lines]), [])]
+    assert kinds[-5:] == [BlockKind.LIST_ITEM] * 5
 
 
 def test_a_numbered_bold_row_at_the_end_of_a_page_is_a_heading():
@@ -358,13 +384,14 @@ def test_monospaced_list_items_and_titles_are_no_code():
     assert [kind for kind, _ in found] == ["title", "text", "text", *["list_item"] * 3, "footnote"]
 
 
-def test_a_slide_has_a_footer_and_a_page_number():
+def test_a_slide_has_a_footer_and_an_agenda_has_no_headings():
     lines = [line("Agenda", 40, 60, size=24.0)]
     times = [line(f"6:0{n} - 6:1{n} Report of the committee {n}", 40, 120 + 36 * n, bold=n == 0) for n in range(5)]
     lines += [replace(one, size=18.0) for one in times]
     lines += [line("General Meeting, February 6", 40, 770, size=8.0), line("2", 550, 770, size=8.0)]
     found = kinds(page_blocks(page(lines), []))
     assert found[-2:] == [("page_number", "2"), ("footer", "General Meeting, February 6")]
+    assert not [text for kind, text in found if kind == "heading" and ":" in text]
 
 
 def header_rule(y: float) -> Path:
@@ -378,9 +405,21 @@ def test_a_rule_below_the_first_line_makes_it_a_header():
     assert page_blocks(replace(page(caption), paths=(header_rule(114),)), [])[0].kind is BlockKind.CAPTION
 
 
+def test_header_and_number_at_small_page_margin_are_furniture():
+    lines = [line("ADVICE TO AUTHORS", 180, 120, size=8.0), line("3", 446, 120, size=8.0), *body(150), *body(440, 3)]
+    assert [block.kind for block in page_blocks(page(lines), [])][:2] == [BlockKind.PAGE_NUMBER, BlockKind.HEADER]
+    numbered = replace(lines[1], text="111:3")
+    assert page_blocks(page([lines[0], numbered, *body(170), *body(440, 3)]), [])[0].kind is BlockKind.TEXT
+    top = [replace(one, box=Box(one.box.x0, 60, one.box.x1, 68)) for one in (lines[0], numbered)]
+    assert page_blocks(page([*top, *lines[2:]]), [])[0].kind is BlockKind.PAGE_NUMBER
+
+
 @pytest.mark.parametrize(
     ("parts", "size", "italic"),
     [
+        (["The Staff of a Small River", "M. Hollins and others"], 10.0, False),
+        (["RIVERSTAFF", "7", "19 September 2015"], 10.0, False),
+        (["riverstaff v1.0", "5 Readings"], 10.0, True),
         (["6 The Readings of a Year"], 13.0, True),
     ],
 )
@@ -403,9 +442,12 @@ def test_question_and_contents_entry_at_page_edge_are_text(text):
     assert not {"header", "footer"} & {kind for kind, _ in kinds(page_blocks(page([*row, *body(90), *body(400)]), []))}
 
 
-def test_year_on_a_title_page_is_text():
+def test_year_on_title_page_and_text_of_last_heading_are_text():
     year = kinds(page_blocks(page([line("A Thesis", 250, 200, size=20.0), line("2007", 290, 740)]), []))
     assert year[-1] == ("text", "2007")
+    last = [line("2.3 License", 50, 712, size=12.0, bold=True), line("It is licensed under the same terms.", 50, 733)]
+    found = kinds(page_blocks(page([*body(80), *body(380, 3), *last, line("5", 440, 765)]), []))
+    assert found[-2:] == [("text", "It is licensed under the same terms."), ("page_number", "5")]
 
 
 def test_lines_below_a_page_number_are_a_footer():
@@ -511,6 +553,20 @@ def test_page_numbers_and_running_headers_are_furniture():
     assert {kind for kind, _ in found[2:-1]} == {"text"}
 
 
+@pytest.mark.parametrize("number", [None, "12"])
+def test_guide_words_of_a_dictionary_are_a_running_header(number):
+    head = [line("ABANDON", 50, 30, size=13), line("ADDER", 510, 30, size=13)]
+    middle = [line(number, 294, 30, size=13)] if number else []
+    columns = [
+        item for x in (50, 230, 410) for n in range(3) for item in paragraph(prose(n), x, 50 + 180 * n, 150, size=9)
+    ]
+    found = kinds(page_blocks(page([*head, *middle, *columns]), []))
+    assert ("header", "ABANDON\tADDER") in [(kind, text.replace("   ", "\t")) for kind, text in found]
+    assert (("page_number", "12") in found) == (number is not None)
+    short = page([*(replace(one, text=one.text.title()) for one in head), *columns])  # words without capitals or number
+    assert "header" not in {kind for kind, _ in kinds(page_blocks(short, []))}
+
+
 def test_scanned_dictionary_entries_are_separate_paragraphs():
     entries = [
         f"{word}, n. {prose(n, 14)}" for n, word in enumerate(("Abbey", "Abbot", "Abet", "Able", "Abode", "Abyss"))
@@ -524,6 +580,16 @@ def test_scanned_dictionary_entries_are_separate_paragraphs():
             lines.append(replace(row, box=box, confidence=0.99))
         y = rows[-1].box.y0 + 12
     assert [text for kind, text in kinds(page_blocks(page(lines), [])) if kind == "text"] == entries
+
+
+def test_scan_headings_that_differ_only_in_number_are_headings():
+    lines = []
+    for n in range(4):
+        y = 40 + 150 * n
+        lines.append(replace(line(f"Report {n + 1}", 50, y, size=10.5), bold=n < 2, confidence=0.99))
+        lines += [replace(one, confidence=0.99) for one in paragraph(prose(n), 50, y + 26, 400)]
+    found = kinds(page_blocks(page(lines), []))
+    assert [text for kind, text in found if kind == "heading"] == [f"Report {n + 1}" for n in range(4)]
 
 
 def scanned(lines, *mono):
@@ -632,6 +698,15 @@ def test_first_text_line_title_and_letterhead_are_kept():
     assert {block.kind for block in page_blocks(top_text, [])} == {BlockKind.TEXT}
     letter = page([line("Hollow Bridge Parish Council", 200, 40, size=16), *body(200)])
     assert page_blocks(letter, [])[0].kind in (BlockKind.TITLE, BlockKind.HEADING)
+
+
+def test_a_row_over_the_rest_of_a_sentence_is_a_running_header():
+    rest = f"and the {prose(1)}"
+    lines = [item for n in range(4) for item in paragraph(prose(n), 50, 220 + 110 * n, 400)]
+    header = page([line("Rivers of the north", 50, 50), *paragraph(rest, 50, 75, 400), *lines])
+    assert kinds(page_blocks(header, []))[:2] == [("header", "Rivers of the north"), ("text", rest)]
+    sentence = page([line("Rivers of the north rise late", 50, 50, width=400), *paragraph(rest, 50, 62, 400), *lines])
+    assert page_blocks(sentence, [])[0].text == f"Rivers of the north rise late {rest}"
 
 
 @pytest.mark.parametrize("address", [False, True])
@@ -1074,3 +1149,11 @@ def test_what_markdown_would_read_is_escaped(text: str, escaped: str):
 @given(st.text(alphabet=st.sampled_from("ab1 #>-+*_`~<[](!)&;.:\\\n"), max_size=40))
 def test_escaping_can_be_undone(text: str):
     assert unescape(escape(text)) == text
+
+
+def test_table_of_contents_without_page_numbers_has_no_headings():
+    names = ["1 Introduction", "2 Installation of the package", "2.1 Title", "2.2 Authors and institutions", "3 Lists"]
+    rows = [line(name, 50 + 12 * (name[1] == "."), 140 + 14 * place) for place, name in enumerate(names)]
+    below = [line("1 Introduction", 50, 260, size=14), *paragraph(prose(3), 50, 284, 400)]
+    blocks = page_blocks(page([line("Contents", 50, 100, size=14), *rows, *below]), [])
+    assert [block.text for block in blocks if block.kind is BlockKind.HEADING] == ["Contents", "1 Introduction"]

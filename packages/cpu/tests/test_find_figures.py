@@ -55,6 +55,21 @@ def test_image_with_caption_below_is_figure_with_that_caption():
     assert figure.box.iou(Box(100, 200, 400, 400)) > 0.95
 
 
+@pytest.mark.parametrize("running", [False, True])
+def test_labels_left_of_figure_belong_to_it_within_caption_width(running):
+    caption = line("Figure 3: A fox that jumps over the dog and lives in a long caption beside its den.", 60, 420)
+    labels = prose(60, 220, 8, 6) if running else [line("Input", 62, 230), line("Output", 62, 350)]
+    figure = only(page([caption, *labels, *prose(60, 470, 20)], rasters=[Box(200, 200, 400, 400)]))
+    assert figure.lines == (frozenset() if running else {1, 2})
+
+
+def test_part_names_above_caption_do_not_split_it_from_figure():
+    parts = [line("(a) Before the flood had reached the bridge at night", 100, 405)]
+    caption = [line("Figure 3: A fox that jumps,", 60, 425), line("and a dog.", 60, 437)]
+    figure = only(page([*prose(60, 60, 8), *parts, *caption, *prose(60, 470, 20)], [curve(100, 200, 400, 400)] * 20))
+    assert figure.caption == {9, 10} and 8 in figure.lines
+
+
 def test_wide_abstract_does_not_split_a_figure_from_its_caption():
     abstract = prose(90, 100, 6, 15)
     columns = [*prose(60, 200, 40, 8), *prose(310, 200, 5, 8), *prose(310, 480, 16, 8)]
@@ -288,6 +303,16 @@ def test_panel_over_most_of_cover_makes_no_figure_of_its_text():
     panel = bar(56, 58, 540, 770, (242, 243, 244))
     text = [line("A thesis about foxes", 100, 280, 14), line("Bert Bibber", 100, 310), line("June 2012", 420, 700)]
     assert figures(page(text, [panel, *logo])) == []
+
+
+def test_framed_program_with_numbered_lines_is_no_table_or_chart():
+    rows = range(12)
+    program = [line(f"{row}/PA.{row},", 84 + row % 3 * 8, 102 + 14 * row, mono=True) for row in rows]
+    numbers = [line(str(row + 1), 60, 104 + 14 * row, size=5) for row in rows]
+    painted = [bar(70, 100 + 14 * row, 500, 114 + 14 * row, (220, 250, 250)) for row in rows]
+    frame = [curve(x, 98 + 7 * y, x + 10, 106 + 7 * y) for x in (70, 490) for y in range(24)]
+    content = page([*program, *numbers, *prose(60, 300, 12)], [*painted, *frame])
+    assert (find_tables(content), figures(content)) == ([], [])
 
 
 def test_points_in_frame_with_ticks_and_axis_numbers_are_a_chart():

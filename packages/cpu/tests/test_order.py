@@ -258,6 +258,13 @@ def test_a_painted_box_beside_a_text_is_read_as_a_whole():
     assert [block.text.split()[-1] for block in blocks] == ["end1.", "End.", "end2.", "brief", "valley."]
 
 
+def test_lists_side_by_side_are_columns():
+    left = [line("• Loyal customers", 50, 100), line("• Staff", 50, 115), line("• Short times", 50, 130)]
+    right = [line("• Old software", 300, 100), line("• High rents in the", 300, 115), line("city", 310, 130)]
+    texts = [block.text for block in page_blocks(page([*left, *right]), [])]
+    assert texts == ["- Loyal customers", "- Staff", "- Short times", "- Old software", "- High rents in the city"]
+
+
 def test_small_notes_beside_a_text_are_a_column_of_their_own():
     text = list(paragraph(prose(3, 150), 200, 100, 350))
     notes = [line(text, 50, y, size=7) for y in (101, 161) for text, y in (("Deposit", y), ("see the annex", y + 10))]
@@ -273,6 +280,14 @@ def test_wide_word_gap_in_a_stretched_line_is_no_gutter():
     assert text.index("International,") < text.index("Start2")
 
 
+def test_a_program_beside_its_output_is_read_as_a_whole():
+    program = ["\\begin{tree}", "\\node{attr1}", "\\node{attr2}", "\\node{attr3}", "\\end{tree}"]
+    code = [line(text, 50, 100 + 12 * index, mono=True) for index, text in enumerate(program)]
+    output = [line("A", 300, 106), line("attr1", 290, 118), line("B", 300, 130)]
+    blocks = page_blocks(page([*code, *output]), [])
+    assert blocks[0].text == "\n".join(program)
+
+
 def test_gutter_is_found_next_to_page_numbers_of_left_column():
     left = [line(f"Part {index} of the whole of it", 50, 100 + 14 * index) for index in range(12)]
     numbers = [line(str(index % 10), 265, 100 + 14 * index) for index in range(12)]
@@ -286,3 +301,14 @@ def test_exact_sizes_are_steady_in_a_mix_of_sizes():
     assert not measure(page(lines), lines).noisy
     uneven = [replace(one, size=one.size + 0.3 * index) for index, one in enumerate(lines)]
     assert measure(page(uneven), uneven).noisy
+
+
+def test_entries_of_an_index_side_by_side_are_columns():
+    entries = [[f"{name}{index} . . . . {index}" for index in range(10, 16)] for name in ("Cell", "Rule")]
+    lines = [
+        line(text, x, 100 + 12 * row)
+        for x, column in zip((50, 250), entries, strict=True)
+        for row, text in enumerate(column)
+    ]
+    text = " ".join(block.text for block in page_blocks(page(lines), []))
+    assert text.index("Cell15") < text.index("Rule10")

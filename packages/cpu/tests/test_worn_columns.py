@@ -22,6 +22,12 @@ def leaning_page(columns=4, shift=12.0, gutter=6.0):
     return PageContent(60 + columns * (WIDTH + gutter), 40 + ROWS * LEADING, tuple(lines))
 
 
+def test_columns_of_a_leaning_page_are_read_one_after_the_other():
+    text = text_of(leaning_page())
+    places = [text.index(f"running{column}{row:02}") for column in range(4) for row in range(ROWS)]
+    assert places == sorted(places)
+
+
 def worn_page(words, gutter=5.0):
     """Return two columns whose lines lost a word in the middle, with sizes as unsteady as those of poor OCR."""
     rng = Random(7)

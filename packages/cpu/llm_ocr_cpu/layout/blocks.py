@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
-from itertools import pairwise
+from itertools import count, pairwise
 
 from llm_ocr.engines.trace import note, relative, tracing
 from llm_ocr.results.joining import clean
@@ -11,6 +11,7 @@ from llm_ocr.types import Block, BlockKind, Box, Line, PageContent
 from llm_ocr_cpu.layout.columns import (
     arrange,
     column_entries,
+    find_frames,
     make_sheet,
     reading_order,
     ruling_lines,
@@ -239,18 +240,69 @@ _NO_LINE = Line("", Box(0, 0, 1, 10), 10.0)
 def _entries(
     content: PageContent, lines: list[Line], regions: Sequence[Region], rules: Sequence[Box], measures: Measures
 ) -> list[Entry]:
-    """Return the lines and regions in reading order."""
-    sheet = make_sheet(lines, [_place(content, region) for region in regions], rules, measures)
-    entries: list[Entry] = []
-    for column, ids in enumerate(reading_order(sheet)):
-        members = [lines[index] for index in ids if index < len(lines)]
-        here = [regions[index - len(lines)] for index in ids if index >= len(lines)]
-        if tracing():
-            box = reduce(Box.union, [*(line.box for line in members), *(region.box for region in here)])
-            parts = f"part {column + 1}: {len(members)} lines, {len(here)} tables and figures"
-            note("reading order", parts, box=relative(box, content.width, content.height))
-        entries += column_entries(column, members, here, measures)
+    places = [_place(content, region) for region in regions]
+    frames = find_frames(content, lines, measures)
+    entries = _Flow(content, measures, rules).entries(lines, list(zip(regions, places, strict=True)), frames, None)
     return arrange(entries, _short_rules(content), measures)
+
+
+class _Flow:
+    """Reader of lines, regions, and frames in reading order; the text of a frame is read at the place of the frame."""
+
+    def __init__(self, content: PageContent, measures: Measures, rules: Sequence[Box]) -> None:
+        self._content, self._measures, self._rules = content, measures, rules
+        self._columns = count()
+
+    def entries(
+        self, lines: Sequence[Line], regions: Sequence[tuple[Region, Box]], frames: Sequence[Box], around: Box | None
+    ) -> list[Entry]:
+        """Return the entries of a page or frame; `frames` from the largest to the smallest."""
+        outer: list[Box] = []
+        for box in frames:
+            if not any(_is_in(box, other) for other in outer):
+                outer.append(box)
+        held = {id(line): box for box in outer for line in lines if _is_in(line.box, box)}
+        kept = {id(region): box for box in outer for region, place in regions if _is_in(place, box)}
+        free = [line for line in lines if id(line) not in held]
+        rest = [pair for pair in regions if id(pair[0]) not in kept]
+        rules = [rule for rule in self._rules if around is None or _is_in(rule, around)]
+        sheet = make_sheet(free, [*(place for _, place in rest), *outer], rules, self._measures)
+        result: list[Entry] = []
+        for ids in reading_order(sheet):
+            members = [free[index] for index in ids if index < len(free)]
+            here = [rest[index - len(free)][0] for index in ids if len(free) <= index < len(free) + len(rest)]
+            boxes = [outer[index - len(free) - len(rest)] for index in ids if index >= len(free) + len(rest)]
+            for box in sorted(boxes, key=lambda box: box.y0):
+                above = [line for line in members if line.box.centre[1] < box.y0]
+                upper = [region for region in here if region.box.centre[1] < box.y0]
+                result += self._column(above, upper, around)
+                inside = [line for line in lines if held.get(id(line)) is box]
+                own = [pair for pair in regions if kept.get(id(pair[0])) is box]
+                result += self.entries(
+                    inside, own, [each for each in frames if each is not box and _is_in(each, box)], box
+                )
+                members = [line for line in members if line.box.centre[1] >= box.y0]
+                here = [region for region in here if region not in upper]
+            result += self._column(members, here, around)
+        return result
+
+    def _column(self, lines: Sequence[Line], regions: Sequence[Region], frame: Box | None) -> list[Entry]:
+        if not lines and not regions:
+            return []
+        column = next(self._columns)
+        if tracing():
+            content = self._content
+            box = reduce(Box.union, [*(line.box for line in lines), *(region.box for region in regions)])
+            parts = f"part {column + 1}: {len(lines)} lines, {len(regions)} tables and figures"
+            note("reading order", parts, box=relative(box, content.width, content.height))
+        found = column_entries(column, lines, regions, self._measures)
+        for entry in found:
+            entry.frame = frame
+        return found
+
+
+def _is_in(box: Box, frame: Box) -> bool:
+    return box.covered_by(frame) > 0.9
 
 
 def _place(content: PageContent, region: Region) -> Box:

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llm_ocr.engines.trace import note, tracing
-from llm_ocr.types import BlockKind, Box, Line, Path
-from llm_ocr_cpu.layout.groups import ends_sentence, group_rows, may_go_on
+from llm_ocr.types import BlockKind, Box, Line, PageContent, Path
+from llm_ocr_cpu.layout.groups import ends_sentence, group_rows, has_bullet, is_contents_entry, may_go_on
 from llm_ocr_cpu.layout.kinds import Entry, mark_kinds
 from llm_ocr_cpu.layout.rows import Measures, Row, make_rows
 from llm_ocr_cpu.regions import FORMULA, Region
@@ -33,6 +33,8 @@ _TRIES = 6
 #: Rows beside a gutter, and share of lines that continue the previous one, from which worn text is in columns. Poor OCR
 #: splits lines into words, which look like the short cells of a table.
 _MANY_ROWS, _RUNNING = 10, 0.35
+#: Share of monospaced lines, some of which are line numbers in another face, from which a column is a program.
+_MONOSPACED = 0.45
 #: Least ratio of the sizes of a text and the notes beside it.
 _NOTES = 1.2
 
@@ -45,6 +47,8 @@ class Sheet:
     size: Floats
     chars: Ints
     lower: Bools  # begins in lower case: continues the previous line
+    listed: Bools  # begins with the sign of a list item, or is an entry of contents or an index
+    mono: Bools  # monospaced, and no address of the web
     rtl: bool
     worn: bool = False  # boxes are from poor OCR
 
@@ -234,12 +238,16 @@ def are_columns(sheet: Sheet, left: Ints, right: Ints, height: float) -> bool:
         return all(solid) and max(len(one), len(other)) > 1
     if min(len(one), len(other)) < 2:
         return False
+    if min(sheet.listed[lines].sum() for lines in (one, other)) > 1:  # two lists
+        return True
     base = [np.sort(sheet.boxes[lines, 3]) for lines in (one, other)]
     fewer, more = sorted(base, key=len)
     textures = [_texture(sheet, lines, height) for lines in (one, other)]
     aligned = _aligned(fewer, more, 0.22 * height)
     chars = min(texture.chars for texture in textures)
     if aligned < 0.6:
+        if aligned < 0.34 and textures[0].chars >= 9 and _is_output(sheet, one, other):
+            return True
         sizes = sorted(float(np.median(sheet.size[lines])) for lines in (one, other))
         return chars >= 9 and (aligned < 0.34 or chars >= 16 or sizes[1] > _NOTES * sizes[0])
     if min(texture.rows for texture in textures) < 3:  # two rows of stretched words also have a gap in common
@@ -247,6 +255,11 @@ def are_columns(sheet: Sheet, left: Ints, right: Ints, height: float) -> bool:
     full = min(texture.full for texture in textures)
     running = min(texture.running for texture in textures)
     return (chars >= 20 and full >= 0.5) or (chars >= 13 and running >= 0.3) or (chars >= 28 and running >= 0.15)
+
+
+def _is_output(sheet: Sheet, program: Ints, output: Ints) -> bool:
+    """Return whether the left side is a program, and the right side has no monospaced line."""
+    return not sheet.mono[output].any() and float(sheet.mono[program].mean()) > _MONOSPACED
 
 
 def _are_running(sheet: Sheet, gutter: Gutter, height: float) -> bool:
@@ -269,6 +282,12 @@ _RULE_HEIGHT = 4.0
 _MOST_RULES = 200
 #: Width to remove at both ends of a line of OCR, in font sizes: boxes are padded, and narrow gutters become visible.
 _PADDING = 0.35
+#: Maximum shift of a leaning column from the top of the page to the bottom, in page widths, and number of shifts tried.
+_LEANING, _LEANING_STEPS = 0.02, 17
+#: Distance of aligned edges in line heights, and the gain in aligned edges that proves that a page leans.
+_ALIGNED_WITHIN, _MORE_ALIGNED = 0.25, 1.1
+#: Maximum number of places of edges, which limits the memory for boxes far outside of the page.
+_MOST_PLACES = 4000
 
 
 def make_sheet(lines: Sequence[Line], regions: Sequence[Box], rules: Sequence[Box], measures: Measures) -> Sheet:
@@ -279,20 +298,60 @@ def make_sheet(lines: Sequence[Line], regions: Sequence[Box], rules: Sequence[Bo
     chars = [_weight(line.text) for line in lines] + [-1] * len(regions) + [-2] * len(rules)
     edges = np.array(boxes, dtype=np.float64).reshape(-1, 4)
     if measures.noisy and len(lines) >= 2 * _NARROW_LINES:
+        edges = _upright(edges, len(lines), measures.body)
         texts = edges[: len(lines)]
         margin = np.minimum(_PADDING * np.array(size[: len(lines)]), (texts[:, 2] - texts[:, 0]) / 4)
         texts[:, 0] += margin
         texts[:, 2] -= margin
     others = [False] * (len(regions) + len(rules))
     lower = [line.text[:1].islower() for line in lines] + others
+    listed = [has_bullet(line.text) or _is_entry(line.text) for line in lines] + others
+    mono = [line.mono and "://" not in line.text for line in lines] + others
     return Sheet(
         edges,
         np.maximum(np.array(size, dtype=np.float64), 0.1),
         np.array(chars, dtype=np.int64),
         np.array(lower, dtype=np.bool_),
+        np.array(listed, dtype=np.bool_),
+        np.array(mono, dtype=np.bool_),
         measures.rtl,
         measures.noisy,
     )
+
+
+def _is_entry(text: str) -> bool:
+    """Return whether a line is an entry of contents or an index with its page number."""
+    return text[-1:].isalnum() and is_contents_entry(text)
+
+
+def _upright(boxes: Floats, lines: int, height: float) -> Floats:
+    """Return the boxes with the columns of a leaning or wedge-shaped page made vertical.
+
+    In a photograph of a newspaper, a column moves by twice the width of a gutter from top to bottom. The shift of an
+    edge is proportional to its height on the page, and varies with its place across the page. The shift that aligns the
+    most lines wins.
+    """
+    left, top, right, bottom = boxes[:, 0].min(), boxes[:, 1].min(), boxes[:, 2].max(), boxes[:, 3].max()
+    width = max(right - left, 1e-6)
+    down = (((boxes[:, 1] + boxes[:, 3]) / 2 - top) / max(bottom - top, 1e-6) - 0.5)[:, None]
+    edges = boxes[:, ::2]
+    across = (edges - left) / width - 0.5
+    steps = np.linspace(-_LEANING, _LEANING, _LEANING_STEPS) * width
+    unit = max(_ALIGNED_WITHIN * height, width / _MOST_PLACES)
+    shifts = [(lean, wedge) for lean in steps for wedge in 2 * steps]
+
+    def aligned(shift: tuple[float, float]) -> float:
+        moved = (edges - down * (shift[0] + shift[1] * across))[:lines]
+        places = ((moved - moved.min()) / unit).astype(np.int64)
+        counts = [np.bincount(places[:, side]) for side in (0, 1)]
+        return float(sum((np.convolve(count, (1, 1)) ** 2).sum() for count in counts))
+
+    lean, wedge = max(shifts, key=aligned)
+    if aligned((lean, wedge)) < _MORE_ALIGNED * aligned((0.0, 0.0)):
+        return boxes
+    upright = boxes.copy()
+    upright[:, ::2] = edges - down * (lean + wedge * across)
+    return upright
 
 
 def _weight(text: str) -> int:
@@ -376,11 +435,52 @@ def _trimmed(sheet: Sheet, ids: Ints, gutter: Gutter) -> Gutter:
     return gutter
 
 
+# Frames: painted boxes with text, such as a box of facts inside an article. The text of a frame is read as a whole.
+
+
+#: Largest number of drawing operators of a frame, and its largest share of the page.
+_FRAME_SEGMENTS, _LARGEST_FRAME = 16, 0.7
+_MOST_FRAMES = 40
+#: Share of lines with a neighbor on the same baseline from which a painted box is a part of a table.
+_SHARED = 0.5
+
+
+def find_frames(content: PageContent, lines: Sequence[Line], measures: Measures) -> list[Box]:
+    """Return the painted boxes that hold several rows of `lines` and have other text at their side."""
+    least = 2.5 * measures.body
+    largest = _LARGEST_FRAME * content.width * content.height
+    boxes = {
+        path.box
+        for path in content.paths
+        if path.segments <= _FRAME_SEGMENTS
+        and (path.stroke is not None or (path.fill is not None and path.fill != (255, 255, 255)))
+        and min(path.box.height, path.box.width / 2) > least
+        and path.box.area < largest
+    }
+    if not boxes or len(lines) < 2:
+        return []
+    places = np.array([(line.box.x0, line.box.y0, line.box.x1, line.box.y1) for line in lines])
+    ordered = sorted(boxes, key=lambda box: -box.area)[:_MOST_FRAMES]
+    return [box for box in ordered if _is_frame(box, places, measures.body)]
+
+
+def _is_frame(box: Box, lines: Floats, size: float) -> bool:
+    """Return whether a box cuts no line, and the lines inside do not continue as rows beside it."""
+    x0, y0, x1, y1 = lines.T
+    slack = 0.3 * size
+    high = ((y0 + y1) / 2 > box.y0) & ((y0 + y1) / 2 < box.y1)
+    inside = high & (x0 > box.x0 - slack) & (x1 < box.x1 + slack)
+    beside = high & ((x1 < box.x0 + slack) | (x0 > box.x1 - slack))
+    if not np.array_equal(inside | beside, high) or inside.sum() < 2 or beside.sum() < 2:
+        return False
+    return _aligned(y1[inside], np.sort(y1[beside]), 0.1 * size) < _SHARED
+
+
 # Groups of rows, tables, and figures in reading order, with paragraphs joined across columns.
 
 
-#: Minimum characters of a text that continues with an equal width.
-_SHORT = 30
+#: Minimum characters of a text that continues with an equal width, and of a text cut off by a column's end.
+_SHORT, _BROKEN_OFF = 30, 150
 
 
 def column_entries(column: int, lines: Sequence[Line], regions: Sequence[Region], measures: Measures) -> list[Entry]:
@@ -423,13 +523,14 @@ class _Joiner:
         self.entries: list[Entry] = []
         self._last: Entry | None = None  # the text that may continue
         self._parted = False  # a figure or table interrupted the text
+        self._waiting: Entry | None = None  # a text interrupted by a box or side column
 
     def add(self, entry: Entry) -> None:
         if entry.group is None or entry.kind is BlockKind.CAPTION:
             self._parted = True
             self.entries.append(entry)
             if entry.region is not None and entry.region.kind == FORMULA:  # part of its sentence
-                self._last = None
+                self._last = self._waiting = None
         elif not (self._joins_code(entry) or self._joins_text(entry)):
             self.entries.append(entry)
             self._last = entry if entry.kind in (BlockKind.TEXT, BlockKind.LIST_ITEM) else None
@@ -446,11 +547,19 @@ class _Joiner:
         last = self._last
         if last is None or not (self._parted or last.column != entry.column):
             return False
-        if not _continues(last, entry):
+        if _continues(last, entry):
+            _append(last, entry)
+            self._parted = False
+            return True
+        if last.column == entry.column:
             return False
-        _append(last, entry)
-        self._parted = False
-        return True
+        waiting = self._waiting
+        if waiting is not None and _continues(waiting, entry) and _same_margins(waiting, entry):
+            _append(waiting, entry)
+            self._last, self._waiting, self._parted = waiting, None, False
+            return True
+        self._waiting = last if _is_broken_off(last) else waiting
+        return False
 
 
 def _append(text: Entry, entry: Entry) -> None:
@@ -465,6 +574,19 @@ def _append(text: Entry, entry: Entry) -> None:
         text.column = entry.column
 
 
+def _is_broken_off(entry: Entry) -> bool:
+    group = entry.group
+    return group is not None and group.length > _BROKEN_OFF and not ends_sentence(group.rows[-1].text)
+
+
+def _same_margins(text: Entry, entry: Entry) -> bool:
+    """Return whether both begin at the same margin, so that the content between them is set aside from the text."""
+    if text.group is None or entry.group is None:
+        return False
+    before, after = text.group.rows[-1], entry.group.first
+    return abs(before.x0 - after.x0) < before.size
+
+
 def _continues(last: Entry, entry: Entry) -> bool:
     before, after = last.group, entry.group
     if before is None or after is None or entry.kind is not BlockKind.TEXT or after.marker is not None:
@@ -472,4 +594,4 @@ def _continues(last: Entry, entry: Entry) -> bool:
     one, other = before.rows[-1], after.first
     ratio = max(before.size, after.size) / max(min(before.size, after.size), 0.1)
     alike = ratio < 1.15 and one.cells == other.cells == 1 and before.length > _SHORT
-    return alike and may_go_on(one.text, other.text) and not ends_sentence(one.text)
+    return alike and last.frame == entry.frame and may_go_on(one.text, other.text) and not ends_sentence(one.text)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from llm_ocr.types import BlockKind, Box, Line
-from llm_ocr_cpu.layout.groups import is_capitals, is_caption, is_contents_entry
+from llm_ocr_cpu.layout.groups import is_capitals, is_caption, is_contents_entry, numbering
 from llm_ocr_cpu.layout.rows import Measures, Row, is_vertical, make_row
 
 #: Shares of the page's height: search zone of furniture, zone of recurring lines, zone where patterns suffice, and zone
@@ -17,6 +17,8 @@ _MOST_ROWS, _MIDDLE = 4, 0.02
 _PAGE_OF_TEXT = 12
 #: Number of lines from which a page surely has running text, so that an isolated row at its edge needs no pattern.
 _FULL_PAGE = 35
+#: The same for a row of parts at both edges, which is also in a list or at the top of a title page.
+_SOME_TEXT = 20
 #: Height of a line in font sizes, with a tolerance of a tenth; a larger gap than the leading leaves sets rows apart.
 _LINE_HEIGHT = 0.9
 #: Size relative to the text below which a recurring row is no text.
@@ -34,6 +36,10 @@ _LABEL_GAP = 4
 _SMALL_FOOTER = 0.8
 #: Largest size of a running header relative to the text; the second for italic, or capitals beside a page number.
 _LARGEST, _LARGEST_DISTINCT = 1.12, 1.4
+#: Gap in font sizes between the parts of a row at the left and right edge of the text.
+_APART = 3.0
+#: Largest size of a dictionary's guide words, relative to its small print.
+_LARGEST_GUIDE = 1.6
 
 _NUMBER = re.compile(
     r"[\[(<{|~—–\-\s.•·]*(?:(?:page|seite|pagina|página|p\.?|pg\.?|s\.)\s*)?"
@@ -97,14 +103,34 @@ def _recurs(row: Row) -> bool:
 
 
 def _has_number(row: Row) -> bool:
-    """Return whether a separate page number is at one end of the row."""
+    """Return whether a separate page number is at one end of the row, or in the middle of three parts."""
     if len(row.lines) < 2:
         return False
     first, second, last = row.lines[0], row.lines[1], row.lines[-1]
+    if len(row.lines) == 3 and is_page_number(second.text) and _is_apart(row):
+        return True
     label = not first.text.isalnum() or first.text.isdecimal() or second.box.x0 - first.box.x1 > _LABEL_GAP * first.size
     other = row.lines[-2].box
     beside = last.box.x0 > other.x1 or last.box.x1 < other.x0  # not the mark of a footnote inside another part
     return (is_page_number(first.text) and label) or (is_page_number(last.text) and beside)
+
+
+def _is_apart(row: Row) -> bool:
+    """Return whether the row has two or three parts with wide gaps, as at both edges and in the middle."""
+    boxes = sorted((line.box for line in row.lines), key=lambda box: box.x0)
+    return 2 <= len(boxes) <= 3 and all(right.x0 - left.x1 > _APART * row.size for left, right in pairwise(boxes))
+
+
+def _is_guide(row: Row, measures: Measures) -> bool:
+    """Return whether the row has guide words of a dictionary: at both edges, short, in capitals or numbered."""
+    parts = sorted(row.lines, key=lambda line: line.box.x0)
+    if not 2 <= len(parts) <= 4 or row.size > _LARGEST_GUIDE * measures.body:
+        return False
+    wide = parts[0].box.x0 < 0.25 * measures.width and parts[-1].box.x1 > 0.75 * measures.width
+    apart = all(two.box.x0 - one.box.x1 > 4 * measures.body for one, two in pairwise(parts))
+    short = all(len(line.text) < _LEAST_REST for line in parts)
+    numbered = any(is_page_number(line.text) for line in parts)
+    return wide and apart and short and (numbered or is_capitals(row.text) or row.bold)
 
 
 def _has_note_mark(row: Row) -> bool:
@@ -141,6 +167,8 @@ def _is_furniture(row: Row, gap: float, after: str, outer: bool, measures: Measu
     if is_page_number(text):
         year = lines < _FULL_PAGE and _YEAR.fullmatch(text)  # at the bottom of a title page
         return len(row.lines) == 1 and gap > 0.45 * body and not year
+    if outer and lines >= _FULL_PAGE and after and _is_guide(row, measures):
+        return gap > 0.2 * body
     numbered = _has_number(row) and not is_contents_entry(text)
     distinct = (numbered and is_capitals(text)) or (row.italic and not row.bold and (numbered or gap > 2 * body))
     largest = _LARGEST_DISTINCT if distinct else _LARGEST
@@ -157,19 +185,37 @@ def _is_furniture(row: Row, gap: float, after: str, outer: bool, measures: Measu
         return many and row.size < _SMALL_FOOTER * body and _RUNNING.search(text) is not None and gap > body
     if _RUNNING.search(text):
         return gap > (measures.leading - 0.7) * body and (many or row.size < 0.95 * body)
-    return many and _is_plain_furniture(row, gap, measures, lines)
+    return many and (_is_over_rest(row, gap, after, measures) or _is_plain_furniture(row, gap, measures, lines))
+
+
+def _is_over_rest(row: Row, gap: float, after: str, measures: Measures) -> bool:
+    """Return whether the row is above the rest of a sentence that began on the page before: no heading is."""
+    words = len(after) > _LEAST_REST and after[:1].islower() and after[1:2] != " "
+    alone = len(row.text) < 90 and not row.text[:1].islower() and not row.text.endswith((".", ",", ":", ";", "-"))
+    return words and alone and not numbering(row.text) and gap > (measures.leading - 0.7) * measures.body
 
 
 def _is_plain_furniture(row: Row, gap: float, measures: Measures, lines: int) -> bool:
     """Return whether a row is furniture by its position alone."""
     text = row.text
     gap /= min(measures.leading, _MOST_LEADING) * measures.body
+    if _is_apart(row) and gap > 1.2 and not row.bold and lines >= _SOME_TEXT:
+        return not any(line.text.endswith(("?", ":")) for line in row.lines)
     if _SENTENCE.search(text) or row.bold or (text[:1].islower() and gap < 1.6):
         return False
     small = row.size < (0.85 if measures.noisy else 0.95) * measures.body
     if small or row.italic or is_capitals(text):
         return len(text) < 90 and gap > 0.8
     return lines >= _FULL_PAGE and (gap > 1.6 if len(text) < 90 else gap > 1.0 and _DATED.search(text) is not None)
+
+
+def _is_numbered_head(row: Row, inner: Row | None, lines: Sequence[Line], measures: Measures) -> bool:
+    """Return whether the page number at an end of the row is at a margin of the text, as above small pages."""
+    first, last = row.lines[0], row.lines[-1]
+    if not _has_number(row) or is_contents_entry(row.text) or (inner is not None and _has_number(inner)):
+        return False
+    left = first.text.isdecimal() and first.box.x0 < min(line.box.x0 for line in lines) + measures.body
+    return left or (last.text.isdecimal() and last.box.x1 > max(line.box.x1 for line in lines) - measures.body)
 
 
 def _is_ruled(row: Row, end: float, rules: Sequence[Box], measures: Measures) -> bool:
@@ -201,11 +247,14 @@ def _edge(lines: Sequence[Line], rules: Sequence[Box], measures: Measures, top: 
         depth = (row.y1 if top else measures.height - row.y0) / measures.height
         alone = gap > 1.5 * measures.body and not top and _is_middle_number(row, lines, measures)
         ruled = top and index == len(found) and _is_ruled(row, end, rules, measures)
-        zone = _NUMBERED if alone else _RECURRING if ruled or _recurs(row) else _ZONE
+        deep = alone or (top and index == 0 and _is_numbered_head(row, inner, lines, measures))
+        zone = _NUMBERED if deep else _RECURRING if ruled or _recurs(row) else _ZONE
         if depth > zone:
             break
         outer = depth <= (_ZONE if found and found[-1] is rows[index - 1] else _OUTER)
         after = inner.lines[0].text if top and inner is not None else ""
+        if not top and inner is not None and _is_below_heading(row, inner, gap, measures):
+            break
         if ruled or _is_furniture(row, gap, after, outer, measures, count):
             number = depth <= _OUTER and len(row.lines) == 1 and is_page_number(row.text)
             found = rows[: index + 1] if _together(rows[: index + 1], measures, number) else [*found, row]
@@ -217,6 +266,13 @@ def _recurring_gap(rows: Sequence[Row], beyond: float, top: bool) -> float:
     last = next((at for at, row in enumerate(rows) if not _recurs(row)), len(rows)) - 1
     end = (rows[last + 1].y0 if top else rows[last + 1].y1) if last + 1 < len(rows) else beyond
     return end - rows[last].y1 if top else rows[last].y0 - end
+
+
+def _is_below_heading(row: Row, inner: Row, gap: float, measures: Measures) -> bool:
+    """Return whether the row at the bottom is the text of a heading."""
+    heading = (inner.bold and not measures.bold) or inner.size > 1.12 * measures.body
+    own = row.bold or _recurs(row) or is_page_number(row.text)
+    return heading and not own and row.size > 0.95 * measures.body and gap < 2.5 * measures.body
 
 
 def _together(rows: Sequence[Row], measures: Measures, number: bool) -> bool:

@@ -53,6 +53,8 @@ _FOOTNOTE = re.compile(
 _HOUSE_NUMBER = re.compile(r"\d{1,5}[a-z]?,? [^\W\d]")
 _ENTRY = re.compile(r"(?:(?:[.․…·]\s?){4,}|(?:\s[.·]){2,})\s*[\w.–-]{1,8}(?:, ?[\d–-]{1,8})*$")
 _FIELD = re.compile(r"[^\W\d_a-z][\w .’'/-]{1,24}:\s+\S|\d{1,2}[:.]\d\d\s")
+_TIME = re.compile(r"\d{1,2}[:.]\d\d\s*(?:[-–]|[ap]\.?m)")
+_REFERENCE = re.compile(r"\[[\w+.\-]{1,12}\]\s+\S")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,16 @@ def is_footnote(text: str) -> bool:
     return _FOOTNOTE.match(text) is not None
 
 
+def is_reference(text: str) -> bool:
+    """Return whether the text begins like an entry of a bibliography: `[12] Name`."""
+    return _REFERENCE.match(text) is not None
+
+
+def is_time(text: str) -> bool:
+    """Return whether the text begins with a time, as in an agenda: `9:30 - 10:00`, `10.15 am`."""
+    return _TIME.match(text) is not None
+
+
 def is_capitals(text: str) -> bool:
     """Return whether the text is in capitals; a text in a script without capitals is not, even with a Latin letter."""
     return text.isupper() and 2 * sum(map(str.isupper, text)) > sum(map(str.isalpha, text))
@@ -219,12 +231,17 @@ class Margins:
             return shift < -self.indent or (whole and not self.is_inset(row))
         if shift > self.indent:
             shallow = self.start(row) - self.left < _DEEPEST_INDENT * row.size or before is first
-            return shallow
+            return shallow and not is_reference(first.text)
         return shift < -self.indent and before is not first and not has_drop_capital(first)
 
     def is_inset(self, row: Row) -> bool:
         """Return whether the row begins inside of the margin."""
         return self.start(row) - self.left > self.indent
+
+    def is_flush_end(self, rows: Sequence[Row]) -> bool:
+        """Return whether rows of different widths end at one place, as a sender's address on the right does."""
+        starts, ends = [self.start(row) for row in rows], [self.end(row) for row in rows]
+        return max(ends) - min(ends) < 0.2 * rows[0].size and max(starts) - min(starts) > 3 * self.indent
 
     def stands_over(self, before: Row, row: Row, short: bool) -> bool:
         """Return whether `before` is a separate short line above a paragraph that fills the column."""
@@ -506,6 +523,15 @@ def _starts_item(row: Row, before: Row | None, open_item: Group | None, short: b
     return marker if short or ends_sentence(before.text) else None
 
 
+def _starts_own(row: Row, before: Row, margins: Margins) -> bool:
+    """Return whether the first words open a paragraph: a caption, a bibliography entry, a numbered heading."""
+    if is_caption(row.text) and (ends_sentence(before.text) or margins.is_short(before, row)):
+        return True
+    if is_reference(row.text) and row.x0 <= margins.left + 0.5 * row.size and not before.text.endswith(","):
+        return True
+    return is_sure_heading(row) and margins.is_short(before, row) and (row.bold or not goes_on(before.text, row.text))
+
+
 def _is_address(rows: Sequence[Row], margins: Margins) -> bool:
     """Return whether a few short rows have a house number or postal code: `5 Park View` is no section here."""
     if not 2 < len(rows) <= _LONGEST_ADDRESS or any(row.bold or row.cells > 1 for row in rows):
@@ -515,7 +541,7 @@ def _is_address(rows: Sequence[Row], margins: Margins) -> bool:
         return False
     width = max(row.x1 - row.x0 for row in rows)
     narrow = width < _NARROW_ADDRESS * rows[0].size and not any(row.text[:1].islower() for row in rows)
-    return narrow or width < _SHORT_ROWS * (margins.right - margins.left)
+    return narrow or width < _SHORT_ROWS * (margins.right - margins.left) or margins.is_flush_end(rows)
 
 
 def _in_stretch(rows: Sequence[Row], measures: Measures, edge: float) -> list[Group]:
@@ -530,12 +556,20 @@ def _in_stretch(rows: Sequence[Row], measures: Measures, edge: float) -> list[Gr
         marker = _starts_item(row, before, group, short)
         if group is None or before is None or marker is not None:
             groups.append(Group([row], [False], marker))
-        elif _starts_new(group, before, row, margins, short):
+        elif _starts_new(group, before, row, margins, short) or _is_over_paragraph(group, rows[index:], margins):
             groups.append(Group([row], [False]))
         else:
             group.rows.append(row)
             group.breaks.append(_own_line(group, before, row, margins, short))
     return groups
+
+
+def _is_over_paragraph(group: Group, rows: Sequence[Row], margins: Margins) -> bool:
+    """Return whether the item of one row is above a paragraph with an indented first row, and no part of it."""
+    if group.marker is None or len(group.rows) > 1 or len(rows) < 2 or parse_marker(rows[1].text):
+        return False
+    inset, back = (margins.start(row) - margins.start(group.first) for row in rows[:2])
+    return inset > margins.indent > max(abs(back), margins.right - margins.end(rows[0]))
 
 
 #: Minimum share of a row's width of a sentence beside a label; in forms, pieces are shorter.
@@ -549,7 +583,8 @@ def _own_line(group: Group, before: Row, row: Row, margins: Margins, short: bool
     if row.cells > 1 or before.cells > 1:
         # A stretched line of a justified paragraph, and a label beside its first line, have wide gaps, too.
         one = min(row.cells, before.cells) == 1 and not short
-        prose = one and (goes_on(before.text, row.text) or (row.cells == 1 and _is_labelled_prose(before)))
+        labelled = is_reference(before.text) or _is_labelled_prose(before)
+        prose = one and (goes_on(before.text, row.text) or (row.cells == 1 and labelled))
         return not prose and (row.cells > 1 or group.marker is None)
     return short and not goes_on(before.text, row.text)
 
@@ -563,7 +598,7 @@ def _is_labelled_prose(row: Row) -> bool:
 def _starts_new(group: Group, before: Row, row: Row, margins: Margins, short: bool) -> bool:
     if is_contents_entry(before.text) and is_contents_entry(row.text):
         return False
-    if len(group.rows) == 1 and margins.stands_over(before, row, short):
+    if _starts_own(row, before, margins) or (len(group.rows) == 1 and margins.stands_over(before, row, short)):
         return not goes_on(before.text, row.text) or is_caption(row.text)
     if len(group.rows) == 1 and is_sure_heading(before) and short and not goes_on(before.text, row.text):
         return True

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from llm_ocr.types import BlockKind, Box
 from llm_ocr_cpu.layout.groups import (
@@ -14,6 +15,7 @@ from llm_ocr_cpu.layout.groups import (
     is_footnote,
     is_keyword,
     is_sure_heading,
+    is_time,
     numbering,
     roman,
 )
@@ -42,6 +44,7 @@ _PERSONS = re.compile(r"\S@\S|[a-zé][1-9*†‡](,[1-9*†‡])*(,| and |$)|\b(
 #: Amount at the end of a line, as in a sum below a table.
 _AMOUNT = re.compile(r"(?:[$€£¥]\s?[\d.,]+|\d[.,]\d\d(?:\s?[$€£¥])?)$")
 
+_DIGITS = re.compile(r"\d+")
 _OPERATOR = re.compile(r"[=≈≠≤≥<>+−·×√∑∏∫∈→]")
 
 
@@ -66,7 +69,7 @@ def _can_be(group: Group, measures: Measures) -> bool:
         return False
     if (group.marker and group.marker.certain) or is_caption(text) or _is_scrawl(group, text):
         return False
-    if is_contents_entry(text) or _AMOUNT.search(text):
+    if is_contents_entry(text) or is_time(text) or _AMOUNT.search(text):
         return False
     if text.endswith((",", ";", "-", "\u00ad")) or (
         text.endswith(".") and len(text.split()) > 2 and not is_keyword(text)
@@ -184,9 +187,13 @@ def find_headings(
         if following is not None and _continues_sentence(group, following):
             continue
         if _can_be(group, measures) and (
-            _is_large(group, measures) or _is_bold(group, below, measures) or _is_plain(group, below, measures)
+            _is_large(group, measures)
+            or _is_bold(group, below, measures)
+            or (_is_plain(group, below, measures) and not _is_listed(groups, index))
         ):
             found.append(index)
+    if measures.noisy:
+        found = sorted({*found, *_siblings(groups, found, measures)})
     title = _title(groups, found, measures)
     if title is not None:
         found = [index for index in found if not _is_byline(groups, index, title, measures)]
@@ -195,6 +202,35 @@ def find_headings(
     if title is not None:
         kinds[title] = (BlockKind.TITLE, 1)
     return kinds
+
+
+#: Number of neighbors that are numbered names in succession, without text between, as in a table of contents.
+_CONTENTS = 3
+
+
+def _is_listed(groups: Sequence[Group], index: int) -> bool:
+    """Return whether the group is in a list of names: its number follows that of a neighbor, or many are numbered."""
+    sides = (groups[max(0, index - _CONTENTS) : index][::-1], groups[index + 1 : index + 1 + _CONTENTS])
+    numbered = sum(len(list(takewhile(_is_numbered, side))) for side in sides)
+    if numbered >= _CONTENTS and _is_numbered(groups[index]):
+        return True
+    marker = groups[index].marker
+    beside = [group.marker for group in groups[max(0, index - 1) : index + 2] if group.marker is not None]
+    return marker is not None and any(other.style == marker.style and _follow(marker, other) for other in beside)
+
+
+def _siblings(groups: Sequence[Group], found: Sequence[int], measures: Measures) -> list[int]:
+    """Return the rows that differ from a heading of the scan only in their number, such as `Article 7`."""
+    patterns = {_DIGITS.sub("#", _text(groups[index])) for index in found}
+    patterns = {pattern for pattern in patterns if "#" in pattern and sum(map(str.isalpha, pattern)) > 2}
+    return [
+        index
+        for index, group in enumerate(groups if patterns else ())
+        if len(group.rows) == 1
+        and _DIGITS.sub("#", _text(group)) in patterns
+        and _can_be(group, measures)
+        and _is_apart(group, measures)
+    ]
 
 
 def _is_byline(groups: Sequence[Group], index: int, title: int, measures: Measures) -> bool:
@@ -284,13 +320,14 @@ _NEAR = 6
 
 @dataclass(slots=True)
 class Entry:
-    """Group or region; `column` counts the parts of the page in reading order."""
+    """Group or region at its place in a `frame`; `column` counts the parts of the page in reading order."""
 
     column: int
     group: Group | None = None
     region: Region | None = None
     kind: BlockKind = BlockKind.TEXT
     level: int = 0
+    frame: Box | None = None
 
 
 def mark_kinds(entries: Sequence[Entry], footnote_rules: Sequence[Box], measures: Measures) -> None:

@@ -184,7 +184,7 @@ def most_parted(rows: Sequence[Row]) -> list[Row]:
 
 
 def free_intervals(rows: Sequence[Row], tolerance: float) -> list[tuple[float, float]]:
-    """Return intervals of x that at most the share `tolerance` of the rows covers."""
+    """Return intervals of x, between the outermost segments, that at most the share `tolerance` of the rows covers."""
     events: list[tuple[float, int]] = []
     for row in rows:
         for segment in row.segments:
@@ -201,7 +201,17 @@ def free_intervals(rows: Sequence[Row], tolerance: float) -> list[tuple[float, f
         elif depth > allowed and opened is not None:
             found.append((opened, x))
             opened = None
-    return found
+    return _inner(found, rows)
+
+
+def _inner(found: list[tuple[float, float]], rows: Sequence[Row]) -> list[tuple[float, float]]:
+    """Return only intervals with segments on both sides in some row."""
+    inner = []
+    for low, high in found:
+        both = sum(row.segments[0].x1 <= high and row.segments[-1].x0 >= low and len(row.segments) > 1 for row in rows)
+        if both and high > low:
+            inner.append((low, high))
+    return inner
 
 
 # Cells with their text, and the table as Markdown or HTML.
