@@ -450,6 +450,8 @@ def labelled(painted: npt.NDArray[np.bool_]) -> Ints:
 _LEAST_WIDTH, _LEAST_HEIGHT = 0.06, 0.025
 #: Number of touching rules from which they are a drawing on graph paper, if a caption names it.
 _GRID = 10
+#: Number of lines of running text around a caption that determine the column.
+_AROUND = 16
 
 
 class Anchors:

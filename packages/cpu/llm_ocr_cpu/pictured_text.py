@@ -18,13 +18,12 @@ from llm_ocr_cpu.page import pixels_of
 from llm_ocr_cpu.probe import script_supported
 from llm_ocr_cpu.regions import scaled_lines
 from llm_ocr_cpu.tables import find_tables
+from llm_ocr_cpu.tables.finder import caption_beside
 
 if TYPE_CHECKING:
     from llm_ocr_cpu.ocr.detect import Pixels
     from llm_ocr_cpu.ocr.page import PageReading
 
-#: Maximum distance of a caption from the picture in letter sizes.
-_NEAR = 9
 #: Minimum share of the page, and largest number of pictures on a page; more are parts of one picture.
 _LEAST, _MOST_PICTURES = 0.015, 12
 #: Difference of ink from the paper in one channel, and least brightness of paper.
@@ -91,11 +90,8 @@ def read_pictures(image: "Pixels", content: PageContent, boxes: Sequence[Box], p
 
 def _is_used(box: Box, content: PageContent) -> bool:
     """Return whether lines are on the picture, or a figure's caption is next to it."""
-    if any(_is_inside(line.box, box) for line in content.lines):
-        return True
-    captions = [line for line in content.lines if FIGURE_CAPTION.match(line.text)]
-    across = [line for line in captions if line.box.x0 <= box.x1 and line.box.x1 >= box.x0]
-    return any(max(line.box.y0 - box.y1, box.y0 - line.box.y1) <= _NEAR * line.size for line in across)
+    on_it = any(_is_inside(line.box, box) for line in content.lines)
+    return on_it or bool(caption_beside(content.lines, box, (), FIGURE_CAPTION))
 
 
 def _is_inside(box: Box, area: Box) -> bool:

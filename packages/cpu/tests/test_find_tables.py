@@ -59,6 +59,22 @@ def test_bullets_of_a_symbol_font_are_lines_of_their_cell():
     assert rows(only(page(lines, grid(xs, ys))).text)[1] == ["usage", "One of two:<br>• allowed<br>• denied"]
 
 
+def test_fills_of_cells_part_columns_with_narrow_gaps():
+    xs, ys, words = [100, 160, 200, 226, 250], [100, 120, 140, 160, 180], []
+    cells = [["Stop", "Mon", "Sat", "Sun"], ["Station", "06:10", "–", "–"], ["School", "06:20", "–", "–"],
+             ["Hospital", "06:30", "7:28", "9:28"]]  # fmt: skip
+    for y, row in zip(ys, cells, strict=False):
+        one = line(" ".join(row), 103, y + 4)
+        boxes = [
+            replace(word, box=Box(x0 + 3, y + 4, x1 - 2, y + 14))
+            for (x0, x1), word in zip(pairwise(xs), one.words, strict=True)
+        ]
+        words += [replace(one, text=word.text, box=word.box, words=(word,)) for word in boxes[:2]]
+        words += [replace(one, text=" ".join(row[2:]), box=boxes[2].box.union(boxes[3].box), words=tuple(boxes[2:]))]
+    fills = [Path(Box(x0, y, x1, y + 20), None, (230, 230, 230), 5) for y in (100, 140) for x0, x1 in pairwise(xs)]
+    assert rows(only(page(words, fills)).text) == cells
+
+
 def test_rules_drawn_in_pieces_and_doubled_are_still_one_grid():
     xs, ys = [100, 200, 300], [100, 120, 140]
     pieces = [rule(x, y, x + 9, y) for y in ys for x in range(100, 300, 10)]
@@ -86,6 +102,53 @@ def test_stroked_rectangles_and_image_rules_make_a_grid():
     assert rows(only(page(cell_lines(cells, xs, ys), rasters=images)).text) == cells
 
 
+def test_a_value_next_to_a_long_label_is_its_own_cell():
+    words = [line("Year", 100, 103), line("2024", 300, 103), line("2023", 360, 103)]
+    for number, label in enumerate(["Sales", "Cost of sales", "Tax", "Interest", "Other income"]):
+        y = 123 + 14 * number
+        words += [line(label, 100, y), line("$", 270, y), line(f"{number},111", 300, y), line(f"{number},222", 360, y)]
+    y = 123 + 14 * 5
+    words += [line("Research and development, and more of it", 100, y)]
+    words += [line("3,423", 300, y), line("3,100", 360, y)]
+    table = only(page(words, [rule(95, y, 400, y) for y in (98, 118, 210)]))
+    assert "colspan" not in table.text
+    assert rows(table.text)[-1] == ["Research and development, and more of it", "3,423", "3,100"]
+    assert rows(table.text)[1] == ["Sales", "$ 0,111", "0,222"]
+
+
+def test_rows_without_rules_have_the_columns_of_the_ruled_rows():
+    """Accounts often have fills or frames in every second row."""
+    xs, words, paths = [100, 300, 320, 400], [], []
+    for number, label in enumerate(["Sales", "Research and development", "Taxes", "Net income"]):
+        y = 100 + 20 * number
+        words += [line(label, 103, y + 4), line(f"{number},423", 350, y + 4)]
+        paths += grid(xs, [y, y + 20]) if number % 2 == 0 else [rule(100, y, 100, y + 20), rule(400, y, 400, y + 20)]
+    table = only(page(words, paths))
+    assert [cell for cell in rows(table.text)[1] if cell] == ["Research and development", "1,423"]
+
+
+def test_rules_above_values_only_leave_labels_in_the_table():
+    """Accounts draw rules below headings and above sums, as wide as the columns of values."""
+    cells = [["", "2024", "2023"], ["Net sales", "3,423", "3,056"], ["Cost of sales", "(1,902)", "(1,745)"],
+             ["Gross profit", "1,521", "1,311"], ["Taxes", "(162)", "(101)"], ["Net income", "485", "303"]]  # fmt: skip
+    words = [line(row[0], 100, 100 + 16 * number) for number, row in enumerate(cells) if row[0]]
+    for number, row in enumerate(cells):
+        values = [line(text, x, 100 + 16 * number) for text, x in zip(row[1:], (300, 400), strict=True)]
+        words += [line(value.text, 2 * value.box.x0 - value.box.x1, value.box.y0) for value in values]  # right-aligned
+    rules = [rule(265, y, 402, y) for y in (114, 146, 178, 196)]
+    assert rows(only(page(words, rules)).text) == cells
+
+
+def test_bold_heading_above_rules_below_rows_belongs_to_table():
+    xs = (103, 150, 303, 403)
+    lines = [line(text, x, 103, bold=True) for text, x in zip(("No.", "Item", "Quantity", "Total"), xs, strict=True)]
+    lines += cell_lines([["1", "Hammer", "2", "28.00"], ["3", "Delivery", "1", "6.50"]], xs, (120, 170))
+    lines += cell_lines([["", "Saw blades"], ["2", "", "1", "39.90"], ["", "for wood"]], xs, (139, 145, 151))
+    table = only(page(lines, [rule(100, y, 440, y) for y in (118, 138, 168, 188)]))
+    assert rows(table.text)[0] == ["No.", "Item", "Quantity", "Total"]
+    assert rows(table.text)[2] == ["2", "Saw blades for wood", "1", "39.90"]
+
+
 SENTENCE = "the river was high in that year and every farmer near the old bridge had to move his sheep to the upper"
 
 
@@ -99,6 +162,22 @@ def test_two_columns_of_text_between_rules_are_no_table(verticals, stops):
     rules = [rule(50, y, 545, y) for y in stops]
     rules += [rule(x, stops[0], x, stops[-1]) for x in ((50, *verticals, 545) if verticals else ())]
     assert find_tables(page(words, rules)) == []
+
+
+def test_part_with_long_cells_below_a_midrule_belongs_to_table():
+    parts = [
+        [("Term", "Meaning"), ("cell", "unit")],
+        [(f"Third key {n}", SENTENCE[:52].capitalize()) for n in range(5)],
+    ]
+    words, y, stops = [], 100, [96]
+    for part in parts:
+        for key, value in part:
+            words += [line(key, 100, y), line(value, 190, y)]
+            y += 14
+        stops.append(y)
+        y += 4
+    table = only(page(words, [rule(95, stop, 440, stop) for stop in stops]))
+    assert [row[0] for row in rows(table.text)][1:] == [f"Third key {n}" for n in range(5)]
 
 
 def test_a_list_between_rules_is_no_table():
@@ -158,12 +237,43 @@ def booktabs(body, xs=(100, 220, 320), top=100, ends=(98, 380)):
     return words, [rule(ends[0], y, ends[1], y) for y in (top, top + 22, last)]
 
 
+def test_multiline_sentence_is_one_cell_next_to_rows_of_values():
+    xs, ys = (100, 140, 330, 430, 500), (100, 120, 160, 180)
+    cells = [(1, "40", 135), (2, "Acids of two metals and their", 128), (2, "oligomers of all kinds.", 142)]
+    cells += [(3, "231-801", 128), (4, "135-68", 128), (3, "236-881", 142), (4, "773-94", 142)]
+    for y, row in ((105, ("N", "Name", "EC", "CAS")), (165, ("39", "Salt", "203-7", "10-8"))):
+        cells += [(at, text, y) for at, text in enumerate(row, 1)]
+    text = only(page([line(text, xs[at - 1] + 4, y) for at, text, y in cells], grid(xs, ys))).text
+    name = "Acids of two metals and their oligomers of all kinds."
+    assert f'<td rowspan="2">{name}</td><td>231-801</td><td>135-68</td></tr>' in text
+
+
 def test_a_booktabs_table_has_its_columns_from_the_gaps():
     body = [["Model", "Size", "Score"], ["small net", "1.2", "0.81"], ["large net", "33", "0.9"], ["none", "", "0.1"]]
     words, rules = booktabs(body)
     table = only(page(words, rules))
     assert table.label == "booktabs"
     assert rows(table.text) == body
+
+
+def test_table_between_two_rules_below_same_width_frame_is_found():
+    body = [["Ada Noor", "Mill", "Dock"], ["Old Street", "New Street", "Quay"], ["Hill 4", "Park 9", "Pier 2"]]
+    code = "\\address{street and number}{city}{country}{telephone}"
+    prose = "The command in the frame gives a result like the table"
+    rows_of_code = [line(code, 100, y) for y in (*range(104, 174, 14), *range(344, 400, 14))]
+    words = [*rows_of_code, line(prose, 100, 194), line(prose, 100, 314)]
+    words += cell_lines(body, (97, 217, 317), (223, 237, 251))
+    rules = [rule(98, y, 380, y) for y in (100, 176, 220, 270, 340, 402)]
+    assert rows(only(page(words, rules)).text) == body
+
+
+def test_a_heading_over_a_short_rule_spans_its_columns():
+    words, rules = booktabs([["Model", "Size", "Score"], ["small", "1.2", "0.81"], ["large", "33", "0.9"]])
+    words = [line("Results", 250, 92), *words]
+    rules = [rule(98, 88, 380, 88), rule(215, 103, 350, 103), *rules[1:]]
+    text = only(page(words, rules)).text
+    assert '<th colspan="2">Results</th>' in text
+    assert "<tr><th>Model</th><th>Size</th><th>Score</th></tr>" in text
 
 
 def test_line_that_continues_a_text_cell_joins_the_row_above():
@@ -180,6 +290,16 @@ def test_year_below_name_joins_row_above_with_its_adjacent_text():
     words = [line(one.text, 107, one.box.y0) if one.text == "(2012)" else one for one in words]
     joined = ["Bureau of Wells (2012)", "some words and more", "1"]
     assert rows(only(page(words, rules)).text) == [body[0], joined, body[3]]
+
+
+def test_captions_above_and_below_are_given_with_the_table():
+    words, rules = booktabs([["Model", "Size", "Score"], ["small", "1.2", "0.81"], ["large", "33", "0.9"]])
+    above = [line("Table 3: Results of the two", 98, 70), line("models.", 98, 82)]
+    below = [line("TABLE IV", 98, 170)]
+    assert only(page([*words, *above], rules)).caption == {len(words), len(words) + 1}
+    assert only(page([*words, *below], rules)).caption == {len(words)}
+    titled = [line("Table B1", 98, 58, bold=True), line("A Table of the Results of Both Models", 98, 82, italic=True)]
+    assert only(page([*words, *titled], rules)).caption == {len(words), len(words) + 1}
 
 
 def test_numbers_beside_labels_are_a_table_without_any_rule():
@@ -419,6 +539,11 @@ def test_code_in_columns_and_pictures_in_a_grid_are_no_tables():
     assert find_tables(page(labels, grid(xs, ys), pictures)) == []
 
 
+def test_content_over_a_figure_caption_is_a_chart_and_no_table():
+    words, rules = booktabs([["Model", "Size", "Score"], ["small", "1.2", "0.81"], ["large", "33", "0.9"]])
+    assert find_tables(page([*words, line("Figure 2: The models at work.", 98, 165)], rules)) == []
+
+
 def test_drawing_on_graph_paper_is_a_figure_if_captioned_as_one():
     squares = grid(range(100, 310, 30), range(100, 310, 30))
     labels = [
@@ -430,6 +555,23 @@ def test_drawing_on_graph_paper_is_a_figure_if_captioned_as_one():
     assert figure.lines >= {0, 1, 2, 3}
 
 
+def test_columns_of_an_index_are_no_table():
+    cells = [
+        ["\\closeout", "319,", "323,", "328,"],
+        ["\\color", "331,", "336,", "339,"],
+        ["\\commby", "345,", "357,", "366,"],
+    ]
+    words = spaces_only(cells * 3, xs=(100, 200, 240, 280))
+    assert find_tables(page([line("Index of Table 2", 100, 60), *words])) == []
+
+
+def test_a_long_caption_below_a_table_is_given_whole():
+    words, rules = booktabs([["Model", "Size", "Score"], ["small", "1.2", "0.81"], ["large", "33", "0.9"]])
+    text = ["Table 2: " + " ".join(PROSE.split()[:8])] + [" ".join(PROSE.split()[:9])] * 11
+    caption = [line(part, 98, 170 + 11.5 * number) for number, part in enumerate(text)]
+    assert only(page([*words, *caption], rules)).caption == set(range(len(words), len(words) + 12))
+
+
 def spaces_only(cells, xs=(100, 200, 300)):
     return [
         line(text, x, 100 + 18 * number)
@@ -437,6 +579,15 @@ def spaces_only(cells, xs=(100, 200, 300)):
         for x, text in zip(xs, row, strict=True)
         if text
     ]
+
+
+def test_short_aligned_cells_with_only_spaces_are_a_table():
+    cells = [["Time", "Level", "Gates"], ["6.00", "0.71 m", "one open"], ["7.00", "0.88 m", "both open"],
+             ["8.00", "1.02 m", "both open"], ["9.00", "1.11 m", "both open"]]  # fmt: skip
+    lines = [*spaces_only(cells), *prose(100, 220, 3)]
+    table = only(page(lines))
+    assert rows(table.text) == cells
+    assert table.lines == set(range(15))
 
 
 @pytest.mark.parametrize(
@@ -553,6 +704,27 @@ def test_rules_above_sums_do_not_end_the_headings():
     assert found[0] == ["", "Jan", "Feb", "Total"]
     assert found[-1] == ["Total Living", "4,590.00", "239.00", "4,829.00"]
     assert len(found) == 9
+
+
+def test_ruled_row_without_rules_between_words_has_same_cells():
+    xs, ys = [80, 190, 300, 410, 520], [180, 195, 210, 225, 240]
+    table = [
+        ["Feature", "Basic", "Standard", "Premium"],
+        ["Storage", "5 GB", "50 GB", "unlimited"],
+        ["Support", "none", "E-mail", "Phone and e-mail"],
+        ["Price", "free", "€ 4.99", "€ 12.99"],
+    ]
+    paths = [rule(xs[0], y, xs[-1], y) for y in ys] + [rule(x, ys[0], x, ys[-1]) for x in (xs[0], xs[-1])]
+    paths += [rule(x, top, x, top + 15) for x in xs[1:-1] for top in (ys[1], ys[3])]
+    assert rows(only(page(cell_lines(table, xs, ys), paths)).text) == table
+
+
+def test_left_aligned_words_can_head_right_aligned_numbers():
+    lines = [line(text, x, 80) for text, x in (("Year", 55), ("North", 115), ("South", 175), ("West", 235))]
+    table = [[str(2016 + year), str(40 - 3 * year), str(85 - year), str(20 + 7 * year)] for year in range(5)]
+    for y, row in enumerate(table):
+        lines += [right_aligned(text, x, 95 + 15 * y) for text, x in zip(row, (113, 172, 232, 292), strict=True)]
+    assert rows(only(page(lines)).text) == [["Year", "North", "South", "West"], *table]
 
 
 def test_rules_of_header_and_footer_make_no_table_of_the_page():

@@ -1,4 +1,4 @@
-"""Find tables without rules: by values next to labels, by a caption, and by columns of words."""
+"""Find tables without rules: by values next to labels, by a caption, and by alignment."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ import numpy as np
 from llm_ocr.engines.descriptions import TABLE_CAPTION
 from llm_ocr.types import Box, Line, Word
 from llm_ocr_cpu.layout.groups import has_bullet
-from llm_ocr_cpu.tables.cells import Piece, Row, Segment, is_number, rows_of
+from llm_ocr_cpu.tables.cells import Cell, Piece, Row, Segment, Table, is_number, rows_of, with_text
 from llm_ocr_cpu.tables.ruled import Rules, components
 from llm_ocr_cpu.tables.spaced import MOST_HEADINGS, SENTENCE, Area
 
@@ -353,16 +353,103 @@ def is_counting(texts: Sequence[str]) -> bool:
     return len(whole) > 0.8 * len(texts) and rising > 0.8 * (len(whole) - 1)
 
 
-#: Minimum rows of a table below a caption, including the heading.
-_LEAST_ROWS = 4
+# Tables set with spaces only: consecutive rows with the same number of short, aligned cells.
+
+
+#: Minimum rows, including the heading, and minimum columns of a table that is found by alignment alone.
+_LEAST_ROWS, _LEAST_COLUMNS = 4, 3
 #: Maximum words of a cell; more words may be text in the columns of a page.
 _MOST_WORDS = 5
 #: Minimum white space between two columns in letter sizes.
 _APART = 1.2
 
 
+def aligned_tables(finder: "Finder") -> Iterator[tuple[Box, Table]]:
+    """Yield certain tables only: three columns, one of them with values in all rows except the first."""
+    for block in _blocks(line_rows(finder)):
+        if _has_apart_columns(block) and _has_values(block):
+            boxes = [piece.box for row in block for piece in row.pieces]
+            box = reduce(Box.union, boxes)
+            cells = [
+                Cell(number, column, pieces=list(segment.pieces))
+                for number, row in enumerate(block)
+                for column, segment in enumerate(row.segments)
+            ]
+            yield box, Table(len(block), len(block[0].segments), tuple(with_text(cells)))
+
+
+def _blocks(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    """Yield runs of rows with the same number of cells, aligned and evenly spaced."""
+    block: list[Row] = []
+    for row in rows:
+        if block and not _follows(block, row):
+            if len(block) >= _LEAST_ROWS:
+                yield block
+            # The last row may be the heading of the next block.
+            block = block[-1:] if _follows(block[-1:], row) else []
+        if len(row.segments) >= _LEAST_COLUMNS and all(_is_short(segment.text) for segment in row.segments):
+            block.append(row)
+        else:
+            block = []
+    if len(block) >= _LEAST_ROWS:
+        yield block
+
+
 def _is_short(text: str) -> bool:
     return 0 < len(text.split()) <= _MOST_WORDS
+
+
+def _follows(block: Sequence[Row], row: Row) -> bool:
+    last = block[-1]
+    if len(last.segments) != len(row.segments) or not 0.7 < row.size / max(last.size, 1e-6) < 1.43:
+        return False
+    if not all(_is_short(segment.text) for segment in row.segments):
+        return False
+    step = last.y - block[-2].y if len(block) > 1 else 1.7 * last.size
+    if row.y - last.y > 1.5 * step:
+        return False
+    aligned = sum(
+        abs(a.x0 - b.x0) < 0.6 * row.size
+        or abs(a.x1 - b.x1) < 0.6 * row.size
+        or abs(a.x0 + a.x1 - b.x0 - b.x1) < 0.8 * row.size
+        for a, b in zip(last.segments, row.segments, strict=True)
+    )
+    return aligned == len(row.segments) or (len(block) == 1 and _are_headings(last, row))
+
+
+def _are_headings(head: Row, values: Row) -> bool:
+    """Return whether words are above numbers in the same order: spreadsheets align words left and numbers right."""
+    if any(_has_digit(segment.text) for segment in head.segments):
+        return False
+    if not all(is_number(segment.text) for segment in values.segments):
+        return False
+    ends = [-inf, *(segment.x1 for segment in values.segments)]
+    starts = [*(segment.x0 for segment in values.segments), inf]
+    return all(
+        end < segment.x0 and segment.x1 < start
+        for segment, end, start in zip(head.segments, ends[:-1], starts[1:], strict=True)
+    )
+
+
+def _has_apart_columns(block: Sequence[Row]) -> bool:
+    size = float(np.median([row.size for row in block]))
+    rows = block[1:] if _are_headings(block[0], block[1]) else block
+    for column in range(len(block[0].segments) - 1):
+        end = max(row.segments[column].x1 for row in rows)
+        start = min(row.segments[column + 1].x0 for row in rows)
+        if start - end < _APART * size:
+            return False
+    return True
+
+
+def _has_values(block: Sequence[Row]) -> bool:
+    """Return whether headings without digits are above a value column; a table of contents has page numbers only."""
+    heads = [segment.text for segment in block[0].segments]
+    if any(_has_digit(head) for head in heads) or any(is_number(head) for head in heads):
+        return False
+    columns = [[row.segments[number].text for row in block[1:]] for number in range(len(heads))]
+    valued = [column for column in columns if all(map(_has_digit, column))]
+    return any(not is_counting(column) for column in valued)
 
 
 def _has_digit(text: str) -> bool:
@@ -390,15 +477,18 @@ def word_areas(finder: "Finder") -> Iterator[Area]:
     at = 0
     while at < len(whole):
         taken: list[Row] = []
+        cuts: list[float] = []
         bold = all(piece.bold for piece in whole[at].pieces)
         short = sum(piece.text.count(" ") for piece in whole[at].pieces) < _MOST_IN_LABEL + _MOST_IN_VALUE
         if (bold or short) and len(_parted(finder, whole, at, parted).segments) > 1:
             end = at + 1 + sum(1 for _ in _near_rows(whole[at:]))
             near = [_parted(finder, whole, number, parted) for number in range(at, end)]
-            taken = (_below_headings(near) if bold else []) or _pairs(near)
+            taken, cuts = _below_headings(near) if bold else ([], [])
+            if not taken:
+                taken, cuts = _pairs(near)
         if taken:
             box = reduce(Box.union, (piece.box for row in taken for piece in row.pieces))
-            yield Area(box, (), (), exact=True)
+            yield Area(box, (), (), tuple(cuts), exact=True)
         at += max(len(taken), 1)
 
 
@@ -426,24 +516,34 @@ def _near_rows(rows: Sequence[Row]) -> Iterator[Row]:
         yield row
 
 
-def _below_headings(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows from a bold first row whose columns go on below it."""
+def _below_headings(rows: Sequence[Row]) -> tuple[list[Row], list[float]]:
+    """Return the rows below a bold first row whose gaps go on below it, and the places of the gaps."""
     head, size = rows[0], rows[0].size
     taken = [head]
     gaps = [(one.x1, other.x0) for one, other in pairwise(head.segments)]
     if not gaps or not all(piece.bold for piece in head.pieces):
-        return []
+        return [], []
     for row in _near_rows(rows):
-        if all(piece.bold for piece in row.pieces):
+        left = [_rest_of(gap, row) for gap in gaps]
+        if min(high - low for low, high in left) < _WORDS_APART * size or all(piece.bold for piece in row.pieces):
             break
+        gaps = left
         taken.append(row)
     cuts = [(low + high) / 2 for low, high in gaps]
     columns = [_in_column(taken, low, high) for low, high in pairwise([-inf, *cuts, inf])]
     words = [len(text.split()) for row in taken[1:] for text in (segment.text for segment in row.segments)]
     full = all(len(column) >= max(3, 0.6 * len(taken)) for column in columns)
     if not full or not all(_is_steady(column, size) for column in columns) or max(words) > _MOST_IN_VALUE:
-        return []
-    return taken
+        return [], []
+    return taken, cuts
+
+
+def _rest_of(gap: tuple[float, float], row: Row) -> tuple[float, float]:
+    """Return the widest part of a gap that the words of a row leave free."""
+    low, high = gap
+    inside = [(piece.box.x0, piece.box.x1) for piece in row.pieces if piece.box.x0 < high and piece.box.x1 > low]
+    edges = [low, *(x for span in sorted(inside) for x in span), high]
+    return max(zip(edges[::2], edges[1::2], strict=True), key=lambda part: part[1] - part[0])
 
 
 def _in_column(rows: Sequence[Row], low: float, high: float) -> list[tuple[float, float]]:
@@ -465,10 +565,10 @@ def _is_steady(column: Sequence[tuple[float, float]], size: float) -> bool:
     return False
 
 
-def _pairs(rows: Sequence[Row]) -> list[Row]:
-    """Return rows of a short label and a value, each at its own margin."""
+def _pairs(rows: Sequence[Row]) -> tuple[list[Row], list[float]]:
+    """Return rows of a short label and a value, each at its own margin, and the place between them."""
     if len(rows[0].segments) != 2:
-        return []
+        return [], []
     (label, value), size = rows[0].segments, rows[0].size
     taken = [rows[0]]
     for row in _near_rows(rows):
@@ -481,15 +581,17 @@ def _pairs(rows: Sequence[Row]) -> list[Row]:
     labels, values = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     texts = [each.text for each in values]
     if len(pairs) < _LEAST_PAIRS or len(taken) > 2 * len(pairs) or is_counting(texts):
-        return []
+        return [], []
     if not all(any(map(str.isalpha, each.text)) and len(each.text.split()) <= _MOST_IN_LABEL for each in labels):
-        return []
+        return [], []
     named = all(each.text.endswith(":") for each in labels)
     bold = all(_is_bold(each) for each in labels) and not any(map(_is_bold, values))
     digits = sum(map(_has_digit, texts))
     valued = len(pairs) >= _LEAST_BARE and 3 * digits >= 2 * len(texts) and all(map(_is_short, texts))
     long = any(len(text.split()) > _MOST_IN_VALUE for text in texts) or any(len(each.text) < 3 for each in labels)
-    return taken if (named or bold or valued) and not long else []
+    if long or not (named or bold or valued):
+        return [], []
+    return taken, [(max(each.x1 for each in labels) + min(each.x0 for each in values)) / 2]
 
 
 def _is_bold(segment: Segment) -> bool:

@@ -1,8 +1,9 @@
 """Find tables with ruling lines."""
 
 import math
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -31,6 +32,9 @@ from llm_ocr_cpu.tables.cells import (
 
 Floats = npt.NDArray[np.float64]
 
+#: A rule through words is farther from their upper and lower edge than this share of their height, and words cover this
+#: share of its length.
+_EDGE, _THROUGH = 0.2, 0.6
 #: Maximum rules per direction, the longest first: a table has hundreds at most, a map tens of thousands.
 MAX_RULES = 700
 
@@ -98,7 +102,20 @@ def find_rules(content: PageContent, shapes: Shapes, *, fills: bool = False) -> 
     framed = boxes[edges]
     horizontal = np.concatenate((horizontal, framed[:, (1, 0, 2)], framed[:, (3, 0, 2)]))
     vertical = np.concatenate((vertical, framed[:, (0, 1, 3)], framed[:, (2, 1, 3)]))
-    return Rules(_merged(horizontal, unit), _merged(vertical, unit), unit)
+    return Rules(_between_lines(_merged(horizontal, unit), content), _merged(vertical, unit), unit)
+
+
+def _between_lines(rules: Floats, content: PageContent) -> Floats:
+    """Return the horizontal rules without those through words: blurred words of a scan look like rules."""
+    if not len(rules) or not content.lines:
+        return rules
+    lines = np.array([(box.x0, box.y0, box.x1, box.y1) for box in (line.box for line in content.lines)])
+    x0, y0, x1, y1 = lines.T
+    y, start, end = rules.T[:, :, None]
+    through = (y > y0 + _EDGE * (y1 - y0)) & (y < y1 - _EDGE * (y1 - y0))
+    covered = (np.minimum(end, x1) - np.maximum(start, x0)).clip(0) * through
+    chosen: Floats = rules[covered.sum(1) < _THROUGH * (rules[:, 2] - rules[:, 1])]
+    return chosen
 
 
 def _thin(boxes: Floats, axis: int, length: Floats) -> Floats:
@@ -109,7 +126,7 @@ def _thin(boxes: Floats, axis: int, length: Floats) -> Floats:
 
 
 def _merged(rules: Floats, unit: float) -> Floats:
-    """Join touching and nearly touching pieces on one line, and drop short ones."""
+    """Join touching and nearly touching pieces on one line, merge double lines, and drop short ones."""
     if not len(rules):
         return np.zeros((0, 3))
     rules = rules[np.lexsort((rules[:, 1], rules[:, 0]))]
@@ -131,8 +148,24 @@ def _merged(rules: Floats, unit: float) -> Floats:
     if len(joined) > MAX_RULES:
         longest = np.argsort(joined[:, 1] - joined[:, 2], kind="stable")[:MAX_RULES]
         joined = joined[longest]
-    ordered: Floats = joined[np.argsort(joined[:, 0], kind="stable")]
-    return ordered
+    return _single(joined[np.argsort(joined[:, 0], kind="stable")], unit)
+
+
+def _single(rules: Floats, unit: float) -> Floats:
+    """Merge parallel rules closer than three points into one with the extent of both."""
+    kept: list[list[float]] = []
+    for where, start, end in rules.tolist():
+        twin = next((other for other in kept[-8:] if _beside(other, where, start, end, unit)), None)
+        if twin is None:
+            kept.append([where, start, end])
+        else:
+            twin[1], twin[2] = min(start, twin[1]), max(end, twin[2])
+    return np.array(kept, dtype=np.float64).reshape(-1, 3)
+
+
+def _beside(other: list[float], where: float, start: float, end: float, unit: float) -> bool:
+    shared = min(end, other[2]) - max(start, other[1])
+    return where - other[0] <= 3 * unit and shared > 0.8 * min(end - start, other[2] - other[1])
 
 
 # Ruled grids: connected rules, and the cells between them.
@@ -407,6 +440,8 @@ def _row_parts(lattice: Lattice, row: int, inside: list[Piece], height: float) -
     used = sorted({column for text in texts for column in text})
     full = [text for text in texts if len(text) * 2 >= len(used)]
     stacked = [column for column in used if sum(column in text for text in full) >= max(2, 0.7 * len(full))]
+    going = [[text.get(column, "") for text in full] for column in stacked]
+    stacked = [column for column, cells in zip(stacked, going, strict=True) if not _is_sentence(cells)]
     if len(full) < 2 or len(stacked) < 2 or len(stacked) * 2 < len(used):
         return whole
     values = [text[column] for text in full for column in stacked if column in text]
@@ -417,6 +452,11 @@ def _row_parts(lattice: Lattice, row: int, inside: list[Piece], height: float) -
     if numbers * 2 < len(values) and not aligned:
         return whole
     return _cuts(lines, texts, len(used)), _mask(stacked, lattice.columns)
+
+
+def _is_sentence(lines: Sequence[str]) -> bool:
+    """Return whether the lines of a column are not cells: a sentence continues from one to the next."""
+    return any(len(upper.split()) >= _SENTENCE and lower[:1].islower() for upper, lower in pairwise(lines))
 
 
 def _mask(chosen: Sequence[int], count: int) -> Bools:
@@ -430,11 +470,59 @@ def _cuts(lines: list[Row], texts: list[dict[int, str]], used: int) -> list[floa
     return [(upper + lower) / 2 for upper, lower in pairwise(full)]
 
 
+#: Maximum distance of the beginnings of two cells of a column in letter sizes.
+_SAME_START = 0.1
+
+
+def with_values_parted(lattice: Lattice, pieces: Sequence[Piece]) -> Lattice:
+    """Part cells over several columns at boundaries between values, and before words that begin as other cells.
+
+    Statements of accounts have rules or fills in every second row only. The other rows have the same columns.
+    """
+    wide = [span for span in lattice.spans() if span[3] > 1]
+    if not wide:
+        return lattice
+    inside: dict[tuple[int, int], list[Piece]] = {}
+    for piece in pieces:
+        place = placed(lattice, piece)
+        if place:
+            inside.setdefault(place, []).append(piece)
+    beside = lattice.beside.copy()
+    starts: dict[int, list[float]] = {}
+    for row, column, rowspan, colspan in lattice.spans():
+        own = inside.get((row, column), [])
+        if rowspan == colspan == 1 and own:
+            starts.setdefault(column, []).append(min(piece.box.x0 for piece in own))
+    for row, column, rowspan, colspan in wide:
+        places = [(r, c) for r in range(row, row + rowspan) for c in range(column, column + colspan)]
+        lines = rows_of((piece for place in places for piece in inside.get(place, ())), _GAP)
+        for boundary in range(column + 1, column + colspan):
+            if _parts_cells(lines, float(lattice.xs[boundary]), starts.get(boundary, [])):
+                beside[row : row + rowspan, boundary - 1] = True
+    return Lattice(lattice.xs, lattice.ys, beside, lattice.below)
+
+
+def _parts_cells(lines: Sequence[Row], x: float, starts: Sequence[float]) -> bool:
+    """Return whether no text crosses `x`, and a line has two cells beside it: a value, or text at one of `starts`."""
+    parted = False
+    for line in lines:
+        left = [segment for segment in line.segments if segment.x1 <= x]
+        right = [segment for segment in line.segments if segment.x0 >= x]
+        if len(left) + len(right) < len(line.segments):
+            return False
+        if left and right:
+            begins = any(abs(right[0].x0 - start) < _SAME_START * line.size for start in starts)
+            parted |= begins or is_number(left[-1].text) or is_number(right[0].text)
+    return parted
+
+
 # Tables whose cells are separated by rules.
 
 
 _LONG = 40  # words; a longer cell is one or more paragraphs
+_SENTENCE = 6  # words
 _ENDS = ".!?:;。"
+_MARK = re.compile(r"[•‣◦▪●○■□◆►▸–—*-]|\(?(?:\d{1,2}|[a-z])[.)]")
 
 
 def ruled_table(lattice: Lattice, pieces: Sequence[Piece]) -> Table | None:
@@ -442,7 +530,7 @@ def ruled_table(lattice: Lattice, pieces: Sequence[Piece]) -> Table | None:
     lattice = with_text_columns(lattice, pieces)
     if lattice.columns < 2:
         return None
-    lattice = with_text_rows(lattice, pieces)
+    lattice = with_values_parted(with_text_rows(lattice, pieces), pieces)
     cells = _cells(lattice, pieces)
     if cells is None:
         return None
@@ -499,16 +587,44 @@ def is_table(table: Table) -> bool:
     if covered < 0.35 * table.rows * table.columns or len(texts) < 0.3 * len(table.cells):
         return False
     paragraphs = sum(len(cell.text.split()) > _LONG for cell in texts)
-    return paragraphs * 2 <= len(texts) and not _runs_on(texts)
+    return paragraphs * 2 <= len(texts) and not is_prose(table)
 
 
-def _runs_on(texts: Sequence[Cell]) -> bool:
-    """Return whether most sentences go on from a full row to the row below: the rows are the lines of a text."""
+def is_prose(table: Table) -> bool:
+    """Return whether the text is not tabular: columns of a page or an index, a list, or lines across the columns."""
     columns: dict[int, list[Cell]] = {}
-    for cell in sorted(texts, key=lambda cell: cell.row):
-        columns.setdefault(cell.column, []).append(cell)
+    texts = [cell.text for cell in table.cells if cell.text]
+    if sum(text.endswith(",") for text in texts) > 0.4 * len(texts):
+        return True
+    for cell in sorted(table.cells, key=lambda cell: cell.row):
+        if cell.text:
+            columns.setdefault(cell.column, []).append(cell)
+    if sum(len(cells) > 1 for cells in columns.values()) < 2:
+        return True
+    first = [cell for cell in columns[min(columns)] if cell.colspan == 1]
+    if table.columns == 2 and sum(_MARK.fullmatch(cell.text) is not None for cell in first) > 0.6 * len(first):
+        return True
+    return _across(table) > 0.5 or _has_paragraphs(columns.values()) or _runs_on(columns.values())
+
+
+def _across(table: Table) -> float:
+    """Return the share of the words in cells of sentence length over most columns."""
+    words = [(len(cell.text.split()), cell.colspan) for cell in table.cells if cell.text]
+    across = sum(count for count, span in words if count >= _SENTENCE and span > 1 and span * 2 > table.columns)
+    return across / max(sum(count for count, _ in words), 1)
+
+
+def _has_paragraphs(columns: Iterable[Sequence[Cell]]) -> bool:
+    """Return whether each column has nearly all words in one or two paragraphs, as a page has below its heading."""
+    counts = [[len(cell.text.split()) for cell in cells] for cells in columns if len(cells) > 1]
+    long = [[count for count in words if count > _LONG] for words in counts]
+    return all(0 < len(some) <= 2 and sum(some) > 0.8 * sum(words) for some, words in zip(long, counts, strict=True))
+
+
+def _runs_on(columns: Iterable[Sequence[Cell]]) -> bool:
+    """Return whether most sentences go on from a full row to the row below: the rows are the lines of a text."""
     pairs = going = 0
-    for cells in columns.values():
+    for cells in columns:
         ends = [max((piece.box.x1 for piece in cell.pieces), default=0.0) for cell in cells]
         left = min((piece.box.x0 for cell in cells for piece in cell.pieces), default=0.0)
         full = left + 0.75 * (max(ends) - left)
@@ -518,6 +634,23 @@ def _runs_on(texts: Sequence[Cell]) -> bool:
                 wrapped = upper.text[-1] == "-" or (upper.text[-1] not in _ENDS and lower.text[0].islower())
                 going += end >= full and wrapped
     return going >= 3 and going > 0.4 * pairs
+
+
+#: Share of the page's area from which a table must have nearly all its cells: a frame may enclose a whole page.
+_COVERING = 0.6
+
+
+def is_page(table: Table, share: float) -> bool:
+    """Return whether a grid over the share of a page is its layout: few places have text, or most text is prose."""
+    texts = [cell for cell in table.cells if cell.text]
+    words = [len(cell.text.split()) for cell in texts]
+    if share < _COVERING or not sum(words):
+        return False
+    filled = sum(cell.rowspan * cell.colspan for cell in texts)
+    long = sum(count for count in words if count > _LONG)
+    keys = [len(cell.text.split()) for cell in texts if cell.column == 0]
+    keyed = len(keys) > 2 and sum(keys) <= 8 * len(keys)
+    return filled < 0.5 * table.rows * table.columns or _across(table) > 0.25 or (long * 2 > sum(words) and not keyed)
 
 
 def _cuts_lines(cells: Sequence[Cell]) -> bool:

@@ -1,5 +1,6 @@
 """Find tables whose columns are separated by white space or horizontal rules."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise, takewhile
@@ -34,6 +35,11 @@ if TYPE_CHECKING:
 
 
 Rule = tuple[float, float, float]  # y, x0, x1
+#: Signs that are part of the value on their right or left, whatever the gap: accounts align them on their own.
+_BEFORE_VALUES = frozenset({"$", "€", "£", "¥", "(", "$ (", "$(", "€ (", "£ (", "US$"})
+_AFTER_VALUES = frozenset({")", "%", ")%", ") %"})
+#: End of an amount: a number after it is another value.
+_AMOUNT = re.compile(r"\d[.,]\d\d$")
 MOST_HEADINGS = 5  # rows
 _ROW_JUMP = 1.2  # least ratio of the distance of rows to that of the lines in a cell
 _CLEAR_JUMP = 1.4  # the same ratio if only labels have several lines
@@ -45,18 +51,19 @@ _MOST_PARTED = 12  # columns above one rule: the time grows exponentially with t
 class Area:
     """Search area of a table: its box, its full rules (y, from top to bottom), and the shorter rules inside.
 
-    `exact`: only separate lines are in different columns.
+    `cuts` are the places (x) where the fills of several rows meet. `exact`: the cuts are all gaps between columns.
     """
 
     box: Box
     bands: tuple[float, ...]
     short: tuple[Rule, ...]
+    cuts: tuple[float, ...] = ()
     exact: bool = False
 
 
 def with_rows_around(finder: "Finder", area: Area, *, below: bool = True) -> Area:
     """Extend the area of colored or ruled rows to the rows above and, if `below`, below: headings and the last row."""
-    rows = rows_of(finder.pieces(finder.inside(area.box)))
+    rows = [_cut(row, area.cuts) for row in rows_of(finder.pieces(finder.inside(area.box)))]
     bounds = column_bounds(area, rows)
     if len(bounds) < 2 or len(rows) < 2:
         return area
@@ -64,7 +71,7 @@ def with_rows_around(finder: "Finder", area: Area, *, below: bool = True) -> Are
     around = Box(area.box.x0, area.box.y0 - 12 * size, area.box.x1, area.box.y1 + 12 * size)
     pieces = finder.pieces(finder.inside(around))
     step = 1.2 * max(below.y - above.y for above, below in pairwise(rows))
-    others = [row for row in rows_of(pieces) if not area.box.y0 <= row.y <= area.box.y1]
+    others = [_cut(row, area.cuts) for row in rows_of(pieces) if not area.box.y0 <= row.y <= area.box.y1]
     top, bottom = rows[0], rows[-1]
     for row in reversed([row for row in others if row.y < area.box.y0]):
         named = below or all(piece.bold for piece in row.pieces)  # rows of a form's fields are also above rules
@@ -84,7 +91,7 @@ def with_rows_around(finder: "Finder", area: Area, *, below: bool = True) -> Are
         bands = (min(piece.box.y0 for piece in top.pieces) - 0.2 * size, *bands)
     if bottom is not rows[-1]:
         bands = (*bands, max(piece.box.y1 for piece in bottom.pieces) + 0.2 * size)
-    return Area(Box(area.box.x0, bands[0], area.box.x1, bands[-1]), bands, area.short)
+    return Area(Box(area.box.x0, bands[0], area.box.x1, bands[-1]), bands, area.short, area.cuts)
 
 
 def _fits_columns(finder: "Finder", row: Row, area: Area, bounds: Sequence[tuple[float, float]]) -> bool:
@@ -122,7 +129,7 @@ class Record:
 
 def spaced_table(area: Area, pieces: Sequence[Piece]) -> Table | None:
     """Return the table in an area; None without columns, or for columns of running text."""
-    rows = rows_of(pieces, inf if area.exact else 0.7)
+    rows = [_with_signs(_cut(row, area.cuts)) for row in rows_of(pieces, inf if area.exact else 0.7)]
     bounds = column_bounds(area, rows)
     if len(bounds) < 2 or len(rows) < 2:
         return None
@@ -132,8 +139,47 @@ def spaced_table(area: Area, pieces: Sequence[Piece]) -> Table | None:
     if is_running_text(records[headings:], bounds):
         return None
     head = _joined_headings(records[:headings])
-    body = _joined(records[headings:], len(bounds))
+    body = _joined(area, records[headings:], len(bounds))
     return _table([*head, *body], len(bounds), len(head))
+
+
+def _cut(row: Row, cuts: Sequence[float]) -> Row:
+    """Split the segments of a row at cuts between their words, and between two amounts."""
+    runs: list[list[Piece]] = []
+    for segment in row.segments:
+        runs.append([segment.pieces[0]])
+        for before, after in pairwise(segment.pieces):
+            amounts = _AMOUNT.search(before.text) and is_number(after.text) and any(map(str.isdigit, after.text))
+            if amounts or any(before.box.x1 <= cut <= after.box.x0 for cut in cuts):
+                runs.append([after])
+            else:
+                runs[-1].append(after)
+    return Row(row.y, row.size, tuple(row_segment(run) for run in runs))
+
+
+def fill_cuts(vertical: Floats, box: Box) -> tuple[float, ...]:
+    """Return the places inside an area where edges of fills are as high together as a third of it."""
+    heights: dict[int, float] = {}
+    for x, y0, y1 in vertical.tolist():
+        inside = min(y1, box.y1) - max(y0, box.y0)
+        if inside > 0 and box.x0 + 1 < x < box.x1 - 1:
+            heights[round(x)] = heights.get(round(x), 0.0) + inside
+    return tuple(float(x) for x, height in sorted(heights.items()) if height > box.height / 3)
+
+
+def _with_signs(row: Row) -> Row:
+    """Join currency signs, parentheses, and percent signs with their values; the extent remains that of the value."""
+    joined: list[Segment] = []
+    for segment in row.segments:
+        before = joined[-1] if joined else None
+        pieces = (*(before.pieces if before else ()), *segment.pieces)
+        if before and before.text in _BEFORE_VALUES and is_number(segment.text):
+            joined[-1] = Segment(segment.x0, segment.x1, pieces)
+        elif before and segment.text in _AFTER_VALUES and is_number(before.text.strip("$€£¥( ")):
+            joined[-1] = Segment(before.x0, before.x1, pieces)
+        else:
+            joined.append(segment)
+    return Row(row.y, row.size, tuple(joined))
 
 
 def column_bounds(area: Area, rows: Sequence[Row]) -> list[tuple[float, float]]:
@@ -209,6 +255,10 @@ def _columns_of(part: Segment, bounds: Sequence[tuple[float, float]], size: floa
     return nearest, nearest
 
 
+#: Numbers that headings have.
+_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+
+
 def _headings(area: Area, records: Sequence[Record]) -> int:
     """Return the number of heading rows: those above the rule below them, or without rules, above values; or one.
 
@@ -226,9 +276,13 @@ def _headings(area: Area, records: Sequence[Record]) -> int:
         return 1
     above = [record for record in records if record.y < rule]
     # The first stripe begins below the first record.
-    while len(above) > 1 and above[-1].at(0) and not _is_worded(above[-1]):
+    while len(above) > 1 and above[-1].at(0) and not _is_worded(above[-1]) and not _has_years(above[-1]):
         above.pop()
     return len(above)
+
+
+def _has_years(record: Record) -> bool:
+    return any(_YEAR.search(entry.segment.text) for entry in record.entries)
 
 
 def _is_worded(record: Record) -> bool:
@@ -247,7 +301,9 @@ def _heading_rule(area: Area, ys: Sequence[float], texts: Callable[[int], list[s
     """
     if len(area.bands) >= 3:
         band = sum(y < ys[0] for y in area.bands)
-        rules = list(area.bands[band : band + 1])
+        rules = [
+            y for y in area.bands[band : band + 1] if not _has_values([texts(i) for i, at in enumerate(ys) if at < y])
+        ]
     else:
         first = range(min(len(ys), MOST_HEADINGS + 1))
         wide = [y for y, x0, x1 in area.short if x1 - x0 >= 0.5 * area.box.width]
@@ -257,15 +313,21 @@ def _heading_rule(area: Area, ys: Sequence[float], texts: Callable[[int], list[s
     return next(fitting, None)
 
 
+def _has_values(rows: Sequence[list[str]]) -> bool:
+    """Return whether most of several rows have values after a label: the rule below them is that of a sum."""
+    return len(rows) > 2 and sum(any(map(is_number, texts[1:])) for texts in rows) * 2 > len(rows)
+
+
 def _span_headings(area: Area, head: Sequence[Record], bounds: Sequence[tuple[float, float]]) -> None:
-    """Set the span of headings over several columns, by a shared rule below them or by their central position."""
+    """Set the span of headings over several columns, by a short rule below them or by their central position."""
     for number, record in enumerate(head):
         below = head[number + 1].y if number + 1 < len(head) else None
         if below is not None:
             _part_shared_rules(area.short, record, below, bounds)
         for entry in record.entries:
-            alone = number + 1 < len(head) and entry.first == entry.last
-            span = _centred_span(entry, record, head[number + 1], bounds) if alone else None
+            span = _ruled_span(area.short, entry, record, below, bounds)
+            if span is None and number + 1 < len(head) and entry.first == entry.last:
+                span = _centred_span(entry, record, head[number + 1], bounds)
             if span and not _meets_other(record, entry, span):
                 entry.first, entry.last = min(span[0], entry.first), max(span[1], entry.last)
 
@@ -299,6 +361,19 @@ def _off_centre(cuts: Sequence[int], edges: Sequence[float], centres: Sequence[f
 
 def _meets_other(record: Record, entry: Entry, span: tuple[int, int]) -> bool:
     return any(other is not entry and other.first <= span[1] and other.last >= span[0] for other in record.entries)
+
+
+def _ruled_span(
+    short: Sequence[Rule], entry: Entry, record: Record, below: float | None, bounds: Sequence[tuple[float, float]]
+) -> tuple[int, int] | None:
+    centre = (entry.segment.x0 + entry.segment.x1) / 2
+    for y, x0, x1 in short:
+        under = record.y < y < (below if below is not None else record.y + 1.5 * record.size)
+        if under and x0 <= centre <= x1:
+            over = [i for i, (left, right) in enumerate(bounds) if x0 <= (left + right) / 2 <= x1]
+            if over:
+                return over[0], over[-1]
+    return None
 
 
 def _centred_span(
@@ -344,15 +419,17 @@ def _joined_headings(head: list[Record]) -> list[Record]:
     return joined
 
 
-def _joined(body: list[Record], columns: int) -> list[Record]:
+def _joined(area: Area, body: list[Record], columns: int) -> list[Record]:
     """Join lines that continue the text of the row above to that row."""
+    banded = _is_banded(area, body)
     spacing, apart = _spacing(body), _row_distance(body)
     joined: list[Record] = []
     last_y = 0.0
     for record in body:
         above = joined[-1] if joined else None
         if above and (
-            (record.band == above.band and record.y - last_y < apart)
+            (banded and record.band == above.band)
+            or (record.band == above.band and record.y - last_y < apart)
             or (record.band == above.band and record.y - last_y <= 1.4 * spacing and _goes_on(above, record, columns))
         ):
             _append(above, record)
@@ -384,6 +461,20 @@ def _row_distance(body: Sequence[Record]) -> float:
     certain = wrapped >= 0.5 * len(texts) and sentences * 3 >= len(body) and sum(map(is_number, texts)) * 5 < len(texts)
     labels = all(len(record.entries) == 1 and record.at(0) for record in going) and not any(map(is_number, texts))
     return distance if certain or (labels and jump >= _CLEAR_JUMP) else 0.0
+
+
+def _is_banded(area: Area, body: Sequence[Record]) -> bool:
+    """Return whether each stretch between two full rules is one row: at most one key, and no stacked values."""
+    bands: dict[int, list[Record]] = {}
+    for record in body:
+        bands.setdefault(record.band, []).append(record)
+    if len(bands) < 3 or all(len(records) == 1 for records in bands.values()):
+        return False
+    keys = [sum(record.at(0) is not None for record in records) for records in bands.values()]
+    values = [(r.band, e.first, is_number(e.segment.text)) for r in body for e in r.entries if e.first > 0]
+    numbers = [place for *place, is_value in values if is_value]
+    apart = len({tuple(place) for place in numbers}) == len(numbers)
+    return max(keys) <= 1 and (apart or len(numbers) * 2 <= len(values))
 
 
 def _goes_on(above: Record, record: Record, columns: int) -> bool:
@@ -501,7 +592,9 @@ def _is_band(finder: "Finder", box: Box, above: Box | None) -> bool:
     if is_code([lines[index] for index in members]):
         return False
     rows = rows_of(finder.pieces(members))
-    return not _is_text(rows, box) and not _has_paragraphs([lines[index] for index in members])
+    if not _is_text(rows, box) and not _has_paragraphs([lines[index] for index in members]):
+        return True
+    return above is not None and _has_columns_of(rows, rows_of(finder.pieces(finder.inside(above))))
 
 
 def _has_paragraphs(lines: Sequence[Line]) -> bool:
@@ -519,6 +612,14 @@ def _has_paragraphs(lines: Sequence[Line]) -> bool:
             if begins and len(below.text.split()) >= SENTENCE and abs(below.box.x1 - line.box.x1) < 0.7 * line.size:
                 stacked |= {number, other}
     return len(stacked) >= 6 and len(stacked) >= 0.5 * len(lines)
+
+
+def _has_columns_of(rows: Sequence[Row], above: Sequence[Row]) -> bool:
+    """Return whether rows of long cells have the columns of the rows above, as the parts of one table have."""
+    starts = [segment.x0 for row in above if len(row.segments) > 1 for segment in row.segments]
+    own = [(segment.x0, row.size) for row in rows if len(row.segments) > 1 for segment in row.segments]
+    alike = sum(any(abs(x0 - start) < 0.5 * size for start in starts) for x0, size in own)
+    return len(own) >= 2 * len(rows) and alike == len(own)
 
 
 def _is_text(rows: Sequence[Row], box: Box) -> bool:
@@ -544,6 +645,12 @@ def _area(finder: "Finder", run: list[float], x0: float, x1: float, rules: Float
     if several < (2 if len(run) > 2 else 3) or (len(run) == 2 and several < 0.6 * len(rows)):
         return
     yield Area(box, tuple(run), short_rules(rules, box))
+
+
+def single_bands(finder: "Finder", area: Area, horizontal: Floats) -> Iterator[Area]:
+    """Yield the bands of a chain that is no table as a whole: frames of the same width are above or below a table."""
+    for top, bottom in pairwise(area.bands):
+        yield from _area(finder, [top, bottom], area.box.x0, area.box.x1, horizontal)
 
 
 def _has_columns(finder: "Finder", box: Box) -> bool:
