@@ -8,7 +8,7 @@ from reportlab.pdfgen import canvas
 
 from llm_ocr.types import Block, BlockKind, Box, Line, PageContent, Path
 from llm_ocr_cpu.layout import page_blocks
-from llm_ocr_cpu.layout.rows import measure
+from llm_ocr_cpu.layout.measures import measure
 from llm_ocr_cpu.page import laid_out
 from llm_ocr_cpu.pdf_text import page_content
 from llm_ocr_cpu.regions import Region

@@ -19,20 +19,12 @@ from llm_ocr_cpu.layout.columns import (
 from llm_ocr_cpu.layout.furniture import find_furniture
 from llm_ocr_cpu.layout.groups import Group
 from llm_ocr_cpu.layout.kinds import Entry
+from llm_ocr_cpu.layout.marks import FACE_MARK, emphasized, emphasized_heading, join_marked, marked_end, tagged
+from llm_ocr_cpu.layout.measures import Measures, is_vertical, measure, steadied
 from llm_ocr_cpu.layout.rows import (
-    FACE_MARK,
-    Measures,
     Row,
-    emphasized,
-    emphasized_heading,
-    is_vertical,
-    join_marked,
     make_row,
     make_rows,
-    marked_end,
-    measure,
-    steadied,
-    tagged,
     turn_of,
     turned_back,
     upright,

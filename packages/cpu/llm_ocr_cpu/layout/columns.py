@@ -10,7 +10,8 @@ from llm_ocr.engines.trace import note, tracing
 from llm_ocr.types import BlockKind, Box, Line, PageContent, Path
 from llm_ocr_cpu.layout.groups import ends_sentence, group_rows, has_bullet, is_contents_entry, may_go_on
 from llm_ocr_cpu.layout.kinds import Entry, mark_kinds
-from llm_ocr_cpu.layout.rows import Measures, Row, make_rows
+from llm_ocr_cpu.layout.measures import Measures
+from llm_ocr_cpu.layout.rows import Row, make_rows
 from llm_ocr_cpu.regions import FORMULA, Region
 
 # Gutters: white strips between texts on a coarse grid. The grid limits the cost by area, not by the number of lines. A

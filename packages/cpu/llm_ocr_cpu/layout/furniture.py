@@ -6,7 +6,8 @@ from itertools import pairwise
 
 from llm_ocr.types import BlockKind, Box, Line
 from llm_ocr_cpu.layout.groups import is_capitals, is_caption, is_contents_entry, numbering
-from llm_ocr_cpu.layout.rows import Measures, Row, is_vertical, make_row
+from llm_ocr_cpu.layout.measures import Measures, is_vertical
+from llm_ocr_cpu.layout.rows import Row, make_row
 
 #: Shares of the page's height: search zone of furniture, zone of recurring lines, zone where patterns suffice, and zone
 #: of a page number alone in the middle (0.175 in the standard classes of LaTeX on A4).

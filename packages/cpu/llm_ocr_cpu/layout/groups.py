@@ -8,7 +8,8 @@ from math import inf
 from statistics import median
 
 from llm_ocr.results.joining import is_cjk
-from llm_ocr_cpu.layout.rows import Measures, Row, has_drop_capital
+from llm_ocr_cpu.layout.measures import Measures
+from llm_ocr_cpu.layout.rows import Row, has_drop_capital
 
 # Beginnings of rows: list markers, section numbers, caption words, footnote marks.
 

@@ -19,7 +19,7 @@ from llm_ocr_cpu.layout.groups import (
     numbering,
     roman,
 )
-from llm_ocr_cpu.layout.rows import Measures
+from llm_ocr_cpu.layout.measures import Measures
 from llm_ocr_cpu.regions import Region
 
 # Headings and their levels: size and face compared with the body text, section numbers, usual names.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from llm_ocr.results.joining import join
 from llm_ocr.types import Box, Line
 from llm_ocr_cpu.layout.blocks import escape_inline
-from llm_ocr_cpu.layout.rows import marked_words, tagged, unmarked
+from llm_ocr_cpu.layout.marks import marked_words, tagged, unmarked
 
 # Words with their positions: rows on one baseline, and segments of a row between wide gaps.
 
