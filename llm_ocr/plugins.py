@@ -295,8 +295,8 @@ class PageEngine(Protocol):
     """Read pages and figures in processes of this machine, without a model on a server.
 
     `--engine NAME`, `LLM_OCR_ENGINE`, and `engine=` of the Python API accept the name of the entry point. The identity
-    of its readers contains this name as `engine`. The settings of the embedded engine (`--ocr-workers`,
-    `--page-timeout` ...) apply as well. Beside a model, the core always uses the engine `embedded`.
+    of its readers contains this name as `engine`. The settings of the embedded engine (`ocr_workers`,
+    `page_timeout` ...) apply as well. Beside a model, the core always uses the engine `embedded`.
 
     The object is imported in the stage's process, and must import nothing large: its methods import what they need.
     Its readers send pages to confined worker processes (`llm_ocr.sandbox`), which answer in JSON and bytes. Renderer

@@ -128,14 +128,14 @@ def _absolute(path: str) -> Path:
     return Path.cwd() / folder if not folder.is_absolute() else folder
 
 
-def need_client(scheme: str, module: str, extra: str) -> None:
-    """Raise `MissingExtra` unless the client library of a scheme is installed; it is not imported."""
+def need_client(module: str, message: str, extra: str) -> None:
+    """Raise `MissingExtra` with this message unless the client library is installed; it is not imported."""
     try:
         found = find_spec(module)
     except ModuleNotFoundError:  # raised for a parent package
         found = None
     if found is None:
-        raise MissingExtra(f"{scheme}:// needs {module}", install=extra)
+        raise MissingExtra(message, install=extra)
 
 
 # Prefixes in buckets of S3 and Google Cloud Storage.

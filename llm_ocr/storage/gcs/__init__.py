@@ -104,7 +104,7 @@ def open_gcs(url: str, options: StoreOptions = DEFAULT_OPTIONS) -> "GcsStore":
         MissingExtra: the client is not installed.
     """
     place = parse_url(url, options)
-    need_client("gs", "google.cloud.storage", "gcs")
+    need_client("google.cloud.storage", "gs:// needs google.cloud.storage", "gcs")
     if options.endpoint:
         find_endpoint(options.endpoint, "")
     from llm_ocr.storage.gcs.store import GcsStore

@@ -116,7 +116,7 @@ def open_hub(url: str, options: StoreOptions) -> ObjectStore:
         MissingExtra: huggingface_hub is missing or too old.
     """
     place = parse(url)
-    need_client("hf", "huggingface_hub", "huggingface_hub")
+    need_client("huggingface_hub", "hf:// needs huggingface_hub", "huggingface_hub")
     import huggingface_hub
 
     if not hasattr(huggingface_hub, "batch_bucket_files"):  # buckets need a newer release than the minimum

@@ -42,7 +42,7 @@ def open_s3(url: str, options: StoreOptions = DEFAULT_OPTIONS) -> "S3Store":
         MissingExtra: boto3 is not installed.
     """
     place = parse_url(url, options)
-    need_client("s3", "boto3", "s3")
+    need_client("boto3", "s3:// needs boto3", "s3")
     if options.endpoint is not None:
         check_endpoint(options.endpoint, options)
     return S3Store(place, options)
