@@ -9,6 +9,9 @@ collection, or its first argument. Pages are read once, OCR included, and stored
 remove it after a change of OCR. Then only the stage of the switched function runs: the text of PDF pages, the
 objects of scans, or the layout. `others` are pages without truth: one of each document, and some of them as scans.
 `lost` are the points that the sums of `truth_score.py` and `accuracy.py` lose; negative means that pages improved.
+
+The table says what to look at, not what to delete. Functions that change nothing alone may replace each other, and one
+page of each document misses title pages and bibliographies: remove a set, and compare the Markdown of whole documents.
 """
 
 import argparse
