@@ -258,17 +258,19 @@ class Export(Protocol):
 
     A coroutine function in the event loop of `export`. It writes files to `job.output.store`, skips files that an
     interrupted export has written, and reports pages to `job.progress`. Work that blocks runs in threads
-    (`asyncio.to_thread`).
+    (`asyncio.to_thread`). `export_files` does all of this for text files: it calls `write` once per batch of at most
+    5,000 pages. A file with many documents must have `batch.name` in its key. An export has no settings of its own.
 
     Example:
         from llm_ocr_outputs.files import File, Form, export_files, json_line
 
         async def export_word_counts(job):
+            # Name, version of its files, function, line that opens the result at a URL. Records are documents.
             return await export_files(job, Form("word-counts", 1, write, "cat {}/*.json".format))
 
         def write(batch, documents):
             for document in documents:
-                words = sum(len(row.record.markdown.split()) for row in document.rows)
+                words = sum(len(row.final_markdown.split()) for row in document.rows)  # with descriptions of figures
                 yield File(f"{document.id}.json", json_line({"source": document.source, "words": words}))
 
     Uses: `llm_ocr.exporting`, `llm_ocr.results`, `llm_ocr.storage`, `llm_ocr.workspace`, `llm_ocr.stages`,

@@ -5,7 +5,7 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from itertools import islice
@@ -196,6 +196,10 @@ class Notes:
             if self.done[batch].dropped:
                 yield from self._kept(batch).dropped
 
+    def files(self, batch: str) -> Collection[str]:
+        """Return the keys of the files of a finished batch."""
+        return self._kept(batch).files.keys()
+
     def retire(self, batches: Iterable[str]) -> None:
         """Remove the notes of all other batches: their files may be overwritten from now on."""
         stale = sorted(self.done.keys() - set(batches))
@@ -289,7 +293,8 @@ class Batch:
 class Form:
     """Format. `settings` are those that change its files; `version` is increased when the same rows give other files.
 
-    `write` makes the files of a batch from its documents, which arrive one by one; keys are relative to the output.
+    `write` makes the files of a batch from its documents, which arrive one by one. Keys are relative to the output, and
+    no two batches have a key in common: a file with many documents has `batch.name` in its key.
     `opened` returns a line of Python or shell that opens the result at a URL. `unit` is the name of a record: `pages`.
     """
 
@@ -375,21 +380,27 @@ async def _write(work: _Work, batches: list[Batch]) -> int:
     before = sum((done[batch.name].counts for batch in batches if batch.name in done), Counts())
     progress.begin(work.form.name, sum(batch.pages for batch in batches), before)
     written = 0
-    for batch in batches:
+    for place, batch in enumerate(batches):
         if batch.name not in done:
-            await asyncio.to_thread(_write_batch, work, batch)
+            await asyncio.to_thread(_write_batch, work, batch, batches[place - 1] if place else None)
             written += done[batch.name].files
     progress.end()
     return written
 
 
-def _write_batch(work: _Work, batch: Batch) -> None:
-    note = Note()
+def _write_batch(work: _Work, batch: Batch, before: Batch | None) -> None:
+    note, url = Note(), work.job.output.url
     files = work.form.write(batch, _kept(work, batch, note))
+    earlier = work.notes.files(before.name) if before else frozenset()
     for number, group in enumerate(_groups(files)):
         for file in group:
             if file.key in note.files:
-                raise StorageError(f"{work.job.output.url}: two documents have the same file name, {file.key}")
+                raise StorageError(f"{url}: two documents have the same file name, {file.key}")
+            if file.key in earlier:  # of a format that gives each batch the same name
+                raise StorageError(
+                    f"{url}: two batches have the same file name, {file.key}",
+                    hint=f"The format {work.form.name} must use `batch.name` in names of files with many documents.",
+                )
             note.files[file.key] = len(file.data)
             note.records += file.records
         work.notes.begin(batch.name, number, [file.key for file in group])

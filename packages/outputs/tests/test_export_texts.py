@@ -13,6 +13,8 @@ from export_workspaces import files_of, make, retry
 from test_export_hub import commits, making, new_name  # noqa: F401 - fixtures
 
 import llm_ocr
+from llm_ocr import exporting
+from llm_ocr.errors import StorageError
 from llm_ocr.storage import StoreOptions, open_store
 from llm_ocr_outputs import files
 
@@ -179,6 +181,16 @@ def test_pages_of_many_batches_are_those_of_one(made, tmp_path, monkeypatch):
     done = llm_ocr.export(workspace=made, output=tmp_path / "many", format="jsonl")
     assert done.files == 2
     assert lines(tmp_path / "many/successes") == lines(tmp_path / "one/successes")
+
+
+def test_one_file_name_for_two_batches_is_an_error(made, tmp_path, monkeypatch):
+    form = files.Form("one", 1, lambda batch, documents: iter([files.File("all.json")] * any(documents)), str)
+    monkeypatch.setattr(files, "PAGES", 6)
+    monkeypatch.setattr(exporting.EXPORTS, "get", lambda name: lambda job: files.export_files(job, form))
+    for _ in range(2):  # the first batch has its note the second time
+        with pytest.raises(StorageError, match=r"two batches have the same file name, all\.json") as caught:
+            llm_ocr.export(workspace=made, output=tmp_path / "o", format="jsonl")
+        assert "batch.name" in caught.value.hint
 
 
 @pytest.mark.parametrize("form", ["jsonl", "json"])
