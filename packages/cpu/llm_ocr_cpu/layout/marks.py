@@ -2,7 +2,7 @@
 
 Rows, list items, and cells of tables are joined, cut, and escaped as text, and their style goes with it as marks:
 around superscripts and subscripts, and before each bold, italic, or linked word. The marks are noncharacters (Unicode
-23.7), which no document has.
+23.7). Text has none: `pdf_glyphs` reads such codes of a PDF as U+FFFD, and OCR has no such signs.
 
     U+FDD0 text U+FDD1        superscript
     U+FDD2 text U+FDD3        subscript
