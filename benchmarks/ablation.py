@@ -195,7 +195,7 @@ class Switch:
     def off(self, *given: Any, **_: Any) -> Any:
         if self.constant == "unchanged":
             return given[int(inspect.isclass(self.holder))]
-        return iter(()) if self.constant == "nothing" else eval(self.constant)  # noqa: S307
+        return _CONSTANTS[self.constant]()
 
     def acts(self, result: Any) -> bool:
         """Return whether a result differs from the constant, as far as can be seen."""
@@ -210,6 +210,19 @@ class Switch:
             return [(self.holder, self.name)]
         loaded = [module for name, module in sys.modules.items() if name.startswith("llm_ocr_cpu")]
         return [(module, key) for module in loaded for key, value in vars(module).items() if value is self.function]
+
+
+#: Constants by name; `unchanged` is the first argument. "None" and "nothing" also stand for procedures and generators.
+_CONSTANTS: dict[str, Callable[[], Any]] = {
+    "False": bool,
+    "None": lambda: None,
+    "nothing": lambda: iter(()),
+    "[]": list,
+    "()": tuple,
+    "frozenset()": frozenset,
+    "{}": dict,
+    "set()": set,
+}
 
 
 def constants(function: Callable[..., Any]) -> list[str]:

@@ -344,13 +344,15 @@ def all_commands() -> tuple[Command, ...]:
 
 def broken_commands() -> dict[str, str]:
     """Return the commands of packages that cannot be imported, each with the reason in one line."""
+    own = {command.name for command in CORE}
     reasons = {}
     for name in COMMANDS.names():
         try:
             _added(name)
         except LlmOcrError as error:
-            reasons[name] = f"not available: {' '.join(str(error.args[0]).split())}"
-    return {name: reason for name, reason in reasons.items() if all(command.name != name for command in CORE)}
+            if name not in own:
+                reasons[name] = f"not available: {' '.join(str(error.args[0]).split())}"
+    return reasons
 
 
 def find_command(name: str) -> Command:

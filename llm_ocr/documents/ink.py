@@ -51,9 +51,9 @@ def ink_of(image: "Image.Image") -> InkMap:
     difference = ImageChops.difference(small, paper)
     ink = _without_specks(_without_borders(_above(difference, _CONTRAST)))
     if not (is_picture and ink.getbbox() is None):
-        beside = ImageChops.difference(small, ImageChops.offset(small, _EDGE, 0))
-        below = ImageChops.difference(small, ImageChops.offset(small, 0, _EDGE))
-        edges = _above(ImageChops.lighter(beside, below), _CONTRAST // 2)
+        across = ImageChops.difference(small, ImageChops.offset(small, _EDGE, 0))
+        down = ImageChops.difference(small, ImageChops.offset(small, 0, _EDGE))
+        edges = _above(ImageChops.lighter(across, down), _CONTRAST // 2)
         if ImageChops.multiply(ink, edges).getbbox() is None:  # no sharp edges: shadows have none
             ink = _faint(small, difference)
     bits = ink.point([0] * 128 + [255] * 128, "1")

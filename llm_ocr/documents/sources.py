@@ -389,7 +389,7 @@ def _files_of(matches: Iterable[Path], pattern: str, themselves: bool) -> Iterat
     Args:
         matches: Files and folders.
         pattern: Pattern of the files below the matching folders. `glob` would follow a link to a parent folder forty
-            times. Empty: the matches have the files, and folders all of theirs.
+            times. Empty: matching files, and all files of matching folders.
         themselves: Whether the files below matching folders are among the matches.
     """
     fits = matcher(pattern)

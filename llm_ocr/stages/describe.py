@@ -152,15 +152,8 @@ class Describe:
     async def _read(self, task: FigureTask, ticket: Ticket) -> FigureRecord:
         if self.keep_known and task.figure.described:
             self.progress.count(Status.OK)
-            return FigureRecord(
-                figure_id=task.figure.id,
-                page_id=task.page_id,
-                document_id=task.document_id,
-                status=Status.OK,
-                mode=self.mode,
-                description=task.figure.described,
-                engine=task.engine,
-            )
+            figure, names = task.figure, (task.figure.id, task.page_id, task.document_id)
+            return FigureRecord(*names, Status.OK, self.mode, description=figure.described, engine=task.engine)
         fingerprint = _fingerprint(task.figure)
         while (twin := self._under_way.get(fingerprint)) is not None:
             ticket.release()  # an identical figure is being described

@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from llm_ocr.config.groups import (
-    Group,
-)
+from llm_ocr.config.groups import Group
 from llm_ocr.stages import Progress
 from llm_ocr.stages.remote import Remote
 from llm_ocr.stages.servers import Engines

@@ -4,6 +4,7 @@ import contextlib
 import random
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -132,7 +133,7 @@ class HubClient:
         return self._retries.keep_trying(get)
 
 
-class HubStore(BaseStore):
+class HubStore(BaseStore, ABC):
     """Common part of both kinds of stores: reads over HTTP, no conditional writes. `why` says why there are none."""
 
     why: ClassVar[str]
@@ -147,12 +148,12 @@ class HubStore(BaseStore):
     def url(self) -> str:
         return self._place.url
 
+    @abstractmethod
     def _address(self, key: str) -> str:
         """Return the URL of an object that has no pending write."""
-        raise NotImplementedError
 
-    def stat(self, key: str) -> ObjectInfo | None:
-        raise NotImplementedError
+    @abstractmethod
+    def stat(self, key: str) -> ObjectInfo | None: ...
 
     def fetch(self, key: str) -> tuple[bytes, str]:
         return self._client.read(self._address(key), key, "ETag")

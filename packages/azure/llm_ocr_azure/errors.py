@@ -34,28 +34,28 @@ def made(error: BaseException, what: str, container: str, endpoint: str | None) 
         endpoint: Endpoint in the options.
     """
     text, code = str(error).partition("\n\nDebug source")[0], code_of(error)
-    found, told = re.search(r"code: (\d{3})\b", text), re.search(r"<Message>([^\n<]*)", text)
+    found, message = re.search(r"code: (\d{3})\b", text), re.search(r"<Message>([^\n<]*)", text)
     status = int(found[1]) if found else 0
-    short = told[1] if told else re.sub(r"https?://\S+", "URL", text.splitlines()[0].rpartition(" - ")[2])
-    said = " ".join(filter(None, (str(status or ""), code, short.strip())))
-    advice = _advice(status, code, text, said, container, endpoint or "Azure Blob Storage")
+    short = message[1] if message else re.sub(r"https?://\S+", "URL", text.splitlines()[0].rpartition(" - ")[2])
+    reason = " ".join(filter(None, (str(status or ""), code, short.strip())))
+    advice = _advice(status, code, text, reason, container, endpoint or "Azure Blob Storage")
     return StorageError(f"{what}: {advice.what}", hint=advice.hint, retryable=advice.retryable)
 
 
-def _advice(status: int, code: str, text: str, said: str, container: str, server: str) -> Advice:
+def _advice(status: int, code: str, text: str, reason: str, container: str, server: str) -> Advice:
     if code == "ContainerNotFound":
         hint = f"Check its spelling, or create the container: az storage container create --name {container}"
         return Advice(f"there is no container {container}", hint)
     if "token request" in text or "Invalid Access Key" in text:
-        return Advice(f"no usable Azure credentials ({said})", f"Set one of: {_CREDENTIALS}.")
+        return Advice(f"no usable Azure credentials ({reason})", f"Set one of: {_CREDENTIALS}.")
     if status in (401, 403):
         hint = f"Use an account with the role Storage Blob Data Contributor on {container}. Set one of: {_CREDENTIALS}."
-        return Advice(f"the Azure credentials are wrong or lack a permission ({said})", hint)
+        return Advice(f"the Azure credentials are wrong or lack a permission ({reason})", hint)
     if status == 429 or code == "ServerBusy":
-        return Advice(f"too many requests after all retries ({said})", f"Use fewer workers. {_AGAIN}", retryable=True)
+        return Advice(f"too many requests after all retries ({reason})", f"Use fewer workers. {_AGAIN}", retryable=True)
     if status == 408 or status >= 500:
-        return Advice(f"{server} failed ({said})", _AGAIN, retryable=True)
+        return Advice(f"{server} failed ({reason})", _AGAIN, retryable=True)
     if not status and "HTTP error" in text:
         hint = f"Check the network, the name of the account, and the endpoint. {_AGAIN}"
-        return Advice(f"{server} is unreachable ({said})", hint, retryable=True)
-    return Advice(f"{server} answered: {said}")
+        return Advice(f"{server} is unreachable ({reason})", hint, retryable=True)
+    return Advice(f"{server} answered: {reason}")

@@ -62,7 +62,7 @@ async def test_the_least_recently_used_goes_when_the_bytes_are_spent(buckets, tm
     async with opened(buckets, tmp_path, cache_bytes=3 * MEGABYTE) as documents:
         versions = {url: await version_of(documents, url) for url in urls[:3]}
         async with documents.open(urls[0], versions[urls[0]]):
-            pass  # now b is the oldest
+            pass  # opening it makes it the newest, and b the oldest
         await version_of(documents, urls[3])
         assert documents.used == 3 * MEGABYTE
         assert sum(path.stat().st_size for path in copies(tmp_path)) == 3 * MEGABYTE
@@ -227,7 +227,7 @@ async def test_readers_failing_at_random_leave_no_count_or_file(tmp_path, seed):
         results = await asyncio.gather(*tasks, return_exceptions=True)
         errors = [one for one in results if isinstance(one, Exception)]
         assert {type(one) for one in errors} <= {PageFailure}
-        for _ in range(3000):  # what nobody waits for any more ends by itself
+        for _ in range(3000):  # abandoned copies end without a waiting reader
             if documents.used == sum(path.stat().st_size for path in copies(tmp_path)):
                 break
             await asyncio.sleep(0.01)

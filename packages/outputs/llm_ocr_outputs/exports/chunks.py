@@ -126,19 +126,20 @@ def _letters(text: str) -> str:
 
 def _part(block: Block, row: DatasetRow, name: str, open_headings: list[tuple[int, str]]) -> Part | None:
     """Return a block as a part; None if it is empty. Updates `open_headings` (depth and text)."""
+    linked: list[str] = []
 
     def shown(figure: str) -> str:
+        linked.append(figure)
         words = new_words(row, figure)
         return f"[Figure: {escape(words)}]" if words else ""
 
-    linked = [block.figure_id] if block.figure_id else []
     if block.kind is BlockKind.FIGURE:  # its text and description, without its caption
         bare = blocks_to_markdown([replace(block, figure_id="", inside="" if block.figure_id else block.inside)])
         text = "\n\n".join(filter(None, (bare, shown(block.figure_id) if block.figure_id else "")))
     else:
         text = blocks_to_markdown([block])
         if _LINK in text:
-            text = with_figures(text, lambda figure: linked.append(figure) or shown(figure))  # type: ignore[func-returns-value]
+            text = with_figures(text, shown)
     if not text and not linked:
         return None
     if block.kind is BlockKind.LIST_ITEM:
