@@ -24,6 +24,7 @@ __all__ = [
     "Figure",
     "FigureRecord",
     "InkMap",
+    "Ledger",
     "Line",
     "Page",
     "PageContent",
@@ -34,6 +35,7 @@ __all__ = [
     "Raster",
     "Reason",
     "Repeated",
+    "Span",
     "Status",
     "Unit",
     "Word",
@@ -156,6 +158,8 @@ class Reason(StrEnum):
     SERVER_ERROR = "server error"
     QUARANTINED = "quarantined"
     LOW_QUALITY = "low quality"
+    UNREAD = "unread"
+    UNSUPPORTED = "unsupported"
     PLACEHOLDER = "placeholder page"
     NOT_DRAWN = "text not drawn"
     STAGE_ERROR = "stage error"  # a user-defined stage raised
@@ -391,6 +395,40 @@ class Quality:
 
 
 @dataclass(frozen=True, slots=True)
+class Span:
+    """Characters `start` to `end` of the text of a page's block, counted from 0; of `inside` for figures."""
+
+    block: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """Account of a page: what became of its ink, and what supports its text; see `results.ledger`.
+
+    The shares of ink are of its pixels, those of text of its letters and digits.
+
+    Attributes:
+        ink: Share 0..1 of the page image that is ink; 0 for a blank page.
+        unread_share: Share 0..1 of the ink that looks like text and that no block contains.
+        unsupported_share: Share 0..1 of the text that nothing on the page supports.
+        furniture_share: Share 0..1 of the ink in running heads, feet, and page numbers.
+        unread: Relative boxes of the unread ink, on the stored image.
+        unsupported: Places of the unsupported text.
+        verified_by: Evidence that the text was compared with: "ink", "layer" (with ink), or "ocr" (with ink).
+    """
+
+    ink: float
+    unread_share: float = 0.0
+    unsupported_share: float = 0.0
+    furniture_share: float = 0.0
+    unread: tuple[Box, ...] = ()
+    unsupported: tuple[Span, ...] = ()
+    verified_by: str = "ink"
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """Attempt to read a page, with its result."""
 
@@ -460,6 +498,7 @@ class PageRecord:
     notes: Mapping[str, Any] = field(default_factory=dict)
     quality: float | None = None  # `Quality.score`; None for failed pages, and for pages read by older versions
     quality_parts: Mapping[str, float] = field(default_factory=dict)
+    ledger: Ledger | None = None  # None: as for `quality`, and for pages whose ink is unknown
 
     @property
     def is_fallback(self) -> bool:

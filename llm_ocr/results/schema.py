@@ -3,6 +3,7 @@
 import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -11,7 +12,19 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 from llm_ocr.errors import ObjectNotFound, StorageError, WorkspaceMismatch
 from llm_ocr.results.markdown import clean
 from llm_ocr.sandbox.memory import give_back_memory
-from llm_ocr.types import Block, BlockKind, Box, EncodedImage, Figure, FigureRecord, PageRecord, Reason, Status
+from llm_ocr.types import (
+    Block,
+    BlockKind,
+    Box,
+    EncodedImage,
+    Figure,
+    FigureRecord,
+    Ledger,
+    PageRecord,
+    Reason,
+    Span,
+    Status,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -167,8 +180,8 @@ def iter_rows(source: Source, kind: str, columns: Iterable[str]) -> Iterator[dic
 
 # Rows of Extract (one per page) and Describe (one per figure). Only this file defines their columns. Blocks and figures
 # are lists of structs; attempts and notes are JSON texts, with keys of the engines. The images of a page and its
-# figures are the last columns, as `{bytes, path}`, the form of `datasets`. `continued`, `described`, `notes`, `quality`
-# and `quality_parts` were added later: in files without them they are empty.
+# figures are the last columns, as `{bytes, path}`, the form of `datasets`. `continued`, `described`, `notes`,
+# `quality`, `quality_parts`, and the columns of the ledger were added later: in files without them they are empty.
 
 
 _PAGES, _FIGURES = "pages", "figures"
@@ -176,6 +189,14 @@ _IMAGE_COLUMN, _FIGURE_IMAGES_COLUMN = "image", "figure_images"
 # `getattr` reads the fields of these names, which are the columns.
 _BLOCK_TEXTS = ("text", "label", "figure_id", "inside", "caption", "described")
 _CROP_TEXTS = ("id", "label", "caption", "inside", "described")
+#: The same of `Ledger`, which are null for pages without a ledger.
+_LEDGER_TYPES = {
+    "ink": "double",
+    "unread_share": "double",
+    "unsupported_share": "double",
+    "furniture_share": "double",
+    "verified_by": "string",
+}
 #: Columns of values in order, with their Arrow types, and those that are no plain fields of `PageRecord`.
 _PAGE_TYPES = {
     "page_id": "string",
@@ -198,9 +219,10 @@ _PAGE_TYPES = {
     "notes": "string",
     "quality": "double",
     "quality_parts": "string",
+    **_LEDGER_TYPES,
     "markdown": "string",
 }
-_CONVERTED = ("status", "reason", "attempts", "notes", "quality", "quality_parts")
+_CONVERTED = ("status", "reason", "attempts", "notes", "quality", "quality_parts", *_LEDGER_TYPES)
 _PLAIN_PAGE_COLUMNS = tuple(name for name in _PAGE_TYPES if name not in _CONVERTED)
 _FIGURE_TEXTS = ("figure_id", "page_id", "document_id", "mode", "detail", "description", "data", "label", "engine")
 _FIGURE_NUMBERS = {"tokens_in": "int64", "tokens_out": "int64", "seconds": "double"}
@@ -274,6 +296,7 @@ def _page_schema() -> "pa.Schema":
     box = pa.struct([(side, pa.float64()) for side in ("x0", "y0", "x1", "y1")])
     texts = [(name, pa.string()) for name in ("kind", *_BLOCK_TEXTS)]
     block = pa.struct([*texts, ("level", pa.int32()), ("box", box), ("continued", pa.list_(box))])
+    span = pa.struct([("block", pa.int32()), ("start", pa.int32()), ("end", pa.int32())])
     size = [("media_type", pa.string()), ("width", pa.int32()), ("height", pa.int32())]
     figure = pa.struct([*((name, pa.string()) for name in _CROP_TEXTS), ("box", box), *size])
     # large_binary: a unit's images may exceed the 2 GiB limit of an Arrow array of plain binary
@@ -287,6 +310,8 @@ def _page_schema() -> "pa.Schema":
             *plain,
             ("blocks", pa.list_(block)),
             ("figures", pa.list_(figure)),
+            ("unread", pa.list_(box)),
+            ("unsupported", pa.list_(span)),
             ("image_size", pa.struct(size)),
             (_FIGURE_IMAGES_COLUMN, pa.list_(image)),
             (_IMAGE_COLUMN, image),
@@ -305,8 +330,12 @@ def _figure_schema() -> "pa.Schema":
 
 
 def _page_row(record: PageRecord) -> dict[str, object]:
+    ledger = record.ledger
     row: dict[str, object] = {name: getattr(record, name) for name in _PLAIN_PAGE_COLUMNS}
+    row |= {name: ledger and getattr(ledger, name) for name in _LEDGER_TYPES}
     row |= {
+        "unread": [box_value(box) for box in ledger.unread] if ledger else [],
+        "unsupported": [asdict(span) for span in ledger.unsupported] if ledger else [],
         "status": record.status.value,
         "reason": record.reason and record.reason.value,
         "attempts": [json.dumps(dict(attempt), ensure_ascii=False) for attempt in record.attempts],
@@ -390,8 +419,17 @@ def _page_record(row: Mapping[str, Any]) -> PageRecord:
         notes=json.loads(row.get("notes") or "{}"),
         quality=row.get("quality"),
         quality_parts=json.loads(row.get("quality_parts") or "{}"),
+        ledger=None if row.get("ink") is None else _ledger(row),
         image=row["image_size"] and _image(row["image_size"], row.get(_IMAGE_COLUMN)),
         **{name: row[name] for name in _PLAIN_PAGE_COLUMNS},
+    )
+
+
+def _ledger(row: Mapping[str, Any]) -> Ledger:
+    return Ledger(
+        unread=tuple(Box(**box) for box in row["unread"]),
+        unsupported=tuple(Span(**span) for span in row["unsupported"]),
+        **{name: row[name] for name in _LEDGER_TYPES},
     )
 
 

@@ -15,8 +15,10 @@ from llm_ocr.types import (
     EncodedImage,
     Figure,
     FigureRecord,
+    Ledger,
     PageRecord,
     Reason,
+    Span,
     Status,
     figure_id,
     page_id,
@@ -117,6 +119,17 @@ def page_records(texts: st.SearchStrategy[str] = TEXT) -> st.SearchStrategy[Page
         probe=st.none() | numbers,
         attempts=st.lists(st.dictionaries(texts, values, max_size=2), max_size=2).map(tuple),
         notes=st.dictionaries(texts, values, max_size=2),
+        ledger=st.none()
+        | st.builds(
+            Ledger,
+            numbers,
+            numbers,
+            numbers,
+            numbers,
+            st.lists(boxes, max_size=2).map(tuple),
+            st.lists(st.builds(Span, sizes, sizes, sizes), max_size=2).map(tuple),
+            st.sampled_from(["ink", "layer", "ocr"]),
+        ),
     )
 
 
