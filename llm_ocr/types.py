@@ -288,8 +288,9 @@ class PageContent:
     unmapped: int = 0  # characters of the text layer without a meaning: control codes, private use, U+FFFD
     unread: int = 0  # characters of the text layer above the read limit
     links: tuple[str, ...] = ()  # addresses of the words' links: http, https, and mailto
-    hidden: int = 0  # words of the text layer that the page's picture does not show, left out
+    invisible: int = 0  # characters, without spaces, of the text layer's words that the page's picture does not show
     undrawn: float = 0.0  # as in `Evidence`
+    with_invisible: bool = False  # whether `lines` has these words
 
 
 #: Share of the page that an image covers above which the page is a scan; its text layer, if any, is older OCR.
@@ -499,6 +500,7 @@ class PageRecord:
     quality: float | None = None  # `Quality.score`; None for failed pages, and for pages read by older versions
     quality_parts: Mapping[str, float] = field(default_factory=dict)
     ledger: Ledger | None = None  # None: as for `quality`, and for pages whose ink is unknown
+    invisible_chars: int = 0  # characters, without spaces, of the file's text that the page's picture does not show
 
     @property
     def is_fallback(self) -> bool:

@@ -334,6 +334,13 @@ class EmbeddedSettings(ConfinementSettings):
     text_layer: Literal["auto", "never"] = Field(
         "auto", description="auto: use a PDF's text layer if it is correct; never: always use OCR"
     )
+    invisible_text: Literal["drop", "keep"] = Field(
+        "drop",
+        description=(
+            "Text of a PDF that its pages do not show: hidden, white, clipped, or covered. drop: leave it out; keep: "
+            "read it as text of the page. Each row counts it in `invisible_chars`"
+        ),
+    )
     ocr_language: NAME | None = Field(
         None,
         description=(

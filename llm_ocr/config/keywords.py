@@ -242,6 +242,10 @@ class EmbeddedKeywords(TypedDict, total=False):
 
     text_layer: Literal["auto", "never"]
     """auto: use a PDF's text layer if it is correct; never: always use OCR"""
+    invisible_text: Literal["drop", "keep"]
+    """Text of a PDF that its pages do not show: hidden, white, clipped, or covered. drop: leave it out; keep: read
+    it as text of the page. Each row counts it in `invisible_chars`
+    """
     ocr_language: Name | None
     """Script that OCR reads instead of Latin, Chinese, and Japanese: arabic, cyrillic, devanagari, east-slavic,
     greek, korean, latin, tamil, telugu, or thai, whose model is downloaded once; or the .onnx file of a PP-OCR

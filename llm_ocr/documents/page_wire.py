@@ -71,7 +71,8 @@ def content_to_wire(content: PageContent) -> dict[str, Any]:
         "size": [content.width, content.height],
         "unmapped": content.unmapped,
         "unread": content.unread,
-        "hidden": content.hidden,
+        "invisible": content.invisible,
+        "with_invisible": content.with_invisible,
         "links": content.links,
         "undrawn": content.undrawn,
         "lines": [_line_to_wire(line) for line in content.lines],
@@ -95,8 +96,9 @@ def content_from_wire(wire: Mapping[str, Any]) -> PageContent:
         wire["unmapped"],
         wire["unread"],
         tuple(wire["links"]),
-        wire["hidden"],
+        wire["invisible"],
         wire["undrawn"],
+        wire["with_invisible"],
     )
 
 

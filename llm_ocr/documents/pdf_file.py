@@ -6,8 +6,8 @@ import functools
 import math
 import pkgutil
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import pypdfium2
@@ -18,7 +18,7 @@ from llm_ocr.documents.damage import content_damage, image_damage
 from llm_ocr.documents.fd_file import FdFile
 from llm_ocr.documents.images import MIN_SIDE, grayscale_if_equal, longest_side
 from llm_ocr.documents.ink import ink_of
-from llm_ocr.documents.pdf_forms import CheckBox, check_boxes, has_fields, placeholder, with_check_boxes
+from llm_ocr.documents.pdf_forms import check_boxes, has_fields, placeholder, with_check_boxes
 from llm_ocr.documents.pdf_objects import Frame, Objects, page_frame, page_objects
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import SCAN, Box, Evidence, InkMap, Line, PageContent, Reason
@@ -45,7 +45,7 @@ def evidence_of(
     """Return the ink of a page, its share of images, and its lines to judge answers; takes 2 ms for most pages.
 
     The lines are pdfium's. On pages with right-to-left letters or undecoded glyphs, these are the lines of `page_text`,
-    if there is one. The lines are left out if form fields contain text outside the layer.
+    if there is one. The lines are left out if form fields that could not be flattened contain text.
     """
     area = max(frame.width * frame.height, 1e-6)
     pictured = min(1.0, sum(raster.box.area for raster in objects.rasters) / area)
@@ -162,7 +162,8 @@ class Look:
     """Options of page rendering. `timeout` in seconds applies only to poppler's processes; `memory` is in bytes.
 
     `size` is the longest side of page images in pixels, `scan_size` of scans that are as large themselves. `page_text`
-    is the import path of a `PageText`; "" for pdfium's lines.
+    is the import path of a `PageText`; "" for pdfium's lines. With `keep_invisible`, contents have the words that the
+    picture does not show.
     """
 
     size: int
@@ -171,6 +172,7 @@ class Look:
     timeout: float
     memory: int
     page_text: str = ""
+    keep_invisible: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +196,8 @@ class PdfFile:
         self._look = look
         self._password = ""
         self._pdf: pypdfium2.PdfDocument | None = None
+        self._flattened: pypdfium2.PdfDocument | None = None
         self._contents: dict[int, PageContent] = {}
-        self._check_boxes: dict[int, tuple[CheckBox, ...]] = {}
         #: For what the pages are placeholders; see `pdf_forms.placeholder`.
         self.placeholder = ""
         self._total = 0
@@ -266,8 +268,9 @@ class PdfFile:
 
     def close(self) -> None:
         """Free pdfium's resources."""
-        if self._pdf is not None:
-            self._pdf.close()
+        for opened in (self._flattened, self._pdf):
+            if opened is not None:
+                opened.close()
         self._file.close()
 
     def page(self, number: int, *, text_layer: bool) -> DrawnPage:
@@ -289,7 +292,8 @@ class PdfFile:
             image = self._by_poppler(number, size) if poppler_draws else self._rendered(loaded, size)
             image = grayscale_if_equal(image)
             ink = ink_of(image)
-            evidence = evidence_of(loaded, frame, objects, image, ink, self._look.page_text)
+            with self._with_values(loaded, number) as flat:
+                evidence = evidence_of(flat, frame, objects, image, ink, self._look.page_text)
             damage = image_damage(objects.large_images, frame, ink)
             if not damage and evidence.pictured < SCAN and self._pdf is not None:
                 damage = content_damage(self._pdf, number)
@@ -381,24 +385,41 @@ class PdfFile:
     def _content(
         self, number: int, page: pypdfium2.PdfPage, objects: Objects, picture: "Image.Image | None"
     ) -> PageContent:
-        """Read the page's text. Form values and free-text notes are included; pdfium does not read annotations."""
-        if number in self._contents:
-            return self._contents[number]
+        """Read the page's text, and keep it. Form values and free-text notes are included."""
         while len(self._contents) >= _KEPT_PAGES:
             del self._contents[next(iter(self._contents))]
         page_content = _imported(self._look.page_text) if self._look.page_text else _plain_content
-        if number not in self._check_boxes:  # flattening removes them
-            self._check_boxes[number] = check_boxes(page, page_frame(page))
-        if not has_fields(page) or pdfium.FPDFPage_Flatten(page, pdfium.FLAT_NORMALDISPLAY) != pdfium.FLATTEN_SUCCESS:
-            content = page_content(page, objects, picture)
-        else:
-            flat = self._pdf[number - 1] if self._pdf else page
-            try:
-                content = page_content(flat, page_objects(flat, page_frame(flat)), picture)
-            finally:
-                flat.close()
-        self._contents[number] = with_check_boxes(content, self._check_boxes[number])
+        with self._with_values(page, number) as flat:
+            if flat is not page:
+                objects = page_objects(flat, page_frame(flat))
+            content = page_content(flat, objects, picture)
+            if content.invisible and self._look.keep_invisible:
+                every_word = replace(page_content(flat, objects, None), invisible=content.invisible)
+                content = replace(every_word, with_invisible=True)
+        self._contents[number] = with_check_boxes(content, check_boxes(page, page_frame(page)))
         return self._contents[number]
+
+    @contextlib.contextmanager
+    def _with_values(self, page: pypdfium2.PdfPage, number: int) -> Iterator[pypdfium2.PdfPage]:
+        """Yield the page with the values of its form fields and its free-text notes as text, or `page` without any.
+
+        pdfium does not read annotations, so they are flattened. This is done in a second document: the picture of a
+        flattened page differs, and a page must not depend on which pages were read before.
+        """
+        if self._pdf is None or not has_fields(page):
+            yield page
+            return
+        if self._flattened is None:
+            self._flattened = pypdfium2.PdfDocument(self._file, password=self._password or None)
+            self._flattened.init_forms()
+        flat = self._flattened[number - 1]
+        try:
+            if has_fields(flat) and pdfium.FPDFPage_Flatten(flat, pdfium.FLAT_NORMALDISPLAY) == pdfium.FLATTEN_SUCCESS:
+                flat.close()
+                flat = self._flattened[number - 1]
+            yield flat
+        finally:
+            flat.close()
 
 
 def _scale(width: float, height: float, size: int) -> float:

@@ -53,6 +53,7 @@ class RenderOptions:
     workers: int = field(default_factory=cores)
     confined: bool = True  # off: workers keep network, files, and programs
     engine: str = EMBEDDED  # engine that reads the text of PDF pages
+    keep_invisible: bool = False  # text layers have the words that the page image does not show
 
 
 class Renderer:
@@ -85,6 +86,7 @@ class Renderer:
             **({"scan_size": options.scan_size} if options.scan_size else {}),
             "image_format": options.image_format,
             "text_layer": options.text_layer,
+            **({"invisible_text": "keep"} if options.keep_invisible else {}),
         }
         return {**about, "quality": options.quality} if options.image_format == "jpeg" else about
 
@@ -227,6 +229,7 @@ class Renderer:
             "timeout": options.timeout,
             "memory": options.memory,
             "page_text": self._page_text,
+            "keep_invisible": options.keep_invisible,
         }
         return {"source": source, "kind": kind, "passwords": list(options.passwords), "look": look}
 

@@ -127,7 +127,7 @@ def _cut_content(content: PageContent, box: Box) -> PageContent:
         height=bottom - top,
         unmapped=round(share * content.unmapped),
         unread=content.unread * is_first,
-        hidden=content.hidden * is_first,
+        invisible=content.invisible * is_first,
         lines=lines,
         rasters=tuple(replace(raster, box=moved(raster.box)) for raster in content.rasters if shown(raster.box)),
         paths=tuple(replace(path, box=moved(path.box)) for path in content.paths if shown(path.box)),

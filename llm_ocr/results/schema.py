@@ -181,7 +181,8 @@ def iter_rows(source: Source, kind: str, columns: Iterable[str]) -> Iterator[dic
 # Rows of Extract (one per page) and Describe (one per figure). Only this file defines their columns. Blocks and figures
 # are lists of structs; attempts and notes are JSON texts, with keys of the engines. The images of a page and its
 # figures are the last columns, as `{bytes, path}`, the form of `datasets`. `continued`, `described`, `notes`,
-# `quality`, `quality_parts`, and the columns of the ledger were added later: in files without them they are empty.
+# `quality`, `quality_parts`, `invisible_chars`, and the columns of the ledger were added later: in files without them they
+# are empty, or 0.
 
 
 _PAGES, _FIGURES = "pages", "figures"
@@ -219,10 +220,11 @@ _PAGE_TYPES = {
     "notes": "string",
     "quality": "double",
     "quality_parts": "string",
+    "invisible_chars": "int32",
     **_LEDGER_TYPES,
     "markdown": "string",
 }
-_CONVERTED = ("status", "reason", "attempts", "notes", "quality", "quality_parts", *_LEDGER_TYPES)
+_CONVERTED = ("status", "reason", "attempts", "notes", "quality", "quality_parts", "invisible_chars", *_LEDGER_TYPES)
 _PLAIN_PAGE_COLUMNS = tuple(name for name in _PAGE_TYPES if name not in _CONVERTED)
 _FIGURE_TEXTS = ("figure_id", "page_id", "document_id", "mode", "detail", "description", "data", "label", "engine")
 _FIGURE_NUMBERS = {"tokens_in": "int64", "tokens_out": "int64", "seconds": "double"}
@@ -341,6 +343,7 @@ def _page_row(record: PageRecord) -> dict[str, object]:
         "attempts": [json.dumps(dict(attempt), ensure_ascii=False) for attempt in record.attempts],
         "notes": json.dumps(dict(record.notes), ensure_ascii=False) if record.notes else None,
         "quality": record.quality,
+        "invisible_chars": record.invisible_chars,
         "quality_parts": json.dumps(dict(record.quality_parts)) if record.quality_parts else None,
         "blocks": [
             {
@@ -418,6 +421,7 @@ def _page_record(row: Mapping[str, Any]) -> PageRecord:
         ),
         notes=json.loads(row.get("notes") or "{}"),
         quality=row.get("quality"),
+        invisible_chars=row.get("invisible_chars") or 0,
         quality_parts=json.loads(row.get("quality_parts") or "{}"),
         ledger=None if row.get("ink") is None else _ledger(row),
         image=row["image_size"] and _image(row["image_size"], row.get(_IMAGE_COLUMN)),

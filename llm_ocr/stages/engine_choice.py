@@ -60,6 +60,11 @@ def _check_effect(settings: EngineSettings, engine: str) -> None:
     if engine == UNDECIDED:
         return
     reason = "vLLM is not installed" if gpus() else "no GPU was found"
+    if isinstance(settings, EmbeddedSettings) and settings.invisible_text == "keep" and settings.text_layer == "never":
+        raise UsageError(
+            "`invisible_text=keep` has no effect with `text_layer=never`: OCR reads only what the page shows",
+            hint="Remove one of the two settings.",
+        )
     why = "which `server_url` chose" if engine == SERVER else f"which `engine=auto` chose because {reason}"
     if idle := check_effect(settings, engine, why):
         _log.warning("no effect with %s: %s", about(engine), ", ".join(idle))

@@ -59,6 +59,7 @@ def render_options(
         workers=settings.render_workers or cores(),
         confined=settings.confinement != "off",
         engine=EMBEDDED if engine in MODELS else engine,
+        keep_invisible=isinstance(settings, EmbeddedSettings) and settings.invisible_text == "keep",
     )
 
 

@@ -33,6 +33,7 @@ from llm_ocr.workspace.keys import extract_origin, stored_by
 REMEMBERED = (
     "engine",
     "text_layer",
+    "invisible_text",
     "image_size",
     "image_format",
     "renderer",
@@ -74,7 +75,7 @@ def to_remember(settings: BaseSettings, *, engine: str) -> dict[str, Any]:
     names = REMEMBERED + OF_MODELS if engine in MODELS else REMEMBERED
     values = dict(settings)
     found = {name: values.get(name) for name in names} | {"engine": engine}
-    kept = {name: value for name, value in found.items() if value not in (None, "auto", ())}
+    kept = {name: value for name, value in found.items() if value not in (None, "auto", "drop", ())}
     kept |= {name: without_credentials(kept[name]) for name in ("model", "weights") if name in kept}
     kept |= {name: value for name in OF_PLANS if (value := values.get(name))}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in kept.items()}

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 OLD_OCR = 0.03
 #: Number of characters below which a scan's text is a stamp or a page number, not the page's text.
 FEW = 30
-#: Number of invisible words up to which the text layer of a blank scan is noise.
-_NOISE = 5
 #: Share of unreadable characters of a text layer above which OCR reads the page too, and its least confidence.
 _UNREADABLE, _LEGIBLE = 0.05, 0.85
 #: Number of unreadable text areas from which, if they outnumber the read lines, the model does not support the script.
@@ -48,11 +46,12 @@ def read_page(page: Page, recogniser: GetRecogniser, *, text_layer: bool, layout
 
 
 def _with_hidden(attempt: Attempt, content: PageContent | None) -> Attempt:
-    """Return the attempt with the number of invisible words in its detail."""
-    if content is None or not content.hidden:
+    """Return the attempt with the number of invisible characters in its detail."""
+    if content is None or not content.invisible:
         return attempt
-    hidden = f"{content.hidden:,} invisible words of the text layer were left out"
-    return replace(attempt, detail="; ".join(filter(None, (attempt.detail, hidden))))
+    kept = content.with_invisible and attempt.source == "text-layer"
+    invisible = f"{content.invisible:,} invisible characters of the text layer were {'kept' if kept else 'left out'}"
+    return replace(attempt, detail="; ".join(filter(None, (attempt.detail, invisible))))
 
 
 def _read(page: Page, recogniser: GetRecogniser, *, text_layer: bool, layout_model: bool) -> Attempt:
@@ -134,7 +133,7 @@ def _nothing_seen(content: PageContent | None) -> Attempt:
     """Return the attempt for a page without ink. Invisible text is not used, but reported."""
     blank = Attempt("embedded", "text-layer" if content is not None else "ocr", Status.OK)
     # Noise of older OCR on a blank leaf is no text.
-    if content is None or not (has_text(content) or content.hidden > (_NOISE if is_scan(content) else 0)):
+    if content is None or not (has_text(content) or content.invisible >= (FEW if is_scan(content) else 1)):
         return blank
     characters = sum(len(line.text) for line in content.lines)
     shown = f", and its text layer has {characters:,} invisible characters" if characters else ""
@@ -258,8 +257,9 @@ def laid_out(content: PageContent, formulas: Sequence[Box] = ()) -> tuple[Block,
     """
     if tracing():
         lines, words = len(content.lines), sum(len(line.text.split()) for line in content.lines)
-        hidden = f", {content.hidden} invisible words left out" if content.hidden else ""
-        note("text", f"{lines} lines, {words} words{hidden}", lines=lines, words=words, hidden=content.hidden)
+        used = "kept" if content.with_invisible else "left out"
+        apart = f", {content.invisible} invisible characters {used}" if content.invisible else ""
+        note("text", f"{lines} lines, {words} words{apart}", lines=lines, words=words, invisible=content.invisible)
     degrees = turn_of(content)
     if degrees:
         note("orientation", f"laid out as turned clockwise by {degrees} degrees, so that the lines are upright")

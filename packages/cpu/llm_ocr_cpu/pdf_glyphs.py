@@ -70,8 +70,8 @@ class Chars:
     object; `unnamed` (n,) whether the font has no Unicode mapping for the glyph, so that its code is a guess; `large`
     (n,) whether the glyph is a large operator or delimiter of TeX, whose origin is that of its formula's row; `letters`
     (n,) whether the glyph is of a font for variables; `fonts` (n,) number of the glyph's font on the page, from 1.
-    `unread` is the number of further characters on the page, `hidden` that of words that the page's picture does not
-    show; their characters are spaces.
+    `unread` is the number of further characters on the page, `invisible` that of words that the page's picture
+    does not show; they became spaces.
     """
 
     codes: Ints
@@ -85,7 +85,7 @@ class Chars:
     letters: Bools
     fonts: Ints
     unread: int = 0
-    hidden: int = 0
+    invisible: int = 0
 
 
 def _bound(function: object, result: Any, *arguments: Any) -> Callable[..., Any]:
@@ -132,14 +132,14 @@ def read_chars(page: pypdfium2.PdfPage, frame: Frame, picture: Pixels | None = N
                 codes[index] = ord("-")
         objects = np.array([_text_object(handle, index) or 0 for index in range(count)], dtype=np.int64)
         chars = _assembled(handle, frame, codes, _shown(bounds.astype(np.float64), frame), objects)
-        hidden = 0 if picture is None else _blank_out(handle, frame, chars, picture)
-        return replace(chars, unread=total - count, hidden=hidden)
+        invisible = 0 if picture is None else _blank_out(handle, frame, chars, picture)
+        return replace(chars, unread=total - count, invisible=invisible)
     finally:
         text_page.close()
 
 
 def _blank_out(handle: int, frame: Frame, chars: Chars, picture: Pixels) -> int:
-    """Replace the characters of words that the picture does not show by spaces in place; return the number of words."""
+    """Replace the characters of words that the picture does not show by spaces in place; return their number."""
     if not chars.styles:
         return 0
     sides, box = np.zeros(4), np.zeros((1, 4))
@@ -161,11 +161,11 @@ def _blank_out(handle: int, frame: Frame, chars: Chars, picture: Pixels) -> int:
     sizes = np.array([style.size for style in chars.styles])[chars.style]
     angles = np.array([style.angle for style in chars.styles])[chars.style]
     scale = picture.shape[1] / frame.width, picture.shape[0] / frame.height
-    hidden, words = unseen(chars.codes, chars.boxes, sizes, angles, picture, scale, inked)
+    hidden = unseen(chars.codes, chars.boxes, sizes, angles, picture, scale, inked)
     chars.codes[hidden] = ord(" ")
     for marks in (chars.unnamed, chars.large, chars.letters):
         marks[hidden] = False
-    return words
+    return int(hidden.sum())
 
 
 def _is_covered(bounds: npt.NDArray[np.float32], index: int) -> bool:

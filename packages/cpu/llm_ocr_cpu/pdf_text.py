@@ -564,7 +564,7 @@ def page_content(
         lines = tuple(_with_links(line, numbered) for line in lines)
     objects_of_page = tuple(found.rasters), tuple(found.paths)
     counts = unmapped, chars.unread
-    return PageContent(frame.width, frame.height, lines, *objects_of_page, *counts, addresses, chars.hidden)
+    return PageContent(frame.width, frame.height, lines, *objects_of_page, *counts, addresses, chars.invisible)
 
 
 def _with_links(line: Line, links: Sequence[tuple[Box, int]]) -> Line:

@@ -60,7 +60,7 @@ def disagreement(image: "Pixels", content: PageContent, reader: "Reader", *, sca
     if not script_supported("".join(line.text for line in content.lines), reader.scripts):
         return None
     across, down = image.shape[1] / content.width, image.shape[0] / content.height
-    if content.undrawn:  # lines that the picture lacks cannot be compared
+    if content.undrawn or content.with_invisible:  # lines that the picture lacks cannot be compared
         drawn = tuple(line for line in content.lines if _is_drawn(image, line.box, across, down))
         content = replace(content, lines=drawn)
     errors = []

@@ -35,8 +35,8 @@ def unseen(
     picture: Pixels,
     scale: tuple[float, float],
     inked: Callable[[int, int], tuple[float, float, float, float] | None],
-) -> tuple[Bools, int]:
-    """Return which characters are not visible, and the number of their words.
+) -> Bools:
+    """Return which characters are not visible; white space is not among them.
 
     Args:
         codes: Code points, shape (n,); white space separates words.
@@ -53,7 +53,7 @@ def unseen(
     starts = np.nonzero(letters & ~np.concatenate(([False], letters[:-1])))[0]
     ends = np.nonzero(letters & ~np.concatenate((letters[1:], [False])))[0] + 1
     if not len(starts):
-        return hidden, 0
+        return hidden
     # Words begin at even places, and the white space after them at odd ones.
     cuts = np.column_stack((starts, np.minimum(ends, len(codes) - 1))).reshape(-1)
     low = np.minimum.reduceat(boxes[:, :2], cuts)[::2]
@@ -62,7 +62,6 @@ def unseen(
     small = (sizes[starts] < tiny) & (np.minimum(*(high - low).T) < 2 * tiny)
     judged = small | (sizes[starts] * min(scale) >= _LEAST_PIXELS)
     words = np.column_stack((low, high)).tolist()
-    found = 0
     for at, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
         word = codes[start:end]
         if not judged[at]:
@@ -77,8 +76,7 @@ def unseen(
             if signs == 1 and not _is_plain(picture, scale, words[at]):  # one letter may fill its own box
                 continue
         hidden[start:end] = True
-        found += 1
-    return hidden, found
+    return hidden
 
 
 def _band(box: list[float], angle: int, signs: int) -> tuple[float, float, float, float]:

@@ -114,10 +114,11 @@ def test_a_page_that_shows_nothing_of_its_text_layer_is_marked():
 
 
 @pytest.mark.parametrize("read", [read_text_layer, lambda page: read_page(page, Ocr(), text_layer=True)])
-def test_the_row_says_how_many_words_were_invisible(read):
-    attempt = read(page(PageContent(300, 400, (line(WORDS),), hidden=9)))
+@pytest.mark.parametrize(("kept", "said"), [(False, "left out"), (True, "kept")])
+def test_the_row_says_what_became_of_invisible_text(read, kept, said):
+    attempt = read(page(PageContent(300, 400, (line(WORDS),), invisible=9, with_invisible=kept)))
     assert (attempt.status, text_of(attempt)) == (Status.OK, WORDS)
-    assert attempt.detail == "9 invisible words of the text layer were left out"
+    assert attempt.detail == f"9 invisible characters of the text layer were {said}"
 
 
 @pytest.mark.parametrize("read", [read_text_layer, lambda page: read_page(page, Ocr(), text_layer=True)])

@@ -89,7 +89,7 @@ def test_counts_of_a_text_layer_are_those_of_the_page_in_sum(tmp_path):
         name = "recorder"
 
     lines = tuple(Line(f"Item {number}", Box(40, top, 300, top + 20), 12) for number, top in enumerate((100, 4700)))
-    content = PageContent(600, 4800, lines, unmapped=4, unread=7, hidden=5)
+    content = PageContent(600, 4800, lines, unmapped=4, unread=7, invisible=5)
 
     async def main():
         async with Renderer(RenderOptions(image_size=1280, workers=1)) as renderer:
@@ -98,7 +98,7 @@ def test_counts_of_a_text_layer_are_those_of_the_page_in_sum(tmp_path):
 
     recorder = Recorder(by_layer())
     asyncio.run(main())
-    counts = [(page.content.unmapped, page.content.unread, page.content.hidden) for page in recorder.pages]
+    counts = [(page.content.unmapped, page.content.unread, page.content.invisible) for page in recorder.pages]
     assert counts == [(2, 7, 5), (0, 0, 0), (0, 0, 0), (2, 0, 0)]
 
 
