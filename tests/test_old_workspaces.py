@@ -61,6 +61,7 @@ def test_its_pages_are_read_with_layout_figures_and_images(old):
         assert page.image is not None
         assert Image.open(io.BytesIO(page.image.data)).size == (page.image.width, page.image.height)
         assert all(0 <= block.box.x0 <= block.box.x1 <= 1 for block in page.blocks)
+        assert page.invisible_chars == 0  # not counted then
 
 
 def test_its_documents_are_read_and_assembled_with_other_options(old):

@@ -181,8 +181,8 @@ def iter_rows(source: Source, kind: str, columns: Iterable[str]) -> Iterator[dic
 # Rows of Extract (one per page) and Describe (one per figure). Only this file defines their columns. Blocks and figures
 # are lists of structs; attempts and notes are JSON texts, with keys of the engines. The images of a page and its
 # figures are the last columns, as `{bytes, path}`, the form of `datasets`. `continued`, `described`, `notes`,
-# `quality`, `quality_parts`, `invisible_chars`, and the columns of the ledger were added later: in files without them they
-# are empty, or 0.
+# `quality`, `quality_parts`, `invisible_chars`, and the columns of the ledger were added later: in files without them
+# they are empty, or 0.
 
 
 _PAGES, _FIGURES = "pages", "figures"

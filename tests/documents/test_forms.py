@@ -50,6 +50,40 @@ def test_a_box_without_a_label_is_a_line(tmp_path):
     assert sorted(line.text for line in page.content.lines) == ["Crane needed", "☑"]
 
 
+def filled(value: bytes) -> bytes:
+    """Two pages with a line of text, each with a text field that shows a value."""
+    page = b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents 5 0 R/Annots[%s]/Resources<</Font%s>>>>"
+    field = b"<</Type/Annot/Subtype/Widget/FT/Tx/T(f)/F 4/V(%s)/Rect[72 600 272 620]/AP<</N 8 0 R>>>>" % value
+    return pdf(
+        b"<</Type/Catalog/Pages 2 0 R/AcroForm<</Fields[7 0 R 9 0 R]>>>>",
+        b"<</Type/Pages/Kids[3 0 R 6 0 R]/Count 2>>",
+        page % (b"7 0 R", b"<</F 4 0 R>>"),
+        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>",
+        stream(text("The number of the crane", y=700)),
+        page % (b"9 0 R", b"<</F 4 0 R>>"),
+        field,
+        stream(
+            b"BT /F 12 Tf 2 4 Td (%s) Tj ET" % value,
+            b"/Type/XObject/Subtype/Form/BBox[0 0 200 20]/Resources<</Font<</F 4 0 R>>>>",
+        ),
+        field,
+    )
+
+
+def test_a_form_page_does_not_depend_on_what_was_read_before(tmp_path):
+    file = written(tmp_path / "form.pdf", filled(b"Value 4821"))
+
+    async def in_order(renderer, *numbers):
+        return {number: await outcome(renderer, file, number) for number in numbers}
+
+    first = with_renderer(lambda renderer: in_order(renderer, 1, 2), text_layer=True)
+    second = with_renderer(lambda renderer: in_order(renderer, 2, 1), text_layer=True)
+    assert first == second
+    for page in first.values():
+        assert [words for words, _ in page.evidence.lines] == ["The number of the crane", "Value 4821"]
+        assert [line.text for line in page.content.lines] == ["The number of the crane", "Value 4821"]
+
+
 XFA = b"/AcroForm<</Fields[]/XFA 6 0 R>>"
 PORTFOLIO = b"/PageMode/UseAttachments/Names<</EmbeddedFiles<</Names[(%s)5 0 R]>>>>"
 DYNAMIC, STATIC = b"/NeedsRendering true" + XFA, XFA

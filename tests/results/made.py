@@ -119,6 +119,7 @@ def page_records(texts: st.SearchStrategy[str] = TEXT) -> st.SearchStrategy[Page
         probe=st.none() | numbers,
         attempts=st.lists(st.dictionaries(texts, values, max_size=2), max_size=2).map(tuple),
         notes=st.dictionaries(texts, values, max_size=2),
+        invisible_chars=st.integers(0, 2**31 - 1),
         ledger=st.none()
         | st.builds(
             Ledger,

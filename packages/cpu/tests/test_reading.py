@@ -188,9 +188,10 @@ def test_only_the_wanted_blocks_are_cut_out(examples, tmp_path, usual):
     [
         ({"figures_from": "model"}, "the CPU engine has no model"),
         ({"crop": "image,sneal"}, "`crop=sneal`: the CPU engine does not detect such blocks"),
+        ({"invisible_text": "keep", "text_layer": "never"}, "`invisible_text=keep` has no effect with `text_layer=nev"),
     ],
 )
-def test_what_cpu_engine_cannot_crop_is_refused_before_any_write(tmp_path, settings, said):
+def test_what_the_cpu_engine_cannot_do_is_refused_before_any_write(tmp_path, settings, said):
     Image.new("L", (200, 200), "white").save(tmp_path / "blank.png")
     with pytest.raises(UsageError, match=said):
         llm_ocr.extract(tmp_path / "blank.png", workspace=tmp_path / "w", **FRUGAL, **settings)

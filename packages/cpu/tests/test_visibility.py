@@ -5,6 +5,7 @@ import pytest
 from making import pages, text
 from PIL import Image
 
+import llm_ocr
 from llm_ocr.documents.page_wire import content_from_wire, content_to_wire
 from llm_ocr_cpu.pdf_text import page_content
 
@@ -70,3 +71,25 @@ def test_invisible_text_over_the_scan_of_its_words_stays():
 def test_only_the_words_below_a_bar_are_left_out():
     found = content(text("Name of the witness: Arlo Finch"), b"0 g 183 695 80 15 re f")
     assert (texts(found), found.invisible) == (["Name of the witness:"], len("ArloFinch"))
+
+
+@pytest.mark.parametrize(
+    ("shown", "setting", "markdown", "count"),
+    [
+        (b"1 g " + SECRET_LINE, "drop", SEEN, 16),
+        (b"1 g " + SECRET_LINE, "keep", f"{SEEN}\n\n{SECRET}", 16),
+        (SECRET_LINE + b" 0 g 60 590 300 30 re f", "keep", f"{SEEN}\n\n{SECRET}", 16),
+        (SECRET_LINE, "keep", f"{SEEN}\n\n{SECRET}", 0),
+    ],
+)
+def test_invisible_text_is_dropped_or_kept_and_always_counted(tmp_path, shown, setting, markdown, count):
+    file = tmp_path / "order.pdf"
+    file.write_bytes(pages(text(SEEN) + shown))
+    few = {"render_workers": 1, "ocr_workers": 1}
+    run = llm_ocr.extract(file, workspace=tmp_path / "w", engine="embedded", invisible_text=setting, **few)
+    (page,) = run.pages()
+    assert (page.markdown, page.invisible_chars, page.status) == (markdown, count, "ok")
+    assert ("invisible" in page.detail) == (count > 0)
+    again = llm_ocr.extract(workspace=tmp_path / "w", **few)  # the setting is remembered
+    assert again.status.stages["extract"].finished
+    assert [row.markdown for row in again.pages()] == [markdown]
