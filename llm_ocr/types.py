@@ -4,7 +4,7 @@ import base64
 import html
 import pathlib
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -311,13 +311,16 @@ class InkMap:
     packed: bytes = field(repr=False)
     blank: bool = False
 
-    def covers(self, box: Box) -> bool:
-        """Return whether there is ink in a relative box."""
+    def covers(self, boxes: Sequence[Box]) -> list[bool]:
+        """Return for each relative box whether there is ink in it."""
         row = (self.width + 7) // 8
-        bits = zlib.decompress(self.packed)
-        left, right = max(0, int(box.x0 * self.width)) // 8, min(row, -(-int(box.x1 * self.width) // 8) + 1)
-        top, bottom = max(0, int(box.y0 * self.height)), min(self.height, int(box.y1 * self.height) + 1)
-        return any(any(bits[y * row + left : y * row + right]) for y in range(top, bottom))
+        bits = zlib.decompress(self.packed) if boxes else b""
+        found = []
+        for box in boxes:
+            left, right = max(0, int(box.x0 * self.width)) // 8, min(row, -(-int(box.x1 * self.width) // 8) + 1)
+            top, bottom = max(0, int(box.y0 * self.height)), min(self.height, int(box.y1 * self.height) + 1)
+            found.append(any(any(bits[y * row + left : y * row + right]) for y in range(top, bottom)))
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pypdfium2
 import pypdfium2.raw as pdfium
 
-from llm_ocr.documents.pdf_objects import Frame, LargeImage
+from llm_ocr.documents.pdf_objects import DeclaredImage, Frame
 from llm_ocr.types import InkMap
 
 if TYPE_CHECKING:
@@ -22,59 +22,96 @@ if TYPE_CHECKING:
 
 #: Images of a page that are checked, and bytes of a page's decoded content.
 _MOST_IMAGES, _MOST_CONTENT = 32, 64 << 20
+#: Filters that pdfium knows. The data of those in `_LENGTHS` has a known length; above this number of bytes, it is not
+#: measured, because that would take more than 10 ms.
+_LENGTHS = frozenset(
+    b"/FlateDecode/Fl/LZWDecode/LZW/RunLengthDecode/RL/ASCII85Decode/A85/ASCIIHexDecode/AHx/Crypt".split(b"/")
+)
+_CODINGS = _LENGTHS | {b"DCTDecode", b"DCT", b"CCITTFaxDecode", b"CCF", b"JBIG2Decode", b"JPXDecode"}
+_MOST_PIXEL_DATA = 4 << 20
 #: Bytes at the end of a JPEG in which its end marker is searched, because writers pad.
 _TAIL = 4096
 _JPEG_END = b"\xff\xd9"
+#: Marker of a progressive frame, its length for one, three, or four components, and 8 bits per value.
+_PROGRESSIVE = re.compile(rb"\xff\xc2\x00[\x0b\x11\x14]\x08")
 #: Least height of an empty area at the bottom of a JPEG without its end, as a share of the image.
 _EMPTY = 0.02
-#: Bits at the end of whole fax data, and the bytes at the end in which they are searched.
-_FAX_END, _FAX_TAIL = "000000000001" * 2, 64
+#: Mark of a row of Group 3, two of which end whole fax data, and the bytes at the end in which these are searched.
+_FAX_ROW, _FAX_TAIL = "000000000001", 64
+_FAX_END = _FAX_ROW * 2
 #: Fax data that draws black and white stripes: runs of 8 pixels, four times.
 _FAX_STRIPES = int("00110011000101" * 4, 2).to_bytes(7, "big")
 #: Least share of equal pixels in two decodings of the same image.
 _SAME_PICTURE = 0.99
+#: Size of a JBIG2 segment that is not known before its data.
+_UNKNOWN_SIZE = 0xFFFFFFFF
 _CONTENTS = re.compile(rb"/Contents\s*(?:(\d+) 0 R|\[([^\]]*)\])")
 _STREAM = re.compile(rb"<<(?P<about>[^\x00]*?)>>\s*stream\r?\n")
 _PAIRS = ((rb"\bBT\b", rb"\bET\b"), (rb"(?<![^\s])q(?![^\s])", rb"(?<![^\s])Q(?![^\s])"))
 
 
-def image_damage(images: Sequence[LargeImage], frame: Frame, ink: InkMap) -> str:
+def image_damage(page: pypdfium2.PdfPage, images: Sequence[DeclaredImage], frame: Frame, ink: InkMap) -> str:
     """Return what is wrong with an image of the page; "" if all can be decoded.
 
     Only images without visible ink are decoded again, because a decoded image shows that it can be.
     """
-    for image in images[:_MOST_IMAGES]:
-        if not ink.covers(image.box.scaled(1 / frame.width, 1 / frame.height)):
-            bitmap = pdfium.FPDFImageObj_GetBitmap(image.handle)
-            if not bitmap:
-                return "an image of the page cannot be decoded"
-            pdfium.FPDFBitmap_Destroy(bitmap)
-        if _is_cut(image):
+    images = images[:_MOST_IMAGES]
+    shown = ink.covers([image.box.scaled(1 / frame.width, 1 / frame.height) for image in images])
+    for image, is_shown in zip(images, shown, strict=True):
+        coding = _coding(image)
+        if coding not in _CODINGS or not (is_shown or _has_bitmap(image)):
+            return "an image of the page cannot be decoded"
+        if _is_cut(page, image, coding):
             return "an image of the page is damaged: its data ends early"
     return ""
 
 
-def _is_cut(image: LargeImage) -> bool:
-    """Return whether the data of a JPEG or fax image ends before its last rows.
+def _coding(image: DeclaredImage) -> bytes:
+    """Return the name of the filter that gives the pixels, which is the last one; empty without filters."""
+    count, name = pdfium.FPDFImageObj_GetImageFilterCount(image.handle), ctypes.create_string_buffer(32)
+    if count > 0:
+        pdfium.FPDFImageObj_GetImageFilter(image.handle, count - 1, name, len(name))
+    return name.value
 
-    Of a cut JPEG 2000 image, pdfium draws nothing.
-    """
-    name = ctypes.create_string_buffer(32)
-    if pdfium.FPDFImageObj_GetImageFilterCount(image.handle) != 1:
-        return False
-    pdfium.FPDFImageObj_GetImageFilter(image.handle, 0, name, len(name))
-    if name.value not in (b"DCTDecode", b"CCITTFaxDecode"):
-        return False
-    size = pdfium.FPDFImageObj_GetImageDataRaw(image.handle, None, 0)
+
+def _has_bitmap(image: DeclaredImage) -> bool:
+    bitmap = pdfium.FPDFImageObj_GetBitmap(image.handle)
+    if bitmap:
+        pdfium.FPDFBitmap_Destroy(bitmap)
+    return bool(bitmap)
+
+
+def _is_cut(page: pypdfium2.PdfPage, image: DeclaredImage, coding: bytes) -> bool:
+    """Return whether the data of an image ends before its last rows."""
+    if coding in _LENGTHS:
+        about = pdfium.FPDF_IMAGEOBJ_METADATA()
+        if not pdfium.FPDFImageObj_GetImageMetadata(image.handle, page, about):
+            return False
+        size = about.height * ((about.width * about.bits_per_pixel + 7) // 8)
+        if not 0 < size <= _MOST_PIXEL_DATA:
+            return False
+        return pdfium.FPDFImageObj_GetImageDataDecoded(image.handle, None, 0) < (1 - _EMPTY) * size
+    size = pdfium.FPDFImageObj_GetImageDataDecoded(image.handle, None, 0)  # without the last filter
     data = (ctypes.c_ubyte * size)()
-    pdfium.FPDFImageObj_GetImageDataRaw(image.handle, data, size)
-    return cut_jpeg(bytes(data)) if name.value == b"DCTDecode" else _is_cut_fax(image, bytes(data))
+    pdfium.FPDFImageObj_GetImageDataDecoded(image.handle, data, size)
+    if coding in (b"DCTDecode", b"DCT"):
+        return cut_jpeg(bytes(data))
+    if coding in (b"CCITTFaxDecode", b"CCF"):
+        return _is_cut_fax(image, bytes(data))
+    if coding == b"JBIG2Decode":
+        return _is_cut_jbig2(bytes(data))
+    return coding == b"JPXDecode" and _JPEG_END not in bytes(data[-_TAIL:]) and not _has_bitmap(image)
 
 
 def cut_jpeg(data: bytes) -> bool:
-    """Return whether a JPEG lacks its end marker and its last rows, which decoders fill with gray."""
+    """Return whether a JPEG lacks its end marker and its last rows, which decoders fill with gray.
+
+    A progressive JPEG without its end marker counts as cut: all of its rows have pixels, but not all of their detail.
+    """
     if _JPEG_END in data[-_TAIL:]:
         return False
+    if _PROGRESSIVE.search(data):
+        return True
     from PIL import Image
 
     try:
@@ -87,29 +124,36 @@ def cut_jpeg(data: bytes) -> bool:
         return True
 
 
-def _is_cut_fax(image: LargeImage, data: bytes) -> bool:
-    """Return whether a Group 4 fax image has rows that its data does not reach: additional data draws in them.
+def _is_cut_fax(image: DeclaredImage, data: bytes) -> bool:
+    """Return whether a fax image has rows that its data does not reach.
 
-    Data of other fax codes counts as whole. It is decoded into another picture than pdfium's, or not at all.
+    Rows of Group 3 have a mark each, except in data that does not begin with one, which counts as whole. In rows of
+    Group 4 that the data does not reach, additional data draws.
     """
     import numpy as np
 
     if _FAX_END in f"{int.from_bytes(data[-_FAX_TAIL:], 'big'):b}":
         return False
+    bits = f"{int.from_bytes(data, 'big'):0{8 * len(data)}b}"
+    width, height = ctypes.c_uint(), ctypes.c_uint()
+    if bits.startswith(_FAX_ROW[:-1]) and pdfium.FPDFImageObj_GetImagePixelSize(image.handle, width, height):
+        return bits.count(_FAX_ROW) < (1 - _EMPTY) * height.value
     bitmap = pdfium.FPDFImageObj_GetBitmap(image.handle)
     if not bitmap:
         return False
     drawn = pypdfium2.PdfBitmap.from_raw(bitmap).to_numpy()
-    height, width = drawn.shape[:2]
-    plain, longer = (_fax_picture(data + more, width, height) for more in (b"", _FAX_STRIPES * width))
-    if plain is None or longer is None:
-        return False
-    changed = np.flatnonzero((plain != longer).any(axis=1))
-    if not len(changed) or not 0 < changed[0] < (1 - _EMPTY) * height:
-        return False
-    rows = slice(changed[0])
-    alike = float((plain[rows] == (drawn.reshape(height, width, -1)[rows, :, 0] > 127)).mean())
-    return max(alike, 1 - alike) > _SAME_PICTURE  # black and white may be exchanged
+    tall, wide = drawn.shape[:2]
+    plain = _fax_picture(data, wide, tall)
+    for left in (0, 1, 2):  # an incomplete code at the end may hide what is added to it
+        longer = _fax_picture(data[: len(data) - left] + _FAX_STRIPES * wide, wide, tall)
+        if plain is None or longer is None:
+            return False
+        changed = np.flatnonzero((plain != longer).any(axis=1))
+        if len(changed) and 0 < changed[0] < (1 - _EMPTY) * tall:
+            rows = slice(changed[0])
+            alike = float((plain[rows] == (drawn.reshape(tall, wide, -1)[rows, :, 0] > 127)).mean())
+            return max(alike, 1 - alike) > _SAME_PICTURE  # black and white may be exchanged
+    return False
 
 
 def _fax_picture(data: bytes, width: int, height: int) -> "npt.NDArray[np.bool_] | None":
@@ -126,6 +170,28 @@ def _fax_picture(data: bytes, width: int, height: int) -> "npt.NDArray[np.bool_]
             return np.asarray(picture)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
         return None
+
+
+def _is_cut_jbig2(data: bytes) -> bool:
+    """Return whether the last segment of embedded JBIG2 data ends after the data; see ISO 14492, section 7.2."""
+    at = 0
+    while at + 11 <= len(data):
+        number, flags, referred = struct.unpack_from(">IBB", data, at)
+        at += 5
+        count = referred >> 5
+        if count == 7:  # a long form: the count, and a bit for each segment and this one
+            count = struct.unpack_from(">I", data, at)[0] & 0x1FFFFFFF
+            at += 4 + (count + 8) // 8
+        else:
+            at += 1
+        at += count * (1 if number <= 256 else 2 if number <= 65536 else 4) + (4 if flags & 0x40 else 1)
+        if at + 4 > len(data):
+            return True
+        size = struct.unpack_from(">I", data, at)[0]
+        if size == _UNKNOWN_SIZE:
+            return False
+        at += 4 + size
+    return at > len(data)
 
 
 def content_damage(pdf: pypdfium2.PdfDocument, number: int) -> str:

@@ -294,7 +294,7 @@ class PdfFile:
             ink = ink_of(image)
             with self._with_values(loaded, number) as flat:
                 evidence = evidence_of(flat, frame, objects, image, ink, self._look.page_text)
-            damage = image_damage(objects.large_images, frame, ink)
+            damage = image_damage(loaded, objects.declared_images, frame, ink)
             if not damage and evidence.pictured < SCAN and self._pdf is not None:
                 damage = content_damage(self._pdf, number)
             if damage and ink.blank and not evidence.lines:

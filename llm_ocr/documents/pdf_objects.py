@@ -82,6 +82,8 @@ _MAX_CLIP_POINTS = 200
 _STAMP = 20
 #: Minimum share of the page of an image that tells the scan's resolution: many scans consist of strips.
 _STRIP = 0.02
+#: Share of the page up to which an image is a dot, such as a list marker: a square of 7 mm on A4 has 0.0008.
+_DOT = 0.0008
 
 #: Pixels above which an image's color depth matters, and above which it does not. A scanned sheet of A0 in black and
 #: white has 280 million pixels.
@@ -91,8 +93,8 @@ Colour = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class LargeImage:
-    """Image object that is no small detail, valid until the page is closed. `box` in points as shown."""
+class DeclaredImage:
+    """Image object that is larger than a dot, valid until the page is closed. `box` in points as shown."""
 
     handle: "_Handle"
     box: Box
@@ -111,7 +113,7 @@ class Objects:
     largest_image: int = 0
     resolution: float = 0.0
     texts: int = 0
-    large_images: list[LargeImage] = field(default_factory=list)
+    declared_images: list[DeclaredImage] = field(default_factory=list)
 
     def scan_resolution(self, frame: Frame) -> float:
         """Return the pixels per point of a scanned page; 0.0 for other pages.
@@ -159,8 +161,9 @@ def _add_image(found: Objects, page: pypdfium2.PdfPage, handle: "_Handle", where
     found.largest_image = max(found.largest_image, size)
     if (box := _visible(handle, where, clip=True)) is not None:
         found.rasters.append(Raster(box))
+        if box.area > _DOT * where.width * where.height:
+            found.declared_images.append(DeclaredImage(handle, box))
         if box.area > _STRIP * where.width * where.height:
-            found.large_images.append(LargeImage(handle, box))
             if box.area > SCAN * where.width * where.height:
                 found.texts = 0
             # The root of the areas' ratio is the same for a turned image; a clipped image counts as finer.

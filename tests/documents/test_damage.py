@@ -1,6 +1,7 @@
 """A page whose images or content cannot be decoded is never taken for a blank or a whole page."""
 
 import io
+import struct
 import zlib
 
 import numpy as np
@@ -14,9 +15,9 @@ from llm_ocr.types import Reason
 SHOWN = b"q 500 0 0 350 47 400 cm /X Do Q"
 
 
-def photo() -> bytes:
+def photo(**options: bool) -> bytes:
     file = io.BytesIO()
-    Image.fromarray(np.random.default_rng(1).integers(0, 255, (350, 500), dtype=np.uint8)).save(file, "JPEG")
+    Image.fromarray(np.random.default_rng(1).integers(0, 255, (350, 500), dtype=np.uint8)).save(file, "JPEG", **options)
     return file.getvalue()
 
 
@@ -54,14 +55,18 @@ def test_cut_jpeg_of_a_page_is_damage(tmp_path):
     assert not page_of(tmp_path, scan(whole[:-2])).damage
 
 
-def fax() -> bytes:
-    """Return Group 4 data of 500 x 350 pixels with ink in most rows."""
-    file = io.BytesIO()
-    picture = Image.new("1", (500, 350), 1)
+def lines(mode: str) -> Image.Image:
+    """Return a picture of 500 x 350 pixels with ink in most rows."""
+    picture = Image.new("L", (500, 350), 255)
     draw = ImageDraw.Draw(picture)
     for y in range(20, 330, 15):
-        draw.text((30, y), f"{y} crates of glass are in the north hall of the warehouse")
-    picture.save(file, "TIFF", compression="group4", strip_size=1 << 20)
+        draw.text((30, y), f"{y} crates of glass are in the north hall of the warehouse", fill=0)
+    return picture.convert(mode)
+
+
+def fax(compression: str = "group4") -> bytes:
+    file = io.BytesIO()
+    lines("1").save(file, "TIFF", compression=compression, strip_size=1 << 20)
     with Image.open(file) as saved:
         begin, size = saved.tag_v2[273][0], saved.tag_v2[279][0]
     return file.getvalue()[begin : begin + size]
@@ -120,3 +125,54 @@ def test_empty_content_is_a_blank_page(tmp_path):
     nothing = b"<</Length 0/Filter/FlateDecode>>stream\n\nendstream"
     page = page_of(tmp_path, pages(b"PLACE").replace(stream(b"PLACE"), nothing))
     assert (page.damage, page.evidence.ink.blank) == ("", True)
+
+
+def segment(number: int, kind: int, data: bytes) -> bytes:
+    return struct.pack(">IBBBI", number, kind, 0, 1, len(data)) + data
+
+
+def jbig2() -> bytes:
+    """Return an embedded JBIG2 page with one region, which is a Group 4 picture (MMR)."""
+    page = segment(0, 48, struct.pack(">IIIIBH", 500, 350, 0, 0, 0, 0))
+    return page + segment(1, 39, struct.pack(">IIIIBB", 500, 350, 0, 0, 0, 1) + fax())
+
+
+#: Data of an image, its filters, and its bits per pixel.
+WHOLE = {
+    "flate": (zlib.compress(lines("L").tobytes()), b"FlateDecode", 8),
+    "progressive": (photo(progressive=True), b"DCTDecode", 8),
+    "packed jpeg": (zlib.compress(photo()), b"FlateDecode/DCTDecode", 8),
+    "group 3": (fax("group3"), b"CCITTFaxDecode/DecodeParms<</K 0/Columns 500/Rows 350>>", 1),
+    "jbig2": (jbig2(), b"JBIG2Decode", 1),
+}
+
+
+def figure(data: bytes, coding: bytes, bits: int, size: int = 350) -> bytes:
+    """A page of text with an image of this width, whose data and filters are given."""
+    first, _, second = coding.partition(b"/")
+    filters = b"[/%s/%s]" % (first, second) if second.endswith(b"Decode") else b"/" + coding
+    about = b"/Type/XObject/Subtype/Image/Width 500/Height 350/ColorSpace/DeviceGray/BitsPerComponent %d/Filter%s"
+    image = b"<<%s/Length %d>>stream\n%s\nendstream" % (about % (bits, filters), len(data), data)
+    return pages(
+        text("The figure shows the harbor", y=760) + b" q %d 0 0 %d 47 300 cm /X Do Q" % (size, size), extra=(image,)
+    )
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+@pytest.mark.parametrize("share", [0.5, 0.9])
+def test_an_image_whose_data_ends_early_is_damage(tmp_path, kind, share):
+    data, *coding = WHOLE[kind]
+    if kind == "packed jpeg":
+        inner = photo()
+        cut = zlib.compress(inner[: int(share * len(inner))])
+    else:
+        cut = data[: int(share * len(data))]
+    assert "ends early" in page_of(tmp_path, figure(cut, *coding)).damage
+    assert page_of(tmp_path, figure(data, *coding)).damage == ""
+
+
+@pytest.mark.parametrize(("coding", "size"), [(b"FooDecode", 350), (b"JBIG2Decode", 25), (b"JPXDecode", 25)])
+def test_image_beside_text_that_cannot_be_decoded_is_damage(tmp_path, coding, size):
+    page = page_of(tmp_path, figure(b"garbage" * 50, coding, 8, size))
+    assert page.damage == "an image of the page cannot be decoded"
+    assert not page.evidence.ink.blank
