@@ -337,6 +337,7 @@ class Evidence:
     lines: tuple[tuple[str, Box], ...] = ()
     pictured: float = 0.0
     undrawn: float = 0.0
+    invisible: int = 0  # as in `PageContent`; `lines` is without these words
 
     @property
     def no_ink(self) -> bool:
@@ -366,6 +367,13 @@ class Page:
     slice_height: int = 0  # pixels of the slices in which a tall page is read; 0: not in slices
     damage: str = ""  # what of the page could not be decoded
     stands_for: str = ""  # why the page is not the document's content, such as an XFA form's "Please wait"
+
+    @property
+    def invisible_chars(self) -> int:
+        """Characters, without spaces, of the file's text that the page's picture does not show."""
+        if self.content is not None:
+            return self.content.invisible
+        return self.evidence.invisible if self.evidence else 0
 
 
 # Results of a page and of a figure.

@@ -90,7 +90,7 @@ def _is_cut(page: pypdfium2.PdfPage, image: DeclaredImage, coding: bytes) -> boo
         size = about.height * ((about.width * about.bits_per_pixel + 7) // 8)
         if not 0 < size <= _MOST_PIXEL_DATA:
             return False
-        return pdfium.FPDFImageObj_GetImageDataDecoded(image.handle, None, 0) < (1 - _EMPTY) * size
+        return bool(pdfium.FPDFImageObj_GetImageDataDecoded(image.handle, None, 0) < (1 - _EMPTY) * size)
     size = pdfium.FPDFImageObj_GetImageDataDecoded(image.handle, None, 0)  # without the last filter
     data = (ctypes.c_ubyte * size)()
     pdfium.FPDFImageObj_GetImageDataDecoded(image.handle, data, size)

@@ -56,13 +56,15 @@ def evidence_to_wire(evidence: Evidence) -> dict[str, Any]:
         "lines": [[text, *(round(side, 4) for side in _sides(box))] for text, box in evidence.lines],
         "pictured": round(evidence.pictured, 4),
         "undrawn": round(evidence.undrawn, 4),
+        "invisible": evidence.invisible,
     }
 
 
 def evidence_from_wire(wire: Mapping[str, Any]) -> Evidence:
     """Convert the result of `evidence_to_wire` back; relative coordinates are rounded to 1/10000."""
     lines = tuple((text, Box(*sides)) for text, *sides in wire["lines"])
-    return Evidence(InkMap(*wire["ink"]) if wire["ink"] else None, lines, wire["pictured"], wire["undrawn"])
+    counts = wire["pictured"], wire["undrawn"], wire["invisible"]
+    return Evidence(InkMap(*wire["ink"]) if wire["ink"] else None, lines, *counts)
 
 
 def content_to_wire(content: PageContent) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from llm_ocr.documents import poppler
 from llm_ocr.documents.damage import content_damage, image_damage
 from llm_ocr.documents.fd_file import FdFile
 from llm_ocr.documents.images import MIN_SIDE, grayscale_if_equal, longest_side
-from llm_ocr.documents.ink import ink_of
+from llm_ocr.documents.ink import LONGEST, ink_of
 from llm_ocr.documents.pdf_forms import check_boxes, has_fields, placeholder, with_check_boxes
 from llm_ocr.documents.pdf_objects import Frame, Objects, page_frame, page_objects
 from llm_ocr.errors import PageFailure
@@ -33,6 +33,13 @@ _MOST_CHARACTERS = 25_000
 _NO_LATIN = re.compile(r"[\u0370-\u1dff\u2e80-\ufaff\ufe30-\uffef]")
 #: Range of brightness (of 255) of a part of a picture without text, and highest color value of dark text.
 _ONE_COLOR, _DARK = 24, 200
+#: Largest difference of gray values, of 255, that is not visible, and height of text in pixels that shows its letters.
+_UNSEEN, _LEAST_PIXELS = 8, 3.0
+#: Share of a line's height at its sides that is not compared, and width in heights of a part without letters.
+_MARGIN, _GAP = 0.1, 1.2
+#: Height in pixels of the small picture up to which a line is compared as a whole.
+_SMALL = 4
+_WORD = re.compile(r"\S+")
 #: pdfium's mark for a hyphen in a broken word (U+FFFE, or U+0002 in older releases), which is not text of the page.
 _BROKEN = str.maketrans("", "", "\ufffe\u0002")
 #: Glyphs without a mapping, and right-to-left letters: pdfium's text of these has wrong letters, or the wrong order.
@@ -42,20 +49,21 @@ _UNSURE = re.compile(r"[\x00-\x01\x03-\x08\x0b\x0c\x0e-\x1f\u0590-\u08ff\ufb1d-\
 def evidence_of(
     page: pypdfium2.PdfPage, frame: Frame, objects: Objects, picture: "Image.Image", ink: InkMap, page_text: str
 ) -> Evidence:
-    """Return the ink of a page, its share of images, and its lines to judge answers; takes 2 ms for most pages.
+    """Return the ink of a page, its share of images, and its lines to judge answers; takes 3 ms for most pages.
 
-    The lines are pdfium's. On pages with right-to-left letters or undecoded glyphs, these are the lines of `page_text`,
-    if there is one. The lines are left out if form fields that could not be flattened contain text.
+    The lines are pdfium's, without words that the picture does not show. On pages with right-to-left letters or
+    undecoded glyphs, these are the lines of `page_text`, if there is one. The lines are left out if form fields that
+    could not be flattened contain text.
     """
     area = max(frame.width * frame.height, 1e-6)
     pictured = min(1.0, sum(raster.box.area for raster in objects.rasters) / area)
-    lines, undrawn = _layer_lines(page, frame, picture)
+    lines, undrawn, invisible = _layer_lines(page, frame, picture)
     lines = () if has_fields(page) else lines
     if page_text and any(_UNSURE.search(text) for text, _ in lines):
         width, height = 1 / max(frame.width, 1e-6), 1 / max(frame.height, 1e-6)
-        found = _imported(page_text)(page, objects, None).lines
+        found = _imported(page_text)(page, objects, picture if invisible else None).lines
         lines = tuple((line.text, line.box.scaled(width, height).clipped()) for line in found)
-    return Evidence(ink, lines, pictured, undrawn)
+    return Evidence(ink, lines, pictured, undrawn, invisible)
 
 
 #: Returns the content of a page, without words that the picture does not show.
@@ -72,30 +80,42 @@ def _imported(page_text: str) -> PageText:
 def _plain_content(page: pypdfium2.PdfPage, objects: Objects, picture: "Image.Image | None") -> PageContent:
     """Return the lines of pdfium and the objects of a page: the content if no engine reads its text."""
     frame = page_frame(page)
-    boxes = [(text, box.scaled(frame.width, frame.height)) for text, box in _layer_lines(page, frame, picture)[0]]
+    found, _, invisible = _layer_lines(page, frame, picture)
+    boxes = [(text, box.scaled(frame.width, frame.height)) for text, box in found]
     lines = tuple(Line(text, box, min(box.width, box.height)) for text, box in boxes)
-    return PageContent(frame.width, frame.height, lines, tuple(objects.rasters), tuple(objects.paths))
+    objects_of_page = tuple(objects.rasters), tuple(objects.paths)
+    return PageContent(frame.width, frame.height, lines, *objects_of_page, invisible=invisible)
 
 
 def _layer_lines(
     page: pypdfium2.PdfPage, frame: Frame, picture: "Image.Image | None"
-) -> tuple[tuple[tuple[str, Box], ...], float]:
-    """Return the lines with their relative boxes, and the share of their characters that the picture lacks."""
+) -> tuple[tuple[tuple[str, Box], ...], float, int]:
+    """Return the lines with their relative boxes, the undrawn share of their characters, and the invisible ones.
+
+    The lines are without words that the picture does not show. A font that neither the file nor the system has is no
+    reason to leave them out.
+    """
     text_page = page.get_textpage()
     try:
         if not 0 < text_page.count_chars() <= _MOST_CHARACTERS:
-            return (), 0.0
-        lines, lost, start = [], 0.0, 0
+            return (), 0.0, 0
+        lines, lost, start, total, invisible = [], 0.0, 0, 0, 0
+        edges = _Edges(picture) if picture is not None else None
         for line in text_page.get_text_range().split("\r\n"):
             pieces = _pieces(text_page, frame, start, len(line)) if line.strip() else []
             if pieces:
-                around = functools.reduce(Box.union, (piece.box for piece in pieces))
-                lines.append((line.translate(_BROKEN), around.clipped()))
-            if pieces and picture is not None and _NO_LATIN.search(line):
-                empty = sum(piece.length for piece in pieces if _is_undrawn(text_page, piece, picture))
-                lost += len(line) * empty / max(sum(piece.length for piece in pieces), 1e-9)
+                shown, around, empty, total = line, _around(pieces), 0.0, total + len(line)
+                if picture is not None and _NO_LATIN.search(line):
+                    empty = sum(piece.length for piece in pieces if _is_undrawn(text_page, piece, picture))
+                    lost += len(line) * empty / max(sum(piece.length for piece in pieces), 1e-9)
+                # The whole line first: some files have a piece for each character.
+                if edges and not empty and edges.have_gap(around) and any(edges.have_gap(one.box) for one in pieces):
+                    shown, pieces, count = _visible_words(text_page, frame, start, line, edges.picture)
+                    around, invisible = _around(pieces), invisible + count
+                if pieces:
+                    lines.append((shown.translate(_BROKEN), around.clipped()))
             start += len(line) + 2
-        return tuple(lines), lost / max(1, sum(len(text) for text, _ in lines))
+        return tuple(lines), lost / max(1, total), invisible
     finally:
         text_page.close()
 
@@ -112,6 +132,10 @@ class _Piece(NamedTuple):
         return max(self.box.width, self.box.height)
 
 
+def _around(pieces: Sequence[_Piece]) -> Box:
+    return functools.reduce(Box.union, (piece.box for piece in pieces), pieces[0].box) if pieces else Box(0, 0, 0, 0)
+
+
 def _pieces(text_page: pypdfium2.PdfTextPage, frame: Frame, start: int, count: int) -> list[_Piece]:
     """Return the parts of a line that have a place."""
     left, top, right, bottom = (ctypes.c_double() for _ in range(4))
@@ -122,6 +146,79 @@ def _pieces(text_page: pypdfium2.PdfTextPage, frame: Frame, start: int, count: i
             middle = (left.value + right.value) / 2, (top.value + bottom.value) / 2
             found.append(_Piece(box.scaled(1 / frame.width, 1 / frame.height), *middle))
     return found
+
+
+class _Edges:
+    """Small picture that is white where adjacent pixels visibly differ, as in letters."""
+
+    def __init__(self, picture: "Image.Image") -> None:
+        from PIL import ImageChops
+
+        self.picture = picture
+        # One channel is enough: what it lacks, such as green on white, is looked for in all of them.
+        gray = picture if picture.mode == "L" else picture.getchannel(1)
+        small = gray.reduce(max(1, round(max(gray.size) / LONGEST)))
+        across = ImageChops.difference(small, ImageChops.offset(small, 1, 0))
+        down = ImageChops.difference(small, ImageChops.offset(small, 0, 1))
+        self._image = ImageChops.lighter(across, down).point([255 * (value > _UNSEEN) for value in range(256)])
+        self._bytes = self._image.tobytes()
+
+    def have_gap(self, box: Box) -> bool:
+        """Return whether a part of a line that is longer than it is high has no edges: a wide gap, a bar, nothing."""
+        width, height = self._image.size
+        left, right = max(0, int(box.x0 * width)), min(width, math.ceil(box.x1 * width))
+        top, bottom = max(0, int(box.y0 * height)), min(height, math.ceil(box.y1 * height))
+        lies, high = right - left >= bottom - top, min(right - left, bottom - top)
+        if high <= 0:  # outside of the page
+            return True
+        length = max(2, min(round(_GAP * high), max(right - left, bottom - top)))
+        if lies:  # the row through the middle of the letters, first
+            row = width * ((top + bottom) // 2)
+            if bytes(length) not in self._bytes[row + left : row + right]:
+                return False
+        # Without the sides, where a bar may end.
+        across, down = (0, high > _SMALL) if lies else (high > _SMALL, 0)
+        part = self._image.crop((left + across, top + down, right - across, bottom - down))
+        return bytes(length) in bytes(part.getprojection()[0 if lies else 1])
+
+
+def _visible_words(
+    text_page: pypdfium2.PdfTextPage, frame: Frame, start: int, line: str, picture: "Image.Image"
+) -> tuple[str, list[_Piece], int]:
+    """Return the words of a line that the picture shows, their places, and how many characters the others have."""
+    shown, places, invisible = [], [], 0
+    for word in _WORD.finditer(line):
+        pieces = _pieces(text_page, frame, start + word.start(), len(word[0]))
+        letters = sum(map(str.isalnum, word[0]))
+        if (
+            picture is not None
+            and letters
+            and pieces
+            and all(_is_plain(picture, piece.box, letters) for piece in pieces)
+        ):
+            invisible += len(word[0].translate(_BROKEN))
+        else:
+            shown.append(word[0])
+            places += pieces
+    return (" ".join(shown) if invisible else line), places, invisible
+
+
+def _is_plain(picture: "Image.Image", box: Box, letters: int) -> bool:
+    """Return whether the picture has one color where it should show letters; a place outside of it has none.
+
+    A bar may end at the sides of the box. A single letter, such as an I, may fill its box, but not more.
+    """
+    place = box.scaled(picture.width, picture.height)
+    lower, longer = sorted((place.width, place.height))
+    if longer < 1 or (lower < _LEAST_PIXELS and letters > 1):  # a character without a place, or too small
+        return False
+    room = _MARGIN * lower * (1 if letters > 1 else -3)
+    left, top = max(0, int(place.x0 + room)), max(0, int(place.y0 + room))
+    right, bottom = min(picture.width, int(place.x1 - room) + 1), min(picture.height, int(place.y1 - room) + 1)
+    if left >= right or top >= bottom:
+        return True
+    levels = picture.crop((left, top, right, bottom)).convert("L").tobytes()
+    return max(levels) - min(levels) <= _UNSEEN
 
 
 def _is_undrawn(text_page: pypdfium2.PdfTextPage, piece: _Piece, picture: "Image.Image") -> bool:
@@ -297,7 +394,7 @@ class PdfFile:
             damage = image_damage(loaded, objects.declared_images, frame, ink)
             if not damage and evidence.pictured < SCAN and self._pdf is not None:
                 damage = content_damage(self._pdf, number)
-            if damage and ink.blank and not evidence.lines:
+            if damage and ink.blank and not (evidence.lines or evidence.invisible):
                 raise PageFailure(Reason.UNREADABLE, damage)
             content = self._content(number, loaded, objects, image) if text_layer else None
             return DrawnPage(image, evidence, content, damage)

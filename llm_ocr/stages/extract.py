@@ -449,7 +449,7 @@ async def finished_page(
         notes=attempt.notes,
         quality=quality.score,
         quality_parts=quality.parts,
-        invisible_chars=page.content.invisible if page.content else 0,
+        invisible_chars=page.invisible_chars,
     )
 
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from making import pages, text
 
 import llm_ocr
 from llm_ocr.errors import UsageError, WorkspaceMismatch
@@ -89,3 +90,22 @@ def test_changed_settings_are_a_mismatch_with_the_difference(done, server, examp
             examples / "paper.pdf", workspace=done.url, server_url=server.url, model="olmocr-2",
             server_model=OLMOCR.model, **SETTINGS, **changed,
         )  # fmt: skip
+
+
+CUT = b"<</Type/XObject/Subtype/Image/Width 200/Height 200/ColorSpace/DeviceGray/BitsPerComponent 8/Length 9000>>"
+
+
+@pytest.mark.parametrize("engine", ["model", "embedded"])
+def test_invisible_text_is_counted_and_undecoded_images_degrade(server, tmp_path, engine):
+    words = b"".join(text(f"{number}. The harbor opens at nine.", y=740 - 20 * number) for number in range(9))
+    drawn = [words + b" 1 g " + text("Secret order seven", y=400), words + b" q 90 0 0 90 72 300 cm /X Do Q"]
+    file = tmp_path / "harbor.pdf"
+    file.write_bytes(pages(*drawn, extra=(CUT + b"stream\n" + bytes(range(250)) * 36 + b"\nendstream",)))
+    model = {"server_url": server.url, "model": "olmocr-2", "server_model": OLMOCR.model, "fallback": "none"}
+    used = model if engine == "model" else {"engine": "embedded"}
+    run = llm_ocr.extract(file, workspace=tmp_path / "w", render_workers=1, ocr_workers=1, **used)
+    hidden, damaged = run.pages()
+    assert (hidden.text_source == "model", hidden.invisible_chars) == (engine == "model", 16)
+    assert "Secret" not in hidden.markdown
+    assert (damaged.status, damaged.invisible_chars) == ("degraded", 0)
+    assert "an image of the page is damaged: its data ends early" in damaged.detail

@@ -287,3 +287,31 @@ def test_what_pdfium_cannot_open_gets_a_second_chance(require, tmp_path):
         pypdfium2.PdfDocument(broken)
     (page,) = rendered(written(tmp_path / "a.pdf", broken))
     assert isinstance(page, Page)
+
+
+BAR = b" 0 g 183 695 80 15 re f"
+
+
+@pytest.mark.parametrize(
+    ("drawn", "words", "count"),
+    [
+        (text("Arlo Finch of the North Street"), ["Arlo Finch of the North Street"], 0),
+        (b".8 g " + text("Arlo Finch", size=6), ["Arlo Finch"], 0),
+        (b"0 0 .4 rg 0 690 612 40 re f 1 g " + text("Arlo Finch"), ["Arlo Finch"], 0),
+        (text("Arlo Finch", matrix="0 1 -1 0 60 300"), ["Arlo Finch"], 0),
+        (text("I l 1 - i", size=9), ["I l 1 - i"], 0),
+        (b"1 g " + text("Arlo Finch"), [], 9),
+        (b".985 g " + text("Arlo Finch"), [], 9),
+        (b"3 Tr " + text("Arlo Finch"), [], 9),
+        (b"q 0 0 10 10 re W n " + text("Arlo Finch") + b" Q", [], 9),
+        (b"1 g " + text("Arlo Finch", matrix="0 1 -1 0 60 300"), [], 9),
+        (text("Name of the witness: Arlo Finch") + BAR, ["Name of the witness:"], 9),
+        (text("Name of the witness: ") + b"1 g " + text("Arlo Finch", x=186), ["Name of the witness:"], 9),
+    ],
+)
+def test_evidence_lacks_words_that_the_page_does_not_show(tmp_path, drawn, words, count):
+    source = written(tmp_path / "a.pdf", pages(text("The harbor opens at nine", y=760) + drawn))
+    for layer in (False, True):
+        (page,) = rendered(source, text_layer=layer)
+        assert [line.strip() for line, _ in page.evidence.lines] == ["The harbor opens at nine", *words]
+        assert (page.evidence.invisible, page.invisible_chars) == (count, count)

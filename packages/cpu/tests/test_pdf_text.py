@@ -526,7 +526,7 @@ def test_evidence_comes_from_the_worker_as_it_was(tmp_path):
     assert evidence_from_wire(evidence_to_wire(evidence)) == evidence
 
 
-def test_filled_form_has_no_lines_as_they_are_incomplete(tmp_path):
+def test_evidence_of_a_filled_form_has_its_values(tmp_path):
     from reportlab.pdfgen.canvas import Canvas
 
     canvas = Canvas(str(tmp_path / "form.pdf"))
@@ -534,5 +534,5 @@ def test_filled_form_has_no_lines_as_they_are_incomplete(tmp_path):
     canvas.acroForm.textfield(name="name", value="Ada Lovelace", x=72, y=600, width=200, height=24)
     canvas.save()
     page = seen(tmp_path / "form.pdf")
-    assert page.evidence.lines == ()
+    assert [words for words, _ in page.evidence.lines] == ["Your name, please", "Ada Lovelace"]
     assert black(page.evidence.ink).getbbox() is not None
