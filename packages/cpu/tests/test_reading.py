@@ -191,7 +191,7 @@ def test_only_the_wanted_blocks_are_cut_out(examples, tmp_path, usual):
         ({"invisible_text": "keep", "text_layer": "never"}, "`invisible_text=keep` has no effect with `text_layer=nev"),
     ],
 )
-def test_what_the_cpu_engine_cannot_do_is_refused_before_any_write(tmp_path, settings, said):
+def test_what_the_cpu_engine_cannot_do_is_refused_first(tmp_path, settings, said):
     Image.new("L", (200, 200), "white").save(tmp_path / "blank.png")
     with pytest.raises(UsageError, match=said):
         llm_ocr.extract(tmp_path / "blank.png", workspace=tmp_path / "w", **FRUGAL, **settings)
