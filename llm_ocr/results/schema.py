@@ -419,16 +419,19 @@ def _page_record(row: Mapping[str, Any]) -> PageRecord:
         notes=json.loads(row.get("notes") or "{}"),
         quality=row.get("quality"),
         quality_parts=json.loads(row.get("quality_parts") or "{}"),
-        ledger=None if row.get("ink") is None else _ledger(row),
+        ledger=_ledger(row),
         image=row["image_size"] and _image(row["image_size"], row.get(_IMAGE_COLUMN)),
         **{name: row[name] for name in _PLAIN_PAGE_COLUMNS},
     )
 
 
-def _ledger(row: Mapping[str, Any]) -> Ledger:
+def _ledger(row: Mapping[str, Any]) -> Ledger | None:
+    """Return the ledger, without places if their columns were not read; None for a page without a ledger."""
+    if row.get("ink") is None:
+        return None
     return Ledger(
-        unread=tuple(Box(**box) for box in row["unread"]),
-        unsupported=tuple(Span(**span) for span in row["unsupported"]),
+        unread=tuple(Box(**box) for box in row.get("unread", ())),
+        unsupported=tuple(Span(**span) for span in row.get("unsupported", ())),
         **{name: row[name] for name in _LEDGER_TYPES},
     )
 
@@ -463,7 +466,7 @@ _FIGURE_IDS = "figures.list.element.id"
 class PageStatus(NamedTuple):
     """Status of a page (number None: a document that could not be opened).
 
-    `quality` is None for failed pages and for pages of older versions.
+    `quality` and `ledger` are None for failed pages and for pages of older versions. `ledger` has no places.
     """
 
     page_id: str
@@ -473,6 +476,7 @@ class PageStatus(NamedTuple):
     reason: Reason | None
     quality: float | None = None
     figures: int = 0
+    ledger: Ledger | None = None
 
 
 def failed_pages(source: Source) -> list[PageStatus]:
@@ -483,11 +487,11 @@ def failed_pages(source: Source) -> list[PageStatus]:
 
 def scored_pages(source: Source) -> list[PageStatus]:
     """Return all other rows of a unit of Extract."""
-    rows = iter_rows(source, _PAGES, (*_STATUS_COLUMNS, "quality", _FIGURE_IDS))
+    rows = iter_rows(source, _PAGES, (*_STATUS_COLUMNS, "quality", *_LEDGER_TYPES, _FIGURE_IDS))
     return [_page_status(row) for row in rows if row["status"] != Status.FAILED]
 
 
 def _page_status(row: Mapping[str, Any]) -> PageStatus:
     page = row["page_id"], row["document_id"], row["page_number"]
     status, reason = Status(row["status"]), _reason(row["reason"])
-    return PageStatus(*page, status, reason, row.get("quality"), len(row.get("figures", ())))
+    return PageStatus(*page, status, reason, row.get("quality"), len(row.get("figures", ())), _ledger(row))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 
-from llm_ocr.types import Counts, plural
+from llm_ocr.types import Counts, InkTotals, plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import Generation, counts_of, examples_of, filtered_to_json, generations, totals_of
 from llm_ocr.workspace.items import parse_item_name
@@ -42,6 +42,7 @@ from llm_ocr.workspace.superseding import (
     QualitySum,
     SupersededSum,
     WeakPage,
+    ledger_of,
     newest_units,
     rank,
 )
@@ -102,6 +103,7 @@ class RunStatus:
     quality: tuple[int, ...] = ()  # pages by score, in 20 bins from 0 to 1; () if no page has a score
     worst: tuple[WeakPage, ...] = ()  # worst first; at most the 20 worst pages of a unit
     undescribed: int = 0  # figures that are ok without a description, because the CPU engine read them
+    ledger: InkTotals = field(default_factory=InkTotals)  # no pages if none has a ledger
 
     def __str__(self) -> str:
         """Return one line: `out: 412 pages: 408 ok, 3 degraded, 1 failed (encrypted 1); 40 figures: 40 ok`."""
@@ -190,10 +192,19 @@ class RunStatus:
             "filtered": filtered_to_json(self.filtered, self.filtered_examples),
             "quality": list(self.quality) or None,
             "worst": [asdict(page) for page in self.worst],
+            "ledger": None if self.ledger.accounted is None else self._ledger_json(self.ledger.accounted),
             "pages_per_second": None if self.pages_per_second is None else round(self.pages_per_second, 3),
             "limit": None if self.limit is None else self.limit.to_json(),
             "cost": self.cost,
             "workers": [worker.to_json() for worker in self.workers],
+        }
+
+    def _ledger_json(self, accounted: float) -> dict[str, Any]:
+        return {
+            "ink_accounted": round(accounted, 6),
+            "pages": self.ledger.pages,
+            "unread_pages": self.ledger.unread_pages,
+            "unsupported_pages": self.ledger.unsupported_pages,
         }
 
 
@@ -215,6 +226,7 @@ class _Sum:
     examples: list[tuple[str, Example]] = field(default_factory=list)  # each with its unit
     quality: QualitySum = field(default_factory=QualitySum)
     superseded: SupersededSum = field(default_factory=SupersededSum)
+    ledger: InkTotals = field(default_factory=InkTotals)
 
     def stage(self, key: str | None, total: int) -> StageStatus:
         done = len(self.done)
@@ -338,6 +350,7 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
         model=str(key_settings(workspace, EXTRACT, keys[EXTRACT] or "", known).get("reader", {}).get("model") or ""),
         quality=extracted.quality.without(again.bins),
         worst=tuple(sorted(_effective(weak, newest), key=rank)[:worst]),
+        ledger=extracted.ledger - again.ledger,
     )
 
 
@@ -366,6 +379,7 @@ def _sum(
         total.reasons.update(summary.reasons)
         total.quality.add(marker.unit, summary.extra)
         total.superseded.add(marker.unit, summary.extra)
+        total.ledger += ledger_of(summary.extra)
         if without is not None:
             gone, reasons = without.described(marker.unit, summary.extra)
             total.figures -= gone
