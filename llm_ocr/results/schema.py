@@ -190,7 +190,7 @@ _IMAGE_COLUMN, _FIGURE_IMAGES_COLUMN = "image", "figure_images"
 _BLOCK_TEXTS = ("text", "label", "figure_id", "inside", "caption", "described")
 _CROP_TEXTS = ("id", "label", "caption", "inside", "described")
 #: The same of `Ledger`, which are null for pages without a ledger.
-_LEDGER_TYPES = {
+LEDGER_TYPES: Mapping[str, str] = {
     "ink": "double",
     "unread_share": "double",
     "unsupported_share": "double",
@@ -219,10 +219,10 @@ _PAGE_TYPES = {
     "notes": "string",
     "quality": "double",
     "quality_parts": "string",
-    **_LEDGER_TYPES,
+    **LEDGER_TYPES,
     "markdown": "string",
 }
-_CONVERTED = ("status", "reason", "attempts", "notes", "quality", "quality_parts", *_LEDGER_TYPES)
+_CONVERTED = ("status", "reason", "attempts", "notes", "quality", "quality_parts", *LEDGER_TYPES)
 _PLAIN_PAGE_COLUMNS = tuple(name for name in _PAGE_TYPES if name not in _CONVERTED)
 _FIGURE_TEXTS = ("figure_id", "page_id", "document_id", "mode", "detail", "description", "data", "label", "engine")
 _FIGURE_NUMBERS = {"tokens_in": "int64", "tokens_out": "int64", "seconds": "double"}
@@ -332,7 +332,7 @@ def _figure_schema() -> "pa.Schema":
 def _page_row(record: PageRecord) -> dict[str, object]:
     ledger = record.ledger
     row: dict[str, object] = {name: getattr(record, name) for name in _PLAIN_PAGE_COLUMNS}
-    row |= {name: ledger and getattr(ledger, name) for name in _LEDGER_TYPES}
+    row |= {name: ledger and getattr(ledger, name) for name in LEDGER_TYPES}
     row |= {
         "unread": [box_value(box) for box in ledger.unread] if ledger else [],
         "unsupported": [asdict(span) for span in ledger.unsupported] if ledger else [],
@@ -432,7 +432,7 @@ def _ledger(row: Mapping[str, Any]) -> Ledger | None:
     return Ledger(
         unread=tuple(Box(**box) for box in row.get("unread", ())),
         unsupported=tuple(Span(**span) for span in row.get("unsupported", ())),
-        **{name: row[name] for name in _LEDGER_TYPES},
+        **{name: row[name] for name in LEDGER_TYPES},
     )
 
 
@@ -487,7 +487,7 @@ def failed_pages(source: Source) -> list[PageStatus]:
 
 def scored_pages(source: Source) -> list[PageStatus]:
     """Return all other rows of a unit of Extract."""
-    rows = iter_rows(source, _PAGES, (*_STATUS_COLUMNS, "quality", *_LEDGER_TYPES, _FIGURE_IDS))
+    rows = iter_rows(source, _PAGES, (*_STATUS_COLUMNS, "quality", *LEDGER_TYPES, _FIGURE_IDS))
     return [_page_status(row) for row in rows if row["status"] != Status.FAILED]
 
 

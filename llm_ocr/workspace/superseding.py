@@ -8,7 +8,7 @@ from typing import Annotated, Any, Protocol, TypeVar
 
 from pydantic import BaseModel, Field, StrictInt
 
-from llm_ocr.results.ledger import ink_totals
+from llm_ocr.results.balance import ink_totals
 from llm_ocr.results.quality import what_is_wrong
 from llm_ocr.types import Counts, FigureRecord, InkTotals, PageRecord, Status, Unit, page_id
 from llm_ocr.workspace import Workspace

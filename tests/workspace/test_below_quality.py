@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from made_runs import Made
 
 from llm_ocr.cli.outcome import ledger_text, status_text
+from llm_ocr.results.ledger import MAX_UNREAD, MAX_UNSUPPORTED
 from llm_ocr.results.schema import (
     figures_from_parquet,
     figures_to_parquet,
@@ -149,8 +150,8 @@ class Runs:
             len(ledgers),
             sum(one.ink for one in ledgers),
             pytest.approx(sum(one.ink * one.unread_share for one in ledgers)),
-            sum(one.unread_share > 0.02 for one in ledgers),
-            sum(one.unsupported_share > 0.12 for one in ledgers),
+            sum(one.unread_share > MAX_UNREAD for one in ledgers),
+            sum(one.unsupported_share > MAX_UNSUPPORTED for one in ledgers),
         )
         told = [row.reason.value for row in rows if row.reason]
         assert dict(status.reasons) == {reason: told.count(reason) for reason in set(told)}
