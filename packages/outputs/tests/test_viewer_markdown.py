@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_ocr.types import Block, BlockKind, Box
+from llm_ocr_outputs.places import lines_of_blocks
 from llm_ocr_outputs.viewer.comparing import compare, equal_words
 from llm_ocr_outputs.viewer.index import DataFiles, SearchIndex, script, terms, visible_text
-from llm_ocr_outputs.viewer.pages import lines_of_blocks
 from llm_ocr_outputs.viewer.rendering import LONGEST, Places, render
 
 NOTHING = Places({}, {})

@@ -1,59 +1,18 @@
 """Data of a page for the site."""
 
 import json
-from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from llm_ocr.results.dataset import DatasetRow
-from llm_ocr.results.figure_text import DESCRIPTION, figure_words
-from llm_ocr.results.markdown import IMAGE, blocks_to_markdown, clean, one_line
+from llm_ocr.results.figure_text import figure_words
+from llm_ocr.results.markdown import clean, one_line
 from llm_ocr.results.schema import image_extension
-from llm_ocr.types import FURNITURE, Block, BlockKind, Box, EncodedImage, PageRecord, Status
+from llm_ocr.types import BlockKind, Box, EncodedImage, PageRecord, Status
+from llm_ocr_outputs.places import lines_of_blocks
 from llm_ocr_outputs.viewer.index import visible_text
 from llm_ocr_outputs.viewer.rendering import Places, render
-
-# Mapping of Markdown lines to blocks, which links a box to its text.
-
-
-def lines_of_blocks(markdown: str, blocks: Sequence[Block]) -> dict[int, int]:
-    """Return the index among `blocks` for each line number of the Markdown, if known. Takes linear time.
-
-    A block is found by its first line, after the preceding block. A page whose Markdown was not made of its blocks has
-    no links.
-    """
-    lines = [_known(line) for line in markdown.split("\n")]
-    where: defaultdict[str, list[int]] = defaultdict(list)
-    for number, line in enumerate(lines):
-        if line:
-            where[line].append(number)
-    found: dict[int, int] = {}
-    cursor = 0
-    for place, block in enumerate(blocks):
-        text = [] if block.kind in FURNITURE else blocks_to_markdown([block]).split("\n")
-        first = next((known for line in text if (known := _known(line))), "")
-        places = where.get(first, [])
-        at = bisect_left(places, cursor)
-        if at < len(places):
-            start = places[at]
-            cursor = start + len(text)
-            end = cursor
-            if block.kind is BlockKind.FIGURE:  # its description may follow
-                text_at = next((at for at in range(cursor, len(lines)) if lines[at]), len(lines))
-                if text_at < len(lines) and lines[text_at].startswith(DESCRIPTION):
-                    end = text_at + 1
-            found.update(dict.fromkeys(range(start, end), place))
-    return found
-
-
-def _known(line: str) -> str:
-    """Return the part of a line that indentation, or a description in a figure's alt text, does not change."""
-    line = line.strip()
-    image = IMAGE.match(line)
-    return image["target"] if image else line
-
 
 # Page on the site: its row in the list, and its opened view.
 
