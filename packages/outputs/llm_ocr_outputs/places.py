@@ -142,14 +142,24 @@ def _rendered(block: Block) -> str:
     return blocks_to_markdown([block], furniture=True)
 
 
-def _with_marks(block: Block, marks: Iterable[tuple[int, str]]) -> Block:
-    text = _text_of(block)
+def with_marks(text: str, ranges: Iterable[tuple[int, int]]) -> str:
+    """Return the text with a mark at the start and end of each range; ranges are in order and do not overlap."""
+    mark = chr(_FIRST_MARK)
+    return _inserted(text, [(at, mark) for place in ranges for at in place])
+
+
+def _inserted(text: str, marks: Iterable[tuple[int, str]]) -> str:
     parts: list[str] = []
     last = 0
     for at, mark in sorted(marks):
         parts += [text[last:at], mark]
         last = at
-    changed = "".join([*parts, text[last:]])
+    return "".join([*parts, text[last:]])
+
+
+def _with_marks(block: Block, marks: Iterable[tuple[int, str]]) -> Block:
+    text = _text_of(block)
+    changed = _inserted(text, marks)
     return replace(block, inside=changed) if block.inside and text is block.inside else replace(block, text=changed)
 
 
