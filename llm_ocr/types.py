@@ -2,6 +2,7 @@
 
 import base64
 import html
+import math
 import pathlib
 import zlib
 from collections.abc import Mapping
@@ -727,6 +728,17 @@ class InkTotals:
             return None
         # Sums of a million pages minus superseded ones differ from exact values in their last digits.
         return 1.0 if self.ink <= 0 else min(1.0, max(0.0, 1 - self.unread / self.ink))
+
+    def __str__(self) -> str:
+        """Return `ink accounted for: 99.3 %; 4 pages with unread ink, 2 with unsupported text`; "" without pages.
+
+        The percentage is rounded down: 100.0 % means that all ink is accounted for.
+        """
+        if self.accounted is None:
+            return ""
+        percent = math.floor(1000 * round(self.accounted, 6)) / 10
+        unread = f"{plural(self.unread_pages, 'page')} with unread ink"
+        return f"ink accounted for: {percent:.1f} %; {unread}, {self.unsupported_pages:,} with unsupported text"
 
 
 @dataclass(frozen=True, slots=True)

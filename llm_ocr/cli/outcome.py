@@ -1,7 +1,6 @@
 """Summary of a finished command: outcome, location of results, and exit code."""
 
 import json
-import math
 import shlex
 from collections.abc import Sequence
 from pathlib import PurePath
@@ -33,19 +32,6 @@ def quality_text(status: "RunStatus") -> str:
     total = sum(status.quality)
     low = sum(status.quality[: round(DOUBTFUL * len(status.quality))])
     return f"{low:,} of {plural(total, 'page')} below {DOUBTFUL:g}" if total else ""
-
-
-def ledger_text(status: "RunStatus") -> str:
-    """Return `ink accounted for: 99.3 %; 4 pages with unread ink, 2 with unsupported text`, or "" without ledgers.
-
-    The percentage is rounded down: 100.0 % means that all ink is accounted for.
-    """
-    accounted = status.ledger.accounted
-    if accounted is None:
-        return ""
-    share = math.floor(1000 * round(accounted, 6)) / 10
-    unread = f"{plural(status.ledger.unread_pages, 'page')} with unread ink"
-    return f"ink accounted for: {share:.1f} %; {unread}, {status.ledger.unsupported_pages:,} with unsupported text"
 
 
 def worst_text(pages: Sequence["WeakPage"], wanted: int) -> str:
@@ -218,7 +204,7 @@ def status_text(status: "RunStatus", spent: Sequence["Spent"] = ()) -> str:
     skipped = ", ".join(f"{count} {name or 'without an extension'}" for name, count in status.skipped.items())
     notes = (
         ("quality", quality_text(status)),
-        ("ledger", ledger_text(status)),
+        ("ledger", str(status.ledger)),
         ("failed", failures_text(status)),
         ("skipped", skipped),
         ("filtered", filtered_text(status.filtered).partition(" filtered: ")[2]),

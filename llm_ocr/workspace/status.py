@@ -37,18 +37,21 @@ from llm_ocr.workspace.publish import (
 )
 from llm_ocr.workspace.superseding import (
     LOW_QUALITY,
+    UNBALANCED,
     UNDESCRIBED,
     WORST,
     QualitySum,
     SupersededSum,
+    UnbalancedPage,
     WeakPage,
     ledger_of,
     newest_units,
     rank,
+    worst_sides,
 )
 from llm_ocr.workspace.verdict import Verdict, overall, verdict_from_json
 
-NamedT = TypeVar("NamedT", Example, WeakPage)
+NamedT = TypeVar("NamedT", Example, WeakPage, UnbalancedPage)
 
 #: Most markers that one of several workers reads one by one at its end, to show the totals of the run.
 _FEW = 1000
@@ -104,6 +107,8 @@ class RunStatus:
     worst: tuple[WeakPage, ...] = ()  # worst first; at most the 20 worst pages of a unit
     undescribed: int = 0  # figures that are ok without a description, because the CPU engine read them
     ledger: InkTotals = field(default_factory=InkTotals)  # no pages if none has a ledger
+    unread: tuple[UnbalancedPage, ...] = ()  # pages with the most unread ink, worst first; at most 20 of a unit
+    unsupported: tuple[UnbalancedPage, ...] = ()  # the same for unsupported text
 
     def __str__(self) -> str:
         """Return one line: `out: 412 pages: 408 ok, 3 degraded, 1 failed (encrypted 1); 40 figures: 40 ok`."""
@@ -205,6 +210,8 @@ class RunStatus:
             "pages": self.ledger.pages,
             "unread_pages": self.ledger.unread_pages,
             "unsupported_pages": self.ledger.unsupported_pages,
+            "worst_unread": [asdict(page) for page in self.unread],
+            "worst_unsupported": [asdict(page) for page in self.unsupported],
         }
 
 
@@ -227,6 +234,7 @@ class _Sum:
     quality: QualitySum = field(default_factory=QualitySum)
     superseded: SupersededSum = field(default_factory=SupersededSum)
     ledger: InkTotals = field(default_factory=InkTotals)
+    unbalanced: list[tuple[str, UnbalancedPage]] = field(default_factory=list)  # each with its unit
 
     def stage(self, key: str | None, total: int) -> StageStatus:
         done = len(self.done)
@@ -321,8 +329,10 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
         ASSEMBLE: StageStatus(keys[ASSEMBLE] or "", len(assembled), totals.items),
     }
     failures, weak = used.examples, extracted.quality.named()
-    named = {example.page_id for _, example in failures} | {page.page_id for _, page in weak}
+    unbalanced = extracted.unbalanced
+    named = {entry.page_id for entries in (failures, weak, unbalanced) for _, entry in entries}
     newest = newest_units(workspace, found, extracted.done, again.kept, named)
+    unread, unsupported = worst_sides(_effective(unbalanced, newest), worst)
     if found and stages[EXTRACT].finished:
         check_conserved(pages, workspace.url)
         if stages[DESCRIBE].finished:
@@ -351,6 +361,8 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
         quality=extracted.quality.without(again.bins),
         worst=tuple(sorted(_effective(weak, newest), key=rank)[:worst]),
         ledger=extracted.ledger - again.ledger,
+        unread=tuple(unread),
+        unsupported=tuple(unsupported),
     )
 
 
@@ -380,6 +392,11 @@ def _sum(
         total.quality.add(marker.unit, summary.extra)
         total.superseded.add(marker.unit, summary.extra)
         total.ledger += ledger_of(summary.extra)
+        total.unbalanced += [(marker.unit, UnbalancedPage(**page)) for page in summary.extra.get(UNBALANCED, ())]
+        if len(total.unbalanced) > 4 * _MOST_CANDIDATES:
+            kept = worst_sides([page for _, page in total.unbalanced], _MOST_CANDIDATES)
+            worst = {id(page) for side in kept for page in side}
+            total.unbalanced = [entry for entry in total.unbalanced if id(entry[1]) in worst]
         if without is not None:
             gone, reasons = without.described(marker.unit, summary.extra)
             total.figures -= gone

@@ -18,6 +18,8 @@ from llm_ocr.workspace.generations import Generation, Kind, units_of
 QUALITY = "quality"
 #: In `Summary.extra` of Extract: the fields of `InkTotals`, of all pages; also in the entry of superseded rows.
 LEDGER = "ledger"
+#: In `Summary.extra` of Extract: the pages with the largest shares of unread ink and of unsupported text.
+UNBALANCED = "unbalanced"
 #: Bins of the histogram, each 0.05 wide; 1.0 is in the last bin.
 BINS = 20
 #: Upper limit of pages in a marker, and the score from which pages are not listed.
@@ -33,6 +35,17 @@ class WeakPage:
     source: str
     page: int | None
     wrong: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnbalancedPage:
+    """Page with unread ink or unsupported text, as shares 0..1 of its ink and of its text."""
+
+    unread: float
+    unsupported: float
+    page_id: str
+    source: str
+    page: int | None
 
 
 def bin_of(score: float) -> int:
@@ -56,9 +69,27 @@ def quality_extra(records: Iterable[PageRecord]) -> dict[str, Any]:
 
 
 def ledger_extra(records: Iterable[PageRecord]) -> dict[str, Any]:
-    """Return the entry of a unit's marker for the ledgers of its pages; {} if no page has one."""
-    total = sum((ink_totals(record.ledger, record.reason) for record in records), InkTotals())
-    return {LEDGER: asdict(total)} if total.pages else {}
+    """Return the entries of a unit's marker for the ledgers of its pages; {} if no page has one."""
+    total = InkTotals()
+    unbalanced: list[UnbalancedPage] = []
+    for record in records:
+        if record.ledger is None:
+            continue
+        page = ink_totals(record.ledger, record.reason)
+        total += page
+        if page.unread_pages or page.unsupported_pages:
+            shares = record.ledger.unread_share, record.ledger.unsupported_share
+            unbalanced.append(UnbalancedPage(*shares, record.page_id, record.source, record.page_number))
+    worst = {page.page_id: asdict(page) for side in worst_sides(unbalanced, WORST) for page in side}
+    entries = {LEDGER: asdict(total) if total.pages else {}, UNBALANCED: list(worst.values())}
+    return {name: value for name, value in entries.items() if value}
+
+
+def worst_sides(pages: Sequence[UnbalancedPage], most: int) -> tuple[list[UnbalancedPage], list[UnbalancedPage]]:
+    """Return at most this many pages with the largest shares of unread ink, and of unsupported text, worst first."""
+    unread = heapq.nsmallest(most, pages, key=lambda page: (-page.unread, page.source, page.page or 0))
+    unsupported = heapq.nsmallest(most, pages, key=lambda page: (-page.unsupported, page.source, page.page or 0))
+    return [page for page in unread if page.unread > 0], [page for page in unsupported if page.unsupported > 0]
 
 
 def has_below(extra: Mapping[str, Any], score: float) -> bool:
@@ -266,6 +297,7 @@ class Extra(BaseModel):
 
     quality: _Quality | None = None
     ledger: InkTotals | None = None
+    unbalanced: list[UnbalancedPage] = []
     superseded: _Superseded | None = None
     not_ok: list[tuple[str, str, str, StrictInt]] = []
     undescribed: dict[str, StrictInt] = {}

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_runs import Made
 
-from llm_ocr.cli.outcome import ledger_text, status_text
+from llm_ocr.cli.outcome import status_text
+from llm_ocr.results.balance import has_unread_ink, has_unsupported_text
 from llm_ocr.results.ledger import MAX_UNREAD, MAX_UNSUPPORTED
 from llm_ocr.results.schema import (
     figures_from_parquet,
@@ -146,6 +147,12 @@ class Runs:
                 bins[bin_of(row.quality)] += 1
         assert list(status.quality) == bins or (not status.quality and not any(bins))
         ledgers = [row.ledger for row in rows if row.ledger]
+        unbalanced = [row for row in rows if has_unread_ink(row.ledger, None) or has_unsupported_text(row.ledger, None)]
+        assert {page.page_id for page in status.unread} == {
+            row.page_id for row in unbalanced if row.ledger.unread_share
+        }
+        unsupported = {row.page_id for row in unbalanced if row.ledger.unsupported_share}
+        assert {page.page_id for page in status.unsupported} == unsupported
         assert status.ledger == InkTotals(
             len(ledgers),
             sum(one.ink for one in ledgers),
@@ -267,24 +274,26 @@ def test_figures_of_a_repeated_page_count_once(made, workspace, runs):
 def test_status_accounts_for_the_ink_of_current_rows(made, workspace, runs):
     made.plan(workspace, [made.document("a", 5)])
     runs.extract(ends(p5=(Status.OK, 0.3)))  # p5 has the ledger 2, and 4 when it is read again
-    text = ledger_text(run_status(workspace))
+    text = str(run_status(workspace).ledger)
     assert text == "ink accounted for: 91.1 %; 2 pages with unread ink, 2 with unsupported text"
+    assert f"ledger     {text}" in status_text(run_status(workspace))
     runs.retry(below=0.5)
     runs.extract(ends())
     status = run_status(workspace)
-    assert status.to_json()["ledger"] == {
-        "ink_accounted": 0.973333,
-        "pages": 4,
-        "unread_pages": 2,
-        "unsupported_pages": 3,
-    }
+    shown = status.to_json()["ledger"]
+    worst = shown.pop("worst_unread"), shown.pop("worst_unsupported")
+    assert shown == {"ink_accounted": 0.973333, "pages": 4, "unread_pages": 2, "unsupported_pages": 3}
+    assert [[(page["page"], page["unread"], page["unsupported"]) for page in side] for side in worst] == [
+        [(2, 0.03, 0.2), (5, 0.03, 0.2)],
+        [(1, 0.0, 0.5), (2, 0.03, 0.2), (5, 0.03, 0.2)],
+    ]
 
 
 def test_status_of_older_results_has_no_ledger(made, workspace, runs):
     made.plan(workspace, [made.document("a", 4)])
     runs.extract(lambda page: (Status.OK, None))
     status = run_status(workspace)
-    assert (ledger_text(status), status.to_json()["ledger"]) == ("", None)
+    assert status.to_json()["ledger"] is None
     assert "ink" not in status_text(status)
 
 
