@@ -769,6 +769,8 @@ class ExportKeywords(CallKeywords, WorkspaceKeywords, LogKeywords, total=False):
     """Allowed share of failed and fallback pages in a document"""
     drop_over_error_rate: bool
     """Leave out documents above max_page_error_rate, and list them in dropped-documents.jsonl"""
+    only: Literal["balanced"] | None
+    """balanced: leave out pages that are not ok, or whose ink or text is not accounted for"""
     chunk_size: int
     """chunks: maximum size of a passage in characters, or in tokens with tokenizer"""
     chunk_overlap: int

@@ -91,6 +91,9 @@ class ExportSettings(OwnWorkspaceSettings):
     drop_over_error_rate: bool = Field(
         False, description="Leave out documents above --max-page-error-rate, and list them in dropped-documents.jsonl"
     )
+    only: Literal["balanced"] | None = Field(
+        None, description="balanced: leave out pages that are not ok, or whose ink or text is not accounted for"
+    )
     chunk_size: COUNT = Field(
         2000, description="chunks: maximum size of a passage in characters, or in tokens with --tokenizer"
     )

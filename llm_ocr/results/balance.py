@@ -1,7 +1,7 @@
 """Whether the ledgers of pages balance, and their totals."""
 
 from llm_ocr.results.ledger import MAX_UNREAD, MAX_UNSUPPORTED
-from llm_ocr.types import InkTotals, Ledger, PageRecord, Reason, Status
+from llm_ocr.types import InkTotals, Ledger, Reason, Status
 
 
 def has_unread_ink(ledger: Ledger | None, reason: Reason | None) -> bool:
@@ -14,11 +14,10 @@ def has_unsupported_text(ledger: Ledger | None, reason: Reason | None) -> bool:
     return reason is Reason.UNSUPPORTED or (ledger is not None and ledger.unsupported_share > MAX_UNSUPPORTED)
 
 
-def is_balanced(record: PageRecord) -> bool:
+def is_balanced(status: Status, ledger: Ledger | None) -> bool:
     """Return whether a page is ok and both sides of its ledger balance; False for a page without a ledger."""
-    ledger, reason = record.ledger, record.reason
-    is_known = record.status is Status.OK and ledger is not None
-    return is_known and not (has_unread_ink(ledger, reason) or has_unsupported_text(ledger, reason))
+    is_known = status is Status.OK and ledger is not None
+    return is_known and not (has_unread_ink(ledger, None) or has_unsupported_text(ledger, None))
 
 
 def ink_totals(ledger: Ledger | None, reason: Reason | None) -> InkTotals:

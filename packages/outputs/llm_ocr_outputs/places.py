@@ -127,14 +127,15 @@ def _marked_places(
         marked = _with_marks(blocks[number], marks)
         if MARK.sub("", _rendered(marked)) == _rendered(blocks[number]):
             blocks[number] = marked
-    at: dict[str, int] = {}
+    places: dict[str, int] = {}
     for furniture in (False, True):
         if blocks_to_markdown(record.blocks, furniture=furniture) == record.markdown:
             result = clean(finish(replace(record, markdown=blocks_to_markdown(blocks, furniture=furniture))))
             if MARK.sub("", result) == markdown:
-                at = {found[0]: found.start() - before for before, found in enumerate(MARK.finditer(result))}
+                places = {found[0]: found.start() - before for before, found in enumerate(MARK.finditer(result))}
                 break
-    pairs = ((at.get(chr(_FIRST_MARK + 2 * n)), at.get(chr(_FIRST_MARK + 2 * n + 1))) for n in range(len(texts)))
+    ends = [places.get(chr(_FIRST_MARK + number)) for number in range(2 * len(texts))]
+    pairs = zip(ends[::2], ends[1::2], strict=True)
     return [None if start is None or end is None else (start, end) for start, end in pairs]
 
 

@@ -10,11 +10,12 @@ from llm_ocr.errors import ObjectNotFound, StorageError
 from llm_ocr.exporting import Exported, ExportJob
 from llm_ocr.results.balance import ink_totals
 from llm_ocr.results.dataset import DatasetRow, page_notes
-from llm_ocr.results.documents import FOLDER, figure_file, markdown_file
+from llm_ocr.results.documents import FOLDER, document_markdown, figure_file, markdown_file
 from llm_ocr.results.markdown import clean
 from llm_ocr.results.schema import box_value
 from llm_ocr.types import Block, Box, EncodedImage, Figure, FigureRecord, InkTotals, Status
 from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.keys import ASSEMBLE, key_settings
 from llm_ocr.workspace.stored import remembered_in
 from llm_ocr_outputs.exports.dolma import PAGE_ATTRIBUTES
 from llm_ocr_outputs.files import Batch, File, Form, export_files, json_document, json_line, json_value
@@ -177,7 +178,7 @@ def page_line(row: DatasetRow, *, index: int, model: str, batch_id: str) -> dict
     """Return the record of a page that succeeded (`ok` or `degraded`) or failed.
 
     Fields of that batch: `document_id`; `page`, from 1, and `page_index`, its position from 1 among the document's
-    pages that were read (both 0 for a document that could not be opened); `pdf_path`, the document's path or URL;
+    exported pages (both 0 for a document that could not be opened); `pdf_path`, the document's path or URL;
     `model`, the argument if the row names none; `success`; `latency` in seconds; `usage` in tokens, zeros for the
     embedded engine; `content`, the page's Markdown with described figures, null for a failed page; `error`, null
     otherwise.
@@ -256,7 +257,8 @@ async def export_jsonl(job: ExportJob) -> Exported:
 
 
 # Format `markdown`: a copy of the workspace's tree `documents/`, texts and figures. The files are byte for byte those
-# of Assemble, without documents dropped for their bad pages.
+# of Assemble, without documents dropped for their bad pages. With the setting `only`, texts are written without the
+# pages that are left out.
 
 
 async def export_markdown(job: ExportJob) -> Exported:
@@ -265,15 +267,22 @@ async def export_markdown(job: ExportJob) -> Exported:
     Raises:
         StorageError: a file of Assemble is missing.
     """
+    is_whole = job.settings.only is None
+    page_markers = cache(lambda key: bool(key_settings(job.workspace, ASSEMBLE, key)["page_markers"]))
 
-    def write(_: Batch, documents: Iterator[Document]) -> Iterator[File]:
+    def write(batch: Batch, documents: Iterator[Document]) -> Iterator[File]:
         for document in documents:
             for place, name in enumerate(document.names):
                 figures = [figure_file(name, figure) for row in document.rows for figure in row.record.figures]
                 for key in figures:
                     yield File(key, records=0, fetch=partial(_read, job.workspace, key))
-                text = markdown_file(name)
-                yield File(text, records=int(place == 0), fetch=partial(_read, job.workspace, text))
+                text, records = markdown_file(name), int(place == 0)
+                if is_whole:
+                    yield File(text, records=records, fetch=partial(_read, job.workspace, text))
+                else:
+                    pages = [(row.record, row.final_markdown) for row in document.rows]
+                    markdown = document_markdown(pages, name, page_markers=page_markers(batch.key))
+                    yield File(text, clean(markdown).encode(), records)
 
     return await export_files(job, Form("markdown", 1, write, lambda url: f"the .md files in {url}/{FOLDER}"))
 
