@@ -103,7 +103,7 @@ def test_text_after_a_described_figure_keeps_its_place():
     assert row.final_markdown[found.start : found.end] == "31 May"
 
 
-def test_a_page_that_a_stage_has_changed_gives_the_place_of_the_block():
+def test_a_page_changed_by_a_stage_gives_the_place_of_the_block():
     row = page(Block(BlockKind.TEXT, BOX, "It rained on 31 May."), spans=[(0, 13, 19), (7, 0, 3), (0, 90, 99)])
     changed = replace(row.record, markdown="# New\n\nIt rained on 31 May.")
     [found] = unsupported_texts(DatasetRow(changed, changed.markdown), changed.markdown)
