@@ -394,8 +394,8 @@ def _sum(
         total.ledger += ledger_of(summary.extra)
         total.unbalanced += [(marker.unit, UnbalancedPage(**page)) for page in summary.extra.get(UNBALANCED, ())]
         if len(total.unbalanced) > 4 * _MOST_CANDIDATES:
-            kept = worst_sides([page for _, page in total.unbalanced], _MOST_CANDIDATES)
-            worst = {id(page) for side in kept for page in side}
+            sides = worst_sides([page for _, page in total.unbalanced], _MOST_CANDIDATES)
+            worst = {id(page) for side in sides for page in side}
             total.unbalanced = [entry for entry in total.unbalanced if id(entry[1]) in worst]
         if without is not None:
             gone, reasons = without.described(marker.unit, summary.extra)

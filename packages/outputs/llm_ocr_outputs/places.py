@@ -87,7 +87,7 @@ def unsupported_texts(
         The texts. A place is either exact, or that of the block that contains the text.
     """
     record = row.record
-    found: list[Unsupported] = []
+    found: list[Unsupported] = []  # with their places in the texts of blocks
     for span in record.ledger.unsupported if record.ledger else ():
         text = _text_of(record.blocks[span.block]) if 0 <= span.block < len(record.blocks) else ""
         start, end = max(0, span.start), min(len(text), span.end)
