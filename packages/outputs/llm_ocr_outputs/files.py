@@ -34,7 +34,7 @@ def json_line(value: object) -> bytes:
     Raises:
         ValueError: a number has no JSON form.
     """
-    return _escaped(_compact(value))
+    return _escaped(json_text(value))
 
 
 def json_document(value: Mapping[str, object]) -> bytes:
@@ -42,13 +42,14 @@ def json_document(value: Mapping[str, object]) -> bytes:
 
     def text(content: object) -> str:
         if isinstance(content, list) and content:
-            return "[\n" + ",\n".join(map(_compact, content)) + "\n]"
-        return _compact(content)
+            return "[\n" + ",\n".join(map(json_text, content)) + "\n]"
+        return json_text(content)
 
-    return _escaped("{\n" + ",\n".join(f"{_compact(name)}:{text(content)}" for name, content in value.items()) + "\n}")
+    return _escaped("{\n" + ",\n".join(f"{json_text(name)}:{text(content)}" for name, content in value.items()) + "\n}")
 
 
-def _compact(value: object) -> str:
+def json_text(value: object) -> str:
+    """Return compact JSON; see `json_line`."""
     # Cleaned as a whole: surrogates occur only in texts, and one check is faster than one per text.
     return clean(json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
 

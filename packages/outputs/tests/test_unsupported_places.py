@@ -1,5 +1,6 @@
 """Places of unsupported text in exported texts."""
 
+import json
 import re
 from dataclasses import replace
 
@@ -117,6 +118,8 @@ def test_exports_give_ink_boxes_and_places_of_the_ledger():
     assert value["document"]["ink_accounted"] == 0.75
     first, second = value["pages"]
     lines = [page_line(row, index=1, model="m", batch_id="b") for row in rows]
+    for line in lines:  # texts, because types of lists cannot be inferred from pages without any
+        line |= {name: json.loads(line[name]) for name in ("unread", "unsupported")}
     for shown, text in ((first, first["markdown"]), (lines[0], lines[0]["content"])):
         assert shown["ink_accounted"] == 0.75
         assert shown["unread"] == [{"x0": 0.1, "y0": 0.1, "x1": 0.9, "y1": 0.2}]
@@ -136,3 +139,10 @@ def test_dolma_has_unsupported_text_as_spans():
     assert value["attributes"]["ink_accounted"] == [None, 0.75, None]
     without = dolma_document("d", "/in/a.pdf", 1, [dry], Origin("2026-03-01", "m", "1"))
     assert without["attributes"].keys() == {"pdf_page_numbers"}
+
+
+def test_lines_with_and_without_places_have_the_same_types():
+    rows = [page(Block(BlockKind.TEXT, BOX, "It rained on 31 May."), spans=spans) for spans in ((), [(0, 13, 19)])]
+    rows[0] = replace(rows[0], record=replace(rows[0].record, ledger=Ledger(0.1)))
+    first, last = (page_line(row, index=1, model="m", batch_id="b") for row in rows)
+    assert {name: type(value) for name, value in first.items()} == {name: type(value) for name, value in last.items()}

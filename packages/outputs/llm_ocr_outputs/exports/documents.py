@@ -18,7 +18,7 @@ from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import ASSEMBLE, key_settings
 from llm_ocr.workspace.stored import remembered_in
 from llm_ocr_outputs.exports.dolma import PAGE_ATTRIBUTES
-from llm_ocr_outputs.files import Batch, File, Form, export_files, json_document, json_line, json_value
+from llm_ocr_outputs.files import Batch, File, Form, export_files, json_document, json_line, json_text, json_value
 from llm_ocr_outputs.places import unsupported_texts
 from llm_ocr_outputs.source import Document, identity_of, provenance
 
@@ -185,10 +185,10 @@ def page_line(row: DatasetRow, *, index: int, model: str, batch_id: str) -> dict
 
     Additional fields: `page_id`; `status`; `reason` and `detail` of a page that is not ok, otherwise empty;
     `is_fallback`, whether a fallback read it instead of the requested model; `batch_id`; `ink_accounted`, the share
-    0..1 of the page's ink that is not unread, null if unknown; `unread`, boxes of unread ink; `unsupported`, text that
-    nothing on the page supports, with its `block`, `text`, and `start` and `end` in `content`. Only `content`, `error`,
-    `ink_accounted`, `start`, and `end` have two types, so that readers which infer types from the first lines are
-    correct.
+    0..1 of the page's ink that is not unread, null if unknown; `unread` and `unsupported`, JSON texts of the same lists
+    as in `document_json`, with `start` and `end` in `content`. As lists, they would have no type in the first lines if
+    these are of pages without such places. Only `content`, `error`, and `ink_accounted` have two types, so that readers
+    which infer types from the first lines are correct.
     """
     record = row.record
     failed = record.status is Status.FAILED
@@ -214,7 +214,7 @@ def page_line(row: DatasetRow, *, index: int, model: str, batch_id: str) -> dict
         "detail": record.detail,
         "is_fallback": record.is_fallback,
         "batch_id": batch_id,
-        **_ledger(row),
+        **{name: json_text(value) if isinstance(value, list) else value for name, value in _ledger(row).items()},
     }
 
 
