@@ -347,13 +347,13 @@ async def export_files(job: ExportJob, form: Form) -> Exported:
             await asyncio.to_thread(notes.claim, dataset.identity, form.name)
             await asyncio.to_thread(notes.retire, [batch.name for batch in batches])
             written = await _write(work, batches)
+            done = [notes.done[batch.name] for batch in batches]
+            left_out = sum(batch.left_out for batch in done)
+            if left_out and not any(batch.records for batch in done):  # the files of an older export stay
+                raise NothingLeft(job.workspace.url, left_out)
             await asyncio.to_thread(_finish, work, batches)
         finally:
             work.stop.set()
-    done = [notes.done[batch.name] for batch in batches]
-    left_out = sum(batch.left_out for batch in done)
-    if left_out and not any(batch.records for batch in done):
-        raise NothingLeft(job.workspace.url, left_out)
     return Exported(
         url=job.output.url,
         files=sum(batch.files for batch in done),

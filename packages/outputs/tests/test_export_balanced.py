@@ -89,9 +89,12 @@ def test_the_command_says_how_many_pages_are_left_out(workspace, tmp_path, capsy
 def test_a_workspace_without_ledgers_is_an_error(tmp_path):
     workspace = make(str(tmp_path / "w"), {"old.pdf": 2}, page)
     for form in ("dataset", "jsonl", "markdown"):
+        llm_ocr.export(workspace=workspace, output=tmp_path / form, format=form)
+        before = {path for path in (tmp_path / form).rglob("*") if "_llm-ocr" not in path.parts}
         with pytest.raises(NothingLeft, match="none of 2 pages is balanced") as caught:
             llm_ocr.export(workspace=workspace, output=tmp_path / form, format=form, only="balanced")
         assert "older version" in caught.value.hint
+        assert before <= set((tmp_path / form).rglob("*"))  # the export before it is intact
 
 
 def test_a_benchmark_needs_every_page(workspace, tmp_path):
