@@ -25,6 +25,7 @@ from llm_ocr.config.groups import (
     InputSettings,
     LayoutSettings,
     LeaseSettings,
+    LedgerSettings,
     LimitSettings,
     LogSettings,
     ModelSettings,
@@ -166,7 +167,15 @@ class ServingSettings(ServerSettings, VllmSettings, RequestSettings):
 
 
 class ExtractSettings(
-    PlanSettings, ServingSettings, ShardSettings, RaySettings, QualitySettings, LimitSettings, OutcomeSettings, JobGroup
+    PlanSettings,
+    ServingSettings,
+    ShardSettings,
+    RaySettings,
+    QualitySettings,
+    LedgerSettings,
+    LimitSettings,
+    OutcomeSettings,
+    JobGroup,
 ):
     """llm-ocr extract: stage 1, pages to Markdown, figures, and layout."""
 
@@ -204,6 +213,7 @@ class RunSettings(
     RaySettings,
     AssembleGroup,
     QualitySettings,
+    LedgerSettings,
     LimitSettings,
     OutcomeSettings,
 ):
@@ -228,6 +238,7 @@ class LaunchSettings(
     InputSettings,
     AssembleGroup,
     QualitySettings,
+    LedgerSettings,
     OutcomeSettings,
     LaunchGroup,
     PlatformGroup,
