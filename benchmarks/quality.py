@@ -419,7 +419,7 @@ def _score(one: Reading, blocks: Blocks, setting: str) -> Quality:
         evidence = replace(evidence, lines=())
     if setting == SETTINGS[2]:
         attempt = replace(attempt, blocks=tuple(replace(block, box=WHOLE_PAGE, continued=()) for block in blocks))
-    return score(replace(page, evidence=evidence), attempt)
+    return score(replace(page, evidence=evidence), attempt)[0]
 
 
 def _found(judged: Sequence[Judged]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ import llm_ocr
 from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.models.parsers.grounding import parse_grounding
 from llm_ocr.models.parsers.plain import parse_plain
-from llm_ocr.results.quality import BY_LAYER, by_layer
+from llm_ocr.results.quality import ORDER, READ, SUPPORTED, on_scale
 from llm_ocr.results.quality.scoring import score
 from llm_ocr.types import FURNITURE, Attempt, Block, BlockKind, Box, Status
 
@@ -246,9 +246,10 @@ def judged(readings: Sequence[Reading]) -> list[Scored]:
         strange = random.Random(number).choice(others)
         answers += [(style, "another document", parse_plain(strange[:3000]).blocks) for style in DAMAGED]
         for style, name, blocks in answers:
-            result = score(one.page, Attempt("model", "model", Status.OK, blocks))
-            if set(BY_LAYER) & result.parts.keys():
-                low = by_layer(result.parts)
+            result, ledger = score(one.page, Attempt("model", "model", Status.OK, blocks))
+            if ledger is not None and ledger.verified_by == "layer":
+                parts = result.parts
+                low = min(on_scale(name, parts[name]) for name in (READ, SUPPORTED, ORDER) if name in parts)
                 found.append(Scored(one.document, one.page.id, style, name, result.score, low, result.parts))
     return found
 

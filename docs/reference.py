@@ -286,4 +286,13 @@ COLUMNS: Mapping[str, str] = {
     "is_diagram": "Whether the page is mostly a diagram.",
     "is_fallback": "Whether the text layer or OCR replaced the model's answer.",
     "quality": "[Quality score](../explanation/quality.md), 0 to 1. Null for failed pages.",
+    "ink": "Share of the page image that is ink, 0 to 1; 0 for a blank page. This and the next columns are the "
+    "page's ledger. They are null or empty for pages without one.",
+    "unread_share": "Share of the ink that looks like text and that no block contains, 0 to 1.",
+    "unsupported_share": "Share of the text that nothing on the page supports, 0 to 1.",
+    "furniture_share": "Share of the ink in running heads, feet, and page numbers, 0 to 1.",
+    "verified_by": "Evidence that the text was compared with: `ink`, `layer` (with ink), or `ocr` (with ink).",
+    "unread": "Boxes of the unread ink, 0 to 1 of the page.",
+    "unsupported": "Unsupported text: characters `start` to `end`, from 0, of the text of the page's `block`; of "
+    "`inside` for figures.",
 }

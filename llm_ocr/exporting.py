@@ -14,6 +14,7 @@ from llm_ocr.stages.loop import run_blocking
 from llm_ocr.storage import ObjectStore, StoreOptions, open_store
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.storage.names import split_scheme
+from llm_ocr.types import plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.stored import workspace_options
 
@@ -145,7 +146,7 @@ class Exported:
     """Content of the output after an export: `files` of `size` bytes with `rows` in all, `written` of them new.
 
     `load` is a line of Python or of a shell that opens it, or names the files. `unit` is the name of a row, `pages` or
-    `documents`. `dropped` documents were excluded for their bad pages.
+    `documents`. `dropped` documents were excluded for their bad pages, `left_out` pages by the setting `only`.
     """
 
     url: str
@@ -156,6 +157,18 @@ class Exported:
     load: str
     unit: str = "rows"
     dropped: int = 0
+    left_out: int = 0
+
+
+class NothingLeft(UsageError):
+    """The setting `only` leaves out all pages."""
+
+    def __init__(self, url: str, pages: int) -> None:
+        super().__init__(
+            f"{url}: none of {plural(pages, 'page')} is balanced",
+            hint="`llm-ocr status` counts pages with unread ink and unsupported text. Pages that an older version has "
+            "read are not judged: read them again, or export without `only`.",
+        )
 
 
 def export(settings: ExportSettings, progress: Progress | None = None) -> Exported:
@@ -165,6 +178,7 @@ def export(settings: ExportSettings, progress: Progress | None = None) -> Export
 
     Raises:
         StageMissing: the workspace is not assembled.
+        NothingLeft: the setting `only` leaves out all pages.
         StorageError: the output cannot be written.
     """
     return run_blocking(lambda: _export(settings, progress or Silent()))

@@ -26,7 +26,7 @@ from llm_ocr.stages.job import Job
 from llm_ocr.stages.limits import Allowance, check_limits
 from llm_ocr.stages.loop import first_error
 from llm_ocr.stages.model_choice import Model, page_model, page_profile, with_served_model
-from llm_ocr.stages.readers import Reading, reading
+from llm_ocr.stages.readers import Reading, limits_of, reading
 from llm_ocr.stages.remote import Remote
 from llm_ocr.stages.rendering import PartRenderer, passwords, render_options
 from llm_ocr.stages.servers import Engines
@@ -186,7 +186,7 @@ class Session:
             self._progress,
             parts.reading.admission,
             furniture=furniture,
-            min_quality=self._settings.min_quality,
+            limits=limits_of(self._settings),
             transcribes=(lambda: False) if way.tasks else parts.reading.transcribes,
         )
 

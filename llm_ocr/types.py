@@ -2,6 +2,7 @@
 
 import base64
 import html
+import math
 import pathlib
 import zlib
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ __all__ = [
     "Figure",
     "FigureRecord",
     "InkMap",
+    "InkTotals",
     "Ledger",
     "Line",
     "Page",
@@ -631,7 +633,8 @@ class DocumentPart:
 class Repeated:
     """Effective row of a page, ok or degraded, that is planned again because of its quality.
 
-    `unit` published the row. `unit` and `figures` are unknown ("" and 0) in plans of older versions.
+    `unit` published the row. `unit` and `figures` are unknown ("" and 0) in plans of older versions. `ledger` has no
+    places.
     """
 
     page_id: str
@@ -640,6 +643,7 @@ class Repeated:
     quality: float | None = None
     figures: int = 0
     unit: str = ""
+    ledger: Ledger | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -692,6 +696,62 @@ class Counts:
             self.degraded - other.degraded,
             self.failed - other.failed,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class InkTotals:
+    """Totals over the pages that have a ledger.
+
+    Attributes:
+        pages: Number of these pages.
+        ink: Ink of these pages, in areas of a page.
+        unread: Ink that no block contains, in areas of a page.
+        unread_pages: Number of pages with more unread ink than a page that balances may have.
+        unsupported_pages: Number of pages with more unsupported text than a page that balances may have.
+    """
+
+    pages: int = 0
+    ink: float = 0.0
+    unread: float = 0.0
+    unread_pages: int = 0
+    unsupported_pages: int = 0
+
+    def __add__(self, other: "InkTotals") -> "InkTotals":
+        return InkTotals(
+            self.pages + other.pages,
+            self.ink + other.ink,
+            self.unread + other.unread,
+            self.unread_pages + other.unread_pages,
+            self.unsupported_pages + other.unsupported_pages,
+        )
+
+    def __sub__(self, other: "InkTotals") -> "InkTotals":
+        return InkTotals(
+            self.pages - other.pages,
+            self.ink - other.ink,
+            self.unread - other.unread,
+            self.unread_pages - other.unread_pages,
+            self.unsupported_pages - other.unsupported_pages,
+        )
+
+    @property
+    def accounted(self) -> float | None:
+        """Share 0..1 of the ink that is not unread; 1 without ink, None without pages."""
+        if not self.pages:
+            return None
+        # Sums of a million pages minus superseded ones differ from exact values in their last digits.
+        return 1.0 if self.ink <= 0 else min(1.0, max(0.0, 1 - self.unread / self.ink))
+
+    def __str__(self) -> str:
+        """Return `ink accounted for: 99.3 %; 4 pages with unread ink, 2 with unsupported text`; "" without pages.
+
+        The percentage is rounded down: 100.0 % means that all ink is accounted for.
+        """
+        if self.accounted is None:
+            return ""
+        percent = math.floor(1000 * round(self.accounted, 6)) / 10
+        unread = f"{plural(self.unread_pages, 'page')} with unread ink"
+        return f"ink accounted for: {percent:.1f} %; {unread}, {self.unsupported_pages:,} with unsupported text"
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,7 +124,7 @@ async def _trace(settings: DebugSettings) -> _Traced:
     stop("reader process start and transfer")
     name, reading = times.pop()
     times += [*passes.items(), (name, reading - sum(passes.values()))]
-    quality = score(page, attempt)
+    quality, _ = score(page, attempt)
     stop("quality")
     chosen = [decision for decision in decisions if decision.step != TIME]
     return _Traced(page, pages, attempt, chosen, quality, [(name, round(spent, 1)) for name, spent in times])

@@ -204,6 +204,7 @@ def status_text(status: "RunStatus", spent: Sequence["Spent"] = ()) -> str:
     skipped = ", ".join(f"{count} {name or 'without an extension'}" for name, count in status.skipped.items())
     notes = (
         ("quality", quality_text(status)),
+        ("ledger", str(status.ledger)),
         ("failed", failures_text(status)),
         ("skipped", skipped),
         ("filtered", filtered_text(status.filtered).partition(" filtered: ")[2]),

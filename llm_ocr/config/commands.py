@@ -197,6 +197,10 @@ CORE: tuple[Command, ...] = (
                 "llm-ocr export -w out --format dolma --output corpus/ --drop-over-error-rate",
                 "Write training documents",
             ),
+            (
+                "llm-ocr export -w out --format jsonl --output pages/ --only balanced",
+                "Write the pages that you can trust",
+            ),
             ("llm-ocr export -w out --format chunks --output chunks/ --chunk-size 1500", "Write retrieval passages"),
         ),
         common=(
@@ -206,6 +210,7 @@ CORE: tuple[Command, ...] = (
             "public",
             "shard_size",
             "drop_over_error_rate",
+            "only",
             "chunk_size",
             "tokenizer",
         ),

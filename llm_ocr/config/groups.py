@@ -382,8 +382,27 @@ class QualitySettings(Group):
         None,
         description=(
             "Read a page again with the model's next method if its quality score is below this (0 to 1), and keep"
-            " the best result (default: no page is read again, and pages that contradict their text layer are degraded;"
-            " 0: neither)"
+            " the best result (default: no page is read again, and pages that contradict their ink or text layer are"
+            " degraded; 0: neither, without --max-unread and --max-unsupported)"
+        ),
+    )
+
+
+class LedgerSettings(Group):
+    """Ledgers of pages."""
+
+    max_unread: FRACTION | None = Field(
+        None,
+        description=(
+            "Largest share of a page's ink and text layer (0 to 1) that may be missing from an `ok` page. If given, a"
+            " model reads such a page again with its next method (default: 0.02, without reading it again)"
+        ),
+    )
+    max_unsupported: FRACTION | None = Field(
+        None,
+        description=(
+            "Largest share of an `ok` page's text (0 to 1) that neither ink nor text layer supports; 1 also ignores"
+            " single numbers. If given, a model reads such a page again (default: 0.02, without reading it again)"
         ),
     )
 

@@ -398,8 +398,21 @@ class QualityKeywords(TypedDict, total=False):
 
     min_quality: float | None
     """Read a page again with the model's next method if its quality score is below this (0 to 1), and keep the
-    best result (default: no page is read again, and pages that contradict their text layer are degraded; 0:
-    neither)
+    best result (default: no page is read again, and pages that contradict their ink or text layer are degraded;
+    0: neither, without max_unread and max_unsupported)
+    """
+
+
+class LedgerKeywords(TypedDict, total=False):
+    """Ledgers of pages."""
+
+    max_unread: float | None
+    """Largest share of a page's ink and text layer (0 to 1) that may be missing from an `ok` page. If given, a
+    model reads such a page again with its next method (default: 0.02, without reading it again)
+    """
+    max_unsupported: float | None
+    """Largest share of an `ok` page's text (0 to 1) that neither ink nor text layer supports; 1 also ignores
+    single numbers. If given, a model reads such a page again (default: 0.02, without reading it again)
     """
 
 
@@ -589,6 +602,7 @@ class RunKeywords(
     RayKeywords,
     AssembleGroupKeywords,
     QualityKeywords,
+    LedgerKeywords,
     LimitKeywords,
     OutcomeKeywords,
     total=False,
@@ -643,6 +657,7 @@ class ExtractKeywords(
     LeaseKeywords,
     RayKeywords,
     QualityKeywords,
+    LedgerKeywords,
     LimitKeywords,
     OutcomeKeywords,
     JobGroupKeywords,
@@ -674,6 +689,7 @@ class ReadPageKeywords(
     LeaseKeywords,
     RayKeywords,
     QualityKeywords,
+    LedgerKeywords,
     OutcomeKeywords,
     JobGroupKeywords,
     total=False,
@@ -773,6 +789,8 @@ class ExportKeywords(CallKeywords, WorkspaceKeywords, LogKeywords, total=False):
     """Allowed share of failed and fallback pages in a document"""
     drop_over_error_rate: bool
     """Leave out documents above max_page_error_rate, and list them in dropped-documents.jsonl"""
+    only: Literal["balanced"] | None
+    """balanced: leave out pages that are not ok, or whose ink or text is not accounted for"""
     chunk_size: int
     """chunks: maximum size of a passage in characters, or in tokens with tokenizer"""
     chunk_overlap: int
@@ -903,6 +921,7 @@ class SubmitKeywords(
     InputKeywords,
     AssembleGroupKeywords,
     QualityKeywords,
+    LedgerKeywords,
     OutcomeKeywords,
     LaunchGroupKeywords,
     PlatformGroupKeywords,

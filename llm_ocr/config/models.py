@@ -25,6 +25,7 @@ from llm_ocr.config.groups import (
     InputSettings,
     LayoutSettings,
     LeaseSettings,
+    LedgerSettings,
     LimitSettings,
     LogSettings,
     ModelSettings,
@@ -90,6 +91,9 @@ class ExportSettings(OwnWorkspaceSettings):
     max_page_error_rate: FRACTION = Field(0.004, description="Allowed share of failed and fallback pages in a document")
     drop_over_error_rate: bool = Field(
         False, description="Leave out documents above --max-page-error-rate, and list them in dropped-documents.jsonl"
+    )
+    only: Literal["balanced"] | None = Field(
+        None, description="balanced: leave out pages that are not ok, or whose ink or text is not accounted for"
     )
     chunk_size: COUNT = Field(
         2000, description="chunks: maximum size of a passage in characters, or in tokens with --tokenizer"
@@ -163,7 +167,15 @@ class ServingSettings(ServerSettings, VllmSettings, RequestSettings):
 
 
 class ExtractSettings(
-    PlanSettings, ServingSettings, ShardSettings, RaySettings, QualitySettings, LimitSettings, OutcomeSettings, JobGroup
+    PlanSettings,
+    ServingSettings,
+    ShardSettings,
+    RaySettings,
+    QualitySettings,
+    LedgerSettings,
+    LimitSettings,
+    OutcomeSettings,
+    JobGroup,
 ):
     """llm-ocr extract: stage 1, pages to Markdown, figures, and layout."""
 
@@ -201,6 +213,7 @@ class RunSettings(
     RaySettings,
     AssembleGroup,
     QualitySettings,
+    LedgerSettings,
     LimitSettings,
     OutcomeSettings,
 ):
@@ -225,6 +238,7 @@ class LaunchSettings(
     InputSettings,
     AssembleGroup,
     QualitySettings,
+    LedgerSettings,
     OutcomeSettings,
     LaunchGroup,
     PlatformGroup,

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 from llm_ocr.results.markdown import clean
-from llm_ocr.results.schema import Images, box_value, image_value, open_writer
+from llm_ocr.results.schema import LEDGER_TYPES, Images, box_value, image_value, open_writer
 from llm_ocr.types import Block, BlockKind, EncodedImage, Figure, FigureRecord, PageRecord
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ _REAL = {"dtype": "float64", "_type": "Value"}
 _FLAG = {"dtype": "bool", "_type": "Value"}
 _IMAGE = {"_type": "Image"}
 _BOX = dict.fromkeys(("x0", "y0", "x1", "y1"), _REAL)
+_SPAN = dict.fromkeys(("block", "start", "end"), _INTEGER)
 # `getattr` reads the fields of these names, which are the keys.
 _BLOCK_TEXTS = ("kind", "label", "text", "figure_id", "caption", "inside", "described")
 _BLOCK = {**dict.fromkeys(_BLOCK_TEXTS, _STRING), "level": _INTEGER, "box": _BOX, "continued": [_BOX]}
@@ -120,6 +121,9 @@ FEATURES: Mapping[str, Any] = {
     "is_diagram": _FLAG,
     "is_fallback": _FLAG,
     "quality": _REAL,
+    **{name: _STRING if type_ == "string" else _REAL for name, type_ in LEDGER_TYPES.items()},
+    "unread": [_BOX],
+    "unsupported": [_SPAN],
 }
 
 
@@ -211,7 +215,7 @@ def _arrow(feature: Any) -> "pa.DataType":
 
 
 def _row(row: DatasetRow, images: Images) -> dict[str, object]:
-    record, everything = row.record, images is Images.ALL
+    record, ledger, everything = row.record, row.record.ledger, images is Images.ALL
     shown = () if images is Images.NONE else record.figures
     return {
         "sample_id": clean(record.page_id),
@@ -242,6 +246,9 @@ def _row(row: DatasetRow, images: Images) -> dict[str, object]:
         "attempts": [_json(dict(attempt)) for attempt in record.attempts],
         **page_notes(record),
         "quality": record.quality,
+        **{name: ledger and getattr(ledger, name) for name in LEDGER_TYPES},
+        "unread": [box_value(box) for box in ledger.unread] if ledger else [],
+        "unsupported": [asdict(span) for span in ledger.unsupported] if ledger else [],
     }
 
 

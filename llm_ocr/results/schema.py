@@ -191,7 +191,7 @@ _IMAGE_COLUMN, _FIGURE_IMAGES_COLUMN = "image", "figure_images"
 _BLOCK_TEXTS = ("text", "label", "figure_id", "inside", "caption", "described")
 _CROP_TEXTS = ("id", "label", "caption", "inside", "described")
 #: The same of `Ledger`, which are null for pages without a ledger.
-_LEDGER_TYPES = {
+LEDGER_TYPES: Mapping[str, str] = {
     "ink": "double",
     "unread_share": "double",
     "unsupported_share": "double",
@@ -221,10 +221,10 @@ _PAGE_TYPES = {
     "quality": "double",
     "quality_parts": "string",
     "invisible_chars": "int32",
-    **_LEDGER_TYPES,
+    **LEDGER_TYPES,
     "markdown": "string",
 }
-_CONVERTED = ("status", "reason", "attempts", "notes", "quality", "quality_parts", "invisible_chars", *_LEDGER_TYPES)
+_CONVERTED = ("status", "reason", "attempts", "notes", "quality", "quality_parts", "invisible_chars", *LEDGER_TYPES)
 _PLAIN_PAGE_COLUMNS = tuple(name for name in _PAGE_TYPES if name not in _CONVERTED)
 _FIGURE_TEXTS = ("figure_id", "page_id", "document_id", "mode", "detail", "description", "data", "label", "engine")
 _FIGURE_NUMBERS = {"tokens_in": "int64", "tokens_out": "int64", "seconds": "double"}
@@ -334,7 +334,7 @@ def _figure_schema() -> "pa.Schema":
 def _page_row(record: PageRecord) -> dict[str, object]:
     ledger = record.ledger
     row: dict[str, object] = {name: getattr(record, name) for name in _PLAIN_PAGE_COLUMNS}
-    row |= {name: ledger and getattr(ledger, name) for name in _LEDGER_TYPES}
+    row |= {name: ledger and getattr(ledger, name) for name in LEDGER_TYPES}
     row |= {
         "unread": [box_value(box) for box in ledger.unread] if ledger else [],
         "unsupported": [asdict(span) for span in ledger.unsupported] if ledger else [],
@@ -423,17 +423,20 @@ def _page_record(row: Mapping[str, Any]) -> PageRecord:
         quality=row.get("quality"),
         invisible_chars=row.get("invisible_chars") or 0,
         quality_parts=json.loads(row.get("quality_parts") or "{}"),
-        ledger=None if row.get("ink") is None else _ledger(row),
+        ledger=_ledger(row),
         image=row["image_size"] and _image(row["image_size"], row.get(_IMAGE_COLUMN)),
         **{name: row[name] for name in _PLAIN_PAGE_COLUMNS},
     )
 
 
-def _ledger(row: Mapping[str, Any]) -> Ledger:
+def _ledger(row: Mapping[str, Any]) -> Ledger | None:
+    """Return the ledger, without places if their columns were not read; None for a page without a ledger."""
+    if row.get("ink") is None:
+        return None
     return Ledger(
-        unread=tuple(Box(**box) for box in row["unread"]),
-        unsupported=tuple(Span(**span) for span in row["unsupported"]),
-        **{name: row[name] for name in _LEDGER_TYPES},
+        unread=tuple(Box(**box) for box in row.get("unread", ())),
+        unsupported=tuple(Span(**span) for span in row.get("unsupported", ())),
+        **{name: row[name] for name in LEDGER_TYPES},
     )
 
 
@@ -467,7 +470,7 @@ _FIGURE_IDS = "figures.list.element.id"
 class PageStatus(NamedTuple):
     """Status of a page (number None: a document that could not be opened).
 
-    `quality` is None for failed pages and for pages of older versions.
+    `quality` and `ledger` are None for failed pages and for pages of older versions. `ledger` has no places.
     """
 
     page_id: str
@@ -477,6 +480,7 @@ class PageStatus(NamedTuple):
     reason: Reason | None
     quality: float | None = None
     figures: int = 0
+    ledger: Ledger | None = None
 
 
 def failed_pages(source: Source) -> list[PageStatus]:
@@ -487,11 +491,11 @@ def failed_pages(source: Source) -> list[PageStatus]:
 
 def scored_pages(source: Source) -> list[PageStatus]:
     """Return all other rows of a unit of Extract."""
-    rows = iter_rows(source, _PAGES, (*_STATUS_COLUMNS, "quality", _FIGURE_IDS))
+    rows = iter_rows(source, _PAGES, (*_STATUS_COLUMNS, "quality", *LEDGER_TYPES, _FIGURE_IDS))
     return [_page_status(row) for row in rows if row["status"] != Status.FAILED]
 
 
 def _page_status(row: Mapping[str, Any]) -> PageStatus:
     page = row["page_id"], row["document_id"], row["page_number"]
     status, reason = Status(row["status"]), _reason(row["reason"])
-    return PageStatus(*page, status, reason, row.get("quality"), len(row.get("figures", ())))
+    return PageStatus(*page, status, reason, row.get("quality"), len(row.get("figures", ())), _ledger(row))

@@ -74,7 +74,7 @@ from llm_ocr.workspace.views import (
 )
 
 #: Increased when the same rows give other Markdown or another dataset.
-RESULT_VERSION = 8
+RESULT_VERSION = 9
 #: Items in progress at a time: while an item reads and writes, the other computes.
 _CONCURRENT_ITEMS = 2
 #: Unit markers kept in memory.

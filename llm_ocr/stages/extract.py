@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaita
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from llm_ocr.config.groups import LeaseSettings, ModelSettings, RequestSettings
+from llm_ocr.config.groups import LeaseSettings, RequestSettings
 from llm_ocr.config.models import ReadingCommand
 from llm_ocr.documents.remote.urls import shown
 from llm_ocr.documents.rendering import Renderer
@@ -18,7 +18,8 @@ from llm_ocr.engines import PageReader
 from llm_ocr.engines.slices import Cropper, read_page
 from llm_ocr.errors import PageFailure, UsageError
 from llm_ocr.results.markdown import blocks_to_markdown
-from llm_ocr.results.quality.scoring import rated
+from llm_ocr.results.quality import VERSION
+from llm_ocr.results.quality.scoring import FITTED, Limits, rated
 from llm_ocr.results.schema import pages_to_parquet, release_memory
 from llm_ocr.scheduling.shards import WHOLE, Shard, has_unclaimed
 from llm_ocr.stages import Progress, Silent
@@ -26,7 +27,7 @@ from llm_ocr.stages.flow import NO_CAPS, Admission, Caps, Flow, RowFiles, Spool,
 from llm_ocr.stages.job import Job, Share
 from llm_ocr.stages.loop import stepwise
 from llm_ocr.stages.model_choice import page_model, page_profile
-from llm_ocr.stages.readers import ocr_language, reading
+from llm_ocr.stages.readers import limits_of, ocr_language, reading
 from llm_ocr.stages.rendering import PartRenderer, passwords, render_options
 from llm_ocr.stages.sharing import Split, publish_held, shared, shows_all, split_of, take_without_units
 from llm_ocr.types import (
@@ -112,7 +113,7 @@ async def extract(job: Job[ReadingCommand]) -> None:
                     caps_of(settings),
                     expected.estimated,
                     furniture=settings.headers == "keep",
-                    min_quality=settings.min_quality,
+                    limits=limits_of(settings),
                     transcribes=ready.transcribes,
                 )
                 units = stepwise(share.units, job.stop)
@@ -138,7 +139,7 @@ class Extract:
         caps: The user's limits on units, documents, and pages in progress.
         estimated: Documents whose pages were not counted when the progress began.
         furniture: Whether the Markdown contains running heads, feet, and page numbers.
-        min_quality: Score below which a model's page is degraded; None: see `rated`.
+        limits: Limits of a page that is `ok`.
         transcribes: Whether a model is asked for the page's own text, and answers.
     """
 
@@ -150,7 +151,7 @@ class Extract:
     caps: Caps = NO_CAPS
     estimated: int = 0
     furniture: bool = False
-    min_quality: float | None = None
+    limits: Limits = FITTED
     transcribes: Callable[[], bool] = lambda: False
 
     async def run(self, units: AsyncIterable[Unit]) -> None:
@@ -208,7 +209,7 @@ class Extract:
                 attempt,
                 self.renderer,
                 furniture=self.furniture,
-                min_quality=self.min_quality,
+                limits=self.limits,
                 transcribed=self.transcribes(),
             )
         except PageFailure as failure:
@@ -219,10 +220,15 @@ class Extract:
 # The stage's key and its conditions.
 
 
-def identity(renderer: Renderer, reader: PageReader, settings: ModelSettings) -> Mapping[str, Any]:
+def identity(renderer: Renderer, reader: PageReader, settings: ReadingCommand) -> Mapping[str, Any]:
     """Return the settings that determine the rows. Their hash is the key of the stage."""
-    about = {"reader": dict(reader.identity()), "render": dict(renderer.identity())}
-    return about if settings.headers == "drop" else {**about, "headers": settings.headers}
+    about: dict[str, Any] = {"reader": dict(reader.identity()), "render": dict(renderer.identity())}
+    if settings.headers != "drop":
+        about["headers"] = settings.headers
+    account = {"max_unread": settings.max_unread, "max_unsupported": settings.max_unsupported}
+    if any(limit is not None for limit in account.values()):
+        about["account"] = {**account, "version": VERSION}
+    return about
 
 
 async def _need_passwords(workspace: Workspace, key: str, pages: PartRenderer) -> None:
@@ -399,7 +405,7 @@ async def finished_page(
     cropper: Cropper,
     *,
     furniture: bool = False,
-    min_quality: float | None = None,
+    limits: Limits = FITTED,
     transcribed: bool = False,
 ) -> PageRecord:
     """Return the row of a page that was read.
@@ -411,14 +417,14 @@ async def finished_page(
         attempt: The engine's result.
         cropper: Cuts the figures out of the page image.
         furniture: Whether the Markdown contains running heads, feet, and page numbers.
-        min_quality: Score below which a model's page is degraded; None: see `rated`.
+        limits: Limits of a page that is `ok`.
         transcribed: Whether a model was asked for the page's own text.
     """
     image = attempt.image or page.image
     blocks = _named_figures(page.id, attempt.blocks)
     figures = await _figures(blocks, image, cropper)
     # Scoring takes milliseconds of Python, which would block the event loop.
-    attempt, quality = await asyncio.to_thread(rated, page, attempt, min_quality, transcribed=transcribed)
+    attempt, quality, ledger = await asyncio.to_thread(rated, page, attempt, limits, transcribed=transcribed)
     for fault, reason in ((page.damage, Reason.UNREADABLE), (page.stands_for, Reason.PLACEHOLDER)):
         if fault:
             of_page = (Status.DEGRADED, reason) if attempt.status is Status.OK else (attempt.status, attempt.reason)
@@ -449,6 +455,7 @@ async def finished_page(
         notes=attempt.notes,
         quality=quality.score,
         quality_parts=quality.parts,
+        ledger=ledger,
         invisible_chars=page.invisible_chars,
     )
 

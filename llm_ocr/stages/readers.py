@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from llm_ocr.config.environment import cache_folder, cores
@@ -27,7 +27,7 @@ from llm_ocr.models.profile import Profile
 from llm_ocr.models.registry import all_profiles
 from llm_ocr.plugins import ENGINES
 from llm_ocr.results.quality import VERSION
-from llm_ocr.results.quality.scoring import score
+from llm_ocr.results.quality.scoring import Limits
 from llm_ocr.stages.engine_choice import figure_labels
 from llm_ocr.stages.flow import Admission
 from llm_ocr.stages.job import Job
@@ -124,6 +124,11 @@ def _asks_for_text(settings: ReadingCommand, chosen: Mapping[str, Any]) -> bool:
     return settings.prompt is None and settings.mode is None and not settings.region_task and not chosen
 
 
+def limits_of(settings: ReadingCommand) -> Limits:
+    """Return the limits of a page that is `ok`."""
+    return Limits(settings.min_quality, settings.max_unread, settings.max_unsupported)
+
+
 async def reading(job: Job[ReadingCommand], renderer: Renderer) -> Reading:
     """Return the reader of the command's pages. A model's servers start at the first page."""
     settings, engines = job.settings, job.engines
@@ -153,7 +158,9 @@ async def reading(job: Job[ReadingCommand], renderer: Renderer) -> Reading:
     embedded = embedded_reader(settings, ocr=settings.fallback == "embedded", background=True)
     fallback = None if settings.fallback == "none" else embedded
     inspector = embedded if _needs_inspection(settings) else None
-    rule = QualityRule(settings.min_quality, score, VERSION) if settings.min_quality else None
+    limits = limits_of(settings)
+    asked = {name: limit for name, limit in asdict(limits).items() if limit}
+    rule = QualityRule(limits.judge, {**asked, "version": VERSION}) if asked else None
     tools = PartRenderer(renderer, job.remote)
     reader = ModelReader(pool, model.profile, tools, options, fallback, inspector, rule)
     layout = await by_regions(job, tools, reader)

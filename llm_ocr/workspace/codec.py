@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from llm_ocr.errors import WorkspaceError
 from llm_ocr.results.markdown import clean
-from llm_ocr.types import DocumentPart, PageSelection, Reason, Repeated, Status, Unit
+from llm_ocr.types import DocumentPart, Ledger, PageSelection, Reason, Repeated, Status, Unit
 
 #: Upper limit of characters of a given document id.
 _LONGEST = 200
@@ -167,8 +167,13 @@ def unit_to_json(unit: Unit) -> dict[str, Any]:
             [row.page_id, row.status.value, row.reason.value if row.reason else None, row.quality]
             for row in unit.repeats
         ]
-        # A separate key, because older versions read lists of four.
+        # Separate keys, because older versions read lists of four.
         value["repeated_figures"] = {row.page_id: [row.unit, row.figures] for row in unit.repeats if row.figures}
+        value["repeated_ledgers"] = {
+            row.page_id: [row.ledger.ink, row.ledger.unread_share, row.ledger.unsupported_share]
+            for row in unit.repeats
+            if row.ledger
+        }
     return value
 
 
@@ -199,9 +204,17 @@ def unit_from_json(value: Mapping[str, Any]) -> Unit:
         )
         for part in value["parts"]
     )
-    figures = value.get("repeated_figures", {})
+    figures, ledgers = value.get("repeated_figures", {}), value.get("repeated_ledgers", {})
     repeats = tuple(
-        Repeated(page, Status(status), Reason(reason) if reason else None, quality, found, by)
+        Repeated(
+            page,
+            Status(status),
+            Reason(reason) if reason else None,
+            quality,
+            found,
+            by,
+            Ledger(*ledgers[page]) if page in ledgers else None,
+        )
         for page, status, reason, quality in value.get("repeats", ())
         for by, found in [figures.get(page, ("", 0))]
     )

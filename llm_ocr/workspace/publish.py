@@ -24,7 +24,14 @@ from llm_ocr.types import Counts, FigureRecord, PageRecord, Reason, Status, Unit
 from llm_ocr.workspace import Workspace, codec, library_version
 from llm_ocr.workspace.codec import read_ahead
 from llm_ocr.workspace.marker import CompactedMarkers, attempt_id, remove_lost, settle, slept_since
-from llm_ocr.workspace.superseding import Extra, not_ok_extra, quality_extra, superseded_extra, undescribed_extra
+from llm_ocr.workspace.superseding import (
+    Extra,
+    ledger_extra,
+    not_ok_extra,
+    quality_extra,
+    superseded_extra,
+    undescribed_extra,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -347,6 +354,7 @@ def pages_summary(unit: Unit, records: Sequence[PageRecord]) -> Summary:
             **({ESTIMATED: unit.estimated, PLANNED: unit.planned} if unit.estimated else {}),
             **({RETRIES: retries} if retries else {}),
             **quality_extra(records),
+            **ledger_extra(records),
             **superseded_extra(unit, records),
         },
     )

@@ -122,7 +122,11 @@ def _failed_now(workspace: Workspace, key: str, found: Sequence[Generation], bel
             (row, str(row.reason or "unknown"), None) for row in failed if row.page_id not in repeated
         ]
         chosen += [
-            (row, LOW_QUALITY, Repeated(row.page_id, row.status, row.reason, row.quality, row.figures, unit.id))
+            (
+                row,
+                LOW_QUALITY,
+                Repeated(row.page_id, row.status, row.reason, row.quality, row.figures, unit.id, row.ledger),
+            )
             for row in (scored_pages(data) if below is not None else ())
             if below is not None and row.quality is not None and row.quality < below
         ]

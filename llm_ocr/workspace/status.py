@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 
-from llm_ocr.types import Counts, plural
+from llm_ocr.types import Counts, InkTotals, plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import Generation, counts_of, examples_of, filtered_to_json, generations, totals_of
 from llm_ocr.workspace.items import parse_item_name
@@ -37,17 +37,21 @@ from llm_ocr.workspace.publish import (
 )
 from llm_ocr.workspace.superseding import (
     LOW_QUALITY,
+    UNBALANCED,
     UNDESCRIBED,
     WORST,
     QualitySum,
     SupersededSum,
+    UnbalancedPage,
     WeakPage,
+    ledger_of,
     newest_units,
     rank,
+    worst_sides,
 )
 from llm_ocr.workspace.verdict import Verdict, overall, verdict_from_json
 
-NamedT = TypeVar("NamedT", Example, WeakPage)
+NamedT = TypeVar("NamedT", Example, WeakPage, UnbalancedPage)
 
 #: Most markers that one of several workers reads one by one at its end, to show the totals of the run.
 _FEW = 1000
@@ -102,6 +106,9 @@ class RunStatus:
     quality: tuple[int, ...] = ()  # pages by score, in 20 bins from 0 to 1; () if no page has a score
     worst: tuple[WeakPage, ...] = ()  # worst first; at most the 20 worst pages of a unit
     undescribed: int = 0  # figures that are ok without a description, because the CPU engine read them
+    ledger: InkTotals = field(default_factory=InkTotals)  # no pages if none has a ledger
+    unread: tuple[UnbalancedPage, ...] = ()  # pages with the most unread ink, worst first; at most 20 of a unit
+    unsupported: tuple[UnbalancedPage, ...] = ()  # the same for unsupported text
 
     def __str__(self) -> str:
         """Return one line: `out: 412 pages: 408 ok, 3 degraded, 1 failed (encrypted 1); 40 figures: 40 ok`."""
@@ -190,10 +197,21 @@ class RunStatus:
             "filtered": filtered_to_json(self.filtered, self.filtered_examples),
             "quality": list(self.quality) or None,
             "worst": [asdict(page) for page in self.worst],
+            "ledger": None if self.ledger.accounted is None else self._ledger_json(self.ledger.accounted),
             "pages_per_second": None if self.pages_per_second is None else round(self.pages_per_second, 3),
             "limit": None if self.limit is None else self.limit.to_json(),
             "cost": self.cost,
             "workers": [worker.to_json() for worker in self.workers],
+        }
+
+    def _ledger_json(self, accounted: float) -> dict[str, Any]:
+        return {
+            "ink_accounted": round(accounted, 6),
+            "pages": self.ledger.pages,
+            "unread_pages": self.ledger.unread_pages,
+            "unsupported_pages": self.ledger.unsupported_pages,
+            "worst_unread": [asdict(page) for page in self.unread],
+            "worst_unsupported": [asdict(page) for page in self.unsupported],
         }
 
 
@@ -215,6 +233,8 @@ class _Sum:
     examples: list[tuple[str, Example]] = field(default_factory=list)  # each with its unit
     quality: QualitySum = field(default_factory=QualitySum)
     superseded: SupersededSum = field(default_factory=SupersededSum)
+    ledger: InkTotals = field(default_factory=InkTotals)
+    unbalanced: list[tuple[str, UnbalancedPage]] = field(default_factory=list)  # each with its unit
 
     def stage(self, key: str | None, total: int) -> StageStatus:
         done = len(self.done)
@@ -309,8 +329,10 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
         ASSEMBLE: StageStatus(keys[ASSEMBLE] or "", len(assembled), totals.items),
     }
     failures, weak = used.examples, extracted.quality.named()
-    named = {example.page_id for _, example in failures} | {page.page_id for _, page in weak}
+    unbalanced = extracted.unbalanced
+    named = {entry.page_id for entries in (failures, weak, unbalanced) for _, entry in entries}
     newest = newest_units(workspace, found, extracted.done, again.kept, named)
+    unread, unsupported = worst_sides(_effective(unbalanced, newest), worst)
     if found and stages[EXTRACT].finished:
         check_conserved(pages, workspace.url)
         if stages[DESCRIBE].finished:
@@ -338,6 +360,9 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
         model=str(key_settings(workspace, EXTRACT, keys[EXTRACT] or "", known).get("reader", {}).get("model") or ""),
         quality=extracted.quality.without(again.bins),
         worst=tuple(sorted(_effective(weak, newest), key=rank)[:worst]),
+        ledger=extracted.ledger - again.ledger,
+        unread=tuple(unread),
+        unsupported=tuple(unsupported),
     )
 
 
@@ -366,6 +391,12 @@ def _sum(
         total.reasons.update(summary.reasons)
         total.quality.add(marker.unit, summary.extra)
         total.superseded.add(marker.unit, summary.extra)
+        total.ledger += ledger_of(summary.extra)
+        total.unbalanced += [(marker.unit, UnbalancedPage(**page)) for page in summary.extra.get(UNBALANCED, ())]
+        if len(total.unbalanced) > 4 * _MOST_CANDIDATES:
+            sides = worst_sides([page for _, page in total.unbalanced], _MOST_CANDIDATES)
+            worst = {id(page) for side in sides for page in side}
+            total.unbalanced = [entry for entry in total.unbalanced if id(entry[1]) in worst]
         if without is not None:
             gone, reasons = without.described(marker.unit, summary.extra)
             total.figures -= gone

@@ -8,13 +8,18 @@ from typing import Annotated, Any, Protocol, TypeVar
 
 from pydantic import BaseModel, Field, StrictInt
 
+from llm_ocr.results.balance import ink_totals
 from llm_ocr.results.quality import what_is_wrong
-from llm_ocr.types import Counts, FigureRecord, PageRecord, Status, Unit, page_id
+from llm_ocr.types import Counts, FigureRecord, InkTotals, PageRecord, Status, Unit, page_id
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import Generation, Kind, units_of
 
 #: In `Summary.extra` of Extract: `{"bins": counts, "worst": the worst pages}`; missing if no page has a score.
 QUALITY = "quality"
+#: In `Summary.extra` of Extract: the fields of `InkTotals`, of all pages; also in the entry of superseded rows.
+LEDGER = "ledger"
+#: In `Summary.extra` of Extract: the pages with the largest shares of unread ink and of unsupported text.
+UNBALANCED = "unbalanced"
 #: Bins of the histogram, each 0.05 wide; 1.0 is in the last bin.
 BINS = 20
 #: Upper limit of pages in a marker, and the score from which pages are not listed.
@@ -30,6 +35,17 @@ class WeakPage:
     source: str
     page: int | None
     wrong: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnbalancedPage:
+    """Page with unread ink or unsupported text, as shares 0..1 of its ink and of its text."""
+
+    unread: float
+    unsupported: float
+    page_id: str
+    source: str
+    page: int | None
 
 
 def bin_of(score: float) -> int:
@@ -50,6 +66,30 @@ def quality_extra(records: Iterable[PageRecord]) -> dict[str, Any]:
             worst.append(WeakPage(record.quality, record.page_id, record.source, record.page_number, wrong))
     named = [asdict(page) for page in heapq.nsmallest(WORST, worst, key=rank)]
     return {QUALITY: {"bins": bins, "worst": named}} if any(bins) else {}
+
+
+def ledger_extra(records: Iterable[PageRecord]) -> dict[str, Any]:
+    """Return the entries of a unit's marker for the ledgers of its pages; {} if no page has one."""
+    total = InkTotals()
+    unbalanced: list[UnbalancedPage] = []
+    for record in records:
+        if record.ledger is None:
+            continue
+        page = ink_totals(record.ledger, record.reason)
+        total += page
+        if page.unread_pages or page.unsupported_pages:
+            shares = record.ledger.unread_share, record.ledger.unsupported_share
+            unbalanced.append(UnbalancedPage(*shares, record.page_id, record.source, record.page_number))
+    worst = {page.page_id: asdict(page) for side in worst_sides(unbalanced, WORST) for page in side}
+    entries = {LEDGER: asdict(total) if total.pages else {}, UNBALANCED: list(worst.values())}
+    return {name: value for name, value in entries.items() if value}
+
+
+def worst_sides(pages: Sequence[UnbalancedPage], most: int) -> tuple[list[UnbalancedPage], list[UnbalancedPage]]:
+    """Return at most this many pages with the largest shares of unread ink, and of unsupported text, worst first."""
+    unread = heapq.nsmallest(most, pages, key=lambda page: (-page.unread, page.source, page.page or 0))
+    unsupported = heapq.nsmallest(most, pages, key=lambda page: (-page.unsupported, page.source, page.page or 0))
+    return [page for page in unread if page.unread > 0], [page for page in unsupported if page.unsupported > 0]
 
 
 def has_below(extra: Mapping[str, Any], score: float) -> bool:
@@ -91,6 +131,11 @@ class QualitySum:
 def rank(page: WeakPage) -> tuple[float, str, int]:
     """Return a sort key: worst first."""
     return page.score, page.source, page.page or 0
+
+
+def ledger_of(entry: Mapping[str, Any]) -> InkTotals:
+    """Return the totals of a marker, or of its superseded rows; zeros in markers of older versions."""
+    return InkTotals(**entry.get(LEDGER, {}))
 
 
 class PageKey(Protocol):
@@ -188,6 +233,7 @@ def superseded_extra(unit: Unit, records: Iterable[PageRecord]) -> dict[str, Any
     statuses: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     bins: Counter[str] = Counter()
+    ledgers = InkTotals()
     kept = []
     figures: list[tuple[str, str, int]] = []
     for record in records:
@@ -198,6 +244,7 @@ def superseded_extra(unit: Unit, records: Iterable[PageRecord]) -> dict[str, Any
         statuses[Status.FAILED.value if failed else before.status.value] += 1
         reason = record.reason if failed else before.reason
         reasons.update([reason.value] if reason else [])
+        ledgers += ink_totals(record.ledger if failed else before.ledger, reason)
         by, found = (unit.id, len(record.figures)) if failed else (before.unit, before.figures)
         if found:
             figures.append((by, record.page_id, found))
@@ -205,8 +252,9 @@ def superseded_extra(unit: Unit, records: Iterable[PageRecord]) -> dict[str, Any
             kept.append(record.page_id)
         elif before.quality is not None:
             bins[str(bin_of(before.quality))] += 1
-    entry = {"statuses": statuses, "reasons": reasons, "bins": bins, "kept": kept}
-    return {SUPERSEDED: {**entry, "figures": figures} if figures else entry}
+    entry: dict[str, Any] = {"statuses": statuses, "reasons": reasons, "bins": bins, "kept": kept}
+    optional = {"figures": figures, LEDGER: asdict(ledgers) if ledgers.pages else {}}
+    return {SUPERSEDED: entry | {name: value for name, value in optional.items() if value}}
 
 
 def not_ok_extra(records: Iterable[FigureRecord]) -> dict[str, Any]:
@@ -241,12 +289,15 @@ class _Superseded(BaseModel):
     bins: dict[int, StrictInt]
     kept: list[str]
     figures: list[tuple[str, str, StrictInt]] = []
+    ledger: InkTotals | None = None
 
 
 class Extra(BaseModel):
     """Types of the values of `Summary.extra` in markers, by the keys of this module and of `publish`."""
 
     quality: _Quality | None = None
+    ledger: InkTotals | None = None
+    unbalanced: list[UnbalancedPage] = []
     superseded: _Superseded | None = None
     not_ok: list[tuple[str, str, str, StrictInt]] = []
     undescribed: dict[str, StrictInt] = {}
@@ -267,6 +318,7 @@ class SupersededSum:
     bins: Counter[int] = field(default_factory=Counter)
     kept: set[tuple[str, str]] = field(default_factory=set)
     figures: dict[str, dict[str, int]] = field(default_factory=dict)
+    ledger: InkTotals = field(default_factory=InkTotals)
 
     def add(self, unit: str, extra: Mapping[str, Any]) -> None:
         """Add a marker."""
@@ -277,6 +329,7 @@ class SupersededSum:
         self.reasons.update(entry["reasons"])
         self.bins.update({int(place): count for place, count in entry["bins"].items()})
         self.kept.update((unit, page) for page in entry["kept"])
+        self.ledger += ledger_of(entry)
         for by, page, count in entry.get("figures", ()):
             self.figures.setdefault(by, {})[page] = count
 

@@ -49,7 +49,7 @@ def test_status_names_the_worst_pages_and_what_is_wrong(done):
     table = run.stdout[run.stdout.index("worst") :].splitlines()
     assert table[1].split() == ["score", "document", "page", "problem"]
     assert "scribble.png" in table[2]
-    assert "less text than its image suggests" in table[2]
+    assert "text on the page that was not read" in table[2]
     scores = [float(line.split()[0]) for line in table[2:]]
     assert scores == sorted(scores)
     assert scores[0] < 0.5
@@ -73,11 +73,11 @@ def test_rows_and_the_dataset_have_the_score(done):
     rows = list(run.pages(images=False))
     assert all(row.quality is not None and 0 <= row.quality <= 1 for row in rows)
     (weak,) = [row for row in rows if row.source.endswith("scribble.png")]
-    assert (weak.status, weak.reason) == (Status.DEGRADED, Reason.LOW_QUALITY)
-    assert "less text than its image suggests" in weak.detail
+    assert (weak.status, weak.reason) == (Status.DEGRADED, Reason.UNREAD)
+    assert "text on the page that was not read" in weak.detail
     assert weak.detail.endswith("a model may read it better")
     good = [row for row in rows if row.source.endswith("paper.pdf")]
-    assert good and all(row.quality > 0.8 and row.quality_parts["found"] > 0.95 for row in good)
+    assert good and all(row.quality > 0.8 and row.quality_parts["read"] > 0.95 for row in good)
     scanned = [row for row in rows if row.source.endswith("scan.pdf")]
     assert scanned and all(row.quality_parts["confident"] > 0.9 for row in scanned)
     table = pyarrow.dataset.dataset(done / "dataset").to_table(columns=["sample_id", "quality"])
@@ -117,10 +117,10 @@ def test_answer_that_differs_from_the_page_is_requested_again(invented):
     assert (once, often) == (1, 4)
     (first,), (best,) = plain.pages(images=False), asked.pages(images=False)
     assert first.quality < 0.1
-    assert "text of the text layer is missing" in plain.worst()[0].wrong
+    assert "text on the page that was not read" in plain.worst()[0].wrong
     for page in (first, best):
-        assert (page.status, page.reason) == (Status.DEGRADED, Reason.LOW_QUALITY)
-        assert "text of the text layer is missing" in page.detail
+        assert (page.status, page.reason) == (Status.DEGRADED, Reason.UNREAD)
+        assert "text on the page that was not read" in page.detail
         assert "`below_quality` reads it again" in page.detail
     assert len(best.attempts) == 4
     assert best.quality >= first.quality

@@ -56,7 +56,7 @@ def test_a_page_of_a_paper_with_two_columns(debug, repository, tmp_path):
     assert blocks[-1].endswith('"1"')
     [quality], [wrong], [times] = (values_of(done, step) for step in ("quality", "problems", "time in ms"))
     assert quality.startswith("1.00; ")
-    assert "found 1.000 (score 1.00)" in quality
+    assert "read 1.000 (score 1.00)" in quality
     assert wrong == "none found"
     assert all(f"{name} " in times for name in ("rendering", "probe", "tables", "figures", "layout", "quality"))
     with Image.open(tmp_path / "paper-p0001.png") as overlay:

@@ -9,6 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_runs import Made
 
+from llm_ocr.cli.outcome import status_text
+from llm_ocr.results.balance import has_unread_ink, has_unsupported_text
+from llm_ocr.results.ledger import MAX_UNREAD, MAX_UNSUPPORTED
 from llm_ocr.results.schema import (
     figures_from_parquet,
     figures_to_parquet,
@@ -21,6 +24,8 @@ from llm_ocr.types import (
     EncodedImage,
     Figure,
     FigureRecord,
+    InkTotals,
+    Ledger,
     PageRecord,
     Reason,
     Status,
@@ -41,6 +46,8 @@ ENDS = st.sampled_from(
     [FAILED, (Status.OK, 0.1), (Status.OK, 0.3), (Status.OK, 0.97), (Status.DEGRADED, 0.2), (Status.OK, None)]
 )
 CROP = EncodedImage(b"", "image/png", 1, 1)
+#: Ledgers of pages by number and generation, so that each retry gives a page another one; a failed page has none.
+LEDGERS = {0: None, 1: Ledger(0.0), 2: Ledger(0.5, 0.25), 3: Ledger(0.25, 0.0, 0.5), 4: Ledger(1.0, 0.03, 0.2)}
 REASONS = {Status.OK: None, Status.DEGRADED: Reason.LOOP, Status.FAILED: Reason.RENDER_TIMEOUT}
 
 
@@ -74,6 +81,7 @@ class Runs:
         return PageRecord(
             page, part.document_id, part.source, number, index, status, REASONS[status],
             figures=figures, quality=quality, quality_parts=parts,
+            ledger=None if quality is None else LEDGERS[((number or 0) + 2 * unit.generation) % len(LEDGERS)],
         )  # fmt: skip
 
     def describe(self, most: int = 1000) -> None:
@@ -138,6 +146,20 @@ class Runs:
             if row.quality is not None:
                 bins[bin_of(row.quality)] += 1
         assert list(status.quality) == bins or (not status.quality and not any(bins))
+        ledgers = [row.ledger for row in rows if row.ledger]
+        unbalanced = [row for row in rows if has_unread_ink(row.ledger, None) or has_unsupported_text(row.ledger, None)]
+        assert {page.page_id for page in status.unread} == {
+            row.page_id for row in unbalanced if row.ledger.unread_share
+        }
+        unsupported = {row.page_id for row in unbalanced if row.ledger.unsupported_share}
+        assert {page.page_id for page in status.unsupported} == unsupported
+        assert status.ledger == InkTotals(
+            len(ledgers),
+            sum(one.ink for one in ledgers),
+            pytest.approx(sum(one.ink * one.unread_share for one in ledgers)),
+            sum(one.unread_share > MAX_UNREAD for one in ledgers),
+            sum(one.unsupported_share > MAX_UNSUPPORTED for one in ledgers),
+        )
         told = [row.reason.value for row in rows if row.reason]
         assert dict(status.reasons) == {reason: told.count(reason) for reason in set(told)}
         weak = sorted((row.quality, row.page_id) for row in rows if row.quality is not None and row.quality < 0.9)
@@ -247,6 +269,32 @@ def test_figures_of_a_repeated_page_count_once(made, workspace, runs):
     status = run_status(workspace)
     assert status.stages["describe"].finished
     assert status.figures == Counts(4, 1, 2, 1)
+
+
+def test_status_accounts_for_the_ink_of_current_rows(made, workspace, runs):
+    made.plan(workspace, [made.document("a", 5)])
+    runs.extract(ends(p5=(Status.OK, 0.3)))  # p5 has the ledger 2, and 4 when it is read again
+    text = str(run_status(workspace).ledger)
+    assert text == "ink accounted for: 91.1 %; 2 pages with unread ink, 2 with unsupported text"
+    assert f"ledger     {text}" in status_text(run_status(workspace))
+    runs.retry(below=0.5)
+    runs.extract(ends())
+    status = run_status(workspace)
+    shown = status.to_json()["ledger"]
+    worst = shown.pop("worst_unread"), shown.pop("worst_unsupported")
+    assert shown == {"ink_accounted": 0.973333, "pages": 4, "unread_pages": 2, "unsupported_pages": 3}
+    assert [[(page["page"], page["unread"], page["unsupported"]) for page in side] for side in worst] == [
+        [(2, 0.03, 0.2), (5, 0.03, 0.2)],
+        [(1, 0.0, 0.5), (2, 0.03, 0.2), (5, 0.03, 0.2)],
+    ]
+
+
+def test_status_of_older_results_has_no_ledger(made, workspace, runs):
+    made.plan(workspace, [made.document("a", 4)])
+    runs.extract(lambda page: (Status.OK, None))
+    status = run_status(workspace)
+    assert status.to_json()["ledger"] is None
+    assert "ink" not in status_text(status)
 
 
 def test_without_the_setting_only_failed_pages_are_retried(made, workspace, runs):

@@ -279,18 +279,18 @@ class _Reading:
         rule = reader.rule
         if rule is None:
             return regions
-        quality = await rule.quality(self._given, regions)
-        if quality >= rule.below:
+        quality, weakness = await rule.judged(self._given, regions)
+        if not weakness:
             return regions
         # The better of this attempt and the whole page's counts.
-        why = f"the quality of its regions, {quality:.2f}, is below {rule.below:g}"
+        why = f"its regions are not good enough: {weakness}"
         try:
             whole = await self.whole(why, None)
         except PageFailure as failure:
             detail = joined(regions.detail, why, f"the whole page could not be read: {failure.why}")
             return replace(with_rows(regions, failure.tries), detail=detail)
         sound = whole.status is Status.OK or regions.status is not Status.OK
-        if sound and await rule.quality(self._given, whole) > quality:
+        if sound and (await rule.judged(self._given, whole))[0] > quality:
             return whole
         return replace(
             with_rows(regions, rows_of(whole)), detail=joined(regions.detail, why, "the whole page is not better")
@@ -309,14 +309,10 @@ class _Reading:
         return attempt_of(reader.name, self._layout, self._outcome, reader.options.figure_labels)
 
     async def _without_text(self) -> Attempt:
-        """Read a page of pictures, a blank page, or a page without detected regions."""
+        """Read a page of pictures, or a page without detected regions."""
         pictures = self._outcome.regions
         if not pictures:
-            try:
-                blank = await self._reader.tools.blank(self._page.image)
-            except PageFailure:
-                blank = False  # then the model reads it
-            return self._by_regions() if blank else await self.whole(_NOTHING_FOUND, None)
+            return await self.whole(_NOTHING_FOUND, None)
         figures = self._by_regions()
         if sum(item.region.box.area for item in pictures) <= _PICTURE:
             return figures

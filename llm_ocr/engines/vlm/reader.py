@@ -85,8 +85,6 @@ class PageReading:
         self._images = Images(page.image, reader.tools)
         self._tries: Tries[Blocks] = Tries(reader.options.max_attempts)
         self._rotations = [0]  # rotations in which the model has seen the page
-        self._blank: bool | None = None
-        self._blank_doubt = ""  # reason why the blankness of the page is unknown
         self._with_layer = page if page.content is not None else None  # the page with its text layer
         self._anchor: str | None = None
         self._inspection: asyncio.Task[Inspection] | None = None  # started before the answer
@@ -203,40 +201,18 @@ class PageReading:
                 self._rotations.append(images.rotation)
                 detail = f"according to the model, the page must be rotated by {degrees} degrees clockwise"
                 return replace(verdict, detail=detail, worth=min(1, verdict.worth), again=True)
-        if verdict.reason is not None:
-            if await self._is_blank():
-                detail = "the page is blank; the model's answer was discarded" if answer.text.strip() else ""
-                return replace(verdict, result=(), reason=None, detail=detail, worth=0)
-            doubt = self._blank_doubt
-            return replace(verdict, detail=f"{verdict.detail}; {doubt}") if doubt else verdict
         rule = reader.rule
-        if rule is None:
+        if verdict.reason is not None or rule is None:
             return verdict
         attempt = Attempt(reader.name, SOURCE, Status.OK, verdict.result, rotation=verdict.rotation)
-        quality = await rule.quality(self._page, attempt)
-        if quality >= rule.below:
-            return replace(verdict, quality=quality)
-        detail = joined(verdict.detail, f"its quality of {quality:.2f} is below {rule.below:g}")
-        return replace(verdict, quality=quality, weak=True, detail=detail)
+        quality, weakness = await rule.judged(self._page, attempt)
+        return replace(verdict, quality=quality, weak=bool(weakness), detail=joined(verdict.detail, weakness))
 
     async def _layered_page(self) -> Page:
         """Return the page with its text layer. Raises `PageFailure`."""
         if self._with_layer is None:
             self._with_layer = await self._reader.tools.content(self._page)
         return self._with_layer
-
-    async def _is_blank(self) -> bool:
-        """Return whether the page is blank; checked once per page, and only after a bad answer."""
-        evidence = self._page.evidence
-        if evidence is not None and evidence.ink is not None:
-            return evidence.no_ink
-        if self._blank is None:
-            try:
-                self._blank = await self._reader.tools.blank(self._page.image)
-            except PageFailure as failure:
-                self._blank = False
-                self._blank_doubt = f"it is unknown whether the page is blank: {failure.why}"
-        return self._blank
 
     async def _inspect_ahead(self) -> Inspection:
         """Detect figures while the model reads the page, so that a run does not wait for it at its end.
@@ -434,7 +410,7 @@ class ModelReader:
         if options.guided:
             about["guides"] = {mode: json_values(self.guides(mode)) for mode in sorted(modes)}
         if self.rule is not None:
-            about["min_quality"] = self.rule.identity()
+            about["min_quality"] = json_values(self.rule.limits)
         return about | dict(options.chosen)
 
     def prompt(self, mode: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from llm_ocr.engines import CompletionRequest
 from llm_ocr.models.parsers.repetition import RepetitionWatch
 from llm_ocr.models.profile import Frame, Profile
-from llm_ocr.types import Attempt, EncodedImage, Page, Quality
+from llm_ocr.types import Attempt, EncodedImage, Page
 
 # Options of the model readers.
 
@@ -88,22 +88,19 @@ class ImageTools(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class QualityRule:
-    """Rule that repeats sound answers with a quality `below` the limit.
+    """Rule that repeats sound answers that miss the user's limits.
 
-    `score` computes the quality, and `version` is the version of the score.
+    Attributes:
+        judge: Returns the quality of an answer, and which limits it misses; "" for none.
+        limits: The limits and the version of their measures, as JSON values.
     """
 
-    below: float
-    score: Callable[[Page, Attempt], Quality]
-    version: int
+    judge: Callable[[Page, Attempt], tuple[float, str]]
+    limits: Mapping[str, Any]
 
-    def identity(self) -> Mapping[str, Any]:
-        """Return the settings that change the choice of answers, as JSON values."""
-        return {"below": self.below, "version": self.version}
-
-    async def quality(self, page: Page, attempt: Attempt) -> float:
-        """Return the quality of an attempt, computed outside the event loop."""
-        return (await asyncio.to_thread(self.score, page, attempt)).score
+    async def judged(self, page: Page, attempt: Attempt) -> tuple[float, str]:
+        """Return the result of `judge`, computed outside the event loop."""
+        return await asyncio.to_thread(self.judge, page, attempt)
 
 
 # Versions of one image in several sizes and rotations, created on request; the newest is kept.

@@ -2,160 +2,38 @@
 
 import re
 import unicodedata
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from llm_ocr.models.parsers.repetition import sound_length
+from llm_ocr.results.ledger import MAX_UNREAD, MAX_UNSUPPORTED, account, contradicted
 from llm_ocr.results.quality import (
-    BACKED,
     CONFIDENT,
-    COVERED,
-    FILLED,
-    FITS,
-    FOUND,
     LOW,
     LOW_OF_MODEL,
     ORDER,
+    READ,
     READABLE,
     SEQUENCE,
+    SUPPORTED,
     UNREPEATED,
     WHOLE,
-    by_layer,
     on_scale,
+    percent,
     what_is_wrong,
 )
 from llm_ocr.results.quality.tables import table_parts
 from llm_ocr.results.quality.text_layer import (
     ASIDE,
-    BlockText,
     Chunk,
-    agreement,
     chunks_of,
     in_order,
     is_true,
     layer_order,
-    shown,
-    size_of,
     texts_of,
 )
-from llm_ocr.types import Attempt, BlockKind, Box, Evidence, InkMap, Page, Quality, Reason, Status
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-
-#: Pixels by which ink is widened on both sides, so that the letters of a word touch and columns do not.
-_WIDER = 3
-#: Heights in pixels of possible lines of text; lower ones are rules, higher ones pictures.
-_LOWEST, _HIGHEST = 3, 40
-#: Runs lower than this part of the usual height are strokes of larger letters, not lines.
-_FLAT = 0.5
-#: Least width of the unbroken ink across the middle of a run, in its heights. Words are wider than the curves of maps
-#: and graphs.
-_WIDE = 4.0
-#: Share of the image's sides that is ignored at each edge, because scans have shadows there.
-_EDGE = 0.015
-#: Least width of a bar of unbroken ink, as a share of the page's width.
-_BAR = 0.15
-#: Growth of boxes, relative to the page: boxes of letters are tight.
-_ROOM = 0.008
-#: Cells across and down of the grid of boxes.
-_GRID = 512
-
-
-@dataclass(frozen=True, slots=True)
-class Strokes:
-    """Vertical runs of widened ink with the height of text lines.
-
-    `x` and `y` are relative positions of their centers; `height` is in pixels of the ink's image.
-    """
-
-    x: "npt.NDArray[np.float64]"
-    y: "npt.NDArray[np.float64]"
-    height: "npt.NDArray[np.float64]"
-
-    def inside(self, boxes: Sequence[Box]) -> "npt.NDArray[np.bool_]":
-        """Return which strokes are in any of the relative boxes."""
-        import numpy as np
-
-        grid = np.zeros((_GRID, _GRID), np.bool_)
-        for box in boxes:
-            room = box.grown(_ROOM).clipped()
-            grid[round(room.y0 * _GRID) : round(room.y1 * _GRID), round(room.x0 * _GRID) : round(room.x1 * _GRID)] = (
-                True
-            )
-        found: npt.NDArray[np.bool_] = grid[(self.y * _GRID).astype(np.intp), (self.x * _GRID).astype(np.intp)]
-        return found
-
-    def text(self, chosen: "npt.NDArray[np.bool_] | None" = None) -> float:
-        """Return the approximate number of characters in the chosen strokes: a line of height h has one per h/2 px."""
-        return float((2.0 / (self.height if chosen is None else self.height[chosen])).sum())
-
-
-def strokes_of(ink: InkMap, rotation: int = 0) -> Strokes:
-    """Return the strokes of the page turned clockwise by `rotation` degrees. Takes 1 ms."""
-    import numpy as np
-
-    packed = np.frombuffer(zlib.decompress(ink.packed), np.uint8).reshape(ink.height, -1)
-    ink_height, ink_width = ink.height, ink.width
-    if rotation % 360:
-        black = np.rot90(np.unpackbits(packed, axis=1)[:, :ink_width], -rotation // 90)
-        packed, (ink_height, ink_width) = np.packbits(black, axis=1), black.shape
-    # One integer has the bits of all rows, so that a shift moves all pixels. A byte of paper before each row separates
-    # them.
-    rows = np.zeros((ink_height, 1 + packed.shape[1]), np.uint8)
-    rows[:, 1:] = packed
-    bits = _without_bars(int.from_bytes(rows.tobytes(), "big"), int(_BAR * ink_width))
-    wide = bits
-    for step in range(1, _WIDER + 1):
-        wide |= bits >> step | bits << step
-    widened = np.frombuffer(wide.to_bytes(rows.size, "big"), np.uint8).reshape(rows.shape)
-    # A row of paper above and below, so that each stroke has a start and an end.
-    across, down = int(_EDGE * ink_width), int(_EDGE * ink_height)
-    inside = np.zeros((ink_height + 2, ink_width), np.bool_)
-    inside[1 + down : 1 + ink_height - down, across : ink_width - across] = np.unpackbits(
-        widened[down : ink_height - down, 1:], axis=1
-    )[:, across : ink_width - across]
-    edges, x = np.divmod(np.flatnonzero(inside[1:] != inside[:-1]), ink_width)
-    by_column = np.argsort(x.astype(np.uint16), kind="stable")  # starts and ends of ink, alternating in each column
-    starts, ends = by_column[0::2], by_column[1::2]
-    x, top, height = x[starts], edges[starts], edges[ends] - edges[starts]
-    # The unbroken ink in the row through the middle of each run.
-    begins, stops = np.flatnonzero(np.diff(inside.ravel().astype(np.int8), prepend=0)).reshape(-1, 2).T
-    middle = np.searchsorted(begins, (top + height // 2 + 1) * ink_width + x, "right") - 1
-    fit = (height >= _LOWEST) & (height <= _HIGHEST)
-    if fit.any():
-        ordered = np.sort(height[fit])
-        area = np.cumsum(ordered)
-        usual = ordered[np.searchsorted(area, area[-1] / 2)]  # the height whose runs contain the median of the ink
-        fit &= height >= _FLAT * usual
-    fit &= (stops - begins)[middle] >= _WIDE * height
-    return Strokes(
-        (x[fit] + 0.5) / ink_width, (top[fit] + height[fit] / 2) / ink_height, height[fit].astype(np.float64)
-    )
-
-
-def _without_bars(bits: int, length: int) -> int:
-    """Return the ink without bars of at least `length` pixels, such as borders. Text has gaps between its letters.
-
-    Args:
-        bits: Rows of pixels, ink as ones, the first pixel as the highest bit. Paper separates the rows.
-        length: Pixels of unbroken ink; 0 removes nothing.
-    """
-    starts, reached = bits if length else 0, 1
-    while reached < length and starts:  # `starts`: pixels that begin unbroken ink of `reached` pixels
-        step = min(reached, length - reached)
-        starts, reached = starts & starts << step, reached + step
-    bars, reached = starts, 1
-    while reached < length and bars:
-        step = min(reached, length - reached)
-        bars, reached = bars | bars >> step, reached + step
-    return bits & ~bars
-
+from llm_ocr.types import Attempt, Block, Evidence, Ledger, Page, Quality, Reason, Status, plural
 
 #: Letters that identify a position in the text; a loop's longest period, and its minimum number of rounds.
 _RUN, _LONGEST_PERIOD, _ROUNDS = 16, 400, 4
@@ -253,18 +131,12 @@ def _meaningless(character: str) -> bool:
     return unicodedata.category(character) in ("Cc", "Co", "Cn")
 
 
-#: Letters and digits of an answer divided by `Strokes.text`: the median of good pages.
-_CHARACTERS = 0.64
-#: Pixels of ink of a small character: fewer than any legible print has.
-_CHARACTER_PIXELS = 8
-#: Minimum number of characters that the ink must suggest for a comparison.
-_ENOUGH_IN_BLOCK = 40
 #: Minimum characters of a block whose order is checked by its box.
 _PARAGRAPH = 40
 
 
-def score(page: Page, attempt: Attempt) -> Quality:
-    """Return the quality of an answer for the page. Takes several milliseconds of CPU: not for the event loop."""
+def score(page: Page, attempt: Attempt) -> tuple[Quality, Ledger | None]:
+    """Return the quality and the account of an answer. Takes several milliseconds of CPU: not for the event loop."""
     evidence = page.evidence or Evidence(None)
     texts = texts_of(attempt.blocks)
     chunks = [chunk for entry in texts for chunk in entry.chunks]
@@ -273,32 +145,18 @@ def score(page: Page, attempt: Attempt) -> Quality:
     parts = answer_parts(attempt, "\n".join(entry.text for entry in texts), chunks, printed)
     parts |= table_parts(texts)
     if layer:
-        parts |= agreement(evidence, attempt, texts)
-    if layer:
         order = layer_order(evidence, texts)
     else:  # that of the longer blocks with known positions
         longer = [block for block in attempt.blocks if block.kind not in ASIDE and len(block.text) >= _PARAGRAPH]
         order = in_order([(block.text, block.box) for block in longer if block.box.area < 1])
     if order is not None:
         parts[ORDER if layer else SEQUENCE] = order
-    if evidence.ink is not None and not evidence.undrawn:
-        parts |= _ink_parts(evidence.ink, attempt.rotation, texts, guess=not {FOUND, BACKED} & parts.keys())
-    if (contradiction := _contradiction(evidence, attempt)) is not None:
-        parts[contradiction] = 0.0
-    if attempt.source != "model":  # only models invent text; ink on dark paper and of small print cannot be counted
-        parts.pop(FITS, None)
+    ledger = account(evidence, attempt, texts)
+    if ledger is not None:
+        parts |= {READ: 1 - ledger.unread_share, SUPPORTED: 1 - ledger.unsupported_share}
     rounded = {name: round(value, 4) for name, value in parts.items()}
-    return Quality(round(min((on_scale(name, value) for name, value in rounded.items()), default=1.0), 4), rounded)
-
-
-def _contradiction(evidence: Evidence, attempt: Attempt) -> str | None:
-    """Return the part that is 0 for a model's text of a page without ink, and for ink without any block."""
-    if evidence.ink is None:
-        return None
-    if not attempt.blocks:
-        return None if evidence.no_ink else FILLED
-    text = any(block.text.strip() for block in attempt.blocks if block.kind is not BlockKind.FIGURE)
-    return FITS if evidence.no_ink and text and attempt.source == "model" else None
+    worst = min((on_scale(name, value) for name, value in rounded.items()), default=1.0)
+    return Quality(round(worst, 4), rounded), ledger
 
 
 #: Other ways to read a page, by the source of its text.
@@ -307,75 +165,100 @@ _OTHER_WAYS = {
     "text-layer": "a model, or OCR (`text_layer=never`), may read it better",
     "ocr": "a model may read it better",
 }
-
-
 #: Fewest characters of a text layer for which `LOW_OF_MODEL` applies. All measured pages of
 #: `benchmarks/quality_of_models.py` have at least as many.
 _ENOUGH_LAYER = 400
-#: Shares of the layer in the answer and of the answer in the layer below which the two have nothing in common, however
-#: short the layer is.
-_FOREIGN = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of a page that is `ok`, as set by the user; None: the default.
+
+    Attributes:
+        min_quality: Least quality of a model's answer. At 0, the other limits have no default.
+        max_unread: Largest share 0..1 of the page's ink or text layer that was not read.
+        max_unsupported: Largest share 0..1 of the answer's text that nothing on the page supports. Below 1, all
+            numbers must be supported.
+    """
+
+    min_quality: float | None = None
+    max_unread: float | None = None
+    max_unsupported: float | None = None
+
+    def unbalanced(self, ledger: Ledger | None, blocks: Sequence[Block]) -> tuple[Reason, str] | None:
+        """Return the reason and the details if an account does not balance within the limits."""
+        most_unread, most_unsupported = (
+            (1.0 if self.min_quality == 0 else fitted) if limit is None else limit
+            for limit, fitted in ((self.max_unread, MAX_UNREAD), (self.max_unsupported, MAX_UNSUPPORTED))
+        )
+        if ledger is None:
+            return None
+        unread, unsupported = ledger.unread_share, ledger.unsupported_share
+        numbers = contradicted(ledger, blocks) if most_unsupported < 1 else []
+        found = []
+        if unread > most_unread:
+            found.append(f"text on the page that was not read: {percent(unread)}")
+        if unsupported > most_unsupported:
+            found.append(f"text that nothing on the page supports: {percent(unsupported)}")
+        elif numbers:
+            found.append(f"{plural(len(numbers), 'number')} that the text layer lacks, the first is {numbers[0]}")
+        reason = Reason.UNREAD if unread > max(most_unread, unsupported) else Reason.UNSUPPORTED
+        return (reason, "; ".join(found)) if found else None
+
+    def judge(self, page: Page, attempt: Attempt) -> tuple[float, str]:
+        """Return the quality of an answer, and which limits that the user set it misses; "" for none."""
+        quality, ledger = score(page, attempt)
+        missed = []
+        if self.min_quality and quality.score < self.min_quality:
+            missed.append(f"its quality of {quality.score:.2f} is below {self.min_quality:g}")
+        own = Limits(0, self.max_unread, self.max_unsupported)
+        if unbalanced := own.unbalanced(ledger, attempt.blocks):
+            missed.append(unbalanced[1])
+        return quality.score, "; ".join(missed)
+
+
+#: The limits without settings.
+FITTED = Limits()
 
 
 def rated(
-    page: Page, attempt: Attempt, min_quality: float | None, *, transcribed: bool = False
-) -> tuple[Attempt, Quality]:
-    """Return the answer and its quality. An answer that is `ok` but of low quality becomes `degraded`.
-
-    So does one that contradicts the ink: text of a page without ink, and a page with ink of which nothing was read.
+    page: Page, attempt: Attempt, limits: Limits, *, transcribed: bool = False
+) -> tuple[Attempt, Quality, Ledger | None]:
+    """Return the answer, its quality, and its account. An answer that is `ok` but not trustworthy becomes `degraded`.
 
     Args:
         page: The page, with its evidence.
         attempt: The answer.
-        min_quality: The user's threshold for models. None: `LOW_OF_MODEL`, for the parts that compare the answer with
-            a true text layer. The threshold of the embedded engine is always `LOW`.
+        limits: Without a minimum quality, a model's answer must follow the order of a true text layer by
+            `LOW_OF_MODEL`. The minimum of the embedded engine is always `LOW`.
         transcribed: Whether a model was asked for the page's own text. A user's prompt may demand another text. Its
-            answers have no threshold but the user's.
+            answers have no limit but the minimum quality, and must be empty for a blank page.
     """
-    quality = score(page, attempt)
-    contradiction = _contradiction(page.evidence or Evidence(None), attempt)
-    if attempt.status is Status.OK and contradiction == FILLED:
-        detail = "; ".join(filter(None, (attempt.detail, "the page is not blank, but nothing was read")))
-        return replace(attempt, status=Status.DEGRADED, reason=Reason.EMPTY, detail=detail), quality
-    if contradiction == FITS:
-        low = True
-    elif attempt.source != "model":
-        low = quality.score < LOW
-    elif min_quality is not None:
-        low = quality.score < min_quality
-    else:
-        parts = quality.parts
-        foreign = max(parts.get(FOUND, 1.0), parts.get(BACKED, 1.0)) < _FOREIGN  # an answer for another page
-        layer = sum(len(text) for text, _ in page.evidence.lines) if page.evidence else 0
-        low = transcribed and (foreign or (by_layer(parts) < LOW_OF_MODEL and layer >= _ENOUGH_LAYER))
-    if attempt.status is not Status.OK or not low:
-        return attempt, quality
-    details = (attempt.detail, what_is_wrong(quality.parts), _OTHER_WAYS[attempt.source])
+    quality, ledger = score(page, attempt)
+    if attempt.status is not Status.OK:
+        return attempt, quality, ledger
+    evidence = page.evidence or Evidence(None)
+    found: tuple[Reason, str] | None = None
+    if not attempt.blocks and evidence.ink is not None and not evidence.no_ink:
+        found = Reason.EMPTY, "the page is not blank, but nothing was read"
+    elif attempt.source == "model" and ledger is not None and not ledger.ink and ledger.unsupported_share:
+        found = Reason.UNSUPPORTED, "the page is blank, but the answer has text"
+    elif transcribed or attempt.source != "model":
+        if page.content is not None and page.content.with_invisible:  # the user wants text without ink
+            limits = replace(limits, max_unsupported=1.0)
+        found = limits.unbalanced(ledger, attempt.blocks)
+    if found is None:
+        if attempt.source != "model":
+            low = quality.score < LOW
+        elif limits.min_quality is not None:
+            low = quality.score < limits.min_quality
+        else:
+            order = on_scale(ORDER, quality.parts.get(ORDER, 1.0))
+            low = transcribed and order < LOW_OF_MODEL and sum(len(text) for text, _ in evidence.lines) >= _ENOUGH_LAYER
+        found = (Reason.LOW_QUALITY, what_is_wrong(quality.parts)) if low else None
+    if found is None:
+        return attempt, quality, ledger
+    reason, what = found
+    details = (attempt.detail, what, _OTHER_WAYS[attempt.source])
     detail = "; ".join(filter(None, details))
-    return replace(attempt, status=Status.DEGRADED, reason=Reason.LOW_QUALITY, detail=detail), quality
-
-
-def _ink_parts(ink: InkMap, rotation: int, texts: Sequence[BlockText], *, guess: bool) -> dict[str, float]:
-    """Return the share of the ink covered by boxes and, with `guess`, the shares of expected and unexpected text."""
-    strokes = strokes_of(ink, rotation)
-    total = strokes.text()
-    parts: dict[str, float] = {}
-    if texts and total >= _ENOUGH_IN_BLOCK and all(entry.block.box.area < 1 for entry in texts):
-        parts[COVERED] = strokes.text(strokes.inside([box for entry in texts for box in shown(entry.block, 0)])) / total
-    figures = [entry.block for entry in texts if entry.block.kind is BlockKind.FIGURE]
-    pictures = [box for block in figures for box in shown(block, 0)]
-    expected = _CHARACTERS * (total - strokes.text(strokes.inside(pictures)))
-    if guess and expected >= _ENOUGH_IN_BLOCK and all(block.box.area < 1 for block in figures):
-        letters = (
-            chunk.letters for entry in texts if entry.block.kind is not BlockKind.FIGURE for chunk in entry.chunks
-        )
-        filled = sum(map(len, letters)) / expected
-        parts[FILLED] = min(1.0, filled)
-        parts[FITS] = min(1.0, 1 / filled) if filled else 1.0
-    elif guess and texts and not figures:
-        # The ink of a few words, whose number is uncertain.
-        pixels = int.from_bytes(zlib.decompress(ink.packed), "big").bit_count()
-        most = max(_ENOUGH_IN_BLOCK, expected, pixels / _CHARACTER_PIXELS)
-        count = sum(size_of(entry.chunks) for entry in texts)
-        parts[FITS] = min(1.0, most / count) if count else 1.0
-    return parts
+    return replace(attempt, status=Status.DEGRADED, reason=reason, detail=detail), quality, ledger

@@ -10,7 +10,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from llm_ocr.documents.text_layer import LIE, suspicious
-from llm_ocr.results.quality import BACKED, FOUND
 from llm_ocr.types import FURNITURE, SCAN, Attempt, Block, BlockKind, Box, Evidence, Line, PageContent
 
 # Texts cut into chunks of about a line, to compare two readings of a page despite different line breaks. Only letters
@@ -29,39 +28,48 @@ _TAGS = re.compile(
     r"</?[a-zA-Z][a-zA-Z0-9]{0,20}(?:\s{1,9}[a-zA-Z:-]{1,40}=(?:\"[^\"<>]{0,300}\"|'[^'<>]{0,300}'|[^\s\"'<>]{1,300}))*\s?/?>"
     r"|<!--[^<>]{0,300}-->|!\[[^\]]{0,300}\]\([^)]{0,300}\)|\]\([^)\s]{1,300}\)"
 )
-_SCRIPTS = re.compile(r"</?su[bp]>")
+_ENTITY = re.compile(r"&#?\w{1,30};")
 _COMMAND = re.compile(r"\\[a-zA-Z]+")
 #: Formulas in text, with their delimiters. Outside of them, `\newcommand` is text of the page, as in a manual of LaTeX.
-_FORMULA = re.compile(r"\$\$?[^$]{1,2000}\$|\\\([^$]{1,2000}?\\\)|\\\[[^$]{1,2000}?\\\]")
-_TOKEN = re.compile(r"[^\W_]+")
+FORMULA = re.compile(r"\$\$?[^$]{1,2000}\$|\\\([^$]{1,2000}?\\\)|\\\[[^$]{1,2000}?\\\]")
+#: Letters and digits, with the accents of decomposed letters.
+_TOKEN = re.compile(r"[^\W_](?:[^\W_]|[\u0300-\u036f])*")
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Consecutive words of a text in one case, and all runs of `RUN` letters in them."""
+    """Consecutive words of a text in one case, and all runs of `RUN` letters in them; `start` and `end`: its place."""
 
     words: tuple[str, ...]
     letters: str
     runs: tuple[str, ...]
+    start: int
+    end: int
 
 
 def plain(text: str, *, formula: bool = False) -> str:
-    """Remove the markup of Markdown and HTML, and of LaTeX in formulas; `formula`: the text is one."""
+    """Blank the markup of Markdown and HTML, and of LaTeX in formulas; `formula`: the text is one.
+
+    The result is as long as the text, so that places in it are places in the text.
+    """
     if "<" in text or "](" in text:
-        text = _SCRIPTS.sub("", text)
-        text = _TAGS.sub(" ", text)
+        text = _TAGS.sub(_spaces, text)
     if "&" in text:
-        text = html.unescape(text)
+        text = _ENTITY.sub(lambda found: html.unescape(found[0]).ljust(len(found[0])), text)
     if "\\" not in text:
         return text
-    return _COMMAND.sub(" ", text) if formula else _FORMULA.sub(lambda found: _COMMAND.sub(" ", found[0]), text)
+    return _COMMAND.sub(_spaces, text) if formula else FORMULA.sub(lambda found: _COMMAND.sub(_spaces, found[0]), text)
+
+
+def _spaces(found: re.Match[str]) -> str:
+    return " " * len(found[0])
 
 
 @dataclass(frozen=True, slots=True)
 class BlockText:
-    """Block with its text on the page without markup, and that text in chunks.
+    """Block with its text on the page, with spaces for markup, and that text in chunks.
 
-    A model's description of a figure is not text of the page; text read in a figure is.
+    A model's description of a figure is not text of the page; text read in a figure, which is first, is.
     """
 
     block: Block
@@ -73,7 +81,7 @@ def texts_of(blocks: Iterable[Block]) -> list[BlockText]:
     """Return the blocks with their texts."""
     found = []
     for block in blocks:
-        parts = (block.text, block.inside, block.caption) if block.kind is BlockKind.FIGURE else (block.text,)
+        parts = (block.inside, block.caption, block.text) if block.kind is BlockKind.FIGURE else (block.text,)
         text = "\n".join(filter(None, parts))
         if block.kind is not BlockKind.CODE:  # there, tags and commands are text of the page
             text = plain(text, formula=block.kind is BlockKind.FORMULA)
@@ -81,26 +89,33 @@ def texts_of(blocks: Iterable[Block]) -> list[BlockText]:
     return found
 
 
+def folded(text: str) -> str:
+    """Return the text in one case, with ligatures and letters of full width as ordinary letters."""
+    return text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
+
+
 def chunks_of(text: str) -> list[Chunk]:
     """Return the text's words in chunks of at least `LETTERS`; the last chunk may be shorter."""
     chunks: list[Chunk] = []
     words: list[str] = []
-    size = 0
-    tokens: list[str] = _TOKEN.findall((text if text.isascii() else unicodedata.normalize("NFKC", text)).casefold())
-    if max(map(len, tokens), default=0) > LETTERS:  # text written without spaces, in segments
-        tokens = [token[at : at + LETTERS] for token in tokens for at in range(0, len(token), LETTERS)]
-    for word in tokens:
-        words.append(word)
-        size += len(word)
-        if size >= LETTERS:
-            chunks.append(_chunk(words))
-            words, size = [], 0
-    return [*chunks, _chunk(words)] if words else chunks
+    size = start = end = 0
+    for found in _TOKEN.finditer(text):
+        word = folded(found[0])
+        for at in range(0, len(word), LETTERS):  # text written without spaces, in segments
+            if not words:
+                start = min(found.start() + at, found.end())
+            end = min(found.start() + at + LETTERS, found.end())
+            words.append(word[at : at + LETTERS])
+            size += len(words[-1])
+            if size >= LETTERS:
+                chunks.append(_chunk(words, start, end))
+                words, size = [], 0
+    return [*chunks, _chunk(words, start, end)] if words else chunks
 
 
-def _chunk(words: Sequence[str]) -> Chunk:
+def _chunk(words: Sequence[str], start: int, end: int) -> Chunk:
     letters = "".join(words)
-    return Chunk(tuple(words), letters, runs(letters))
+    return Chunk(tuple(words), letters, runs(letters), start, end)
 
 
 def runs(letters: str) -> tuple[str, ...]:
@@ -113,8 +128,8 @@ def size_of(chunks: Sequence[Chunk]) -> int:
     return sum(len(chunk.letters) for chunk in chunks)
 
 
-def missing(chunks: Sequence[Chunk], other: Sequence[Chunk]) -> int:
-    """Return the number of letters of the chunks that `other` lacks; repeated text must be repeated there too.
+def missing(chunks: Sequence[Chunk], other: Sequence[Chunk]) -> list[Chunk]:
+    """Return the chunks that `other` lacks, in order; repeated text must be repeated there too.
 
     The best matches are removed from `other` first. Otherwise a missing chunk would match its common runs and words in
     other chunks.
@@ -122,13 +137,17 @@ def missing(chunks: Sequence[Chunk], other: Sequence[Chunk]) -> int:
     stock = Counter(runs("".join([chunk.letters for chunk in other])))
     words = Counter([word for chunk in other for word in chunk.words])
 
-    def share(chunk: Chunk) -> float:
-        return sum(map(stock.__contains__, chunk.runs)) / len(chunk.runs) if chunk.runs else 0.0
+    def share(number: int) -> float:
+        own = chunks[number].runs
+        return sum(map(stock.__contains__, own)) / len(own) if own else 0.0
 
-    ranked = sorted(chunks, key=share, reverse=True)
-    return sum(
-        len(chunk.letters) for chunk in ranked if max(_used(stock, chunk.runs), _used(words, chunk.words)) < _SAME
-    )
+    ranked = sorted(range(len(chunks)), key=share, reverse=True)
+    lacking = [
+        number
+        for number in ranked
+        if max(_used(stock, chunks[number].runs), _used(words, chunks[number].words)) < _SAME
+    ]
+    return [chunks[number] for number in sorted(lacking)]
 
 
 def _used(stock: Counter[str], wanted: Sequence[str]) -> float:
@@ -201,8 +220,8 @@ def _overlap(low: "Reals", high: "Reals") -> tuple["Reals", "Reals"]:
 #: Approximate number of characters of a layer for judging its language.
 _SAMPLE = 1500
 #: Letters below which a text is too short to be judged.
-_ENOUGH_LETTERS = 60
-#: Margin, relative to the page's height or width, whose text an answer may omit: heads, feet, and stamps.
+ENOUGH_LETTERS = 60
+#: Margin, relative to the page's height or width.
 _MARGIN = 0.07
 #: Minimum steps from line to line for judging their direction.
 _ENOUGH_STEPS = 4
@@ -227,39 +246,13 @@ def is_true(evidence: Evidence, attempt: Attempt) -> bool:
     return not suspicious(PageContent(1.0, 1.0, some))
 
 
-def agreement(evidence: Evidence, attempt: Attempt, texts: Sequence[BlockText]) -> dict[str, float]:
-    """Return the parts that compare answer and layer, except those with too little text."""
-    demanded, optional = _layer_chunks(evidence, attempt)
-    answer = [chunk for entry in texts for chunk in entry.chunks]
-    parts: dict[str, float] = {}
-    wanted = size_of(demanded)
-    if wanted >= _ENOUGH_LETTERS:
-        parts[FOUND] = 1 - missing(demanded, answer) / wanted
-    # Text read in a drawing or picture is in no layer: drawings often have letters as curves.
-    own: list[Chunk] = []
-    for entry in texts:
-        boxes = shown(entry.block, attempt.rotation)
-        # A block was read from a picture if the page has pictures of its size, and no line is in its box.
-        is_pictured = boxes and entry.block.box.area <= evidence.pictured
-        if is_pictured and not any(line.covered_by(box) > 0.5 for _, line in evidence.lines for box in boxes):
-            continue
-        if entry.block.kind is not BlockKind.FIGURE:
-            own += entry.chunks
-    letters = size_of(own)
-    if letters >= _ENOUGH_LETTERS and wanted + size_of(optional) >= _ENOUGH_LETTERS:
-        foreign = missing(own, [*demanded, *optional]) / letters
-        # Text in pictures is in no layer.
-        parts[BACKED] = min(1.0, 1 - foreign + min(evidence.pictured, SCAN))
-    return parts
-
-
 def layer_order(evidence: Evidence, texts: Sequence[BlockText]) -> float | None:
     """Return whether the answer's text follows the columns of the layer; None for too little or vertical text."""
     lying = sum(len(text) for text, box in evidence.lines if box.width > box.height)
     if 2 * lying < sum(len(text) for text, _ in evidence.lines):
         return None
     # A head, a foot, or a vertical stamp in the margin has no place in the order of the columns.
-    aside = {number for number, (_, box) in enumerate(evidence.lines) if _in_margin(box) or box.height > box.width}
+    aside = {number for number, (_, box) in enumerate(evidence.lines) if in_margin(box) or box.height > box.width}
     places = [number for number in _places(evidence, texts) if number not in aside]
     moves = [(before, after) for before, after in pairwise(places) if after != before]
     if len(moves) >= _ENOUGH_STEPS and sum(after > before for before, after in moves) <= 0.1 * len(moves):
@@ -291,32 +284,8 @@ def _flow(lines: Sequence[str]) -> int:
     )
 
 
-def _layer_chunks(evidence: Evidence, attempt: Attempt) -> tuple[list[Chunk], list[Chunk]]:
-    """Return the chunks that the answer must contain, and optional ones: in margins, figures, and formulas."""
-    pictures = [
-        box
-        for block in attempt.blocks
-        if block.kind in (BlockKind.FIGURE, BlockKind.FORMULA)
-        for box in shown(block, attempt.rotation)
-    ]
-    without_position = any(block.kind is BlockKind.FIGURE and block.box.area >= 1 for block in attempt.blocks)
-    demanded: list[str] = []
-    optional: list[str] = []
-    for text, box in evidence.lines:
-        free = _in_margin(box) or any(box.covered_by(picture) > 0.5 for picture in pictures)
-        free = free or (without_position and len(text) < LETTERS)
-        (optional if free else demanded).append(text)
-    return chunks_of("\n".join(demanded)), chunks_of("\n".join(optional))
-
-
-def shown(block: Block, rotation: int) -> list[Box]:
-    """Return a block's boxes on the page before rotation, without unknown positions."""
-    if block.box.area >= 1:
-        return []
-    return [box.turned(-rotation).grown(0.01) for box in (block.box, *block.continued)]
-
-
-def _in_margin(box: Box) -> bool:
+def in_margin(box: Box) -> bool:
+    """Return whether a relative box is in the margin, where running heads, feet, and stamps are."""
     across, down = box.centre
     if down < _MARGIN or down > 1 - _MARGIN:
         return True

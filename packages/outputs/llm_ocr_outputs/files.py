@@ -7,13 +7,14 @@ import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from llm_ocr.errors import ObjectNotFound, StorageError, WorkspaceMismatch
-from llm_ocr.exporting import Exported, ExportJob, Output
+from llm_ocr.exporting import Exported, ExportJob, NothingLeft, Output
+from llm_ocr.results.balance import is_balanced
 from llm_ocr.results.markdown import clean
 from llm_ocr.results.schema import release_memory
 from llm_ocr.types import Counts, Status
@@ -33,7 +34,7 @@ def json_line(value: object) -> bytes:
     Raises:
         ValueError: a number has no JSON form.
     """
-    return _escaped(_compact(value))
+    return _escaped(json_text(value))
 
 
 def json_document(value: Mapping[str, object]) -> bytes:
@@ -41,13 +42,14 @@ def json_document(value: Mapping[str, object]) -> bytes:
 
     def text(content: object) -> str:
         if isinstance(content, list) and content:
-            return "[\n" + ",\n".join(map(_compact, content)) + "\n]"
-        return _compact(content)
+            return "[\n" + ",\n".join(map(json_text, content)) + "\n]"
+        return json_text(content)
 
-    return _escaped("{\n" + ",\n".join(f"{_compact(name)}:{text(content)}" for name, content in value.items()) + "\n}")
+    return _escaped("{\n" + ",\n".join(f"{json_text(name)}:{text(content)}" for name, content in value.items()) + "\n}")
 
 
-def _compact(value: object) -> str:
+def json_text(value: object) -> str:
+    """Return compact JSON; see `json_line`."""
     # Cleaned as a whole: surrogates occur only in texts, and one check is faster than one per text.
     return clean(json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
 
@@ -96,13 +98,15 @@ _NOT_CONTENT = frozenset({"README.md", "Thumbs.db", "desktop.ini"})
 class Note:
     """Result of a batch: sizes in bytes by key, number of records, pages by status.
 
-    `dropped` are the dropped documents, in the form of their list.
+    `dropped` are the dropped documents, in the form of their list. `left_out` is the number of pages left out by the
+    setting `only`.
     """
 
     files: dict[str, int] = field(default_factory=dict)
     records: int = 0
     pages: dict[str, int] = field(default_factory=dict)
     dropped: list[dict[str, Any]] = field(default_factory=list)
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +118,7 @@ class Done:
     records: int
     dropped: int
     counts: Counts
+    left_out: int
 
 
 class Notes:
@@ -174,7 +179,8 @@ class Notes:
     def _keep(self, batch: str, note: Note) -> None:
         (self._spool / batch).write_bytes(codec.dump(asdict(note)))
         counts = Counts(sum(note.pages.values()), *(note.pages.get(name, 0) for name in ("ok", "degraded", "failed")))
-        self.done[batch] = Done(len(note.files), sum(note.files.values()), note.records, len(note.dropped), counts)
+        size, dropped = sum(note.files.values()), len(note.dropped)
+        self.done[batch] = Done(len(note.files), size, note.records, dropped, counts, note.left_out)
 
     def begin(self, batch: str, number: int, keys: Iterable[str]) -> None:
         """Note that these files are about to be written; `number` counts such groups of a batch."""
@@ -328,10 +334,11 @@ async def export_files(job: ExportJob, form: Form) -> Exported:
     Raises:
         StageMissing: the dataset is incomplete.
         WorkspaceMismatch: the output has another export, or files of other origin.
+        NothingLeft: the setting `only` leaves out all pages.
     """
     dataset = await asyncio.to_thread(undamaged, job.workspace, job.source_folder)
     rows = await asyncio.to_thread(AssembledRows, job.workspace, dataset.key, job.source_folder)
-    batches = list(_batches(dataset, form, _policy(job)))
+    batches = list(_batches(dataset, form, _policy(job), job.settings.only))
     await asyncio.to_thread(job.output.check, job.workspace.url)
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="llm-ocr-export") as pool:
         notes = Notes(job.output, job.workspace.spool / "export-notes", pool)
@@ -340,10 +347,13 @@ async def export_files(job: ExportJob, form: Form) -> Exported:
             await asyncio.to_thread(notes.claim, dataset.identity, form.name)
             await asyncio.to_thread(notes.retire, [batch.name for batch in batches])
             written = await _write(work, batches)
+            done = [notes.done[batch.name] for batch in batches]
+            left_out = sum(batch.left_out for batch in done)
+            if left_out and not any(batch.records for batch in done):  # the files of an older export stay
+                raise NothingLeft(job.workspace.url, left_out)
             await asyncio.to_thread(_finish, work, batches)
         finally:
             work.stop.set()
-    done = [notes.done[batch.name] for batch in batches]
     return Exported(
         url=job.output.url,
         files=sum(batch.files for batch in done),
@@ -353,6 +363,7 @@ async def export_files(job: ExportJob, form: Form) -> Exported:
         load=form.opened(job.output.url),
         unit=form.unit,
         dropped=sum(batch.dropped for batch in done),
+        left_out=left_out,
     )
 
 
@@ -362,8 +373,9 @@ def _policy(job: ExportJob) -> float | None:
     return settings.max_page_error_rate if settings.drop_over_error_rate else None
 
 
-def _batches(dataset: Assembled, form: Form, policy: float | None) -> Iterator[Batch]:
-    about = json.dumps([form.name, form.version, dict(form.settings), policy], sort_keys=True).encode()
+def _batches(dataset: Assembled, form: Form, policy: float | None, only: str | None) -> Iterator[Batch]:
+    facts = [form.name, form.version, dict(form.settings), policy, *([only] if only else [])]
+    about = json.dumps(facts, sort_keys=True).encode()
     start, pages, digest, number = 0, 0, hashlib.sha256(about), 0
     for place, (source, count) in enumerate(zip(dataset.sources, dataset.counts, strict=True)):
         if pages and pages + count > PAGES:
@@ -432,7 +444,10 @@ def _put(work: _Work, file: File) -> tuple[str, int]:
 
 
 def _kept(work: _Work, batch: Batch, note: Note) -> Iterator[Document]:
-    """Yield the batch's documents; add those with too many bad pages to the note instead."""
+    """Yield the batch's documents; add those with too many bad pages to the note instead.
+
+    With the setting `only`, documents lack the other pages. A document without any is left out.
+    """
     most = _policy(work.job)
     for place in batch.places:
         for document in work.rows.documents(work.rows.item(place)):
@@ -454,7 +469,12 @@ def _kept(work: _Work, batch: Batch, note: Note) -> Iterator[Document]:
                         "reasons": sorted({record.reason.value for record in records if record.reason}),
                     }
                 )
-            else:
+                continue
+            if work.job.settings.only is not None:
+                kept = tuple(row for row in document.rows if is_balanced(row.record.status, row.record.ledger))
+                note.left_out += len(document.rows) - len(kept)
+                document = replace(document, rows=kept)
+            if document.rows or work.job.settings.only is None:
                 yield document
 
 

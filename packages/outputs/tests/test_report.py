@@ -8,11 +8,12 @@ from unittest import mock
 import pytest
 import running
 from report_reading import report_of, words_of
+from view_workspaces import make, text
 from viewer_browser import FLAGS
 
 import llm_ocr
 from llm_ocr.errors import StorageError, UsageError, WorkspaceError
-from llm_ocr.types import Counts
+from llm_ocr.types import Counts, Ledger
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, claim_key
 from llm_ocr.workspace.metrics import all_series
@@ -40,6 +41,16 @@ def test_a_workspace_of_an_older_version_gives_a_page(standing, tmp_path):
     text = report_of(standing, tmp_path / "r.html")
     assert "engine timeout: /in/4.pdf, page 1 (too slow)" in words_of(text)
     assert "No values over time exist yet" in words_of(text)
+
+
+def test_the_ledger_names_the_worst_pages(tmp_path):
+    ledgers = {1: Ledger(0.1), 2: Ledger(0.1, 0.5), 3: Ledger(0.2, 0.03, 0.4)}
+    pages = {"a.pdf": 3, "b.pdf": 1}
+    workspace = make(str(tmp_path / "w"), pages, lambda name, n: text("words", ledger=ledgers[n]), assemble=False)
+    words = words_of(report_of(workspace, tmp_path / "r.html"))
+    assert "Ink accounted for: 88.8 %; 2 pages with unread ink, 1 with unsupported text." in words
+    assert words.index("50 % unread: /in/a.pdf, page 2") < words.index("3.0 % unread: /in/a.pdf, page 3")
+    assert "40 % unsupported: /in/a.pdf, page 3" in words
 
 
 def test_no_row_is_read(workspace, tmp_path):

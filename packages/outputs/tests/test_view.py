@@ -13,8 +13,9 @@ from viewer_browser import Browser
 import llm_ocr
 from llm_ocr.cli import main
 from llm_ocr.errors import StageMissing, UsageError
-from llm_ocr.types import BlockKind, Reason, Status
+from llm_ocr.types import BlockKind, Box, Ledger, Reason, Span, Status
 
+UNSUPPORTED = "nothing on the page supports this text"
 HEADING, PARAGRAPH = (BlockKind.HEADING, "Levels in winter"), (BlockKind.TEXT, "The willow above the weir came down.")
 
 
@@ -49,6 +50,12 @@ def page(name: str, number: int) -> Wanted:
     if name == "reports/river.pdf" and number == 2:
         blocks = (HEADING, PARAGRAPH, (BlockKind.TABLE, TABLE), (BlockKind.FORMULA, FORMULA))
         return Wanted(blocks, quality=0.95, figure="Three lines that rise in March.", engine="other-ocr")
+    if name == "reports/river.pdf" and number == 3:
+        lines = ("- Gauges", "The **Upper Tarn** rose 𝒳 on 31 May.", "$x = 31$")
+        blocks = ((BlockKind.LIST_ITEM, lines[0]), *((BlockKind.TEXT, line) for line in lines[1:]))
+        spans = (Span(0, 0, 8), Span(1, 8, 21), Span(1, lines[1].index("31"), lines[1].index(".")), Span(2, 5, 7))
+        ledger = Ledger(0.06, 0.031, 0.25, 0.1, (Box(0.1, 0.8, 0.5, 0.82), Box(0.1, 0.9, 0.5, 0.92)), spans, "layer")
+        return Wanted(blocks, Status.DEGRADED, Reason.UNREAD, "3.1 % of the ink", 0.97, ledger=ledger)
     return text(f"Page {number} of {name}", "Café 文書管理 word" + str(number), quality=0.99 - 0.01 * number)
 
 
@@ -94,7 +101,7 @@ def page_of(site: Path, name: str, number: int) -> str:
 def test_the_list_opens_from_disk_with_the_worst_pages_first(home):
     assert titles(home)[:3] == ["letter.pdf p. 2", "letter.pdf p. 3", "fax.tiff p. 12"]
     assert found(home) == "20 pages of 4 documents"
-    assert home.texts(".chip[data-status]") == ["ok\n18", "degraded\n1", "failed\n1"]
+    assert home.texts(".chip[data-status]") == ["ok\n17", "degraded\n2", "failed\n1"]
     dots = "[...document.querySelectorAll('#rows .row .dot')].slice(0, 3).map((dot) => dot.title)"
     assert home.run(dots) == ["failed", "degraded", "ok"]
     assert home.log == []
@@ -110,9 +117,11 @@ def test_filters_leave_the_pages_that_are_meant(home):
         "reason=repetition+loop": ["letter.pdf p. 3"],
         "engine=other-ocr": ["reports/river.pdf p. 2"],
         "has=tfm&name=river": ["reports/river.pdf p. 2"],
+        "has=u": ["reports/river.pdf p. 3"],
+        "has=x": ["reports/river.pdf p. 3"],
         "below=50": ["letter.pdf p. 3"],
         "name=LETTER&sort=order": ["letter.pdf p. 1", "letter.pdf p. 2", "letter.pdf p. 3"],
-        "status=degraded,failed&sort=best": ["letter.pdf p. 3", "letter.pdf p. 2"],
+        "status=degraded,failed&sort=best": ["reports/river.pdf p. 3", "letter.pdf p. 3", "letter.pdf p. 2"],
     }.items():
         home.go(place)
         home.wait(f"document.querySelector('#found').textContent.startsWith('{len(left)} of')")
@@ -184,6 +193,55 @@ def test_markdown_as_it_is_written_and_details_are_a_key_away(home, site):
     home.press("i")
     assert "/in/reports/river.pdf" in home.texts(".details")[0]
     home.press("i")
+
+
+def test_unread_ink_and_unsupported_text_are_shown(home, site):
+    assert home.texts(".chip[data-has=u], .chip[data-has=x]") == ["unread ink\n1", "unsupported text\n1"]
+    opened(home, page_of(site, "reports/river.pdf", 3))
+    home.wait("document.querySelector('article .katex')")
+    assert home.texts("article u.unsupported") == ["per Tarn", "ro", "31 May"]
+    assert home.run("[...document.querySelectorAll('article li.unsupported')].map((one) => one.innerText)") == [
+        "Gauges"
+    ]
+    assert home.run("document.querySelector('article .math.unsupported').title").startswith(UNSUPPORTED)
+    marked = "[...document.querySelectorAll('article .unsupported, .box.unsupported')]"
+    assert home.run(f"{marked}.every((one) => one.title.startsWith({json.dumps(UNSUPPORTED)}))")
+    lines = "getComputedStyle(document.querySelector('article u.unsupported')).textDecorationLine"
+    assert home.run(lines) == "underline"
+    unread = "[...document.querySelectorAll('.box.k-unread')]"
+    assert home.run(f"{unread}.map((one) => one.getAttribute('aria-label'))") == [
+        "unread ink 1 of 2",
+        "unread ink 2 of 2",
+    ]
+    assert home.run(f"getComputedStyle({unread}[0]).borderTopColor") == "rgb(214, 0, 28)"
+    assert home.run(f"{unread}.map((one) => one.style.top)") == ["80%", "90%"]
+    home.press("m")
+    assert home.texts(".raw u.unsupported") == ["- Gauges", "per Tarn** ro", "31 May", "31"]
+    home.press("m")
+    home.press("i")
+    details = " ".join(home.texts(".details")[0].split())
+    assert "unread ink 3.1 % unsupported text 25.0 %" in details
+    assert "compared with the ink and the text layer" in details
+    home.press("i")
+    assert home.log == []
+
+
+def test_unread_ink_is_hidden_with_the_boxes_or_alone(home, site):
+    opened(home, page_of(site, "reports/river.pdf", 3))
+    box = "document.querySelector('.box.k-unread')"
+    assert "unread ink" in home.texts(".legend button")
+    home.run("document.querySelector('.legend button.k-unread').click()")
+    assert home.run(f"{box}.checkVisibility()") is False
+    home.run("document.querySelector('.legend button.k-unread').click()")
+    home.press("b")
+    assert home.run(f"getComputedStyle({box}).opacity") == "0"
+    home.press("u")  # the next place of the ledger is shown without the boxes, too
+    assert home.run(f"getComputedStyle({box}).opacity") == "1"
+    assert home.run(f"{box}.classList.contains('here')")
+    home.press("u")
+    home.press("u")
+    assert home.run("document.querySelector('article .here').className") == "unsupported here"
+    home.press("b")
 
 
 def test_a_failed_page_says_why_and_what_to_do(home, site, workspace):

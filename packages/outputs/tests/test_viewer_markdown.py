@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_ocr.types import Block, BlockKind, Box
+from llm_ocr_outputs.places import MARK, Unsupported, lines_of_blocks
 from llm_ocr_outputs.viewer.comparing import compare, equal_words
 from llm_ocr_outputs.viewer.index import DataFiles, SearchIndex, script, terms, visible_text
-from llm_ocr_outputs.viewer.pages import lines_of_blocks
-from llm_ocr_outputs.viewer.rendering import LONGEST, Places, render
+from llm_ocr_outputs.viewer.rendering import LONGEST, UNSUPPORTED, Places, render, render_unsupported
 
 NOTHING = Places({}, {})
 
@@ -126,6 +126,63 @@ def test_lines_know_their_blocks_whatever_stands_between():
     html = render(markdown, Places(lines_of_blocks(markdown, blocks), {"f1": 0}))
     marked = re.findall(r'<(\w+) data-b="(\d)"', html)
     assert [name + block for name, block in marked] == ["h21", "p2", "p3", "blockquote3", "li4", "li5", "p6"]
+
+
+MARKUP = [
+    "# ",
+    "- ",
+    "1. ",
+    "**",
+    "*",
+    "\n",
+    "\n\n",
+    " ",
+    "| a | b |\n|---|---|\n",
+    "$x$",
+    "\\",
+    "```\n",
+    "<!--",
+    "<td>",
+    "&amp;",
+]
+
+
+@given(
+    st.lists(st.sampled_from([*MARKUP, "gold", "tin ", "<table><tr><td>zinc</td></tr></table>"]), max_size=14),
+    st.data(),
+)
+def test_underlines_change_no_word_of_a_page(parts, data):
+    markdown = "".join(parts)
+    ranges = data.draw(st.lists(st.tuples(st.integers(0, len(markdown)), st.integers(0, len(markdown))), max_size=4))
+    texts = [Unsupported(0, "", *sorted(one)) for one in ranges if one[0] != one[1]]
+    places = Places({line: 0 for line in range(markdown.count("\n") + 1)}, {})
+    html = render_unsupported(markdown, places, texts)
+    assert not MARK.search(html)
+    added = rf' ?class="unsupported"| unsupported(?=")| title="{UNSUPPORTED}"'
+    assert visible_text(html) == visible_text(render(markdown, places))
+    assert re.sub(added, "", html).replace("<u>", "").replace("</u>", "") == render(markdown, places)
+
+
+def test_underlines_are_exact_in_prose_and_whole_in_formulas():
+    def shown(markdown: str, *words: str) -> str:
+        texts = [Unsupported(0, one, markdown.index(one), markdown.index(one) + len(one)) for one in words]
+        html = render_unsupported(markdown, Places({0: 0}, {}), texts)
+        return html.replace(f' title="{UNSUPPORTED}"', "").strip()
+
+    assert shown("The mine **gave gold** in 1870.", "gold** in") == (
+        '<p data-b="0">The mine <strong>gave <u class="unsupported">gold</u></strong>'
+        '<u class="unsupported"> in</u> 1870.</p>'
+    )
+    assert '<td>12</td>\n<td><u class="unsupported">27</u></td>' in shown("| a | b |\n|---|---|\n| 12 | 27 |", "27")
+    assert '<span class="math unsupported">x = 27</span>' in shown("where $x = 27$ holds", "27")
+    assert '<li data-b="0" class="unsupported">' in shown("- gold", "- gold")
+
+
+def test_compared_readings_keep_their_underlines():
+    markdown = "The mine gave gold in 1870."
+    html = render_unsupported(markdown, NOTHING, [Unsupported(0, "gold", 14, 18)])
+    compared = compare(html, render("The mine gave tin in 1870.", NOTHING))
+    assert f'<u class="unsupported" title="{UNSUPPORTED}"><mark>gold</mark></u>' in compared.left
 
 
 def test_data_files_hold_nothing_that_ends_a_script():

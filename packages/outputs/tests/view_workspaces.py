@@ -17,6 +17,7 @@ from llm_ocr.types import (
     EncodedImage,
     Figure,
     FigureRecord,
+    Ledger,
     PageRecord,
     Reason,
     Status,
@@ -41,6 +42,7 @@ class Wanted:
     quality: float | None = None
     figure: str = ""  # description of a figure at the end of the page
     engine: str = "deepseek-ocr"
+    ledger: Ledger | None = None
 
 
 def text(*lines: str, **more) -> Wanted:
@@ -91,6 +93,7 @@ def record(part: DocumentPart, number: int, index: int, wanted: Wanted) -> tuple
         tokens_in=100,
         tokens_out=50,
         quality=wanted.quality,
+        ledger=wanted.ledger,
     ), described
 
 

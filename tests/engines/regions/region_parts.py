@@ -56,10 +56,9 @@ class GivenDetector:
 
 
 class RegionWorkbench:
-    """`RegionTools`: a crop's bytes are the corner of its box, unless `same` are given; `blank` crops hold little."""
+    """`RegionTools`: a crop's bytes are the corner of its box, unless `same` are given."""
 
-    def __init__(self, *, blank: bool = False, crop: Callable[[Box], bytes] | None = None, fails: bool = False) -> None:
-        self.blank_pages = blank
+    def __init__(self, *, crop: Callable[[Box], bytes] | None = None, fails: bool = False) -> None:
         self._crop = crop or (lambda box: f"crop {box.x0:.2f} {box.y0:.2f} ".encode() * 300)
         self._fails = fails
         self.looked_at: list[bytes] = []
@@ -72,7 +71,7 @@ class RegionWorkbench:
 
     async def blank(self, image: EncodedImage) -> bool:
         self.looked_at.append(image.data)
-        return self.blank_pages or image.data.startswith(b"blank")
+        return image.data.startswith(b"blank")
 
     async def content(self, page: Page) -> Page:
         return Page(page.id, page.document_id, page.number, page.image, PageContent(100, 100), page.source)

@@ -182,11 +182,8 @@ def test_page_that_detection_fails_on_is_read_whole_and_degraded():
     assert "its regions were not found: the detector: killed after 300 s" in attempt.detail
 
 
-def test_blank_page_sends_nothing_and_regionless_is_read_whole():
-    model = SeeingModel({})
-    blank = read_regions((), model, tools=RegionWorkbench(blank=True))
-    assert (blank.status, blank.blocks, model.requests) == (Status.OK, (), [])
-    whole = read_regions((), model)
+def test_a_page_without_regions_is_read_whole():
+    whole = read_regions((), SeeingModel({}))
     assert (whole.status, shown(whole)) == (Status.OK, [("text", "the whole page")])
     assert "no region to be read was found" in whole.detail
 

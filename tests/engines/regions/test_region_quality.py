@@ -19,16 +19,17 @@ from llm_ocr.engines.regions.detection import tasks_with
 from llm_ocr.engines.regions.reader import LayoutReader
 from llm_ocr.engines.vlm.requests import QualityRule, ReadOptions
 from llm_ocr.errors import PageFailure
-from llm_ocr.types import Attempt, Page, Quality, Reason, Status
+from llm_ocr.types import Attempt, Page, Reason, Status
 
 
-def by_length(page: Page, attempt: Attempt) -> Quality:
+def by_length(page: Page, attempt: Attempt) -> tuple[float, str]:
     assert page is PAGE
-    return Quality(min(1.0, sum(len(block.text) for block in attempt.blocks) / 100))
+    quality = min(1.0, sum(len(block.text) for block in attempt.blocks) / 100)
+    return quality, "too short" if quality < 0.5 else ""
 
 
 def read(answer: str, whole: WholeReader, below: float | None = 0.5) -> Attempt:
-    rule = None if below is None else QualityRule(below, by_length, version=1)
+    rule = None if below is None else QualityRule(by_length, {"least": below})
     parts = (SeeingModel({"01": answer}), GLM, GivenDetector(rows("text")), RegionWorkbench(), tasks_with(()), whole)
     return asyncio.run(LayoutReader(*parts, ReadOptions(backoff=0.0), rule).read(PAGE))
 
@@ -43,7 +44,7 @@ def test_a_page_that_is_good_enough_is_not_read_whole(answer, below):
 def test_weak_page_is_read_whole_and_the_better_result_counts():
     attempt = read("x" * 30, WholeReader(whole_page("y" * 40)))
     assert (attempt.status, shown(attempt)) == (Status.OK, [("text", "y" * 40)])
-    assert "the quality of its regions, 0.30, is below 0.5" in attempt.detail
+    assert "its regions are not good enough: too short" in attempt.detail
     assert (len(attempt.tries), attempt.tokens_in) == (2, 1100)
 
 
@@ -57,7 +58,7 @@ def test_the_regions_count_where_the_whole_page_is_no_better(other):
 
 def test_whole_page_cost_counts_even_without_region_requests():
     parts = (SeeingModel({}), GLM, GivenDetector(rows("text")), RegionWorkbench(crop=lambda box: b"blank"))
-    rule = QualityRule(0.5, by_length, version=1)
+    rule = QualityRule(by_length, {})
     reader = LayoutReader(*parts, tasks_with(()), WholeReader(whole_page("")), ReadOptions(backoff=0.0), rule)
     attempt = asyncio.run(reader.read(PAGE))
     assert "the whole page is not better" in attempt.detail

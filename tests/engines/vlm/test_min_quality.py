@@ -11,16 +11,17 @@ from llm_ocr.engines import Finish
 from llm_ocr.engines.vlm.reader import MOST_REREADS, ModelReader
 from llm_ocr.engines.vlm.requests import MAX_ATTEMPTS, QualityRule, ReadOptions
 from llm_ocr.errors import RequestLost, RequestRefused
-from llm_ocr.types import Attempt, Page, Quality, Reason, Status
+from llm_ocr.types import Attempt, Page, Reason, Status
 
 
-def by_length(page: Page, attempt: Attempt) -> Quality:
-    """A hundred characters are a page's worth."""
+def by_length(page: Page, attempt: Attempt) -> tuple[float, str]:
+    """A hundred characters are a page's worth, and half of them are too few."""
     assert page is PAGE
-    return Quality(min(1.0, sum(len(block.text) for block in attempt.blocks) / 100), {})
+    quality = min(1.0, sum(len(block.text) for block in attempt.blocks) / 100)
+    return quality, f"its length of {quality:.2f} is too short" if quality < 0.5 else ""
 
 
-RULE = QualityRule(0.5, by_length, version=7)
+RULE = QualityRule(by_length, {"min_quality": 0.5, "version": 7})
 SHORT, LONGER, LONG = (stop("x" * size) for size in (20, 40, 80))
 
 
@@ -48,7 +49,7 @@ def test_a_weak_answer_climbs_the_ladder_and_a_good_one_ends_it():
         ("ok", None, 0.2),
         ("ok", None, 0.8),
     ]
-    assert "quality of 0.20 is below 0.5" in attempt.tries[0]["detail"]
+    assert "length of 0.20 is too short" in attempt.tries[0]["detail"]
     assert attempt.tokens_out == 100
 
 
@@ -56,7 +57,7 @@ def test_the_best_of_weak_answers_counts_and_there_is_an_end():
     engine = ScriptedEngine(SHORT, LONGER, SHORT)
     attempt = read(engine)
     assert (attempt.status, size(attempt)) == (Status.OK, 40)
-    assert "quality of 0.40 is below 0.5" in attempt.detail
+    assert "length of 0.40 is too short" in attempt.detail
     assert len(engine.requests) == 1 + MOST_REREADS
 
 
@@ -94,7 +95,7 @@ def test_only_with_the_setting_it_is_part_of_the_key():
         return dict(ModelReader(ScriptedEngine(stop()), PROFILE, Tools(), rule=rule).identity())
 
     assert "min_quality" not in identity(None)
-    assert identity(RULE) == identity(None) | {"min_quality": {"below": 0.5, "version": 7}}
+    assert identity(RULE) == identity(None) | {"min_quality": {"min_quality": 0.5, "version": 7}}
 
 
 def test_without_the_setting_nothing_is_judged():
@@ -121,7 +122,7 @@ def test_no_page_ends_worse_than_without_the_setting(replies):
     def result(rule: QualityRule | None) -> tuple[int, float, Reason | None]:
         attempt = read(ScriptedEngine(*replies, SHORT), rule)
         order = {Status.DEGRADED: 0, Status.OK: 1}
-        return order[attempt.status], by_length(PAGE, attempt).score, attempt.reason
+        return order[attempt.status], by_length(PAGE, attempt)[0], attempt.reason
 
     before, after = result(None), result(RULE)
     assert after[:2] >= before[:2]

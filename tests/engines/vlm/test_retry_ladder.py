@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import zlib
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -12,6 +13,7 @@ from scripted_model import (
     GOOD,
     LOOP,
     PAGE,
+    PROFILE,
     Fallback,
     Reply,
     ScriptedEngine,
@@ -26,8 +28,9 @@ from scripted_model import (
 
 from llm_ocr.engines import Completion, Finish
 from llm_ocr.engines.vlm import retry
+from llm_ocr.engines.vlm.reader import ModelReader
 from llm_ocr.errors import PageFailure, RequestLost, RequestRefused, ServerError
-from llm_ocr.types import Attempt, Reason, Status
+from llm_ocr.types import Attempt, Evidence, InkMap, Reason, Status
 
 CUT = ended(f"The Rhine is long. {LOOP}", Finish.CUT)
 LONG = ended("A river that goes on and on, past hills and towns", Finish.LENGTH)
@@ -96,32 +99,11 @@ def test_rungs_change_temperature_scale_prompt_and_last_repeats():
     assert engine.requests[3].prompt == "Read it."
 
 
-def test_an_empty_answer_stands_on_a_blank_page():
-    tools = Tools(blank=True)
-    attempt = read(ScriptedEngine(stop("")), tools)
-    assert (attempt.status, attempt.blocks, attempt.detail, attempt.tries) == (Status.OK, (), "", ())
-    assert tools.done == ["blank"]
-
-
-def test_hallucinated_text_of_a_blank_page_is_left_out_and_noted():
-    attempt = read(ScriptedEngine(CUT), Tools(blank=True))
-    assert (attempt.status, attempt.blocks) == (Status.OK, ())
-    assert "blank" in attempt.detail
-
-
-def test_blank_check_runs_once_and_never_for_a_good_answer():
-    tools = Tools()
-    read(ScriptedEngine(stop(""), stop(""), stop()), tools)
-    assert tools.done.count("blank") == 1
-    tools = Tools()
-    read(ScriptedEngine(stop()), tools)
-    assert not tools.done
-
-
-def test_a_page_of_which_nobody_can_say_that_it_is_blank_is_not():
-    failure = failure_of(ScriptedEngine(stop("")), Tools(fails=["blank"]), max_attempts=1)
-    assert failure.reason is Reason.EMPTY
-    assert "whether the page is blank: no blank" in failure.detail
+def test_a_blank_page_costs_no_request():
+    engine = ScriptedEngine(stop("An invented page."))
+    blank = replace(PAGE, evidence=Evidence(InkMap(8, 1, zlib.compress(b"\0"), blank=True)))
+    attempt = asyncio.run(ModelReader(engine, PROFILE, Tools()).read(blank))
+    assert (attempt.status, attempt.blocks, engine.requests) == (Status.OK, (), [])
 
 
 def test_lost_requests_do_not_climb_but_count():
@@ -306,7 +288,7 @@ ERRORS = st.sampled_from(
     most=st.integers(1, 9),
     mode=st.sampled_from(["layout", "marked"]),
     fallback=st.sampled_from([None, by_layer(), by_layer(""), PageFailure(Reason.EMPTY)]),
-    tools=st.builds(Tools, blank=st.booleans(), fails=st.sets(st.sampled_from(["resized", "blank", "content"]))),
+    tools=st.builds(Tools, fails=st.sets(st.sampled_from(["resized", "content"]))),
 )
 def test_page_always_ends_within_its_tries_and_tokens_add_up(
     replies: list[Reply], most: int, mode: str, fallback: Attempt | PageFailure | None, tools: Tools

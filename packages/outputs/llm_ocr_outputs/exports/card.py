@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from llm_ocr.results.card import DATASET_KEYS, configs
+from llm_ocr.types import plural
 from llm_ocr_outputs.exports.shards import GLOB
 
 _TAGS = ("ocr", "llm-ocr")
@@ -39,6 +40,7 @@ class CardFacts:
     describe: str = ""  # describer of the figures
     settings: Mapping[str, Any] = field(default_factory=dict)
     left_out: int = 0  # documents with too many bad pages
+    unbalanced: int = 0  # pages left out because they are not balanced
 
 
 def card(facts: CardFacts, front: Mapping[str, Any], *, whole: bool = True) -> str:
@@ -65,9 +67,15 @@ def _sections(facts: CardFacts, *, whole: bool) -> list[str]:
     mark = f"<!-- llm-ocr export of {facts.workspace}; the next export replaces the text below this line -->"
     intro = (
         f"{facts.documents:,} {'document' if facts.documents == 1 else 'documents'}, read page by page with llm-ocr "
-        f"{facts.version}. A row is a page: its image, its Markdown, its figures and their descriptions. The dataset "
-        "includes failed pages, which `status` and `reason` identify."
+        f"{facts.version}. A row is a page: its image, its Markdown, its figures and their descriptions. "
     )
+    if facts.unbalanced:
+        intro += (
+            f"{plural(facts.unbalanced, 'page')} failed, or had ink or text that is not accounted for. They have no "
+            "rows, and the statistics include them."
+        )
+    else:
+        intro += "The dataset includes failed pages, which `status` and `reason` identify."
     if facts.left_out:
         more = f"{facts.left_out:,} more {'document' if facts.left_out == 1 else 'documents'}"
         intro += (

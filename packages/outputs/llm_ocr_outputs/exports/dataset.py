@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from llm_ocr.errors import DatasetDamaged, ObjectNotFound, StorageError, UsageError, WorkspaceMismatch
-from llm_ocr.exporting import Exported, ExportJob, Output
+from llm_ocr.exporting import Exported, ExportJob, NothingLeft, Output
 from llm_ocr.results.card import CARD, OTHER_CARD, Standing, read_card
 from llm_ocr.results.schema import release_memory
 from llm_ocr.storage import ObjectInfo, ObjectStore
@@ -26,8 +26,8 @@ from llm_ocr_outputs.exports.shards import (
     Shard,
     Source,
     UnreadableFile,
-    bad_documents_of,
     cut,
+    excluded_of,
     group_sizes,
     is_shard,
     write_shard,
@@ -35,7 +35,8 @@ from llm_ocr_outputs.exports.shards import (
 from llm_ocr_outputs.files import DROPPED, json_line, refuse_texts
 from llm_ocr_outputs.source import Assembled, facts, undamaged
 
-# Documents dropped by their error rate: the dataset files that lose rows, and the list of dropped documents.
+# Documents dropped by their error rate, and pages left out: the dataset files that lose rows, and the list of dropped
+# documents.
 
 
 #: Number of files that are checked concurrently, and of pending results.
@@ -44,18 +45,19 @@ _AT_ONCE, _WAITING = 16, 256
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Dataset without `dropped` documents; the file `list` on the local disk names them."""
+    """Dataset without `dropped` documents, which the file `list` on the local disk names, and `left_out` pages."""
 
     dataset: Assembled
     dropped: int
+    left_out: int
     list: Path
 
 
-def without_bad_documents(workspace: Workspace, dataset: Assembled, most: float) -> Kept:
+def without_excluded(workspace: Workspace, dataset: Assembled, most: float | None, *, balanced: bool) -> Kept:
     """Return the dataset without documents whose share of bad pages is above `most` (0..1).
 
-    A file that loses rows has another content id, which renames its shards; all other files are unchanged. Reads five
-    small columns of every file.
+    With `balanced`, pages that are not balanced are left out. A file that loses rows has another content id, which
+    renames its shards; all other files are unchanged. Reads eight small columns of every file.
 
     Raises:
         StorageError: a file could not be read.
@@ -63,23 +65,28 @@ def without_bad_documents(workspace: Workspace, dataset: Assembled, most: float)
     path = workspace.spool / DROPPED
     sources: list[Source] = []
     counts: list[int] = []
-    dropped = 0
+    dropped = left_out = 0
     files = iter(zip(dataset.sources, dataset.counts, strict=True))
-    look = partial(bad_documents_of, workspace.store.read_range, most=most)
     with path.open("wb") as file, ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="llm-ocr-export") as pool:
         while group := list(islice(files, _WAITING)):
-            found = pool.map(look, (source for source, _ in group))
-            for (source, count), bad in zip(group, found, strict=True):
+            judged = [(replace(source, most=most, balanced=balanced), count) for source, count in group]
+            found = pool.map(partial(excluded_of, workspace.store.read_range), (source for source, _ in judged))
+            for (source, count), excluded in zip(judged, found, strict=True):
+                bad = excluded.documents
                 file.writelines(map(json_line, bad))
                 dropped += len(bad)
+                left_out += excluded.pages
+                content = source.content
                 if bad:
                     ids = "\n".join(sorted(document["document_id"] for document in bad))
-                    digest = hashlib.sha256(ids.encode("utf-8", "replace")).hexdigest()[:16]
-                    source = replace(source, content=f"{source.content} without {digest}", most=most)
-                if left := count - sum(document["pages"] for document in bad):
-                    sources.append(source)
+                    content += f" without {hashlib.sha256(ids.encode('utf-8', 'replace')).hexdigest()[:16]}"
+                if excluded.pages:
+                    content += " only balanced"
+                if left := count - sum(document["pages"] for document in bad) - excluded.pages:
+                    kept = replace(source, content=content, most=most if bad else None, balanced=excluded.pages > 0)
+                    sources.append(kept)
                     counts.append(left)
-    return Kept(replace(dataset, sources=tuple(sources), counts=tuple(counts)), dropped, path)
+    return Kept(replace(dataset, sources=tuple(sources), counts=tuple(counts)), dropped, left_out, path)
 
 
 def put_list(store: ObjectStore, kept: Kept | None) -> None:
@@ -111,6 +118,7 @@ async def export_dataset(job: ExportJob) -> Exported:
     Raises:
         StageMissing: the dataset is incomplete.
         WorkspaceMismatch: the output has the dataset of another workspace.
+        NothingLeft: the setting `only` leaves out all pages.
         DatasetDamaged: files differ from the files that Assemble wrote.
     """
     try:
@@ -122,25 +130,30 @@ async def export_dataset(job: ExportJob) -> Exported:
 async def _export_dataset(job: ExportJob) -> Exported:
     dataset = await asyncio.to_thread(undamaged, job.workspace, job.source_folder)
     kept: Kept | None = None
-    if job.settings.drop_over_error_rate:
-        most = job.settings.max_page_error_rate
-        kept = await asyncio.to_thread(without_bad_documents, job.workspace, dataset, most)
+    balanced = job.settings.only is not None
+    if job.settings.drop_over_error_rate or balanced:
+        most = job.settings.max_page_error_rate if job.settings.drop_over_error_rate else None
+        kept = await asyncio.to_thread(without_excluded, job.workspace, dataset, most, balanced=balanced)
         dataset = kept.dataset
+        if kept.left_out and not dataset.rows:
+            raise NothingLeft(job.workspace.url, kept.left_out)
     shards = await asyncio.to_thread(_plan, job, dataset)
     await asyncio.to_thread(job.output.check, job.workspace.url)
     await asyncio.to_thread(refuse_texts, job.output)
     place = await asyncio.to_thread(_look, job.output, dataset.identity, shards)
     known = await asyncio.to_thread(facts, job.workspace, dataset, job.output.name)
     if kept is not None:
-        known = replace(known, documents=known.documents - kept.dropped, left_out=kept.dropped)
+        documents = known.documents - kept.dropped
+        known = replace(known, documents=documents, left_out=kept.dropped, unbalanced=kept.left_out)
     await asyncio.to_thread(_begin, job, place, card(known, place.standing.front, whole=False))
     written = await _write_shards(job, shards, place)
     await asyncio.to_thread(_finish, job.output, place, card(known, place.standing.front), kept)
     sizes = {name: info.size for name, info in place.shards.items()} | written
     files = [sizes[shard.name] for shard in shards]
     load = job.output.load_line(GLOB, described=place.card == CARD)
-    dropped = kept.dropped if kept is not None else 0
-    return Exported(job.output.url, len(files), sum(files), dataset.rows, len(written), load, dropped=dropped)
+    dropped, left_out = (kept.dropped, kept.left_out) if kept is not None else (0, 0)
+    place_of = (job.output.url, len(files), sum(files), dataset.rows, len(written), load)
+    return Exported(*place_of, dropped=dropped, left_out=left_out)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,20 +2,24 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from functools import cache, partial
 from typing import Any
 
 from llm_ocr.errors import ObjectNotFound, StorageError
 from llm_ocr.exporting import Exported, ExportJob
+from llm_ocr.results.balance import ink_totals
 from llm_ocr.results.dataset import DatasetRow, page_notes
-from llm_ocr.results.documents import FOLDER, figure_file, markdown_file
+from llm_ocr.results.documents import FOLDER, document_markdown, figure_file, markdown_file
 from llm_ocr.results.markdown import clean
 from llm_ocr.results.schema import box_value
-from llm_ocr.types import Block, Box, EncodedImage, Figure, FigureRecord, Status
+from llm_ocr.types import Block, Box, EncodedImage, Figure, FigureRecord, InkTotals, Status
 from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.keys import ASSEMBLE, key_settings
 from llm_ocr.workspace.stored import remembered_in
 from llm_ocr_outputs.exports.dolma import PAGE_ATTRIBUTES
-from llm_ocr_outputs.files import Batch, File, Form, export_files, json_document, json_line, json_value
+from llm_ocr_outputs.files import Batch, File, Form, export_files, json_document, json_line, json_text, json_value
+from llm_ocr_outputs.places import unsupported_texts
 from llm_ocr_outputs.source import Document, identity_of, provenance
 
 # Document as JSON: its pages with text, layout, and figures, for programs that need more than Markdown.
@@ -26,13 +30,17 @@ from llm_ocr_outputs.source import Document, identity_of, provenance
 # format          1; increased when a field changes its meaning or is removed. New fields may be added at any time.
 # document        id; source (path or URL); names (of its files in the Markdown tree, without `documents/` and `.md`,
 #                 several if there are copies); page_total (pages of the file, 0 if it could not be opened);
-#                 counts {pages, ok, degraded, failed}
+#                 counts {pages, ok, degraded, failed}; ink_accounted (share 0..1 of the ink of its pages that is not
+#                 unread, null if unknown)
 # pages[]         id; number (from 1, null for a document that did not open); dataset_index; status (ok, degraded,
 #                 failed); reason and detail of a page that is not ok; quality (0..1, without a reference); width and
 #                 height of its image; rotation (applied, degrees clockwise); blank; engine; text_source (text-layer,
 #                 ocr, model); is_fallback (read by a fallback instead of the requested model); notes
 #                 (primary_language, is_rotation_valid, rotation_correction, is_table, is_diagram); tokens_in;
-#                 tokens_out; seconds; markdown (final, with descriptions); blocks[]; figures[]
+#                 tokens_out; seconds; markdown (final, with descriptions); ink_accounted; unread[] (boxes of unread
+#                 ink); unsupported[]; blocks[]; figures[]
+# unsupported[]   text that nothing on the page supports: block (index in blocks); text; start and end (characters in
+#                 markdown, null if it lacks the text)
 # blocks[]        in reading order: kind; label (of the model); level (headings: 1 is the highest; list items: depth
 #                 from 0); box; continued[] (boxes of the text's continuation); text (Markdown); figure_id; caption;
 #                 inside (text read in a figure); described (description by the page's reader)
@@ -59,11 +67,12 @@ def document_json(
 ) -> dict[str, Any]:
     """Return the document's JSON value; `rows` in page order."""
     statuses = [row.record.status for row in rows]
+    ink = sum((ink_totals(row.record.ledger, row.record.reason) for row in rows), InkTotals())
     counts = {status.value: statuses.count(status) for status in Status}
     about = {"id": document_id, "source": source, "names": list(names), "page_total": page_total}
     return {
         "format": FORMAT,
-        "document": {**about, "counts": {"pages": len(rows), **counts}},
+        "document": {**about, "counts": {"pages": len(rows), **counts}, "ink_accounted": _share(ink.accounted)},
         "pages": [_page(row, names[0]) for row in rows],
         "provenance": dict(provenance),
     }
@@ -90,9 +99,24 @@ def _page(row: DatasetRow, name: str) -> dict[str, Any]:
         "tokens_out": record.tokens_out,
         "seconds": round(float(record.seconds), 3),
         "markdown": row.final_markdown,
+        **_ledger(row),
         "blocks": [_block(block) for block in record.blocks],
         "figures": [_figure(figure, row.figures.get(figure.id), name) for figure in record.figures],
     }
+
+
+def _ledger(row: DatasetRow) -> dict[str, Any]:
+    """Return `ink_accounted`, `unread`, and `unsupported` of a page, with places in its final Markdown."""
+    ledger = row.record.ledger
+    return {
+        "ink_accounted": None if ledger is None else _share(1 - ledger.unread_share),
+        "unread": [_box(box) for box in ledger.unread] if ledger else [],
+        "unsupported": [asdict(text) for text in unsupported_texts(row, clean(row.final_markdown))],
+    }
+
+
+def _share(share: float | None) -> float | None:
+    return None if share is None else round(share, 6)
 
 
 def _size(image: EncodedImage | None) -> dict[str, int | None]:
@@ -144,7 +168,7 @@ async def export_json(job: ExportJob) -> Exported:
             value = document_json(one.id, one.source, one.names, one.page_total, one.rows, about(batch.key))
             yield File(f"{FOLDER}/{one.names[0]}.json", json_document(value))
 
-    return await export_files(job, Form("json", FORMAT, write, lambda url: f"the .json files in {url}/{FOLDER}"))
+    return await export_files(job, Form("json", 2, write, lambda url: f"the .json files in {url}/{FOLDER}"))
 
 
 # Page as one line of JSON: the records of the dots.ocr batch on Modal, with additional fields.
@@ -154,14 +178,17 @@ def page_line(row: DatasetRow, *, index: int, model: str, batch_id: str) -> dict
     """Return the record of a page that succeeded (`ok` or `degraded`) or failed.
 
     Fields of that batch: `document_id`; `page`, from 1, and `page_index`, its position from 1 among the document's
-    pages that were read (both 0 for a document that could not be opened); `pdf_path`, the document's path or URL;
+    exported pages (both 0 for a document that could not be opened); `pdf_path`, the document's path or URL;
     `model`, the argument if the row names none; `success`; `latency` in seconds; `usage` in tokens, zeros for the
     embedded engine; `content`, the page's Markdown with described figures, null for a failed page; `error`, null
     otherwise.
 
     Additional fields: `page_id`; `status`; `reason` and `detail` of a page that is not ok, otherwise empty;
-    `is_fallback`, whether a fallback read it instead of the requested model; `batch_id`. Only `content` and `error`
-    have two types, so that readers which infer types from the first lines are correct.
+    `is_fallback`, whether a fallback read it instead of the requested model; `batch_id`; `ink_accounted`, the share
+    0..1 of the page's ink that is not unread, null if unknown; `unread` and `unsupported`, JSON texts of the same lists
+    as in `document_json`, with `start` and `end` in `content`. As lists, they would have no type in the first lines if
+    these are of pages without such places. Only `content`, `error`, and `ink_accounted` have two types, so that readers
+    which infer types from the first lines are correct.
     """
     record = row.record
     failed = record.status is Status.FAILED
@@ -187,6 +214,7 @@ def page_line(row: DatasetRow, *, index: int, model: str, batch_id: str) -> dict
         "detail": record.detail,
         "is_fallback": record.is_fallback,
         "batch_id": batch_id,
+        **{name: json_text(value) if isinstance(value, list) else value for name, value in _ledger(row).items()},
     }
 
 
@@ -225,11 +253,12 @@ async def export_jsonl(job: ExportJob) -> Exported:
     def opened(_: str) -> str:
         return job.output.load_line("successes/*.jsonl", described=False, reader="json")
 
-    return await export_files(job, Form("jsonl", 1, write, opened, {"batch_id": batch_id}, unit="pages"))
+    return await export_files(job, Form("jsonl", 2, write, opened, {"batch_id": batch_id}, unit="pages"))
 
 
 # Format `markdown`: a copy of the workspace's tree `documents/`, texts and figures. The files are byte for byte those
-# of Assemble, without documents dropped for their bad pages.
+# of Assemble, without documents dropped for their bad pages. With the setting `only`, texts are written without the
+# pages that are left out.
 
 
 async def export_markdown(job: ExportJob) -> Exported:
@@ -238,15 +267,22 @@ async def export_markdown(job: ExportJob) -> Exported:
     Raises:
         StorageError: a file of Assemble is missing.
     """
+    is_whole = job.settings.only is None
+    page_markers = cache(lambda key: bool(key_settings(job.workspace, ASSEMBLE, key)["page_markers"]))
 
-    def write(_: Batch, documents: Iterator[Document]) -> Iterator[File]:
+    def write(batch: Batch, documents: Iterator[Document]) -> Iterator[File]:
         for document in documents:
             for place, name in enumerate(document.names):
                 figures = [figure_file(name, figure) for row in document.rows for figure in row.record.figures]
                 for key in figures:
                     yield File(key, records=0, fetch=partial(_read, job.workspace, key))
-                text = markdown_file(name)
-                yield File(text, records=int(place == 0), fetch=partial(_read, job.workspace, text))
+                text, records = markdown_file(name), int(place == 0)
+                if is_whole:
+                    yield File(text, records=records, fetch=partial(_read, job.workspace, text))
+                else:
+                    pages = [(row.record, row.final_markdown) for row in document.rows]
+                    markdown = document_markdown(pages, name, page_markers=page_markers(batch.key))
+                    yield File(text, clean(markdown).encode(), records)
 
     return await export_files(job, Form("markdown", 1, write, lambda url: f"the .md files in {url}/{FOLDER}"))
 

@@ -3,18 +3,19 @@
 import gzip
 import io
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any
 
 from llm_ocr.exporting import Exported, ExportJob
 from llm_ocr.results.dataset import DatasetRow, page_notes
 from llm_ocr.results.figure_text import new_words, with_figures
 from llm_ocr.results.markdown import clean, escape
-from llm_ocr.types import Status
+from llm_ocr.types import PageRecord, Status
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, stage_keys
 from llm_ocr_outputs.files import Batch, File, Form, export_files, json_line
+from llm_ocr_outputs.places import unsupported_texts
 from llm_ocr_outputs.source import Document, provenance
 
 # Documents in the format of the Dolma toolkit: one JSON object per document, with its pages as spans of the text. The
@@ -51,16 +52,26 @@ def dolma_document(
     `text` is the Markdown of its pages, separated by blank lines. A figure is replaced by its description, or removed
     without one. `attributes.pdf_page_numbers` are `[start, end, page]`: `text[start:end]`, in Unicode characters, is
     the page. A page without text (failed or blank) has an empty span. A document that could not be opened has no spans
-    and no text. The other attributes have one value per span, null if unknown. An attribute that is unknown for all
-    pages is omitted, because Arrow's JSON reader fails on lists of nulls.
+    and no text. `attributes.unsupported_text` are `[start, end, 1.0]`, in the form of Dolma's taggers: nothing on the
+    page supports `text[start:end]`. The other attributes have one value per page, null if unknown; `ink_accounted` is
+    the share 0..1 of the page's ink that is not unread. An attribute that is empty, or unknown for all pages, is
+    omitted, because Arrow's JSON reader fails on lists of nulls.
 
     `id` is our document id, which stays the same when the document is read again. `created` is unknown and repeats
     `added`, as in olmOCR.
     """
     pages = [row for row in rows if row.record.page_number is not None]
     text, spans = _joined(pages)
+    unsupported = [
+        [start + place.start, start + place.end, 1.0]
+        for row, (start, end, _) in zip(pages, spans, strict=True)
+        for place in unsupported_texts(row, text[start:end], partial(_text_of, row))
+        if place.start is not None and place.end is not None
+    ]
     notes = [page_notes(row.record) for row in pages]
     columns = {column: [note[column] for note in notes] for column in PAGE_ATTRIBUTES}
+    ledgers = [row.record.ledger for row in pages]
+    columns["ink_accounted"] = [ledger and round(1 - ledger.unread_share, 6) for ledger in ledgers]
     known = {column: values for column, values in columns.items() if any(value is not None for value in values)}
     dates = {"added": origin.added, "created": origin.added} if origin.added else {}
     return {
@@ -78,7 +89,11 @@ def dolma_document(
             "total-fallback-pages": sum(row.record.is_fallback for row in rows),
             "total-failed-pages": sum(row.record.status is Status.FAILED for row in rows),
         },
-        "attributes": {"pdf_page_numbers": spans, **known},
+        "attributes": {
+            "pdf_page_numbers": spans,
+            **known,
+            **({"unsupported_text": unsupported} if unsupported else {}),
+        },
     }
 
 
@@ -87,6 +102,10 @@ def page_text(row: DatasetRow) -> str:
     if row.record.status is Status.FAILED:
         return ""
     return with_figures(clean(row.record.markdown), lambda figure: escape(new_words(row, figure)))
+
+
+def _text_of(row: DatasetRow, record: PageRecord) -> str:
+    return page_text(replace(row, record=record))
 
 
 def _joined(pages: Sequence[DatasetRow]) -> tuple[str, list[list[int]]]:
@@ -125,7 +144,7 @@ async def export_dolma(job: ExportJob) -> Exported:
     def opened(_: str) -> str:
         return job.output.load_line("documents/*.jsonl.gz", described=False, reader="json")
 
-    return await export_files(job, Form("dolma", 1, write, opened))
+    return await export_files(job, Form("dolma", 2, write, opened))
 
 
 def _origin(workspace: Workspace, key: str) -> Origin:

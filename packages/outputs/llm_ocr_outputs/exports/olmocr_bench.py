@@ -51,12 +51,13 @@ async def export_olmocr_bench(job: ExportJob) -> Exported:
     """Write a file for each page; a copy of a document has its own files. Errors as in `export_files`.
 
     Raises:
-        UsageError: documents are to be dropped, but the scorer rejects a candidate without files for a document.
+        UsageError: documents or pages are to be left out, but the scorer rejects a candidate that lacks files.
     """
-    if job.settings.drop_over_error_rate:
+    given = {"drop_over_error_rate": job.settings.drop_over_error_rate, "only": job.settings.only}
+    for name in (name for name, value in given.items() if value):
         raise UsageError(
-            "`drop_over_error_rate` is not possible with `format=olmocr-bench`: the scorer needs every document",
-            hint="Leave out `drop_over_error_rate`. Failed pages become empty files, which count as failed.",
+            f"`{name}` is not possible with `format=olmocr-bench`: the scorer needs every document",
+            hint=f"Leave out `{name}`. Failed pages become empty files, which count as failed.",
         )
     return await export_files(job, Form("olmocr-bench", 1, _write, _opened, unit="pages"))
 

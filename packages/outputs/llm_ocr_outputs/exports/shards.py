@@ -7,24 +7,27 @@ import json
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llm_ocr.errors import StorageError
+from llm_ocr.results.balance import is_balanced
 from llm_ocr.results.dataset import GROUP_BYTES, GROUP_ROWS
 from llm_ocr.results.schema import open_writer
 from llm_ocr.storage.local import translated
-from llm_ocr.types import Status
+from llm_ocr.types import Ledger, Status
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
 
-#: Columns that decide whether a document is dropped; files of older versions may lack the last column.
-_JUDGED = ("document_id", "source", "status", "reason", "is_fallback")
+#: Columns that decide whether a document is dropped, and whether a page is left out; files of older versions may lack
+#: the last ones.
+_BALANCE = ("status", "ink", "unread_share", "unsupported_share")
+_JUDGED = ("document_id", "source", "reason", "is_fallback", *_BALANCE)
 
 
 # Assignment of the workspace's dataset files, or their row groups, to shards. It depends only on the workspace's
@@ -47,8 +50,9 @@ class Source:
     """Dataset file of the workspace: `size` in bytes, `version` the store's token.
 
     `content` identifies the content, wherever the workspace is. With `most`, documents with a larger share (0..1) of
-    bad pages are dropped, and `content` identifies them. `sha256` is the expected hash of the whole file, if known.
-    The export names sources on this machine relative to `folder`, if it is not empty.
+    bad pages are dropped. With `balanced`, pages that are not balanced are left out. `content` identifies both.
+    `sha256` is the expected hash of the whole file, if known. The export names sources on this machine relative to
+    `folder`, if it is not empty.
     """
 
     key: str
@@ -58,6 +62,7 @@ class Source:
     most: float | None = None
     sha256: str = ""
     folder: str = ""
+    balanced: bool = False
 
 
 def relative_source(source: str, folder: str) -> str:
@@ -200,13 +205,22 @@ def group_sizes(read: Read, source: Source) -> list[int]:
         return [_span(file, number)[1] for number in range(file.metadata.num_row_groups)]
 
 
-def bad_documents_of(read: Read, source: Source, most: float) -> list[dict[str, Any]]:
-    """Return the documents of a file whose share of failed and fallback pages is above `most` (0..1).
+@dataclass(frozen=True, slots=True)
+class Excluded:
+    """Documents of a file that are dropped, and the number of pages of other documents that are left out."""
+
+    documents: list[dict[str, Any]]
+    pages: int
+
+
+def excluded_of(read: Read, source: Source) -> Excluded:
+    """Return what `most` and `balanced` of a file exclude.
 
     A dataset file has whole documents, so each file is judged separately, by small columns.
 
     Returns:
-        `document_id`, `source`, `pages`, `failed`, `error_rate`, and `reasons` of each, in the order of the file.
+        `document_id`, `source`, `pages`, `failed`, `error_rate`, and `reasons` of each document, in the order of the
+        file, and the number of pages.
 
     Raises:
         StorageError: the file is not a Parquet file.
@@ -217,10 +231,11 @@ def bad_documents_of(read: Read, source: Source, most: float) -> list[dict[str, 
         for row in file.read(columns=names, use_threads=False).to_pylist():
             documents[row["document_id"]].append(row)
     found = []
+    pages = 0
     for document, rows in documents.items():
         failed = [row["status"] == Status.FAILED.value for row in rows]
         rate = sum(fails or bool(row.get("is_fallback")) for fails, row in zip(failed, rows, strict=True)) / len(rows)
-        if rate > most:
+        if source.most is not None and rate > source.most:
             found.append(
                 {
                     "document_id": document,
@@ -231,7 +246,15 @@ def bad_documents_of(read: Read, source: Source, most: float) -> list[dict[str, 
                     "reasons": sorted({row["reason"] for row in rows if row["reason"]}),
                 }
             )
-    return found
+        elif source.balanced:
+            pages += sum(not _balances(row) for row in rows)
+    return Excluded(found, pages)
+
+
+def _balances(row: Mapping[str, Any]) -> bool:
+    ink = row.get("ink")
+    ledger = None if ink is None else Ledger(ink, row["unread_share"], row["unsupported_share"])
+    return is_balanced(Status(row["status"]), ledger)
 
 
 def write_shard(path: Path, parts: Iterable[Part], read: Read) -> int:
@@ -269,9 +292,8 @@ def _joined(tables: Iterable["pa.Table"]) -> Iterator["pa.Table"]:
 def _tables(read: Read, part: Part) -> Iterator["pa.Table"]:
     import pyarrow as pa
 
-    most = part.source.most
-    dropped = None if most is None else bad_documents_of(read, part.source, most)
-    ids = frozenset(one["document_id"] for one in dropped or ())
+    dropped = excluded_of(read, part.source).documents if part.source.most is not None else []
+    ids = frozenset(one["document_id"] for one in dropped)
     with _opened(read, part.source) as (ranges, file):
         for number in range(*(part.groups or (0, file.metadata.num_row_groups))):
             ranges.fetch(*_span(file, number))
@@ -282,8 +304,11 @@ def _tables(read: Read, part: Part) -> Iterator["pa.Table"]:
                 column = table.schema.field(place)
                 named = [relative_source(one, part.source.folder) for one in table["source"].to_pylist()]
                 table = table.set_column(place, column, pa.array(named, column.type))
-            kept = [document not in ids for document in table["document_id"].to_pylist()] if ids else []
-            yield table.filter(pa.array(kept, pa.bool_())) if ids else table
+            kept = [document not in ids for document in table["document_id"].to_pylist()]
+            if part.source.balanced:
+                names = [name for name in _BALANCE if name in table.column_names]
+                kept = [k and _balances(row) for k, row in zip(kept, table.select(names).to_pylist(), strict=True)]
+            yield table if all(kept) else table.filter(pa.array(kept, pa.bool_()))
 
 
 @contextlib.contextmanager

@@ -168,6 +168,19 @@ def quality_section(status: RunStatus) -> Section | None:
     return Section("Quality", sentences, [chart], worst)
 
 
+def ledger_section(status: RunStatus) -> Section | None:
+    """Return the section of ink and text that is not accounted for, with the worst pages; None without ledgers."""
+    total = str(status.ledger)
+    if not total:
+        return None
+    sentences = [f"{total[0].upper()}{total[1:]}. The shares are of the ink and the text of a page."]
+    lines = [_place(f"{share(page.unread, 1)} unread: ", page.source, page.page, "") for page in status.unread]
+    lines += [
+        _place(f"{share(page.unsupported, 1)} unsupported: ", page.source, page.page, "") for page in status.unsupported
+    ]
+    return Section("Ledger", sentences, [], lines)
+
+
 def document_section(found: PageCounts) -> Section | None:
     """Return the section of documents by number of pages; None for fewer than two documents."""
     if found.documents < 2:

@@ -1,59 +1,19 @@
 """Data of a page for the site."""
 
 import json
-from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from llm_ocr.results.balance import has_unread_ink, has_unsupported_text
 from llm_ocr.results.dataset import DatasetRow
-from llm_ocr.results.figure_text import DESCRIPTION, figure_words
-from llm_ocr.results.markdown import IMAGE, blocks_to_markdown, clean, one_line
+from llm_ocr.results.figure_text import figure_words
+from llm_ocr.results.markdown import clean, one_line
 from llm_ocr.results.schema import image_extension
-from llm_ocr.types import FURNITURE, Block, BlockKind, Box, EncodedImage, PageRecord, Status
+from llm_ocr.types import BlockKind, Box, EncodedImage, Ledger, PageRecord, Status
+from llm_ocr_outputs.places import Unsupported, lines_of_blocks, unsupported_texts
 from llm_ocr_outputs.viewer.index import visible_text
-from llm_ocr_outputs.viewer.rendering import Places, render
-
-# Mapping of Markdown lines to blocks, which links a box to its text.
-
-
-def lines_of_blocks(markdown: str, blocks: Sequence[Block]) -> dict[int, int]:
-    """Return the index among `blocks` for each line number of the Markdown, if known. Takes linear time.
-
-    A block is found by its first line, after the preceding block. A page whose Markdown was not made of its blocks has
-    no links.
-    """
-    lines = [_known(line) for line in markdown.split("\n")]
-    where: defaultdict[str, list[int]] = defaultdict(list)
-    for number, line in enumerate(lines):
-        if line:
-            where[line].append(number)
-    found: dict[int, int] = {}
-    cursor = 0
-    for place, block in enumerate(blocks):
-        text = [] if block.kind in FURNITURE else blocks_to_markdown([block]).split("\n")
-        first = next((known for line in text if (known := _known(line))), "")
-        places = where.get(first, [])
-        at = bisect_left(places, cursor)
-        if at < len(places):
-            start = places[at]
-            cursor = start + len(text)
-            end = cursor
-            if block.kind is BlockKind.FIGURE:  # its description may follow
-                text_at = next((at for at in range(cursor, len(lines)) if lines[at]), len(lines))
-                if text_at < len(lines) and lines[text_at].startswith(DESCRIPTION):
-                    end = text_at + 1
-            found.update(dict.fromkeys(range(start, end), place))
-    return found
-
-
-def _known(line: str) -> str:
-    """Return the part of a line that indentation, or a description in a figure's alt text, does not change."""
-    line = line.strip()
-    image = IMAGE.match(line)
-    return image["target"] if image else line
-
+from llm_ocr_outputs.viewer.rendering import Places, render, render_unsupported
 
 # Page on the site: its row in the list, and its opened view.
 
@@ -73,6 +33,7 @@ class PageView:
     total: int
     html: str
     text: str
+    unsupported: Sequence[Unsupported] = ()
 
     @property
     def record(self) -> PageRecord:
@@ -90,8 +51,10 @@ def page_view(row: DatasetRow, name: str, total: int) -> PageView:
     """Render a page."""
     markdown = clean(row.final_markdown)
     figures = {clean(figure.id): place for place, figure in enumerate(row.record.figures)}
-    html = render(markdown, Places(lines_of_blocks(markdown, row.record.blocks), figures))
-    return PageView(row, name, total, html, visible_text(html))
+    places = Places(lines_of_blocks(markdown, row.record.blocks), figures)
+    unsupported = unsupported_texts(row, markdown)
+    html = render_unsupported(markdown, places, unsupported) if unsupported else render(markdown, places)
+    return PageView(row, name, total, html, visible_text(html), unsupported)
 
 
 def badness(view: PageView) -> float:
@@ -104,7 +67,7 @@ def badness(view: PageView) -> float:
 
 
 def flags(view: PageView) -> str:
-    """Return a page's properties: t(able), f(igure), m(ath), b(lank), r: read by a fallback."""
+    """Return a page's properties: t(able), f(igure), m(ath), b(lank), r: fallback, u(nread), x: unsupported text."""
     record = view.record
     kinds = {block.kind for block in record.blocks}
     has = {
@@ -113,6 +76,8 @@ def flags(view: PageView) -> str:
         "m": 'class="math' in view.html,
         "b": record.blank,
         "r": record.is_fallback,
+        "u": has_unread_ink(record.ledger, record.reason),
+        "x": has_unsupported_text(record.ledger, record.reason),
     }
     return "".join(flag for flag, holds in has.items() if holds)
 
@@ -133,6 +98,9 @@ def page_content(view: PageView, images: Mapping[str, str]) -> dict[str, Any]:
         "notes": _pairs(record.notes),
         "quality": [[name, round(share, 4)] for name, share in record.quality_parts.items()],
         "image": _image(record.image, images.get("")),
+        "ledger": _ledger(record.ledger),
+        "unread": _boxes(record.ledger.unread) if record.ledger else [],
+        "unsupported": [[text.block, *_utf16(clean(view.row.final_markdown), text)] for text in view.unsupported],
         "blocks": [[block.kind.value, block.label, _boxes([block.box, *block.continued])] for block in record.blocks],
         "figures": [
             {
@@ -146,6 +114,20 @@ def page_content(view: PageView, images: Mapping[str, str]) -> dict[str, Any]:
         "html": view.html,
         "markdown": view.row.final_markdown,
     }
+
+
+def _ledger(ledger: Ledger | None) -> list[Any] | None:
+    """Return the shares of ink, unread ink, unsupported text, and furniture, and the evidence."""
+    if ledger is None:
+        return None
+    shares = (ledger.ink, ledger.unread_share, ledger.unsupported_share, ledger.furniture_share)
+    return [*(round(share, 4) for share in shares), ledger.verified_by]
+
+
+def _utf16(markdown: str, text: Unsupported) -> list[int | None]:
+    """Return the place of a text in UTF-16, as JavaScript counts."""
+    ends = (text.start, text.end)
+    return [None if end is None else len(markdown[:end].encode("utf-16-le")) // 2 for end in ends]
 
 
 def _image(image: EncodedImage | None, file: str | None) -> list[Any] | None:

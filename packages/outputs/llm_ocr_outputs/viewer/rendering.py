@@ -1,7 +1,7 @@
 """Render Markdown from models and documents as inert HTML."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from llm_ocr.results.markdown import map_prose, target_id
 from llm_ocr.results.sanitizing import TAGS
+from llm_ocr_outputs.places import MARK, Unsupported, with_marks
+from llm_ocr_outputs.viewer.index import PIECES
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -138,6 +140,79 @@ def render(markdown: str, places: Places) -> str:
     _mark(tokens, places)
     html = _markdown().renderer.render(tokens, _markdown().options, env)
     return _cleaner().clean(html)
+
+
+# Unsupported text is underlined. The page is rendered again with marks in its Markdown. A mark at the beginning of a
+# line can change the HTML, for example of a list item; then the whole block is underlined.
+
+
+#: Most texts that are tried one by one if all marks together change the HTML.
+_TRIED = 20
+#: Title of unsupported text.
+UNSUPPORTED = "nothing on the page supports this text"
+_OPENS_MATH = re.compile(r'<(span|div) class="(math[^"]*)"')
+_BLOCK_TAG = re.compile(r'<\w+(?: class="(?P<class>[^"]*)")? data-b="(?P<block>\d+)"(?: class="(?P<other>[^"]*)")?')
+
+
+def render_unsupported(markdown: str, places: Places, texts: Sequence[Unsupported]) -> str:
+    """Return the HTML of a page's Markdown, as `render`, with these texts in elements of the class `unsupported`."""
+    html = render(markdown, places)
+    ranges = {(text.start, text.end): text.block for text in texts if text.start is not None and text.end is not None}
+
+    def marked(some: Iterable[tuple[int, int]]) -> str | None:
+        """Return the HTML with marks; None if they change it."""
+        found = render(with_marks(markdown, _disjoint(sorted(some))), places)
+        return found if MARK.sub("", found) == html else None
+
+    whole: set[str] = set()
+    result = marked(ranges)
+    if result is None:
+        exact = [place for place in ranges if marked([place]) is not None] if len(ranges) <= _TRIED else []
+        result = marked(exact) or html
+        whole = {str(block) for place, block in ranges.items() if place not in exact or result is html}
+
+    def underline(tag: re.Match[str]) -> str:
+        if tag["block"] not in whole:
+            return tag[0]
+        name = tag["class"] or tag["other"]
+        plain = tag[0].replace(f' class="{name}"', "") if name else tag[0]
+        return f'{plain} class="{f"{name} " if name else ""}unsupported" title="{UNSUPPORTED}"'
+
+    return _BLOCK_TAG.sub(underline, _underlined(result))
+
+
+def _disjoint(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Join ranges that overlap; `ranges` is sorted."""
+    joined: list[tuple[int, int]] = []
+    for start, end in ranges:
+        if joined and start <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(end, joined[-1][1])
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def _underlined(html: str) -> str:
+    """Replace pairs of marks by elements, one for each text between tags, or the whole formula."""
+    parts: list[str] = []
+    inside, formula = False, -1
+    for piece in PIECES.findall(html):
+        if piece[0] == "<":
+            formula = len(parts) if _OPENS_MATH.match(piece) else -1
+            parts.append(piece)
+            continue
+        texts = MARK.split(piece)
+        if formula >= 0:
+            if inside or len(texts) > 1:
+                named = rf'<\1 class="\2 unsupported" title="{UNSUPPORTED}"'
+                parts[formula] = _OPENS_MATH.sub(named, parts[formula])
+            parts += texts
+        else:
+            for at, text in enumerate(texts):
+                is_marked = bool(text.strip()) and inside != at % 2
+                parts.append(f'<u class="unsupported" title="{UNSUPPORTED}">{text}</u>' if is_marked else text)
+        inside = inside != (len(texts) - 1) % 2
+    return "".join(parts)
 
 
 @cache

@@ -103,6 +103,7 @@ class SiteWriter:
         self._catalogue = Catalogue(spool)
         self._index = SearchIndex(self._catalogue.database)
         self._compares = compares
+        self._unbalanced = [0, 0]  # pages with unread ink, and with unsupported text
         self._chunk: list[Any] = []
         self._count = 0
 
@@ -159,6 +160,7 @@ class SiteWriter:
             "engines": self._catalogue.values("engine"),
             "sides": self._catalogue.values("side"),
             "scored": self._catalogue.scored(),
+            "unbalanced": self._unbalanced,
             "sizes": {"rows": ROWS, "documents": DOCUMENTS, "pages": PAGES, "images": IMAGES, "buckets": buckets},
             "search": {"terms": terms, "directories": directories},
             "compares": self._compares,
@@ -174,7 +176,9 @@ class SiteWriter:
         excerpt = (view.text or (record.detail if record.status is Status.FAILED else ""))[:EXCERPT]
         reason = record.reason.value if record.reason else ""
         row = [n, page_id, document, name, record.page_number, record.status.value, reason, clean(record.engine)]
-        self._catalogue.put([*row, flags(view), view.quality, excerpt, None, side, ""], badness)
+        found = flags(view)
+        self._unbalanced = [count + (flag in found) for count, flag in zip(self._unbalanced, "ux", strict=True)]
+        self._catalogue.put([*row, found, view.quality, excerpt, None, side, ""], badness)
 
     def _write_page(self, n: int, readings: list[Any]) -> None:
         self._chunk.append(readings)

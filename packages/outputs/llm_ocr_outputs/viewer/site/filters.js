@@ -3,7 +3,10 @@
 
 const Filters = (() => {
   const STATUSES = ["ok", "degraded", "failed"];
-  const HAS = [["t", "table"], ["f", "figure"], ["m", "formula"], ["r", "fallback"], ["b", "blank"]];
+  const HAS = [
+    ["t", "table"], ["f", "figure"], ["m", "formula"], ["u", "unread ink"], ["x", "unsupported text"], ["r", "fallback"],
+    ["b", "blank"],
+  ];
 
   // ranks of the matching pages, in order; null for all of them, worst first
   async function ranks(progress) {
@@ -56,6 +59,7 @@ const Filters = (() => {
       facts.compares ? select("side", "All pages", sides(facts)) : null,
       nameField(),
       make("div", { class: "chips" }, HAS.slice(0, 3).map(([flag, word]) => hasChip(flag, word))),
+      facts.unbalanced.some(Boolean) ? make("div", { class: "chips" }, HAS.slice(3, 5).map(([flag, word], at) => hasChip(flag, word, facts.unbalanced[at]))) : null,
       facts.scored || facts.compares ? belowField(facts.compares) : null,
       select("sort", facts.compares ? "Lowest similarity first" : "Worst first", [
         ["best", facts.compares ? "Highest similarity first" : "Best first"],
@@ -108,12 +112,14 @@ const Filters = (() => {
     State.go({ status: STATUSES.filter((one) => chosen.has(one)).join(",") }, { replace: true });
   }
 
-  function hasChip(flag, word) {
+  function hasChip(flag, word, count) {
     const change = () => {
       const { has } = State.now;
       State.go({ has: has.includes(flag) ? has.replace(flag, "") : has + flag }, { replace: true });
     };
-    return make("button", { type: "button", class: "chip", dataset: { has: flag }, onclick: change, title: `with a ${word}` }, word);
+    const number = count === undefined ? null : make("b", {}, count.toLocaleString("en"));
+    const title = count === undefined ? `with a ${word}` : `with ${word}`;
+    return make("button", { type: "button", class: "chip", dataset: { has: flag }, disabled: count === 0, onclick: change, title }, word, number);
   }
 
   function select(name, none, options) {

@@ -1,6 +1,8 @@
 "use strict";
 // The page's image with its boxes; a box and its text highlight each other.
 
+const UNSUPPORTED = "nothing on the page supports this text"; // as in rendering.py
+
 const Layout = (() => {
   function draw(n, reading) {
     if (!reading.image) return make("div", { class: "no-image" }, "no image");
@@ -8,19 +10,33 @@ const Layout = (() => {
     const image = make("img", { class: "scan", src: Site.image(n, file), alt: "the page", width, height, decoding: "async" });
     const sheet = make("div", { class: "sheet" }, image);
     sheet.style.aspectRatio = `${width} / ${height}`;
+    const unsupported = new Set(reading.unsupported.map(([block]) => block));
     reading.blocks.forEach(([kind, label, boxes], block) => {
-      boxes.forEach((box, part) => sheet.append(boxElement(kind, label, block, box, part)));
+      boxes.forEach((box, part) => sheet.append(boxElement(kind, label, block, box, part, unsupported.has(block))));
     });
+    reading.unread.forEach((box, at) => sheet.append(unreadElement(box, `unread ink ${at + 1} of ${reading.unread.length}`)));
     sheet.addEventListener("mouseover", (event) => point(event.target.dataset.b, sheet));
     sheet.addEventListener("mouseleave", () => point(undefined, sheet));
     sheet.addEventListener("click", (event) => toText(event.target.dataset.b));
     return sheet;
   }
 
-  function boxElement(kind, label, block, [x0, y0, x1, y1], part) {
+  function boxElement(kind, label, block, box, part, unsupported) {
     const name = label && label.toLowerCase() !== kind.replace("_", " ") && label !== kind ? `${kind.replace("_", " ")} · ${label}` : kind.replace("_", " ");
-    const tag = part ? null : make("span", { class: "tag" }, `${block + 1} ${name}`);
+    const tag = part ? null : make("span", { class: "tag" }, `${block + 1} ${name}${unsupported ? " · unsupported text" : ""}`);
     const element = make("div", { class: `box k-${kind}`, dataset: { b: String(block) } }, tag);
+    if (unsupported) {
+      element.classList.add("unsupported");
+      element.title = UNSUPPORTED;
+    }
+    return placed(element, box);
+  }
+
+  function unreadElement(box, name) {
+    return placed(make("div", { class: "box k-unread", role: "img", "aria-label": name, tabIndex: 0, title: name }, make("span", { class: "tag" }, name)), box);
+  }
+
+  function placed(element, [x0, y0, x1, y1]) {
     const share = (value) => `${100 * value}%`;
     element.style.left = share(x0);
     element.style.top = share(y0);
@@ -59,7 +75,7 @@ const Layout = (() => {
 
   // The kinds of blocks on the page, each with a switch for its boxes.
   function legend(reading, sheet) {
-    const kinds = [...new Set(reading.blocks.map(([kind]) => kind))];
+    const kinds = [...new Set(reading.blocks.map(([kind]) => kind)), ...(reading.unread.length ? ["unread"] : [])];
     const flip = (kind, event) => {
       const off = sheet.classList.toggle(`no-${kind}`);
       for (const box of sheet.querySelectorAll(`.k-${kind}`)) box.hidden = off;
@@ -68,8 +84,9 @@ const Layout = (() => {
     return make(
       "div", { class: "legend" },
       kinds.map((kind) =>
-        make("button", { type: "button", class: `k-${kind}`, "aria-pressed": "true", onclick: (event) => flip(kind, event) }, make("i"), kind.replace("_", " ")),
+        make("button", { type: "button", class: `k-${kind}`, "aria-pressed": "true", onclick: (event) => flip(kind, event) }, make("i"), kind === "unread" ? "unread ink" : kind.replace("_", " ")),
       ),
+      reading.unsupported.length ? make("u", { class: "unsupported", title: UNSUPPORTED }, "unsupported text") : null,
     );
   }
 
@@ -96,7 +113,7 @@ const Formulas = (() => {
     for (const element of found) {
       const displayMode = element.tagName === "DIV" || element.classList.contains("display");
       const latex = element.textContent;
-      element.title = latex;
+      element.title = element.classList.contains("unsupported") ? `${UNSUPPORTED}: ${latex}` : latex;
       katex.render(latex, element, { displayMode, throwOnError: false, trust: false, strict: "ignore", maxExpand: 500, maxSize: 20 });
       if (performance.now() - pause > 12) {
         await new Promise((resume) => setTimeout(resume));

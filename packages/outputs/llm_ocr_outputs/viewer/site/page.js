@@ -28,7 +28,7 @@ const Page = (() => {
     const first = readings.find(Boolean);
     const panes = readings.map((reading, at) => textPane(row, reading, at, readings.length > 1));
     const sheet = first ? Layout.draw(row[N], first) : null;
-    const scan = make("section", { class: "pane scan-pane", "aria-label": "Page image" }, sheet, first && first.blocks.length && first.image ? Layout.legend(first, sheet) : null);
+    const scan = make("section", { class: "pane scan-pane", "aria-label": "Page image" }, sheet, first && (first.blocks.length || first.unread.length) && first.image ? Layout.legend(first, sheet) : null);
     root().replaceChildren(bar(row, first), make("div", { class: `panes of-${panes.length}` }, scan, ...panes));
     root().scrollTop = 0;
     if (panes.length > 1) scrollTogether(panes);
@@ -91,8 +91,30 @@ const Page = (() => {
       status === "ok" ? null : failure(row, reading, status, at),
       details(row, reading),
       article,
-      make("pre", { class: "raw" }, reading.markdown),
+      make("pre", { class: "raw" }, underlined(reading)),
     );
+  }
+
+  // The Markdown with its unsupported text underlined.
+  function underlined({ markdown, unsupported }) {
+    const parts = [];
+    let last = 0;
+    for (const [, start, end] of unsupported.filter(([, start]) => start !== null).sort((one, other) => one[1] - other[1])) {
+      if (end <= last) continue;
+      const begin = Math.max(start, last);
+      parts.push(markdown.slice(last, begin), make("u", { class: "unsupported", title: UNSUPPORTED }, markdown.slice(begin, end)));
+      last = end;
+    }
+    return [...parts, markdown.slice(last)];
+  }
+
+  function ledger(values) {
+    if (!values) return [];
+    const [ink, unread, unsupported, furniture, evidence] = values;
+    return [
+      ["ink", `${percent(ink)} of the page`], ["unread ink", percent(unread)], ["unsupported text", percent(unsupported)],
+      ["ink in heads and feet", percent(furniture)], ["compared with", { ink: "the ink", layer: "the ink and the text layer", ocr: "the ink and OCR" }[evidence] || evidence],
+    ];
   }
 
   function fill(article, n, reading) {
@@ -127,6 +149,7 @@ const Page = (() => {
       ["seconds", reading.seconds || ""], ["turned", reading.rotation ? `${reading.rotation}°` : ""],
       ["text layer differs from OCR", reading.probe === null ? "" : percent(reading.probe)],
       ["blocks", reading.blocks.length || ""], ...reading.notes,
+      ...ledger(reading.ledger),
       ...reading.quality.map(([name, share]) => [`quality: ${name.replaceAll("_", " ")}`, percent(share)]),
     ].filter(([, value]) => value !== "");
     return make("dl", { class: "details" }, values.map(([name, value]) => [make("dt", {}, name), make("dd", {}, String(value))]), reading.attempts.length ? [make("dt", {}, "tries"), make("dd", {}, attempts(reading))] : []);
@@ -168,13 +191,18 @@ const Page = (() => {
   }
 
   // Move to the next word that differs from the other reading.
-  function nextDifference() {
-    const marks = [...root().querySelectorAll("article mark")];
+  const nextDifference = () => next("article mark");
+
+  // Move to the next unread ink or unsupported text.
+  const nextUnbalanced = () => next(shown.markdown ? ".box.k-unread, .raw .unsupported" : ".box.k-unread, article .unsupported");
+
+  function next(selector) {
+    const marks = [...root().querySelectorAll(selector)];
     const at = marks.findIndex((mark) => mark.classList.contains("here"));
     marks[at]?.classList.remove("here");
-    const next = marks[(at + 1) % marks.length];
-    next?.classList.add("here");
-    next?.scrollIntoView({ block: "center" });
+    const mark = marks[(at + 1) % marks.length];
+    mark?.classList.add("here");
+    mark?.scrollIntoView({ block: "center" });
   }
 
   async function step(by) {
@@ -193,5 +221,5 @@ const Page = (() => {
 
   const close = () => State.go({ page: "" });
 
-  return { open, step, flip, close, nextDifference };
+  return { open, step, flip, close, nextDifference, nextUnbalanced };
 })();

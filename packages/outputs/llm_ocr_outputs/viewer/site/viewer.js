@@ -38,7 +38,7 @@
   const inPageKeys = {
     j: () => Page.step(1), k: () => Page.step(-1), ArrowRight: () => Page.step(1), ArrowLeft: () => Page.step(-1),
     Escape: () => Page.close(), b: () => Page.flip("boxes"), m: () => Page.flip("markdown"), i: () => Page.flip("details"),
-    n: () => Page.nextDifference(),
+    n: () => Page.nextDifference(), u: () => Page.nextUnbalanced(),
   };
   const inListKeys = {
     j: () => List.move(1), k: () => List.move(-1), ArrowDown: () => List.move(1), ArrowUp: () => List.move(-1),
