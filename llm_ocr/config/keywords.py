@@ -741,6 +741,42 @@ class RetryKeywords(
     """Also plan pages with a quality score below this (0 to 1); the new result replaces the old one"""
 
 
+class RepairKeywords(
+    CallKeywords,
+    WorkspaceKeywords,
+    LogKeywords,
+    RemoteKeywords,
+    RenderKeywords,
+    ModelKeywords,
+    WhichModelKeywords,
+    LayoutKeywords,
+    EmbeddedKeywords,
+    ConfinementKeywords,
+    EngineKeywords,
+    ServerKeywords,
+    VllmKeywords,
+    RequestKeywords,
+    ShardKeywords,
+    LeaseKeywords,
+    QualityKeywords,
+    LimitKeywords,
+    OutcomeKeywords,
+    total=False,
+):
+    """Settings of `llm_ocr.repair`."""
+
+    password: Secret | Iterable[Secret]
+    """Password for encrypted PDFs (one or several; safer: password_file)"""
+    password_file: str | Path | None
+    """File with passwords to try, one per line"""
+    below_quality: float | None
+    """Read only pages with a quality score below this (0 to 1); the better result counts"""
+    page_list: str | Path | None
+    """Read only the pages of this file: in each line a page ID, PATH<TAB>PAGE, or JSON with page_id"""
+    max_pages: int | None
+    """Read at most N pages, the worst first"""
+
+
 class TransformKeywords(
     CallKeywords, WorkspaceKeywords, LogKeywords, RemoteKeywords, ShardKeywords, LeaseKeywords, total=False
 ):

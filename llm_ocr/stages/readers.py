@@ -15,7 +15,7 @@ from llm_ocr.config.groups import (
     Group,
     ModelSettings,
 )
-from llm_ocr.config.models import FigureCommand, PlanSettings, ReadingCommand
+from llm_ocr.config.models import FigureCommand, PlanSettings, ReadingCommand, RepairSettings
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.engines import EngineOptions, FigureReader, LanguageModel, LocalReader, PageReader
 from llm_ocr.engines.vllm.hardware import gpus
@@ -280,7 +280,9 @@ async def by_regions(job: Job[ReadingCommand], tools: PartRenderer, whole: Model
     return LayoutReader(whole.engine, whole.profile, detector, tools, tasks, whole, whole.options, whole.rule)
 
 
-def chosen_detector(settings: PlanSettings, profile: Profile, say: Callable[[str], None]) -> str | None:
+def chosen_detector(
+    settings: PlanSettings | RepairSettings, profile: Profile, say: Callable[[str], None]
+) -> str | None:
     """Return the detector's id, folder, or `embedded`; None for whole pages. Raises `UsageError`."""
     always = settings.layout_first == "always"
     if settings.layout_first == "never" or not (always or profile.layout_first):

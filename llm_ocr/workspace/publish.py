@@ -24,7 +24,14 @@ from llm_ocr.types import Counts, FigureRecord, PageRecord, Reason, Status, Unit
 from llm_ocr.workspace import Workspace, codec, library_version
 from llm_ocr.workspace.codec import read_ahead
 from llm_ocr.workspace.marker import CompactedMarkers, attempt_id, remove_lost, settle, slept_since
-from llm_ocr.workspace.superseding import Extra, not_ok_extra, quality_extra, superseded_extra, undescribed_extra
+from llm_ocr.workspace.superseding import (
+    SUPERSEDED,
+    Extra,
+    not_ok_extra,
+    quality_extra,
+    superseded_extra,
+    undescribed_extra,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -350,6 +357,14 @@ def pages_summary(unit: Unit, records: Sequence[PageRecord]) -> Summary:
             **superseded_extra(unit, records),
         },
     )
+
+
+def without_gain(summary: Summary) -> int:
+    """Return the pages of a finished unit of a retry whose older row is effective, or failed as the new one did."""
+    entry = summary.extra.get(SUPERSEDED, {})
+    kept: Sequence[str] = entry.get("kept", ())
+    failed = summary.counts.failed - int(entry.get("statuses", {}).get(Status.FAILED.value, 0))
+    return len(kept) + failed
 
 
 def correction(summary: Summary) -> int:

@@ -2,13 +2,22 @@
 
 import html
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 
 from llm_ocr.types import Counts, plural
 from llm_ocr.workspace import Workspace
-from llm_ocr.workspace.generations import Generation, counts_of, examples_of, filtered_to_json, generations, totals_of
+from llm_ocr.workspace.codec import parse_unit_id
+from llm_ocr.workspace.generations import (
+    Generation,
+    Repair,
+    counts_of,
+    examples_of,
+    filtered_to_json,
+    generations,
+    totals_of,
+)
 from llm_ocr.workspace.items import parse_item_name
 from llm_ocr.workspace.keys import (
     ASSEMBLE,
@@ -34,6 +43,7 @@ from llm_ocr.workspace.publish import (
     done_units,
     iter_markers,
     varied,
+    without_gain,
 )
 from llm_ocr.workspace.superseding import (
     LOW_QUALITY,
@@ -74,6 +84,28 @@ class StageStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class RepairStatus:
+    """Result of a repair. `pages` are planned, `read` are finished, and of these `kept` keep their older row."""
+
+    generation: int
+    repair: Repair
+    pages: int
+    read: int = 0
+    kept: int = 0
+
+    def __str__(self) -> str:
+        """Return `repair 0002: 10 pages read again with text_layer=never: 8 better, 2 kept`."""
+        done = plural(self.pages, "page") if self.read >= self.pages else f"{self.read:,} of {self.pages:,} pages"
+        text = f"repair {self.generation:04d}: {done} read again with {self.repair.text or 'unchanged settings'}"
+        return f"{text}: {self.read - self.kept:,} better, {self.kept:,} kept"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        counts = {"pages": self.pages, "read": self.read, "better": self.read - self.kept, "kept": self.kept}
+        return {"generation": self.generation, "key": self.repair.key, "settings": dict(self.repair.options)} | counts
+
+
+@dataclass(frozen=True, slots=True)
 class RunStatus:
     """State of a workspace. Counts cover effective rows: a retried page is counted once.
 
@@ -102,6 +134,7 @@ class RunStatus:
     quality: tuple[int, ...] = ()  # pages by score, in 20 bins from 0 to 1; () if no page has a score
     worst: tuple[WeakPage, ...] = ()  # worst first; at most the 20 worst pages of a unit
     undescribed: int = 0  # figures that are ok without a description, because the CPU engine read them
+    repairs: tuple[RepairStatus, ...] = ()  # oldest first
 
     def __str__(self) -> str:
         """Return one line: `out: 412 pages: 408 ok, 3 degraded, 1 failed (encrypted 1); 40 figures: 40 ok`."""
@@ -190,6 +223,7 @@ class RunStatus:
             "filtered": filtered_to_json(self.filtered, self.filtered_examples),
             "quality": list(self.quality) or None,
             "worst": [asdict(page) for page in self.worst],
+            "repairs": [repair.to_json() for repair in self.repairs],
             "pages_per_second": None if self.pages_per_second is None else round(self.pages_per_second, 3),
             "limit": None if self.limit is None else self.limit.to_json(),
             "cost": self.cost,
@@ -215,6 +249,7 @@ class _Sum:
     examples: list[tuple[str, Example]] = field(default_factory=list)  # each with its unit
     quality: QualitySum = field(default_factory=QualitySum)
     superseded: SupersededSum = field(default_factory=SupersededSum)
+    again: dict[int, tuple[int, int]] = field(default_factory=dict)  # rows of repairs by generation, and how many lost
 
     def stage(self, key: str | None, total: int) -> StageStatus:
         done = len(self.done)
@@ -274,7 +309,8 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
         DESCRIBE: newest_key(workspace, DESCRIBE, describe, known),
         ASSEMBLE: newest_key(workspace, ASSEMBLE, known=known),
     }
-    extracted = _sum(workspace, EXTRACT, keys[EXTRACT], QualitySum(worst))
+    repairs = {one.number: one.repair for one in found if one.repair is not None}
+    extracted = _sum(workspace, EXTRACT, keys[EXTRACT], QualitySum(worst), repairs=repairs)
     assembled = _assembled(workspace, keys[ASSEMBLE], found)
     views_key = assembled_key(workspace)
     pages_from, used_key = pages_used(workspace, views_key, known)
@@ -308,7 +344,8 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
         DESCRIBE: described.stage(keys[DESCRIBE], totals.units),
         ASSEMBLE: StageStatus(keys[ASSEMBLE] or "", len(assembled), totals.items),
     }
-    failures, weak = used.examples, extracted.quality.named()
+    failures = used.examples
+    weak = [(unit, page) for unit, page in extracted.quality.named() if (unit, page.page_id) not in again.kept]
     named = {example.page_id for _, example in failures} | {page.page_id for _, page in weak}
     newest = newest_units(workspace, found, extracted.done, again.kept, named)
     if found and stages[EXTRACT].finished:
@@ -338,6 +375,11 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
         model=str(key_settings(workspace, EXTRACT, keys[EXTRACT] or "", known).get("reader", {}).get("model") or ""),
         quality=extracted.quality.without(again.bins),
         worst=tuple(sorted(_effective(weak, newest), key=rank)[:worst]),
+        repairs=tuple(
+            RepairStatus(one.number, repairs[one.number], one.expected, *extracted.again.get(one.number, (0, 0)))
+            for one in found
+            if one.number in repairs
+        ),
     )
 
 
@@ -347,8 +389,12 @@ def _sum(
     key: str | None,
     quality: QualitySum | None = None,
     without: SupersededSum | None = None,
+    repairs: Container[int] = (),
 ) -> _Sum:
-    """Sum the markers of a stage. `without` has the figures on superseded rows, which Describe subtracts."""
+    """Sum the markers of a stage.
+
+    `without` has the figures on superseded rows, which Describe subtracts. `repairs` are generations to sum apart.
+    """
     total = _Sum(quality=quality or QualitySum())
     if key is None:
         return total
@@ -361,6 +407,10 @@ def _sum(
         total.tokens_out += summary.tokens_out
         total.seconds += summary.seconds
         total.retries += int(summary.extra.get(RETRIES, 0))
+        generation = parse_unit_id(marker.unit)[0]
+        if generation in repairs:
+            read, kept = total.again.get(generation, (0, 0))
+            total.again[generation] = read + summary.counts.expected, kept + without_gain(summary)
         total.estimated += int(summary.extra.get(ESTIMATED, 0))
         total.correction += correction(summary)
         total.reasons.update(summary.reasons)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Protocol, TypeVar
 from pydantic import BaseModel, Field, StrictInt
 
 from llm_ocr.results.quality import what_is_wrong
-from llm_ocr.types import Counts, FigureRecord, PageRecord, Status, Unit, page_id
+from llm_ocr.types import Counts, FigureRecord, PageRecord, Repeated, Status, Unit, page_id
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import Generation, Kind, units_of
 
@@ -119,6 +119,8 @@ RowT = TypeVar("RowT", bound=Row)
 def effective_rows(rows: Iterable[RowT]) -> list[RowT]:
     """Return one row per page: the last ok or degraded row, otherwise the last row.
 
+    Leave out rows that a marker names as worse than the older row of their page (`kept_pages`).
+
     The row of a document that could not be opened (number None) counts only until a later generation has opened it.
     Pages keep the order of their first row.
 
@@ -151,7 +153,7 @@ def newest_units(
         workspace: the workspace.
         found: the generations of the plan.
         done: ids of finished units.
-        kept: pairs of a retry and a page that the retry read without success; the older row stays effective.
+        kept: pairs of a retry and a page whose older row stays effective.
         pages: page ids to look up.
     """
     newest: dict[str, str] = {}
@@ -176,11 +178,31 @@ NOT_OK = "not_ok"
 UNDESCRIBED = "undescribed"
 
 
+#: From the worst to the best.
+_RANKS = (Status.FAILED, Status.DEGRADED, Status.OK)
+
+
+def is_worse(new: PageRecord, old: Repeated) -> bool:
+    """Return whether the older row of a page stays effective: its status or, if equal, its quality is better.
+
+    A missing quality and a tie keep the new row.
+    """
+    ranks = _RANKS.index(new.status), _RANKS.index(old.status)
+    if ranks[0] != ranks[1]:
+        return ranks[0] < ranks[1]
+    return new.quality is not None and old.quality is not None and new.quality < old.quality
+
+
+def kept_pages(extra: Mapping[str, Any]) -> frozenset[str]:
+    """Return the pages that a unit read again and whose older row stays effective, from the unit's marker."""
+    return frozenset(extra.get(SUPERSEDED, {}).get("kept", ()))
+
+
 def superseded_extra(unit: Unit, records: Iterable[PageRecord]) -> dict[str, Any]:
     """Return the marker entry for superseded rows, the unit's own or older ones; {} without repeats.
 
-    The plan records each repeated row (`Unit.repeats`). The marker of the repeating unit records the effective row: the
-    new one, unless it failed.
+    The plan records each repeated row (`Unit.repeats`). The marker of the repeating unit records the decision once, so
+    that all readers have the same effective row: the new one, unless the older one is better (`is_worse`).
     """
     old = {row.page_id: row for row in unit.repeats}
     if not old:
@@ -194,17 +216,17 @@ def superseded_extra(unit: Unit, records: Iterable[PageRecord]) -> dict[str, Any
         before = old.get(record.page_id)
         if before is None:
             continue
-        failed = record.status is Status.FAILED
-        statuses[Status.FAILED.value if failed else before.status.value] += 1
-        reason = record.reason if failed else before.reason
-        reasons.update([reason.value] if reason else [])
-        by, found = (unit.id, len(record.figures)) if failed else (before.unit, before.figures)
+        superseded: PageRecord | Repeated = before
+        by, found = before.unit, before.figures
+        if is_worse(record, before):
+            superseded, by, found = record, unit.id, len(record.figures)
+            kept.append(record.page_id)
+        statuses[superseded.status.value] += 1
+        reasons.update([superseded.reason.value] if superseded.reason else [])
+        if superseded.quality is not None:
+            bins[str(bin_of(superseded.quality))] += 1
         if found:
             figures.append((by, record.page_id, found))
-        if failed:
-            kept.append(record.page_id)
-        elif before.quality is not None:
-            bins[str(bin_of(before.quality))] += 1
     entry = {"statuses": statuses, "reasons": reasons, "bins": bins, "kept": kept}
     return {SUPERSEDED: {**entry, "figures": figures} if figures else entry}
 
@@ -257,7 +279,7 @@ class Extra(BaseModel):
 
 @dataclass(slots=True)
 class SupersededSum:
-    """Sum over all markers. `kept`: pairs of a unit and a page that it repeated without success.
+    """Sum over all markers. `kept`: pairs of a unit and a page that it repeated, and whose older row stays effective.
 
     `figures`: number of figures on pages of superseded rows, by the row's unit and page.
     """

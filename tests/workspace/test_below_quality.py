@@ -1,4 +1,4 @@
-"""retry-failed --below-quality: pages are read again, one row of each counts, and status counts just those."""
+"""Pages that are read again: the better row of each counts, and status counts just those."""
 
 import asyncio
 import io
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from made_runs import Made
 
 from llm_ocr.results.schema import (
+    Images,
     figures_from_parquet,
     figures_to_parquet,
     iter_pages,
@@ -31,7 +32,8 @@ from llm_ocr.workspace.generations import Kind, generations, read_units, totals_
 from llm_ocr.workspace.items import items
 from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, claim_key
 from llm_ocr.workspace.publish import done_units, figures_summary, find_marker, pages_summary, publish, read_data
-from llm_ocr.workspace.retry import plan_retry
+from llm_ocr.workspace.published import extracted_pages
+from llm_ocr.workspace.retry import Selection, plan_retry
 from llm_ocr.workspace.status import run_status
 from llm_ocr.workspace.superseding import BINS, WORST, bin_of, effective_rows
 
@@ -42,6 +44,12 @@ ENDS = st.sampled_from(
 )
 CROP = EncodedImage(b"", "image/png", 1, 1)
 REASONS = {Status.OK: None, Status.DEGRADED: Reason.LOOP, Status.FAILED: Reason.RENDER_TIMEOUT}
+
+
+def got_worse(new: PageRecord, old: PageRecord) -> bool:
+    if new.status is not old.status:
+        return list(Status).index(new.status) > list(Status).index(old.status)
+    return None not in (new.quality, old.quality) and new.quality < old.quality
 
 
 class Runs:
@@ -116,7 +124,7 @@ class Runs:
                 self.key,
                 reopen=reopen,
                 pages_per_unit=3,
-                below=below,
+                selection=Selection(below=below),
             )
         )
 
@@ -124,7 +132,11 @@ class Runs:
         """The rows that count, from the data themselves; all rows go into `by_unit`."""
         by_unit = {} if by_unit is None else by_unit
         by_unit.update({unit.id: self.pages_of(unit.id) for unit in read_units(self.workspace)})
-        return effective_rows(itertools.chain.from_iterable(by_unit.values()))
+        better: dict[str, PageRecord] = {}
+        for row in itertools.chain.from_iterable(by_unit.values()):
+            if row.page_id not in better or not got_worse(row, better[row.page_id]):
+                better[row.page_id] = row
+        return effective_rows(better.values())
 
     def check(self) -> None:
         """Status says what the rows say."""
@@ -183,23 +195,35 @@ def test_pages_below_the_score_are_retried_with_failed_ones(made, workspace, run
     runs.check()
 
 
-def test_page_that_got_worse_is_retried_by_its_latest_score(made, workspace, runs):
+def test_page_that_got_worse_is_retried_by_its_better_score(made, workspace, runs):
     made.plan(workspace, [made.document("a", 2)])
     runs.extract(ends(p1=(Status.OK, 0.3)))
     runs.retry(below=0.5)
     runs.extract(ends(p1=(Status.OK, 0.1)))
-    assert runs.retry(below=0.25).expected == 1
+    assert runs.retry(below=0.25) is None
+    assert runs.retry(below=0.5).expected == 1
     runs.extract(ends())
     runs.check()
 
 
-def test_the_new_row_counts_even_if_no_better(made, workspace, runs):
+@pytest.mark.parametrize(
+    ("before", "after", "counts"),
+    [
+        ((Status.OK, 0.3), (Status.DEGRADED, 0.9), 0.3),
+        ((Status.DEGRADED, 0.3), (Status.OK, 0.1), 0.1),
+        ((Status.OK, 0.3), (Status.OK, 0.2), 0.3),
+        ((Status.OK, 0.3), (Status.OK, 0.4), 0.4),
+        ((Status.OK, 0.3), (Status.OK, None), None),
+    ],
+)
+def test_better_row_counts_by_status_then_by_quality(made, workspace, runs, before, after, counts):
     made.plan(workspace, [made.document("a", 2)])
-    runs.extract(ends(p1=(Status.OK, 0.3)))
+    runs.extract(ends(p1=before))
     runs.retry(below=0.5)
-    runs.extract(ends(p1=(Status.DEGRADED, 0.1)))
-    assert run_status(workspace).pages == Counts(2, 1, 1, 0)
-    assert [row.quality for row in runs.rows()] == [0.1, 0.97]
+    runs.extract(ends(p1=after))
+    assert [row.quality for row in runs.rows()] == [counts, 0.97]
+    (item,) = items(workspace)
+    assert [row.quality for row in extracted_pages(workspace, runs.key, item, Images.NONE)] == [counts, 0.97]
     runs.check()
 
 
