@@ -28,7 +28,7 @@ from llm_ocr.stages.loop import stepwise
 from llm_ocr.stages.model_choice import page_model, page_profile
 from llm_ocr.stages.readers import Reading, ocr_language, reading
 from llm_ocr.stages.rendering import PartRenderer, passwords, render_options
-from llm_ocr.stages.sharing import Split, publish_held, shared, shows_all, split_of, take_without_units
+from llm_ocr.stages.sharing import Split, publish_held, repair_command, shared, shows_all, split_of, take_without_units
 from llm_ocr.types import (
     Attempt,
     Block,
@@ -120,7 +120,20 @@ async def extract(job: Job[ReadingCommand]) -> None:
             units = stepwise(share.units, job.stop)
             await stage.run(units if expected.whole else _expecting(units, progress))
         await asyncio.to_thread(take_without_units, workspace, claim)
+        others = [generation for generation in found if generation not in own]
+        for line in await asyncio.to_thread(_waiting_repairs, workspace, key, others) if others else ():
+            progress.say(line)
     progress.end()
+
+
+def _waiting_repairs(workspace: Workspace, key: str, others: Sequence[Generation]) -> list[str]:
+    """Return a message for each unfinished generation that is read with other settings."""
+    done = done_units(workspace, EXTRACT, key)
+    return [
+        f"Generation {other.number} is a repair with other settings. To continue: {repair_command(workspace, other)}"
+        for other in others
+        if any(unit.id not in done for unit in units_of(workspace, other))
+    ]
 
 
 @contextlib.asynccontextmanager

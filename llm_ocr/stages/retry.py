@@ -14,12 +14,13 @@ from llm_ocr.stages import Silent
 from llm_ocr.stages.assemble import assemble
 from llm_ocr.stages.counting import PageCounter
 from llm_ocr.stages.describe import describe
-from llm_ocr.stages.engine_choice import pages_per_unit
+from llm_ocr.stages.engine_choice import LEAST_PER_LOCAL_UNIT, LEAST_PER_UNIT, pages_per_unit
 from llm_ocr.stages.extract import opened_reading
 from llm_ocr.stages.job import Job, Share, log_folder, worker_name
 from llm_ocr.stages.plan import result_versions
 from llm_ocr.stages.rendering import passwords, render_options
 from llm_ocr.stages.servers import Engines
+from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import DocumentPart, Status, plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import Generation, Repair, generations, units_of
@@ -149,9 +150,15 @@ async def _planned(
             document = await counter.one(SourceDocument(part.source, part.relative, "", "", None, None))
             return replace(document, pages=wanted_pages(part.wanted, document.page_total))
 
-        size = pages_per_unit(engine)
+        least = LEAST_PER_LOCAL_UNIT if isinstance(job.workspace.store, LocalStore) else LEAST_PER_UNIT
         return await plan_retry(
-            job.workspace, key, reopen=reopen, pages_per_unit=size, selection=selection, repair=repair
+            job.workspace,
+            key,
+            reopen=reopen,
+            pages_per_unit=pages_per_unit(engine),
+            least_per_unit=least if repair is not None else None,
+            selection=selection,
+            repair=repair,
         )
 
 

@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from llm_ocr.config.environment import environment
-from llm_ocr.config.groups import FollowSettings, Group, InputSettings, LeaseSettings, ShardSettings, WorkspaceSettings
+from llm_ocr.config.groups import (
+    SERVER,
+    FollowSettings,
+    Group,
+    InputSettings,
+    LeaseSettings,
+    ShardSettings,
+    WorkspaceSettings,
+)
 from llm_ocr.errors import StageMissing, StorageError, WorkspaceError, WorkspaceMismatch
 from llm_ocr.scheduling.follow import Pauses, Published, Ready, followed
 from llm_ocr.scheduling.leases import DEFAULT_SECONDS, Leases, lease_options
@@ -318,14 +326,22 @@ def need_finished(workspace: Workspace, stage: str, key: str) -> None:
     if missing:
         unread = {parse_unit_id(name)[0] for name in missing}
         commands = [
-            f"llm-ocr repair -w {workspace.url} {generation.repair.text}"
+            repair_command(workspace, generation)
             for generation in units.generations
-            if stage == EXTRACT and generation.number in unread and generation.key(key) != key and generation.repair
+            if stage == EXTRACT and generation.number in unread and generation.key(key) != key
         ]
         raise StageMissing(
             f"{len(missing)} of {len(units)} units not {_PAST.get(stage, f'done by {stage}')}",
             hint=f"Run first: {commands[0] if commands else f'llm-ocr {stage} -w {workspace.url}'}",
         )
+
+
+def repair_command(workspace: Workspace, generation: Generation) -> str:
+    """Return the command that continues an unfinished repair. A workspace stores no server."""
+    options = generation.repair.options if generation.repair else {}
+    server = " `server_url=URL`" if options.get("engine") == SERVER else ""
+    text = generation.repair.text if generation.repair else ""
+    return f"llm-ocr repair -w {workspace.url} {text or 'with its settings'}{server}"
 
 
 def units_behind(share: Sharing, workspace: Workspace, stage: str, key: str) -> Iterator[Unit]:

@@ -29,6 +29,7 @@ from llm_ocr.workspace.generations import (
 )
 from llm_ocr.workspace.items import whole_documents
 from llm_ocr.workspace.keys import EXTRACT
+from llm_ocr.workspace.plan import SMALL_PLAN
 from llm_ocr.workspace.planned import PlannedDocument, place_of
 from llm_ocr.workspace.publish import Marker, Summary, iter_markers, read_data
 from llm_ocr.workspace.superseding import LOW_QUALITY, has_below, kept_pages
@@ -92,7 +93,7 @@ class NamedPages:
             more = f", and {plural(len(unknown) - 1, 'other page')}" if len(unknown) > 1 else ""
             raise UsageError(
                 f"`page_list={self.file}`: the workspace has no page {' page '.join(unknown[0].split())}{more}",
-                hint="llm-ocr export -w FOLDER --format jsonl writes the ids of all pages.",
+                hint="Each line is a page id, or a path, a tab, and a page number. Exports contain the ids.",
             )
 
 
@@ -170,6 +171,7 @@ async def plan_retry(
     *,
     reopen: Reopen,
     pages_per_unit: int,
+    least_per_unit: int | None = None,
     selection: Selection = Selection(),
     repair: Repair | None = None,
 ) -> Generation | None:
@@ -184,6 +186,7 @@ async def plan_retry(
         key: key of Extract.
         reopen: opens a document again and counts its pages.
         pages_per_unit: upper limit of pages in a unit.
+        least_per_unit: a small plan has smaller units than `pages_per_unit`, with at least this many pages.
         selection: the pages.
         repair: settings with which the pages are read; None for the workspace's.
 
@@ -201,11 +204,13 @@ async def plan_retry(
         pieces, next_index = await _pieces(state, reopen, begin)
         if not pieces:
             return None
+        least = least_per_unit or pages_per_unit
+        size = min(pages_per_unit, max(least, least * len(state.chosen) // SMALL_PLAN))
         touched = sorted({state.item_of[piece.part.document_id] for piece in pieces})
         draft = new_draft(
             len(found) + 1,
             Kind.RETRY,
-            pages_per_unit=pages_per_unit,
+            pages_per_unit=size,
             next_index=next_index,
             touched=touched,
             repair=repair,
