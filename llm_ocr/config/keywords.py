@@ -738,7 +738,7 @@ class RetryKeywords(
     password_file: str | Path | None
     """File with passwords to try, one per line"""
     below_quality: float | None
-    """Also plan pages with a quality score below this (0 to 1); the new result replaces the old one"""
+    """Also plan pages with a quality score below this (0 to 1); of each, the better result counts"""
 
 
 class RepairKeywords(

@@ -353,7 +353,7 @@ class RetrySettings(WorkspaceSettings, RemoteSettings, RenderSettings, EngineSet
     password_file: FILE | None = Field(None, description="File with passwords to try, one per line")
     below_quality: FRACTION | None = Field(
         None,
-        description="Also plan pages with a quality score below this (0 to 1); the new result replaces the old one",
+        description="Also plan pages with a quality score below this (0 to 1); of each, the better result counts",
     )
 
 

@@ -115,7 +115,7 @@ async def extract(job: Job[ReadingCommand]) -> None:
                 furniture=settings.headers == "keep",
                 min_quality=settings.min_quality,
                 transcribes=ready.transcribes,
-                repair={"repair": claim.key, **repair.options} if repair and claim.of_repair else {},
+                repair={"repair": claim.key, "settings": dict(repair.options)} if repair and claim.of_repair else {},
             )
             units = stepwise(share.units, job.stop)
             await stage.run(units if expected.whole else _expecting(units, progress))

@@ -9,7 +9,7 @@ from llm_ocr.config.groups import MODELS
 from llm_ocr.config.models import AssembleSettings, DescribeSettings, RepairSettings, RetrySettings
 from llm_ocr.documents.manifests import SourceDocument
 from llm_ocr.documents.rendering import Renderer
-from llm_ocr.errors import UsageError
+from llm_ocr.errors import StageMissing, UsageError
 from llm_ocr.stages import Silent
 from llm_ocr.stages.assemble import assemble
 from llm_ocr.stages.counting import PageCounter
@@ -20,6 +20,7 @@ from llm_ocr.stages.job import Job, Share, log_folder, worker_name
 from llm_ocr.stages.plan import result_versions
 from llm_ocr.stages.rendering import passwords, render_options
 from llm_ocr.stages.servers import Engines
+from llm_ocr.stages.sharing import need_finished
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import DocumentPart, Status, plural
 from llm_ocr.workspace import Workspace
@@ -174,6 +175,13 @@ async def finish_repair(job: Job[RepairSettings]) -> None:
     described = await asyncio.to_thread(newest_key, workspace, DESCRIBE)
     if described is None:
         return
+    try:
+        await asyncio.to_thread(
+            need_finished, workspace, EXTRACT, await asyncio.to_thread(required_key, workspace, EXTRACT)
+        )
+    except StageMissing as missing:  # pages that are no part of the repair
+        say(f"{missing.args[0]}: Describe and Assemble wait. {missing.hint}")
+        return
     stored = (await asyncio.to_thread(extract_origin, workspace))[0].remembered
     engine = str(stored.get("engine", job.engines.engine))
     same = engine == job.engines.engine and (engine not in MODELS or stored.get("model") == job.settings.model)
@@ -198,7 +206,11 @@ async def finish_repair(job: Job[RepairSettings]) -> None:
         if not same:
             await engines.close()
     made = await asyncio.to_thread(lambda: key_settings(workspace, ASSEMBLE, assembled_key(workspace) or ""))
-    if made.get("describe") == described and "pages_from" not in made:
+    if not made:
+        return
+    if made["describe"] != described or "pages_from" in made:
+        say("The repaired pages are left to Assemble, which ran with other pages or descriptions.")
+    else:
         known = {name: value for name, value in job.settings if name in AssembleSettings.model_fields}
         kept = {name: made[name] for name in ("page_markers", "dataset_images")}
         await assemble(replace(describing, settings=AssembleSettings(**{**known, **kept}), command=ASSEMBLE))

@@ -263,6 +263,13 @@ def stage_keys(workspace: Workspace, stage: str) -> list[StageKey]:
     return sorted(found, key=lambda stored: (stored.number, stored.created))
 
 
+def used_settings(workspace: Workspace, stage: str) -> list[Mapping[str, Any]]:
+    """Return the settings of the stage's keys, the newest first; of Extract, those of repairs before all others."""
+    repairs = [generation.repair for generation in generations(workspace)] if stage == EXTRACT else []
+    found = [repair.settings for repair in reversed(repairs) if repair is not None]
+    return [*found, *(key.settings for key in reversed(stage_keys(workspace, stage)))]
+
+
 #: Keys of stages that are already read, by stage.
 KnownKeys = Mapping[str, Sequence[StageKey]]
 NO_KEYS: KnownKeys = MappingProxyType({})

@@ -20,7 +20,7 @@ from llm_ocr.results.images import boxes_image
 from llm_ocr.results.only_place import with_only_places
 from llm_ocr.results.sanitizing import inert_page
 from llm_ocr.results.schema import Images, figures_from_parquet, iter_pages
-from llm_ocr.types import EncodedImage, FigureRecord, PageRecord, Status, Unit, plural
+from llm_ocr.types import EncodedImage, FigureRecord, PageRecord, Status, Unit, page_id, plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.items import Item
 from llm_ocr.workspace.keys import EXTRACT
@@ -160,6 +160,25 @@ def published_figures(workspace: Workspace, markers: Iterable[Marker]) -> dict[s
             raise data_damaged(workspace, marker, f"incomplete ({len(records)} rows for {figures})")
         found |= {record.figure_id: current_form(record) for record in records}
     return found
+
+
+def earlier_readings(workspace: Workspace, stage: str, key: str, item: Item) -> dict[str, list[PageRecord]]:
+    """Return all rows of the pages that were read again, by page id, oldest first, without images.
+
+    Args:
+        workspace: the workspace.
+        stage: Extract, or a user-defined stage.
+        key: its key.
+        item: the item. Unfinished units are skipped.
+    """
+    again = {page_id(part.document_id, number) for unit in item.newer for part in unit.parts for number in part.pages}
+    found: dict[str, list[PageRecord]] = {}
+    for unit in item.unit_ids if again else ():
+        marker = find_marker(workspace, stage, key, unit)
+        for record in published_pages(workspace, marker, Images.NONE, item.unit(unit)) if marker else ():
+            if record.page_id in again:
+                found.setdefault(record.page_id, []).append(record)
+    return {page: records for page, records in found.items() if len(records) > 1}
 
 
 def extracted_pages(

@@ -165,6 +165,7 @@ class RunStatus:
         stages = ", ".join(f"{name}: {stage.done:,} of {stage.total:,} units" for name, stage in self.stages.items())
         reasons = ", ".join(f"{html.escape(reason)}: {count:,}" for reason, count in self.reasons.items())
         lines = [f"<b>{html.escape(self.url)}</b>", stages, *([f"Not ok: {reasons}"] if reasons else [])]
+        lines += [html.escape(str(repair)) for repair in self.repairs]
         return f"<p>{'<br>'.join(lines)}</p><table>{head}{rows}</table>"
 
     @property

@@ -78,6 +78,10 @@ def test_bad_pages_are_read_again_better_in_the_same_place(folder):
     assert "repair     0002: 1 page read again" in cli("status", "-w", "out", cwd=folder).stdout
     assert [row["status"] for row in dataset_rows(folder / "out", "status")] == ["ok"] * 3
 
+    assert cli("view", "-w", "out", "-o", "site", cwd=folder).returncode == 0
+    site = "".join(path.read_text() for path in (folder / "site").glob("site-*/data/pages/**/*") if path.is_file())
+    assert site.count("low quality") == 1  # the reason of the earlier reading, beside the new one
+
     again = repair(folder, "--below-quality", "0.5", *OCR)
     assert again.returncode == 0, said(again)
     assert "Nothing to repair" in again.stderr
@@ -91,7 +95,7 @@ def test_rows_name_the_settings_that_read_them(folder):
         named = [attempt.get("repair") for attempt in row.attempts]
         assert named == ([key] if row.source.endswith("outlines.pdf") else [None])
     (row,) = [row for row in rows(folder) if row.source.endswith("outlines.pdf")]
-    assert (row.text_source, row.attempts[0]["text_layer"]) == ("ocr", "never")
+    assert (row.text_source, row.attempts[0]["settings"]) == ("ocr", {"text_layer": "never"})
 
 
 def test_worse_result_of_a_repair_stays_history(folder):
