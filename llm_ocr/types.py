@@ -427,6 +427,11 @@ class Ledger:
     unsupported: tuple[Span, ...] = ()
     verified_by: str = "ink"
 
+    @property
+    def imbalance(self) -> float:
+        """Return the sum of the shares that are not accounted for."""
+        return self.unread_share + self.unsupported_share
+
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
@@ -618,7 +623,8 @@ class DocumentPart:
 class Repeated:
     """Effective row of a page, ok or degraded, that is planned again because of its quality.
 
-    `unit` published the row. `unit` and `figures` are unknown ("" and 0) in plans of older versions.
+    `unit` published the row. `unit` and `figures` are unknown ("" and 0) in plans of older versions. `imbalance` is
+    that of the row's ledger.
     """
 
     page_id: str
@@ -627,6 +633,7 @@ class Repeated:
     quality: float | None = None
     figures: int = 0
     unit: str = ""
+    imbalance: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,7 +189,7 @@ CORE: tuple[Command, ...] = (
         "Read bad pages again with other settings, and keep the better results",
         "llm_ocr.config.models:RepairSettings",
         _PIPELINE,
-        "repair [-w FOLDER] [--below-quality Q | --pages-from FILE] [options]",
+        "repair [-w FOLDER] [--unbalanced | --below-quality Q | --pages-from FILE] [options]",
         (
             ("llm-ocr repair -w out --text-layer never", "Read all failed and degraded pages again with OCR"),
             ("llm-ocr repair -w out --below-quality 0.5 --text-layer never", "Read only pages of low quality"),
@@ -201,6 +201,7 @@ CORE: tuple[Command, ...] = (
         ),
         common=(
             "workspace",
+            "unbalanced",
             "below_quality",
             "page_list",
             "max_pages",

@@ -771,6 +771,8 @@ class RepairKeywords(
     """File with passwords to try, one per line"""
     below_quality: float | None
     """Read only pages with a quality score below this (0 to 1); the better result counts"""
+    unbalanced: bool
+    """Read only pages with unread ink, or with text that nothing on the page supports"""
     page_list: str | Path | None
     """Read only the pages of this file: in each line a page ID, PATH<TAB>PAGE, or JSON with page_id"""
     max_pages: int | None

@@ -376,6 +376,9 @@ class RepairSettings(
     below_quality: FRACTION | None = Field(
         None, description="Read only pages with a quality score below this (0 to 1); the better result counts"
     )
+    unbalanced: bool = Field(
+        False, description="Read only pages with unread ink, or with text that nothing on the page supports"
+    )
     page_list: FILE | None = Field(
         None,
         description="Read only the pages of this file: in each line a page ID, PATH<TAB>PAGE, or JSON with page_id",

@@ -455,14 +455,18 @@ def finals_to_parquet(rows: Iterable[tuple[str, str]]) -> bytes:
     return table_bytes(schema, [dict(zip(names, (page, clean(text)), strict=True)) for page, text in rows])
 
 
+_SHARES = ("unread_share", "unsupported_share")
 #: The last is the smallest column that counts figures.
-_STATUS_COLUMNS = ("page_id", "document_id", "page_number", "status", "reason", "quality", "figures.list.element.id")
+_STATUS_COLUMNS = (
+    *("page_id", "document_id", "page_number", "status", "reason", "quality"),
+    *(*_SHARES, "figures.list.element.id"),
+)
 
 
 class PageStatus(NamedTuple):
     """Status of a page (number None: a document that could not be opened).
 
-    `quality` is None for failed pages and for pages of older versions.
+    `quality` and the shares of the ledger are None for failed pages and for pages of older versions.
     """
 
     page_id: str
@@ -472,6 +476,15 @@ class PageStatus(NamedTuple):
     reason: Reason | None
     quality: float | None = None
     figures: int = 0
+    unread_share: float | None = None
+    unsupported_share: float | None = None
+
+    @property
+    def imbalance(self) -> float | None:
+        """Return the sum of the shares, as `Ledger.imbalance`."""
+        if self.unread_share is None or self.unsupported_share is None:
+            return None
+        return self.unread_share + self.unsupported_share
 
 
 def page_statuses(source: Source) -> list[PageStatus]:
@@ -485,6 +498,7 @@ def page_statuses(source: Source) -> list[PageStatus]:
             _reason(row["reason"]),
             row.get("quality"),
             len(row.get("figures") or ()),
+            *map(row.get, _SHARES),
         )
         for row in iter_rows(source, _PAGES, _STATUS_COLUMNS)
     ]

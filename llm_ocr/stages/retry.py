@@ -22,7 +22,7 @@ from llm_ocr.stages.rendering import passwords, render_options
 from llm_ocr.stages.servers import Engines
 from llm_ocr.stages.sharing import need_finished
 from llm_ocr.storage.local import LocalStore
-from llm_ocr.types import DocumentPart, Status, plural
+from llm_ocr.types import DocumentPart, Reason, Status, plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import Generation, Repair, generations, units_of
 from llm_ocr.workspace.keys import (
@@ -108,13 +108,19 @@ def repair_settings(repair: Repair, key: str) -> str:
 
 
 def _selection(settings: RepairSettings) -> Selection:
-    given = {"below_quality": settings.below_quality, "page_list": settings.page_list}
+    given = {
+        "unbalanced": settings.unbalanced or None,
+        "below_quality": settings.below_quality,
+        "page_list": settings.page_list,
+    }
     named = [name for name, value in given.items() if value is not None]
     if len(named) > 1:
         raise UsageError(
             f"{' and '.join(f'`{name}`' for name in named)} choose different pages", hint="Use one of them."
         )
     most = settings.max_pages
+    if settings.unbalanced:
+        return Selection(frozenset(), reasons=frozenset({Reason.UNREAD, Reason.UNSUPPORTED}), most=most)
     if settings.below_quality is not None:
         return Selection(frozenset(), below=settings.below_quality, most=most)
     if settings.page_list is not None:

@@ -169,6 +169,8 @@ def unit_to_json(unit: Unit) -> dict[str, Any]:
         ]
         # A separate key, because older versions read lists of four.
         value["repeated_figures"] = {row.page_id: [row.unit, row.figures] for row in unit.repeats if row.figures}
+        ledgers = {row.page_id: row.imbalance for row in unit.repeats if row.imbalance is not None}
+        value |= {"repeated_imbalance": ledgers} if ledgers else {}
     return value
 
 
@@ -209,9 +211,9 @@ def unit_from_json(value: Mapping[str, Any]) -> Unit:
         )
         for part in value["parts"]
     )
-    figures = value.get("repeated_figures", {})
+    figures, ledgers = value.get("repeated_figures", {}), value.get("repeated_imbalance", {})
     repeats = tuple(
-        Repeated(page, Status(status), Reason(reason) if reason else None, quality, found, by)
+        Repeated(page, Status(status), Reason(reason) if reason else None, quality, found, by, ledgers.get(page))
         for page, status, reason, quality in value.get("repeats", ())
         for by, found in [figures.get(page, ("", 0))]
     )

@@ -15,7 +15,7 @@ from typing import Self
 from llm_ocr.documents.remote.urls import shown
 from llm_ocr.errors import UsageError
 from llm_ocr.results.schema import PageStatus, page_statuses
-from llm_ocr.types import ALL_PAGES, DocumentPart, Repeated, Status, Unit, page_id, plural
+from llm_ocr.types import ALL_PAGES, DocumentPart, Reason, Repeated, Status, Unit, page_id, plural
 from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.generations import (
     Generation,
@@ -32,7 +32,7 @@ from llm_ocr.workspace.keys import EXTRACT
 from llm_ocr.workspace.plan import SMALL_PLAN
 from llm_ocr.workspace.planned import PlannedDocument, place_of
 from llm_ocr.workspace.publish import Marker, Summary, iter_markers, read_data
-from llm_ocr.workspace.superseding import LOW_QUALITY, has_below, kept_pages
+from llm_ocr.workspace.superseding import LOW_QUALITY, RANKS, has_below, kept_pages
 
 #: Opens a document again and counts its pages, with the currently known passwords.
 Reopen = Callable[[DocumentPart], Awaitable[PlannedDocument]]
@@ -99,16 +99,18 @@ class NamedPages:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Pages to read again. A page is chosen by its effective row if one of the conditions is true.
+    """Pages to read again. A page is chosen if its effective row meets one of the conditions.
 
     Attributes:
         statuses: The row has one of these statuses.
+        reasons: The row has one of these reasons.
         below: The row has a quality below this.
         named: The list names the page.
         most: Upper limit of pages; the worst are first. None for no limit.
     """
 
     statuses: frozenset[Status] = frozenset({Status.FAILED})
+    reasons: frozenset[Reason] = frozenset()
     below: float | None = None
     named: NamedPages | None = None
     most: int | None = None
@@ -117,12 +119,13 @@ class Selection:
         """Return whether a unit may have such pages, according to its marker."""
         counts = {Status.FAILED: summary.counts.failed, Status.DEGRADED: summary.counts.degraded}
         low = self.below is not None and has_below(summary.extra, self.below)
-        return low or self.named is not None or any(counts.get(status, 0) for status in self.statuses)
+        counted = any(counts.get(status, 0) for status in self.statuses)
+        return low or counted or self.named is not None or not self.reasons.isdisjoint(summary.reasons)
 
     def has(self, row: PageStatus) -> bool:
-        """Return whether a row is chosen by its status or quality."""
+        """Return whether a row is chosen by its status, reason, or quality."""
         low = self.below is not None and row.quality is not None and row.quality < self.below
-        return low or row.status in self.statuses
+        return low or row.status in self.statuses or row.reason in self.reasons
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +150,13 @@ class _Chosen:
     @property
     def repeated(self) -> Repeated:
         row = self.row
-        return Repeated(row.page_id, row.status, row.reason, row.quality, row.figures, self.unit)
+        return Repeated(row.page_id, row.status, row.reason, row.quality, row.figures, self.unit, row.imbalance)
 
     @property
-    def badness(self) -> tuple[int, float, int]:
+    def badness(self) -> tuple[int, float, float, int]:
         """Return a sort key: worst first."""
-        statuses = (Status.FAILED, Status.DEGRADED, Status.OK)
-        return statuses.index(self.row.status), 1.0 if self.row.quality is None else self.row.quality, self.index
+        quality = 1.0 if self.row.quality is None else self.row.quality
+        return RANKS.index(self.row.status), -(self.row.imbalance or 0.0), quality, self.index
 
 
 @dataclass(slots=True)

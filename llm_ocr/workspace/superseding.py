@@ -179,17 +179,20 @@ UNDESCRIBED = "undescribed"
 
 
 #: From the worst to the best.
-_RANKS = (Status.FAILED, Status.DEGRADED, Status.OK)
+RANKS = (Status.FAILED, Status.DEGRADED, Status.OK)
 
 
 def is_worse(new: PageRecord, old: Repeated) -> bool:
-    """Return whether the older row of a page stays effective: its status or, if equal, its quality is better.
+    """Return whether the older row of a page stays effective.
 
-    A missing quality and a tie keep the new row.
+    It does if its status is better, or the status is equal and less of the page is unaccounted for (if both rows have a
+    ledger), or both are equal and its quality is higher. A missing quality and a tie keep the new row.
     """
-    ranks = _RANKS.index(new.status), _RANKS.index(old.status)
+    ranks = RANKS.index(new.status), RANKS.index(old.status)
     if ranks[0] != ranks[1]:
         return ranks[0] < ranks[1]
+    if new.ledger is not None and old.imbalance is not None and new.ledger.imbalance != old.imbalance:
+        return new.ledger.imbalance > old.imbalance
     return new.quality is not None and old.quality is not None and new.quality < old.quality
 
 

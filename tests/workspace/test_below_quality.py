@@ -22,6 +22,7 @@ from llm_ocr.types import (
     EncodedImage,
     Figure,
     FigureRecord,
+    Ledger,
     PageRecord,
     Reason,
     Status,
@@ -49,6 +50,8 @@ REASONS = {Status.OK: None, Status.DEGRADED: Reason.LOOP, Status.FAILED: Reason.
 def got_worse(new: PageRecord, old: PageRecord) -> bool:
     if new.status is not old.status:
         return list(Status).index(new.status) > list(Status).index(old.status)
+    if new.ledger is not None and old.ledger is not None and new.ledger.unread_share != old.ledger.unread_share:
+        return new.ledger.unread_share > old.ledger.unread_share
     return None not in (new.quality, old.quality) and new.quality < old.quality
 
 
@@ -59,6 +62,8 @@ class Runs:
         self.made = made
         self.workspace = workspace
         self.key = made.key(workspace)
+        self.ledgers: dict[tuple[int, int], Ledger] = {}  # by generation and page number
+        self.reasons: dict[int, Reason] = {}  # by page number
 
     def extract(self, end, most: int = 1000) -> None:
         """Publish units that are not done; `end` gives status and quality of each page id."""
@@ -80,8 +85,8 @@ class Runs:
             Figure(figure_id(page, place), "figure", Box(0, 0, 1, 1), CROP) for place in range(1, count + 1)
         )
         return PageRecord(
-            page, part.document_id, part.source, number, index, status, REASONS[status],
-            figures=figures, quality=quality, quality_parts=parts,
+            page, part.document_id, part.source, number, index, status, self.reasons.get(number, REASONS[status]),
+            figures=figures, quality=quality, quality_parts=parts, ledger=self.ledgers.get((unit.generation, number)),
         )  # fmt: skip
 
     def describe(self, most: int = 1000) -> None:
@@ -114,7 +119,7 @@ class Runs:
             found += [one for one in described if one.page_id in pages]
         return found
 
-    def retry(self, below: float | None = None):
+    def retry(self, below: float | None = None, **selection):
         async def reopen(part):
             return self.made.unopened(part.relative)
 
@@ -124,7 +129,7 @@ class Runs:
                 self.key,
                 reopen=reopen,
                 pages_per_unit=3,
-                selection=Selection(below=below),
+                selection=Selection(below=below, **selection),
             )
         )
 
@@ -225,6 +230,33 @@ def test_better_row_counts_by_status_then_by_quality(made, workspace, runs, befo
     (item,) = items(workspace)
     assert [row.quality for row in extracted_pages(workspace, runs.key, item, Images.NONE)] == [counts, 0.97]
     runs.check()
+
+
+def test_less_unaccounted_ink_counts_more_than_quality(made, workspace, runs):
+    made.plan(workspace, [made.document("a", 2)])
+    runs.ledgers = {(1, 1): Ledger(0.1, 0.4), (1, 2): Ledger(0.1, 0.1, 0.1), (2, 1): Ledger(0.1, 0.2)}
+    runs.ledgers[2, 2] = Ledger(0.1, 0.3)
+    runs.extract(lambda page: (Status.OK, 0.4))
+    runs.retry(below=0.5)
+    runs.extract(lambda page: (Status.OK, 0.3 if page.endswith("1") else 0.9))
+    assert [row.quality for row in runs.rows()] == [0.3, 0.4]
+    runs.check()
+
+
+def test_unbalanced_pages_are_chosen_by_their_reason(made, workspace, runs):
+    made.plan(workspace, [made.document("a", 5)])
+    runs.reasons = {1: Reason.UNREAD, 2: Reason.LOOP, 4: Reason.UNSUPPORTED}
+    bad = (Status.DEGRADED, 0.9)
+    runs.extract(ends(p1=bad, p2=bad, p4=bad, p5=FAILED))
+    runs.retry(statuses=frozenset(), reasons=frozenset({Reason.UNREAD, Reason.UNSUPPORTED}))
+    assert [pages for pages, _ in planned(workspace, 2)] == [(1,), (4,)]
+
+
+def test_the_worst_pages_are_first_if_their_number_is_limited(made, workspace, runs):
+    made.plan(workspace, [made.document("a", 6)])
+    runs.extract(ends(p1=(Status.OK, 0.3), p2=(Status.DEGRADED, 0.4), p4=FAILED, p5=(Status.OK, 0.1)))
+    assert runs.retry(below=0.5, most=3).expected == 3
+    assert [pages for pages, _ in planned(workspace, 2)] == [(2,), (4,), (5,)]
 
 
 def test_page_failing_on_retry_keeps_old_row_and_is_not_failed(made, workspace, runs):
