@@ -131,11 +131,15 @@ def _selection(settings: RepairSettings) -> Selection:
 def _other_options(workspace: Workspace, settings: RepairSettings, engine: str) -> Mapping[str, Any]:
     """Return the settings of the command that differ from those stored in the workspace."""
     stored, own = extract_origin(workspace)[0].remembered, to_remember(settings, engine=engine)
-    values = {**dict(settings), **own}
-    names = REMEMBERED + OF_MODELS if engine in MODELS else REMEMBERED
-    changed = [name for name in names if name in values and name not in _WITHOUT_EFFECT]
-    return {name: values[name] for name in changed if (own.keys() | stored.keys()) >= {name}
-            and own.get(name) != stored.get(name)}  # fmt: skip
+    values, known = {**dict(settings), **own}, RepairSettings.model_fields
+    changed = {}
+    for name in REMEMBERED + OF_MODELS if engine in MODELS else REMEMBERED:
+        # The workspace of the CPU engine stores no settings of models, so their defaults are no difference.
+        if name in _WITHOUT_EFFECT or name not in known or own.get(name) == stored.get(name):
+            continue
+        if name in stored or name == "model" or values[name] != known[name].default:
+            changed[name] = values[name]
+    return changed
 
 
 def _unread_units(workspace: Workspace, key: str, own: str) -> int:

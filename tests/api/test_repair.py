@@ -11,6 +11,7 @@ from running import FRUGAL, FRUGALLY, cli, dataset_rows, published, said, status
 import llm_ocr
 from llm_ocr.errors import StageMissing, UsageError
 from llm_ocr.types import Status
+from llm_ocr_simulator import running
 
 OCR = ("--text-layer", "never")
 
@@ -187,3 +188,18 @@ def test_repair_without_other_settings_retries_failed_pages(tmp_path):
     assert "with the settings of the workspace" in done.stderr
     assert [row.status for row in rows(tmp_path)] == [Status.OK, Status.OK]
     assert "A locked page." in markdown(tmp_path, "locked")
+
+
+def test_model_repairs_what_the_cpu_engine_read(folder):
+    old = status_of(folder / "out")["units"]
+    with running(preset="h100", speed=50, mean_tokens=100) as server:
+        small = ("--render-workers", "1", "--ocr-workers", "1", "--image-size", "320")
+        done = cli("repair", "-w", "out", "--server-url", server.url, *small, cwd=folder)
+    assert done.returncode == 0, said(done)
+    (repaired,) = status_of(folder / "out")["repairs"]
+    assert repaired["settings"] == {"engine": "server", "image_size": 320, "model": "deepseek-ocr"}
+    units = status_of(folder / "out")["units"]
+    assert {name: (stage["key"], stage["done"] == stage["total"]) for name, stage in units.items()} == {
+        name: (stage["key"], True) for name, stage in old.items()
+    }
+    assert {row.engine for row in rows(folder)} == {"embedded", "deepseek-ocr"}
