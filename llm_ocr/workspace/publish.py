@@ -359,12 +359,15 @@ def pages_summary(unit: Unit, records: Sequence[PageRecord]) -> Summary:
     )
 
 
-def without_gain(summary: Summary) -> int:
-    """Return the pages of a finished unit of a retry whose older row is effective, or failed as the new one did."""
+def ungained(summary: Summary) -> tuple[int, int]:
+    """Return the pages of a finished unit of a retry whose result did not change, and those that are as good as before.
+
+    The older row of the former is effective, or both rows are failed.
+    """
     entry = summary.extra.get(SUPERSEDED, {})
     kept: Sequence[str] = entry.get("kept", ())
     failed = summary.counts.failed - int(entry.get("statuses", {}).get(Status.FAILED.value, 0))
-    return len(kept) + failed
+    return len(kept) + failed, int(entry.get("equal", 0))
 
 
 def correction(summary: Summary) -> int:

@@ -1,7 +1,7 @@
 """Plan pages again: a new generation with failed pages, pages of low quality, or the pages of a list.
 
 `retry-failed` plans them with the settings of the workspace, `repair` with settings of its own. The older rows stay
-in their units. The marker of the new unit records which row of a page is effective (`superseding.is_worse`).
+in their units. The marker of the new unit records which row of a page is effective (`superseding.gain`).
 """
 
 import asyncio

@@ -42,8 +42,8 @@ from llm_ocr.workspace.publish import (
     correction,
     done_units,
     iter_markers,
+    ungained,
     varied,
-    without_gain,
 )
 from llm_ocr.workspace.superseding import (
     LOW_QUALITY,
@@ -85,23 +85,31 @@ class StageStatus:
 
 @dataclass(frozen=True, slots=True)
 class RepairStatus:
-    """Result of a repair. `pages` are planned, `read` are finished, and of these `kept` keep their older row."""
+    """Result of a repair. `pages` are planned and `read` are finished.
+
+    Of these, `kept` pages keep their older row, and the new row of `equal` pages is as good as the older one.
+    """
 
     generation: int
     repair: Repair
     pages: int
     read: int = 0
     kept: int = 0
+    equal: int = 0
+
+    @property
+    def better(self) -> int:
+        return self.read - self.kept - self.equal
 
     def __str__(self) -> str:
         """Return `repair 0002: 10 pages read again with text_layer=never: 8 better, 2 kept`."""
         done = plural(self.pages, "page") if self.read >= self.pages else f"{self.read:,} of {self.pages:,} pages"
         text = f"repair {self.generation:04d}: {done} read again with {self.repair.text or 'unchanged settings'}"
-        return f"{text}: {self.read - self.kept:,} better, {self.kept:,} kept"
+        return f"{text}: {self.better:,} better, {f'{self.equal:,} equal, ' if self.equal else ''}{self.kept:,} kept"
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
-        counts = {"pages": self.pages, "read": self.read, "better": self.read - self.kept, "kept": self.kept}
+        counts = {"pages": self.pages, "read": self.read, "better": self.better, "equal": self.equal, "kept": self.kept}
         return {"generation": self.generation, "key": self.repair.key, "settings": dict(self.repair.options)} | counts
 
 
@@ -250,7 +258,7 @@ class _Sum:
     examples: list[tuple[str, Example]] = field(default_factory=list)  # each with its unit
     quality: QualitySum = field(default_factory=QualitySum)
     superseded: SupersededSum = field(default_factory=SupersededSum)
-    again: dict[int, tuple[int, int]] = field(default_factory=dict)  # rows of repairs by generation, and how many lost
+    again: dict[int, tuple[int, int, int]] = field(default_factory=dict)  # rows, kept, and equal of repairs
 
     def stage(self, key: str | None, total: int) -> StageStatus:
         done = len(self.done)
@@ -377,7 +385,7 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
         quality=extracted.quality.without(again.bins),
         worst=tuple(sorted(_effective(weak, newest), key=rank)[:worst]),
         repairs=tuple(
-            RepairStatus(one.number, repairs[one.number], one.expected, *extracted.again.get(one.number, (0, 0)))
+            RepairStatus(one.number, repairs[one.number], one.expected, *extracted.again.get(one.number, (0, 0, 0)))
             for one in found
             if one.number in repairs
         ),
@@ -410,8 +418,9 @@ def _sum(
         total.retries += int(summary.extra.get(RETRIES, 0))
         generation = parse_unit_id(marker.unit)[0]
         if generation in repairs:
-            read, kept = total.again.get(generation, (0, 0))
-            total.again[generation] = read + summary.counts.expected, kept + without_gain(summary)
+            read, kept, equal = total.again.get(generation, (0, 0, 0))
+            more_kept, more_equal = ungained(summary)
+            total.again[generation] = read + summary.counts.expected, kept + more_kept, equal + more_equal
         total.estimated += int(summary.extra.get(ESTIMATED, 0))
         total.correction += correction(summary)
         total.reasons.update(summary.reasons)

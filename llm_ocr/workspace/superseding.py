@@ -182,18 +182,17 @@ UNDESCRIBED = "undescribed"
 RANKS = (Status.FAILED, Status.DEGRADED, Status.OK)
 
 
-def is_worse(new: PageRecord, old: Repeated) -> bool:
-    """Return whether the older row of a page stays effective.
+def gain(new: PageRecord, old: Repeated) -> float:
+    """Return how much better the new row of a page is: below 0, the older row stays effective; 0 for equal rows.
 
-    It does if its status is better, or the status is equal and less of the page is unaccounted for (if both rows have a
-    ledger), or both are equal and its quality is higher. A missing quality and a tie keep the new row.
+    The status decides. If it is equal, the row with less ink and text unaccounted for is better, if both have a ledger,
+    and then the row with the higher quality, if both have one.
     """
-    ranks = RANKS.index(new.status), RANKS.index(old.status)
-    if ranks[0] != ranks[1]:
-        return ranks[0] < ranks[1]
+    if new.status is not old.status:
+        return RANKS.index(new.status) - RANKS.index(old.status)
     if new.ledger is not None and old.imbalance is not None and new.ledger.imbalance != old.imbalance:
-        return new.ledger.imbalance > old.imbalance
-    return new.quality is not None and old.quality is not None and new.quality < old.quality
+        return old.imbalance - new.ledger.imbalance
+    return 0.0 if new.quality is None or old.quality is None else new.quality - old.quality
 
 
 def kept_pages(extra: Mapping[str, Any]) -> frozenset[str]:
@@ -205,7 +204,7 @@ def superseded_extra(unit: Unit, records: Iterable[PageRecord]) -> dict[str, Any
     """Return the marker entry for superseded rows, the unit's own or older ones; {} without repeats.
 
     The plan records each repeated row (`Unit.repeats`). The marker of the repeating unit records the decision once, so
-    that all readers have the same effective row: the new one, unless the older one is better (`is_worse`).
+    that all readers have the same effective row: the new one, unless the older one is better (`gain`).
     """
     old = {row.page_id: row for row in unit.repeats}
     if not old:
@@ -213,7 +212,7 @@ def superseded_extra(unit: Unit, records: Iterable[PageRecord]) -> dict[str, Any
     statuses: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     bins: Counter[str] = Counter()
-    kept = []
+    kept, equal = [], 0
     figures: list[tuple[str, str, int]] = []
     for record in records:
         before = old.get(record.page_id)
@@ -221,7 +220,9 @@ def superseded_extra(unit: Unit, records: Iterable[PageRecord]) -> dict[str, Any
             continue
         superseded: PageRecord | Repeated = before
         by, found = before.unit, before.figures
-        if is_worse(record, before):
+        gained = gain(record, before)
+        equal += gained == 0
+        if gained < 0:
             superseded, by, found = record, unit.id, len(record.figures)
             kept.append(record.page_id)
         statuses[superseded.status.value] += 1
@@ -230,7 +231,8 @@ def superseded_extra(unit: Unit, records: Iterable[PageRecord]) -> dict[str, Any
             bins[str(bin_of(superseded.quality))] += 1
         if found:
             figures.append((by, record.page_id, found))
-    entry = {"statuses": statuses, "reasons": reasons, "bins": bins, "kept": kept}
+    entry: dict[str, Any] = {"statuses": statuses, "reasons": reasons, "bins": bins, "kept": kept}
+    entry |= {"equal": equal} if equal else {}
     return {SUPERSEDED: {**entry, "figures": figures} if figures else entry}
 
 
@@ -265,6 +267,7 @@ class _Superseded(BaseModel):
     reasons: dict[str, StrictInt]
     bins: dict[int, StrictInt]
     kept: list[str]
+    equal: StrictInt = 0
     figures: list[tuple[str, str, StrictInt]] = []
 
 

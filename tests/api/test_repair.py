@@ -120,8 +120,9 @@ def test_pages_are_named_by_id_by_path_and_as_json(folder, before):
         workspace=folder / "out", page_list=folder / "list.txt", max_pages=2, text_layer="never", **FRUGALLY
     )
     read = {row.page_id for row in run.pages(images=False) if row.text_source == "ocr"}
-    assert len(run.status.repairs) == 1
-    assert run.status.repairs[0].pages == 2
+    (repaired,) = run.status.repairs
+    assert (repaired.pages, repaired.better, repaired.equal, repaired.kept) == (2, 1, 1, 0)
+    assert str(repaired).endswith("with `text_layer=never`: 1 better, 1 equal, 0 kept")
     assert bad_page.page_id in read  # the worst first
 
 
