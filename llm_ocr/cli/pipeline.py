@@ -85,14 +85,14 @@ def finish(command: str, settings: PipelineCommand, run: "Run", out: TextIO, *, 
         return 0
     status = run.known_status
     if not settings.quiet and kept:
-        lines: list[str] = []
-        if isinstance(settings, RepairSettings) and status is not None and run.processed.get("extract"):
-            lines += map(str, status.repairs[-1:])
-        repaired = isinstance(settings, RepairSettings) and status is not None and status.stages["assemble"].finished
-        if isinstance(settings, AssemblyCommand) or (isinstance(settings, RepairSettings) and repaired):
-            lines += _results(settings, status)
+        repaired = status if isinstance(settings, RepairSettings) else None
+        if repaired is not None and run.processed.get("extract"):
+            write_line(str(repaired.repairs[-1]), out)
+        assembled = repaired is not None and repaired.stages["assemble"].finished
+        if isinstance(settings, AssemblyCommand) or (isinstance(settings, RepairSettings) and assembled):
+            lines = _results(settings, status)
         else:
-            lines.append(_next(command, settings))
+            lines = [_next(command, settings)]
         for line in lines:
             write_line(line, out)
     if status is None:  # one of many workers, which knows what it has done itself

@@ -24,7 +24,7 @@ from llm_ocr.stages.sharing import need_finished
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import DocumentPart, Reason, Status, plural
 from llm_ocr.workspace import Workspace
-from llm_ocr.workspace.generations import Generation, Repair, generations, units_of
+from llm_ocr.workspace.generations import Generation, Kind, Repair, generations, units_of
 from llm_ocr.workspace.keys import (
     ASSEMBLE,
     DESCRIBE,
@@ -89,22 +89,17 @@ async def plan_repair(job: Job[RepairSettings]) -> bool:
     options = await asyncio.to_thread(_other_options, workspace, settings, job.engines.engine)
     repair = Repair(own, made, options if own != key else {})
     generation = await _planned(job, job.engines.engine, key, selection, repair)
-    used = f"with {repair_settings(repair, key)}"
+    used = f"with {repair.text or ('the settings of the workspace' if own == key else 'other settings')}"
     if generation is not None:
         pages = plural(generation.expected, "page")
         progress.say(f"Generation {generation.number}: {pages} to be read again {used}")
         return True
     waiting = await asyncio.to_thread(_unread_units, workspace, key, own)
     if waiting:
-        progress.say(f"{plural(waiting, 'unit')} of an earlier repair to be read {used}")
+        progress.say(f"{plural(waiting, 'unit')} of an earlier command to be read {used}")
     else:
         progress.say(f"Nothing to repair: no page is chosen, or all were already read {used}")
     return waiting > 0
-
-
-def repair_settings(repair: Repair, key: str) -> str:
-    """Return the settings of a repair for messages; `key` is the key of the workspace."""
-    return repair.text or ("the settings of the workspace" if repair.key == key else "other settings")
 
 
 def _selection(settings: RepairSettings) -> Selection:
@@ -143,10 +138,10 @@ def _other_options(workspace: Workspace, settings: RepairSettings, engine: str) 
 
 
 def _unread_units(workspace: Workspace, key: str, own: str) -> int:
-    """Return the number of units without a marker in the generations of repairs with the key `own`."""
-    repairs = [one for one in generations(workspace) if one.repair is not None and one.repair.key == own]
-    done = done_units(workspace, EXTRACT, key) if repairs else set()
-    return sum(unit.id not in done for repair in repairs for unit in units_of(workspace, repair))
+    """Return the number of units without a marker in retries that are read with the key `own`."""
+    retries = [one for one in generations(workspace) if one.kind is Kind.RETRY and one.key(key) == own]
+    done = done_units(workspace, EXTRACT, key) if retries else set()
+    return sum(unit.id not in done for retry in retries for unit in units_of(workspace, retry))
 
 
 async def _planned(
@@ -185,10 +180,9 @@ async def finish_repair(job: Job[RepairSettings]) -> None:
     described = await asyncio.to_thread(newest_key, workspace, DESCRIBE)
     if described is None:
         return
+    key = await asyncio.to_thread(required_key, workspace, EXTRACT)
     try:
-        await asyncio.to_thread(
-            need_finished, workspace, EXTRACT, await asyncio.to_thread(required_key, workspace, EXTRACT)
-        )
+        await asyncio.to_thread(need_finished, workspace, EXTRACT, key)
     except StageMissing as missing:  # pages that are no part of the repair
         say(f"{missing.args[0]}: Describe and Assemble wait. {missing.hint}")
         return

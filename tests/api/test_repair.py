@@ -160,7 +160,7 @@ def test_run_names_the_command_that_continues_a_repair(folder):
 
     again = repair(folder, *OCR)
     assert again.returncode == 0, said(again)
-    assert "1 unit of an earlier repair to be read with --text-layer never" in again.stderr
+    assert "1 unit of an earlier command to be read with --text-layer never" in again.stderr
     assert [(row.page_id, row.markdown) for row in rows(folder)] == [(row.page_id, row.markdown) for row in whole]
     assert markdown(folder, "outlines") == text
     assert len(status_of(folder / "out")["repairs"]) == 1
