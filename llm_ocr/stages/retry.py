@@ -42,6 +42,8 @@ from llm_ocr.workspace.publish import done_units
 from llm_ocr.workspace.retry import NamedPages, Selection, plan_retry
 from llm_ocr.workspace.stored import OF_MODELS, REMEMBERED, to_remember
 
+#: Further settings that change results. A workspace does not store them, so they are named if the user gives them.
+_NOT_STORED = ("headers", "ocr_language", "min_quality", "rotate", "anchor_text", "guided", "layout_first")
 #: Stored settings that change no result.
 _WITHOUT_EFFECT = ("pages_per_unit", "batch_id")
 
@@ -134,7 +136,8 @@ def _other_options(workspace: Workspace, settings: RepairSettings, engine: str) 
             continue
         if name in stored or name == "model" or values[name] != known[name].default:
             changed[name] = values[name]
-    return changed
+    given = {name: values[name] for name in _NOT_STORED if settings.origins.get(name, "").startswith("flag")}
+    return changed | given
 
 
 def _unread_units(workspace: Workspace, key: str, own: str) -> int:

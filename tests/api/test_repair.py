@@ -102,12 +102,12 @@ def test_rows_name_the_settings_that_read_them(folder):
 def test_worse_result_of_a_repair_stays_history(folder):
     text, old = markdown(folder, "good"), rows(folder)
     (folder / "list.txt").write_text(f"{old[0].page_id}\n")
-    done = repair(folder, "--pages-from", "list.txt", *OCR, "--image-size", "150")
+    done = repair(folder, "--pages-from", "list.txt", *OCR, "--image-size", "150", "--headers", "keep")
     assert done.returncode == 0, said(done)
-    assert ": 0 better, 1 kept" in done.stdout
+    assert "with --headers keep --image-size 150 --text-layer never: 0 better, 1 kept" in done.stdout
     assert markdown(folder, "good") == text
     assert rows(folder) == old
-    again = repair(folder, "--pages-from", "list.txt", *OCR, "--image-size", "150")
+    again = repair(folder, "--pages-from", "list.txt", *OCR, "--image-size", "150", "--headers", "keep")
     assert "Nothing to repair" in again.stderr
 
 

@@ -12,7 +12,7 @@ from llm_ocr.results.schema import PageStatus
 from llm_ocr.storage import ObjectStore
 from llm_ocr.types import Counts, DocumentPart, Reason, Status, Unit, page_id
 from llm_ocr.workspace import Workspace
-from llm_ocr.workspace.generations import Generation
+from llm_ocr.workspace.generations import Generation, Repair
 from llm_ocr.workspace.keys import EXTRACT, claim_key
 from llm_ocr.workspace.plan import PlannedDocument, plan_documents
 from llm_ocr.workspace.publish import Example, Marker, Summary, publish
@@ -73,7 +73,11 @@ class Made:
         return publish(workspace, EXTRACT, self.key(workspace), unit.id, json.dumps(rows).encode(), summary)
 
     async def plan_retry(
-        self, workspace: Workspace, opened: Mapping[str, PlannedDocument] = MappingProxyType({}), pages_per_unit=4
+        self,
+        workspace: Workspace,
+        opened: Mapping[str, PlannedDocument] = MappingProxyType({}),
+        pages_per_unit: int = 4,
+        repair: Repair | None = None,
     ) -> Generation | None:
         """retry-failed, with documents that `opened` has by name; all others stay locked."""
 
@@ -81,7 +85,8 @@ class Made:
             return opened.get(part.relative) or self.unopened(part.relative)
 
         with self.rows_in_json():
-            return await plan_retry(workspace, self.key(workspace), reopen=reopen, pages_per_unit=pages_per_unit)
+            key = self.key(workspace)
+            return await plan_retry(workspace, key, reopen=reopen, pages_per_unit=pages_per_unit, repair=repair)
 
     def rows_in_json(self) -> AbstractContextManager[object]:
         """Failed rows are read as `extract` writes them."""
