@@ -13,7 +13,19 @@ import typing as _typing
 
 if _typing.TYPE_CHECKING:
     from llm_ocr import display
-    from llm_ocr.api import assemble, describe, export, extract, plan, read_page, retry_failed, run, transform, view
+    from llm_ocr.api import (
+        assemble,
+        describe,
+        export,
+        extract,
+        plan,
+        read_page,
+        repair,
+        retry_failed,
+        run,
+        transform,
+        view,
+    )
     from llm_ocr.errors import (
         Interrupted,
         LaunchError,
@@ -75,6 +87,7 @@ __all__ = [
     "open",
     "plan",
     "read_page",
+    "repair",
     "retry_failed",
     "run",
     "submit",

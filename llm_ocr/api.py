@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         ExtractKeywords,
         PlanKeywords,
         ReadPageKeywords,
+        RepairKeywords,
         RetryKeywords,
         RunKeywords,
         TransformKeywords,
@@ -221,6 +222,30 @@ def retry_failed(
         LlmOcrError: The work cannot be done. A page that fails is a row with a reason, and no error.
     """
     return _call("retry-failed", models.RetrySettings, (), workspace, progress, settings)
+
+
+@lists_settings(models.RepairSettings)
+def repair(*, workspace: str | Path, progress: Progress | None = BARS, **settings: "Unpack[RepairKeywords]") -> Run:
+    """Read bad pages again with other settings. Of each page, the better result counts.
+
+    By default, all failed and degraded pages are read. Describe and Assemble follow if they have run before. After an
+    interruption, the same call continues.
+
+    Args:
+        workspace: The folder, or the s3://, gs://, or hf:// URL.
+        progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
+        **settings: `help()` lists them; `config` is a file of them. Types: `llm_ocr.config.keywords.RepairKeywords`.
+
+    Returns:
+        The run: status, pages, documents, and dataset.
+
+    Raises:
+        UsageError: A setting is unknown or invalid, settings contradict each other, or `page_list` names an unknown
+            page.
+        LlmOcrError: The work cannot be done. A page that fails is a row with a reason, and no error.
+        StageMissing: No page was extracted yet.
+    """
+    return _call("repair", models.RepairSettings, (), workspace, progress, settings)
 
 
 @lists_settings(models.TransformSettings)

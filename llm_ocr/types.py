@@ -441,6 +441,11 @@ class Ledger:
     unsupported: tuple[Span, ...] = ()
     verified_by: str = "ink"
 
+    @property
+    def imbalance(self) -> float:
+        """Return the sum of the shares that are not accounted for."""
+        return self.unread_share + self.unsupported_share
+
 
 @dataclass(frozen=True, slots=True)
 class Attempt:

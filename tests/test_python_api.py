@@ -35,7 +35,7 @@ NAMES = [
     *("Block", "Box", "Figure", "Interrupted", "LaunchError", "LimitReached", "LlmOcrError", "MissingExtra"),
     *("PageFailure", "PageRecord", "Run", "ServerError", "Session", "StageMissing", "Status", "StorageError"),
     *("UsageError", "WorkspaceError", "assemble", "describe", "display", "estimate", "export", "extract", "open"),
-    *("plan", "read_page", "retry_failed", "run", "submit", "transform", "view"),
+    *("plan", "read_page", "repair", "retry_failed", "run", "submit", "transform", "view"),
 ]
 HEAVY = {
     *("numpy", "pyarrow", "pandas", "datasets", "PIL", "onnxruntime", "cv2", "pypdfium2", "boto3", "torch", "rich"),

@@ -14,7 +14,7 @@ from llm_ocr.types import Counts, Reason, plural
 from llm_ocr.workspace.generations import filtered_text
 
 if TYPE_CHECKING:
-    from llm_ocr.config.models import AssembleSettings, RunSettings
+    from llm_ocr.config.groups import WorkspaceSettings
     from llm_ocr.costs.report import Spent
     from llm_ocr.stages.plan import Preview
     from llm_ocr.workspace.status import RunStatus
@@ -202,6 +202,7 @@ def status_text(status: "RunStatus", spent: Sequence["Spent"] = ()) -> str:
 
         rows += [("spent", text)] if (text := spent_text(spent)) else []
     skipped = ", ".join(f"{count} {name or 'without an extension'}" for name, count in status.skipped.items())
+    rows += [("repair", with_flags(str(repair).removeprefix("repair "))) for repair in status.repairs]
     notes = (
         ("quality", quality_text(status)),
         ("ledger", str(status.ledger)),
@@ -236,7 +237,7 @@ def is_folder(workspace: str) -> bool:
     return split_scheme(workspace)[0] in ("", "file")
 
 
-def load_line(settings: "RunSettings | AssembleSettings") -> str:
+def load_line(settings: "WorkspaceSettings") -> str:
     """Return the line of Python that opens the dataset of a workspace that is not on this machine.
 
     `datasets` reads repositories of the Hub by itself. Other stores need more packages there than llm-ocr needs.

@@ -1,4 +1,4 @@
-"""Commands that work on a workspace: run, plan, extract, describe, assemble, retry-failed, clean."""
+"""Commands that work on a workspace: run, plan, extract, describe, assemble, retry-failed, repair, clean."""
 
 import importlib.util
 import posixpath
@@ -19,6 +19,7 @@ from llm_ocr.config.models import (
     PipelineCommand,
     PlanOnlySettings,
     PlanSettings,
+    RepairSettings,
     RetrySettings,
     RunSettings,
 )
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 
 #: Next command after each command.
-_NEXT = {"plan": "extract", "retry-failed": "run", "extract": "describe", "describe": "assemble"}
+_NEXT = {"plan": "extract", "retry-failed": "run", "repair": "run", "extract": "describe", "describe": "assemble"}
 
 
 def run_stage(command: str, settings: PipelineCommand) -> int:
@@ -84,7 +85,14 @@ def finish(command: str, settings: PipelineCommand, run: "Run", out: TextIO, *, 
         return 0
     status = run.known_status
     if not settings.quiet and kept:
-        lines = _results(settings, status) if isinstance(settings, AssemblyCommand) else [_next(command, settings)]
+        repaired = status if isinstance(settings, RepairSettings) else None
+        if repaired is not None and run.processed.get("extract"):
+            write_line(str(repaired.repairs[-1]), out)
+        assembled = repaired is not None and repaired.stages["assemble"].finished
+        if isinstance(settings, AssemblyCommand) or (isinstance(settings, RepairSettings) and assembled):
+            lines = _results(settings, status)
+        else:
+            lines = [_next(command, settings)]
         for line in lines:
             write_line(line, out)
     if status is None:  # one of many workers, which knows what it has done itself
@@ -116,7 +124,7 @@ class Removals(QuietProgress):
         write_line(self._last or "Nothing to remove")
 
 
-def _results(settings: AssemblyCommand, status: "RunStatus | None") -> list[str]:
+def _results(settings: AssemblyCommand | RepairSettings, status: "RunStatus | None") -> list[str]:
     """Return the lines on the figures, the location of the results, and the way to open them."""
     workspace = settings.workspace
     lines = [outcome.figures_line(status)] if status and status.figures.expected else []

@@ -758,7 +758,46 @@ class RetryKeywords(
     password_file: str | Path | None
     """File with passwords to try, one per line"""
     below_quality: float | None
-    """Also plan pages with a quality score below this (0 to 1); the new result replaces the old one"""
+    """Also plan pages with a quality score below this (0 to 1); of each, the better result counts"""
+
+
+class RepairKeywords(
+    CallKeywords,
+    WorkspaceKeywords,
+    LogKeywords,
+    RemoteKeywords,
+    RenderKeywords,
+    ModelKeywords,
+    WhichModelKeywords,
+    LayoutKeywords,
+    EmbeddedKeywords,
+    ConfinementKeywords,
+    EngineKeywords,
+    ServerKeywords,
+    VllmKeywords,
+    RequestKeywords,
+    ShardKeywords,
+    LeaseKeywords,
+    QualityKeywords,
+    LedgerKeywords,
+    LimitKeywords,
+    OutcomeKeywords,
+    total=False,
+):
+    """Settings of `llm_ocr.repair`."""
+
+    password: Secret | Iterable[Secret]
+    """Password for encrypted PDFs (one or several; safer: password_file)"""
+    password_file: str | Path | None
+    """File with passwords to try, one per line"""
+    below_quality: float | None
+    """Read only pages with a quality score below this (0 to 1); the better result counts"""
+    unbalanced: bool
+    """Read only pages with unread ink, or with text that nothing on the page supports"""
+    page_list: str | Path | None
+    """Read only the pages of this file: in each line a page ID, PATH<TAB>PAGE, or JSON with page_id"""
+    max_pages: int | None
+    """Read at most N pages, the worst first"""
 
 
 class TransformKeywords(

@@ -1,7 +1,7 @@
 """Settings models of all commands. Flags, variables, files, and Python keywords derive from them."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
@@ -367,8 +367,39 @@ class RetrySettings(WorkspaceSettings, RemoteSettings, RenderSettings, EngineSet
     password_file: FILE | None = Field(None, description="File with passwords to try, one per line")
     below_quality: FRACTION | None = Field(
         None,
-        description="Also plan pages with a quality score below this (0 to 1); the new result replaces the old one",
+        description="Also plan pages with a quality score below this (0 to 1); of each, the better result counts",
     )
+
+
+class RepairSettings(
+    OwnWorkspaceSettings,
+    RetrySettings,
+    ModelSettings,
+    LayoutSettings,
+    EmbeddedSettings,
+    ServingSettings,
+    ShardSettings,
+    QualitySettings,
+    LedgerSettings,
+    LimitSettings,
+    OutcomeSettings,
+):
+    """llm-ocr repair: read bad pages again with other settings."""
+
+    ray: ClassVar[None] = None  # repairs are read on this machine
+
+    below_quality: FRACTION | None = Field(
+        None, description="Read only pages with a quality score below this (0 to 1); the better result counts"
+    )
+    unbalanced: bool = Field(
+        False, description="Read only pages with unread ink, or with text that nothing on the page supports"
+    )
+    page_list: FILE | None = Field(
+        None,
+        description="Read only the pages of this file: in each line a page ID, PATH<TAB>PAGE, or JSON with page_id",
+        json_schema_extra={"flag": "pages-from"},
+    )
+    max_pages: COUNT | None = Field(None, description="Read at most N pages, the worst first")
 
 
 class TransformSettings(WorkspaceSettings, RemoteSettings, ShardSettings):
@@ -460,16 +491,25 @@ class CompletionSettings(LogSettings):
 
 
 #: Commands that use an engine: a model's servers, or the embedded engine.
-ServingCommand = ExtractSettings | DescribeSettings | RunSettings
+ServingCommand = ExtractSettings | DescribeSettings | RunSettings | RepairSettings
+#: Commands that a Ray cluster runs.
+ClusterCommand = ExtractSettings | DescribeSettings | RunSettings
 #: Commands that read pages, describe figures, and assemble documents.
-ReadingCommand = ExtractSettings | RunSettings
+ReadingCommand = ExtractSettings | RunSettings | RepairSettings
 FigureCommand = DescribeSettings | RunSettings
 AssemblyCommand = AssembleSettings | RunSettings
 #: Commands that accept a dataset of the predecessor as input.
 InputCommand = DescribeSettings | AssembleSettings
 #: Commands that `llm_ocr.runs.execute` runs.
 PipelineCommand = (
-    PlanSettings | ExtractSettings | DescribeSettings | AssembleSettings | RunSettings | RetrySettings | CleanSettings
+    PlanSettings
+    | ExtractSettings
+    | DescribeSettings
+    | AssembleSettings
+    | RunSettings
+    | RetrySettings
+    | RepairSettings
+    | CleanSettings
 )
 
 

@@ -1,7 +1,10 @@
 """Whether the ledgers of pages balance, and their totals."""
 
-from llm_ocr.results.ledger import MAX_UNREAD, MAX_UNSUPPORTED
 from llm_ocr.types import InkTotals, Ledger, Reason, Status
+
+#: Shares of a page's ink and of its text above which the page is `degraded`. Of 424 readings of pages with a true text
+#: layer, 1 % have more.
+MAX_UNREAD = MAX_UNSUPPORTED = 0.02
 
 
 def has_unread_ink(ledger: Ledger | None, reason: Reason | None) -> bool:

@@ -35,10 +35,6 @@ if TYPE_CHECKING:
     Mask = npt.NDArray[np.bool_]
     Integers = npt.NDArray[np.int64]
 
-#: Shares of a page's ink and of its text above which the page is `degraded`. Of 424 readings of pages with a true text
-#: layer, 1 % have more.
-MAX_UNREAD = MAX_UNSUPPORTED = 0.02
-
 #: Fewest pixels of ink of a legible character in an ink map. Of 5,500 blocks of real pages, 0.1 % have fewer than 2.5,
 #: and no page as a whole has fewer than 7.
 _LEAST_PIXELS, _LEAST_PIXELS_OF_PAGE = 2.5, 6.0

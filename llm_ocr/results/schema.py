@@ -462,9 +462,11 @@ def finals_to_parquet(rows: Iterable[tuple[str, str]]) -> bytes:
     return table_bytes(schema, [dict(zip(names, (page, clean(text)), strict=True)) for page, text in rows])
 
 
-_STATUS_COLUMNS = ("page_id", "document_id", "page_number", "status", "reason")
-#: Smallest column that counts figures.
-_FIGURE_IDS = "figures.list.element.id"
+#: The last is the smallest column that counts figures.
+_STATUS_COLUMNS = (
+    *("page_id", "document_id", "page_number", "status", "reason", "quality"),
+    *(*LEDGER_TYPES, "figures.list.element.id"),
+)
 
 
 class PageStatus(NamedTuple):
@@ -483,19 +485,18 @@ class PageStatus(NamedTuple):
     ledger: Ledger | None = None
 
 
-def failed_pages(source: Source) -> list[PageStatus]:
-    """Return the failed rows of a unit of Extract."""
-    rows = iter_rows(source, _PAGES, _STATUS_COLUMNS)
-    return [_page_status(row) for row in rows if row["status"] == Status.FAILED]
-
-
-def scored_pages(source: Source) -> list[PageStatus]:
-    """Return all other rows of a unit of Extract."""
-    rows = iter_rows(source, _PAGES, (*_STATUS_COLUMNS, "quality", *LEDGER_TYPES, _FIGURE_IDS))
-    return [_page_status(row) for row in rows if row["status"] != Status.FAILED]
-
-
-def _page_status(row: Mapping[str, Any]) -> PageStatus:
-    page = row["page_id"], row["document_id"], row["page_number"]
-    status, reason = Status(row["status"]), _reason(row["reason"])
-    return PageStatus(*page, status, reason, row.get("quality"), len(row.get("figures", ())), _ledger(row))
+def page_statuses(source: Source) -> list[PageStatus]:
+    """Return status and quality of each row of a unit of Extract."""
+    return [
+        PageStatus(
+            row["page_id"],
+            row["document_id"],
+            row["page_number"],
+            Status(row["status"]),
+            _reason(row["reason"]),
+            row.get("quality"),
+            len(row.get("figures") or ()),
+            _ledger(row),
+        )
+        for row in iter_rows(source, _PAGES, _STATUS_COLUMNS)
+    ]

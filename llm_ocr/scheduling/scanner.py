@@ -41,16 +41,16 @@ class Units(Protocol[T_co]):
 
 
 class PlannedUnits:
-    """Stored plan of all generations, with only the parts in use in memory. Later generations are not included.
+    """Stored plan of all generations, or of those `among`, with only the parts in use in memory.
 
-    `generations` are the included generations.
+    `generations` are the included generations. Later generations are not included.
 
     Raises:
         StageMissing: there is no plan.
     """
 
-    def __init__(self, workspace: Workspace) -> None:
-        self.generations = tuple(planned_generations(workspace))
+    def __init__(self, workspace: Workspace, among: Sequence[Generation] | None = None) -> None:
+        self.generations = tuple(planned_generations(workspace) if among is None else among)
         self._workspace = workspace
         self._first: dict[int, int] = {}  # place of each generation's first unit
         self._parts: list[tuple[Generation, int]] = []  # a generation with this part alone, and its first unit's index

@@ -280,7 +280,7 @@ def assemble_item(job: AssembleJob, item: Item) -> list[Status]:
         DataDamaged: The rows of a unit are missing, changed, or of another unit.
     """
     pages = partial(job.pages, item)
-    chosen = choose(item.unit_ids, item.documents, pages)
+    chosen = choose(item.unit_ids, item.documents, pages, job.extracted)
     expected = job.expected(item)
     if len(chosen) != expected:
         raise NotConserved(

@@ -41,7 +41,7 @@ def pages_per_unit(engine: str) -> int:
 def choose_engine(settings: EngineSettings, *, command: str) -> str:
     """Return the engine's name; `auto` if none is needed yet.
 
-    `run` falls back to the embedded engine. Other stages need a choice.
+    `run` and `repair` fall back to the embedded engine. Other stages need a choice.
 
     Args:
         settings: The settings of the command.
@@ -123,7 +123,7 @@ def _engine(settings: EngineSettings, command: str) -> str:
         return VLLM  # on the cluster's nodes, whatever this machine has
     if vllm_installed(tuple(shlex.split(settings.vllm_command))) and gpus():
         return VLLM
-    if command == "run":
+    if command in ("run", "repair"):
         return EMBEDDED
     raise LlmOcrError(
         f"{command}: no engine is chosen, and this machine has no vLLM with a GPU",

@@ -3,10 +3,9 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from llm_ocr.config.groups import SERVER, VLLM
+from llm_ocr.config.groups import SERVER, VLLM, RaySettings
 from llm_ocr.config.models import (
     CleanSettings,
     DescribeSettings,
@@ -14,35 +13,29 @@ from llm_ocr.config.models import (
     PipelineCommand,
     PlanSettings,
     ReadingCommand,
-    RetrySettings,
+    RepairSettings,
     ServingCommand,
 )
-from llm_ocr.documents.manifests import SourceDocument
-from llm_ocr.documents.rendering import Renderer
 from llm_ocr.errors import StorageError, install_command
 from llm_ocr.plugins import ENGINES
 from llm_ocr.runs import Run
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.assemble import assemble
 from llm_ocr.stages.clean import clean
-from llm_ocr.stages.counting import PageCounter
 from llm_ocr.stages.describe import describe
-from llm_ocr.stages.engine_choice import choose_engine, pages_per_unit
+from llm_ocr.stages.engine_choice import choose_engine
 from llm_ocr.stages.extract import extract, warming_up
 from llm_ocr.stages.job import Job, Stage, log_folder, worker_name
 from llm_ocr.stages.limits import Limits, check_limits
 from llm_ocr.stages.loop import run_blocking
 from llm_ocr.stages.model_choice import model_choice, with_served_model
-from llm_ocr.stages.plan import find, need_plan, plan, result_versions
+from llm_ocr.stages.plan import find, need_plan, plan
 from llm_ocr.stages.recording import Recorded, Tally
 from llm_ocr.stages.remote import Remote
-from llm_ocr.stages.rendering import passwords, render_options
+from llm_ocr.stages.retry import finish_repair, plan_repair, retry_failed
 from llm_ocr.stages.servers import Engines
-from llm_ocr.types import DocumentPart, plural
+from llm_ocr.types import plural
 from llm_ocr.workspace import Workspace
-from llm_ocr.workspace.keys import EXTRACT, need_same_version, required_key
-from llm_ocr.workspace.planned import PlannedDocument, wanted_pages
-from llm_ocr.workspace.retry import plan_retry
 from llm_ocr.workspace.status import Worked
 from llm_ocr.workspace.stored import remember_plan, workspace_options
 
@@ -61,7 +54,7 @@ _ABOUT = {
 
 
 def execute(command: str, settings: PipelineCommand, progress: Progress | None = None) -> Run:
-    """Run a command: plan, extract, describe, assemble, run, retry-failed, or clean.
+    """Run a command: plan, extract, describe, assemble, run, retry-failed, repair, or clean.
 
     Args:
         command: The name of the command.
@@ -76,7 +69,9 @@ def execute(command: str, settings: PipelineCommand, progress: Progress | None =
     """
     check_limits(settings)
     # Errors of the settings are raised before anything is written.
-    engine = choose_engine(settings, command=command) if isinstance(settings, PlanSettings | DescribeSettings) else ""
+    engine = ""
+    if isinstance(settings, PlanSettings | DescribeSettings | RepairSettings):
+        engine = choose_engine(settings, command=command)
     if isinstance(settings, ReadingCommand) and engine in (VLLM, SERVER) and settings.ray is None:
         model_choice(settings)
     return run_blocking(lambda: _execute(command, settings, engine, progress or Silent()))
@@ -118,7 +113,7 @@ async def _execute(command: str, settings: PipelineCommand, engine: str, progres
             job: Job[Any] = Job(
                 workspace, settings, progress, engines, remote, stop=limits.stop, command=command, worked=worked
             )
-            if serving is not None and serving.ray is not None:
+            if isinstance(serving, RaySettings) and on_ray:
                 from llm_ocr.stages.ray import cluster
 
                 run_on_cluster = await stack.enter_async_context(cluster(serving))
@@ -133,7 +128,7 @@ async def _execute(command: str, settings: PipelineCommand, engine: str, progres
                 from llm_ocr.compat.importing import take_over
 
                 await take_over(job, dataset)
-            for stage in (stages := _STAGES[command]):
+            for stage in (stages := await _stages(job)):
                 last = stage is stages[-1]
                 async with (
                     _still_exists(workspace),
@@ -175,47 +170,12 @@ def _input_of(settings: PipelineCommand) -> "InputDataset | None":
     return input_of(settings)
 
 
-# The stages that belong to no other module.
-
-
-async def retry_failed(job: Job[RetrySettings]) -> None:
-    """Plan the failed pages, or pages of low quality, again in a new generation.
-
-    Args:
-        job: The command, with an open workspace.
-
-    Raises:
-        WorkspaceMismatch: The pages were extracted by a version with other results.
-    """
-    workspace, settings, progress = job.workspace, job.settings, job.progress
-    key = await asyncio.to_thread(required_key, workspace, EXTRACT)
-    await asyncio.to_thread(need_same_version, workspace, result_versions())
-    secrets = passwords(settings.password, settings.password_file)
-    async with Renderer(render_options(settings, secrets)) as renderer:
-        counter = PageCounter(renderer, job.remote)
-
-        async def reopen(part: DocumentPart) -> PlannedDocument:
-            document = await counter.one(_source(part))
-            return replace(document, pages=wanted_pages(part.wanted, document.page_total))
-
-        generation = await plan_retry(
-            workspace,
-            key,
-            reopen=reopen,
-            pages_per_unit=pages_per_unit(settings.engine),
-            below=settings.below_quality,
-        )
-    if generation is None:
-        low = "" if settings.below_quality is None else f", none has a quality below {settings.below_quality:g}"
-        given = settings.password or settings.password_file
-        hint = "" if given else " Encrypted documents need their passwords: `password_file=FILE`."
-        progress.say(f"Nothing to retry: no page is failed{low}, or its document still cannot be opened.{hint}")
-    else:
-        progress.say(f"Generation {generation.number}: {plural(generation.expected, 'page')} to be read again")
-
-
-def _source(part: DocumentPart) -> SourceDocument:
-    return SourceDocument(part.source, part.relative, "", "", None, None)
+async def _stages(job: Job[Any]) -> tuple[Stage, ...]:
+    """Return the stages of a command, after planning. A repair without a page to read has no Extract."""
+    stages = _STAGES[job.command]
+    if isinstance(job.settings, RepairSettings) and not await plan_repair(job):
+        return tuple(stage for stage in stages if stage is not extract)
+    return stages
 
 
 async def _clean(job: Job[CleanSettings]) -> None:
@@ -239,5 +199,6 @@ _STAGES: dict[str, tuple[Stage, ...]] = {
     "assemble": (assemble,),
     "run": (extract, describe, assemble),
     "retry-failed": (retry_failed,),
+    "repair": (extract, finish_repair),
     "clean": (_clean,),
 }

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from llm_ocr.config.groups import LeaseSettings, RequestSettings
@@ -27,9 +27,9 @@ from llm_ocr.stages.flow import NO_CAPS, Admission, Caps, Flow, RowFiles, Spool,
 from llm_ocr.stages.job import Job, Share
 from llm_ocr.stages.loop import stepwise
 from llm_ocr.stages.model_choice import page_model, page_profile
-from llm_ocr.stages.readers import limits_of, ocr_language, reading
+from llm_ocr.stages.readers import Reading, limits_of, ocr_language, reading
 from llm_ocr.stages.rendering import PartRenderer, passwords, render_options
-from llm_ocr.stages.sharing import Split, publish_held, shared, shows_all, split_of, take_without_units
+from llm_ocr.stages.sharing import Split, publish_held, repair_command, shared, shows_all, split_of, take_without_units
 from llm_ocr.types import (
     Attempt,
     Block,
@@ -47,7 +47,8 @@ from llm_ocr.types import (
     page_id,
 )
 from llm_ocr.workspace import Workspace
-from llm_ocr.workspace.generations import Generation, Kind, generations, read_units, units_of
+from llm_ocr.workspace.codec import parse_unit_id
+from llm_ocr.workspace.generations import Generation, Kind, generations, units_of
 from llm_ocr.workspace.keys import EXTRACT, Claim, Origin, newest_key
 from llm_ocr.workspace.planned import no_such_page, wanted_pages
 from llm_ocr.workspace.publish import ESTIMATED, correction, done_units, iter_markers, pages_summary
@@ -89,39 +90,74 @@ async def extract(job: Job[ReadingCommand]) -> None:
         StorageError: The workspace cannot be read or written.
     """
     workspace, settings, progress = job.workspace, job.settings, job.progress
+    async with opened_reading(job) as (pages, ready, made):
+        origin = Origin(to_remember(settings, engine=job.engines.engine), job.command)
+        claim = Claim(workspace, EXTRACT, made, origin)
+        key = await asyncio.to_thread(claim.check)
+        if job.given is not None and claim.of_repair:
+            raise UsageError("a cluster cannot read the pages of a repair", hint="Leave out `ray`.")
+        found = await asyncio.to_thread(generations, workspace)
+        own = [generation for generation in found if generation.key(key) == claim.key]
+        if not (settings.password or settings.password_file):
+            await _need_passwords(workspace, key, own, pages)
+        split = await split_of(job, EXTRACT)
+        expected = await asyncio.to_thread(_expected, job, split, key, own)
+        progress.begin(EXTRACT, expected.pages, expected.done, estimated=bool(expected.estimated))
+        repair = next((generation.repair for generation in own if generation.repair), None)
+        async with shared(job, split, EXTRACT, key, among=own) as share:
+            stage = Extract(
+                pages,
+                ready.reader,
+                _publisher(workspace, claim, share),
+                progress,
+                ready.admission,
+                caps_of(settings),
+                expected.estimated,
+                furniture=settings.headers == "keep",
+                limits=limits_of(settings),
+                transcribes=ready.transcribes,
+                repair={"repair": claim.key, "settings": dict(repair.options)} if repair and claim.of_repair else {},
+            )
+            units = stepwise(share.units, job.stop)
+            await stage.run(units if expected.whole else _expecting(units, progress))
+        await asyncio.to_thread(take_without_units, workspace, claim)
+        others = [generation for generation in found if generation not in own]
+        for line in await asyncio.to_thread(_waiting_repairs, workspace, key, others) if others else ():
+            progress.say(line)
+    progress.end()
+
+
+def _waiting_repairs(workspace: Workspace, key: str, others: Sequence[Generation]) -> list[str]:
+    """Return a message for each unfinished generation that is read with other settings."""
+    done = done_units(workspace, EXTRACT, key)
+    return [
+        f"Generation {other.number} is a repair with other settings. To continue: {repair_command(workspace, other)}"
+        for other in others
+        if any(unit.id not in done for unit in units_of(workspace, other))
+    ]
+
+
+@contextlib.asynccontextmanager
+async def opened_reading(
+    job: Job[ReadingCommand],
+) -> AsyncIterator[tuple[PartRenderer, Reading, Mapping[str, Any]]]:
+    """Open the renderer and the reader of a command. No process and no server starts before the first page.
+
+    Args:
+        job: The command.
+
+    Yields:
+        The renderer, the reader, and the settings that determine the rows. Their hash is the key of the stage.
+    """
+    settings, engines = job.settings, job.engines
     secrets = passwords(settings.password, settings.password_file)
-    profile = page_profile(settings, job.engines)
-    async with Renderer(render_options(settings, secrets, profile, job.engines.engine)) as renderer:
-        pages = PartRenderer(renderer, job.remote)
+    options = render_options(settings, secrets, page_profile(settings, engines), engines.engine)
+    async with Renderer(options) as renderer:
         ready = await reading(job, renderer)
         try:
-            origin = Origin(to_remember(settings, engine=job.engines.engine), job.command)
-            claim = Claim(workspace, EXTRACT, identity(renderer, ready.reader, settings), origin)
-            key = await asyncio.to_thread(claim.check)
-            if not secrets:
-                await _need_passwords(workspace, key, pages)
-            split = await split_of(job, EXTRACT)
-            expected = await asyncio.to_thread(_expected, job, split, key)
-            progress.begin(EXTRACT, expected.pages, expected.done, estimated=bool(expected.estimated))
-            async with shared(job, split, EXTRACT, key) as share:
-                stage = Extract(
-                    pages,
-                    ready.reader,
-                    _publisher(workspace, claim, share),
-                    progress,
-                    ready.admission,
-                    caps_of(settings),
-                    expected.estimated,
-                    furniture=settings.headers == "keep",
-                    limits=limits_of(settings),
-                    transcribes=ready.transcribes,
-                )
-                units = stepwise(share.units, job.stop)
-                await stage.run(units if expected.whole else _expecting(units, progress))
-            await asyncio.to_thread(take_without_units, workspace, claim)
+            yield PartRenderer(renderer, job.remote), ready, identity(renderer, ready.reader, settings)
         finally:
             await ready.reader.close()
-    progress.end()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +177,7 @@ class Extract:
         furniture: Whether the Markdown contains running heads, feet, and page numbers.
         limits: Limits of a page that is `ok`.
         transcribes: Whether a model is asked for the page's own text, and answers.
+        repair: The key and the settings of a repair, which each of its rows names in its attempts.
     """
 
     renderer: PartRenderer
@@ -153,6 +190,7 @@ class Extract:
     furniture: bool = False
     limits: Limits = FITTED
     transcribes: Callable[[], bool] = lambda: False
+    repair: Mapping[str, Any] = field(default_factory=dict)
 
     async def run(self, units: AsyncIterable[Unit]) -> None:
         """Read and publish all units."""
@@ -179,6 +217,8 @@ class Extract:
     async def _read(self, task: PageTask, ticket: Ticket) -> PageRecord:
         record = await self.read(task, ticket)
         self.progress.count(record.status)
+        if self.repair:
+            record = replace(record, attempts=tuple({**attempt, **self.repair} for attempt in record.attempts))
         return record
 
     async def read(self, task: PageTask, ticket: Ticket) -> PageRecord:
@@ -199,7 +239,7 @@ class Extract:
                 raise PageFailure(part.reason, part.detail)
             page = await self.renderer.page(part, part.pages[position])
             ticket.weigh(len(page.image.data))
-            if part.again:
+            if part.again and not self.repair:  # a repair reads in another way by its settings
                 page = replace(page, again=True)
             attempt = await read_page(self.reader, page, self.renderer, ticket.release)
             return await finished_page(
@@ -231,7 +271,7 @@ def identity(renderer: Renderer, reader: PageReader, settings: ReadingCommand) -
     return about
 
 
-async def _need_passwords(workspace: Workspace, key: str, pages: PartRenderer) -> None:
+async def _need_passwords(workspace: Workspace, key: str, own: Sequence[Generation], pages: PartRenderer) -> None:
     """Check that encrypted documents of a retry can be opened without passwords.
 
     `retry-failed` may have planned their pages with passwords, which are not stored.
@@ -239,7 +279,7 @@ async def _need_passwords(workspace: Workspace, key: str, pages: PartRenderer) -
     Raises:
         UsageError: A document still needs its password.
     """
-    for part in await asyncio.to_thread(_once_encrypted, workspace, key):
+    for part in await asyncio.to_thread(_once_encrypted, workspace, key, own):
         try:
             await pages.count(part)
         except PageFailure as failure:  # other reasons become the rows of its pages
@@ -250,9 +290,9 @@ async def _need_passwords(workspace: Workspace, key: str, pages: PartRenderer) -
                 ) from failure
 
 
-def _once_encrypted(workspace: Workspace, key: str) -> list[DocumentPart]:
+def _once_encrypted(workspace: Workspace, key: str, own: Sequence[Generation]) -> list[DocumentPart]:
     """Return the parts of unfinished retries whose documents could not be opened without a password."""
-    retries = [one for one in generations(workspace) if any(Reason.ENCRYPTED in why for why in one.replaced.values())]
+    retries = [one for one in own if any(Reason.ENCRYPTED in why for why in one.replaced.values())]
     done = done_units(workspace, EXTRACT, key) if retries else set()
     return [
         part
@@ -288,28 +328,32 @@ class Expected:
     whole: bool = True
 
 
-def _expected(job: Job[LeaseSettings], split: Split, key: str) -> Expected:
+def _expected(job: Job[LeaseSettings], split: Split, key: str, own: Sequence[Generation]) -> Expected:
     if shows_all(job, split, EXTRACT):
-        return expected_pages(job.workspace, key, split.shard)
+        return expected_pages(job.workspace, key, split.shard, own)
     return Expected(0, Counts(), whole=False)
 
 
-def expected_pages(workspace: Workspace, key: str, shard: Shard = WHOLE) -> Expected:
+def expected_pages(
+    workspace: Workspace, key: str, shard: Shard = WHOLE, among: Sequence[Generation] | None = None
+) -> Expected:
     """Return the expected rows of a shard. For the whole plan, only markers are read.
 
     Args:
         workspace: The workspace.
         key: The stage key.
         shard: The share of the units.
+        among: The generations that the worker reads. By default all.
     """
     mine: set[str] | None = None
-    found = generations(workspace)
+    every = generations(workspace)
+    found = every if among is None else among
     retry = _retry_alone(workspace, key, found)
-    if shard == WHOLE and retry is None:
+    if shard == WHOLE and retry is None and len(found) == len(every):
         pages, estimated = sum(one.expected for one in found), sum(one.estimated for one in found)
     else:
         mine, pages, estimated = set(), 0, 0
-        for unit in shard.of(read_units(workspace)):
+        for unit in shard.of(unit for generation in found for unit in units_of(workspace, generation)):
             if retry is not None and unit.generation != retry:
                 continue
             mine.add(unit.id)
@@ -327,9 +371,8 @@ def _retry_alone(workspace: Workspace, key: str, found: Sequence[Generation]) ->
     """Return the number of the newest generation if it is a retry and all units before it are done, otherwise None."""
     if not found or found[-1].kind is not Kind.RETRY:
         return None
-    newest = found[-1]
-    own = {unit.id for unit in units_of(workspace, newest)}
-    done = done_units(workspace, EXTRACT, key) - own
+    newest, older = found[-1], {generation.number for generation in found[:-1]}
+    done = {unit for unit in done_units(workspace, EXTRACT, key) if parse_unit_id(unit)[0] in older}
     return newest.number if len(done) >= sum(one.units for one in found[:-1]) else None
 
 

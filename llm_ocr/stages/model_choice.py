@@ -31,7 +31,7 @@ from llm_ocr.stages.servers import Engines, server_key
 from llm_ocr.stages.stored_weights import content_of, on_store
 from llm_ocr.storage.hf.errors import no_answer
 from llm_ocr.workspace import Workspace
-from llm_ocr.workspace.keys import EXTRACT, stage_keys
+from llm_ocr.workspace.keys import EXTRACT, used_settings
 
 _log = logging.getLogger(__name__)
 
@@ -279,9 +279,9 @@ async def page_model(settings: ServingCommand, engines: Engines, workspace: Work
 
 
 def known_revision(workspace: Workspace, stage: str, model: str) -> str | None:
-    """Return the commit in the stage's newest key of this model."""
-    for key in reversed(stage_keys(workspace, stage)):
-        reader: Mapping[str, Any] = key.settings.get("reader", {})
+    """Return the commit in the stage's newest settings of this model."""
+    for settings in used_settings(workspace, stage):
+        reader: Mapping[str, Any] = settings.get("reader", {})
         if reader.get("model") == model and reader.get("revision"):
             return str(reader["revision"])
     return None

@@ -24,7 +24,7 @@ from pydantic import SecretStr
 
 from llm_ocr.config.environment import cores, quiet_ray
 from llm_ocr.config.groups import VLLM, FollowSettings, RenderSettings, ShardSettings, SourceSettings
-from llm_ocr.config.models import ServingCommand
+from llm_ocr.config.models import ClusterCommand
 from llm_ocr.documents.remote.urls import is_remote
 from llm_ocr.engines import Load, Server
 from llm_ocr.errors import LlmOcrError, MissingExtra, UsageError, WorkspaceError, WorkspaceMismatch
@@ -43,6 +43,8 @@ from llm_ocr.stages.sharing import copy_markers, pages_stage
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import Counts, Status, Unit, plural
 from llm_ocr.workspace import Workspace, library_version
+from llm_ocr.workspace.codec import parse_unit_id
+from llm_ocr.workspace.generations import generations
 from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, required_key
 from llm_ocr.workspace.publish import ESTIMATED, correction, done_units, find_marker, is_done, iter_markers
 from llm_ocr.workspace.stored import workspace_options
@@ -133,7 +135,7 @@ class Work:
 
     stage: str
     key: str  # a worker with another stage key fails
-    settings: ServingCommand
+    settings: ClusterCommand
     engine: str
     size: Size
     folder: str  # the driver's current folder, for paths in `settings`
@@ -379,7 +381,7 @@ def _opened(work: Work) -> Workspace:
     return workspace
 
 
-def shared_cores(work: Work) -> ServingCommand:
+def shared_cores(work: Work) -> ClusterCommand:
     """Return the settings with this worker's share of the cores, unless the user set them."""
     settings, per_node = work.settings, work.size.per_node
     given = {"ocr_workers": settings.ocr_workers}
@@ -590,7 +592,7 @@ _OBJECTS = 100 << 20
 
 
 @contextlib.asynccontextmanager
-async def cluster(settings: ServingCommand) -> AsyncIterator[Callable[[Stage, Job[Any]], Awaitable[None]]]:
+async def cluster(settings: ClusterCommand) -> AsyncIterator[Callable[[Stage, Job[Any]], Awaitable[None]]]:
     """Connect to the cluster; yield a function that runs Extract and Describe on it and other stages here.
 
     Raises:
@@ -681,16 +683,21 @@ def _connect(address: str) -> tuple[Any, bool]:
     return ray, True
 
 
-async def _run_stage(ray: Any, name: str, job: Job[ServingCommand]) -> None:
+async def _run_stage(ray: Any, name: str, job: Job[ClusterCommand]) -> None:
     """Publish all units of a stage. Raises `LlmOcrError` if units could not be processed."""
     workspace, progress, settings = job.workspace, job.progress, job.settings
     key, commits = await _key(name, job)
     expected = await asyncio.to_thread(_expected, workspace, name, key, pages_stage(settings))
     units = await asyncio.to_thread(PlannedUnits, workspace)
+    planned = {generation.number: generation for generation in units.generations}
 
     def unfinished() -> list[int]:
         done = done_units(workspace, name, key)
-        return [place for place in range(len(units)) if units.name(place) not in done]
+        open_units = [(place, units.name(place)) for place in range(len(units)) if units.name(place) not in done]
+        if name != EXTRACT:
+            return [place for place, _ in open_units]
+        # Repairs with other settings are not for the cluster.
+        return [place for place, unit in open_units if planned[parse_unit_id(unit)[0]].key(key) == key]
 
     left = await asyncio.to_thread(unfinished)
     if left:
@@ -737,7 +744,7 @@ class _NoServers(Engines):
         return []
 
 
-async def _key(name: str, job: Job[ServingCommand]) -> tuple[str, Mapping[str, str | None]]:
+async def _key(name: str, job: Job[ClusterCommand]) -> tuple[str, Mapping[str, str | None]]:
     """Run the stage over no units; return its key, which no unit has claimed yet, and the commits in it."""
     keys: list[str] = []
     engines = _NoServers(job.engines.engine, job.settings, Path(), job.progress.say)
@@ -745,7 +752,7 @@ async def _key(name: str, job: Job[ServingCommand]) -> tuple[str, Mapping[str, s
     return keys[0], dict(engines.commits)
 
 
-def size_of(settings: ServingCommand, engine: str, nodes: Sequence[dict[str, float]]) -> Size:
+def size_of(settings: ClusterCommand, engine: str, nodes: Sequence[dict[str, float]]) -> Size:
     """Return number and size of the workers that fit on these nodes, unless the settings determine them.
 
     Raises:
@@ -765,7 +772,7 @@ def size_of(settings: ServingCommand, engine: str, nodes: Sequence[dict[str, flo
     return Size(workers, gpus, max(1, min(per_node, workers)))
 
 
-def _for_nodes(settings: ServingCommand, workspace: Workspace) -> ServingCommand:
+def _for_nodes(settings: ClusterCommand, workspace: Workspace) -> ClusterCommand:
     """Return the settings for workers, with secrets instead of files of this machine and an absolute workspace path."""
     changes: dict[str, Any] = {"log_file": None, "server_key_file": None}
     if isinstance(workspace.store, LocalStore):
@@ -781,7 +788,8 @@ def _for_nodes(settings: ServingCommand, workspace: Workspace) -> ServingCommand
 def _expected(workspace: Workspace, stage: str, key: str, pages_from: str) -> Expected:
     """Return the expected and finished rows."""
     if stage == EXTRACT:
-        return expected_pages(workspace, key)
+        own = [generation for generation in generations(workspace) if generation.key(key) == key]
+        return expected_pages(workspace, key, among=own)
     source = required_key(workspace, pages_from)
     figures = sum(marker.figures.expected for marker in iter_markers(workspace, pages_from, source))
     return Expected(figures, sum((marker.figures for marker in iter_markers(workspace, stage, key)), Counts()))

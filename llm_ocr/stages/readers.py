@@ -15,7 +15,7 @@ from llm_ocr.config.groups import (
     Group,
     ModelSettings,
 )
-from llm_ocr.config.models import FigureCommand, PlanSettings, ReadingCommand
+from llm_ocr.config.models import FigureCommand, PlanSettings, ReadingCommand, RepairSettings
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.engines import EngineOptions, FigureReader, LanguageModel, LocalReader, PageReader
 from llm_ocr.engines.vllm.hardware import gpus
@@ -34,7 +34,7 @@ from llm_ocr.stages.job import Job
 from llm_ocr.stages.model_choice import Model, commit_now, known_revision, mode_of, named_model, page_model, pinned
 from llm_ocr.stages.rendering import PartRenderer
 from llm_ocr.workspace import Workspace
-from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, stage_keys
+from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, used_settings
 
 if TYPE_CHECKING:
     from llm_ocr.engines.pool.pool import ServerPool
@@ -287,7 +287,9 @@ async def by_regions(job: Job[ReadingCommand], tools: PartRenderer, whole: Model
     return LayoutReader(whole.engine, whole.profile, detector, tools, tasks, whole, whole.options, whole.rule)
 
 
-def chosen_detector(settings: PlanSettings, profile: Profile, say: Callable[[str], None]) -> str | None:
+def chosen_detector(
+    settings: PlanSettings | RepairSettings, profile: Profile, say: Callable[[str], None]
+) -> str | None:
     """Return the detector's id, folder, or `embedded`; None for whole pages. Raises `UsageError`."""
     always = settings.layout_first == "always"
     if settings.layout_first == "never" or not (always or profile.layout_first):
@@ -342,9 +344,9 @@ async def _trained(job: Job[ReadingCommand], name: str) -> "Detector":
 
 
 def _known_detector_revision(workspace: Workspace | None, name: str) -> str | None:
-    """Return the commit in the workspace's newest key of this detector."""
-    for key in reversed(stage_keys(workspace, EXTRACT)) if workspace else ():
-        layout: Mapping[str, Any] = key.settings.get("reader", {}).get("layout_first", {})
+    """Return the commit in the workspace's newest settings of this detector."""
+    for used in used_settings(workspace, EXTRACT) if workspace else ():
+        layout: Mapping[str, Any] = used.get("reader", {}).get("layout_first", {})
         detector = layout.get("detector", {})
         if detector.get("model") == name and detector.get("revision"):
             return str(detector["revision"])

@@ -5,12 +5,20 @@ import contextlib
 import logging
 import random
 import threading
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from llm_ocr.config.environment import environment
-from llm_ocr.config.groups import FollowSettings, Group, InputSettings, LeaseSettings, ShardSettings, WorkspaceSettings
+from llm_ocr.config.groups import (
+    SERVER,
+    FollowSettings,
+    Group,
+    InputSettings,
+    LeaseSettings,
+    ShardSettings,
+    WorkspaceSettings,
+)
 from llm_ocr.errors import StageMissing, StorageError, WorkspaceError, WorkspaceMismatch
 from llm_ocr.scheduling.follow import Pauses, Published, Ready, followed
 from llm_ocr.scheduling.leases import DEFAULT_SECONDS, Leases, lease_options
@@ -21,7 +29,8 @@ from llm_ocr.stages.loop import run_blocking
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import Unit, plural
 from llm_ocr.workspace import Workspace
-from llm_ocr.workspace.generations import generations, has_generation, totals_of
+from llm_ocr.workspace.codec import parse_unit_id
+from llm_ocr.workspace.generations import Generation, generations, has_generation, totals_of
 from llm_ocr.workspace.keys import EXTRACT, Claim, newest_key, required_key
 from llm_ocr.workspace.marker import ALL, LEAST, compact, objects
 from llm_ocr.workspace.publish import Summary, done_units, publish
@@ -185,6 +194,7 @@ async def shared(
     stage: str,
     key: str,
     units: Callable[[Sharing], Iterator[Unit]] | None = None,
+    among: Sequence[Generation] | None = None,
 ) -> AsyncIterator[Share]:
     """Open the worker's share of a stage.
 
@@ -194,6 +204,7 @@ async def shared(
         stage: The stage.
         key: The stage key.
         units: Selects the units. By default all planned units without a marker are taken.
+        among: The generations from which units are taken. By default all.
     """
     if job.given is not None:
         job.given.begun(key)
@@ -201,7 +212,8 @@ async def shared(
         return
     async with sharing(job, split, stage, key) as own:
         planned = await asyncio.to_thread(PlannedUnits, job.workspace)
-        yield Share(units(own) if units else own.take(planned), own.mine, own.done)
+        open_units = planned if among is None else PlannedUnits(job.workspace, among)
+        yield Share(units(own) if units else own.take(open_units), own.mine, own.done)
     if split.alone or job.workspace.published(f"{stage}/{key}/"):
         await asyncio.to_thread(copy_markers, job.workspace, stage, key, planned)
 
@@ -216,7 +228,7 @@ def publish_held(share: Share, workspace: Workspace, claim: Claim, unit: str, da
         _log.warning("another worker took over unit %s and publishes it", unit)
         return
     claim.take()
-    publish(workspace, claim.stage, claim.key, unit, data, summary)
+    publish(workspace, claim.stage, claim.folder, unit, data, summary)
     claim.confirm()
     share.done(unit)
 
@@ -310,12 +322,26 @@ def need_finished(workspace: Workspace, stage: str, key: str) -> None:
     """Raise `StageMissing` ("12 of 40 units not extracted") unless all units have a marker."""
     done = done_units(workspace, stage, key)
     units = PlannedUnits(workspace)
-    missing = sum(units.name(place) not in done for place in range(len(units)))
+    missing = [name for name in map(units.name, range(len(units))) if name not in done]
     if missing:
+        unread = {parse_unit_id(name)[0] for name in missing}
+        commands = [
+            repair_command(workspace, generation)
+            for generation in units.generations
+            if stage == EXTRACT and generation.number in unread and generation.key(key) != key
+        ]
         raise StageMissing(
-            f"{missing} of {len(units)} units not {_PAST.get(stage, f'done by {stage}')}",
-            hint=f"Run first: llm-ocr {stage} -w {workspace.url}",
+            f"{len(missing)} of {len(units)} units not {_PAST.get(stage, f'done by {stage}')}",
+            hint=f"Run first: {commands[0] if commands else f'llm-ocr {stage} -w {workspace.url}'}",
         )
+
+
+def repair_command(workspace: Workspace, generation: Generation) -> str:
+    """Return the command that continues an unfinished repair. A workspace stores no server."""
+    options = generation.repair.options if generation.repair else {}
+    server = " `server_url=URL`" if options.get("engine") == SERVER else ""
+    text = generation.repair.text if generation.repair else ""
+    return f"llm-ocr repair -w {workspace.url} {text or 'with its settings'}{server}"
 
 
 def units_behind(share: Sharing, workspace: Workspace, stage: str, key: str) -> Iterator[Unit]:

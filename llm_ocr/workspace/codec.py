@@ -177,6 +177,16 @@ def unit_to_json(unit: Unit) -> dict[str, Any]:
     return value
 
 
+def parse_unit_id(unit: str) -> tuple[int, int]:
+    """Return the generation of a unit and its index there, from its id `<generation>-<index>`.
+
+    Raises:
+        ValueError: the text has another form.
+    """
+    generation, index = (int(number) for number in unit.split("-"))
+    return generation, index
+
+
 def unit_from_json(value: Mapping[str, Any]) -> Unit:
     """Parse a value made by `unit_to_json`.
 
@@ -185,7 +195,7 @@ def unit_from_json(value: Mapping[str, Any]) -> Unit:
         TypeError: a value has the wrong type.
         ValueError: a value is invalid.
     """
-    generation, index = (int(number) for number in value["id"].split("-"))
+    generation, index = parse_unit_id(value["id"])
     parts = tuple(
         DocumentPart(
             document_id=part["document_id"],

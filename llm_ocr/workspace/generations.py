@@ -6,6 +6,7 @@ plan/<generation>.done                         the marker: names the parts, with
 """
 
 import hashlib
+import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -219,6 +220,25 @@ class PlanPart:
 
 
 @dataclass(frozen=True, slots=True)
+class Repair:
+    """Settings with which a retry reads its pages.
+
+    `key` and `settings` are those of Extract, as in `keys`. `options` has the settings of the command that differ from
+    the workspace's, for messages: they are never applied, because others may write into the workspace.
+    """
+
+    key: str
+    settings: Mapping[str, Any]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """Return the options for messages: `` `text_layer=never` ``. Values are quoted for a shell."""
+        texts = {name: shlex.quote(str(value)) for name, value in sorted(self.options.items())}
+        return " ".join(f"`{name}={text}`" for name, text in texts.items() if name.isidentifier() and "`" not in text)
+
+
+@dataclass(frozen=True, slots=True)
 class Generation:
     """Marker of a generation. Counts are of this generation alone.
 
@@ -242,6 +262,11 @@ class Generation:
     created_by: str = ""
     estimated: int = 0  # documents that were not counted; their estimated pages are in `expected`
     filtered: Filtered | None = None  # documents that filters excluded; None if there is nothing to record
+    repair: Repair | None = None  # of a retry with settings of its own, or by the command `repair`
+
+    def key(self, base: str) -> str:
+        """Return the key of the settings that read the units; `base` is the key of the workspace."""
+        return base if self.repair is None else self.repair.key
 
     @property
     def objects(self) -> tuple[str, ...]:
@@ -364,6 +389,7 @@ def new_draft(
     next_index: int,
     skipped: Mapping[str, int] | None = None,
     touched: Iterable[str] = (),
+    repair: Repair | None = None,
 ) -> Generation:
     """Return an empty generation with a new attempt id."""
     return Generation(
@@ -375,6 +401,7 @@ def new_draft(
         skipped=dict(sorted((skipped or {}).items())),
         touched=tuple(touched),
         created_by=library_version(),
+        repair=repair,
     )
 
 
@@ -423,8 +450,9 @@ def write_generation(
     value = asdict(written) | {"replaces": written.replaces}
     if not written.estimated:
         del value["estimated"]
-    if written.filtered is None:
-        del value["filtered"]
+    for name in ("filtered", "repair"):  # older versions know neither
+        if value[name] is None:
+            del value[name]
     key = _marker_key(draft.number)
     where = f"{workspace.url}: {key}"
     published = _from_json(codec.load(settle(workspace.store, key, codec.dump(value)), where), where)

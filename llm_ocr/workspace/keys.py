@@ -23,6 +23,7 @@ from pydantic import BaseModel, StrictInt, StrictStr, TypeAdapter
 
 from llm_ocr.errors import ObjectChanged, ObjectNotFound, StageMissing, UsageError, WorkspaceMismatch
 from llm_ocr.workspace import Workspace, codec, library_version
+from llm_ocr.workspace.generations import generations
 from llm_ocr.workspace.publish import done_units
 
 EXTRACT = "extract"
@@ -85,6 +86,7 @@ class Claim:
         """
         self.stage = stage
         self.key = key_of(settings)
+        self.folder = self.key  # where units are published; of a repair, the key of the workspace
         self._workspace = workspace
         self._settings = settings
         self._origin = origin or Origin()
@@ -93,7 +95,9 @@ class Claim:
         self._taken = self._confirmed = False
 
     def check(self) -> str:
-        """Return the key without storing it.
+        """Return the key of the folder in which units are published, without storing it.
+
+        That is this key, or the workspace's if the plan has a repair with this key. All readers then find the units.
 
         A claim of another key without a published unit is the leftover of a worker that exited between claim and unit.
         `take` replaces that claim if it is still unused at that time.
@@ -104,10 +108,19 @@ class Claim:
         if self.stage == EXTRACT:
             claimed, version = _stored_claim(self._workspace)
             if claimed and claimed.get("key") != self.key:
+                base = str(claimed.get("key"))
+                if any(generation.key(base) == self.key for generation in generations(self._workspace)):
+                    self.folder, self._taken, self._confirmed = base, True, True
+                    return base
                 self._unused = version if self._is_unused(claimed) else ""
                 if not self._unused:
                     raise _mismatch(self._workspace, claimed, self._settings)
         return self.key
+
+    @property
+    def of_repair(self) -> bool:
+        """Whether `check` found a repair with this key."""
+        return self.folder != self.key
 
     def take(self) -> str:
         """Store the key if it is not stored yet, and return it. Call this right before publishing a unit.
@@ -248,6 +261,13 @@ def stage_keys(workspace: Workspace, stage: str) -> list[StageKey]:
             raise codec.damaged(f"{workspace.url}: {where}", "it is of another key")
         found.append(StageKey(stored.key, value["settings"], stored.created, stored.number))
     return sorted(found, key=lambda stored: (stored.number, stored.created))
+
+
+def used_settings(workspace: Workspace, stage: str) -> list[Mapping[str, Any]]:
+    """Return the settings of the stage's keys, the newest first; of Extract, those of repairs before all others."""
+    repairs = [generation.repair for generation in generations(workspace)] if stage == EXTRACT else []
+    found = [repair.settings for repair in reversed(repairs) if repair is not None]
+    return [*found, *(key.settings for key in reversed(stage_keys(workspace, stage)))]
 
 
 #: Keys of stages that are already read, by stage.

@@ -25,6 +25,7 @@ from llm_ocr.workspace import Workspace, codec, library_version
 from llm_ocr.workspace.codec import read_ahead
 from llm_ocr.workspace.marker import CompactedMarkers, attempt_id, remove_lost, settle, slept_since
 from llm_ocr.workspace.superseding import (
+    SUPERSEDED,
     Extra,
     ledger_extra,
     not_ok_extra,
@@ -358,6 +359,17 @@ def pages_summary(unit: Unit, records: Sequence[PageRecord]) -> Summary:
             **superseded_extra(unit, records),
         },
     )
+
+
+def ungained(summary: Summary) -> tuple[int, int]:
+    """Return the pages of a finished unit of a retry whose result did not change, and those that are as good as before.
+
+    The older row of the former is effective, or both rows are failed.
+    """
+    entry = summary.extra.get(SUPERSEDED, {})
+    kept: Sequence[str] = entry.get("kept", ())
+    failed = summary.counts.failed - int(entry.get("statuses", {}).get(Status.FAILED.value, 0))
+    return len(kept) + failed, int(entry.get("equal", 0))
 
 
 def correction(summary: Summary) -> int:

@@ -9,6 +9,7 @@ import io
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import NamedTuple
 
 from llm_ocr.engines.descriptions import current_form
@@ -19,12 +20,12 @@ from llm_ocr.results.images import boxes_image
 from llm_ocr.results.only_place import with_only_places
 from llm_ocr.results.sanitizing import inert_page
 from llm_ocr.results.schema import Images, figures_from_parquet, iter_pages
-from llm_ocr.types import EncodedImage, FigureRecord, PageRecord, Status, Unit, plural
+from llm_ocr.types import EncodedImage, FigureRecord, PageRecord, Status, Unit, page_id, plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.items import Item
 from llm_ocr.workspace.keys import EXTRACT
 from llm_ocr.workspace.publish import Marker, data_damaged, find_marker, read_data
-from llm_ocr.workspace.superseding import effective_rows
+from llm_ocr.workspace.superseding import effective_rows, kept_pages
 
 _log = logging.getLogger(__name__)
 
@@ -51,19 +52,23 @@ class Finished:
     boxes: EncodedImage | None = field(default=None, repr=False)
 
 
-def choose(units: Iterable[str], documents: frozenset[str], pages: Pages) -> dict[str, str]:
+def choose(
+    units: Iterable[str], documents: frozenset[str], pages: Pages, marker: Callable[[str], Marker | None]
+) -> dict[str, str]:
     """Return the unit of the effective row by page id.
 
     Args:
         units: unit ids, oldest generation first.
         documents: ids of the item's documents; pages of other documents are ignored.
         pages: returns the pages of a unit.
+        marker: returns the marker of a unit; None if it is not finished.
     """
     rows = (
-        _Row(record.page_id, record.document_id, record.page_number, record.status, unit)
-        for unit in units
-        for record in pages(unit, Images.NONE)
-        if record.document_id in documents
+        _Row(record.page_id, record.document_id, record.page_number, record.status, found.unit)
+        for found in filter(None, map(marker, units))
+        for kept in [kept_pages(found.summary.extra)]
+        for record in pages(found.unit, Images.NONE)
+        if record.document_id in documents and record.page_id not in kept
     )
     return {row.page_id: row.unit for row in effective_rows(rows)}
 
@@ -157,6 +162,25 @@ def published_figures(workspace: Workspace, markers: Iterable[Marker]) -> dict[s
     return found
 
 
+def earlier_readings(workspace: Workspace, stage: str, key: str, item: Item) -> dict[str, list[PageRecord]]:
+    """Return all rows of the pages that were read again, by page id, oldest first, without images.
+
+    Args:
+        workspace: the workspace.
+        stage: Extract, or a user-defined stage.
+        key: its key.
+        item: the item. Unfinished units are skipped.
+    """
+    again = {page_id(part.document_id, number) for unit in item.newer for part in unit.parts for number in part.pages}
+    found: dict[str, list[PageRecord]] = {}
+    for unit in item.unit_ids if again else ():
+        marker = find_marker(workspace, stage, key, unit)
+        for record in published_pages(workspace, marker, Images.NONE, item.unit(unit)) if marker else ():
+            if record.page_id in again:
+                found.setdefault(record.page_id, []).append(record)
+    return {page: records for page, records in found.items() if len(records) > 1}
+
+
 def extracted_pages(
     workspace: Workspace, key: str, item: Item, images: Images, stage: str = EXTRACT
 ) -> Iterator[PageRecord]:
@@ -164,12 +188,13 @@ def extracted_pages(
 
     Unfinished units are skipped.
     """
+    markers = cache(partial(find_marker, workspace, stage, key))
 
     def pages(unit: str, wanted: Images) -> Iterator[PageRecord]:
-        marker = find_marker(workspace, stage, key, unit)
+        marker = markers(unit)
         return iter(()) if marker is None else published_pages(workspace, marker, wanted, item.unit(unit))
 
     if not item.newer:  # all rows are effective, and one pass is enough
         return (record for unit in item.unit_ids for record in pages(unit, images))
-    chosen = choose(item.unit_ids, item.documents, pages)
+    chosen = choose(item.unit_ids, item.documents, pages, markers)
     return chosen_rows(item.layers, chosen, pages, images=images)

@@ -1,17 +1,27 @@
-"""Plan a retry: a new generation with the failed pages, and optionally with pages of low quality."""
+"""Plan pages again: a new generation with failed pages, pages of low quality, or the pages of a list.
+
+`retry-failed` plans them with the settings of the workspace, `repair` with settings of its own. The older rows stay
+in their units. The marker of the new unit records which row of a page is effective (`superseding.gain`).
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+import json
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
+from typing import Self
 
-from llm_ocr.results.schema import failed_pages, scored_pages
-from llm_ocr.types import ALL_PAGES, DocumentPart, Repeated, Unit, page_id
+from llm_ocr.documents.remote.urls import shown
+from llm_ocr.errors import UsageError
+from llm_ocr.results.schema import PageStatus, page_statuses
+from llm_ocr.types import ALL_PAGES, DocumentPart, Reason, Repeated, Status, Unit, page_id, plural
 from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.generations import (
     Generation,
     Kind,
     Piece,
+    Repair,
     generations,
     new_draft,
     units_of,
@@ -19,34 +29,144 @@ from llm_ocr.workspace.generations import (
 )
 from llm_ocr.workspace.items import whole_documents
 from llm_ocr.workspace.keys import EXTRACT
+from llm_ocr.workspace.plan import SMALL_PLAN
 from llm_ocr.workspace.planned import PlannedDocument, place_of
-from llm_ocr.workspace.publish import done_units, iter_markers, read_data
-from llm_ocr.workspace.superseding import LOW_QUALITY, PageKey, has_below
+from llm_ocr.workspace.publish import Marker, Summary, iter_markers, read_data
+from llm_ocr.workspace.superseding import LOW_QUALITY, RANKS, has_below, kept_pages
 
 #: Opens a document again and counts its pages, with the currently known passwords.
 Reopen = Callable[[DocumentPart], Awaitable[PlannedDocument]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Failed:
-    """Page to retry (number None: a document), and its latest part of the plan.
+class NamedPages:
+    """Pages of a user's list. `lines` has the line of each page, by page id, or by path and page number."""
 
-    `row` is the effective row if it is not failed.
+    file: Path
+    lines: Mapping[str | tuple[str, int], str]
+
+    @classmethod
+    def read(cls, file: Path) -> Self:
+        """Read a list: in each line a page id, a path, a tab, and a page number, or a JSON object with `page_id`.
+
+        Raises:
+            UsageError: the file cannot be read, or a line has another form.
+        """
+        try:
+            texts = file.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+            raise UsageError(f"`page_list={file}`: {why or error}") from error
+        lines: dict[str | tuple[str, int], str] = {}
+        for number, text in enumerate(texts, 1):
+            path, tab, page = text.rpartition("\t")
+            try:
+                if text.startswith("{"):
+                    lines[str(json.loads(text)["page_id"])] = text
+                elif tab:
+                    lines[path, int(page)] = lines[str(Path(path).absolute()), int(page)] = text
+                elif text.strip():
+                    lines[text.strip()] = text
+            except (KeyError, ValueError) as error:
+                raise UsageError(
+                    f"`page_list={file}`: line {number} names no page: {text[:100]}",
+                    hint='Each line is a page id, PATH<TAB>PAGE, or JSON with "page_id".',
+                ) from error
+        return cls(file, lines)
+
+    def of(self, part: DocumentPart, number: int | None) -> set[str]:
+        """Return the lines that name a page of the document."""
+        names = (part.relative, *part.aliases, part.source, shown(part.source))
+        keys: list[str | tuple[str, int]] = [page_id(part.document_id, number)]
+        keys += [(name, number) for name in names if number is not None]
+        return {self.lines[key] for key in keys if key in self.lines}
+
+    def of_unit(self, unit: Unit) -> set[str]:
+        """Return the lines that name a page of the unit, as far as the plan knows its pages."""
+        pages = ((part, number) for part in unit.parts for number in (part.pages or (None,)))
+        return set[str]().union(*(self.of(part, number) for part, number in pages))
+
+    def check(self, known: set[str]) -> None:
+        """Raise `UsageError` if a line names no page of the plan."""
+        unknown = list(dict.fromkeys(line for line in self.lines.values() if line not in known))
+        if unknown:
+            more = f", and {plural(len(unknown) - 1, 'other page')}" if len(unknown) > 1 else ""
+            raise UsageError(
+                f"`page_list={self.file}`: the workspace has no page {' page '.join(unknown[0].split())}{more}",
+                hint="Each line is a page id, or a path, a tab, and a page number. Exports contain the ids.",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Pages to read again. A page is chosen if its effective row meets one of the conditions.
+
+    Attributes:
+        statuses: The row has one of these statuses.
+        reasons: The row has one of these reasons.
+        below: The row has a quality below this.
+        named: The list names the page.
+        most: Upper limit of pages; the worst are first. None for no limit.
     """
+
+    statuses: frozenset[Status] = frozenset({Status.FAILED})
+    reasons: frozenset[Reason] = frozenset()
+    below: float | None = None
+    named: NamedPages | None = None
+    most: int | None = None
+
+    def may_have(self, summary: Summary) -> bool:
+        """Return whether a unit may have such pages, according to its marker."""
+        counts = {Status.FAILED: summary.counts.failed, Status.DEGRADED: summary.counts.degraded}
+        low = self.below is not None and has_below(summary.extra, self.below)
+        counted = any(counts.get(status, 0) for status in self.statuses)
+        return low or counted or self.named is not None or not self.reasons.isdisjoint(summary.reasons)
+
+    def has(self, row: PageStatus) -> bool:
+        """Return whether a row is chosen by its status, reason, or quality."""
+        low = self.below is not None and row.quality is not None and row.quality < self.below
+        return low or row.status in self.statuses or row.reason in self.reasons
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """Page to read again (number None: a document), its latest part of the plan, and its effective row in `unit`."""
 
     part: DocumentPart
     number: int | None
     index: int
-    reason: str
-    row: Repeated | None = None
+    row: PageStatus
+    unit: str
+
+    @property
+    def failed(self) -> bool:
+        return self.row.status is Status.FAILED
+
+    @property
+    def reason(self) -> str:
+        """Return the reason in `Generation.replaced`."""
+        return str(self.row.reason or "unknown") if self.failed else LOW_QUALITY
+
+    @property
+    def repeated(self) -> Repeated:
+        row = self.row
+        return Repeated(row.page_id, row.status, row.reason, row.quality, row.figures, self.unit, row.ledger)
+
+    @property
+    def badness(self) -> tuple[int, float, float, int]:
+        """Return a sort key: worst first."""
+        quality = 1.0 if self.row.quality is None else self.row.quality
+        imbalance = self.row.ledger.imbalance if self.row.ledger else 0.0
+        return RANKS.index(self.row.status), -imbalance, quality, self.index
 
 
 @dataclass(slots=True)
 class _State:
-    """Pages to retry after the generations processed so far."""
+    """Pages to read again after the generations processed so far."""
 
-    failed: dict[str, _Failed] = field(default_factory=dict)  # by page id
-    item_of: dict[str, str] = field(default_factory=dict)  # by document id, for documents ever in `failed`
+    chosen: dict[str, _Chosen] = field(default_factory=dict)  # by page id
+    tried: set[str] = field(default_factory=set)  # ids of pages that were read with the same settings already
+    item_of: dict[str, str] = field(default_factory=dict)  # by document id, for documents ever in `chosen`
 
 
 async def plan_retry(
@@ -55,12 +175,14 @@ async def plan_retry(
     *,
     reopen: Reopen,
     pages_per_unit: int,
-    below: float | None = None,
+    least_per_unit: int | None = None,
+    selection: Selection = Selection(),
+    repair: Repair | None = None,
 ) -> Generation | None:
-    """Write a generation with all pages that are failed now under Extract's `key`.
+    """Write a generation with all pages whose effective row under Extract's `key` is in the selection.
 
-    A page below the quality threshold is repeated as well; its new row is effective unless it failed. Pages in an
-    unfinished retry are left to that retry. A document that could not be opened is opened again. On success, the
+    Pages in an unfinished retry are left to that retry, and pages that were read with the settings of the repair are
+    not read with them again unless they failed. A document that could not be opened is opened again. On success, the
     generation holds its pages, which supersede its only row; otherwise nothing changes.
 
     Args:
@@ -68,84 +190,116 @@ async def plan_retry(
         key: key of Extract.
         reopen: opens a document again and counts its pages.
         pages_per_unit: upper limit of pages in a unit.
-        below: quality threshold; None to retry failed pages only.
+        least_per_unit: a small plan has smaller units than `pages_per_unit`, with at least this many pages.
+        selection: the pages.
+        repair: settings with which the pages are read; None for the workspace's.
 
     Returns:
-        The generation, or None if there is nothing to retry.
+        The generation, or None if there is nothing to read again.
+
+    Raises:
+        UsageError: the selection names an unknown page.
     """
+    own = key if repair is None else repair.key
     while True:
         found = await asyncio.to_thread(generations, workspace)
-        state = await asyncio.to_thread(_failed_now, workspace, key, found, below)
+        state = await asyncio.to_thread(_chosen_now, workspace, key, found, selection, own)
         begin = found[-1].next_index if found else 0
         pieces, next_index = await _pieces(state, reopen, begin)
         if not pieces:
             return None
+        least = least_per_unit or pages_per_unit
+        size = min(pages_per_unit, max(least, least * len(state.chosen) // SMALL_PLAN))
         touched = sorted({state.item_of[piece.part.document_id] for piece in pieces})
         draft = new_draft(
-            len(found) + 1, Kind.RETRY, pages_per_unit=pages_per_unit, next_index=next_index, touched=touched
+            len(found) + 1,
+            Kind.RETRY,
+            pages_per_unit=size,
+            next_index=next_index,
+            touched=touched,
+            repair=repair,
         )
         published = await asyncio.to_thread(write_generation, workspace, draft, partial(iter, pieces))
         if published.attempt == draft.attempt:
             return published
-        # Another generation was published first: determine the failed and the waiting pages again.
+        # Another generation was published first: determine the chosen and the waiting pages again.
 
 
-def _failed_now(workspace: Workspace, key: str, found: Sequence[Generation], below: float | None) -> _State:
-    wanted = {  # markers of the units that may have rows to retry
-        marker.unit: marker
-        for marker in iter_markers(workspace, EXTRACT, key)
-        if marker.counts.failed > 0 or (below is not None and has_below(marker.summary.extra, below))
-    }
-    done = done_units(workspace, EXTRACT, key)
+def _chosen_now(workspace: Workspace, key: str, found: Sequence[Generation], selection: Selection, own: str) -> _State:
+    kept: dict[str, frozenset[str]] = {}  # pages of finished units whose older row is effective
+    markers: dict[str, Marker] = {}  # of the units that may have chosen rows, or failed rows of an earlier repair
+    done: set[str] = set()
+    for marker in iter_markers(workspace, EXTRACT, key):
+        done.add(marker.unit)
+        if pages := kept_pages(marker.summary.extra):
+            kept[marker.unit] = pages
+        if marker.counts.failed or selection.may_have(marker.summary):
+            markers[marker.unit] = marker
+    earlier = {generation.number for generation in found if own != key and generation.key(key) == own}
     retries = (units_of(workspace, generation) for generation in found if generation.kind is Kind.RETRY)
     retried = {part.document_id for units in retries for unit in units for part in unit.parts}
+    known: set[str] = set()  # lines of the user's list
     state = _State()
     for item, unit in _units_with_items(workspace, found):
-        marker = wanted.get(unit.id)
-        data = b"" if marker is None else read_data(workspace, marker)
-        failed = failed_pages(data) if marker is not None and marker.counts.failed else []
-        repeated = {row.page_id for row in unit.repeats}
+        found_marker = markers.get(unit.id)
+        wanted = found_marker is not None and selection.may_have(found_marker.summary)
+        if selection.named is not None:
+            lines = selection.named.of_unit(unit)
+            known |= lines
+            wanted = wanted and (bool(lines) or unit.estimated > 0)
+        rows: list[PageStatus] = []
+        if found_marker is not None and (wanted or unit.generation in earlier):
+            rows = page_statuses(read_data(workspace, found_marker))
+        older = kept.get(unit.id, frozenset[str]())
         if item is None:
-            # The rows of a retry, published or pending, supersede older rows, except those of pages that failed again.
-            kept = {row.page_id for row in failed} & repeated if unit.id in done else set[str]()
-            for part in unit.parts:
-                pages = {page_id(part.document_id, number) for number in (None, *part.pages)}
-                for page in pages - kept:
-                    state.failed.pop(page, None)
+            # The rows of a retry, published or pending, supersede older rows, except those that its marker names.
+            repeated = {page_id(part.document_id, number) for part in unit.parts for number in (None, *part.pages)}
+            for page in repeated - older:
+                state.chosen.pop(page, None)
+            if unit.generation in earlier and unit.id in done:
+                state.tried |= repeated - {row.page_id for row in rows if row.status is Status.FAILED}
         else:
             documents = retried.intersection(part.document_id for part in unit.parts)
             state.item_of.update(dict.fromkeys(documents, item))
-        if marker is None:
-            continue
-        # Where a repeated page failed again, an older row is effective.
-        chosen: list[tuple[PageKey, str, Repeated | None]] = [
-            (row, str(row.reason or "unknown"), None) for row in failed if row.page_id not in repeated
-        ]
-        chosen += [
-            (
-                row,
-                LOW_QUALITY,
-                Repeated(row.page_id, row.status, row.reason, row.quality, row.figures, unit.id, row.ledger),
-            )
-            for row in (scored_pages(data) if below is not None else ())
-            if below is not None and row.quality is not None and row.quality < below
-        ]
-        places = {
-            page_id(part.document_id, number): (part, number, part.first_index + position)
-            for part in unit.parts
-            for position, number in enumerate(part.pages or (None,))
-        }
-        uncounted = {part.document_id: part for part in unit.parts if not part.counted}
-        for row, reason, known in chosen:
-            place, whole = places.get(row.page_id), uncounted.get(row.document_id)
-            if place is None and whole is not None and row.page_number is not None:  # counted after planning
-                place = whole, row.page_number, whole.index_of(place_of(whole.wanted, row.page_number))
-            if place is None:
-                raise codec.damaged(marker.object, f"the page {row.page_id} is not in unit {unit.id}")
-            state.failed[row.page_id] = _Failed(*place, reason, known)
-            if item is not None:
-                state.item_of[place[0].document_id] = item
+        where = unit.id if found_marker is None else found_marker.object
+        for chosen in _chosen_rows(unit, rows if wanted else (), selection, known, where):
+            if chosen.row.page_id not in older:
+                state.chosen[chosen.row.page_id] = chosen
+                if item is not None:
+                    state.item_of[chosen.part.document_id] = item
+    if selection.named is not None:
+        selection.named.check(known)
+    left = [page for page in state.chosen if page not in state.tried]
+    left.sort(key=lambda page: state.chosen[page].badness)
+    state.chosen = {page: state.chosen[page] for page in left[: selection.most]}
     return state
+
+
+def _chosen_rows(
+    unit: Unit, rows: Iterable[PageStatus], selection: Selection, known: set[str], where: str
+) -> Iterator[_Chosen]:
+    """Yield the rows of a unit that are in the selection. Lines of the user's list that name a page go to `known`.
+
+    Raises:
+        WorkspaceError: the data of the unit, at `where`, have a row of another unit.
+    """
+    uncounted = {part.document_id: part for part in unit.parts if not part.counted}
+    places = {
+        page_id(part.document_id, number): (part, number, part.first_index + position)
+        for part in unit.parts
+        for position, number in enumerate(part.pages or (None,))
+    }
+    for row in rows:
+        place, whole = places.get(row.page_id), uncounted.get(row.document_id)
+        if place is None and whole is not None and row.page_number is not None:  # counted after planning
+            place = whole, row.page_number, whole.index_of(place_of(whole.wanted, row.page_number))
+        lines = selection.named.of(place[0], row.page_number) if selection.named is not None and place else set[str]()
+        known |= lines
+        if not (lines or selection.has(row)):
+            continue
+        if place is None:
+            raise codec.damaged(where, f"the page {row.page_id} is not in unit {unit.id}")
+        yield _Chosen(*place, row, unit.id)
 
 
 def _units_with_items(workspace: Workspace, found: Iterable[Generation]) -> Iterator[tuple[str | None, Unit]]:
@@ -157,20 +311,19 @@ def _units_with_items(workspace: Workspace, found: Iterable[Generation]) -> Iter
 
 
 async def _pieces(state: _State, reopen: Reopen, begin: int) -> tuple[list[Piece], int]:
-    """Return the pieces to retry, by dataset index, and the next free index."""
-    by_document: dict[str, list[_Failed]] = {}
-    for failed in sorted(state.failed.values(), key=lambda failed: failed.index):
-        by_document.setdefault(failed.part.document_id, []).append(failed)
+    """Return the pieces to read again, by dataset index, and the next free index."""
+    by_document: dict[str, list[_Chosen]] = {}
+    for chosen in sorted(state.chosen.values(), key=lambda chosen: chosen.index):
+        by_document.setdefault(chosen.part.document_id, []).append(chosen)
     pieces: list[Piece] = []
     for group in by_document.values():
         first = group[0]
         part = replace(first.part, estimate=0, wanted=ALL_PAGES, again=False)
         if first.number is not None:
-            pages = tuple(failed.number for failed in group if failed.number is not None)
-            repeats = {
-                failed.number: failed.row for failed in group if failed.row is not None and failed.number is not None
-            }
-            indices, reasons = [failed.index for failed in group], [failed.reason for failed in group]
+            numbered = [(chosen.number, chosen) for chosen in group if chosen.number is not None]
+            pages = tuple(number for number, _ in numbered)
+            repeats = {number: chosen.repeated for number, chosen in numbered if not chosen.failed}
+            indices, reasons = [chosen.index for chosen in group], [chosen.reason for chosen in group]
             pieces.append(Piece(replace(part, pages=pages), indices, reasons, repeats))
             continue
         document = await reopen(first.part)

@@ -2,13 +2,22 @@
 
 import html
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 
 from llm_ocr.types import Counts, InkTotals, plural
 from llm_ocr.workspace import Workspace
-from llm_ocr.workspace.generations import Generation, counts_of, examples_of, filtered_to_json, generations, totals_of
+from llm_ocr.workspace.codec import parse_unit_id
+from llm_ocr.workspace.generations import (
+    Generation,
+    Repair,
+    counts_of,
+    examples_of,
+    filtered_to_json,
+    generations,
+    totals_of,
+)
 from llm_ocr.workspace.items import parse_item_name
 from llm_ocr.workspace.keys import (
     ASSEMBLE,
@@ -33,6 +42,7 @@ from llm_ocr.workspace.publish import (
     correction,
     done_units,
     iter_markers,
+    ungained,
     varied,
 )
 from llm_ocr.workspace.superseding import (
@@ -78,6 +88,36 @@ class StageStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class RepairStatus:
+    """Result of a repair. `pages` are planned and `read` are finished.
+
+    Of these, `kept` pages keep their older row, and the new row of `equal` pages is as good as the older one.
+    """
+
+    generation: int
+    repair: Repair
+    pages: int
+    read: int = 0
+    kept: int = 0
+    equal: int = 0
+
+    @property
+    def better(self) -> int:
+        return self.read - self.kept - self.equal
+
+    def __str__(self) -> str:
+        """Return `repair 0002: 10 pages read again with text_layer=never: 8 better, 2 kept`."""
+        done = plural(self.pages, "page") if self.read >= self.pages else f"{self.read:,} of {self.pages:,} pages"
+        text = f"repair {self.generation:04d}: {done} read again with {self.repair.text or 'unchanged settings'}"
+        return f"{text}: {self.better:,} better, {f'{self.equal:,} equal, ' if self.equal else ''}{self.kept:,} kept"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        counts = {"pages": self.pages, "read": self.read, "better": self.better, "equal": self.equal, "kept": self.kept}
+        return {"generation": self.generation, "key": self.repair.key, "settings": dict(self.repair.options)} | counts
+
+
+@dataclass(frozen=True, slots=True)
 class RunStatus:
     """State of a workspace. Counts cover effective rows: a retried page is counted once.
 
@@ -109,6 +149,7 @@ class RunStatus:
     ledger: InkTotals = field(default_factory=InkTotals)  # no pages if none has a ledger
     unread: tuple[UnbalancedPage, ...] = ()  # pages with the most unread ink, worst first; at most 20 of a unit
     unsupported: tuple[UnbalancedPage, ...] = ()  # the same for unsupported text
+    repairs: tuple[RepairStatus, ...] = ()  # oldest first
 
     def __str__(self) -> str:
         """Return one line: `out: 412 pages: 408 ok, 3 degraded, 1 failed (encrypted 1); 40 figures: 40 ok`."""
@@ -139,6 +180,7 @@ class RunStatus:
         stages = ", ".join(f"{name}: {stage.done:,} of {stage.total:,} units" for name, stage in self.stages.items())
         reasons = ", ".join(f"{html.escape(reason)}: {count:,}" for reason, count in self.reasons.items())
         lines = [f"<b>{html.escape(self.url)}</b>", stages, *([f"Not ok: {reasons}"] if reasons else [])]
+        lines += [html.escape(str(repair)) for repair in self.repairs]
         return f"<p>{'<br>'.join(lines)}</p><table>{head}{rows}</table>"
 
     @property
@@ -198,6 +240,7 @@ class RunStatus:
             "quality": list(self.quality) or None,
             "worst": [asdict(page) for page in self.worst],
             "ledger": None if self.ledger.accounted is None else self._ledger_json(self.ledger.accounted),
+            "repairs": [repair.to_json() for repair in self.repairs],
             "pages_per_second": None if self.pages_per_second is None else round(self.pages_per_second, 3),
             "limit": None if self.limit is None else self.limit.to_json(),
             "cost": self.cost,
@@ -235,6 +278,7 @@ class _Sum:
     superseded: SupersededSum = field(default_factory=SupersededSum)
     ledger: InkTotals = field(default_factory=InkTotals)
     unbalanced: list[tuple[str, UnbalancedPage]] = field(default_factory=list)  # each with its unit
+    again: dict[int, tuple[int, int, int]] = field(default_factory=dict)  # rows, kept, and equal of repairs
 
     def stage(self, key: str | None, total: int) -> StageStatus:
         done = len(self.done)
@@ -294,7 +338,8 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
         DESCRIBE: newest_key(workspace, DESCRIBE, describe, known),
         ASSEMBLE: newest_key(workspace, ASSEMBLE, known=known),
     }
-    extracted = _sum(workspace, EXTRACT, keys[EXTRACT], QualitySum(worst))
+    repairs = {one.number: one.repair for one in found if one.repair is not None}
+    extracted = _sum(workspace, EXTRACT, keys[EXTRACT], QualitySum(worst), repairs=repairs)
     assembled = _assembled(workspace, keys[ASSEMBLE], found)
     views_key = assembled_key(workspace)
     pages_from, used_key = pages_used(workspace, views_key, known)
@@ -328,8 +373,9 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
         DESCRIBE: described.stage(keys[DESCRIBE], totals.units),
         ASSEMBLE: StageStatus(keys[ASSEMBLE] or "", len(assembled), totals.items),
     }
-    failures, weak = used.examples, extracted.quality.named()
-    unbalanced = extracted.unbalanced
+    failures = used.examples
+    weak = [(unit, page) for unit, page in extracted.quality.named() if (unit, page.page_id) not in again.kept]
+    unbalanced = [(unit, page) for unit, page in extracted.unbalanced if (unit, page.page_id) not in again.kept]
     named = {entry.page_id for entries in (failures, weak, unbalanced) for _, entry in entries}
     newest = newest_units(workspace, found, extracted.done, again.kept, named)
     unread, unsupported = worst_sides(_effective(unbalanced, newest), worst)
@@ -363,6 +409,11 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
         ledger=extracted.ledger - again.ledger,
         unread=tuple(unread),
         unsupported=tuple(unsupported),
+        repairs=tuple(
+            RepairStatus(one.number, repairs[one.number], one.expected, *extracted.again.get(one.number, (0, 0, 0)))
+            for one in found
+            if one.number in repairs
+        ),
     )
 
 
@@ -372,8 +423,12 @@ def _sum(
     key: str | None,
     quality: QualitySum | None = None,
     without: SupersededSum | None = None,
+    repairs: Container[int] = (),
 ) -> _Sum:
-    """Sum the markers of a stage. `without` has the figures on superseded rows, which Describe subtracts."""
+    """Sum the markers of a stage.
+
+    `without` has the figures on superseded rows, which Describe subtracts. `repairs` are generations to sum apart.
+    """
     total = _Sum(quality=quality or QualitySum())
     if key is None:
         return total
@@ -386,6 +441,11 @@ def _sum(
         total.tokens_out += summary.tokens_out
         total.seconds += summary.seconds
         total.retries += int(summary.extra.get(RETRIES, 0))
+        generation = parse_unit_id(marker.unit)[0]
+        if generation in repairs:
+            read, kept, equal = total.again.get(generation, (0, 0, 0))
+            more_kept, more_equal = ungained(summary)
+            total.again[generation] = read + summary.counts.expected, kept + more_kept, equal + more_equal
         total.estimated += int(summary.extra.get(ESTIMATED, 0))
         total.correction += correction(summary)
         total.reasons.update(summary.reasons)

@@ -24,6 +24,7 @@ from pydantic_settings import BaseSettings
 from llm_ocr.config.groups import MODELS, ServerSettings, WorkspaceSettings, without_credentials
 from llm_ocr.config.launch_groups import JobGroup
 from llm_ocr.config.loading import Stored
+from llm_ocr.config.models import RepairSettings
 from llm_ocr.errors import LlmOcrError, ObjectNotFound, UsageError, WorkspaceError
 from llm_ocr.storage import StoreOptions
 from llm_ocr.workspace import Workspace, codec
@@ -246,7 +247,8 @@ def _launch_record(url: str, options: StoreOptions, reference: str) -> dict[str,
 def stored_settings(command: str, settings: WorkspaceSettings) -> Stored:
     """Return the settings from a command's launch and from its workspace, for settings that the command leaves open.
 
-    A server that the command names is its engine, whatever the workspace stores.
+    A server that the command names is its engine, whatever the workspace stores. A repair that names a model chooses
+    its engine anew.
 
     Raises:
         WorkspaceError: there is no such launch, or its file has changed.
@@ -258,6 +260,8 @@ def stored_settings(command: str, settings: WorkspaceSettings) -> Stored:
     found = remembered(settings, options, of_launch)
     if isinstance(settings, ServerSettings) and settings.server_url:
         found.pop("engine", None)
+    if isinstance(settings, RepairSettings) and "model" in settings.model_fields_set:
+        found.pop("engine", None)  # a repair may read with a model what the CPU engine read
     return Stored({**found, **of_launch}, {name: by for name, by in found.by.items() if name not in of_launch})
 
 

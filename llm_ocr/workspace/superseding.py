@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, StrictInt
 
 from llm_ocr.results.balance import ink_totals
 from llm_ocr.results.quality import what_is_wrong
-from llm_ocr.types import Counts, FigureRecord, InkTotals, PageRecord, Status, Unit, page_id
+from llm_ocr.types import Counts, FigureRecord, InkTotals, PageRecord, Repeated, Status, Unit, page_id
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import Generation, Kind, units_of
 
@@ -164,6 +164,8 @@ RowT = TypeVar("RowT", bound=Row)
 def effective_rows(rows: Iterable[RowT]) -> list[RowT]:
     """Return one row per page: the last ok or degraded row, otherwise the last row.
 
+    Leave out rows that a marker names as worse than the older row of their page (`kept_pages`).
+
     The row of a document that could not be opened (number None) counts only until a later generation has opened it.
     Pages keep the order of their first row.
 
@@ -196,7 +198,7 @@ def newest_units(
         workspace: the workspace.
         found: the generations of the plan.
         done: ids of finished units.
-        kept: pairs of a retry and a page that the retry read without success; the older row stays effective.
+        kept: pairs of a retry and a page whose older row stays effective.
         pages: page ids to look up.
     """
     newest: dict[str, str] = {}
@@ -221,11 +223,33 @@ NOT_OK = "not_ok"
 UNDESCRIBED = "undescribed"
 
 
+#: From the worst to the best.
+RANKS = (Status.FAILED, Status.DEGRADED, Status.OK)
+
+
+def gain(new: PageRecord, old: Repeated) -> float:
+    """Return how much better the new row of a page is: below 0, the older row stays effective; 0 for equal rows.
+
+    The status decides. If it is equal, the row with less ink and text unaccounted for is better, if both have a ledger,
+    and then the row with the higher quality, if both have one.
+    """
+    if new.status is not old.status:
+        return RANKS.index(new.status) - RANKS.index(old.status)
+    if new.ledger is not None and old.ledger is not None and new.ledger.imbalance != old.ledger.imbalance:
+        return old.ledger.imbalance - new.ledger.imbalance
+    return 0.0 if new.quality is None or old.quality is None else new.quality - old.quality
+
+
+def kept_pages(extra: Mapping[str, Any]) -> frozenset[str]:
+    """Return the pages that a unit read again and whose older row stays effective, from the unit's marker."""
+    return frozenset(extra.get(SUPERSEDED, {}).get("kept", ()))
+
+
 def superseded_extra(unit: Unit, records: Iterable[PageRecord]) -> dict[str, Any]:
     """Return the marker entry for superseded rows, the unit's own or older ones; {} without repeats.
 
-    The plan records each repeated row (`Unit.repeats`). The marker of the repeating unit records the effective row: the
-    new one, unless it failed.
+    The plan records each repeated row (`Unit.repeats`). The marker of the repeating unit records the decision once, so
+    that all readers have the same effective row: the new one, unless the older one is better (`gain`).
     """
     old = {row.page_id: row for row in unit.repeats}
     if not old:
@@ -234,26 +258,28 @@ def superseded_extra(unit: Unit, records: Iterable[PageRecord]) -> dict[str, Any
     reasons: Counter[str] = Counter()
     bins: Counter[str] = Counter()
     ledgers = InkTotals()
-    kept = []
+    kept, equal = [], 0
     figures: list[tuple[str, str, int]] = []
     for record in records:
         before = old.get(record.page_id)
         if before is None:
             continue
-        failed = record.status is Status.FAILED
-        statuses[Status.FAILED.value if failed else before.status.value] += 1
-        reason = record.reason if failed else before.reason
-        reasons.update([reason.value] if reason else [])
-        ledgers += ink_totals(record.ledger if failed else before.ledger, reason)
-        by, found = (unit.id, len(record.figures)) if failed else (before.unit, before.figures)
+        superseded: PageRecord | Repeated = before
+        by, found = before.unit, before.figures
+        gained = gain(record, before)
+        equal += gained == 0
+        if gained < 0:
+            superseded, by, found = record, unit.id, len(record.figures)
+            kept.append(record.page_id)
+        statuses[superseded.status.value] += 1
+        reasons.update([superseded.reason.value] if superseded.reason else [])
+        ledgers += ink_totals(superseded.ledger, superseded.reason)
+        if superseded.quality is not None:
+            bins[str(bin_of(superseded.quality))] += 1
         if found:
             figures.append((by, record.page_id, found))
-        if failed:
-            kept.append(record.page_id)
-        elif before.quality is not None:
-            bins[str(bin_of(before.quality))] += 1
     entry: dict[str, Any] = {"statuses": statuses, "reasons": reasons, "bins": bins, "kept": kept}
-    optional = {"figures": figures, LEDGER: asdict(ledgers) if ledgers.pages else {}}
+    optional = {"equal": equal, "figures": figures, LEDGER: asdict(ledgers) if ledgers.pages else {}}
     return {SUPERSEDED: entry | {name: value for name, value in optional.items() if value}}
 
 
@@ -288,6 +314,7 @@ class _Superseded(BaseModel):
     reasons: dict[str, StrictInt]
     bins: dict[int, StrictInt]
     kept: list[str]
+    equal: StrictInt = 0
     figures: list[tuple[str, str, StrictInt]] = []
     ledger: InkTotals | None = None
 
@@ -308,7 +335,7 @@ class Extra(BaseModel):
 
 @dataclass(slots=True)
 class SupersededSum:
-    """Sum over all markers. `kept`: pairs of a unit and a page that it repeated without success.
+    """Sum over all markers. `kept`: pairs of a unit and a page that it repeated, and whose older row stays effective.
 
     `figures`: number of figures on pages of superseded rows, by the row's unit and page.
     """

@@ -1,6 +1,7 @@
 """Synthetic defective documents; each function returns the bytes of a file."""
 
 import io
+import itertools
 import random
 import zlib
 from collections.abc import Callable, Iterable, Sequence
@@ -120,6 +121,22 @@ def wrong_layer_pdf(seen: Sequence[str], invisible: Sequence[str]) -> bytes:
     scan = b"<<%s>>stream\n%s\nendstream" % (head, data.getvalue())
     content = b"q 612 0 0 792 0 0 cm /X Do Q 3 Tr\n" + _shown(*invisible)
     return _page_by_page([content], extra=(scan,))
+
+
+def outlined_pdf(title: str, lines: Sequence[str]) -> bytes:
+    """Return a page with a true title and lines drawn as outlines, so that the text layer has the title only."""
+    picture = _picture(["", "", *lines])
+    width, height = picture.size
+    dark = picture.point(lambda value: 0 if value > 128 else 1).tobytes()
+    runs = []
+    for row in range(height):
+        line, left = dark[row * width : (row + 1) * width], 0
+        for is_dark, group in itertools.groupby(line):
+            length = len(list(group))
+            if is_dark:
+                runs.append(b"%.1f %.1f %.1f 0.5 re\n" % (left / 2, 792 - (row + 1) / 2, length / 2))
+            left += length
+    return _page_by_page([_shown(title) + b"".join(runs) + b"f\n"])
 
 
 def _picture(lines: Sequence[str]) -> Image.Image:

@@ -95,6 +95,38 @@ def test_killed_runs_lose_nothing_and_redo_no_finished_unit(corpus, undisturbed,
     assert texts(workspace) == undisturbed
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+def test_killed_repairs_lose_nothing_and_count_nothing_twice(corpus, undisturbed, tmp_path, seed):
+    chance = random.Random(seed)
+    workspace = tmp_path / "killed"
+    assert cli(*arguments(corpus, workspace), cwd=tmp_path).returncode == 0
+    (tmp_path / "list.txt").write_text("\n".join(page for page, _ in undisturbed))
+    listed = ["--pages-from", str(tmp_path / "list.txt"), "--text-layer", "never"]
+    command = ["repair", "-w", str(workspace), "--engine", "embedded", *listed]
+    before = attempts(workspace)
+    for _ in range(3):
+        process = subprocess.Popen(
+            program(*command), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        time.sleep(chance.uniform(1.0, 6.0))
+        process.kill()
+        process.communicate()
+        assert_markers_name_whole_data(workspace)
+        assert before.items() <= attempts(workspace).items()
+        before = attempts(workspace)
+    done = cli(*command, cwd=tmp_path)
+    assert done.returncode == 0, said(done)
+    assert before.items() <= attempts(workspace).items()
+    status = llm_ocr.open(str(workspace)).status
+    assert (status.pages.expected, status.pages.ok + status.pages.degraded) == (PAGES, PAGES)
+    (repaired,) = status.repairs
+    assert (repaired.pages, repaired.read) == (PAGES, PAGES)
+    assert status.finished
+    assert [page for page, _ in texts(workspace)] == [page for page, _ in undisturbed]
+    assert dataset_pages(workspace) == sorted(page for page, _ in undisturbed)
+
+
 def dataset_pages(workspace: Path) -> list[str]:
     import pyarrow.dataset
 

@@ -31,6 +31,7 @@ CALLS: dict[str, tuple[type[Group], frozenset[str], str]] = {
     "DescribeKeywords": (models.DescribeSettings, frozenset(), "describe"),
     "AssembleKeywords": (models.AssembleSettings, frozenset(), "assemble"),
     "RetryKeywords": (models.RetrySettings, frozenset(), "retry_failed"),
+    "RepairKeywords": (models.RepairSettings, frozenset(), "repair"),
     "TransformKeywords": (models.TransformSettings, frozenset(), "transform"),
     "ExportKeywords": (models.ExportSettings, frozenset({"output"}), "export"),
     "ViewKeywords": (models.ViewSettings, frozenset({"output"}), "view"),

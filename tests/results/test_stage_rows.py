@@ -18,11 +18,11 @@ from llm_ocr.results.dataset import FEATURES, DatasetRow, DatasetWriter, dataset
 from llm_ocr.results.schema import (
     Images,
     ObjectFile,
-    failed_pages,
     figures_from_parquet,
     figures_to_parquet,
     finals_to_parquet,
     iter_pages,
+    page_statuses,
     pages_from_parquet,
     pages_to_parquet,
 )
@@ -107,12 +107,14 @@ def test_a_missing_object_is_named():
         ObjectFile(RecordedStore(), "gone")
 
 
-def test_failed_pages_are_found_by_the_status_columns_alone():
-    store = RecordedStore(unit=pages_to_parquet([record(1), failed(), failed(7, reason=Reason.RENDER_LIMIT)]))
-    found = failed_pages(ObjectFile(store, "unit"))
-    assert [(page.page_number, page.reason) for page in found] == [(None, Reason.ENCRYPTED), (7, Reason.RENDER_LIMIT)]
-    assert found[0].page_id == "fedcba9876543210-p00000"
-    assert found[0].status is Status.FAILED
+def test_statuses_of_pages_are_read_without_their_texts():
+    rows = [record(1), failed(), failed(7, reason=Reason.RENDER_LIMIT)]
+    opened, locked, slow = page_statuses(ObjectFile(RecordedStore(unit=pages_to_parquet(rows)), "unit"))
+    assert (opened.page_number, opened.status, opened.quality) == (1, rows[0].status, rows[0].quality)
+    assert opened.figures == len(rows[0].figures)
+    assert (locked.page_id, locked.page_number) == ("fedcba9876543210-p00000", None)
+    assert (locked.status, locked.reason) == (Status.FAILED, Reason.ENCRYPTED)
+    assert (slow.page_number, slow.reason) == (7, Reason.RENDER_LIMIT)
 
 
 @PROPERTY

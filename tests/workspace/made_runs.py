@@ -4,15 +4,15 @@ import asyncio
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from unittest import mock
 
+from llm_ocr.results.schema import PageStatus
 from llm_ocr.storage import ObjectStore
-from llm_ocr.types import Counts, DocumentPart, Reason, Unit, page_id
+from llm_ocr.types import Counts, DocumentPart, Reason, Status, Unit, page_id
 from llm_ocr.workspace import Workspace
-from llm_ocr.workspace.generations import Generation
+from llm_ocr.workspace.generations import Generation, Repair
 from llm_ocr.workspace.keys import EXTRACT, claim_key
 from llm_ocr.workspace.plan import PlannedDocument, plan_documents
 from llm_ocr.workspace.publish import Example, Marker, Summary, publish
@@ -22,14 +22,9 @@ from tests.fakes.crash import CrashingLocalStore, CrashPoint
 SETTINGS = {"engine": "embedded", "image_size": 1540}
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+def failed_row(page: str, document: str, number: int | None, reason: str) -> PageStatus:
     """A failed row as it is read back."""
-
-    page_id: str
-    document_id: str
-    page_number: int | None
-    reason: str
+    return PageStatus(page, document, number, Status.FAILED, Reason(reason))
 
 
 class Made:
@@ -78,7 +73,11 @@ class Made:
         return publish(workspace, EXTRACT, self.key(workspace), unit.id, json.dumps(rows).encode(), summary)
 
     async def plan_retry(
-        self, workspace: Workspace, opened: Mapping[str, PlannedDocument] = MappingProxyType({}), pages_per_unit=4
+        self,
+        workspace: Workspace,
+        opened: Mapping[str, PlannedDocument] = MappingProxyType({}),
+        pages_per_unit: int = 4,
+        repair: Repair | None = None,
     ) -> Generation | None:
         """retry-failed, with documents that `opened` has by name; all others stay locked."""
 
@@ -86,14 +85,19 @@ class Made:
             return opened.get(part.relative) or self.unopened(part.relative)
 
         with self.rows_in_json():
-            return await plan_retry(workspace, self.key(workspace), reopen=reopen, pages_per_unit=pages_per_unit)
+            key = self.key(workspace)
+            return await plan_retry(workspace, key, reopen=reopen, pages_per_unit=pages_per_unit, repair=repair)
 
     def rows_in_json(self) -> AbstractContextManager[object]:
         """Failed rows are read as `extract` writes them."""
-        return mock.patch("llm_ocr.workspace.retry.failed_pages", lambda data: [Row(*row) for row in json.loads(data)])
+        return mock.patch("llm_ocr.workspace.retry.page_statuses", _failed_rows)
 
     def retry(self, *given, **others) -> Generation | None:
         return asyncio.run(self.plan_retry(*given, **others))
+
+
+def _failed_rows(data: bytes) -> list[PageStatus]:
+    return [failed_row(*row) for row in json.loads(data)]
 
 
 def _rows(part: DocumentPart, fails: frozenset[str]) -> list[tuple[str, str, int | None, str]]:

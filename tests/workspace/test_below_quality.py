@@ -1,4 +1,4 @@
-"""retry-failed --below-quality: pages are read again, one row of each counts, and status counts just those."""
+"""Pages that are read again: the better row of each counts, and status counts just those."""
 
 import asyncio
 import io
@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from made_runs import Made
 
 from llm_ocr.cli.outcome import status_text
-from llm_ocr.results.balance import has_unread_ink, has_unsupported_text
-from llm_ocr.results.ledger import MAX_UNREAD, MAX_UNSUPPORTED
+from llm_ocr.results.balance import MAX_UNREAD, MAX_UNSUPPORTED, has_unread_ink, has_unsupported_text
 from llm_ocr.results.schema import (
+    Images,
     figures_from_parquet,
     figures_to_parquet,
     iter_pages,
@@ -36,7 +36,8 @@ from llm_ocr.workspace.generations import Kind, generations, read_units, totals_
 from llm_ocr.workspace.items import items
 from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, claim_key
 from llm_ocr.workspace.publish import done_units, figures_summary, find_marker, pages_summary, publish, read_data
-from llm_ocr.workspace.retry import plan_retry
+from llm_ocr.workspace.published import extracted_pages
+from llm_ocr.workspace.retry import Selection, plan_retry
 from llm_ocr.workspace.status import run_status
 from llm_ocr.workspace.superseding import BINS, WORST, bin_of, effective_rows
 
@@ -51,6 +52,14 @@ LEDGERS = {0: None, 1: Ledger(0.0), 2: Ledger(0.5, 0.25), 3: Ledger(0.25, 0.0, 0
 REASONS = {Status.OK: None, Status.DEGRADED: Reason.LOOP, Status.FAILED: Reason.RENDER_TIMEOUT}
 
 
+def got_worse(new: PageRecord, old: PageRecord) -> bool:
+    if new.status is not old.status:
+        return list(Status).index(new.status) > list(Status).index(old.status)
+    if new.ledger is not None and old.ledger is not None and new.ledger.imbalance != old.ledger.imbalance:
+        return new.ledger.imbalance > old.ledger.imbalance
+    return None not in (new.quality, old.quality) and new.quality < old.quality
+
+
 class Runs:
     """Extract and retry over a workspace, with pages that end as they are told."""
 
@@ -58,6 +67,9 @@ class Runs:
         self.made = made
         self.workspace = workspace
         self.key = made.key(workspace)
+        self.ledgers: dict[tuple[int, int], Ledger] = {}  # by generation and page number
+        self.varied = False  # whether other pages have ledgers too
+        self.reasons: dict[int, Reason] = {}  # by page number
 
     def extract(self, end, most: int = 1000) -> None:
         """Publish units that are not done; `end` gives status and quality of each page id."""
@@ -78,10 +90,11 @@ class Runs:
         figures = tuple(
             Figure(figure_id(page, place), "figure", Box(0, 0, 1, 1), CROP) for place in range(1, count + 1)
         )
+        varied = LEDGERS[((number or 0) + 2 * unit.generation) % len(LEDGERS)] if self.varied and quality else None
+        ledger = self.ledgers.get((unit.generation, number), varied)
         return PageRecord(
-            page, part.document_id, part.source, number, index, status, REASONS[status],
-            figures=figures, quality=quality, quality_parts=parts,
-            ledger=None if quality is None else LEDGERS[((number or 0) + 2 * unit.generation) % len(LEDGERS)],
+            page, part.document_id, part.source, number, index, status, self.reasons.get(number, REASONS[status]),
+            figures=figures, quality=quality, quality_parts=parts, ledger=ledger,
         )  # fmt: skip
 
     def describe(self, most: int = 1000) -> None:
@@ -114,7 +127,7 @@ class Runs:
             found += [one for one in described if one.page_id in pages]
         return found
 
-    def retry(self, below: float | None = None):
+    def retry(self, below: float | None = None, **selection):
         async def reopen(part):
             return self.made.unopened(part.relative)
 
@@ -124,7 +137,7 @@ class Runs:
                 self.key,
                 reopen=reopen,
                 pages_per_unit=3,
-                below=below,
+                selection=Selection(below=below, **selection),
             )
         )
 
@@ -132,7 +145,11 @@ class Runs:
         """The rows that count, from the data themselves; all rows go into `by_unit`."""
         by_unit = {} if by_unit is None else by_unit
         by_unit.update({unit.id: self.pages_of(unit.id) for unit in read_units(self.workspace)})
-        return effective_rows(itertools.chain.from_iterable(by_unit.values()))
+        better: dict[str, PageRecord] = {}
+        for row in itertools.chain.from_iterable(by_unit.values()):
+            if row.page_id not in better or not got_worse(row, better[row.page_id]):
+                better[row.page_id] = row
+        return effective_rows(better.values())
 
     def check(self) -> None:
         """Status says what the rows say."""
@@ -205,24 +222,63 @@ def test_pages_below_the_score_are_retried_with_failed_ones(made, workspace, run
     runs.check()
 
 
-def test_page_that_got_worse_is_retried_by_its_latest_score(made, workspace, runs):
+def test_page_that_got_worse_is_retried_by_its_better_score(made, workspace, runs):
     made.plan(workspace, [made.document("a", 2)])
     runs.extract(ends(p1=(Status.OK, 0.3)))
     runs.retry(below=0.5)
     runs.extract(ends(p1=(Status.OK, 0.1)))
-    assert runs.retry(below=0.25).expected == 1
+    assert runs.retry(below=0.25) is None
+    assert runs.retry(below=0.5).expected == 1
     runs.extract(ends())
     runs.check()
 
 
-def test_the_new_row_counts_even_if_no_better(made, workspace, runs):
+@pytest.mark.parametrize(
+    ("before", "after", "counts"),
+    [
+        ((Status.OK, 0.3), (Status.DEGRADED, 0.9), 0.3),
+        ((Status.DEGRADED, 0.3), (Status.OK, 0.1), 0.1),
+        ((Status.OK, 0.3), (Status.OK, 0.2), 0.3),
+        ((Status.OK, 0.3), (Status.OK, 0.4), 0.4),
+        ((Status.OK, 0.3), (Status.OK, None), None),
+    ],
+)
+def test_better_row_counts_by_status_then_by_quality(made, workspace, runs, before, after, counts):
     made.plan(workspace, [made.document("a", 2)])
-    runs.extract(ends(p1=(Status.OK, 0.3)))
+    runs.extract(ends(p1=before))
     runs.retry(below=0.5)
-    runs.extract(ends(p1=(Status.DEGRADED, 0.1)))
-    assert run_status(workspace).pages == Counts(2, 1, 1, 0)
-    assert [row.quality for row in runs.rows()] == [0.1, 0.97]
+    runs.extract(ends(p1=after))
+    assert [row.quality for row in runs.rows()] == [counts, 0.97]
+    (item,) = items(workspace)
+    assert [row.quality for row in extracted_pages(workspace, runs.key, item, Images.NONE)] == [counts, 0.97]
     runs.check()
+
+
+def test_less_unaccounted_ink_counts_more_than_quality(made, workspace, runs):
+    made.plan(workspace, [made.document("a", 2)])
+    runs.ledgers = {(1, 1): Ledger(0.1, 0.4), (1, 2): Ledger(0.1, 0.1, 0.1), (2, 1): Ledger(0.1, 0.2)}
+    runs.ledgers[2, 2] = Ledger(0.1, 0.3)
+    runs.extract(lambda page: (Status.OK, 0.4))
+    runs.retry(below=0.5)
+    runs.extract(lambda page: (Status.OK, 0.3 if page.endswith("1") else 0.9))
+    assert [row.quality for row in runs.rows()] == [0.3, 0.4]
+    runs.check()
+
+
+def test_unbalanced_pages_are_chosen_by_their_reason(made, workspace, runs):
+    made.plan(workspace, [made.document("a", 5)])
+    runs.reasons = {1: Reason.UNREAD, 2: Reason.LOOP, 4: Reason.UNSUPPORTED}
+    bad = (Status.DEGRADED, 0.9)
+    runs.extract(ends(p1=bad, p2=bad, p4=bad, p5=FAILED))
+    runs.retry(statuses=frozenset(), reasons=frozenset({Reason.UNREAD, Reason.UNSUPPORTED}))
+    assert [pages for pages, _ in planned(workspace, 2)] == [(1,), (4,)]
+
+
+def test_the_worst_pages_are_first_if_their_number_is_limited(made, workspace, runs):
+    made.plan(workspace, [made.document("a", 6)])
+    runs.extract(ends(p1=(Status.OK, 0.3), p2=(Status.DEGRADED, 0.4), p4=FAILED, p5=(Status.OK, 0.1)))
+    assert runs.retry(below=0.5, most=3).expected == 3
+    assert [pages for pages, _ in planned(workspace, 2)] == [(2,), (4,), (5,)]
 
 
 def test_page_failing_on_retry_keeps_old_row_and_is_not_failed(made, workspace, runs):
@@ -272,6 +328,7 @@ def test_figures_of_a_repeated_page_count_once(made, workspace, runs):
 
 
 def test_status_accounts_for_the_ink_of_current_rows(made, workspace, runs):
+    runs.varied = True
     made.plan(workspace, [made.document("a", 5)])
     runs.extract(ends(p5=(Status.OK, 0.3)))  # p5 has the ledger 2, and 4 when it is read again
     text = str(run_status(workspace).ledger)
@@ -332,6 +389,7 @@ def test_every_page_counts_once_after_any_number_of_retries(tmp_path_factory, da
         def end(page: str):
             return FAILED if page.endswith("p00000") else data.draw(ENDS)
 
+        runs.varied = True
         runs.extract(end)
         runs.check()
         for _ in range(data.draw(st.integers(1, 4))):

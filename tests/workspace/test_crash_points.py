@@ -12,7 +12,7 @@ from llm_ocr.scheduling.scanner import PlannedUnits
 from llm_ocr.scheduling.shards import claim
 from llm_ocr.stages.clean import clean
 from llm_ocr.types import Counts, page_id
-from llm_ocr.workspace.generations import generations, read_units, totals_of
+from llm_ocr.workspace.generations import Repair, generations, read_units, totals_of
 from llm_ocr.workspace.keys import EXTRACT
 from llm_ocr.workspace.publish import done_units, markers, read_data
 from llm_ocr.workspace.status import run_status
@@ -25,13 +25,17 @@ LAYERS = {
 
 
 class Pipeline:
-    """Plan, extract all units (two pages fail), retry, extract the retry; `done` tells which units were worked on."""
+    """Plan, extract all units (two pages fail), retry, extract the retry; `done` tells which units were worked on.
+
+    The small pipeline retries by a repair with settings of its own.
+    """
 
     def __init__(self, made, small=False):
         self.made = made
         long = made.document("long", 2 if small else 9)
         others = [] if small else [made.document("a", 3), made.document("b", 2)]
         self.documents = [*others[:1], long, made.unopened("locked"), *others[1:]]
+        self.repair = Repair("0123456789ab", {"engine": "other"}, {"engine": "other"}) if small else None
         self.fails = [page_id(long.id, number) for number in (2, 9)]
         self.done = []
 
@@ -39,7 +43,7 @@ class Pipeline:
         workspace = self.made.workspace(store)
         self.made.plan(workspace, self.documents)
         self.extract(workspace)
-        self.made.retry(workspace)
+        self.made.retry(workspace, repair=self.repair)
         self.extract(workspace)
         workspace.close()
 

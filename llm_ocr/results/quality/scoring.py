@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from llm_ocr.models.parsers.repetition import sound_length
-from llm_ocr.results.ledger import MAX_UNREAD, MAX_UNSUPPORTED, account, contradicted
+from llm_ocr.results.balance import MAX_UNREAD, MAX_UNSUPPORTED
+from llm_ocr.results.ledger import account, contradicted
 from llm_ocr.results.quality import (
     CONFIDENT,
     LOW,

@@ -141,7 +141,7 @@ class AssembledRows:
         """
         pages = partial(self._pages, item)
         if item.newer:
-            chosen = choose(item.unit_ids, item.documents, pages)
+            chosen = choose(item.unit_ids, item.documents, pages, self._extracted)
             rows, units = chosen_rows(item.layers, chosen, pages, images=images), dict.fromkeys(chosen.values())
         else:  # all rows are effective, and one pass is enough
             units = dict.fromkeys(item.unit_ids)

@@ -16,8 +16,9 @@ from llm_ocr.storage.local import DISK_FULL
 from llm_ocr.types import Counts, Viewed
 from llm_ocr.workspace import Workspace, library_version
 from llm_ocr.workspace.items import Item, items
-from llm_ocr.workspace.keys import EXTRACT, required_key
-from llm_ocr.workspace.published import extracted_pages
+from llm_ocr.workspace.keys import EXTRACT, assembled_key, required_key
+from llm_ocr.workspace.published import earlier_readings, extracted_pages
+from llm_ocr.workspace.status import pages_used
 from llm_ocr.workspace.stored import workspace_options
 from llm_ocr_outputs.source import AssembledRows, assembled, page_totals
 from llm_ocr_outputs.viewer.pages import PageView, page_view
@@ -90,6 +91,8 @@ async def _add_all(
 ) -> None:
     """Add all pages of a workspace, item by item, so that an interruption can take effect between items."""
     rows = await asyncio.to_thread(_rows_of, workspace, progress)
+    stage, key = await asyncio.to_thread(lambda: pages_used(workspace, assembled_key(workspace)))
+    used = stage, key or ""
     expected = await asyncio.to_thread(lambda: sum(part.expected for item in items(workspace) for part in item.parts))
     progress.begin("view", expected, Counts())
 
@@ -97,9 +100,11 @@ async def _add_all(
         documents = {part.document_id: part for part in item.parts}
         totals = page_totals(item)
         count = 0
+        readings = earlier_readings(workspace, *used, item) if item.newer else {}
         for row in rows(item):
             document = row.record.document_id
-            shown = page_view(row, documents[document].relative, totals[document])
+            again = readings.get(row.record.page_id, [])
+            shown = page_view(row, documents[document].relative, totals[document], again)
             _guarded(folder.output, partial(add, shown))
             progress.count(row.record.status)
             count += 1

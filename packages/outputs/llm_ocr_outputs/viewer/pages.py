@@ -26,7 +26,10 @@ _DETAIL = 4000
 
 @dataclass(frozen=True, slots=True)
 class PageView:
-    """Reading of a page. `name` is the document's path below its source root, `total` its pages (0: unknown)."""
+    """Reading of a page. `name` is the document's path below its source root, `total` its pages (0: unknown).
+
+    `readings` has all rows of a page that was read again, oldest first.
+    """
 
     row: DatasetRow
     name: str
@@ -34,6 +37,7 @@ class PageView:
     html: str
     text: str
     unsupported: Sequence[Unsupported] = ()
+    readings: Sequence[PageRecord] = ()
 
     @property
     def record(self) -> PageRecord:
@@ -47,14 +51,14 @@ class PageView:
         return None if value is None else round(value, 4)
 
 
-def page_view(row: DatasetRow, name: str, total: int) -> PageView:
-    """Render a page."""
+def page_view(row: DatasetRow, name: str, total: int, readings: Sequence[PageRecord] = ()) -> PageView:
+    """Render a page. `readings` has all its rows if it was read again."""
     markdown = clean(row.final_markdown)
     figures = {clean(figure.id): place for place, figure in enumerate(row.record.figures)}
     places = Places(lines_of_blocks(markdown, row.record.blocks), figures)
     unsupported = unsupported_texts(row, markdown)
     html = render_unsupported(markdown, places, unsupported) if unsupported else render(markdown, places)
-    return PageView(row, name, total, html, visible_text(html), unsupported)
+    return PageView(row, name, total, html, visible_text(html), unsupported, readings)
 
 
 def badness(view: PageView) -> float:
@@ -95,6 +99,7 @@ def page_content(view: PageView, images: Mapping[str, str]) -> dict[str, Any]:
         "probe": record.probe,
         "rotation": record.rotation,
         "attempts": [_pairs(attempt) for attempt in record.attempts],
+        "readings": [_reading(reading) for reading in view.readings],
         "notes": _pairs(record.notes),
         "quality": [[name, round(share, 4)] for name, share in record.quality_parts.items()],
         "image": _image(record.image, images.get("")),
@@ -144,6 +149,15 @@ def image_name(image: EncodedImage | None, stem: str) -> str | None:
 def _boxes(boxes: Sequence[Box]) -> list[list[float]]:
     clipped = [box.clipped() for box in boxes]
     return [[round(side, 4) for side in (box.x0, box.y0, box.x1, box.y1)] for box in clipped]
+
+
+def _reading(record: PageRecord) -> list[list[str]]:
+    """Return result and settings of one of several readings of a page."""
+    last = record.attempts[-1] if record.attempts else {}
+    quality = None if record.quality is None else round(record.quality, 2)
+    values = {"status": record.status.value, "reason": record.reason and record.reason.value, "quality": quality}
+    values |= {"engine": record.engine, "text from": record.text_source}
+    return _pairs({**values, "settings": last.get("settings"), "repair": last.get("repair")})
 
 
 def _pairs(values: Mapping[str, Any]) -> list[list[str]]:

@@ -138,8 +138,12 @@ const Page = (() => {
 
   function attempts(reading) {
     if (!reading.attempts.length) return null;
-    const tries = reading.attempts.map((pairs) => make("li", {}, pairs.map(([name, value]) => make("span", {}, make("b", {}, name), ` ${value}`))));
-    return make("details", {}, make("summary", {}, plural(reading.attempts.length, "try").replace("trys", "tries")), make("ol", { class: "attempts" }, tries));
+    return listed(plural(reading.attempts.length, "try").replace("trys", "tries"), reading.attempts);
+  }
+
+  function listed(title, entries) {
+    const items = entries.map((pairs) => make("li", {}, pairs.map(([name, value]) => make("span", {}, make("b", {}, name), ` ${value}`))));
+    return make("details", {}, make("summary", {}, title), make("ol", { class: "attempts" }, items));
   }
 
   function details(row, reading) {
@@ -152,7 +156,8 @@ const Page = (() => {
       ...ledger(reading.ledger),
       ...reading.quality.map(([name, share]) => [`quality: ${name.replaceAll("_", " ")}`, percent(share)]),
     ].filter(([, value]) => value !== "");
-    return make("dl", { class: "details" }, values.map(([name, value]) => [make("dt", {}, name), make("dd", {}, String(value))]), reading.attempts.length ? [make("dt", {}, "tries"), make("dd", {}, attempts(reading))] : []);
+    return make("dl", { class: "details" }, values.map(([name, value]) => [make("dt", {}, name), make("dd", {}, String(value))]), reading.attempts.length ? [make("dt", {}, "tries"), make("dd", {}, attempts(reading))] : [],
+      reading.readings.length ? [make("dt", {}, "readings"), make("dd", {}, listed(`${reading.readings.length}, the better one counts`, reading.readings))] : []);
   }
 
   // Mark the searched words in the text.

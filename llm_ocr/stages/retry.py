@@ -1,0 +1,223 @@
+"""Read pages again: `retry-failed` plans them with the settings of the workspace, `repair` with settings of its own."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from llm_ocr.config.groups import MODELS
+from llm_ocr.config.models import AssembleSettings, DescribeSettings, RepairSettings, RetrySettings
+from llm_ocr.documents.manifests import SourceDocument
+from llm_ocr.documents.rendering import Renderer
+from llm_ocr.errors import StageMissing, UsageError
+from llm_ocr.stages import Silent
+from llm_ocr.stages.assemble import assemble
+from llm_ocr.stages.counting import PageCounter
+from llm_ocr.stages.describe import describe
+from llm_ocr.stages.engine_choice import LEAST_PER_LOCAL_UNIT, LEAST_PER_UNIT, pages_per_unit
+from llm_ocr.stages.extract import opened_reading
+from llm_ocr.stages.job import Job, Share, log_folder, worker_name
+from llm_ocr.stages.plan import result_versions
+from llm_ocr.stages.rendering import passwords, render_options
+from llm_ocr.stages.servers import Engines
+from llm_ocr.stages.sharing import need_finished
+from llm_ocr.storage.local import LocalStore
+from llm_ocr.types import DocumentPart, Reason, Status, plural
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.generations import Generation, Kind, Repair, generations, units_of
+from llm_ocr.workspace.keys import (
+    ASSEMBLE,
+    DESCRIBE,
+    EXTRACT,
+    assembled_key,
+    extract_origin,
+    key_of,
+    key_settings,
+    need_same_version,
+    newest_key,
+    required_key,
+)
+from llm_ocr.workspace.planned import PlannedDocument, wanted_pages
+from llm_ocr.workspace.publish import done_units
+from llm_ocr.workspace.retry import NamedPages, Selection, plan_retry
+from llm_ocr.workspace.stored import OF_MODELS, REMEMBERED, to_remember
+
+#: Further settings that change results. A workspace does not store them, so they are named if the user gives them.
+_NOT_STORED = ("headers", "ocr_language", "min_quality", "rotate", "anchor_text", "guided", "layout_first")
+#: Stored settings that change no result.
+_WITHOUT_EFFECT = ("pages_per_unit", "batch_id")
+
+
+async def retry_failed(job: Job[RetrySettings]) -> None:
+    """Plan the failed pages, or pages of low quality, again in a new generation.
+
+    Args:
+        job: The command, with an open workspace.
+
+    Raises:
+        WorkspaceMismatch: The pages were extracted by a version with other results.
+    """
+    workspace, settings = job.workspace, job.settings
+    key = await asyncio.to_thread(required_key, workspace, EXTRACT)
+    await asyncio.to_thread(need_same_version, workspace, result_versions())
+    generation = await _planned(job, settings.engine, key, Selection(below=settings.below_quality))
+    if generation is None:
+        low = "" if settings.below_quality is None else f", none has a quality below {settings.below_quality:g}"
+        given = settings.password or settings.password_file
+        hint = "" if given else " Encrypted documents need their passwords: `password_file=FILE`."
+        job.progress.say(f"Nothing to retry: no page is failed{low}, or its document still cannot be opened.{hint}")
+    else:
+        job.progress.say(f"Generation {generation.number}: {plural(generation.expected, 'page')} to be read again")
+
+
+async def plan_repair(job: Job[RepairSettings]) -> bool:
+    """Plan the chosen pages in a new generation that is read with the settings of this command.
+
+    Args:
+        job: The command, with an open workspace.
+
+    Returns:
+        Whether the plan has unread units for these settings: new ones, or those of a repair that was stopped.
+
+    Raises:
+        UsageError: Two selections are given, or the list names an unknown page.
+        StageMissing: Extract has not started.
+    """
+    workspace, settings, progress = job.workspace, job.settings, job.progress
+    selection = await asyncio.to_thread(_selection, settings)
+    key = await asyncio.to_thread(required_key, workspace, EXTRACT)
+    async with opened_reading(job) as (_, _, made):
+        own = key_of(made)
+    options = await asyncio.to_thread(_other_options, workspace, settings, job.engines.engine)
+    repair = Repair(own, made, options if own != key else {})
+    generation = await _planned(job, job.engines.engine, key, selection, repair)
+    used = f"with {repair.text or ('the settings of the workspace' if own == key else 'other settings')}"
+    if generation is not None:
+        pages = plural(generation.expected, "page")
+        progress.say(f"Generation {generation.number}: {pages} to be read again {used}")
+        return True
+    waiting = await asyncio.to_thread(_unread_units, workspace, key, own)
+    if waiting:
+        progress.say(f"{plural(waiting, 'unit')} of an earlier command to be read {used}")
+    else:
+        progress.say(f"Nothing to repair: no page is chosen, or all were already read {used}")
+    return waiting > 0
+
+
+def _selection(settings: RepairSettings) -> Selection:
+    given = {
+        "unbalanced": settings.unbalanced or None,
+        "below_quality": settings.below_quality,
+        "page_list": settings.page_list,
+    }
+    named = [name for name, value in given.items() if value is not None]
+    if len(named) > 1:
+        raise UsageError(
+            f"{' and '.join(f'`{name}`' for name in named)} choose different pages", hint="Use one of them."
+        )
+    most = settings.max_pages
+    if settings.unbalanced:
+        return Selection(frozenset(), reasons=frozenset({Reason.UNREAD, Reason.UNSUPPORTED}), most=most)
+    if settings.below_quality is not None:
+        return Selection(frozenset(), below=settings.below_quality, most=most)
+    if settings.page_list is not None:
+        return Selection(frozenset(), named=NamedPages.read(settings.page_list), most=most)
+    return Selection(frozenset({Status.FAILED, Status.DEGRADED}), most=most)
+
+
+def _other_options(workspace: Workspace, settings: RepairSettings, engine: str) -> Mapping[str, Any]:
+    """Return the settings of the command that differ from those stored in the workspace."""
+    stored, own = extract_origin(workspace)[0].remembered, to_remember(settings, engine=engine)
+    values, known = {**dict(settings), **own}, RepairSettings.model_fields
+    changed = {}
+    for name in REMEMBERED + OF_MODELS if engine in MODELS else REMEMBERED:
+        # The workspace of the CPU engine stores no settings of models, so their defaults are no difference.
+        if name in _WITHOUT_EFFECT or name not in known or own.get(name) == stored.get(name):
+            continue
+        if name in stored or name == "model" or values[name] != known[name].default:
+            changed[name] = values[name]
+    given = {name: values[name] for name in _NOT_STORED if settings.origins.get(name, "").startswith("flag")}
+    return changed | given
+
+
+def _unread_units(workspace: Workspace, key: str, own: str) -> int:
+    """Return the number of units without a marker in retries that are read with the key `own`."""
+    retries = [one for one in generations(workspace) if one.kind is Kind.RETRY and one.key(key) == own]
+    done = done_units(workspace, EXTRACT, key) if retries else set()
+    return sum(unit.id not in done for retry in retries for unit in units_of(workspace, retry))
+
+
+async def _planned(
+    job: Job[RetrySettings], engine: str, key: str, selection: Selection, repair: Repair | None = None
+) -> Generation | None:
+    settings = job.settings
+    secrets = passwords(settings.password, settings.password_file)
+    async with Renderer(render_options(settings, secrets)) as renderer:
+        counter = PageCounter(renderer, job.remote)
+
+        async def reopen(part: DocumentPart) -> PlannedDocument:
+            document = await counter.one(SourceDocument(part.source, part.relative, "", "", None, None))
+            return replace(document, pages=wanted_pages(part.wanted, document.page_total))
+
+        least = LEAST_PER_LOCAL_UNIT if isinstance(job.workspace.store, LocalStore) else LEAST_PER_UNIT
+        return await plan_retry(
+            job.workspace,
+            key,
+            reopen=reopen,
+            pages_per_unit=pages_per_unit(engine),
+            least_per_unit=least if repair is not None else None,
+            selection=selection,
+            repair=repair,
+        )
+
+
+async def finish_repair(job: Job[RepairSettings]) -> None:
+    """Describe and assemble the repaired pages as before, if Describe and Assemble have run.
+
+    Both use the settings of their last run, not those of the repair: other settings would process all pages again.
+
+    Args:
+        job: The command, with an open workspace.
+    """
+    workspace, say = job.workspace, job.progress.say
+    described = await asyncio.to_thread(newest_key, workspace, DESCRIBE)
+    if described is None:
+        return
+    key = await asyncio.to_thread(required_key, workspace, EXTRACT)
+    try:
+        await asyncio.to_thread(need_finished, workspace, EXTRACT, key)
+    except StageMissing as missing:  # pages that are no part of the repair
+        say(f"{missing.args[0]}: Describe and Assemble wait. {missing.hint}")
+        return
+    stored = (await asyncio.to_thread(extract_origin, workspace))[0].remembered
+    engine = str(stored.get("engine", job.engines.engine))
+    same = engine == job.engines.engine and (engine not in MODELS or stored.get("model") == job.settings.model)
+    if not same and engine in MODELS:
+        say("The figures of the repaired pages are left to the model of the workspace.")
+        return
+    names = DescribeSettings.model_fields
+    values = {name: value for name, value in job.settings if name in names}
+    values |= {name: value for name, value in stored.items() if name in names} | {"engine": engine}
+    settings = DescribeSettings(**values)
+    engines = job.engines if same else Engines(engine, settings, log_folder(workspace, worker_name()), say)
+    base: Job[Any] = job
+    describing = replace(base, settings=settings, engines=engines, command=DESCRIBE)
+    try:
+        keys: list[str] = []
+        await describe(replace(describing, progress=Silent(), given=Share((), begun=keys.append)))
+        if keys != [described]:
+            say("The figures of the repaired pages are left to Describe, which ran with settings of its own.")
+            return
+        await describe(describing)
+    finally:
+        if not same:
+            await engines.close()
+    made = await asyncio.to_thread(lambda: key_settings(workspace, ASSEMBLE, assembled_key(workspace) or ""))
+    if not made:
+        return
+    if made["describe"] != described or "pages_from" in made:
+        say("The repaired pages are left to Assemble, which ran with other pages or descriptions.")
+    else:
+        known = {name: value for name, value in job.settings if name in AssembleSettings.model_fields}
+        kept = {name: made[name] for name in ("page_markers", "dataset_images")}
+        await assemble(replace(describing, settings=AssembleSettings(**{**known, **kept}), command=ASSEMBLE))
