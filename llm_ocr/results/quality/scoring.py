@@ -153,6 +153,8 @@ def score(page: Page, attempt: Attempt) -> tuple[Quality, Ledger | None]:
     if order is not None:
         parts[ORDER if layer else SEQUENCE] = order
     ledger = account(evidence, attempt, texts)
+    if ledger is not None and page.content is not None and page.content.with_invisible:
+        ledger = replace(ledger, unsupported_share=0.0, unsupported=())  # the user wants text without ink
     if ledger is not None:
         parts |= {READ: 1 - ledger.unread_share, SUPPORTED: 1 - ledger.unsupported_share}
     rounded = {name: round(value, 4) for name, value in parts.items()}
@@ -245,8 +247,6 @@ def rated(
     elif attempt.source == "model" and ledger is not None and not ledger.ink and ledger.unsupported_share:
         found = Reason.UNSUPPORTED, "the page is blank, but the answer has text"
     elif transcribed or attempt.source != "model":
-        if page.content is not None and page.content.with_invisible:  # the user wants text without ink
-            limits = replace(limits, max_unsupported=1.0)
         found = limits.unbalanced(ledger, attempt.blocks)
     if found is None:
         if attempt.source != "model":
