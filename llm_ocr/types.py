@@ -419,7 +419,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Account of a page: what became of its ink, and what supports its text; see `results.ledger`.
+    """What became of a page's ink, and what supports its text; see `results.ledger`.
 
     The shares of ink are of its pixels, those of text of its letters and digits.
 
@@ -430,7 +430,7 @@ class Ledger:
         furniture_share: Share 0..1 of the ink in running heads, feet, and page numbers.
         unread: Relative boxes of the unread ink, on the stored image.
         unsupported: Places of the unsupported text.
-        verified_by: Evidence that the text was compared with: "ink", "layer" (with ink), or "ocr" (with ink).
+        verified_by: Evidence that the text was compared with: "ink", or "layer" (with ink).
     """
 
     ink: float

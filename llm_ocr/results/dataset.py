@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 from llm_ocr.results.markdown import clean
-from llm_ocr.results.schema import LEDGER_TYPES, Images, box_value, image_value, open_writer
+from llm_ocr.results.schema import LEDGER_TYPES, Images, box_value, image_value, ledger_values, open_writer
 from llm_ocr.types import Block, BlockKind, EncodedImage, Figure, FigureRecord, PageRecord
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ def _arrow(feature: Any) -> "pa.DataType":
 
 
 def _row(row: DatasetRow, images: Images) -> dict[str, object]:
-    record, ledger, everything = row.record, row.record.ledger, images is Images.ALL
+    record, everything = row.record, images is Images.ALL
     shown = () if images is Images.NONE else record.figures
     return {
         "sample_id": clean(record.page_id),
@@ -246,9 +246,7 @@ def _row(row: DatasetRow, images: Images) -> dict[str, object]:
         "attempts": [_json(dict(attempt)) for attempt in record.attempts],
         **page_notes(record),
         "quality": record.quality,
-        **{name: ledger and getattr(ledger, name) for name in LEDGER_TYPES},
-        "unread": [box_value(box) for box in ledger.unread] if ledger else [],
-        "unsupported": [asdict(span) for span in ledger.unsupported] if ledger else [],
+        **ledger_values(record.ledger),
     }
 
 

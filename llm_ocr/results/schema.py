@@ -332,12 +332,9 @@ def _figure_schema() -> "pa.Schema":
 
 
 def _page_row(record: PageRecord) -> dict[str, object]:
-    ledger = record.ledger
     row: dict[str, object] = {name: getattr(record, name) for name in _PLAIN_PAGE_COLUMNS}
-    row |= {name: ledger and getattr(ledger, name) for name in LEDGER_TYPES}
+    row |= ledger_values(record.ledger)
     row |= {
-        "unread": [box_value(box) for box in ledger.unread] if ledger else [],
-        "unsupported": [asdict(span) for span in ledger.unsupported] if ledger else [],
         "status": record.status.value,
         "reason": record.reason and record.reason.value,
         "attempts": [json.dumps(dict(attempt), ensure_ascii=False) for attempt in record.attempts],
@@ -368,6 +365,15 @@ def _page_row(record: PageRecord) -> dict[str, object]:
         _IMAGE_COLUMN: record.image and image_value(record.image, record.page_id),
     }
     return {name: _cleaned(value) for name, value in row.items()}
+
+
+def ledger_values(ledger: Ledger | None) -> dict[str, object]:
+    """Return the columns of a ledger; without one, null and empty lists."""
+    return {
+        **{name: ledger and getattr(ledger, name) for name in LEDGER_TYPES},
+        "unread": [box_value(box) for box in ledger.unread] if ledger else [],
+        "unsupported": [asdict(span) for span in ledger.unsupported] if ledger else [],
+    }
 
 
 def image_extension(media_type: str) -> str:

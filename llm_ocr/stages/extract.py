@@ -265,9 +265,9 @@ def identity(renderer: Renderer, reader: PageReader, settings: ReadingCommand) -
     about: dict[str, Any] = {"reader": dict(reader.identity()), "render": dict(renderer.identity())}
     if settings.headers != "drop":
         about["headers"] = settings.headers
-    account = {"max_unread": settings.max_unread, "max_unsupported": settings.max_unsupported}
-    if any(limit is not None for limit in account.values()):
-        about["account"] = {**account, "version": VERSION}
+    limits = {"max_unread": settings.max_unread, "max_unsupported": settings.max_unsupported}
+    if any(limit is not None for limit in limits.values()):
+        about["ledger"] = {**limits, "version": VERSION}
     return about
 
 

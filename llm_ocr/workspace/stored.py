@@ -247,8 +247,8 @@ def _launch_record(url: str, options: StoreOptions, reference: str) -> dict[str,
 def stored_settings(command: str, settings: WorkspaceSettings) -> Stored:
     """Return the settings from a command's launch and from its workspace, for settings that the command leaves open.
 
-    A server that the command names is its engine, whatever the workspace stores. A repair that names a model chooses
-    its engine anew.
+    A server that the command names is its engine, whatever the workspace stores. If a repair names a model, its engine
+    is chosen again.
 
     Raises:
         WorkspaceError: there is no such launch, or its file has changed.

@@ -121,7 +121,7 @@ def test_answer_that_differs_from_the_page_is_requested_again(invented):
     for page in (first, best):
         assert (page.status, page.reason) == (Status.DEGRADED, Reason.UNREAD)
         assert "text on the page that was not read" in page.detail
-        assert "`below_quality` reads it again" in page.detail
+        assert "`llm-ocr repair` reads it again" in page.detail
     assert len(best.attempts) == 4
     assert best.quality >= first.quality
     assert len({attempt["temperature"] for attempt in best.attempts}) == 4

@@ -60,9 +60,6 @@ class NoTools:
     async def turned(self, image: EncodedImage, degrees: int) -> EncodedImage:
         return image
 
-    async def blank(self, image: EncodedImage) -> bool:
-        return False
-
     async def content(self, page: Page) -> Page:
         return page
 

@@ -129,7 +129,7 @@ def page_records(texts: st.SearchStrategy[str] = TEXT) -> st.SearchStrategy[Page
             numbers,
             st.lists(boxes, max_size=2).map(tuple),
             st.lists(st.builds(Span, sizes, sizes, sizes), max_size=2).map(tuple),
-            st.sampled_from(["ink", "layer", "ocr"]),
+            st.sampled_from(["ink", "layer"]),
         ),
     )
 

@@ -46,9 +46,6 @@ class _Tools:
     async def turned(self, image: EncodedImage, degrees: int) -> EncodedImage:
         raise AssertionError("no turn was expected")
 
-    async def blank(self, image: EncodedImage) -> bool:
-        return False
-
     async def content(self, page: Page) -> Page:
         return page
 

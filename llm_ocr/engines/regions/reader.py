@@ -48,6 +48,9 @@ _BLANK_BYTES, _BLANK_LEAST = 0.02, 2000
 class RegionTools(ImageTools, Protocol):
     """Work on images in other processes. Raises `PageFailure` if the work fails."""
 
+    async def blank(self, image: EncodedImage) -> bool:
+        """Return whether the image is blank."""
+
     async def crops(self, image: EncodedImage, boxes: Sequence[Box]) -> tuple[EncodedImage, ...]:
         """Return the parts of an image under relative boxes, in order."""
 
@@ -120,9 +123,8 @@ class LayoutReader:
     its tries. A page is degraded if a region could not be read (`detail` names the region) or if `whole` had to read
     the page.
 
-    `whole` reads pages that the detector cannot process, with too many regions, or without any readable region. It also
-    reads pages without regions, unless they are blank, which is not a fault. With a `rule`, `whole` also reads pages of
-    low quality, and the better result counts.
+    `whole` reads blank pages, and pages that the detector cannot process, without regions, with too many, or without
+    any readable one. With a `rule`, `whole` also reads pages of low quality, and the better result counts.
     """
 
     def __init__(

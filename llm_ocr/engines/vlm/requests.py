@@ -79,9 +79,6 @@ class ImageTools(Protocol):
     async def turned(self, image: EncodedImage, degrees: int) -> EncodedImage:
         """Return the image turned clockwise by 90, 180, or 270 degrees."""
 
-    async def blank(self, image: EncodedImage) -> bool:
-        """Return whether the image is blank."""
-
     async def content(self, page: Page) -> Page:
         """Return the page with its text layer; unchanged without one."""
 

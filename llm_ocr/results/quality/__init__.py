@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 
-# `scoring.score` takes the parts that compare an answer with the page from its account (`results.ledger`), and detects
+# `scoring.score` takes the parts that compare an answer with the page from its ledger (`results.ledger`), and detects
 # defects that good text does not have. Each part is a measured share 0..1; the score is that of the worst part on a
 # common scale. `benchmarks/quality.py` measures the detection of errors. The score changes no
 # result and is in no key, unless pages below a score are read again.

@@ -137,7 +137,7 @@ _PARAGRAPH = 40
 
 
 def score(page: Page, attempt: Attempt) -> tuple[Quality, Ledger | None]:
-    """Return the quality and the account of an answer. Takes several milliseconds of CPU: not for the event loop."""
+    """Return the quality and the ledger of an answer. Takes several milliseconds of CPU: not for the event loop."""
     evidence = page.evidence or Evidence(None)
     texts = texts_of(attempt.blocks)
     chunks = [chunk for entry in texts for chunk in entry.chunks]
@@ -164,7 +164,7 @@ def score(page: Page, attempt: Attempt) -> tuple[Quality, Ledger | None]:
 
 #: Other ways to read a page, by the source of its text.
 _OTHER_WAYS = {
-    "model": "`retry-failed` with `below_quality` reads it again",
+    "model": "`llm-ocr repair` reads it again",
     "text-layer": "a model, or OCR (`text_layer=never`), may read it better",
     "ocr": "a model may read it better",
 }
@@ -189,7 +189,7 @@ class Limits:
     max_unsupported: float | None = None
 
     def unbalanced(self, ledger: Ledger | None, blocks: Sequence[Block]) -> tuple[Reason, str] | None:
-        """Return the reason and the details if an account does not balance within the limits."""
+        """Return the reason and the details if a ledger does not balance within the limits."""
         most_unread, most_unsupported = (
             (1.0 if self.min_quality == 0 else fitted) if limit is None else limit
             for limit, fitted in ((self.max_unread, MAX_UNREAD), (self.max_unsupported, MAX_UNSUPPORTED))
@@ -205,8 +205,11 @@ class Limits:
             found.append(f"text that nothing on the page supports: {percent(unsupported)}")
         elif numbers:
             found.append(f"{plural(len(numbers), 'number')} that the text layer lacks, the first is {numbers[0]}")
-        reason = Reason.UNREAD if unread > max(most_unread, unsupported) else Reason.UNSUPPORTED
-        return (reason, "; ".join(found)) if found else None
+        if not found:
+            return None
+        # Of two faults, the larger one is the reason.
+        is_unread = unread > most_unread and (unread > unsupported or unsupported <= most_unsupported)
+        return Reason.UNREAD if is_unread else Reason.UNSUPPORTED, "; ".join(found)
 
     def judge(self, page: Page, attempt: Attempt) -> tuple[float, str]:
         """Return the quality of an answer, and which limits that the user set it misses; "" for none."""
@@ -227,7 +230,7 @@ FITTED = Limits()
 def rated(
     page: Page, attempt: Attempt, limits: Limits, *, transcribed: bool = False
 ) -> tuple[Attempt, Quality, Ledger | None]:
-    """Return the answer, its quality, and its account. An answer that is `ok` but not trustworthy becomes `degraded`.
+    """Return the answer, its quality, and its ledger. An answer that is `ok` but not trustworthy becomes `degraded`.
 
     Args:
         page: The page, with its evidence.
@@ -244,7 +247,7 @@ def rated(
     found: tuple[Reason, str] | None = None
     if not attempt.blocks and evidence.ink is not None and not evidence.no_ink:
         found = Reason.EMPTY, "the page is not blank, but nothing was read"
-    elif attempt.source == "model" and ledger is not None and not ledger.ink and ledger.unsupported_share:
+    elif attempt.source == "model" and evidence.no_ink and ledger is not None and ledger.unsupported_share:
         found = Reason.UNSUPPORTED, "the page is blank, but the answer has text"
     elif transcribed or attempt.source != "model":
         found = limits.unbalanced(ledger, attempt.blocks)

@@ -74,9 +74,6 @@ class Tools:
         width, height = (image.height, image.width) if degrees % 180 else (image.width, image.height)
         return EncodedImage(f"turned {degrees}".encode(), "image/png", width, height)
 
-    async def blank(self, image: EncodedImage) -> bool:
-        raise AssertionError("only regions are looked at")
-
     async def content(self, page: Page) -> Page:
         self._do("content")
         return Page(page.id, page.document_id, page.number, page.image, PageContent(100, 100), page.source)

@@ -35,7 +35,6 @@ class RealTools:
     def __init__(self, renderer: Renderer) -> None:
         self.resized = renderer.resized
         self.turned = renderer.turned
-        self.blank = renderer.blank
         self._renderer = renderer
 
     async def content(self, page: Page) -> Page:

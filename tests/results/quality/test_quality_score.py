@@ -19,7 +19,7 @@ from llm_ocr.results.quality import what_is_wrong
 from llm_ocr.results.quality.scoring import FITTED, Limits, rated
 from llm_ocr.results.quality.scoring import score as scored
 from llm_ocr.results.quality.text_layer import in_order
-from llm_ocr.types import Attempt, Block, BlockKind, Box, Evidence, InkMap, Page, Quality, Reason, Span, Status
+from llm_ocr.types import Attempt, Block, BlockKind, Box, Evidence, InkMap, Ledger, Page, Quality, Reason, Span, Status
 from llm_ocr_cpu.page import laid_out
 
 FIXTURES = Path(__file__).parents[3] / "packages" / "cpu" / "tests" / "fixtures"
@@ -434,6 +434,27 @@ def test_text_of_a_page_without_ink_is_never_ok(paper, read):
     assert {span.block for span in ledger.unsupported} == {
         n for n, block in enumerate(read.blocks) if block.text or block.inside
     }
+
+
+def test_text_of_a_picture_without_measurable_ink_is_ok(paper, read):
+    picture = InkMap(500, 700, zlib.compress(bytes(63 * 700)), blank=False)
+    attempt, _, ledger = rated(replace(paper, evidence=Evidence(picture)), read, FITTED, transcribed=True)
+    assert (attempt.status, ledger) == (Status.OK, Ledger(0.0))
+
+
+@pytest.mark.parametrize(
+    ("limits", "unread", "unsupported", "reason"),
+    [
+        (FITTED, 0.1, 0.3, Reason.UNSUPPORTED),
+        (FITTED, 0.3, 0.1, Reason.UNREAD),
+        (Limits(max_unsupported=0.5), 0.1, 0.3, Reason.UNREAD),
+        (Limits(max_unread=0.5), 0.3, 0.1, Reason.UNSUPPORTED),
+    ],
+)
+def test_the_larger_share_above_its_limit_is_the_reason(limits, unread, unsupported, reason):
+    found = limits.unbalanced(Ledger(0.1, unread, unsupported), ())
+    assert found is not None
+    assert found[0] is reason
 
 
 @pytest.mark.parametrize("source", ["model", "ocr", "text-layer"])
