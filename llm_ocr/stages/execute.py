@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from llm_ocr.config.groups import SERVER, VLLM, RaySettings
+from llm_ocr.config.groups import HYBRID, SERVER, VLLM, RaySettings
 from llm_ocr.config.models import (
     CleanSettings,
     DescribeSettings,
@@ -86,7 +86,7 @@ async def _execute(command: str, settings: PipelineCommand, engine: str, progres
     found = await find(planning, command) if planning else None  # before the workspace is created
     dataset = await asyncio.to_thread(_input_of, settings)
     if command == "run":  # after errors of the settings and the sources
-        progress.say(f"Engine: {_about(engine, on_ray)}")
+        progress.say(f"Engine: {_about(engine, on_ray, hybrid=planning is not None and planning.engine == HYBRID)}")
     create = found is not None or dataset is not None
     with await asyncio.to_thread(
         Workspace.open, settings.workspace, create, options=workspace_options(settings)
@@ -155,7 +155,9 @@ async def _still_exists(workspace: Workspace) -> AsyncIterator[None]:
     await asyncio.to_thread(workspace.check_there)
 
 
-def _about(engine: str, on_ray: bool) -> str:
+def _about(engine: str, on_ray: bool, *, hybrid: bool) -> str:
+    if hybrid:
+        return f"hybrid (text layer and OCR on the CPU; some pages by {_about(engine, on_ray, hybrid=False)})"
     if engine == "embedded" and not on_ray and ENGINES.get(engine).missing():
         return f"embedded (text layer only: OCR is not installed; {install_command('embedded')})"
     return _ABOUT.get(engine, engine).format(whose="the cluster's" if on_ray else "this machine's")

@@ -3,12 +3,13 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from llm_ocr.config.environment import cache_folder, cores
 from llm_ocr.config.groups import (
     EMBEDDED,
+    HYBRID,
     SERVER,
     DescribeGroup,
     EmbeddedSettings,
@@ -28,8 +29,10 @@ from llm_ocr.models.registry import all_profiles
 from llm_ocr.plugins import ENGINES
 from llm_ocr.results.quality import VERSION
 from llm_ocr.results.quality.scoring import Limits
+from llm_ocr.results.routing import THRESHOLD
 from llm_ocr.stages.engine_choice import figure_labels
 from llm_ocr.stages.flow import Admission
+from llm_ocr.stages.hybrid import Route
 from llm_ocr.stages.job import Job
 from llm_ocr.stages.model_choice import Model, commit_now, known_revision, mode_of, named_model, page_model, pinned
 from llm_ocr.stages.rendering import PartRenderer
@@ -108,15 +111,28 @@ AHEAD = 8 << 20
 DETECTED = 2 << 20
 #: Rendered pages that may wait, whatever their size.
 MOST_AHEAD = 512
+#: Bytes of pages that the CPU engine has read, or is reading, before the model.
+READ_AHEAD = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A page reader, the admission of its pages, and whether a model is asked for their own text (see `rated`)."""
+    """A page reader, the admission of its pages, and whether a model is asked for their own text (see `rated`).
+
+    With `first`, the CPU engine reads each page before `reader`, which reads the pages that `route` chooses.
+    """
 
     reader: PageReader
     admission: Admission
     transcribes: Callable[[], bool] = lambda: False
+    first: PageReader | None = None
+    route: Route = field(default_factory=Route)
+
+    async def close(self) -> None:
+        """End the readers' processes and close their connections."""
+        await self.reader.close()
+        if self.first is not None:
+            await self.first.close()
 
 
 def _asks_for_text(settings: ReadingCommand, chosen: Mapping[str, Any]) -> bool:
@@ -155,8 +171,10 @@ async def reading(job: Job[ReadingCommand], renderer: Renderer) -> Reading:
         guided=settings.guided,
         chosen=model.chosen,
     )
-    embedded = embedded_reader(settings, ocr=settings.fallback == "embedded", background=True)
-    fallback = None if settings.fallback == "none" else embedded
+    hybrid = settings.engine == HYBRID
+    first = await _first_reader(job) if hybrid else None
+    embedded = first or embedded_reader(settings, ocr=settings.fallback == "embedded", background=True)
+    fallback = None if hybrid or settings.fallback == "none" else embedded
     inspector = embedded if _needs_inspection(settings) else None
     limits = limits_of(settings)
     asked = {name: limit for name, limit in asdict(limits).items() if limit}
@@ -166,9 +184,20 @@ async def reading(job: Job[ReadingCommand], renderer: Renderer) -> Reading:
     layout = await by_regions(job, tools, reader)
     detected = 0 if layout is None else layout.detector.parallel * DETECTED
     own_text = _asks_for_text(settings, model.chosen)
-    admission = _measured(job, pool, Admission(MOST_AHEAD, AHEAD + detected))
+    ahead = READ_AHEAD if hybrid else AHEAD + detected
+    admission = _measured(job, pool, Admission(MOST_AHEAD, ahead))
+    route = Route(THRESHOLD if settings.model_threshold is None else settings.model_threshold, settings.model_share)
     # Whether a server is the simulator is known when it has answered.
-    return Reading(layout or reader, admission, lambda: own_text and not pool.simulated)
+    return Reading(layout or reader, admission, lambda: own_text and not pool.simulated, first, route)
+
+
+async def _first_reader(job: Job[ReadingCommand]) -> LocalReader:
+    """Return the CPU engine that reads each page before the model."""
+    settings = job.settings
+    labels = frozenset() if settings.figures_from == "none" else frozenset(settings.crop) or None
+    language = await ocr_language(settings, job.progress.say)
+    missing = ENGINES.get(EMBEDDED).missing()
+    return embedded_reader(settings, ocr=missing is None, background=True, figure_labels=labels, language=language)
 
 
 def _measured(job: Job[Group], pool: "ServerPool", admission: Admission) -> Admission:

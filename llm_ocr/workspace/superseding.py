@@ -227,7 +227,7 @@ UNDESCRIBED = "undescribed"
 RANKS = (Status.FAILED, Status.DEGRADED, Status.OK)
 
 
-def gain(new: PageRecord, old: Repeated) -> float:
+def gain(new: PageRecord, old: "Repeated | PageRecord") -> float:
     """Return how much better the new row of a page is: below 0, the older row stays effective; 0 for equal rows.
 
     The status decides. If it is equal, the row with less ink and text unaccounted for is better, if both have a ledger,
