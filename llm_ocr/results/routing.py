@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from llm_ocr.results.quality import CONFIDENT
 from llm_ocr.types import BlockKind, PageRecord, Reason, Status
 
+#: Key in the attempts of a row for the probability, in a hybrid run.
+GAIN = "gain_probability"
 #: Increased when a change alters the probability of the same row; part of the key of hybrid runs.
 VERSION = 1
 #: Probability above which a page goes to the model, if the user sets no share.

@@ -66,7 +66,7 @@ def _check_effect(settings: EngineSettings, engine: str) -> None:
             "`invisible_text=keep` has no effect with `text_layer=never`: OCR reads only what the page shows",
             hint="Remove one of the two settings.",
         )
-    if settings.engine == HYBRID and "fallback" in settings.model_fields_set:
+    if settings.engine == HYBRID and settings.origins.get("fallback", "").startswith("flag "):
         raise UsageError(
             "`fallback` has no effect with `engine=hybrid`: the CPU engine has read each page before the model",
             hint="Leave out `fallback`.",

@@ -21,7 +21,7 @@ from llm_ocr.results import routing
 from llm_ocr.results.markdown import blocks_to_markdown
 from llm_ocr.results.quality import VERSION
 from llm_ocr.results.quality.scoring import FITTED, Limits, rated
-from llm_ocr.results.routing import gain_probability
+from llm_ocr.results.routing import GAIN, gain_probability
 from llm_ocr.results.schema import pages_to_parquet, release_memory
 from llm_ocr.scheduling.shards import WHOLE, Shard, has_unclaimed
 from llm_ocr.stages import Progress, Silent
@@ -122,6 +122,7 @@ async def extract(job: Job[ReadingCommand]) -> None:
                 repair={"repair": claim.key, "settings": dict(repair.options)} if repair and claim.of_repair else {},
                 first=ready.first,
                 route=ready.route,
+                model=job.engines.model_state,
             )
             units = stepwise(share.units, job.stop)
             await stage.run(units if expected.whole else _expecting(units, progress))
@@ -282,7 +283,7 @@ class Extract:
             return await self._read_with(self.reader, task, page, ticket.release)
         if before is None:
             before = await self._read_with(self.first, task, page, noop)
-            probability = {"gain_probability": round(gain_probability(before), 3)}
+            probability = {GAIN: round(gain_probability(before), 3)}
             before = replace(before, attempts=tuple({**attempt, **probability} for attempt in before.attempts))
             if self._by_units or not self.route.chosen("", [before]):
                 return before
@@ -294,10 +295,10 @@ class Extract:
                 if not model.answered:
                     raise
                 if not model.lost:
-                    model.lost = str(error)
+                    model.lost = str(error.args[0])
                     self.progress.say(
-                        f"{error}. Pages that the model was to read keep the text of the CPU engine, as `degraded`."
-                        " `llm-ocr repair` reads them again."
+                        f"{model.lost}. Pages that the model was to read keep the text of the CPU engine, and are"
+                        " `degraded`. `llm-ocr repair` reads them again."
                     )
             else:
                 model.answered = True

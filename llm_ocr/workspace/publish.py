@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, StrictFloat, StrictInt, TypeAdapter
 
 from llm_ocr.errors import ObjectNotFound, StageMissing, StorageError, WorkspaceError
+from llm_ocr.results.routing import GAIN
 from llm_ocr.storage import ObjectInfo
 from llm_ocr.types import Counts, FigureRecord, PageRecord, Reason, Status, Unit
 from llm_ocr.workspace import Workspace, codec, library_version
@@ -319,6 +320,9 @@ def _marker_of(value: Mapping[str, Any], workspace: Workspace, unit: str) -> Mar
 
 #: In `Summary.extra` of Extract: requests beyond the first of each page.
 RETRIES = "retries"
+#: In `Summary.extra` of Extract in hybrid runs: pages that a model read after the CPU engine, and those of them whose
+#: row is the model's.
+SENT = "sent"
 #: In `Summary.extra` of Extract, if documents were not counted in the plan: their number, and the pages that the plan
 #: assumed for the unit.
 ESTIMATED, PLANNED = "estimated", "planned"
@@ -341,7 +345,9 @@ def pages_summary(unit: Unit, records: Sequence[PageRecord]) -> Summary:
         )
         for record in failed
     )
-    retries = sum(max(0, len(record.attempts) - 1) for record in records)
+    retries = sum(max(0, sum(GAIN not in attempt for attempt in record.attempts) - 1) for record in records)
+    hybrid = [record for record in records if record.attempts and GAIN in record.attempts[0]]
+    sent = [record for record in hybrid if GAIN not in record.attempts[-1]]
     return Summary(
         counts=_counts(unit.expected, (record.status for record in records)),
         figures=Counts(expected=sum(len(record.figures) for record in records)),
@@ -354,6 +360,7 @@ def pages_summary(unit: Unit, records: Sequence[PageRecord]) -> Summary:
         extra={
             **({ESTIMATED: unit.estimated, PLANNED: unit.planned} if unit.estimated else {}),
             **({RETRIES: retries} if retries else {}),
+            **({SENT: [len(sent), sum(record.text_source == "model" for record in sent)]} if hybrid else {}),
             **quality_extra(records),
             **ledger_extra(records),
             **superseded_extra(unit, records),

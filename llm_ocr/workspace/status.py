@@ -37,6 +37,7 @@ from llm_ocr.workspace.metrics import Spending, hours_cost, pages_per_second, sp
 from llm_ocr.workspace.publish import (
     ESTIMATED,
     RETRIES,
+    SENT,
     Example,
     check_conserved,
     correction,
@@ -81,6 +82,7 @@ class StageStatus:
     tokens_out: int = 0
     seconds: float = 0.0
     retries: int = 0  # requests beyond the first of each page; Extract only
+    sent: tuple[int, int] | None = None  # hybrid runs: pages that a model read, and those whose row is the model's
 
     @property
     def finished(self) -> bool:
@@ -269,6 +271,7 @@ class _Sum:
     tokens_out: int = 0
     seconds: float = 0.0
     retries: int = 0
+    sent: tuple[int, int] | None = None
     estimated: int = 0  # documents that the plan had not counted
     undescribed: int = 0  # figures
     correction: int = 0  # correction of the pages that the plan expected of them
@@ -282,7 +285,9 @@ class _Sum:
 
     def stage(self, key: str | None, total: int) -> StageStatus:
         done = len(self.done)
-        return StageStatus(key or "", done, total, self.tokens_in, self.tokens_out, self.seconds, self.retries)
+        return StageStatus(
+            key or "", done, total, self.tokens_in, self.tokens_out, self.seconds, self.retries, self.sent
+        )
 
 
 @dataclass(slots=True)
@@ -441,6 +446,10 @@ def _sum(
         total.tokens_out += summary.tokens_out
         total.seconds += summary.seconds
         total.retries += int(summary.extra.get(RETRIES, 0))
+        if SENT in summary.extra:
+            sent, better = summary.extra[SENT]
+            before = total.sent or (0, 0)
+            total.sent = before[0] + int(sent), before[1] + int(better)
         generation = parse_unit_id(marker.unit)[0]
         if generation in repairs:
             read, kept, equal = total.again.get(generation, (0, 0, 0))

@@ -78,6 +78,8 @@ def to_remember(settings: BaseSettings, *, engine: str) -> dict[str, Any]:
         engine = HYBRID
     names = REMEMBERED + OF_MODELS if engine in (*MODELS, HYBRID) else REMEMBERED
     found = {name: values.get(name) for name in names} | {"engine": engine}
+    if engine == HYBRID:
+        del found["fallback"]  # it has no effect
     kept = {name: value for name, value in found.items() if value not in (None, "auto", "drop", ())}
     kept |= {name: without_credentials(kept[name]) for name in ("model", "weights") if name in kept}
     kept |= {name: value for name in OF_PLANS if (value := values.get(name))}
