@@ -141,9 +141,10 @@ class RenderKeywords(TypedDict, total=False):
 class EngineKeywords(TypedDict, total=False):
     """Engine."""
 
-    engine: Literal["auto", "vllm", "server", "embedded"]
+    engine: Literal["auto", "vllm", "server", "embedded", "hybrid"]
     """vllm: start a vLLM server on the GPUs of this machine; server: use the server at server_url; embedded: PDF
-    text layer and OCR on the CPU; auto: the best one available
+    text layer and OCR on the CPU; hybrid: embedded, and a model for the pages that it would read better; auto:
+    the best one available
     """
     batch_id: Name | None
     """Name of this run in status and metrics"""
@@ -393,6 +394,19 @@ class AssembleGroupKeywords(TypedDict, total=False):
     """Key of the descriptions to use (default: the newest)"""
 
 
+class HybridKeywords(TypedDict, total=False):
+    """Pages for the model (engine hybrid)."""
+
+    model_threshold: float | None
+    """Probability (0 to 1) that a model would read a page better, from which on the model reads it (default:
+    fitted to pages with known text)
+    """
+    model_share: float | None
+    """Largest share of the pages of each unit that the model reads (0 to 1), those that it would improve most
+    (default: all above model_threshold)
+    """
+
+
 class QualityKeywords(TypedDict, total=False):
     """Quality."""
 
@@ -601,6 +615,7 @@ class RunKeywords(
     DescribeGroupKeywords,
     RayKeywords,
     AssembleGroupKeywords,
+    HybridKeywords,
     QualityKeywords,
     LedgerKeywords,
     LimitKeywords,
@@ -656,6 +671,7 @@ class ExtractKeywords(
     ShardKeywords,
     LeaseKeywords,
     RayKeywords,
+    HybridKeywords,
     QualityKeywords,
     LedgerKeywords,
     LimitKeywords,
@@ -688,6 +704,7 @@ class ReadPageKeywords(
     ShardKeywords,
     LeaseKeywords,
     RayKeywords,
+    HybridKeywords,
     QualityKeywords,
     LedgerKeywords,
     OutcomeKeywords,
@@ -778,6 +795,7 @@ class RepairKeywords(
     RequestKeywords,
     ShardKeywords,
     LeaseKeywords,
+    HybridKeywords,
     QualityKeywords,
     LedgerKeywords,
     LimitKeywords,
@@ -959,6 +977,7 @@ class SubmitKeywords(
     DescribeGroupKeywords,
     InputKeywords,
     AssembleGroupKeywords,
+    HybridKeywords,
     QualityKeywords,
     LedgerKeywords,
     OutcomeKeywords,

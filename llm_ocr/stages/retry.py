@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from llm_ocr.config.groups import MODELS
+from llm_ocr.config.groups import HYBRID, MODELS
 from llm_ocr.config.models import AssembleSettings, DescribeSettings, RepairSettings, RetrySettings
 from llm_ocr.documents.manifests import SourceDocument
 from llm_ocr.documents.rendering import Renderer
@@ -190,9 +190,11 @@ async def finish_repair(job: Job[RepairSettings]) -> None:
         say(f"{missing.args[0]}: Describe and Assemble wait. {missing.hint}")
         return
     stored = (await asyncio.to_thread(extract_origin, workspace))[0].remembered
-    engine = str(stored.get("engine", job.engines.engine))
-    same = engine == job.engines.engine and (engine not in MODELS or stored.get("model") == job.settings.model)
-    if not same and engine in MODELS:
+    own = HYBRID if job.settings.engine == HYBRID else job.engines.engine
+    engine = str(stored.get("engine", own))
+    by_model = engine in (*MODELS, HYBRID)
+    same = engine == own and (not by_model or stored.get("model") == job.settings.model)
+    if not same and by_model:
         say("The figures of the repaired pages are left to the model of the workspace.")
         return
     names = DescribeSettings.model_fields

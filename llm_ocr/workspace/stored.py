@@ -54,6 +54,8 @@ OF_MODELS = (
     "max_tokens",
     "temperature",
     "fallback",
+    "model_threshold",
+    "model_share",
     "batch_id",
 )
 
