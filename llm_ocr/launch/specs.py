@@ -295,7 +295,7 @@ def _with_engine(stage: str, values: Mapping[str, Any], launcher: Launcher, hard
     if gpus and engine == "embedded":
         hint = "Remove --engine, or choose --hardware without GPUs."
         raise UsageError(f"--engine embedded uses no GPU, but {hardware} has {gpus}", hint=hint)
-    if not gpus and engine in ("auto", "vllm"):
+    if not gpus and (engine in ("auto", "vllm") or (engine == "hybrid" and not settings.get("server_url"))):
         hint = "Use --hardware with a GPU, a running server (--server-url), or --engine embedded."
         raise UsageError(f"{hardware} has no GPU for {stage}", hint=hint)
     if engine == "auto":

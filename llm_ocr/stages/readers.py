@@ -196,7 +196,8 @@ async def _first_reader(job: Job[ReadingCommand]) -> LocalReader:
     settings = job.settings
     labels = frozenset() if settings.figures_from == "none" else frozenset(settings.crop) or None
     language = await ocr_language(settings, job.progress.say)
-    missing = ENGINES.get(EMBEDDED).missing()
+    if missing := ENGINES.get(EMBEDDED).missing():
+        job.progress.say(f"OCR is not installed: the model reads all scans. {missing.hint}")
     return embedded_reader(settings, ocr=missing is None, background=True, figure_labels=labels, language=language)
 
 

@@ -323,6 +323,7 @@ def test_a_launch_of_which_many_pages_failed_is_no_success(platform, sources, tm
     [
         ({"hardware": "gpu", "engine": "embedded"}, "uses no GPU, but gpu has 1"),
         ({"hardware": "small"}, "small has no GPU for extract"),
+        ({"hardware": "small", "engine": "hybrid"}, "small has no GPU for extract"),
         ({"password": ("geheim",)}, "--password is a secret"),
         ({"server_url": ("http://x",), "server_key": "geheim"}, "--server-key is a secret"),
         ({"password_file": "p.txt"}, "--password-file p.txt is on this machine"),
