@@ -113,8 +113,8 @@ SECRETS = Annotated[tuple[SecretStr, ...], BeforeValidator(one_or_many)]
 FILE = Annotated[Path, BeforeValidator(path_text)]
 
 
-#: The engines, and those that send requests to a model.
-EMBEDDED, VLLM, SERVER = "embedded", "vllm", "server"
+#: The engines, and those that send requests to a model. `hybrid` is the CPU engine, and a model for some pages.
+EMBEDDED, VLLM, SERVER, HYBRID = "embedded", "vllm", "server", "hybrid"
 MODELS = (VLLM, SERVER)
 ALL = (EMBEDDED, *MODELS)
 
