@@ -181,7 +181,7 @@ def compared(settings: EstimateSettings, progress: Progress | None = None) -> Co
 
 #: Size of the sample for the engine `hybrid`, unless it is set.
 _ROUTED_PAGES, _ROUTED_SECONDS = 24, 30.0
-_THRESHOLDS = {0.8: "", THRESHOLD: " (default)", 0.2: ""}
+_THRESHOLDS = {0.5: "", THRESHOLD: " (default)", 0.1: ""}
 
 
 def _hybrid(settings: EstimateSettings, chosen: Sequence[Machine], progress: Progress) -> Comparison:
@@ -193,18 +193,20 @@ def _hybrid(settings: EstimateSettings, chosen: Sequence[Machine], progress: Pro
     limits = {name: value for name, value in limits.items() if name not in settings.model_fields_set}
     sampling = settings.model_copy(update={"calibrate": True, "engine": EMBEDDED, "server_url": (), **limits})
     pages = _pages(sampling, progress)
-    sample = _calibrate(sampling, pages.sample, progress)
     prices, messages = _prices(settings, chosen)
-    on_gpus, _ = on_machines("extract", model, pages.count, chosen, count=settings.shards, prices=prices)
-    words, bought = _bought(settings, pages)
-    options = [option for option in on_gpus if not option.missing] + ([] if settings.hardware else bought)
+    options, _ = on_machines("extract", model, pages.count, chosen, count=settings.shards, prices=prices)
+    if own := _own_provider(settings, model):
+        tokens = _tokens_as_given(settings) or tokens_of(pages.count, model=model)
+        options, messages = at_providers(tokens, own), [*messages, tokens.words]
     if not options:
+        where = ", ".join(settings.hardware) or "any known machine"
         raise UsageError(
-            f"extract with {model} has no estimate on {', '.join(settings.hardware)}: no GPU, or no measurement",
-            hint="Remove `hardware` to use the cheapest known machine or provider.",
+            f"extract with {model} cannot run on {where}: no GPU, or one with too little memory",
+            hint="Remove `hardware` to use the cheapest known machine, or set `price_in` and `price_out`.",
         )
+    sample = _calibrate(sampling, pages.sample, progress)
     here = calibrated(Comparison("extract", EMBEDDED_MODEL, pages.count, ()), sample, planned=pages.seconds)
-    here = replace(here, notes=(pages.message, *messages, words))
+    here = replace(here, notes=(pages.message, *messages))
     return by_threshold(here, cheapest_first(options)[0], [page.gain for page in sample.pages], _THRESHOLDS)
 
 

@@ -150,7 +150,7 @@ def test_hybrid_shows_shares_by_a_sample_that_no_model_reads(examples, tmp_path)
     shares = [option["model_share"]["likely"] for option in (cpu, *hybrid, model)]
     assert shares == sorted(shares) and (shares[0], shares[-1]) == (0, 1)
     assert cpu["cost"]["likely"] == 0 < model["cost"]["likely"]
-    assert [option["model_threshold"] for option in hybrid] == [0.8, THRESHOLD, 0.2]
+    assert [option["model_threshold"] for option in hybrid] == [0.5, THRESHOLD, 0.1]
     assert "2 of 3 pages" in " ".join(found["assumptions"])
     assert list(tmp_path.iterdir()) == []
 
