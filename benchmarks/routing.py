@@ -46,7 +46,7 @@ SHARES = (0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1)
 SEED = 7
 #: Weight that evidence keeps which the pages hardly have, how strongly it is kept, and the steps of the fit.
 _USUAL, _PENALTY, _STEPS = 1.0, 0.5, 20_000
-_KINDS = {"digital": False, "scans": True}
+_KINDS, _SPOILED = ("digital", "scans", "bad scans"), "-spoiled"
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Read:
     row: PageRecord
     cpu: float
     model: float
-    scanned: bool
+    kind: str
 
     @property
     def gain(self) -> float:
@@ -99,14 +99,15 @@ def read(folder: Path, half: str, digital: int, scans: int, bad: int) -> list[Re
     for page in truth:
         row = records[page["file"], page["page"]]
         model = modelled(page)
-        found.append(Read(row, error(page, factory.answer(row)), error(page, model), page["scanned"]))
+        kind = "bad scans" if page["id"].endswith(_SPOILED) else "scans" if page["scanned"] else "digital"
+        found.append(Read(row, error(page, factory.answer(row)), error(page, model), kind))
     tell(f"{len(found)} pages of the half {half}")
     return found
 
 
 def spoiled(page: Mapping[str, Any], folder: Path, place: int) -> dict[str, Any]:
     """Write a bad scan of a page: of few pixels, out of focus, or faint. Return its truth."""
-    kind, name = alarms.KINDS[place % len(alarms.KINDS)], f"{page['id']}-spoiled"
+    kind, name = alarms.KINDS[place % len(alarms.KINDS)], page["id"] + _SPOILED
     with pypdfium2.PdfDocument(folder / page["file"]) as pdf:
         image = pdf[page["page"] - 1].render(scale=150 / 72, grayscale=True).to_pil()
     alarms.spoiled(image, kind, random.Random(page["id"])).save(folder / f"{name}.png")
@@ -164,7 +165,7 @@ def measured(pages: Sequence[Read]) -> dict[str, Any]:
         sent["gain of all"] = (cpu - sent["router"]) / (cpu - model)
         return {name: round(value, 4) for name, value in sent.items()}
 
-    kinds = {name: [page for page in pages if page.scanned is scanned] for name, scanned in _KINDS.items()}
+    kinds = {kind: [page for page in pages if page.kind == kind] for kind in _KINDS}
     return {
         "pages": {name: len(of) for name, of in kinds.items()},
         "error": {
