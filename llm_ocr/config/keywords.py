@@ -916,8 +916,9 @@ class EstimateKeywords(
     """Chat template for the vLLM server (default: the model's)"""
     stage: Literal["extract", "describe", "assemble"]
     """Stage to estimate"""
-    engine: Literal["auto", "vllm", "server", "embedded"]
-    """embedded: the CPU engine, here and on rented machines; vllm, server: a model; auto: a model and, without a
+    engine: Literal["auto", "vllm", "server", "embedded", "hybrid"]
+    """embedded: the CPU engine, here and on rented machines; vllm, server: a model; hybrid: the CPU engine here,
+    and a model for the pages that it would read better, from a sample of 24 pages; auto: a model and, without a
     GPU here, the CPU engine of this machine first
     """
     hardware: Name | Iterable[Name]

@@ -315,10 +315,11 @@ class EstimateSettings(
         json_schema_extra={"short": "w", "metavar": "URL"},
     )
     stage: Literal["extract", "describe", "assemble"] = Field("extract", description="Stage to estimate")
-    engine: Literal["auto", "vllm", "server", "embedded"] = Field(
+    engine: Literal["auto", "vllm", "server", "embedded", "hybrid"] = Field(
         "auto",
         description=(
-            "embedded: the CPU engine, here and on rented machines; vllm, server: a model; auto: a model and, "
+            "embedded: the CPU engine, here and on rented machines; vllm, server: a model; hybrid: the CPU engine "
+            "here, and a model for the pages that it would read better, from a sample of 24 pages; auto: a model and, "
             "without a GPU here, the CPU engine of this machine first"
         ),
     )
