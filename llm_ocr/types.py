@@ -164,6 +164,7 @@ class Reason(StrEnum):
     UNSUPPORTED = "unsupported"
     PLACEHOLDER = "placeholder page"
     NOT_DRAWN = "text not drawn"
+    GIVEN_UP = "given up"  # a repair ended before it read the page; the earlier row is current
     STAGE_ERROR = "stage error"  # a user-defined stage raised
 
 
