@@ -480,6 +480,17 @@ class FollowKeywords(TypedDict, total=False):
     """Process units as soon as the previous stage publishes them, until it is done"""
 
 
+class RepairGroupKeywords(TypedDict, total=False):
+    """Pages of a repair."""
+
+    below_quality: float | None
+    """Read only pages with a quality score below this (0 to 1); the better result counts"""
+    unbalanced: bool
+    """Read only pages with unread ink, or with text that nothing on the page supports"""
+    max_pages: int | None
+    """Read at most N pages, the worst first"""
+
+
 class LaunchGroupKeywords(TypedDict, total=False):
     """Jobs."""
 
@@ -780,6 +791,7 @@ class RetryKeywords(
 
 class RepairKeywords(
     CallKeywords,
+    RepairGroupKeywords,
     WorkspaceKeywords,
     LogKeywords,
     RemoteKeywords,
@@ -800,6 +812,7 @@ class RepairKeywords(
     LedgerKeywords,
     LimitKeywords,
     OutcomeKeywords,
+    JobGroupKeywords,
     total=False,
 ):
     """Settings of `llm_ocr.repair`."""
@@ -808,14 +821,10 @@ class RepairKeywords(
     """Password for encrypted PDFs (one or several; safer: password_file)"""
     password_file: str | Path | None
     """File with passwords to try, one per line"""
-    below_quality: float | None
-    """Read only pages with a quality score below this (0 to 1); the better result counts"""
-    unbalanced: bool
-    """Read only pages with unread ink, or with text that nothing on the page supports"""
     page_list: str | Path | None
     """Read only the pages of this file: in each line a page ID, PATH<TAB>PAGE, or JSON with page_id"""
-    max_pages: int | None
-    """Read at most N pages, the worst first"""
+    give_up: bool
+    """Read nothing: unread pages of earlier repairs and retries keep their earlier results"""
 
 
 class TransformKeywords(
@@ -957,6 +966,7 @@ class EstimateKeywords(
 
 class SubmitKeywords(
     CallKeywords,
+    RepairGroupKeywords,
     WorkspaceKeywords,
     LogKeywords,
     SourceKeywords,

@@ -22,6 +22,7 @@ from llm_ocr.config.groups import (
     EngineSettings,
     FilterSettings,
     FollowSettings,
+    Group,
     HybridSettings,
     InputSettings,
     LayoutSettings,
@@ -233,7 +234,20 @@ class RunSettings(
         return self.stdout and "workspace" not in self.model_fields_set
 
 
+class RepairGroup(Group):
+    """Pages of a repair."""
+
+    below_quality: FRACTION | None = Field(
+        None, description="Read only pages with a quality score below this (0 to 1); the better result counts"
+    )
+    unbalanced: bool = Field(
+        False, description="Read only pages with unread ink, or with text that nothing on the page supports"
+    )
+    max_pages: COUNT | None = Field(None, description="Read at most N pages, the worst first")
+
+
 class LaunchSettings(
+    RepairGroup,
     PlanSettings,
     ServingSettings,
     LeaseSettings,
@@ -260,8 +274,8 @@ class LaunchSettings(
         description="hf-jobs, sagemaker, cloud-run, modal, slurm, or kubernetes",
         json_schema_extra={"positional": True, "metavar": "PLATFORM"},
     )
-    stage: Literal["extract", "describe", "assemble", "pipeline"] = Field(
-        description="extract, describe, assemble, or pipeline (all three in order)",
+    stage: Literal["extract", "describe", "assemble", "pipeline", "repair"] = Field(
+        description="extract, describe, assemble, pipeline (all three in order), or repair",
         json_schema_extra={"positional": True, "metavar": "STAGE"},
     )
 
@@ -377,6 +391,7 @@ class RetrySettings(WorkspaceSettings, RemoteSettings, RenderSettings, EngineSet
 
 
 class RepairSettings(
+    RepairGroup,
     OwnWorkspaceSettings,
     RetrySettings,
     ModelSettings,
@@ -389,23 +404,20 @@ class RepairSettings(
     LedgerSettings,
     LimitSettings,
     OutcomeSettings,
+    JobGroup,
 ):
     """llm-ocr repair: read bad pages again with other settings."""
 
     ray: ClassVar[None] = None  # repairs are read on this machine
 
-    below_quality: FRACTION | None = Field(
-        None, description="Read only pages with a quality score below this (0 to 1); the better result counts"
-    )
-    unbalanced: bool = Field(
-        False, description="Read only pages with unread ink, or with text that nothing on the page supports"
-    )
     page_list: FILE | None = Field(
         None,
         description="Read only the pages of this file: in each line a page ID, PATH<TAB>PAGE, or JSON with page_id",
         json_schema_extra={"flag": "pages-from"},
     )
-    max_pages: COUNT | None = Field(None, description="Read at most N pages, the worst first")
+    give_up: bool = Field(
+        False, description="Read nothing: unread pages of earlier repairs and retries keep their earlier results"
+    )
 
 
 class TransformSettings(WorkspaceSettings, RemoteSettings, ShardSettings):

@@ -32,7 +32,7 @@ from llm_ocr.stages.model_choice import model_choice, with_served_model
 from llm_ocr.stages.plan import find, need_plan, plan
 from llm_ocr.stages.recording import Recorded, Tally
 from llm_ocr.stages.remote import Remote
-from llm_ocr.stages.retry import finish_repair, plan_repair, retry_failed
+from llm_ocr.stages.retry import finish_repair, give_up, plan_repair, retry_failed
 from llm_ocr.stages.servers import Engines
 from llm_ocr.types import plural
 from llm_ocr.workspace import Workspace
@@ -70,7 +70,8 @@ def execute(command: str, settings: PipelineCommand, progress: Progress | None =
     check_limits(settings)
     # Errors of the settings are raised before anything is written.
     engine = ""
-    if isinstance(settings, PlanSettings | DescribeSettings | RepairSettings):
+    gives_up = isinstance(settings, RepairSettings) and settings.give_up
+    if isinstance(settings, PlanSettings | DescribeSettings | RepairSettings) and not gives_up:
         engine = choose_engine(settings, command=command)
     if isinstance(settings, ReadingCommand) and engine in (VLLM, SERVER) and settings.ray is None:
         model_choice(settings)
@@ -79,7 +80,7 @@ def execute(command: str, settings: PipelineCommand, progress: Progress | None =
 
 async def _execute(command: str, settings: PipelineCommand, engine: str, progress: Progress) -> Run:
     settings = await with_served_model(settings, engine, progress.say)
-    serving = settings if isinstance(settings, ServingCommand) else None
+    serving = settings if isinstance(settings, ServingCommand) and engine else None  # giving up needs no engine
     # The workers of a cluster run the engines and record their costs.
     on_ray = serving is not None and serving.ray is not None
     planning = settings if isinstance(settings, PlanSettings) else None  # only these commands may create a workspace
@@ -175,6 +176,8 @@ def _input_of(settings: PipelineCommand) -> "InputDataset | None":
 async def _stages(job: Job[Any]) -> tuple[Stage, ...]:
     """Return the stages of a command, after planning. A repair without a page to read has no Extract."""
     stages = _STAGES[job.command]
+    if isinstance(job.settings, RepairSettings) and job.settings.give_up:
+        return (give_up,)
     if isinstance(job.settings, RepairSettings) and not await plan_repair(job):
         return tuple(stage for stage in stages if stage is not extract)
     return stages

@@ -337,11 +337,12 @@ def need_finished(workspace: Workspace, stage: str, key: str) -> None:
 
 
 def repair_command(workspace: Workspace, generation: Generation) -> str:
-    """Return the command that continues an unfinished repair. A workspace stores no server."""
+    """Return the command that continues an unfinished repair, and the one that ends it."""
     options = generation.repair.options if generation.repair else {}
-    server = " `server_url=URL`" if options.get("engine") == SERVER else ""
+    server = " `server_url=URL`" if options.get("engine") == SERVER else ""  # a workspace stores no server
     text = generation.repair.text if generation.repair else ""
-    return f"llm-ocr repair -w {workspace.url} {text or 'with its settings'}{server}"
+    command = f"llm-ocr repair -w {workspace.url}"
+    return f"{command} {text or 'with its settings'}{server} (or, to keep the earlier results: {command} --give-up)"
 
 
 def units_behind(share: Sharing, workspace: Workspace, stage: str, key: str) -> Iterator[Unit]:

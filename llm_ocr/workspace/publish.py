@@ -326,6 +326,8 @@ SENT = "sent"
 #: In `Summary.extra` of Extract, if documents were not counted in the plan: their number, and the pages that the plan
 #: assumed for the unit.
 ESTIMATED, PLANNED = "estimated", "planned"
+#: In `Summary.extra` of Extract: true for a unit of a retry that was given up.
+GIVEN_UP = "given_up"
 
 
 def pages_summary(unit: Unit, records: Sequence[PageRecord]) -> Summary:
@@ -368,15 +370,31 @@ def pages_summary(unit: Unit, records: Sequence[PageRecord]) -> Summary:
     )
 
 
-def ungained(summary: Summary) -> tuple[int, int]:
-    """Return the pages of a finished unit of a retry whose result did not change, and those that are as good as before.
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Pages that finished units of a retry read again, and pages that were given up before.
 
-    The older row of the former is effective, or both rows are failed.
+    The older row of `kept` pages is effective, or both rows are failed. The rows of `equal` pages are equally good.
     """
+
+    read: int = 0
+    kept: int = 0
+    equal: int = 0
+    given_up: int = 0
+
+    def __add__(self, other: "Again") -> "Again":
+        kept, equal, given_up = self.kept + other.kept, self.equal + other.equal, self.given_up + other.given_up
+        return Again(self.read + other.read, kept, equal, given_up)
+
+
+def read_again(summary: Summary) -> Again:
+    """Return the result of a finished unit of a retry."""
+    if summary.extra.get(GIVEN_UP):
+        return Again(given_up=summary.counts.expected)
     entry = summary.extra.get(SUPERSEDED, {})
     kept: Sequence[str] = entry.get("kept", ())
     failed = summary.counts.failed - int(entry.get("statuses", {}).get(Status.FAILED.value, 0))
-    return len(kept) + failed, int(entry.get("equal", 0))
+    return Again(summary.counts.expected, len(kept) + failed, int(entry.get("equal", 0)))
 
 
 def correction(summary: Summary) -> int:

@@ -38,12 +38,13 @@ from llm_ocr.workspace.publish import (
     ESTIMATED,
     RETRIES,
     SENT,
+    Again,
     Example,
     check_conserved,
     correction,
     done_units,
     iter_markers,
-    ungained,
+    read_again,
     varied,
 )
 from llm_ocr.workspace.superseding import (
@@ -91,10 +92,7 @@ class StageStatus:
 
 @dataclass(frozen=True, slots=True)
 class RepairStatus:
-    """Result of a repair. `pages` are planned and `read` are finished.
-
-    Of these, `kept` pages keep their older row, and the new row of `equal` pages is as good as the older one.
-    """
+    """Repair with its planned `pages`, and the result of those that are finished, see `Again`."""
 
     generation: int
     repair: Repair
@@ -102,6 +100,7 @@ class RepairStatus:
     read: int = 0
     kept: int = 0
     equal: int = 0
+    given_up: int = 0
 
     @property
     def better(self) -> int:
@@ -111,12 +110,15 @@ class RepairStatus:
         """Return `repair 0002: 10 pages read again with text_layer=never: 8 better, 2 kept`."""
         done = plural(self.pages, "page") if self.read >= self.pages else f"{self.read:,} of {self.pages:,} pages"
         text = f"repair {self.generation:04d}: {done} read again with {self.repair.text or 'unchanged settings'}"
-        return f"{text}: {self.better:,} better, {f'{self.equal:,} equal, ' if self.equal else ''}{self.kept:,} kept"
+        given_up = f", {self.given_up:,} given up" if self.given_up else ""
+        equal = f"{self.equal:,} equal, " if self.equal else ""
+        return f"{text}: {self.better:,} better, {equal}{self.kept:,} kept{given_up}"
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
         counts = {"pages": self.pages, "read": self.read, "better": self.better, "equal": self.equal, "kept": self.kept}
-        return {"generation": self.generation, "key": self.repair.key, "settings": dict(self.repair.options)} | counts
+        named = {"generation": self.generation, "key": self.repair.key, "settings": dict(self.repair.options)}
+        return named | counts | {"given_up": self.given_up}
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +283,7 @@ class _Sum:
     superseded: SupersededSum = field(default_factory=SupersededSum)
     ledger: InkTotals = field(default_factory=InkTotals)
     unbalanced: list[tuple[str, UnbalancedPage]] = field(default_factory=list)  # each with its unit
-    again: dict[int, tuple[int, int, int]] = field(default_factory=dict)  # rows, kept, and equal of repairs
+    again: dict[int, Again] = field(default_factory=dict)  # by generation, of repairs
 
     def stage(self, key: str | None, total: int) -> StageStatus:
         done = len(self.done)
@@ -415,7 +417,9 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
         unread=tuple(unread),
         unsupported=tuple(unsupported),
         repairs=tuple(
-            RepairStatus(one.number, repairs[one.number], one.expected, *extracted.again.get(one.number, (0, 0, 0)))
+            RepairStatus(
+                one.number, repairs[one.number], one.expected, **asdict(extracted.again.get(one.number, Again()))
+            )
             for one in found
             if one.number in repairs
         ),
@@ -452,9 +456,7 @@ def _sum(
             total.sent = before[0] + int(sent), before[1] + int(better)
         generation = parse_unit_id(marker.unit)[0]
         if generation in repairs:
-            read, kept, equal = total.again.get(generation, (0, 0, 0))
-            more_kept, more_equal = ungained(summary)
-            total.again[generation] = read + summary.counts.expected, kept + more_kept, equal + more_equal
+            total.again[generation] = total.again.get(generation, Again()) + read_again(summary)
         total.estimated += int(summary.extra.get(ESTIMATED, 0))
         total.correction += correction(summary)
         total.reasons.update(summary.reasons)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Protocol, TypeVar
 
-from pydantic import BaseModel, Field, StrictInt
+from pydantic import BaseModel, Field, StrictBool, StrictInt
 
 from llm_ocr.results.balance import ink_totals
 from llm_ocr.results.quality import what_is_wrong
@@ -331,6 +331,7 @@ class Extra(BaseModel):
     retries: StrictInt = 0
     estimated: StrictInt = 0
     planned: StrictInt = 0
+    given_up: StrictBool = False
 
 
 @dataclass(slots=True)
