@@ -790,6 +790,7 @@ class RepairKeywords(
     RequestKeywords,
     ShardKeywords,
     LeaseKeywords,
+    RayKeywords,
     QualityKeywords,
     LedgerKeywords,
     LimitKeywords,
