@@ -808,6 +808,7 @@ class RepairKeywords(
     ShardKeywords,
     LeaseKeywords,
     HybridKeywords,
+    RayKeywords,
     QualityKeywords,
     LedgerKeywords,
     LimitKeywords,

@@ -1,7 +1,7 @@
 """Settings models of all commands. Flags, variables, files, and Python keywords derive from them."""
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
@@ -400,6 +400,7 @@ class RepairSettings(
     ServingSettings,
     ShardSettings,
     HybridSettings,
+    RaySettings,
     QualitySettings,
     LedgerSettings,
     LimitSettings,
@@ -407,8 +408,6 @@ class RepairSettings(
     JobGroup,
 ):
     """llm-ocr repair: read bad pages again with other settings."""
-
-    ray: ClassVar[None] = None  # repairs are read on this machine
 
     page_list: FILE | None = Field(
         None,
@@ -511,7 +510,7 @@ class CompletionSettings(LogSettings):
 #: Commands that use an engine: a model's servers, or the embedded engine.
 ServingCommand = ExtractSettings | DescribeSettings | RunSettings | RepairSettings
 #: Commands that a Ray cluster runs.
-ClusterCommand = ExtractSettings | DescribeSettings | RunSettings
+ClusterCommand = ExtractSettings | DescribeSettings | RunSettings | RepairSettings
 #: Commands that read pages, describe figures, and assemble documents.
 ReadingCommand = ExtractSettings | RunSettings | RepairSettings
 FigureCommand = DescribeSettings | RunSettings

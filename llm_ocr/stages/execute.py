@@ -115,7 +115,7 @@ async def _execute(command: str, settings: PipelineCommand, engine: str, progres
                 workspace, settings, progress, engines, remote, stop=limits.stop, command=command, worked=worked
             )
             if isinstance(serving, RaySettings) and on_ray:
-                from llm_ocr.stages.ray import cluster
+                from llm_ocr.stages.ray import cluster, without_servers
 
                 run_on_cluster = await stack.enter_async_context(cluster(serving))
             if found is not None:
@@ -129,7 +129,7 @@ async def _execute(command: str, settings: PipelineCommand, engine: str, progres
                 from llm_ocr.compat.importing import take_over
 
                 await take_over(job, dataset)
-            for stage in (stages := await _stages(job)):
+            for stage in (stages := await _stages(without_servers(job) if on_ray else job)):
                 last = stage is stages[-1]
                 async with (
                     _still_exists(workspace),

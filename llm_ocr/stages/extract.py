@@ -97,8 +97,6 @@ async def extract(job: Job[ReadingCommand]) -> None:
         origin = Origin(to_remember(settings, engine=job.engines.engine), job.command)
         claim = Claim(workspace, EXTRACT, made, origin)
         key = await asyncio.to_thread(claim.check)
-        if job.given is not None and claim.of_repair:
-            raise UsageError("a cluster cannot read the pages of a repair", hint="Leave out `ray`.")
         found = await asyncio.to_thread(generations, workspace)
         own = [generation for generation in found if generation.key(key) == claim.key]
         if not (settings.password or settings.password_file):
@@ -107,7 +105,7 @@ async def extract(job: Job[ReadingCommand]) -> None:
         expected = await asyncio.to_thread(_expected, job, split, key, own)
         progress.begin(EXTRACT, expected.pages, expected.done, estimated=bool(expected.estimated))
         repair = next((generation.repair for generation in own if generation.repair), None)
-        async with shared(job, split, EXTRACT, key, among=own) as share:
+        async with shared(job, split, EXTRACT, key, among=own, read_with=claim.key) as share:
             stage = Extract(
                 pages,
                 ready.reader,

@@ -255,8 +255,8 @@ async def finish_repair(job: Job[RepairSettings]) -> None:
         job: The command, with an open workspace.
     """
     workspace, say = job.workspace, job.progress.say
-    if job.settings.shard_count > 1:
-        say("Describe and Assemble are left to later commands, because other workers may still read pages.")
+    if job.settings.shard_count > 1 or job.settings.ray is not None:
+        say("Describe and Assemble are left to later commands, which may run on other machines.")
         return
     described = await asyncio.to_thread(newest_key, workspace, DESCRIBE)
     if described is None:

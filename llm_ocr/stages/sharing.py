@@ -195,6 +195,7 @@ async def shared(
     key: str,
     units: Callable[[Sharing], Iterator[Unit]] | None = None,
     among: Sequence[Generation] | None = None,
+    read_with: str = "",
 ) -> AsyncIterator[Share]:
     """Open the worker's share of a stage.
 
@@ -205,9 +206,10 @@ async def shared(
         key: The stage key.
         units: Selects the units. By default all planned units without a marker are taken.
         among: The generations from which units are taken. By default all.
+        read_with: The key of the command's settings, if units are published under another key, as those of repairs.
     """
     if job.given is not None:
-        job.given.begun(key)
+        job.given.begun(read_with or key)
         yield job.given
         return
     async with sharing(job, split, stage, key) as own:
