@@ -9,21 +9,22 @@ The ink comes from the image that was read (`documents.ink`). A page without any
 import math
 import re
 import zlib
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
+from llm_ocr.results.balance import MOST
 from llm_ocr.results.quality.text_layer import (
     ENOUGH_LETTERS,
     FORMULA,
     LETTERS,
     BlockText,
+    aligned,
     chunks_of,
     folded,
     in_margin,
     is_true,
-    missing,
+    passages,
     size_of,
 )
 from llm_ocr.types import FURNITURE, Attempt, Block, BlockKind, Box, Evidence, InkMap, Ledger, Span
@@ -39,9 +40,12 @@ if TYPE_CHECKING:
 #: and no page as a whole has fewer than 7.
 _LEAST_PIXELS, _LEAST_PIXELS_OF_PAGE = 2.5, 6.0
 #: Letters and digits of a page divided by those that the sizes of its lines suggest: 98 % of 448 pages are between.
-_FEWEST, _MOST = 0.55, 1.35
+_FEWEST, _MOST = 0.55, 1.6
 #: Share of the ink outside of figures that must be in lines for this comparison: small print has none.
-_IN_LINES = 0.5
+_IN_LINES = 0.9
+
+#: Share of a straight line's box that letters fill at least.
+_FILLED = 0.3
 
 #: Growth of boxes, relative to the page: boxes of letters are tight.
 _ROOM = 0.008
@@ -63,6 +67,8 @@ _NUMBER = re.compile(r"\d(?:[\d.,:/’'\u00a0\u202f\u2010-\u2015\u2212-]*\d)?")
 _DIGITS = 2
 #: Names: words with a capital and at least three more letters.
 _NAME = re.compile(r"(?<![^\W_])[^\W\d_][^\W\d_]{3,}")
+#: Height from the edges of the page, relative, in which a running head or foot may be.
+_EDGE = 0.12
 #: Names that a layer may lack until it is taken for a layer with broken words.
 _ENOUGH_NAMES = 0.1
 
@@ -107,9 +113,14 @@ def account(evidence: Evidence, attempt: Attempt, texts: Sequence[BlockText]) ->
     if not evidence.undrawn:
         unread, unsupported = _by_ink(black, attempt, texts, amount=not by_layer or not texts)
     if by_layer:
-        lacking, foreign = _by_layer(evidence, attempt, texts)
+        lacking, foreign = _by_layer(evidence, black, attempt, texts)
         # Boxes of the layer contain those of their ink.
         boxes = [box for box in unread.boxes if not any(box.covered_by(line) > 0.5 for line in lacking.boxes)]
+        # The limits of ink are wider, because it is less certain.
+        if unread.share <= MOST["ink"]:
+            unread = _Unread(0.0, boxes)
+        if unsupported.share <= MOST["ink"]:
+            unsupported = _Unsupported()
         unread = _Unread(max(unread.share, lacking.share), [*lacking.boxes, *boxes])
         unsupported = _Unsupported(max(unsupported.share, foreign.share), [*unsupported.spans, *foreign.spans])
     furniture = _cover(black.shape, [block for block in attempt.blocks if block.kind in FURNITURE])
@@ -187,7 +198,10 @@ def _by_ink(
         if lost > unread.share:
             unread = _Unread(lost, unread.boxes if placed else [box.scaled(1 / width, 1 / height) for box, _ in lines])
         if not placed and sum(pixels for _, pixels in lines) >= _IN_LINES * total:
-            most = min(most, _MOST * expected)
+            # The ink of a line shows its height also if it is curved or oblique, as on scans.
+            sizes = [(max(box.width, box.height), min(box.width, box.height), pixels) for box, pixels in lines]
+            fitting = sum(2 * long / min(high, max(1.0, pixels / (_FILLED * long))) for long, high, pixels in sizes)
+            most = min(most, _MOST * fitting)
     most = max(most, ENOUGH_LETTERS)  # the letters of a few words are uncertain
     share = max(without, letters - most) / letters if letters > most or without else 0.0
     return unread, _Unsupported(share, spans)
@@ -303,8 +317,12 @@ def _connected(mask: "Mask") -> list[tuple[Box, int]]:
 # Text layer.
 
 
-def _by_layer(evidence: Evidence, attempt: Attempt, texts: Sequence[BlockText]) -> tuple[_Unread, _Unsupported]:
+def _by_layer(
+    evidence: Evidence, black: "Mask", attempt: Attempt, texts: Sequence[BlockText]
+) -> tuple[_Unread, _Unsupported]:
     """Compare the answer with a true text layer, both ways, in chunks of about a line, and by numbers and names."""
+    import numpy as np
+
     lines = [(text, box.turned(attempt.rotation)) for text, box in evidence.lines]
     pictures = [
         box.grown(0.01)
@@ -313,23 +331,36 @@ def _by_layer(evidence: Evidence, attempt: Attempt, texts: Sequence[BlockText]) 
         for box in (block.box, *block.continued)
     ]
     without_position = any(block.kind is BlockKind.FIGURE and block.box.area >= 1 for block in attempt.blocks)
+    heads = _heads([box for _, box in lines])
     demanded: list[tuple[str, Box]] = []
     optional: list[tuple[str, Box]] = []
     for text, box in lines:
-        free = in_margin(box) or any(box.covered_by(picture) > 0.5 for picture in pictures)
+        free = box in heads or any(box.covered_by(picture) > 0.5 for picture in pictures)
         free = free or (without_position and len(text) < LETTERS)
         (optional if free else demanded).append((text, box))
     wanted, allowed = (chunks_of("\n".join(text for text, _ in some)) for some in (demanded, optional))
+    layer = [*wanted, *allowed]
+    # A figure may repeat a caption that is a block of its own.
+    figures = [chunk for entry in texts if entry.block.kind is BlockKind.FIGURE for chunk in entry.chunks]
+    every = [
+        (n, chunk)
+        for n, entry in enumerate(texts)
+        if entry.block.kind is not BlockKind.FIGURE
+        for chunk in entry.chunks
+    ]
+    in_layer, in_answer = aligned([chunk for _, chunk in every], layer)
+    if figures:
+        _, in_figures = aligned(figures, layer)
+        in_answer = [list(map(max, *pair)) for pair in zip(in_answer, in_figures, strict=True)]
     unread = _Unread()
-    lacking = missing(wanted, [chunk for entry in texts for chunk in entry.chunks])
-    if (lost := size_of(lacking)) >= ENOUGH_LETTERS:
+    if lacking := passages(wanted, in_answer[: len(wanted)]):
         starts = [0, *accumulate(len(text) + 1 for text, _ in demanded)]
         boxes = [
             box
             for (_, box), start, end in zip(demanded, starts, starts[1:], strict=False)
-            if any(chunk.start < end and chunk.end > start for chunk in lacking)
+            if any(first < end and last > start for _, first, last, _ in lacking)
         ]
-        unread = _Unread(lost / size_of(wanted), boxes)
+        unread = _Unread(sum(part[3] for part in lacking) / size_of(wanted), boxes)
     # Text read in a drawing or picture is in no layer: drawings often have letters as curves. A block was read from a
     # picture if the page has pictures of its size, and no line is in its box.
     own = []
@@ -341,27 +372,73 @@ def _by_layer(evidence: Evidence, attempt: Attempt, texts: Sequence[BlockText]) 
         ):
             continue
         own.append((number, entry))
-    chunks = [(number, chunk) for number, entry in own for chunk in entry.chunks]
-    letters = size_of([chunk for _, chunk in chunks])
+    numbers = {number for number, _ in own}
+    chosen = [at for at, (number, _) in enumerate(every) if number in numbers]
+    chunks, flags = [every[at][1] for at in chosen], [in_layer[at] for at in chosen]
+    letters = size_of(chunks)
     if letters < ENOUGH_LETTERS or size_of(wanted) + size_of(allowed) < ENOUGH_LETTERS:
         return unread, _Unsupported()
-    foreign = missing([chunk for _, chunk in chunks], [*wanted, *allowed])
-    unknown = {id(chunk) for chunk in foreign}
-    spans = [
-        Span(number, chunk.start, chunk.end)
-        for number, chunk in chunks
-        if id(chunk) in unknown and len(chunk.letters) >= _TELLING
-    ]
-    invented = size_of(foreign)
-    share = invented / letters - evidence.pictured if invented >= ENOUGH_LETTERS else 0.0  # pictures are in no layer
-    return unread, _Unsupported(max(0.0, share), [*spans, *_unknown_facts(lines, own)])
+    foreign = passages(chunks, flags)
+    spans = [Span(every[chosen[at]][0], start, end) for at, start, end, _ in foreign]
+    invented = sum(part[3] for part in foreign)
+    if invented and evidence.pictured and any(entry.block.box.area >= 1 for entry in texts):
+        # Text of pictures is in no layer: as many letters as fit in the lines of ink that the layer lacks.
+        height, width = black.shape
+        seen = np.zeros(black.shape, np.bool_)
+        for _, box in lines:
+            seen[_place(box, height, width)] = True
+        free = _lines_of_text(black & ~seen)
+        invented -= round(sum(2 * max(box.width / box.height, box.height / box.width) for box, _ in free) / _FEWEST)
+    share = max(0, invented) / letters
+    unknown = {
+        (number, place[0])
+        for (number, chunk), found in zip(every, in_layer, strict=True)
+        for place, flag in zip(chunk.places, found, strict=True)
+        if not flag
+    }
+    left = {
+        word
+        for chunk, found in zip(layer, in_answer, strict=True)
+        for word, flag in zip(chunk.words, found, strict=True)
+        if not flag
+    }
+    return unread, _Unsupported(share, [*spans, *_unknown_facts(lines, own, unknown, left)])
 
 
-def _unknown_facts(lines: Sequence[tuple[str, Box]], own: Sequence[tuple[int, BlockText]]) -> list[Span]:
-    """Return the places of numbers and names that the text layer lacks, each as often as it has them."""
-    known = Counter(digits for text, _ in lines for _, digits in _numbers(text))
-    # Numbers that a line end or a space divides, and parts of longer numbers, are found in all digits of the layer.
-    stream = "".join("".join(filter(str.isdecimal, text)) for text, _ in lines)
+def _heads(boxes: Sequence[Box]) -> set[Box]:
+    """Return the lines in the margin, and those near the upper and lower edge that a gap separates from the others.
+
+    Models leave out running heads and feet on purpose.
+    """
+    found = {box for box in boxes if in_margin(box)}
+    gap = sorted(box.height for box in boxes)[len(boxes) // 2] if boxes else 0.0
+    for turned in (False, True):
+        sides = [(1 - box.y1, 1 - box.y0, box) if turned else (box.y0, box.y1, box) for box in boxes]
+        sides.sort(key=lambda side: side[0])
+        end = 0.0
+        for number, (begin, last, _) in enumerate(sides):
+            if begin > end + gap and number:
+                found.update(box for _, _, box in sides[:number])
+            end = max(end, last)
+            if end > _EDGE:
+                break
+    return found
+
+
+def _unknown_facts(
+    lines: Sequence[tuple[str, Box]],
+    own: Sequence[tuple[int, BlockText]],
+    unknown: Collection[tuple[int, int]],
+    left: Collection[str],
+) -> list[Span]:
+    """Return the places of numbers and names that the text layer lacks.
+
+    Args:
+        lines: The text layer.
+        own: The blocks that are compared with it, with their numbers.
+        unknown: Blocks and starts of the words that the layer lacks.
+        left: Words of the layer that the answer lacks: a number may be joined there with its neighbor.
+    """
     letters = "".join(filter(str.isalnum, folded("".join(text for text, _ in lines))))
     numbers, names, count = [], [], 0
     for block, entry in own:
@@ -369,9 +446,7 @@ def _unknown_facts(lines: Sequence[tuple[str, Box]], own: Sequence[tuple[int, Bl
             continue
         text = FORMULA.sub(lambda found: " " * len(found[0]), entry.text)
         for start, digits in _numbers(text):
-            if known[digits]:
-                known[digits] -= 1
-            elif digits not in known and digits not in stream:
+            if any((block, at) in unknown for at in range(*start)) and not any(digits in word for word in left):
                 numbers.append(Span(block, start[0], start[1]))
         for found in _NAME.finditer(text):
             if found[0][0].isupper():

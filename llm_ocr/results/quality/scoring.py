@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from llm_ocr.models.parsers.repetition import sound_length
-from llm_ocr.results.balance import MAX_UNREAD, MAX_UNSUPPORTED
+from llm_ocr.results.balance import MOST
 from llm_ocr.results.ledger import account, contradicted
 from llm_ocr.results.quality import (
     CONFIDENT,
@@ -190,12 +190,12 @@ class Limits:
 
     def unbalanced(self, ledger: Ledger | None, blocks: Sequence[Block]) -> tuple[Reason, str] | None:
         """Return the reason and the details if a ledger does not balance within the limits."""
-        most_unread, most_unsupported = (
-            (1.0 if self.min_quality == 0 else fitted) if limit is None else limit
-            for limit, fitted in ((self.max_unread, MAX_UNREAD), (self.max_unsupported, MAX_UNSUPPORTED))
-        )
         if ledger is None:
             return None
+        fitted = 1.0 if self.min_quality == 0 else MOST[ledger.verified_by]
+        most_unread, most_unsupported = (
+            fitted if limit is None else limit for limit in (self.max_unread, self.max_unsupported)
+        )
         unread, unsupported = ledger.unread_share, ledger.unsupported_share
         numbers = contradicted(ledger, blocks) if most_unsupported < 1 else []
         found = []
