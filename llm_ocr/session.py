@@ -188,6 +188,7 @@ class Session:
             furniture=furniture,
             limits=limits_of(self._settings),
             transcribes=(lambda: False) if way.tasks else parts.reading.transcribes,
+            verifier=parts.reading.verifier,
         )
 
         async def read_position(position: int, ticket: Ticket) -> None:
@@ -244,7 +245,7 @@ class Session:
             options = render_options(settings, secrets, page_profile(settings, engines), self._engine)
             renderer = await stack.enter_async_context(Renderer(options))
             ready = await reading(Job(None, settings, progress, engines, remote), renderer)
-            stack.push_async_callback(ready.reader.close)
+            stack.push_async_callback(ready.close)
             model = await page_model(settings, engines, None) if engines.uses_models else None
             self._held = stack.pop_all()
         return _Parts(renderer, ready, PartRenderer(renderer, remote), model)

@@ -8,10 +8,13 @@ The ink comes from the image that was read (`documents.ink`). A page without any
 
 import math
 import re
+import unicodedata
 import zlib
-from collections.abc import Collection, Sequence
-from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from itertools import accumulate, compress
+from operator import ne, not_
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from llm_ocr.results.balance import MOST
 from llm_ocr.results.quality.text_layer import (
@@ -19,6 +22,7 @@ from llm_ocr.results.quality.text_layer import (
     FORMULA,
     LETTERS,
     BlockText,
+    Chunk,
     aligned,
     chunks_of,
     folded,
@@ -27,7 +31,7 @@ from llm_ocr.results.quality.text_layer import (
     passages,
     size_of,
 )
-from llm_ocr.types import FURNITURE, Attempt, Block, BlockKind, Box, Evidence, InkMap, Ledger, Span
+from llm_ocr.types import FURNITURE, Attempt, Block, BlockKind, Box, Evidence, InkMap, Ledger, OcrLine, OcrText, Span
 
 if TYPE_CHECKING:
     import numpy as np
@@ -73,6 +77,20 @@ _EDGE = 0.12
 _ENOUGH_NAMES = 0.1
 
 
+#: Least confidence of a line of OCR that an answer must have, and of a word whose number contradicts the answer. Of the
+#: numbers that OCR reads on 60 damaged scans, 96 % reach the second value, and none of its errors.
+_SURE, _SURE_NUMBER = 0.9, 0.995
+#: Letters or digits beside a number that tell its place, and the characters among which they are.
+_SIDE, _NEAR = 4, 24
+#: Letters of an answer that may stand where OCR read one letter without confidence.
+_ROOM_OF_OCR = 1.5
+#: Share of a chunk's letters that the recognizer must be able to read.
+_KNOWN_SCRIPT = 0.5
+
+#: Evidence for the text of a page: the ink, also a true text layer, or also OCR on pages without one.
+Verify = Literal["ink", "layer", "ocr"]
+
+
 class _Unread(NamedTuple):
     """Share of what was not read, and relative boxes in the answer's orientation."""
 
@@ -87,13 +105,16 @@ class _Unsupported(NamedTuple):
     spans: Sequence[Span] = ()
 
 
-def account(evidence: Evidence, attempt: Attempt, texts: Sequence[BlockText]) -> Ledger | None:
+def account(
+    evidence: Evidence, attempt: Attempt, texts: Sequence[BlockText], verify: Verify = "layer"
+) -> Ledger | None:
     """Return the ledger of a page. Takes about 6 ms of a core.
 
     Args:
-        evidence: Ink and text layer of the page.
+        evidence: Ink, text layer, and OCR of the page.
         attempt: The answer. Blocks without a place, which cover the page, are compared with the page as a whole.
         texts: The texts of its blocks.
+        verify: Which evidence is used for the text.
 
     Returns:
         The ledger; None if the ink is unknown.
@@ -109,11 +130,13 @@ def account(evidence: Evidence, attempt: Attempt, texts: Sequence[BlockText]) ->
         whole = [Span(number, 0, len(entry.text)) for number, entry in enumerate(texts) if entry.chunks]
         return Ledger(0.0, unsupported_share=float(letters > 0), unsupported=_joined(whole, texts))
     unread, unsupported = _Unread(), _Unsupported()
-    by_layer = is_true(evidence, attempt)
+    by_layer = verify != "ink" and is_true(evidence, attempt)
+    ocr = evidence.ocr if verify == "ocr" and not by_layer else None
     if not evidence.undrawn:
-        unread, unsupported = _by_ink(black, attempt, texts, amount=not by_layer or not texts)
-    if by_layer:
-        lacking, foreign = _by_layer(evidence, black, attempt, texts)
+        unread, unsupported = _by_ink(black, attempt, texts, amount=not (by_layer or ocr) or not texts)
+    if by_layer or ocr:
+        compared = _by_ocr(ocr, attempt, texts) if ocr else _by_layer(evidence, black, attempt, texts)
+        lacking, foreign = compared
         # Boxes of the layer contain those of their ink.
         boxes = [box for box in unread.boxes if not any(box.covered_by(line) > 0.5 for line in lacking.boxes)]
         # The limits of ink are wider, because it is less certain.
@@ -131,7 +154,7 @@ def account(evidence: Evidence, attempt: Attempt, texts: Sequence[BlockText]) ->
         furniture_share=round(float((black & furniture).sum() / total), 4),
         unread=tuple(Box(*(round(side, 4) for side in (box.x0, box.y0, box.x1, box.y1))) for box in unread.boxes),
         unsupported=_joined(unsupported.spans, texts),
-        verified_by="layer" if by_layer else "ink",
+        verified_by="layer" if by_layer else "ocr" if ocr else "ink",
     )
 
 
@@ -314,7 +337,7 @@ def _connected(mask: "Mask") -> list[tuple[Box, int]]:
     return [(Box(left[at], top[at], right[at], bottom[at]), int(pixels[at])) for at in np.flatnonzero(fit).tolist()]
 
 
-# Text layer.
+# Text layer, and OCR.
 
 
 def _by_layer(
@@ -324,20 +347,10 @@ def _by_layer(
     import numpy as np
 
     lines = [(text, box.turned(attempt.rotation)) for text, box in evidence.lines]
-    pictures = [
-        box.grown(0.01)
-        for block in attempt.blocks
-        if block.kind in (BlockKind.FIGURE, BlockKind.FORMULA) and block.box.area < 1
-        for box in (block.box, *block.continued)
-    ]
-    without_position = any(block.kind is BlockKind.FIGURE and block.box.area >= 1 for block in attempt.blocks)
-    heads = _heads([box for _, box in lines])
-    demanded: list[tuple[str, Box]] = []
-    optional: list[tuple[str, Box]] = []
-    for text, box in lines:
-        free = box in heads or any(box.covered_by(picture) > 0.5 for picture in pictures)
-        free = free or (without_position and len(text) < LETTERS)
-        (optional if free else demanded).append((text, box))
+    is_optional = _optional(lines, attempt)
+    demanded, optional = (
+        [line for line, free in zip(lines, is_optional, strict=True) if free is which] for which in (False, True)
+    )
     wanted, allowed = (chunks_of("\n".join(text for text, _ in some)) for some in (demanded, optional))
     layer = [*wanted, *allowed]
     # A figure may repeat a caption that is a block of its own.
@@ -405,6 +418,24 @@ def _by_layer(
     return unread, _Unsupported(share, [*spans, *_unknown_facts(lines, own, unknown, left)])
 
 
+def _optional(lines: Sequence[tuple[str, Box]], attempt: Attempt) -> list[bool]:
+    """Return which lines of the page an answer may lack: running heads, and those in a picture or formula."""
+    pictures = [
+        box.grown(0.01)
+        for block in attempt.blocks
+        if block.kind in (BlockKind.FIGURE, BlockKind.FORMULA) and block.box.area < 1
+        for box in (block.box, *block.continued)
+    ]
+    without_position = any(block.kind is BlockKind.FIGURE and block.box.area >= 1 for block in attempt.blocks)
+    heads = _heads([box for _, box in lines])
+    return [
+        box in heads
+        or any(box.covered_by(picture) > 0.5 for picture in pictures)
+        or (without_position and len(text) < LETTERS)
+        for text, box in lines
+    ]
+
+
 def _heads(boxes: Sequence[Box]) -> set[Box]:
     """Return the lines in the margin, and those near the upper and lower edge that a gap separates from the others.
 
@@ -423,6 +454,180 @@ def _heads(boxes: Sequence[Box]) -> set[Box]:
             if end > _EDGE:
                 break
     return found
+
+
+def _by_ocr(ocr: OcrText, attempt: Attempt, texts: Sequence[BlockText]) -> tuple[_Unread, _Unsupported]:
+    """Compare the answer with OCR of the page, both ways, in passages and by numbers.
+
+    OCR errs, and reads neither handwriting nor formulas. Only lines that it reads with confidence are demanded. A
+    passage that it lacks is unsupported unless lines that it could not read with confidence have room for it.
+    """
+    lines = _in_rows(replace(line, box=line.box.turned(attempt.rotation)) for line in ocr.lines)
+    answer = []
+    for number, entry in enumerate(texts):
+        if entry.block.kind is not BlockKind.FORMULA:
+            # A figure may repeat a caption that is a block of its own.
+            own = entry.text[: len(entry.block.inside)] if entry.block.kind is BlockKind.FIGURE else entry.text
+            answer.append((number, _bare(FORMULA.sub(lambda found: " " * len(found[0]), own))))
+    said = [(number, chunk) for number, text in answer for chunk in chunks_of(text)]
+    read = [(number, chunk) for number, line in enumerate(lines) for chunk in chunks_of(_bare(line.text))]
+    in_ocr, in_answer = aligned([chunk for _, chunk in said], [chunk for _, chunk in read])
+
+    optional = _optional([(line.text, line.box) for line in lines], attempt)
+    demanded, room = [], [float(line.text.count("\ufffd")) for line in lines]
+    for (number, chunk), found in zip(read, in_answer, strict=True):
+        if lines[number].confidence < _SURE:
+            room[number] += _ROOM_OF_OCR * sum(map(len, compress(chunk.words, map(not_, found))))
+        elif not optional[number]:
+            demanded.append(_Part(number, chunk, found))
+    lacking = {}
+    for parts in (demanded, _in_columns(demanded, lines)):  # a lost row of a table, and a lost line of a column
+        for part, start, _, letters in _passages(parts):
+            lacking[part.number, start] = letters
+    lost = sum(lacking.values()) / size_of([part.chunk for part in demanded]) if lacking else 0.0
+    unread = _Unread(lost, [lines[number].box for number in dict.fromkeys(number for number, _ in lacking)])
+
+    compared = [
+        _Part(number, chunk, found)
+        for (number, chunk), found in zip(said, in_ocr, strict=True)
+        if texts[number].block.kind is not BlockKind.FIGURE and _is_readable(chunk.letters, ocr.scripts)
+    ]
+    spans, invented = [], 0
+    for part, start, end, letters in _passages(compared):
+        block, left = texts[part.number].block, float(letters)
+        places = [box.grown(_ROOM) for box in (block.box, *block.continued)]
+        for number, line in enumerate(lines):
+            if room[number] and any(line.box.covered_by(place) > 0.5 for place in places):
+                used = min(room[number], left)
+                room[number] -= used
+                left -= used
+        if left > letters / 2:
+            invented += letters
+            spans.append(Span(part.number, start, end))
+    share = invented / size_of([part.chunk for part in compared]) if invented else 0.0
+    return unread, _Unsupported(share, [*spans, *_contradicted_by_ocr(answer, lines)])
+
+
+class _Part(NamedTuple):
+    """Chunk of a block of the answer, or of a line of OCR, with its number, and which words the other side has."""
+
+    number: int
+    chunk: Chunk
+    found: Sequence[bool]
+
+
+def _passages(parts: Sequence[_Part]) -> list[tuple[_Part, int, int, int]]:
+    """Return the passages that were not found: their part, the start and end in its text, and their letters."""
+    found = passages([part.chunk for part in parts], [part.found for part in parts])
+    return [(parts[at], start, end, letters) for at, start, end, letters in found]
+
+
+def _bare(text: str) -> str:
+    """Return the text without accents, which OCR confuses; as long as the text."""
+    if text.isascii():
+        return text
+    return "".join(c if c.isascii() else unicodedata.normalize("NFKD", c)[0] for c in text)
+
+
+def _in_rows(lines: Iterable[OcrLine]) -> list[OcrLine]:
+    """Return the lines from top to bottom, and those of one height, such as cells of a table, from left to right."""
+    rows: list[list[OcrLine]] = []
+    for line in sorted(lines, key=lambda line: line.box.centre[1]):
+        first = rows[-1][0].box if rows else line.box
+        if rows and line.box.centre[1] < first.centre[1] + first.height / 2:
+            rows[-1].append(line)
+        else:
+            rows.append([line])
+    return [line for row in rows for line in sorted(row, key=lambda line: line.box.x0)]
+
+
+def _in_columns(parts: Sequence[_Part], lines: Sequence[OcrLine]) -> list[_Part]:
+    """Return parts of lines, which are in rows, so that each line follows the one above it in its column."""
+    columns: list[list[_Part]] = []
+    for part in parts:
+        box = lines[part.number].box
+        for column in columns:
+            last = lines[column[-1].number].box
+            shared = min(box.x1, last.x1) - max(box.x0, last.x0)
+            below = box.centre[1] - last.y1
+            if last == box or (shared > min(box.width, last.width) / 2 and 0 < below < 2 * last.height):
+                column.append(part)
+                break
+        else:
+            columns.append([part])
+    return [part for column in columns for part in column]
+
+
+class _Number(NamedTuple):
+    """Number in a text: its block, place, and digits, and the letters and digits on both sides (see `_numbers_in`)."""
+
+    block: int
+    start: int
+    end: int
+    digits: str
+    around: tuple[str, str]
+
+    def stands_at(self, other: "_Number") -> int:
+        """Return on how many sides the neighbors are those of another number."""
+        return sum(own == their != "" for own, their in zip(self.around, other.around, strict=True))
+
+
+def _numbers_in(texts: Sequence[tuple[int, str]]) -> list[_Number]:
+    """Return the numbers of consecutive texts, with four letters or digits on both sides, or "" for fewer."""
+    whole = "\n".join(text for _, text in texts)
+    found, first = [], 0
+    for block, text in texts:
+        for (start, end), digits in _numbers(text):
+            before = "".join(filter(str.isalnum, whole[max(0, first + start - _NEAR) : first + start]))[-_SIDE:]
+            after = "".join(filter(str.isalnum, whole[first + end : first + end + _NEAR]))[:_SIDE]
+            around = tuple(side if len(side) == _SIDE else "" for side in (before, after))
+            found.append(_Number(block, start, end, digits, (around[0], around[1])))
+        first += len(text) + 1
+    return found
+
+
+def _contradicted_by_ocr(answer: Sequence[tuple[int, str]], lines: Sequence[OcrLine]) -> list[Span]:
+    """Return the places of numbers for which OCR reads another number with confidence.
+
+    Most numbers that OCR lacks are its own errors. A number is contradicted if OCR has another one between the same
+    letters, or one that differs in few digits, that the answer lacks.
+
+    Args:
+        answer: Numbers and texts of the blocks.
+        lines: The lines of OCR, in order.
+    """
+    printed = _numbers_in([(number, _bare(line.text)) for number, line in enumerate(lines)])
+    lacking = _numbers_in(answer)
+    for sides in (2, 1, 0):  # numbers that agree, those between the same letters first
+        missing_still = []
+        for number in lacking:
+            same = [other for other in printed if other.digits == number.digits and number.stands_at(other) >= sides]
+            if same:
+                printed.remove(same[0])
+            else:
+                missing_still.append(number)
+        lacking = missing_still
+    spans = []
+    for number in lacking:
+        for other in printed:
+            line, sides = lines[other.block], number.stands_at(other)
+            words = line.words[line.text.count(" ", 0, other.start) : line.text.count(" ", 0, other.end) + 1]
+            changed = sum(map(ne, number.digits, other.digits))
+            close = len(number.digits) == len(other.digits) and changed <= max(1, len(number.digits) // 3)
+            is_other = sides == 2 or (close and (sides or len(number.digits) > _DIGITS))
+            if is_other and min(words, default=0.0) >= _SURE_NUMBER:
+                printed.remove(other)
+                spans.append(Span(number.block, number.start, number.end))
+                break
+    return spans
+
+
+def _is_readable(letters: str, scripts: frozenset[str]) -> bool:
+    """Return whether most letters are of scripts that OCR reads."""
+    if letters.isascii():
+        return True
+    known = sum(not c.isalpha() or unicodedata.name(c, "?").split(" ", 1)[0] in scripts for c in letters)
+    return known > _KNOWN_SCRIPT * len(letters)
 
 
 def _unknown_facts(

@@ -30,6 +30,7 @@ from llm_ocr.stages.model_choice import page_model, page_profile
 from llm_ocr.stages.readers import Reading, limits_of, ocr_language, reading
 from llm_ocr.stages.rendering import PartRenderer, passwords, render_options
 from llm_ocr.stages.sharing import Split, publish_held, repair_command, shared, shows_all, split_of, take_without_units
+from llm_ocr.stages.verifying import Verifier
 from llm_ocr.types import (
     Attempt,
     Block,
@@ -116,6 +117,7 @@ async def extract(job: Job[ReadingCommand]) -> None:
                 furniture=settings.headers == "keep",
                 limits=limits_of(settings),
                 transcribes=ready.transcribes,
+                verifier=ready.verifier,
                 repair={"repair": claim.key, "settings": dict(repair.options)} if repair and claim.of_repair else {},
             )
             units = stepwise(share.units, job.stop)
@@ -155,9 +157,9 @@ async def opened_reading(
     async with Renderer(options) as renderer:
         ready = await reading(job, renderer)
         try:
-            yield PartRenderer(renderer, job.remote), ready, identity(renderer, ready.reader, settings)
+            yield PartRenderer(renderer, job.remote), ready, identity(renderer, ready, settings)
         finally:
-            await ready.reader.close()
+            await ready.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +179,7 @@ class Extract:
         furniture: Whether the Markdown contains running heads, feet, and page numbers.
         limits: Limits of a page that is `ok`.
         transcribes: Whether a model is asked for the page's own text, and answers.
+        verifier: OCR beside the model, as evidence for its text.
         repair: The key and the settings of a repair, which each of its rows names in its attempts.
     """
 
@@ -190,6 +193,7 @@ class Extract:
     furniture: bool = False
     limits: Limits = FITTED
     transcribes: Callable[[], bool] = lambda: False
+    verifier: Verifier | None = None
     repair: Mapping[str, Any] = field(default_factory=dict)
 
     async def run(self, units: AsyncIterable[Unit]) -> None:
@@ -241,7 +245,10 @@ class Extract:
             ticket.weigh(len(page.image.data))
             if part.again and not self.repair:  # a repair reads in another way by its settings
                 page = replace(page, again=True)
-            attempt = await read_page(self.reader, page, self.renderer, ticket.release)
+            if self.verifier is None:
+                attempt = await read_page(self.reader, page, self.renderer, ticket.release)
+            else:
+                page, attempt = await self._verified(page, ticket, self.verifier)
             return await finished_page(
                 part,
                 position,
@@ -256,18 +263,37 @@ class Extract:
             image = page.image if page else None
             return failed_page(part, position, failure, engine=self.reader.name, image=image)
 
+    async def _verified(self, page: Page, ticket: Ticket, verifier: Verifier) -> tuple[Page, Attempt]:
+        """Read a page, and return it with the text of OCR as evidence. Raises `PageFailure`."""
+
+        def on_sent() -> None:
+            ticket.release()
+            verifier.begin(page)
+
+        await verifier.wait_for_room()
+        try:
+            attempt = await read_page(self.reader, page, self.renderer, on_sent)
+            if attempt.source != "model":  # a fallback's text is that of the layer or of the same OCR
+                return page, attempt
+            found, why_not = await verifier.verified(page)
+            return found, replace(attempt, detail="; ".join(filter(None, (attempt.detail, why_not))))
+        finally:
+            verifier.forget(page)
+
 
 # The stage's key and its conditions.
 
 
-def identity(renderer: Renderer, reader: PageReader, settings: ReadingCommand) -> Mapping[str, Any]:
+def identity(renderer: Renderer, ready: Reading, settings: ReadingCommand) -> Mapping[str, Any]:
     """Return the settings that determine the rows. Their hash is the key of the stage."""
-    about: dict[str, Any] = {"reader": dict(reader.identity()), "render": dict(renderer.identity())}
+    about: dict[str, Any] = {"reader": dict(ready.reader.identity()), "render": dict(renderer.identity())}
     if settings.headers != "drop":
         about["headers"] = settings.headers
     limits = {"max_unread": settings.max_unread, "max_unsupported": settings.max_unsupported}
-    if any(limit is not None for limit in limits.values()):
+    if any(limit is not None for limit in limits.values()) or settings.verify != "layer":
         about["ledger"] = {**limits, "version": VERSION}
+    if settings.verify != "layer":
+        about["ledger"] |= {"verify": settings.verify, **(ready.verifier.identity() if ready.verifier else {})}
     return about
 
 
