@@ -193,6 +193,7 @@ class Session:
             first=parts.reading.first,
             route=replace(parts.reading.route, share=None),  # a session has no units
             model=self._model_state,
+            verifier=parts.reading.verifier,
         )
 
         async def read_position(position: int, ticket: Ticket) -> None:

@@ -28,6 +28,8 @@ __all__ = [
     "InkTotals",
     "Ledger",
     "Line",
+    "OcrLine",
+    "OcrText",
     "Page",
     "PageContent",
     "PageRecord",
@@ -231,6 +233,7 @@ class Word:
     italic: bool = False
     link: int = 0  # number of its link in `PageContent.links`, from 1; 0: none
     font: int = 0
+    confidence: float = 1.0  # OCR only: the least of its characters, 0..1
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +331,31 @@ class InkMap:
 
 
 @dataclass(frozen=True, slots=True)
+class OcrLine:
+    """Line of text that OCR found in a page image.
+
+    An area that it cannot read has U+FFFD instead of about each character, and the confidence 0. `box` is relative.
+    `confidence` is the mean over the characters, 0..1; `words` has the least of each word.
+    """
+
+    text: str
+    box: Box
+    confidence: float
+    words: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OcrText:
+    """Text that OCR found in a page image.
+
+    `scripts` are those that the recognizer reads, as the first words of their characters' Unicode names (`LATIN`).
+    """
+
+    lines: tuple[OcrLine, ...]
+    scripts: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """Evidence from a page, available before it is read, with which answers are judged.
 
@@ -342,6 +370,7 @@ class Evidence:
     pictured: float = 0.0
     undrawn: float = 0.0
     invisible: int = 0  # as in `PageContent`; `lines` is without these words
+    ocr: OcrText | None = None  # only to verify the answer of a model
 
     @property
     def no_ink(self) -> bool:
@@ -432,7 +461,7 @@ class Ledger:
         furniture_share: Share 0..1 of the ink in running heads, feet, and page numbers.
         unread: Relative boxes of the unread ink, on the stored image.
         unsupported: Places of the unsupported text.
-        verified_by: Evidence that the text was compared with: "ink", or "layer" (with ink).
+        verified_by: Evidence that the text was compared with: "ink", "layer" (with ink), or "ocr" (with ink).
     """
 
     ink: float

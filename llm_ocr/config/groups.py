@@ -406,6 +406,13 @@ class LedgerSettings(Group):
             " single numbers. If given, a model reads such a page again (default: 0.02, without reading it again)"
         ),
     )
+    verify: Literal["ink", "layer", "ocr"] = Field(
+        "layer",
+        description=(
+            "Evidence for the text of a page. ink: the page image alone; layer: also the PDF's text layer if it is"
+            " correct; ocr: also, on pages without one, OCR on the CPU beside the model"
+        ),
+    )
 
 
 class HybridSettings(Group):

@@ -428,6 +428,10 @@ class LedgerKeywords(TypedDict, total=False):
     """Largest share of an `ok` page's text (0 to 1) that neither ink nor text layer supports; 1 also ignores
     single numbers. If given, a model reads such a page again (default: 0.02, without reading it again)
     """
+    verify: Literal["ink", "layer", "ocr"]
+    """Evidence for the text of a page. ink: the page image alone; layer: also the PDF's text layer if it is
+    correct; ocr: also, on pages without one, OCR on the CPU beside the model
+    """
 
 
 class LimitKeywords(TypedDict, total=False):

@@ -102,7 +102,7 @@ def _layer_lines(
         lines, lost, start, total, invisible = [], 0.0, 0, 0, 0
         edges = _Edges(picture) if picture is not None else None
         for line in text_page.get_text_range().split("\r\n"):
-            pieces = _pieces(text_page, frame, start, len(line)) if line.strip() else []
+            pieces = _pieces(text_page, frame, start, _count(line)) if line.strip() else []
             if pieces:
                 shown, around, empty, total = line, _around(pieces), 0.0, total + len(line)
                 if picture is not None and _NO_LATIN.search(line):
@@ -116,10 +116,15 @@ def _layer_lines(
                         invisible += count
                 if pieces:
                     lines.append((shown.translate(_BROKEN), around.clipped()))
-            start += len(line) + 2
+            start += _count(line) + 2
         return tuple(lines), lost / max(1, total), invisible
     finally:
         text_page.close()
+
+
+def _count(text: str) -> int:
+    """Return the number of pdfium's characters: a letter beyond U+FFFF, as in formulas, is two."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 class _Piece(NamedTuple):
@@ -191,7 +196,7 @@ def _visible_words(
     """Return the words of a line that the picture shows, their places, and how many characters the others have."""
     shown, places, invisible = [], [], 0
     for word in _WORD.finditer(line):
-        pieces = _pieces(text_page, frame, start + word.start(), len(word[0]))
+        pieces = _pieces(text_page, frame, start + _count(line[: word.start()]), _count(word[0]))
         letters = sum(map(str.isalnum, word[0]))
         if letters and pieces and all(_is_plain(picture, piece.box, letters) for piece in pieces):
             invisible += len(word[0].translate(_BROKEN))

@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
-from llm_ocr.types import Attempt, Block, EncodedImage, Figure, FigureRecord, Page
+from llm_ocr.types import Attempt, Block, EncodedImage, Figure, FigureRecord, OcrText, Page
 
 # Readers of pages and figures.
 
@@ -144,6 +144,12 @@ class LocalReader(PageReader, PageInspector, Protocol):
 
     async def read_figure(self, image: EncodedImage) -> str:
         """Return the text inside a figure, one line per row."""
+
+    async def ocr_text(self, page: Page) -> OcrText:
+        """Return the lines that OCR finds in the page image, unordered, to verify the text of another reader.
+
+        Raises `PageFailure`.
+        """
 
 
 class ContentTools(Protocol):

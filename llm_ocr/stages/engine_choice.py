@@ -12,6 +12,7 @@ from llm_ocr.config.groups import (
     DescribeGroup,
     EmbeddedSettings,
     EngineSettings,
+    LedgerSettings,
     ModelSettings,
 )
 from llm_ocr.config.loading import about, check_effect
@@ -74,6 +75,14 @@ def _check_effect(settings: EngineSettings, engine: str) -> None:
     why = "which `server_url` chose" if engine == SERVER else f"which `engine=auto` chose because {reason}"
     if idle := check_effect(settings, engine, why):
         _log.warning("no effect with %s: %s", about(engine), ", ".join(idle))
+    if isinstance(settings, LedgerSettings) and settings.verify == "ocr":
+        if engine not in (*MODELS, HYBRID):
+            raise UsageError(
+                f"`verify=ocr` has no effect with {about(engine)}: it reads by the same OCR that would verify its text",
+                hint="Remove it, or read with a model: `server_url=URL` or `engine=vllm`.",
+            )
+        if missing := ENGINES.get(EMBEDDED).missing():
+            raise missing
     if engine not in (*MODELS, HYBRID):  # unsupported settings fail here, not after planning or reading
         if isinstance(settings, ModelSettings):
             figure_labels(settings, engine)

@@ -33,6 +33,7 @@ from llm_ocr.stages.model_choice import page_model, page_profile
 from llm_ocr.stages.readers import Reading, limits_of, ocr_language, reading
 from llm_ocr.stages.rendering import PartRenderer, passwords, render_options
 from llm_ocr.stages.sharing import Split, publish_held, repair_command, shared, shows_all, split_of, take_without_units
+from llm_ocr.stages.verifying import Verifier
 from llm_ocr.types import (
     Attempt,
     Block,
@@ -117,6 +118,7 @@ async def extract(job: Job[ReadingCommand]) -> None:
                 furniture=settings.headers == "keep",
                 limits=limits_of(settings),
                 transcribes=ready.transcribes,
+                verifier=ready.verifier,
                 repair={"repair": claim.key, "settings": dict(repair.options)} if repair and claim.of_repair else {},
                 first=ready.first,
                 route=ready.route,
@@ -181,6 +183,7 @@ class Extract:
         furniture: Whether the Markdown contains running heads, feet, and page numbers.
         limits: Limits of a page that is `ok`.
         transcribes: Whether a model is asked for the page's own text, and answers.
+        verifier: OCR beside the model, as evidence for its text.
         repair: The key and the settings of a repair, which each of its rows names in its attempts.
         first: The CPU engine, if it reads each page before `reader`.
         route: Chooses the pages that `reader` reads after `first`.
@@ -197,6 +200,7 @@ class Extract:
     furniture: bool = False
     limits: Limits = FITTED
     transcribes: Callable[[], bool] = lambda: False
+    verifier: Verifier | None = None
     repair: Mapping[str, Any] = field(default_factory=dict)
     first: PageReader | None = None
     route: Route = field(default_factory=Route)
@@ -309,7 +313,10 @@ class Extract:
         """Return the row of a rendered page by one of the readers."""
         part, position = task
         try:
-            attempt = await read_page(reader, page, self.renderer, on_dispatched)
+            if self.verifier is None or reader is not self.reader:
+                attempt = await read_page(reader, page, self.renderer, on_dispatched)
+            else:
+                page, attempt = await self._verified(page, on_dispatched, self.verifier)
             return await finished_page(
                 part,
                 position,
@@ -323,6 +330,25 @@ class Extract:
         except PageFailure as failure:
             return failed_page(part, position, failure, engine=reader.name, image=page.image)
 
+    async def _verified(
+        self, page: Page, on_dispatched: Callable[[], None], verifier: Verifier
+    ) -> tuple[Page, Attempt]:
+        """Read a page, and return it with the text of OCR as evidence. Raises `PageFailure`."""
+
+        def on_sent() -> None:
+            on_dispatched()
+            verifier.begin(page)
+
+        await verifier.wait_for_room()
+        try:
+            attempt = await read_page(self.reader, page, self.renderer, on_sent)
+            if attempt.source != "model":  # a fallback's text is that of the layer or of the same OCR
+                return page, attempt
+            found, why_not = await verifier.verified(page)
+            return found, replace(attempt, detail="; ".join(filter(None, (attempt.detail, why_not))))
+        finally:
+            verifier.forget(page)
+
 
 # The stage's key and its conditions.
 
@@ -335,8 +361,10 @@ def identity(renderer: Renderer, ready: Reading, settings: ReadingCommand) -> Ma
     if settings.headers != "drop":
         about["headers"] = settings.headers
     limits = {"max_unread": settings.max_unread, "max_unsupported": settings.max_unsupported}
-    if any(limit is not None for limit in limits.values()):
+    if any(limit is not None for limit in limits.values()) or settings.verify != "layer":
         about["ledger"] = {**limits, "version": VERSION}
+    if settings.verify != "layer":
+        about["ledger"] |= {"verify": settings.verify, **(ready.verifier.identity() if ready.verifier else {})}
     return about
 
 

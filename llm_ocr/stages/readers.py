@@ -36,6 +36,7 @@ from llm_ocr.stages.hybrid import Route
 from llm_ocr.stages.job import Job
 from llm_ocr.stages.model_choice import Model, commit_now, known_revision, mode_of, named_model, page_model, pinned
 from llm_ocr.stages.rendering import PartRenderer
+from llm_ocr.stages.verifying import Verifier, verifying_workers
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, used_settings
 
@@ -51,6 +52,7 @@ def embedded_reader(
     engine: str = EMBEDDED,
     ocr: bool = True,
     background: bool = False,
+    workers: int | None = None,
     figure_labels: frozenset[str] | None = None,
     language: LanguageModel | None = None,
 ) -> LocalReader:
@@ -61,12 +63,13 @@ def embedded_reader(
         engine: The engine's name, if it is that of another package.
         ocr: Whether OCR is available to it.
         background: See `EngineOptions`.
+        workers: Number of processes, instead of that of the settings.
         figure_labels: See `EngineOptions`.
         language: The recognizer of another language; see `ocr_language`.
     """
     return ENGINES.get(engine).page_reader(
         EngineOptions(
-            workers=settings.ocr_workers or cores(),
+            workers=workers or settings.ocr_workers or cores(),
             memory=settings.ocr_memory << 20,
             timeout=settings.page_timeout,
             text_layer=settings.text_layer == "auto",
@@ -117,22 +120,29 @@ READ_AHEAD = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A page reader, the admission of its pages, and whether a model is asked for their own text (see `rated`).
+    """A page reader, and what belongs to its pages.
 
-    With `first`, the CPU engine reads each page before `reader`, which reads the pages that `route` chooses.
+    Attributes:
+        reader: The reader.
+        admission: Admission of its pages.
+        transcribes: Whether a model is asked for the pages' own text; see `rated`.
+        verifier: OCR that verifies the text, if asked.
+        first: The CPU engine, which reads each page before `reader` with the engine `hybrid`.
+        route: Chooses the pages that `reader` reads after `first`.
     """
 
     reader: PageReader
     admission: Admission
     transcribes: Callable[[], bool] = lambda: False
+    verifier: Verifier | None = None
     first: PageReader | None = None
     route: Route = field(default_factory=Route)
 
     async def close(self) -> None:
-        """End the readers' processes and close their connections."""
-        await self.reader.close()
-        if self.first is not None:
-            await self.first.close()
+        """Close the readers and the verifier."""
+        for part in (self.reader, self.verifier, self.first):
+            if part is not None:
+                await part.close()
 
 
 def _asks_for_text(settings: ReadingCommand, chosen: Mapping[str, Any]) -> bool:
@@ -142,7 +152,7 @@ def _asks_for_text(settings: ReadingCommand, chosen: Mapping[str, Any]) -> bool:
 
 def limits_of(settings: ReadingCommand) -> Limits:
     """Return the limits of a page that is `ok`."""
-    return Limits(settings.min_quality, settings.max_unread, settings.max_unsupported)
+    return Limits(settings.min_quality, settings.max_unread, settings.max_unsupported, settings.verify)
 
 
 async def reading(job: Job[ReadingCommand], renderer: Renderer) -> Reading:
@@ -177,9 +187,14 @@ async def reading(job: Job[ReadingCommand], renderer: Renderer) -> Reading:
     fallback = None if hybrid or settings.fallback == "none" else embedded
     inspector = embedded if _needs_inspection(settings) else None
     limits = limits_of(settings)
-    asked = {name: limit for name, limit in asdict(limits).items() if limit}
-    rule = QualityRule(limits.judge, {**asked, "version": VERSION}) if asked else None
+    asked = {name: limit for name, limit in asdict(limits).items() if limit and name != "verify"}
     tools = PartRenderer(renderer, job.remote)
+    verifier = None
+    if settings.verify == "ocr":
+        workers = verifying_workers(settings.ocr_workers)
+        verifier = Verifier(embedded_reader(settings, background=True, workers=workers), tools)
+    judged = {**asked, "version": VERSION}
+    rule = QualityRule(limits.judge, judged, verifier.verified if verifier else None) if asked else None
     reader = ModelReader(pool, model.profile, tools, options, fallback, inspector, rule)
     layout = await by_regions(job, tools, reader)
     detected = 0 if layout is None else layout.detector.parallel * DETECTED
@@ -188,7 +203,7 @@ async def reading(job: Job[ReadingCommand], renderer: Renderer) -> Reading:
     admission = _measured(job, pool, Admission(MOST_AHEAD, ahead))
     route = Route(THRESHOLD if settings.model_threshold is None else settings.model_threshold, settings.model_share)
     # Whether a server is the simulator is known when it has answered.
-    return Reading(layout or reader, admission, lambda: own_text and not pool.simulated, first, route)
+    return Reading(layout or reader, admission, lambda: own_text and not pool.simulated, verifier, first, route)
 
 
 async def _first_reader(job: Job[ReadingCommand]) -> LocalReader:

@@ -1,7 +1,7 @@
 """Build a profile's requests and images, and define reader options."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -90,13 +90,17 @@ class QualityRule:
     Attributes:
         judge: Returns the quality of an answer, and which limits it misses; "" for none.
         limits: The limits and the version of their measures, as JSON values.
+        verified: Waits for more evidence and returns the page with it, and the reason if there is none.
     """
 
     judge: Callable[[Page, Attempt], tuple[float, str]]
     limits: Mapping[str, Any]
+    verified: Callable[[Page], Awaitable[tuple[Page, str]]] | None = None
 
     async def judged(self, page: Page, attempt: Attempt) -> tuple[float, str]:
         """Return the result of `judge`, computed outside the event loop."""
+        if self.verified is not None:
+            page, _ = await self.verified(page)
         return await asyncio.to_thread(self.judge, page, attempt)
 
 

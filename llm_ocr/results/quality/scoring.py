@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from llm_ocr.models.parsers.repetition import sound_length
-from llm_ocr.results.balance import MAX_UNREAD, MAX_UNSUPPORTED
-from llm_ocr.results.ledger import account, contradicted
+from llm_ocr.results.balance import MOST
+from llm_ocr.results.ledger import Verify, account, contradicted
 from llm_ocr.results.quality import (
     CONFIDENT,
     LOW,
@@ -136,7 +136,7 @@ def _meaningless(character: str) -> bool:
 _PARAGRAPH = 40
 
 
-def score(page: Page, attempt: Attempt) -> tuple[Quality, Ledger | None]:
+def score(page: Page, attempt: Attempt, verify: Verify = "layer") -> tuple[Quality, Ledger | None]:
     """Return the quality and the ledger of an answer. Takes several milliseconds of CPU: not for the event loop."""
     evidence = page.evidence or Evidence(None)
     texts = texts_of(attempt.blocks)
@@ -152,7 +152,7 @@ def score(page: Page, attempt: Attempt) -> tuple[Quality, Ledger | None]:
         order = in_order([(block.text, block.box) for block in longer if block.box.area < 1])
     if order is not None:
         parts[ORDER if layer else SEQUENCE] = order
-    ledger = account(evidence, attempt, texts)
+    ledger = account(evidence, attempt, texts, verify)
     if ledger is not None and page.content is not None and page.content.with_invisible:
         ledger = replace(ledger, unsupported_share=0.0, unsupported=())  # the user wants text without ink
     if ledger is not None:
@@ -182,20 +182,22 @@ class Limits:
         max_unread: Largest share 0..1 of the page's ink or text layer that was not read.
         max_unsupported: Largest share 0..1 of the answer's text that nothing on the page supports. Below 1, all
             numbers must be supported.
+        verify: Evidence for the text; see `account`.
     """
 
     min_quality: float | None = None
     max_unread: float | None = None
     max_unsupported: float | None = None
+    verify: Verify = "layer"
 
     def unbalanced(self, ledger: Ledger | None, blocks: Sequence[Block]) -> tuple[Reason, str] | None:
         """Return the reason and the details if a ledger does not balance within the limits."""
-        most_unread, most_unsupported = (
-            (1.0 if self.min_quality == 0 else fitted) if limit is None else limit
-            for limit, fitted in ((self.max_unread, MAX_UNREAD), (self.max_unsupported, MAX_UNSUPPORTED))
-        )
         if ledger is None:
             return None
+        fitted = 1.0 if self.min_quality == 0 else MOST[ledger.verified_by]
+        most_unread, most_unsupported = (
+            fitted if limit is None else limit for limit in (self.max_unread, self.max_unsupported)
+        )
         unread, unsupported = ledger.unread_share, ledger.unsupported_share
         numbers = contradicted(ledger, blocks) if most_unsupported < 1 else []
         found = []
@@ -204,7 +206,8 @@ class Limits:
         if unsupported > most_unsupported:
             found.append(f"text that nothing on the page supports: {percent(unsupported)}")
         elif numbers:
-            found.append(f"{plural(len(numbers), 'number')} that the text layer lacks, the first is {numbers[0]}")
+            lacking = "OCR of the page" if ledger.verified_by == "ocr" else "the text layer"
+            found.append(f"{plural(len(numbers), 'number')} that {lacking} lacks, the first is {numbers[0]}")
         if not found:
             return None
         # Of two faults, the larger one is the reason.
@@ -213,11 +216,11 @@ class Limits:
 
     def judge(self, page: Page, attempt: Attempt) -> tuple[float, str]:
         """Return the quality of an answer, and which limits that the user set it misses; "" for none."""
-        quality, ledger = score(page, attempt)
+        quality, ledger = score(page, attempt, self.verify)
         missed = []
         if self.min_quality and quality.score < self.min_quality:
             missed.append(f"its quality of {quality.score:.2f} is below {self.min_quality:g}")
-        own = Limits(0, self.max_unread, self.max_unsupported)
+        own = Limits(0, self.max_unread, self.max_unsupported, self.verify)
         if unbalanced := own.unbalanced(ledger, attempt.blocks):
             missed.append(unbalanced[1])
         return quality.score, "; ".join(missed)
@@ -240,7 +243,7 @@ def rated(
         transcribed: Whether a model was asked for the page's own text. A user's prompt may demand another text. Its
             answers have no limit but the minimum quality, and must be empty for a blank page.
     """
-    quality, ledger = score(page, attempt)
+    quality, ledger = score(page, attempt, limits.verify)
     if attempt.status is not Status.OK:
         return attempt, quality, ledger
     evidence = page.evidence or Evidence(None)

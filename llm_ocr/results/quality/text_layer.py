@@ -20,6 +20,15 @@ from llm_ocr.types import FURNITURE, SCAN, Attempt, Block, BlockKind, Box, Evide
 LETTERS = 40
 #: Letters of a run: five distinguish texts of one language, and an OCR error spoils at most five of a chunk's runs.
 RUN = 5
+#: Fewest letters of a passage that is matched as a whole: two words.
+PASSAGE = 12
+_FREE = re.compile(rb"\x00{12,}")
+#: Most places of a passage that are compared.
+_REPEATED = 40
+#: Fewest letters of a passage that is a loss or an invention, and most letters between two parts of one.
+SHORTEST, _BRIDGED = 30, 4
+#: Share of the letters from which shorter passages are one, too, if all are taken together.
+_SCATTERED = 0.05
 #: Share below which a chunk is missing in the other text.
 _SAME = 0.5
 
@@ -38,13 +47,20 @@ _TOKEN = re.compile(r"[^\W_](?:[^\W_]|[\u0300-\u036f])*")
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Consecutive words of a text in one case, and all runs of `RUN` letters in them; `start` and `end`: its place."""
+    """Consecutive words of a text in one case, and all runs of `RUN` letters in them; `places`: of the words."""
 
     words: tuple[str, ...]
     letters: str
     runs: tuple[str, ...]
-    start: int
-    end: int
+    places: tuple[tuple[int, int], ...]
+
+    @property
+    def start(self) -> int:
+        return self.places[0][0]
+
+    @property
+    def end(self) -> int:
+        return self.places[-1][1]
 
 
 def plain(text: str, *, formula: bool = False) -> str:
@@ -98,24 +114,23 @@ def chunks_of(text: str) -> list[Chunk]:
     """Return the text's words in chunks of at least `LETTERS`; the last chunk may be shorter."""
     chunks: list[Chunk] = []
     words: list[str] = []
-    size = start = end = 0
+    places: list[tuple[int, int]] = []
+    size = 0
     for found in _TOKEN.finditer(text):
         word = folded(found[0])
         for at in range(0, len(word), LETTERS):  # text written without spaces, in segments
-            if not words:
-                start = min(found.start() + at, found.end())
-            end = min(found.start() + at + LETTERS, found.end())
             words.append(word[at : at + LETTERS])
+            places.append((min(found.start() + at, found.end()), min(found.start() + at + LETTERS, found.end())))
             size += len(words[-1])
             if size >= LETTERS:
-                chunks.append(_chunk(words, start, end))
-                words, size = [], 0
-    return [*chunks, _chunk(words, start, end)] if words else chunks
+                chunks.append(_chunk(words, places))
+                words, places, size = [], [], 0
+    return [*chunks, _chunk(words, places)] if words else chunks
 
 
-def _chunk(words: Sequence[str], start: int, end: int) -> Chunk:
+def _chunk(words: Sequence[str], places: Sequence[tuple[int, int]]) -> Chunk:
     letters = "".join(words)
-    return Chunk(tuple(words), letters, runs(letters), start, end)
+    return Chunk(tuple(words), letters, runs(letters), tuple(places))
 
 
 def runs(letters: str) -> tuple[str, ...]:
@@ -129,36 +144,139 @@ def size_of(chunks: Sequence[Chunk]) -> int:
 
 
 def missing(chunks: Sequence[Chunk], other: Sequence[Chunk]) -> list[Chunk]:
-    """Return the chunks that `other` lacks, in order; repeated text must be repeated there too.
-
-    The best matches are removed from `other` first. Otherwise a missing chunk would match its common runs and words in
-    other chunks.
-    """
-    stock = Counter(runs("".join([chunk.letters for chunk in other])))
-    words = Counter([word for chunk in other for word in chunk.words])
-
-    def share(number: int) -> float:
-        own = chunks[number].runs
-        return sum(map(stock.__contains__, own)) / len(own) if own else 0.0
-
-    ranked = sorted(range(len(chunks)), key=share, reverse=True)
-    lacking = [
-        number
-        for number in ranked
-        if max(_used(stock, chunks[number].runs), _used(words, chunks[number].words)) < _SAME
+    """Return the chunks of which `other` lacks at least half, in order; repeated text must be repeated there too."""
+    found, _ = aligned(chunks, other)
+    return [
+        chunk
+        for chunk, flags in zip(chunks, found, strict=True)
+        if sum(len(word) for word, flag in zip(chunk.words, flags, strict=True) if flag) < _SAME * len(chunk.letters)
     ]
-    return [chunks[number] for number in sorted(lacking)]
 
 
-def _used(stock: Counter[str], wanted: Sequence[str]) -> float:
-    """Return the share of `wanted` that remains in `stock`, and remove it."""
-    found = 0
-    for item in wanted:
-        left = stock.get(item, 0)
-        if left:
-            stock[item] = left - 1
-            found += 1
-    return found / len(wanted) if wanted else 0.0
+def aligned(own: Sequence[Chunk], other: Sequence[Chunk]) -> tuple[list[list[int]], list[list[int]]]:
+    """Return for each word of two texts whether the other text has it, too, and as often.
+
+    Passages of `PASSAGE` letters are matched first, in any order, the longest ones first. Only what is left of one text
+    can match what is left of the other. Otherwise the common words of a page would make up for any sentence.
+
+    Returns:
+        For each chunk of `own`, then of `other`, one value per word. A word with a digit is found only as a whole.
+    """
+    texts = ["".join([chunk.letters for chunk in some]) for some in (own, other)]
+    matched = _matched_passages(*texts)
+    left = [
+        "".join([" " if flag else letter for letter, flag in zip(text, flags, strict=True)])
+        for text, flags in zip(texts, matched, strict=True)
+    ]
+    words = [_words_left(some, flags) for some, flags in zip((own, other), matched, strict=True)]
+    return _found(own, matched[0], left, words[1]), _found(other, matched[1], left[::-1], words[0])
+
+
+def _words_left(chunks: Sequence[Chunk], matched: bytearray) -> Counter[str]:
+    """Return the words that are not matched as a whole."""
+    left: Counter[str] = Counter()
+    at = 0
+    for chunk in chunks:
+        for word in chunk.words:
+            left[word] += 0 in matched[at : at + len(word)]
+            at += len(word)
+    return left
+
+
+def _found(chunks: Sequence[Chunk], matched: bytearray, left: Sequence[str], words: Counter[str]) -> list[list[int]]:
+    """Return for each word whether it is matched, or similar to what is left of the other text."""
+    stock = Counter([run for piece in left[1].split() for run in runs(piece)])
+    similar = bytearray(matched)
+    for at in range(len(left[0]) - RUN + 1) if stock else ():
+        if stock.get(run := left[0][at : at + RUN]):
+            stock[run] -= 1
+            similar[at : at + RUN] = b"\1" * RUN
+    result, at = [], 0
+    for chunk in chunks:
+        flags = []
+        for word in chunk.words:
+            end = at + len(word)
+            whole = 2 * sum(matched[at:end]) >= len(word) if word.isalpha() else 0 not in matched[at:end]
+            alike = word.isalpha() and 2 * sum(similar[at:end]) >= len(word)
+            if not (whole or alike) and words.get(word):
+                words[word] -= 1
+                alike = True
+            flags.append(2 if whole else int(alike))
+            at = end
+        result.append(flags)
+    return result
+
+
+def _matched_passages(own: str, other: str) -> tuple[bytearray, bytearray]:
+    """Return which letters of two texts belong to passages of both, each used once, the longest ones first."""
+    import numpy as np
+
+    matched, used = bytearray(len(own)), bytearray(len(other))
+    if min(len(own), len(other)) < PASSAGE:
+        return matched, used
+    keys = []
+    for text in (own, other):
+        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.uint64)
+        key = np.zeros(len(codes) - PASSAGE + 1, np.uint64)
+        for at in range(PASSAGE):
+            key = key * np.uint64(0x100000001B3) + codes[at : at + len(key)]
+        keys.append(key)
+    order = np.argsort(keys[1], kind="stable")
+    ranked = keys[1][order]
+    low = np.searchsorted(ranked, keys[0], "left")
+    count = np.minimum(np.searchsorted(ranked, keys[0], "right") - low, _REPEATED)
+    starts = np.repeat(np.arange(len(count)), count)
+    places = order[np.arange(len(starts)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(low, count)]
+    by_distance = np.lexsort((starts, places - starts))
+    starts, places = starts[by_distance], places[by_distance]
+    first = np.ones(len(starts), np.bool_)
+    first[1:] = (np.diff(starts) != 1) | (np.diff(places) != 1)
+    begins = np.flatnonzero(first)
+    lengths = np.diff(np.append(begins, len(starts))) + PASSAGE - 1
+    for number in np.argsort(-lengths, kind="stable").tolist():
+        start, place, length = int(starts[begins[number]]), int(places[begins[number]]), int(lengths[number])
+        here, there = matched[start : start + length], used[place : place + length]
+        overlaps = 1 in here or 1 in there
+        taken = bytes(a | b for a, b in zip(here, there, strict=True)) if overlaps else bytes(length)
+        for piece in _FREE.finditer(taken):  # the parts that are free in both
+            begin, end = piece.span()
+            matched[start + begin : start + end] = used[place + begin : place + end] = b"\1" * (end - begin)
+    return matched, used
+
+
+def passages(
+    chunks: Sequence[Chunk], found: Sequence[Sequence[int]], least: int = SHORTEST
+) -> list[tuple[int, int, int, int]]:
+    """Return the passages of at least `least` letters that were not found, a passage of several chunks in parts.
+
+    Returns:
+        The number of the chunk, the start and end of the part in its text, and its letters.
+    """
+    result: list[tuple[int, int, int, int]] = []
+    every: list[tuple[int, int, int, int]] = []
+    parts: list[tuple[int, int, int, int]] = []
+    letters, between = 0, 0.0
+    for number, (chunk, flags) in enumerate(zip(chunks, found, strict=True)):
+        for word, place, flag in zip(chunk.words, chunk.places, flags, strict=True):
+            if len(word) == 1:  # symbols of formulas
+                continue
+            if flag:
+                between += len(word) if flag == 2 else len(word) / 4
+                continue
+            if between > _BRIDGED:
+                result += parts if letters >= least else ()
+                every += parts
+                parts, letters = [], 0
+            between = 0.0
+            letters += len(word)
+            if parts and parts[-1][0] == number:
+                _, start, _, size = parts[-1]
+                parts[-1] = number, start, place[1], size + len(word)
+            else:
+                parts.append((number, *place, len(word)))
+    result += parts if letters >= least else ()
+    every += parts
+    return every if sum(part[3] for part in every) > max(ENOUGH_LETTERS, _SCATTERED * size_of(chunks)) else result
 
 
 if TYPE_CHECKING:

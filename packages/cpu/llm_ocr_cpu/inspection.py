@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from llm_ocr.documents.text_layer import suspicious
 from llm_ocr.engines import Inspection
 from llm_ocr.errors import install_command
-from llm_ocr.types import Block, BlockKind, Box, Line, Page, PageContent
+from llm_ocr.types import Block, BlockKind, Box, EncodedImage, Line, OcrLine, OcrText, Page, PageContent
 from llm_ocr_cpu.layout import page_blocks
 from llm_ocr_cpu.layout.rows import turn_of
 from llm_ocr_cpu.page import GetRecogniser, has_text, is_scan, laid_out, pixels_of
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from llm_ocr_cpu.ocr.leveling import Bend
 
 
+#: Characters of a line per its height in width.
+_LETTERS = 2.0
 _NO_OCR = "figures on scans are not detected: OCR is not installed"
 
 
@@ -52,6 +54,25 @@ def text_of(page: Page) -> str:
     return "\n".join(block.text for block in page_blocks(content, ()) if block.text)
 
 
+def ocr_text(image: EncodedImage, recogniser: GetRecogniser) -> OcrText:
+    """Return the text that OCR finds in a page image, with boxes on this image. Raises `PageFailure`."""
+    loaded = recogniser()
+    read = loaded.read(pixels_of(image))
+    height, width = read.image.shape[:2]
+
+    def placed(box: Box) -> Box:
+        return _on_page(box.scaled(1 / width, 1 / height), read).clipped()
+
+    lines = [
+        OcrLine(line.text, placed(line.box), line.confidence, tuple(word.confidence for word in line.words))
+        for line in read.lines
+    ]
+    for box in read.unread:
+        letters = round(_LETTERS * max(box.width, box.height) / max(1.0, min(box.width, box.height)))
+        lines.append(OcrLine("\ufffd" * letters, placed(box), 0.0))
+    return OcrText(tuple(lines), loaded.scripts)
+
+
 def _with_figures(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
     """Return the blocks if they include figures. The other reader reads formulas itself."""
     blocks = tuple(
@@ -77,7 +98,7 @@ def _seen_on_scan(page: Page, recogniser: GetRecogniser, *, hinted: bool) -> Ins
         return Inspection(unread=True)
     read = recogniser().read(pixels)
     blocks = _laid_out_on(read.image, read.lines)
-    return Inspection(tuple(_turned_back(block, read) for block in blocks))
+    return Inspection(tuple(replace(block, box=_on_page(block.box, read), continued=()) for block in blocks))
 
 
 def _laid_out_on(pixels: Any, lines: tuple[Line, ...]) -> tuple[Block, ...]:
@@ -88,14 +109,13 @@ def _laid_out_on(pixels: Any, lines: tuple[Line, ...]) -> tuple[Block, ...]:
     return _with_figures(laid_out(PageContent(float(width), float(height), lines, found.rasters, found.paths)))
 
 
-def _turned_back(block: Block, read: "OcrPage") -> Block:
-    """Return the block with its box on the original page, before OCR turned and leveled the image."""
-    box = block.box
+def _on_page(box: Box, read: "OcrPage") -> Box:
+    """Return a relative box on the original page, before OCR turned and leveled the image."""
     if read.bend is not None:
         box = _bent(box, read.bend)
     if read.skew:
         box = _skewed(box, read)
-    return replace(block, box=box.turned(-read.rotation), continued=())
+    return box.turned(-read.rotation)
 
 
 def _bent(box: Box, bend: "Bend") -> Box:

@@ -296,7 +296,7 @@ def _by_ocr(page: Page, pixels: Any, recogniser: "Recogniser", *, layout_model: 
         flattened = ", flattened" if read.bend else ""
         turns = f"rotated by {read.rotation} degrees clockwise, deskewed by {read.skew:.1f}{flattened}"
         note("orientation", turns, **turned_by)
-        note("OCR", f"{read.unread} text regions were not readable", unread=read.unread)
+        note("OCR", f"{len(read.unread)} text regions were not readable", unread=len(read.unread))
     height, width = read.image.shape[:2]
     content = PageContent(float(width), float(height), read.lines, objects.rasters, objects.paths)
     turned = _encode(read.image, page.image.media_type) if read.turned else None
@@ -325,9 +325,9 @@ def _confidence(read: "OcrPage") -> float | None:
 
 def _script(read: "OcrPage") -> tuple[Status, Reason | None, str]:
     """Return the status for the script: in an unsupported script, most of the text is unreadable."""
-    if read.unread < UNREAD or read.unread <= len(read.lines):
+    if len(read.unread) < UNREAD or len(read.unread) <= len(read.lines):
         return Status.OK, None, ""
-    detail = f"{read.unread} text regions that OCR cannot read; it supports Latin, Chinese, and Japanese, "
+    detail = f"{len(read.unread)} text regions that OCR cannot read; it supports Latin, Chinese, and Japanese, "
     detail += "and other scripts with `ocr_language=NAME`"
     return Status.DEGRADED if read.lines else Status.FAILED, Reason.SCRIPT_NOT_SUPPORTED, detail
 

@@ -12,7 +12,7 @@ from llm_ocr.engines.trace import log_from_wire, tracing
 from llm_ocr.engines.vlm.placing import with_crops
 from llm_ocr.errors import PageFailure, WorkerDied, WorkerError
 from llm_ocr.sandbox import Limits, WorkerPool
-from llm_ocr.types import Attempt, EncodedImage, Page, Reason
+from llm_ocr.types import Attempt, Box, EncodedImage, OcrLine, OcrText, Page, Reason
 from llm_ocr_cpu.attempt_wire import attempt_from_wire, block_from_wire
 from llm_ocr_cpu.ocr.models import find_models, has_layout_model, warn_without_layout_model
 from llm_ocr_cpu.regions import nothing_drawn
@@ -85,6 +85,12 @@ class EmbeddedReader:
             return ""
         answer = await self._call("read_figure", {"image": image_to_wire(image)})
         return str(answer["inside"])
+
+    async def ocr_text(self, page: Page) -> OcrText:
+        """Return the lines that OCR finds in the page image; see `LocalReader`. Raises `PageFailure`."""
+        answer = await self._call("ocr_text", {"image": image_to_wire(page.image)})
+        lines = tuple(OcrLine(text, Box(*sides), sure, tuple(words)) for text, sides, sure, words in answer["lines"])
+        return OcrText(lines, frozenset(answer["scripts"]))
 
     async def inspect(self, page: Page, *, hinted: bool) -> Inspection:
         """Return the figures of a page that a model reads; `hinted`: its text mentions figures.

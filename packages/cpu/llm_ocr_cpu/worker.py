@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import astuple
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from llm_ocr.sandbox.worker import Handler, serve
 from llm_ocr.types import Reason
 from llm_ocr_cpu import layout_model
 from llm_ocr_cpu.attempt_wire import attempt_to_wire, block_to_wire
-from llm_ocr_cpu.inspection import inspect_page, orientation, text_of
+from llm_ocr_cpu.inspection import inspect_page, ocr_text, orientation, text_of
 from llm_ocr_cpu.ocr.models import RecogniserModel
 from llm_ocr_cpu.page import read_figure, read_page, read_text_layer
 
@@ -72,6 +73,14 @@ def _read_figure(payload: Mapping[str, Any]) -> dict[str, Any]:
     return {"inside": read_figure(image_from_wire(payload["image"]), _recogniser)}
 
 
+def _ocr_text(payload: Mapping[str, Any]) -> dict[str, Any]:
+    read = ocr_text(image_from_wire(payload["image"]), _recogniser)
+    lines = [
+        [line.text, [round(side, 4) for side in astuple(line.box)], line.confidence, line.words] for line in read.lines
+    ]
+    return {"lines": lines, "scripts": sorted(read.scripts)}
+
+
 def _inspect(payload: Mapping[str, Any]) -> dict[str, Any]:
     seen = inspect_page(page_from_wire(payload["page"]), _recogniser, hinted=payload["hinted"])
     told = {"digital": seen.digital, "detail": seen.detail, "unread": seen.unread}
@@ -93,5 +102,5 @@ def _rest() -> None:
 
 if __name__ == "__main__":
     handlers: dict[str, Handler] = {"read": _read, "read_figure": _read_figure, "see": _inspect, "text": _text}
-    handlers["orientation"] = _orientation
+    handlers |= {"orientation": _orientation, "ocr_text": _ocr_text}
     serve({name: _with_language(handler) for name, handler in handlers.items()}, rest=_rest)

@@ -25,7 +25,7 @@ class OcrPage:
 
     `image` is the original page, unless it was turned by `rotation` degrees clockwise (0, 90, 180, or 270), or leveled.
     Leveling corrects lines that fell to the right by `skew` degrees (negative: rose), and curved lines of a sheet with
-    a `bend`. `clean` is `image` without text that shows through. `unread` counts the text areas without readable text:
+    a `bend`. `clean` is `image` without text that shows through. `unread` are the text areas without readable text:
     many of them with few lines indicate an unsupported script.
     """
 
@@ -33,7 +33,7 @@ class OcrPage:
     rotation: int
     image: "Pixels"
     skew: float = 0.0
-    unread: int = 0
+    unread: tuple[Box, ...] = ()
     bend: "Bend | None" = None
     clean: "Pixels | None" = None
 
@@ -54,6 +54,11 @@ class Recogniser:
         from llm_ocr_cpu.ocr.page import PageReading
 
         self._pages = PageReading(language)
+
+    @property
+    def scripts(self) -> frozenset[str]:
+        """The scripts that it reads, as the first words of their characters' Unicode names."""
+        return frozenset(self._pages.reader.scripts)
 
     def read(self, image: "Pixels") -> OcrPage:
         """Return all lines of an image of shape height x width x 3 (uint8, RGB), unordered."""

@@ -7,7 +7,7 @@ from statistics import median
 import cv2
 import numpy as np
 
-from llm_ocr.types import Line
+from llm_ocr.types import Box, Line
 from llm_ocr_cpu.ocr import OcrPage
 from llm_ocr_cpu.ocr.detect import Detector, Pixels, Quad, parted_at_gutters
 from llm_ocr_cpu.ocr.leveling import bend_of, flattened, leveled, skew_of
@@ -108,7 +108,7 @@ class PageReading:
             quads = self._find(image)
         clean, quads, known = self._without_bleed_through(image, quads)
         lines, unread = self._read_all(clean, quads, known)
-        return OcrPage(tuple(lines), rotation, image, skew, unread, bend, clean)
+        return OcrPage(tuple(lines), rotation, image, skew, tuple(unread), bend, clean)
 
     def orientation(self, image: Pixels) -> int:
         """Return the clockwise turn in degrees; see `Recogniser.orientation`."""
@@ -159,16 +159,19 @@ class PageReading:
         clean = _without_pale_ink(image, _ERASED * max(bled.values()), pale)
         return clean, self._find(clean), {}
 
-    def _read_all(self, image: Pixels, quads: Sequence[Quad], known: Mapping[Quad, Reading]) -> tuple[list[Line], int]:
+    def _read_all(
+        self, image: Pixels, quads: Sequence[Quad], known: Mapping[Quad, Reading]
+    ) -> tuple[list[Line], list[Box]]:
         lying: list[Piece] = []
         standing: list[Line] = []
-        unread = 0
+        unread: list[Box] = []
         for tight in quads:
             quad = _roomy(tight)
             crop = cut_out(image, quad)
             reading = known.get(tight) or (self._read_standing(crop) if quad.tall else self.reader.read(crop))
             if not is_text(reading):
-                unread += 1
+                across, down = tight.width / 2, tight.height / 2
+                unread.append(Box(tight.x - across, tight.y - down, tight.x + across, tight.y + down))
             elif quad.tall and (rows := self._stacked(image, quad, crop, reading)):
                 for row, found in rows:
                     crop = cut_out(image, row)

@@ -414,7 +414,7 @@ def standing_line(reading: Reading, quad: Quad) -> Line:
     box = Box(quad.x - half_width, quad.y - half_height, quad.x + half_width, quad.y + half_height)
     text = reading.logical
     stacked = 2 * sum(map(is_cjk, text)) > len(text)
-    word = Word(text, box)
+    word = Word(text, box, confidence=min(reading.sure))
     return Line(text, box, quad.width / _BOX_HEIGHT, (word,), stacked=stacked, confidence=reading.confidence)
 
 
@@ -521,7 +521,8 @@ def _line(run: Sequence[_Glyph], size: float, left: float, y0: float, y1: float)
         words[-1].append(glyph)
     boxes = [Box(left + word[0].x0, y0, left + word[-1].x1, y1) for word in words]
     texts = logical(["".join(g.text for g in word) for word in words])
-    boxed = tuple(Word(text, boxes[index]) for index, text in texts)
+    least = [min(glyph.sure for glyph in word) for word in words]
+    boxed = tuple(Word(text, boxes[index], confidence=least[index]) for index, text in texts)
     box = Box(boxes[0].x0, y0, boxes[-1].x1, y1)
     confidence = sum(glyph.sure for glyph in run) / len(run)
     return Line(" ".join(word.text for word in boxed), box, size, boxed, confidence=confidence)

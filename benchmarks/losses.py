@@ -1,0 +1,625 @@
+"""Measure which inventions and omissions the ledger of a page finds, and how often it blames good answers.
+
+    python benchmarks/truth_factory/measure.py --half held-out --pages 60 --scans 24 --folder TRUTH --only-generate
+    python benchmarks/losses.py TRUTH --readings FOLDER --output benchmarks/results/losses.json
+
+The pages are generated, so that their text is known exactly: digital pages with a text layer, and damaged scans of them
+without one. Good answers are the exact text as models write it (`STYLES`), and what the embedded engine read, if it is
+at least `SIMILAR` to the truth. `DAMAGES` puts one fault into each answer. All of it is repeatable.
+
+An answer is found if its page becomes `degraded` for unread ink or unsupported text at the default limits. It is marked
+if a place that the ledger names is that of the fault. Faults in good answers that are already blamed do not count.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import re
+import sys
+import unicodedata
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parent / "truth_factory"))
+
+import measure
+import numpy
+import truth_score
+from PIL import Image
+from reporting import keep, tell
+
+import llm_ocr
+from llm_ocr.documents.rendering import Renderer, RenderOptions
+from llm_ocr.models.parsers.grounding import parse_grounding
+from llm_ocr.models.parsers.plain import parse_plain
+from llm_ocr.results.quality.scoring import FITTED, rated
+from llm_ocr.results.quality.text_layer import FORMULA, plain, texts_of
+from llm_ocr.types import FURNITURE, Attempt, Block, BlockKind, Box, Evidence, Ledger, Page, PageRecord, Reason, Status
+
+Blocks = tuple[Block, ...]
+
+#: Characters of a line, and of a line of a narrow column.
+LINE, SHORT_LINE = 80, 40
+#: Least share of a page's text in each of two columns.
+COLUMN = 0.25
+#: Share of the page that a cut edge takes away.
+EDGE = 0.15
+#: Similarity to the truth from which the embedded engine's answer is a good one.
+SIMILAR = 0.97
+#: Characters of an answer that can be damaged.
+ENOUGH = 400
+
+
+# Damage. Each function returns the damaged blocks with what was invented or the places of what was lost; None for a
+# page that cannot have this damage.
+
+
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """Answer with one fault: `added` is invented text, `lost` are the relative boxes of what is omitted."""
+
+    blocks: Blocks
+    added: str = ""
+    lost: tuple[Box, ...] = ()
+
+
+def sentence(blocks: Blocks, rng: random.Random, other: Blocks) -> Damaged | None:
+    """Put a sentence of another document behind a sentence of the page."""
+    strange = re.findall(r"\b\w[^.!?]{40,200}[.!?](?=\s)", _text_of(other))
+    places = [(number, end) for number, block in enumerate(blocks) if _runs(block) for end in _ends(block.text)]
+    if not places or not strange:
+        return None
+    (number, end), added = rng.choice(places), rng.choice(strange)
+    text = blocks[number].text
+    return Damaged(_with(blocks, number, f"{text[:end]} {added}{text[end:]}"), added)
+
+
+def changed_number(blocks: Blocks, rng: random.Random, other: Blocks) -> Damaged | None:
+    """Change one digit of a number with at least two digits."""
+    found = _words(blocks, r"(?<![\w.,])\d(?:[\d.,]*\d)(?!\w)")
+    if not found:
+        return None
+    number, start, end = rng.choice(found)
+    text = blocks[number].text
+    at = rng.choice([at for at in range(start, end) if text[at].isdecimal()])
+    digit = rng.choice([digit for digit in "0123456789" if digit != text[at]])
+    changed = f"{text[:at]}{digit}{text[at + 1 :]}"
+    return Damaged(_with(blocks, number, changed), changed[start:end])
+
+
+def swapped_name(blocks: Blocks, rng: random.Random, other: Blocks) -> Damaged | None:
+    """Put a name of another document in place of one of the page: words with a capital letter."""
+    name = r"(?<![^\W_])[^\W\d_][^\W\d_]{4,}"
+    here = [place for place in _words(blocks, name) if blocks[place[0]].text[place[1]].isupper()]
+    known = _text_of(blocks).lower()
+    there = [word for word in re.findall(name, _text_of(other)) if word[0].isupper() and word.lower() not in known]
+    if not here or not there:
+        return None
+    number, start, end = rng.choice(here)
+    text, added = blocks[number].text, rng.choice(there)
+    return Damaged(_with(blocks, number, f"{text[:start]}{added}{text[end:]}"), added)
+
+
+def repeated_paragraph(blocks: Blocks, rng: random.Random, other: Blocks) -> Damaged | None:
+    """Write a paragraph twice."""
+    places = [number for number, block in enumerate(blocks) if _runs(block) and len(block.text) >= 2 * LINE]
+    if not places:
+        return None
+    number = rng.choice(places)
+    return Damaged((*blocks[: number + 1], *blocks[number:]), blocks[number].text)
+
+
+def omitted_line(length: int) -> Callable[[Blocks, random.Random, Blocks], Damaged | None]:
+    """Return the damage that leaves out so many characters of a paragraph with three or more lines; its box stays."""
+
+    def damage(blocks: Blocks, rng: random.Random, other: Blocks) -> Damaged | None:
+        pieces = {number: _lines_of(block.text, length) for number, block in enumerate(blocks) if _runs(block)}
+        long = [number for number, lines in pieces.items() if len(lines) > 3]
+        if not long:
+            return None
+        number = rng.choice(long)
+        lines = pieces[number]
+        row = rng.randrange(len(lines) - 1)  # the last one may be short
+        text = " ".join([*lines[:row], *lines[row + 1 :]])
+        return Damaged(_with(blocks, number, text), lost=_places(blocks[number]))
+
+    return damage
+
+
+def omitted_paragraph(blocks: Blocks, rng: random.Random, other: Blocks) -> Damaged | None:
+    """Leave out a paragraph of two or more lines with its box."""
+    return _without(
+        blocks, [[n] for n, block in enumerate(blocks) if _runs(block) and len(block.text) >= 2 * LINE], rng
+    )
+
+
+def omitted_column(blocks: Blocks, rng: random.Random, other: Blocks) -> Damaged | None:
+    """Leave out one of two columns."""
+    told = [(number, block) for number, block in enumerate(blocks) if _told(block)]
+    sides = [[n for n, block in told if block.box.x1 < 0.55], [n for n, block in told if block.box.x0 > 0.45]]
+    least = COLUMN * len(_text_of(blocks))
+    if any(sum(len(blocks[number].text) for number in side) < least for side in sides):
+        return None
+    return _without(blocks, sides, rng)
+
+
+def omitted_table(blocks: Blocks, rng: random.Random, other: Blocks) -> Damaged | None:
+    """Leave out a table."""
+    return _without(blocks, [[n] for n, block in enumerate(blocks) if block.kind is BlockKind.TABLE], rng)
+
+
+def cut_edge(blocks: Blocks, rng: random.Random, other: Blocks) -> Damaged | None:
+    """Leave out all text near one edge of the page, as an image that was cut would."""
+    kept: list[Block] = []
+    lost: list[Box] = []
+    gone = 0
+    edge = rng.choice(("top", "bottom", "left", "right"))
+    for block in blocks:
+        box = block.box
+        start, end = (box.x0, box.x1) if edge in ("left", "right") else (box.y0, box.y1)
+        if edge in ("left", "top"):
+            share = (EDGE - start) / max(1e-6, end - start)
+            x0, y0 = (max(box.x0, EDGE), box.y0) if edge == "left" else (box.x0, max(box.y0, EDGE))
+            rest = Box(x0, y0, max(x0, box.x1), max(y0, box.y1))
+        else:
+            share = (end - (1 - EDGE)) / max(1e-6, end - start)
+            x1, y1 = (min(box.x1, 1 - EDGE), box.y1) if edge == "right" else (box.x1, min(box.y1, 1 - EDGE))
+            rest = Box(min(x1, box.x0), min(y1, box.y0), x1, y1)
+        if share <= 0 or block.kind in (BlockKind.FIGURE, BlockKind.TABLE, BlockKind.FORMULA) or block.continued:
+            kept.append(block)
+            continue
+        lost.append(box)
+        lines = [block.text] if edge in ("top", "bottom") else _lines_of(block.text, LINE)
+        cuts = [(line, round(len(line) * min(1.0, share))) for line in lines]
+        gone += sum(cut for _, cut in cuts) * (block.kind not in FURNITURE)
+        parts = [line[cut:] if edge in ("left", "top") else line[: len(line) - cut] for line, cut in cuts]
+        if share < 1 and any(parts):
+            kept.append(replace(block, text=" ".join(filter(None, parts)), box=rest))
+    return Damaged(tuple(kept), lost=tuple(lost)) if gone >= LINE else None
+
+
+Damage = Callable[[Blocks, random.Random, Blocks], Damaged | None]
+DAMAGES: dict[str, Damage] = {
+    "sentence invented": sentence,
+    "number changed": changed_number,
+    "name swapped": swapped_name,
+    "paragraph repeated": repeated_paragraph,
+    f"line omitted, {LINE} characters": omitted_line(LINE),
+    f"line omitted, {SHORT_LINE} characters": omitted_line(SHORT_LINE),
+    "paragraph omitted": omitted_paragraph,
+    "column omitted": omitted_column,
+    "table omitted": omitted_table,
+    "page edge omitted": cut_edge,
+}
+BLANK = "page invented on a blank leaf"
+
+
+def _told(block: Block) -> bool:
+    return block.kind is not BlockKind.FIGURE and block.kind not in FURNITURE and bool(block.text)
+
+
+def _runs(block: Block) -> bool:
+    return block.kind in (BlockKind.TEXT, BlockKind.LIST_ITEM, BlockKind.FOOTNOTE) and bool(block.text)
+
+
+def _text_of(blocks: Blocks) -> str:
+    return "\n".join(plain(block.text) for block in blocks if _told(block))
+
+
+def _places(block: Block) -> tuple[Box, ...]:
+    return block.box, *block.continued
+
+
+def _ends(text: str) -> list[int]:
+    return [found.end() for found in re.finditer(r"[.!?](?=\s|$)", text)]
+
+
+def _with(blocks: Blocks, number: int, text: str) -> Blocks:
+    return (*blocks[:number], replace(blocks[number], text=text), *blocks[number + 1 :])
+
+
+def _without(blocks: Blocks, groups: Sequence[Sequence[int]], rng: random.Random) -> Damaged | None:
+    if not groups:
+        return None
+    gone = set(rng.choice(groups))
+    lost = tuple(box for number in sorted(gone) for box in _places(blocks[number]))
+    return Damaged(tuple(block for number, block in enumerate(blocks) if number not in gone), lost=lost)
+
+
+def _words(blocks: Blocks, pattern: str) -> list[tuple[int, int, int]]:
+    """Return the block, start, and end of what a pattern finds in the text of the body, without tags and formulas."""
+    return [
+        (number, *found.span())
+        for number, block in enumerate(blocks)
+        if _told(block) and block.kind is not BlockKind.FORMULA
+        for found in re.finditer(pattern, FORMULA.sub(lambda formula: " " * len(formula[0]), plain(block.text)))
+    ]
+
+
+def _lines_of(text: str, length: int) -> list[str]:
+    """Return pieces of at least `length` characters; the last one may be shorter."""
+    lines, line = [], ""
+    for word in text.split():
+        line = f"{line} {word}" if line else word
+        if len(line) >= length:
+            lines.append(line)
+            line = ""
+    return [*lines, line] if line else lines
+
+
+# Styles of models' answers. Each writes blocks as text, and reads it with the model's parser.
+
+Style = Callable[[Blocks, random.Random], Blocks]
+_FLOATS = frozenset({BlockKind.FIGURE, BlockKind.TABLE, BlockKind.CAPTION, BlockKind.FOOTNOTE})
+_DEEPSEEK = {
+    BlockKind.TITLE: "title",
+    BlockKind.HEADING: "sub_title",
+    BlockKind.TABLE: "table",
+    BlockKind.FORMULA: "equation",
+    BlockKind.FIGURE: "image",
+    BlockKind.CAPTION: "image_caption",
+}
+_PLAINER = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u2013": "-", "\u2014": "--"})
+_NUMBER = re.compile(r"(?<![\w$])\d[\d.,]*\d(?: ?%)?(?![\w$])")
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def grounded(blocks: Blocks, rng: random.Random) -> Blocks:
+    """As DeepSeek-OCR: labels and boxes; figures without text."""
+    parts = []
+    for block in blocks:
+        boxes = [[round(999 * min(1.0, max(0.0, side))) for side in _sides(box)] for box in _places(block)]
+        text = "" if block.kind is BlockKind.FIGURE else _markdown(block)
+        parts.append(f"<|ref|>{_DEEPSEEK.get(block.kind, 'text')}<|/ref|><|det|>{boxes}<|/det|>\n{text}")
+    return parse_grounding("\n\n".join(parts)).blocks
+
+
+def markdown(blocks: Blocks, rng: random.Random) -> Blocks:
+    """Without boxes and running heads; figures are links."""
+    return parse_plain("\n\n".join(_markdown(block) for block in blocks if block.kind not in FURNITURE)).blocks
+
+
+def without_figures(blocks: Blocks, rng: random.Random) -> Blocks:
+    """Markdown without figures; their captions stay."""
+    return markdown(tuple(block for block in blocks if block.kind is not BlockKind.FIGURE), rng)
+
+
+def floats_last(blocks: Blocks, rng: random.Random) -> Blocks:
+    """Boxes, with figures, tables, captions, and footnotes after the text."""
+    return grounded(tuple(sorted(blocks, key=lambda block: block.kind in _FLOATS)), rng)
+
+
+def hyphenated(blocks: Blocks, rng: random.Random) -> Blocks:
+    """Markdown with the line ends of the page: one word in ten is divided by a hyphen."""
+
+    def divided(text: str) -> str:
+        words = text.split(" ")
+        return " ".join(f"{one[:3]}-\n{one[3:]}" if len(one) > 6 and rng.random() < 0.1 else one for one in words)
+
+    return markdown(_changed(blocks, divided), rng)
+
+
+def normalized(blocks: Blocks, rng: random.Random) -> Blocks:
+    """Markdown with plain quotes, dashes, and ligatures."""
+    return markdown(_changed(blocks, lambda text: unicodedata.normalize("NFKC", text).translate(_PLAINER)), rng)
+
+
+def in_latex(blocks: Blocks, rng: random.Random) -> Blocks:
+    """Markdown with numbers as formulas."""
+
+    def written(text: str) -> str:
+        return _NUMBER.sub(lambda found: "$" + found.group().replace("%", "\\%") + "$", text)
+
+    return markdown(_changed(blocks, written), rng)
+
+
+def misread(blocks: Blocks, rng: random.Random) -> Blocks:
+    """Boxes, and each hundredth letter is another one."""
+
+    def wrong(text: str) -> str:
+        return "".join(rng.choice(_LETTERS) if one.isalpha() and rng.random() < 0.01 else one for one in text)
+
+    return grounded(_changed(blocks, wrong), rng)
+
+
+def free_text(blocks: Blocks, rng: random.Random) -> Blocks:
+    """One text without markup, figures, and running heads."""
+    parts = [re.sub(r"<[^>]+>|\|(?: --- \|)*", " ", block.text) for block in blocks if _told(block)]
+    return parse_plain("\n\n".join(parts)).blocks
+
+
+STYLES: dict[str, Style] = {
+    "boxes": grounded,
+    "boxes, floats last": floats_last,
+    "boxes, 1 % of the letters wrong": misread,
+    "Markdown": markdown,
+    "Markdown without figures": without_figures,
+    "Markdown, divided words": hyphenated,
+    "Markdown, plain quotes and ligatures": normalized,
+    "Markdown, numbers in LaTeX": in_latex,
+    "text without markup": free_text,
+}
+#: Styles of damaged answers, and the name of the answers of the embedded engine.
+DAMAGED, OWN = ("boxes", "Markdown"), "embedded engine"
+
+
+def _sides(box: Box) -> tuple[float, float, float, float]:
+    return box.x0, box.y0, box.x1, box.y1
+
+
+def _changed(blocks: Blocks, change: Callable[[str], str]) -> Blocks:
+    """Return the blocks with changed running text; tables and formulas stay."""
+    fixed = (BlockKind.TABLE, BlockKind.FORMULA, BlockKind.FIGURE)
+    return tuple(block if block.kind in fixed else replace(block, text=change(block.text)) for block in blocks)
+
+
+def _markdown(block: Block) -> str:
+    match block.kind:
+        case BlockKind.TITLE | BlockKind.HEADING:
+            return f"{'#' * max(1, block.level)} {block.text}"
+        case BlockKind.LIST_ITEM:
+            return f"- {block.text}"
+        case BlockKind.FIGURE:
+            return "![](page_figure.png)"
+    return block.text
+
+
+# Pages.
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Page with its exact text; `own` is the embedded engine's answer, if it is good."""
+
+    page: Page
+    scanned: bool
+    truth: Blocks
+    own: Attempt | None
+
+
+async def samples(folder: Path, half: str, readings: Path) -> list[Sample]:
+    """Render the generated pages of a half, and read them with the embedded engine."""
+    pages: list[dict[str, Any]] = json.loads((folder / "truth.json").read_text("utf-8"))[half]
+    rows = await asyncio.to_thread(measure.read, folder, pages, readings)
+    found = []
+    async with Renderer(RenderOptions(text_layer=False, image_format="jpeg")) as renderer:
+        for entry in pages:
+            path = folder / entry["file"]
+            page = await renderer.page(str(path), "", entry["page"], page_id=entry["id"], document_id=path.stem)
+            row = rows[entry["file"], entry["page"]]
+            similarity, _ = truth_score.score(entry, measure.answer(row))["similarity"]
+            truth = tuple(_block_of(block) for block in entry["blocks"])
+            own = _attempt(row) if similarity >= SIMILAR else None
+            if len(_text_of(truth)) >= ENOUGH:
+                found.append(Sample(page, entry["scanned"], truth, own))
+    return found
+
+
+def _block_of(block: Mapping[str, Any]) -> Block:
+    """Return a block of the truth as one of an answer; tables as HTML."""
+    text = block["text"]
+    if block.get("cells"):
+        rows: dict[int, list[str]] = defaultdict(list)
+        for cell in block["cells"]:
+            tag = f'<td rowspan="{cell["rowspan"]}" colspan="{cell["colspan"]}">{escape(cell["text"])}</td>'
+            rows[cell["row"]].append(tag)
+        text = "<table>" + "".join(f"<tr>{''.join(row)}</tr>" for _, row in sorted(rows.items())) + "</table>"
+    elif block.get("latex"):
+        text = f"$$\n{block['latex']}\n$$"
+    first, *more = (Box(*box) for box in block["boxes"])
+    return Block(BlockKind(block["kind"]), first, text, level=block.get("level", 0), continued=tuple(more))
+
+
+def _attempt(row: PageRecord) -> Attempt:
+    confidence = row.quality_parts.get("confident")
+    return Attempt(
+        row.engine,
+        row.text_source,
+        Status.OK,
+        row.blocks,
+        rotation=row.rotation,
+        probe=row.probe,
+        confidence=confidence,
+    )
+
+
+async def blank_leaves(folder: Path) -> list[Page]:
+    """Return images of leaves without text: white, toned, noisy, shaded, with the dark border of a scan."""
+    across, down = 1240, 1754
+    noise = numpy.random.default_rng(0)
+    y, x = numpy.mgrid[0 : 1 : down * 1j, 0 : 1 : across * 1j]
+    light = 1 - 0.4 * numpy.hypot(x, y - 0.3) / 1.5
+    framed = numpy.full((down, across), 245.0)
+    framed[:, :60], framed[-40:] = 20.0, 20.0
+    leaves = {
+        "white": numpy.full((down, across), 255.0),
+        "toned": numpy.full((down, across), 205.0),
+        "noisy": 235 + noise.normal(0, 16, (down, across)),
+        "shaded": 240 * light,
+        "shaded, noisy": 240 * light + noise.normal(0, 12, (down, across)),
+        "border": framed,
+        "specks": numpy.where(noise.random((down, across)) < 0.0004, 0.0, 245.0),
+    }
+    found = []
+    async with Renderer(RenderOptions(text_layer=False, image_format="jpeg")) as renderer:
+        for name, pixels in leaves.items():
+            path = folder / f"{name}.png"
+            Image.fromarray(pixels.clip(0, 255).astype(numpy.uint8)).save(path, dpi=(150, 150))
+            found.append(await renderer.page(str(path), "", 1, page_id=name, document_id=name))
+    return found
+
+
+# Judgment.
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Verdict on one answer; `damage` is "" for a good one. `marked`: the ledger names the place of the fault."""
+
+    kind: str
+    evidence: str
+    style: str
+    damage: str
+    found: bool
+    marked: bool
+    page: str
+    detail: str
+
+
+def judged(given: Sequence[Sample], leaves: Sequence[Page]) -> Iterator[Judged]:
+    """Yield the verdicts on all good and damaged answers, by all evidence that the page has."""
+    texts = [sample.truth for sample in given]
+    for sample in given:
+        kind = "scans" if sample.scanned else "digital"
+        for style in (*STYLES, *([OWN] if sample.own else [])):
+            for evidence in ("ink",) if sample.scanned else ("ink", "layer"):
+                yield from _faults(sample, kind, style, evidence, texts)
+    for leaf in leaves:
+        for number, blocks in enumerate(texts):
+            for style in DAMAGED:
+                answer = STYLES[style](blocks, random.Random(number))
+                found, _, detail = _verdict(leaf, Attempt("model", "model", Status.OK, answer))
+                yield Judged("blank leaves", "ink", style, BLANK, found, found, leaf.id, detail)
+
+
+def _faults(sample: Sample, kind: str, style: str, evidence: str, others: Sequence[Blocks]) -> Iterator[Judged]:
+    """Yield the verdict on the good answer in one style, and on its damage if it was not blamed."""
+    page = sample.page
+    if evidence == "ink":
+        page = replace(page, evidence=replace(page.evidence or Evidence(None), lines=()))
+    own = sample.own if style == OWN else None
+
+    def verdict(blocks: Blocks) -> tuple[bool, Ledger | None, str, Blocks]:
+        rng = random.Random(f"{page.id} {style}")
+        answer = blocks if own else STYLES[style](blocks, rng)
+        attempt = replace(own, blocks=answer) if own else Attempt("model", "model", Status.OK, answer)
+        return *_verdict(page, attempt), answer
+
+    good = own.blocks if own else sample.truth
+    blamed, _, detail, _ = verdict(good)
+    yield Judged(kind, evidence, style, "", blamed, False, page.id, detail)
+    if blamed or style not in (*DAMAGED, OWN):
+        return
+    for name, damage in DAMAGES.items():
+        rng = random.Random(f"{page.id} {name}")
+        bad = damage(good, rng, rng.choice([other for other in others if other is not sample.truth]))
+        if bad is None:
+            continue
+        found, ledger, detail, answer = verdict(bad.blocks)
+        yield Judged(kind, evidence, style, name, found, _is_marked(ledger, bad, answer), page.id, detail)
+
+
+def _verdict(page: Page, attempt: Attempt) -> tuple[bool, Ledger | None, str]:
+    """Return whether the ledger degrades a page with an answer, the ledger, and the details."""
+    result, _, ledger = rated(page, attempt, FITTED, transcribed=True)
+    return result.reason in (Reason.UNREAD, Reason.UNSUPPORTED), ledger, result.detail
+
+
+def _is_marked(ledger: Ledger | None, bad: Damaged, answer: Blocks) -> bool:
+    """Return whether a span is, contains, or is part of the invented text, or an unread box is that of lost text."""
+    if ledger is None:
+        return False
+    if bad.lost:
+        return any(box.covered_by(lost.grown(0.01)) > 0.5 for box in ledger.unread for lost in bad.lost)
+    texts = texts_of(answer)
+    spans = [" ".join(texts[span.block].text[span.start : span.end].split()) for span in ledger.unsupported]
+    added = " ".join(plain(bad.added).split())
+    return any(added in span or (len(span) > 1 and span in added) for span in spans)
+
+
+# Report.
+
+#: Columns of the table: kind of page, evidence, and styles.
+COLUMNS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "scan, ink, boxes": ("scans", "ink", ("boxes", OWN)),
+    "scan, ink, no boxes": ("scans", "ink", ("Markdown",)),
+    "digital, ink, boxes": ("digital", "ink", ("boxes", OWN)),
+    "digital, ink, no boxes": ("digital", "ink", ("Markdown",)),
+    "digital, layer": ("digital", "layer", (*DAMAGED, OWN)),
+}
+
+
+def report(results: Sequence[Judged]) -> dict[str, Any]:
+    """Return the share of faults found and marked in each column, and of good answers blamed by kind and style."""
+    columns: dict[str, Any] = {}
+    for title, (kind, evidence, styles) in COLUMNS.items():
+        rows = [one for one in results if (one.kind, one.evidence) == (kind, evidence)]
+        good = [one for one in rows if not one.damage]
+        columns[title] = {
+            "good answers": len([one for one in good if one.style in styles]),
+            "false alarms": _share(one.found for one in good if one.style in styles),
+            "false alarms by style": {
+                style: _share(one.found for one in good if one.style == style) for style in (*STYLES, OWN)
+            },
+            "faults": {
+                name: {
+                    "answers": len(chosen),
+                    "found": _share(one.found for one in chosen),
+                    "marked": _share(one.marked for one in chosen),
+                }
+                for name in DAMAGES
+                if (chosen := [one for one in rows if one.damage == name and one.style in styles])
+            },
+        }
+    blank = [one for one in results if one.damage == BLANK]
+    leaves = {"answers": len(blank), "found": _share(one.found for one in blank)}
+    return {"columns": columns, BLANK: leaves}
+
+
+def _share(flags: Iterator[bool]) -> float | None:
+    values = list(flags)
+    return round(sum(values) / len(values), 4) if values else None
+
+
+def table(found: Mapping[str, Any]) -> str:
+    """Return the shares as a Markdown table: found, and marked in brackets."""
+    columns = found["columns"]
+    lines = [f"| fault | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
+    for name in DAMAGES:
+        cells = [column["faults"].get(name) for column in columns.values()]
+        shown = [f"{100 * cell['found']:.0f} % ({100 * cell['marked']:.0f} %)" if cell else "-" for cell in cells]
+        lines.append(f"| {name} | {' | '.join(shown)} |")
+    blank = f"{100 * found[BLANK]['found']:.0f} %"
+    lines.append(f"| {BLANK} | {' | '.join([blank] * len(columns))} |")
+    alarms = [f"{100 * column['false alarms']:.1f} %" for column in columns.values()]
+    return "\n".join([*lines, f"| false alarms | {' | '.join(alarms)} |"])
+
+
+def main() -> None:
+    """Damage, judge, and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("truth", type=Path, help="folder of the truth factory")
+    parser.add_argument("--readings", type=Path, required=True, help="workspace of the embedded engine's answers")
+    parser.add_argument("--half", choices=measure.HALVES, default="held-out")
+    parser.add_argument("--list", action="store_true", help="print each good answer that is blamed, and each miss")
+    parser.add_argument("--output", type=Path)
+    args = parser.parse_args()
+    given = asyncio.run(samples(args.truth, args.half, args.readings))
+    blank = args.truth / "blank"
+    blank.mkdir(exist_ok=True)
+    leaves = asyncio.run(blank_leaves(blank))
+    tell(f"{len(given)} pages, of which {sum(sample.scanned for sample in given)} are scans")
+    results = list(judged(given, leaves))
+    found = {
+        "command": f"python benchmarks/losses.py TRUTH --readings FOLDER --half {args.half}",
+        "llm_ocr": llm_ocr.__version__,
+        "digital pages": sum(not sample.scanned for sample in given),
+        "scans": sum(sample.scanned for sample in given),
+        "blank leaves": len(leaves),
+        **report(results),
+    }
+    keep(found, args.output)
+    if args.list:
+        for one in results:
+            if one.found == (not one.damage):
+                print(f"{one.kind}, {one.evidence}, {one.style}, {one.page}: {one.damage or 'good'}: {one.detail}")
+    print(table(found))
+
+
+if __name__ == "__main__":
+    main()
