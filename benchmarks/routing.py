@@ -4,8 +4,8 @@
     python benchmarks/routing.py measure --folder FOLDER --real ../shared/data/pdfs --output routing.json
 
 The pages are those of `truth_factory`: digital, as its scans, and as the bad scans of `alarms.py`. The CPU engine reads
-them once; `--folder` keeps the documents and the rows. The model is a simulated one, which returns the
-truth with `WRONG` of its words replaced. The error of an answer is 1 minus the mean of the measures of `CONTENT` that
+them once; `--folder` keeps the documents and the rows. The model is a simulated one, which returns the truth with a
+share (`--wrong`) of its words replaced. The error of an answer is 1 minus the mean of the measures of `CONTENT` that
 the page has. The model is better on a page if its error is lower by more than `MARGIN`.
 
 `fit` prints the weights for `llm_ocr/results/routing.py`, from the half "tuning". `measure` uses the other half. It
@@ -39,8 +39,8 @@ from llm_ocr.types import PageRecord
 
 #: Measures that say whether the content of a page is right, whatever its form.
 CONTENT = ("similarity", "cells", "formulas near")
-#: Share of the model's words that are wrong, and by how much its error must be lower to be worth a request.
-WRONG, MARGIN = 0.02, 0.01
+#: By how much the model's error must be lower to be worth a request.
+MARGIN = 0.01
 SHARES = (0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1)
 #: First documents: pages that no rule of the CPU engine was tuned on.
 SEED = 7
@@ -71,11 +71,14 @@ def main() -> None:
     parser.add_argument("--digital", type=int, default=150, help="digital pages of a half")
     parser.add_argument("--scans", type=int, default=100, help="scans of a half, of pages of the same documents")
     parser.add_argument("--bad", type=int, default=40, help="bad scans of a half, also in scripts that OCR cannot read")
+    parser.add_argument("--wrong", type=float, default=0.02, help="share of the model's words that are wrong")
     parser.add_argument("--real", type=Path, help="measure: a folder of PDFs whose shares are listed")
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
     half = "tuning" if arguments.action == "fit" else "held-out"
-    pages = read(arguments.folder / half, half, arguments.digital, arguments.scans, arguments.bad)
+    truth, rows = read(arguments.folder / half, half, arguments.digital, arguments.scans, arguments.bad)
+    pages = [compared(page, rows[page["file"], page["page"]], arguments.wrong) for page in truth]
+    tell(f"{len(pages)} pages of the half {half}")
     if arguments.action == "fit":
         weights, bias = fit(pages)
         print(json.dumps({"BIAS": bias, "WEIGHTS": weights}, indent=1))
@@ -87,22 +90,25 @@ def main() -> None:
     print(table(report))
 
 
-def read(folder: Path, half: str, digital: int, scans: int, bad: int) -> list[Read]:
-    """Return the pages of a half with their errors. Rows in the folder are used again."""
+def read(
+    folder: Path, half: str, digital: int, scans: int, bad: int
+) -> tuple[list[dict[str, Any]], dict[tuple[str, int], PageRecord]]:
+    """Return the truth of the pages of a half, and their rows by file and page. Those in the folder are used again."""
     rows = folder / "rows.pickle"
     if not rows.exists():
-        truth = factory.make(folder / "documents", half, SEED, digital, scans)
-        records = factory.read(folder / "documents", truth, folder / "workspace")
+        documents = folder / "documents"
+        truth = factory.make(documents, half, SEED, digital, scans)
+        truth += [spoiled(truth[place * digital // bad], documents, place) for place in range(bad)]
+        records = factory.read(documents, truth, folder / "workspace")
         rows.write_bytes(pickle.dumps((truth, records)))
     truth, records = pickle.loads(rows.read_bytes())  # noqa: S301 - written by this program
-    found = []
-    for page in truth:
-        row = records[page["file"], page["page"]]
-        model = modelled(page)
-        kind = "bad scans" if page["id"].endswith(_SPOILED) else "scans" if page["scanned"] else "digital"
-        found.append(Read(row, error(page, factory.answer(row)), error(page, model), kind))
-    tell(f"{len(found)} pages of the half {half}")
-    return found
+    return truth, records
+
+
+def compared(page: Mapping[str, Any], row: PageRecord, wrong: float) -> Read:
+    """Return a page with the errors of its row and of the simulated model."""
+    kind = "bad scans" if page["id"].endswith(_SPOILED) else "scans" if page["scanned"] else "digital"
+    return Read(row, error(page, factory.answer(row)), error(page, modelled(page, wrong)), kind)
 
 
 def spoiled(page: Mapping[str, Any], folder: Path, place: int) -> dict[str, Any]:
@@ -115,14 +121,14 @@ def spoiled(page: Mapping[str, Any], folder: Path, place: int) -> dict[str, Any]
     return {**page, **changed}
 
 
-def modelled(page: Mapping[str, Any]) -> truth_score.Answer:
-    """Return the answer of the simulated model: the truth, with `WRONG` of its words replaced by others of the page."""
+def modelled(page: Mapping[str, Any], wrong: float) -> truth_score.Answer:
+    """Return the answer of the simulated model: the truth, with a share of its words replaced by others of the page."""
     rng = random.Random(page["id"])
     perfect = truth_score.perfect(page)
     words = re.findall(r"\w+", re.sub(r"<[^>]+>", " ", perfect.markdown)) or ["word"]
 
     def replaced(match: re.Match[str]) -> str:
-        return rng.choice(words) if match[1] and rng.random() < WRONG else match[0]
+        return rng.choice(words) if match[1] and rng.random() < wrong else match[0]
 
     markdown = re.sub(r"<[^>]+>|\\[a-zA-Z]+|(\w+)", replaced, perfect.markdown)
     return truth_score.Answer(markdown, perfect.figures, perfect.tables)

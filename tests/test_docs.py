@@ -1,5 +1,6 @@
 """The documentation: commands parse, Python runs, outputs and messages are real, and the reference is complete."""
 
+import json
 import os
 import re
 import shlex
@@ -20,7 +21,7 @@ from llm_ocr.config.commands import all_commands, find_command
 from llm_ocr.config.fields import all_names
 from llm_ocr.config.loading import load
 from llm_ocr.models.profile_file import profile_from
-from llm_ocr.results import quality
+from llm_ocr.results import quality, routing
 from llm_ocr.results.dataset import FEATURES
 from llm_ocr.types import Reason
 
@@ -179,6 +180,15 @@ def test_the_explanation_of_quality_has_its_parts_and_limits():
     text = (ROOT / "docs/explanation/quality.md").read_text(encoding="utf-8")
     assert [part for part in quality._SCALES if f"`{part}`" not in text] == []
     assert f"below {quality.LOW}" in text and f"below {quality.LOW_OF_MODEL}" in text
+
+
+def test_the_explanation_of_routing_has_the_table_of_its_benchmark():
+    text = (ROOT / "docs/explanation/routing.md").read_text(encoding="utf-8")
+    results = json.loads((ROOT / "benchmarks/results/routing.json").read_text(encoding="utf-8"))
+    for row in (*results["by share"], results["at the threshold"]):
+        errors = " | ".join(f"{100 * row[name]:.2f} %" for name in ("router", "random", "ideal"))
+        assert f"{errors} | {100 * row['gain of all']:.0f} %" in text
+    assert f"From {routing.THRESHOLD} on" in text
 
 
 def test_every_exit_code_is_explained():
