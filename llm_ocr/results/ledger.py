@@ -493,7 +493,8 @@ def _by_ocr(ocr: OcrText, attempt: Attempt, texts: Sequence[BlockText]) -> tuple
         if texts[number].block.kind is not BlockKind.FIGURE and _is_readable(chunk.letters, ocr.scripts)
     ]
     spans, invented = [], 0
-    for part, start, end, letters in _passages(compared):
+    enough = size_of([chunk for _, chunk in read]) >= ENOUGH_LETTERS  # else OCR may have failed
+    for part, start, end, letters in _passages(compared) if enough else ():
         block, left = texts[part.number].block, float(letters)
         places = [box.grown(_ROOM) for box in (block.box, *block.continued)]
         for number, line in enumerate(lines):
@@ -513,7 +514,7 @@ class _Part(NamedTuple):
 
     number: int
     chunk: Chunk
-    found: Sequence[bool]
+    found: Sequence[int]
 
 
 def _passages(parts: Sequence[_Part]) -> list[tuple[_Part, int, int, int]]:
