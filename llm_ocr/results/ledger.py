@@ -29,6 +29,7 @@ from llm_ocr.results.quality.text_layer import (
     in_margin,
     is_true,
     passages,
+    size_lacking,
     size_of,
 )
 from llm_ocr.types import FURNITURE, Attempt, Block, BlockKind, Box, Evidence, InkMap, Ledger, OcrLine, OcrText, Span
@@ -71,8 +72,8 @@ _NUMBER = re.compile(r"\d(?:[\d.,:/’'\u00a0\u202f\u2010-\u2015\u2212-]*\d)?")
 _DIGITS = 2
 #: Names: words with a capital and at least three more letters.
 _NAME = re.compile(r"(?<![^\W_])[^\W\d_][^\W\d_]{3,}")
-#: Height from the edges of the page, relative, in which a running head or foot may be.
-_EDGE = 0.12
+#: Height from the edges of the page, relative, in which a running head or foot may be, and its most characters.
+_EDGE, _HEAD = 0.12, 200
 #: Names that a layer may lack until it is taken for a layer with broken words.
 _ENOUGH_NAMES = 0.1
 
@@ -366,7 +367,8 @@ def _by_layer(
         _, in_figures = aligned(figures, layer)
         in_answer = [list(map(max, *pair)) for pair in zip(in_answer, in_figures, strict=True)]
     unread = _Unread()
-    if lacking := passages(wanted, in_answer[: len(wanted)]):
+    replaced = size_lacking([chunk for _, chunk in every], in_layer)
+    if lacking := passages(wanted, in_answer[: len(wanted)], replaced=replaced):
         starts = [0, *accumulate(len(text) + 1 for text, _ in demanded)]
         boxes = [
             box
@@ -391,7 +393,7 @@ def _by_layer(
     letters = size_of(chunks)
     if letters < ENOUGH_LETTERS or size_of(wanted) + size_of(allowed) < ENOUGH_LETTERS:
         return unread, _Unsupported()
-    foreign = passages(chunks, flags)
+    foreign = passages(chunks, flags, replaced=size_lacking(layer, in_answer))
     spans = [Span(every[chosen[at]][0], start, end) for at, start, end, _ in foreign]
     invented = sum(part[3] for part in foreign)
     if invented and evidence.pictured and any(entry.block.box.area >= 1 for entry in texts):
@@ -400,8 +402,8 @@ def _by_layer(
         seen = np.zeros(black.shape, np.bool_)
         for _, box in lines:
             seen[_place(box, height, width)] = True
-        free = _lines_of_text(black & ~seen)
-        invented -= round(sum(2 * max(box.width / box.height, box.height / box.width) for box, _ in free) / _FEWEST)
+        unseen = _lines_of_text(black & ~seen)
+        invented -= round(sum(2 * max(box.width / box.height, box.height / box.width) for box, _ in unseen) / _FEWEST)
     share = max(0, invented) / letters
     unknown = {
         (number, place[0])
@@ -427,7 +429,7 @@ def _optional(lines: Sequence[tuple[str, Box]], attempt: Attempt) -> list[bool]:
         for box in (block.box, *block.continued)
     ]
     without_position = any(block.kind is BlockKind.FIGURE and block.box.area >= 1 for block in attempt.blocks)
-    heads = _heads([box for _, box in lines])
+    heads = _heads(lines)
     return [
         box in heads
         or any(box.covered_by(picture) > 0.5 for picture in pictures)
@@ -436,22 +438,25 @@ def _optional(lines: Sequence[tuple[str, Box]], attempt: Attempt) -> list[bool]:
     ]
 
 
-def _heads(boxes: Sequence[Box]) -> set[Box]:
-    """Return the lines in the margin, and those near the upper and lower edge that a gap separates from the others.
+def _heads(lines: Sequence[tuple[str, Box]]) -> set[Box]:
+    """Return the lines in the margin, and short ones near the upper and lower edge apart from all others.
 
     Models leave out running heads and feet on purpose.
     """
-    found = {box for box in boxes if in_margin(box)}
-    gap = sorted(box.height for box in boxes)[len(boxes) // 2] if boxes else 0.0
+    found = {box for _, box in lines if in_margin(box)}
+    gap = sorted(box.height for _, box in lines)[len(lines) // 2] if lines else 0.0
     for turned in (False, True):
-        sides = [(1 - box.y1, 1 - box.y0, box) if turned else (box.y0, box.y1, box) for box in boxes]
+        sides = [
+            (1 - box.y1, 1 - box.y0, len(text), box) if turned else (box.y0, box.y1, len(text), box)
+            for text, box in lines
+        ]
         sides.sort(key=lambda side: side[0])
-        end = 0.0
-        for number, (begin, last, _) in enumerate(sides):
-            if begin > end + gap and number:
-                found.update(box for _, _, box in sides[:number])
-            end = max(end, last)
-            if end > _EDGE:
+        end, letters = 0.0, 0
+        for number, (begin, last, size, _) in enumerate(sides):
+            if number and begin > end + gap:
+                found.update(side[3] for side in sides[:number])
+            end, letters = max(end, last), letters + size
+            if end > _EDGE or letters > _HEAD:
                 break
     return found
 

@@ -22,7 +22,7 @@ LETTERS = 40
 RUN = 5
 #: Fewest letters of a passage that is matched as a whole: two words.
 PASSAGE = 12
-_FREE = re.compile(rb"\x00{12,}")
+_FREE = re.compile(rb"\x00{10,}")
 #: Most places of a passage that are compared.
 _REPEATED = 40
 #: Fewest letters of a passage that is a loss or an invention, and most letters between two parts of one.
@@ -163,7 +163,7 @@ def aligned(own: Sequence[Chunk], other: Sequence[Chunk]) -> tuple[list[list[int
         For each chunk of `own`, then of `other`, one value per word. A word with a digit is found only as a whole.
     """
     texts = ["".join([chunk.letters for chunk in some]) for some in (own, other)]
-    matched = _matched_passages(*texts)
+    matched = _matched_passages(texts, [[len(word) for chunk in some for word in chunk.words] for some in (own, other)])
     left = [
         "".join([" " if flag else letter for letter, flag in zip(text, flags, strict=True)])
         for text, flags in zip(texts, matched, strict=True)
@@ -207,15 +207,19 @@ def _found(chunks: Sequence[Chunk], matched: bytearray, left: Sequence[str], wor
     return result
 
 
-def _matched_passages(own: str, other: str) -> tuple[bytearray, bytearray]:
-    """Return which letters of two texts belong to passages of both, each used once, the longest ones first."""
+def _matched_passages(texts: Sequence[str], words: Sequence[Sequence[int]]) -> tuple[bytearray, bytearray]:
+    """Return which letters of two texts belong to passages of both, each used once, the longest ones first.
+
+    `words` are the lengths of their words. Passages do not end within the first or last two letters of a word: these
+    are often the same by chance.
+    """
     import numpy as np
 
-    matched, used = bytearray(len(own)), bytearray(len(other))
-    if min(len(own), len(other)) < PASSAGE:
+    matched, used = bytearray(len(texts[0])), bytearray(len(texts[1]))
+    if min(map(len, texts)) < PASSAGE:
         return matched, used
     keys = []
-    for text in (own, other):
+    for text in texts:
         codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.uint64)
         key = np.zeros(len(codes) - PASSAGE + 1, np.uint64)
         for at in range(PASSAGE):
@@ -233,8 +237,16 @@ def _matched_passages(own: str, other: str) -> tuple[bytearray, bytearray]:
     first[1:] = (np.diff(starts) != 1) | (np.diff(places) != 1)
     begins = np.flatnonzero(first)
     lengths = np.diff(np.append(begins, len(starts))) + PASSAGE - 1
+    starts, places = starts[begins], places[begins]
+    cuts = np.zeros((2, len(starts)), np.int64)
+    for sizes, firsts in zip(words, (starts, places), strict=True):
+        borders = np.cumsum([0, *sizes])
+        after = borders[np.searchsorted(borders, firsts)] - firsts
+        before = firsts + lengths - borders[np.searchsorted(borders, firsts + lengths, "right") - 1]
+        cuts = np.maximum(cuts, np.where(np.array([after, before]) <= 2, [after, before], 0))
+    starts, places, lengths = starts + cuts[0], places + cuts[0], lengths - cuts.sum(0)
     for number in np.argsort(-lengths, kind="stable").tolist():
-        start, place, length = int(starts[begins[number]]), int(places[begins[number]]), int(lengths[number])
+        start, place, length = int(starts[number]), int(places[number]), int(lengths[number])
         here, there = matched[start : start + length], used[place : place + length]
         overlaps = 1 in here or 1 in there
         taken = bytes(a | b for a, b in zip(here, there, strict=True)) if overlaps else bytes(length)
@@ -244,10 +256,23 @@ def _matched_passages(own: str, other: str) -> tuple[bytearray, bytearray]:
     return matched, used
 
 
+def size_lacking(chunks: Sequence[Chunk], found: Sequence[Sequence[int]]) -> int:
+    """Return the number of letters in words that were not found."""
+    words = [word for chunk in chunks for word in chunk.words]
+    flags = [flag for row in found for flag in row]
+    return sum(len(word) for word, flag in zip(words, flags, strict=True) if not flag)
+
+
 def passages(
-    chunks: Sequence[Chunk], found: Sequence[Sequence[int]], least: int = SHORTEST
+    chunks: Sequence[Chunk], found: Sequence[Sequence[int]], least: int = SHORTEST, *, replaced: int = 0
 ) -> list[tuple[int, int, int, int]]:
     """Return the passages of at least `least` letters that were not found, a passage of several chunks in parts.
+
+    Args:
+        chunks: The text.
+        found: Its words that were found, from `aligned`.
+        least: Fewest letters of a passage. Shorter ones count if together they are `_SCATTERED` of the text.
+        replaced: Letters that the other text has instead: so many of the shorter passages are misread, not missing.
 
     Returns:
         The number of the chunk, the start and end of the part in its text, and its letters.
@@ -276,7 +301,8 @@ def passages(
                 parts.append((number, *place, len(word)))
     result += parts if letters >= least else ()
     every += parts
-    return every if sum(part[3] for part in every) > max(ENOUGH_LETTERS, _SCATTERED * size_of(chunks)) else result
+    lacking = sum(part[3] for part in every) - replaced
+    return every if lacking > max(ENOUGH_LETTERS, _SCATTERED * size_of(chunks)) else result
 
 
 if TYPE_CHECKING:
