@@ -24,18 +24,18 @@ THRESHOLD = 0.25
 #: Weight of each evidence. None is negative: more evidence of a fault never lowers the probability.
 WEIGHTS: Mapping[str, float] = {
     "degraded": 0.59,
-    "contradicted": 1.96,
-    "unread": 1.63,
+    "contradicted": 1.94,
+    "unread": 1.64,
     "unsupported": 0.23,
     "low quality": 1.95,
-    "ocr": 0.81,
+    "ocr": 0.89,
     "unsure ocr": 2.27,
     "cropped formula": 4.01,
-    "tables": 1.22,
-    "tables of ocr": 0.78,
+    "tables": 1.15,
+    "tables of ocr": 0.83,
     "pictures of ocr": 1.27,
 }
-BIAS = -3.06
+BIAS = -3.13
 
 #: Reasons of rows that lack most of a page's text, because the CPU engine cannot read it.
 _NOT_READ = frozenset({Reason.SCRIPT_NOT_SUPPORTED, Reason.EMPTY, Reason.OCR_NOT_INSTALLED})
