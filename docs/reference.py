@@ -291,7 +291,7 @@ COLUMNS: Mapping[str, str] = {
     "unread_share": "Share of the ink that looks like text and that no block contains, 0 to 1.",
     "unsupported_share": "Share of the text that nothing on the page supports, 0 to 1.",
     "furniture_share": "Share of the ink in running heads, feet, and page numbers, 0 to 1.",
-    "verified_by": "Evidence that the text was compared with: `ink`, or `layer` (with ink).",
+    "verified_by": "Evidence that the text was compared with: `ink`, `layer` (with ink), or `ocr` (with ink).",
     "unread": "Boxes of the unread ink, 0 to 1 of the page.",
     "unsupported": "Unsupported text: characters `start` to `end`, from 0, of the text of the page's `block`; of "
     "`inside` for figures.",

@@ -76,7 +76,7 @@ def _check_effect(settings: EngineSettings, engine: str) -> None:
                 hint="Remove it, or read with a model: `server_url=URL` or `engine=vllm`.",
             )
         if missing := ENGINES.get(EMBEDDED).missing():
-            raise missing
+            raise UsageError("`verify=ocr` needs OCR, which is not installed", hint=missing.hint) from missing
     if engine not in MODELS:  # unsupported settings fail here, not after planning or reading
         if isinstance(settings, ModelSettings):
             figure_labels(settings, engine)

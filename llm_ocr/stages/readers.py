@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from llm_ocr.config.environment import cache_folder, cores
@@ -176,7 +176,9 @@ async def reading(job: Job[ReadingCommand], renderer: Renderer) -> Reading:
     fallback = None if settings.fallback == "none" else embedded
     inspector = embedded if _needs_inspection(settings) else None
     limits = limits_of(settings)
-    asked = {name: limit for name, limit in asdict(limits).items() if limit and name != "verify"}
+    asked: dict[str, float] = {"min_quality": limits.min_quality} if limits.min_quality else {}
+    for name, limit in (("max_unread", limits.max_unread), ("max_unsupported", limits.max_unsupported)):
+        asked |= {} if limit is None else {name: limit}
     tools = PartRenderer(renderer, job.remote)
     verifier = None
     if settings.verify == "ocr":
