@@ -22,7 +22,7 @@ def read_prose():
 def test_every_character_of_plain_prose_is_right(read_prose):
     assert downwards(read_prose.lines) == PROSE
     assert min(line.confidence for line in read_prose.lines) > 0.9
-    assert (read_prose.rotation, read_prose.skew, read_prose.turned, read_prose.unread) == (0, 0.0, False, 0)
+    assert (read_prose.rotation, read_prose.skew, read_prose.turned, read_prose.unread) == (0, 0.0, False, ())
 
 
 def test_a_page_is_read_the_same_after_a_rest(read_prose):

@@ -55,7 +55,7 @@ class Ocr:
 
     def read(self, pixels):
         self.asked.append("read")
-        return OcrPage(self._lines, self._rotation, numpy.asarray(pixels), unread=self._unread)
+        return OcrPage(self._lines, self._rotation, numpy.asarray(pixels), unread=(Box(0, 0, 9, 3),) * self._unread)
 
 
 def text_of(attempt) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 import io
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import numpy
 import pytest
@@ -10,7 +10,7 @@ from PIL import Image
 
 from llm_ocr.engines import EngineOptions
 from llm_ocr.types import BlockKind, Box, EncodedImage, Line, Page, PageContent, Path, Raster, Word
-from llm_ocr_cpu.inspection import inspect_page, orientation, text_of
+from llm_ocr_cpu.inspection import inspect_page, ocr_text, orientation, text_of
 from llm_ocr_cpu.ocr import OcrPage, available
 from llm_ocr_cpu.reader import EmbeddedReader
 
@@ -50,8 +50,11 @@ def page(content: PageContent | None, picture: tuple[int, int, int, int] | None 
 class Ocr:
     """Stands for the models: what it is asked is counted."""
 
-    def __init__(self, *lines: Line, rotation: int = 0, skew: float = 0.0) -> None:
+    scripts = frozenset({"LATIN"})
+
+    def __init__(self, *lines: Line, rotation: int = 0, skew: float = 0.0, unread: tuple[Box, ...] = ()) -> None:
         self.asked: list[str] = []
+        self._unread = unread
         self._lines, self._rotation, self._skew = lines, rotation, skew
 
     def __call__(self):
@@ -59,7 +62,8 @@ class Ocr:
 
     def read(self, pixels):
         self.asked.append("read")
-        return OcrPage(self._lines, self._rotation, numpy.rot90(pixels, -self._rotation // 90), self._skew)
+        turned = numpy.rot90(pixels, -self._rotation // 90)
+        return OcrPage(self._lines, self._rotation, turned, self._skew, self._unread)
 
     def orientation(self, pixels):
         self.asked.append("orientation")
@@ -162,3 +166,14 @@ def test_a_text_layer_that_lies_is_no_text():
     shifted = "".join(chr((ord(c) - 97 + 11) % 26 + 97) if c.isalpha() else c for c in WORDS.lower())
     assert text_of(page(PageContent(300, 400, (line(f"{shifted} {shifted}"),)))) == ""
     assert text_of(page(None)) == ""
+
+
+def test_text_to_verify_has_its_places_on_the_given_image():
+    words = (Word("The", Box(30, 60, 46, 70), confidence=0.7), Word("fox", Box(48, 60, 66, 70), confidence=0.9))
+    sideways = Line("The fox", Box(30, 60, 66, 70), 10.0, words, confidence=0.8)
+    found = ocr_text(image(), Ocr(sideways, rotation=90, unread=(Box(40, 90, 100, 100),)))
+    read, unreadable = found.lines  # on an image of 400 x 300 pixels
+    assert (read.text, read.confidence, read.words) == ("The fox", 0.8, (0.7, 0.9))
+    assert astuple(read.box) == pytest.approx((60 / 300, 1 - 66 / 400, 70 / 300, 1 - 30 / 400))
+    assert (unreadable.text, unreadable.confidence) == ("\ufffd" * 12, 0.0)
+    assert found.scripts == {"LATIN"}
