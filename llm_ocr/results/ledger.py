@@ -83,6 +83,8 @@ _ENOUGH_NAMES = 0.1
 _SURE, _SURE_NUMBER = 0.9, 0.995
 #: Letters or digits beside a number that tell its place, and the characters among which they are.
 _SIDE, _NEAR = 4, 24
+#: Most numbers of an answer that are compared with numbers of other digits, and most columns that a line may continue.
+_MOST_NUMBERS, _COLUMNS = 100, 100
 #: Letters of an answer that may stand where OCR read one letter without confidence.
 _ROOM_OF_OCR = 1.5
 #: Share of a chunk's letters that the recognizer must be able to read.
@@ -532,7 +534,13 @@ def _bare(text: str) -> str:
     """Return the text without accents, which OCR confuses; as long as the text."""
     if text.isascii():
         return text
-    return "".join(c if c.isascii() else unicodedata.normalize("NFKD", c)[0] for c in text)
+    parts = [letter if letter.isascii() else unicodedata.normalize("NFD", letter) for letter in text]
+    return "".join(
+        [
+            part[0] if len(part) > 1 and unicodedata.combining(part[1]) else letter
+            for letter, part in zip(text, parts, strict=True)
+        ]
+    )
 
 
 def _in_rows(lines: Iterable[OcrLine]) -> list[OcrLine]:
@@ -552,7 +560,7 @@ def _in_columns(parts: Sequence[_Part], lines: Sequence[OcrLine]) -> list[_Part]
     columns: list[list[_Part]] = []
     for part in parts:
         box = lines[part.number].box
-        for column in columns:
+        for column in columns[-_COLUMNS:]:
             last = lines[column[-1].number].box
             shared = min(box.x1, last.x1) - max(box.x0, last.x0)
             below = box.centre[1] - last.y1
@@ -602,27 +610,33 @@ def _contradicted_by_ocr(answer: Sequence[tuple[int, str]], lines: Sequence[OcrL
         answer: Numbers and texts of the blocks.
         lines: The lines of OCR, in order.
     """
-    printed = _numbers_in([(number, _bare(line.text)) for number, line in enumerate(lines)])
+    printed: dict[str, list[_Number]] = {}
+    for number in _numbers_in([(at, _bare(line.text)) for at, line in enumerate(lines)]):
+        printed.setdefault(number.digits, []).append(number)
     lacking = _numbers_in(answer)
     for sides in (2, 1, 0):  # numbers that agree, those between the same letters first
-        missing_still = []
+        left = []
         for number in lacking:
-            same = [other for other in printed if other.digits == number.digits and number.stands_at(other) >= sides]
-            if same:
-                printed.remove(same[0])
+            others = printed.get(number.digits, [])
+            if same := next((other for other in others if number.stands_at(other) >= sides), None):
+                others.remove(same)
             else:
-                missing_still.append(number)
-        lacking = missing_still
+                left.append(number)
+        lacking = left
+    sure = []
+    for other in (other for others in printed.values() for other in others):
+        line = lines[other.block]
+        words = line.words[line.text.count(" ", 0, other.start) : line.text.count(" ", 0, other.end) + 1]
+        if min(words, default=0.0) >= _SURE_NUMBER:
+            sure.append(other)
     spans = []
-    for number in lacking:
-        for other in printed:
-            line, sides = lines[other.block], number.stands_at(other)
-            words = line.words[line.text.count(" ", 0, other.start) : line.text.count(" ", 0, other.end) + 1]
+    for number in lacking[:_MOST_NUMBERS]:
+        for other in sure:
+            sides = number.stands_at(other)
             changed = sum(map(ne, number.digits, other.digits))
             close = len(number.digits) == len(other.digits) and changed <= max(1, len(number.digits) // 3)
-            is_other = sides == 2 or (close and (sides or len(number.digits) > _DIGITS))
-            if is_other and min(words, default=0.0) >= _SURE_NUMBER:
-                printed.remove(other)
+            if sides == 2 or (close and (sides or len(number.digits) > _DIGITS)):
+                sure.remove(other)
                 spans.append(Span(number.block, number.start, number.end))
                 break
     return spans
