@@ -4,8 +4,9 @@
     python benchmarks/losses.py TRUTH --readings FOLDER --output benchmarks/results/losses.json
 
 The pages are generated, so that their text is known exactly: digital pages with a text layer, and damaged scans of them
-without one. Good answers are the exact text as models write it (`STYLES`), and what the embedded engine read, if it is
-at least `SIMILAR` to the truth. `DAMAGES` puts one fault into each answer. All of it is repeatable.
+without one, which are judged by their ink and by OCR. Good answers are the exact text as models write it (`STYLES`),
+and what the embedded engine read, if it is at least `SIMILAR` to the truth. `DAMAGES` puts one fault into each answer.
+All of it is repeatable.
 
 An answer is found if its page becomes `degraded` for unread ink or unsupported text at the default limits. It is marked
 if a place that the ledger names is that of the fault. Faults in good answers that are already blamed do not count.
@@ -32,14 +33,18 @@ import numpy
 import truth_score
 from PIL import Image
 from reporting import keep, tell
+from truth_words import LANGUAGES
 
 import llm_ocr
 from llm_ocr.documents.rendering import Renderer, RenderOptions
+from llm_ocr.engines import EngineOptions
 from llm_ocr.models.parsers.grounding import parse_grounding
 from llm_ocr.models.parsers.plain import parse_plain
-from llm_ocr.results.quality.scoring import FITTED, rated
+from llm_ocr.plugins import ENGINES
+from llm_ocr.results.ledger import Verify
+from llm_ocr.results.quality.scoring import Limits, rated
 from llm_ocr.results.quality.text_layer import FORMULA, plain, texts_of
-from llm_ocr.types import FURNITURE, Attempt, Block, BlockKind, Box, Evidence, Ledger, Page, PageRecord, Reason, Status
+from llm_ocr.types import FURNITURE, Attempt, Block, BlockKind, Box, Ledger, Page, PageRecord, Reason, Status
 
 Blocks = tuple[Block, ...]
 
@@ -377,6 +382,7 @@ class Sample:
     """Page with its exact text; `own` is the embedded engine's answer, if it is good."""
 
     page: Page
+    language: str
     scanned: bool
     truth: Blocks
     own: Attempt | None
@@ -387,16 +393,21 @@ async def samples(folder: Path, half: str, readings: Path) -> list[Sample]:
     pages: list[dict[str, Any]] = json.loads((folder / "truth.json").read_text("utf-8"))[half]
     rows = await asyncio.to_thread(measure.read, folder, pages, readings)
     found = []
+    reader = ENGINES.get("embedded").page_reader(EngineOptions(workers=1))
     async with Renderer(RenderOptions(text_layer=False, image_format="jpeg")) as renderer:
         for entry in pages:
             path = folder / entry["file"]
             page = await renderer.page(str(path), "", entry["page"], page_id=entry["id"], document_id=path.stem)
+            if entry["scanned"] and page.evidence is not None:
+                page = replace(page, evidence=replace(page.evidence, ocr=await reader.ocr_text(page)))
             row = rows[entry["file"], entry["page"]]
             similarity, _ = truth_score.score(entry, measure.answer(row))["similarity"]
             truth = tuple(_block_of(block) for block in entry["blocks"])
             own = _attempt(row) if similarity >= SIMILAR else None
             if len(_text_of(truth)) >= ENOUGH:
-                found.append(Sample(page, entry["scanned"], truth, own))
+                language = next((tag for tag in entry["tags"] if tag in LANGUAGES), "English")
+                found.append(Sample(page, language, entry["scanned"], truth, own))
+    await reader.close()
     return found
 
 
@@ -473,32 +484,35 @@ class Judged:
 
 def judged(given: Sequence[Sample], leaves: Sequence[Page]) -> Iterator[Judged]:
     """Yield the verdicts on all good and damaged answers, by all evidence that the page has."""
-    texts = [sample.truth for sample in given]
     for sample in given:
+        # What is invented is of the language of the page, if another page has it.
+        same = [other.truth for other in given if other.language == sample.language and other.truth != sample.truth]
+        texts = same or [other.truth for other in given if other.truth != sample.truth]
         kind = "scans" if sample.scanned else "digital"
         for style in (*STYLES, *([OWN] if sample.own else [])):
-            for evidence in ("ink",) if sample.scanned else ("ink", "layer"):
-                yield from _faults(sample, kind, style, evidence, texts)
+            yield from _faults(sample, kind, style, "ink", texts)
+            if not sample.scanned:
+                yield from _faults(sample, kind, style, "layer", texts)
+            elif style != OWN:  # which is OCR
+                yield from _faults(sample, kind, style, "ocr", texts)
     for leaf in leaves:
-        for number, blocks in enumerate(texts):
+        for number, sample in enumerate(given):
             for style in DAMAGED:
-                answer = STYLES[style](blocks, random.Random(number))
-                found, _, detail = _verdict(leaf, Attempt("model", "model", Status.OK, answer))
+                answer = STYLES[style](sample.truth, random.Random(number))
+                found, _, detail = _verdict(leaf, Attempt("model", "model", Status.OK, answer), "ink")
                 yield Judged("blank leaves", "ink", style, BLANK, found, found, leaf.id, detail)
 
 
-def _faults(sample: Sample, kind: str, style: str, evidence: str, others: Sequence[Blocks]) -> Iterator[Judged]:
+def _faults(sample: Sample, kind: str, style: str, evidence: Verify, others: Sequence[Blocks]) -> Iterator[Judged]:
     """Yield the verdict on the good answer in one style, and on its damage if it was not blamed."""
     page = sample.page
-    if evidence == "ink":
-        page = replace(page, evidence=replace(page.evidence or Evidence(None), lines=()))
     own = sample.own if style == OWN else None
 
     def verdict(blocks: Blocks) -> tuple[bool, Ledger | None, str, Blocks]:
         rng = random.Random(f"{page.id} {style}")
         answer = blocks if own else STYLES[style](blocks, rng)
         attempt = replace(own, blocks=answer) if own else Attempt("model", "model", Status.OK, answer)
-        return *_verdict(page, attempt), answer
+        return *_verdict(page, attempt, evidence), answer
 
     good = own.blocks if own else sample.truth
     blamed, _, detail, _ = verdict(good)
@@ -507,16 +521,16 @@ def _faults(sample: Sample, kind: str, style: str, evidence: str, others: Sequen
         return
     for name, damage in DAMAGES.items():
         rng = random.Random(f"{page.id} {name}")
-        bad = damage(good, rng, rng.choice([other for other in others if other is not sample.truth]))
+        bad = damage(good, rng, rng.choice(others))
         if bad is None:
             continue
         found, ledger, detail, answer = verdict(bad.blocks)
         yield Judged(kind, evidence, style, name, found, _is_marked(ledger, bad, answer), page.id, detail)
 
 
-def _verdict(page: Page, attempt: Attempt) -> tuple[bool, Ledger | None, str]:
+def _verdict(page: Page, attempt: Attempt, evidence: Verify) -> tuple[bool, Ledger | None, str]:
     """Return whether the ledger degrades a page with an answer, the ledger, and the details."""
-    result, _, ledger = rated(page, attempt, FITTED, transcribed=True)
+    result, _, ledger = rated(page, attempt, Limits(verify=evidence), transcribed=True)
     return result.reason in (Reason.UNREAD, Reason.UNSUPPORTED), ledger, result.detail
 
 
@@ -536,6 +550,7 @@ def _is_marked(ledger: Ledger | None, bad: Damaged, answer: Blocks) -> bool:
 
 #: Columns of the table: kind of page, evidence, and styles.
 COLUMNS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "scan, OCR": ("scans", "ocr", DAMAGED),
     "scan, ink, boxes": ("scans", "ink", ("boxes", OWN)),
     "scan, ink, no boxes": ("scans", "ink", ("Markdown",)),
     "digital, ink, boxes": ("digital", "ink", ("boxes", OWN)),

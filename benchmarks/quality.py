@@ -1,9 +1,10 @@
-"""How much of what is wrong with answers the quality score finds, at one false alarm in a hundred good pages.
+"""Measure which faults of order and form the quality score finds, at one false alarm in a hundred good pages.
+
+What is invented or missing is measured by `losses.py`.
 
     python benchmarks/quality.py ../shared/data/pdfs examples --readings FOLDER
 
-Good answers are two readings of each page whose text layer is true, scans aside, as their layer is older OCR: from that
-layer, and by OCR of the page's image.
+Good answers are readings of pages from their text layer, if it is true, scans aside, as their layer is older OCR.
 They are damaged in the ways of `DAMAGE`, and judged with the layer, without it (as on a scan), and without
 layer and boxes (a scan read by a model that gives no places).
 """
@@ -11,7 +12,6 @@ layer and boxes (a scan read by a model that gives no places).
 import argparse
 import asyncio
 import random
-import re
 import statistics
 import sys
 import time
@@ -51,12 +51,10 @@ from llm_ocr.types import (
 Blocks = tuple[Block, ...]
 #: Characters of what is taken for a line.
 LINE = 80
-#: Repetitions of a loop that nobody has cut, and its share of a page where another text is slipped in.
-LOOPS, INVENTED = 15, 0.2
+#: Repetitions of a loop that nobody has cut.
+LOOPS = 15
 #: Least share of a page's text in each of two columns.
 COLUMN = 0.25
-
-_ROW = re.compile(r"\n|(?<=\|)\s*\n")
 
 
 def told(block: Block) -> bool:
@@ -82,62 +80,7 @@ def lines_of(text: str) -> list[str]:
     return [*lines, line] if line else lines
 
 
-def dropped_lines(share: float) -> Callable[[Blocks, random.Random, str], Blocks | None]:
-    """Lines left out here and there; their boxes stay, as of a model that finds a piece and skips lines of it."""
-
-    def damage(blocks: Blocks, rng: random.Random, other: str) -> Blocks | None:
-        places = [
-            (number, row) for number, one in enumerate(blocks) if told(one) for row in range(len(lines_of(one.text)))
-        ]
-        if len(places) * share < 1:
-            return None
-        gone = set(rng.sample(places, round(len(places) * share)))
-        return tuple(
-            replace(
-                one,
-                text=_joined(
-                    one.text, [line for row, line in enumerate(lines_of(one.text)) if (number, row) not in gone]
-                ),
-            )
-            if told(one)
-            else one
-            for number, one in enumerate(blocks)
-        )
-
-    return damage
-
-
-def dropped_blocks(blocks: Blocks, rng: random.Random, other: str) -> Blocks | None:
-    """Whole pieces left out, boxes and all, until 30 % of the text is gone."""
-    order = [number for number, block in enumerate(blocks) if told(block)]
-    if len(order) < 4:
-        return None
-    rng.shuffle(order)
-    gone: set[int] = set()
-    left = 0.3 * size(blocks)
-    for number in order:
-        if left > 0 and len(blocks[number].text) <= 2 * left:
-            gone.add(number)
-            left -= len(blocks[number].text)
-    return tuple(block for number, block in enumerate(blocks) if number not in gone) if gone else None
-
-
-def cut_end(blocks: Blocks, rng: random.Random, other: str) -> Blocks | None:
-    """The last 30 % of the text missing, with the boxes of what is wholly gone."""
-    left = round(0.7 * size(blocks))
-    kept: list[Block] = []
-    for block in blocks:
-        if not told(block):
-            kept.append(block)
-            continue
-        kept.append(replace(block, text=block.text[:left]))
-        left -= len(block.text)
-        if left <= 0:
-            return tuple(kept)
-    return None
-
-
-def loop(blocks: Blocks, rng: random.Random, other: str) -> Blocks | None:
+def loop(blocks: Blocks, rng: random.Random) -> Blocks | None:
     """A line of the page said again and again in the middle of the answer."""
     places = [number for number, block in enumerate(blocks) if told(block) and len(block.text) > 30]
     if not places:
@@ -148,20 +91,7 @@ def loop(blocks: Blocks, rng: random.Random, other: str) -> Blocks | None:
     return (*blocks[:number], replace(blocks[number], text=text), *blocks[number + 1 :])
 
 
-def invented(blocks: Blocks, rng: random.Random, other: str) -> Blocks | None:
-    """Text of another document in place of as much of the page's own: a fifth of it."""
-    lines = dropped_lines(INVENTED)(blocks, rng, other)
-    if lines is None:
-        return None
-    return _slipped_in(lines, rng, other, size(blocks))
-
-
-def added(blocks: Blocks, rng: random.Random, other: str) -> Blocks | None:
-    """Text of another document beside all of the page's own."""
-    return _slipped_in(blocks, rng, other, size(blocks))
-
-
-def swapped_columns(blocks: Blocks, rng: random.Random, other: str) -> Blocks | None:
+def swapped_columns(blocks: Blocks, rng: random.Random) -> Blocks | None:
     """The right column before the left one; None for a page without two."""
     sides = _columns(blocks)
     if sides is None:
@@ -175,7 +105,7 @@ def swapped_columns(blocks: Blocks, rng: random.Random, other: str) -> Blocks | 
     return tuple(changed)
 
 
-def read_across(blocks: Blocks, rng: random.Random, other: str) -> Blocks | None:
+def read_across(blocks: Blocks, rng: random.Random) -> Blocks | None:
     """Lines of two columns taken in turns, as one who does not see the gutter reads; None for a page without two."""
     sides = _columns(blocks)
     if sides is None:
@@ -192,7 +122,7 @@ def read_across(blocks: Blocks, rng: random.Random, other: str) -> Blocks | None
     return tuple([*rest[: members[0]], one, *rest[members[0] :]])
 
 
-def interleaved(blocks: Blocks, rng: random.Random, other: str) -> Blocks | None:
+def interleaved(blocks: Blocks, rng: random.Random) -> Blocks | None:
     """Blocks of two columns in turns; None for a page without two, or with a column of one block."""
     sides = _columns(blocks)
     if sides is None or min(map(len, sides)) < 2:
@@ -206,7 +136,7 @@ def interleaved(blocks: Blocks, rng: random.Random, other: str) -> Blocks | None
     return tuple(changed)
 
 
-def reversed_lines(blocks: Blocks, rng: random.Random, other: str) -> Blocks | None:
+def reversed_lines(blocks: Blocks, rng: random.Random) -> Blocks | None:
     """Blocks and their lines from last to first, as upside-down text in the order of its heights."""
     return tuple(
         replace(block, text=_joined(block.text, lines_of(block.text)[::-1])) if told(block) else block
@@ -214,7 +144,7 @@ def reversed_lines(blocks: Blocks, rng: random.Random, other: str) -> Blocks | N
     )
 
 
-def one_table(blocks: Blocks, rng: random.Random, other: str) -> Blocks | None:
+def one_table(blocks: Blocks, rng: random.Random) -> Blocks | None:
     """Running text as one table: lines of both columns in each row, or lines in three pieces."""
     sides = _columns(blocks)
     groups = sides or ([number for number, block in enumerate(blocks) if told(block)],)
@@ -238,7 +168,7 @@ def one_table(blocks: Blocks, rng: random.Random, other: str) -> Blocks | None:
     return tuple([*rest[: min(body)], Block(BlockKind.TABLE, box, text), *rest[min(body) :]])
 
 
-def unmapped(blocks: Blocks, rng: random.Random, other: str) -> Blocks | None:
+def unmapped(blocks: Blocks, rng: random.Random) -> Blocks | None:
     """Characters without meaning in place of each fiftieth one."""
     return tuple(
         replace(block, text="".join("\ufffd" if rng.random() < 0.02 else one for one in block.text))
@@ -248,14 +178,8 @@ def unmapped(blocks: Blocks, rng: random.Random, other: str) -> Blocks | None:
     )
 
 
-DAMAGES: dict[str, Callable[[Blocks, random.Random, str], Blocks | None]] = {
-    "10 % of the lines dropped": dropped_lines(0.1),
-    "30 % of the lines dropped": dropped_lines(0.3),
-    "30 % of the text dropped in blocks": dropped_blocks,
-    "end cut, 30 %": cut_end,
+DAMAGES: dict[str, Callable[[Blocks, random.Random], Blocks | None]] = {
     "loop": loop,
-    "20 % replaced by invented text": invented,
-    "20 % invented text added": added,
     "columns swapped": swapped_columns,
     "read across columns": read_across,
     "blocks of columns in turns": interleaved,
@@ -269,17 +193,6 @@ def _joined(text: str, lines: Sequence[str]) -> str:
     return ("\n" if "\n" in text else " ").join(lines)
 
 
-def _slipped_in(blocks: Blocks, rng: random.Random, other: str, whole: int) -> Blocks | None:
-    places = [number for number, block in enumerate(blocks) if told(block) and block.kind is not BlockKind.TABLE]
-    wanted = round(INVENTED * whole)
-    if not places or len(other) < wanted or wanted < LINE:
-        return None
-    begin = rng.randrange(len(other) - wanted + 1)
-    number = rng.choice(places)
-    text = f"{blocks[number].text} {other[begin : begin + wanted]}"
-    return (*blocks[:number], replace(blocks[number], text=text), *blocks[number + 1 :])
-
-
 def _columns(blocks: Blocks) -> tuple[list[int], list[int]] | None:
     left = [number for number, block in enumerate(blocks) if told(block) and block.box.x1 < 0.55]
     right = [number for number, block in enumerate(blocks) if told(block) and block.box.x0 > 0.45]
@@ -290,9 +203,6 @@ def _columns(blocks: Blocks) -> tuple[list[int], list[int]] | None:
 
 
 # The command.
-
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 
 FALSE_ALARMS = 0.01
@@ -309,7 +219,6 @@ class Reading:
     page: Page
     attempt: Attempt
     document: str
-    how: str  # text-layer or ocr
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +226,6 @@ class Judged:
     """An answer's quality; `damage` is "" for a good one."""
 
     document: str
-    how: str
     damage: str
     quality: Quality
 
@@ -343,29 +251,24 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sources", nargs="+", help="documents and folders of your own")
-    parser.add_argument("--readings", type=Path, required=True, help="folder of the readings; made where it is missing")
+    parser.add_argument("--readings", type=Path, required=True, help="workspace of the readings, made if missing")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "quality.json")
     return parser.parse_args()
 
 
-async def good_answers(args: argparse.Namespace, *, ocr: bool = True) -> list[Reading]:
-    """Readings of the pages whose layer is true: from the layer and, with `ocr`, by OCR."""
-    by_layer = await asyncio.to_thread(_read, args, "layer", "auto")
-    by_ocr = await asyncio.to_thread(_read, args, "ocr", "never") if ocr else {}
-    true = [row for row in by_layer.values() if row.text_source == "text-layer" and _judgeable(row)]
+async def good_answers(args: argparse.Namespace) -> list[Reading]:
+    """Return readings of the pages whose layer is true."""
+    rows = await asyncio.to_thread(_read, args)
     found = []
     async with Renderer(RenderOptions(text_layer=False, image_format="jpeg")) as renderer:
-        for row in true:
+        for row in rows:
+            if row.text_source != "text-layer" or not _judgeable(row):
+                continue
             page = await renderer.page(
                 row.source, "", row.page_number or 1, page_id=row.page_id, document_id=row.document_id
             )
-            if page.evidence is None or not is_plain(page.evidence):
-                continue
-            other = by_ocr.get(row.page_id)
-            for reading in (row, other):
-                if reading is not None and _judgeable(reading):
-                    # Whether the layer is true was found when it was read; the answer of another does not change that.
-                    found.append(Reading(page, _attempt(reading, row.probe), row.source, reading.text_source))
+            if page.evidence is not None and is_plain(page.evidence):
+                found.append(Reading(page, _attempt(row), row.source))
     return found
 
 
@@ -375,10 +278,9 @@ def is_plain(evidence: Evidence) -> bool:
     return bool(lines) and evidence.pictured <= SCAN and not suspicious(PageContent(1.0, 1.0, lines))
 
 
-def _read(args: argparse.Namespace, name: str, text_layer: str) -> dict[str, PageRecord]:
-    workspace = args.readings / name
-    llm_ocr.extract(args.sources, workspace=workspace, engine="embedded", text_layer=text_layer, max_failed_rate=1.0)
-    return {row.page_id: row for row in llm_ocr.open(str(workspace)).pages(images=False)}
+def _read(args: argparse.Namespace) -> list[PageRecord]:
+    run = llm_ocr.extract(args.sources, workspace=args.readings, engine="embedded", max_failed_rate=1.0)
+    return list(run.pages(images=False))
 
 
 def _judgeable(row: PageRecord) -> bool:
@@ -387,29 +289,19 @@ def _judgeable(row: PageRecord) -> bool:
     return fine and sum(len(block.text) for block in row.blocks if told(block)) >= ENOUGH
 
 
-def _attempt(row: PageRecord, probe: float | None) -> Attempt:
-    confidence = row.quality_parts.get("confident")
-    return Attempt(
-        row.engine, row.text_source, row.status, row.blocks, rotation=row.rotation, probe=probe, confidence=confidence
-    )
+def _attempt(row: PageRecord) -> Attempt:
+    return Attempt(row.engine, row.text_source, row.status, row.blocks, rotation=row.rotation, probe=row.probe)
 
 
 def _judged(readings: Sequence[Reading], setting: str) -> Iterator[Judged]:
-    texts = {one.document: text_of(one.attempt.blocks) for one in readings}
     for number, one in enumerate(readings):
         rng = random.Random(number)
-        others = [text for document, text in sorted(texts.items()) if document != one.document]
-        yield Judged(one.document, one.how, "", _score(one, one.attempt.blocks, setting))
+        yield Judged(one.document, "", _score(one, one.attempt.blocks, setting))
         for name, damage in DAMAGES.items():
-            bad = damage(one.attempt.blocks, rng, rng.choice(others))
+            bad = damage(one.attempt.blocks, rng)
             looping = replace(one, attempt=replace(one.attempt, source="model")) if damage is loop else one
             if bad is not None:
-                yield Judged(one.document, one.how, name, _score(looping, bad, setting))
-
-
-def text_of(blocks: Blocks) -> str:
-    """The text of the page's body."""
-    return " ".join(block.text for block in blocks if told(block))
+                yield Judged(one.document, name, _score(looping, bad, setting))
 
 
 def _score(one: Reading, blocks: Blocks, setting: str) -> Quality:

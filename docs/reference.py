@@ -36,6 +36,7 @@ PAGES = {
 }
 #: Place of the table in the page about the quality score.
 QUALITY = "<!-- table of benchmarks/results/quality.json -->"
+LOSSES = "<!-- table of benchmarks/results/losses.json -->"
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -58,7 +59,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Lead links between files of the repository to pages of the site; other files are named without a link."""
     here = page.file.src_uri
-    markdown = markdown.replace(QUALITY, quality_table())
+    markdown = markdown.replace(QUALITY, quality_table()).replace(LOSSES, losses_table())
     of = next((source for source, made in PAGES.items() if made == here), f"docs/{here}")
 
     def replaced(match: re.Match[str]) -> str:
@@ -176,6 +177,22 @@ def quality_table() -> str:
     ]
     head = f"| Fault | {' | '.join(settings)} |\n|---{'|---' * len(settings)}|"
     return "\n".join((head, *rows))
+
+
+def losses_table() -> str:
+    """Return the share of faults that the ledger finds, from the results of `benchmarks/losses.py`."""
+    results = json.loads((ROOT / "benchmarks/results/losses.json").read_text(encoding="utf-8"))
+    columns, blank = results["columns"], "page invented on a blank leaf"
+    faults = dict.fromkeys(name for column in columns.values() for name in column["faults"])
+    rows = [[name, *(_share(column["faults"].get(name)) for column in columns.values())] for name in faults]
+    rows.append([blank, *[_share(results[blank])] * len(columns)])
+    rows.append(["*false alarms*", *(f"{100 * column['false alarms']:.1f} %" for column in columns.values())])
+    head = f"| Fault | {' | '.join(columns)} |\n|---{'|---' * len(columns)}|"
+    return "\n".join((head, *(f"| {' | '.join(row)} |" for row in rows)))
+
+
+def _share(fault: Mapping[str, float] | None) -> str:
+    return "-" if fault is None else f"{100 * fault['found']:.0f} %"
 
 
 def models_page() -> str:

@@ -83,6 +83,8 @@ _ENOUGH_NAMES = 0.1
 _SURE, _SURE_NUMBER = 0.9, 0.995
 #: Letters or digits beside a number that tell its place, and the characters among which they are.
 _SIDE, _NEAR = 4, 24
+#: Most numbers of an answer that are compared with numbers of other digits, and most columns that a line may continue.
+_MOST_NUMBERS, _COLUMNS = 100, 100
 #: Letters of an answer that may stand where OCR read one letter without confidence.
 _ROOM_OF_OCR = 1.5
 #: Share of a chunk's letters that the recognizer must be able to read.
@@ -136,7 +138,7 @@ def account(
     if not evidence.undrawn:
         unread, unsupported = _by_ink(black, attempt, texts, amount=not (by_layer or ocr) or not texts)
     if by_layer or ocr:
-        compared = _by_ocr(ocr, attempt, texts) if ocr else _by_layer(evidence, black, attempt, texts)
+        compared = _by_ocr(ocr, black, attempt, texts) if ocr else _by_layer(evidence, black, attempt, texts)
         lacking, foreign = compared
         # Boxes of the layer contain those of their ink.
         boxes = [box for box in unread.boxes if not any(box.covered_by(line) > 0.5 for line in lacking.boxes)]
@@ -345,8 +347,6 @@ def _by_layer(
     evidence: Evidence, black: "Mask", attempt: Attempt, texts: Sequence[BlockText]
 ) -> tuple[_Unread, _Unsupported]:
     """Compare the answer with a true text layer, both ways, in chunks of about a line, and by numbers and names."""
-    import numpy as np
-
     lines = [(text, box.turned(attempt.rotation)) for text, box in evidence.lines]
     is_optional = _optional(lines, attempt)
     demanded, optional = (
@@ -398,12 +398,8 @@ def _by_layer(
     invented = sum(part[3] for part in foreign)
     if invented and evidence.pictured and any(entry.block.box.area >= 1 for entry in texts):
         # Text of pictures is in no layer: as many letters as fit in the lines of ink that the layer lacks.
-        height, width = black.shape
-        seen = np.zeros(black.shape, np.bool_)
-        for _, box in lines:
-            seen[_place(box, height, width)] = True
-        unseen = _lines_of_text(black & ~seen)
-        invented -= round(sum(2 * max(box.width / box.height, box.height / box.width) for box, _ in unseen) / _FEWEST)
+        unseen = _ink_without([box for _, box in lines], black)
+        invented -= round(sum(letters for _, letters in unseen) / _FEWEST)
     share = max(0, invented) / letters
     unknown = {
         (number, place[0])
@@ -461,11 +457,12 @@ def _heads(lines: Sequence[tuple[str, Box]]) -> set[Box]:
     return found
 
 
-def _by_ocr(ocr: OcrText, attempt: Attempt, texts: Sequence[BlockText]) -> tuple[_Unread, _Unsupported]:
+def _by_ocr(ocr: OcrText, black: "Mask", attempt: Attempt, texts: Sequence[BlockText]) -> tuple[_Unread, _Unsupported]:
     """Compare the answer with OCR of the page, both ways, in passages and by numbers.
 
     OCR errs, and reads neither handwriting nor formulas. Only lines that it reads with confidence are demanded. A
-    passage that it lacks is unsupported unless lines that it could not read with confidence have room for it.
+    passage that it lacks is unsupported unless lines that it could not read with confidence have room for it, or ink in
+    the passage's block that it did not find.
     """
     lines = _in_rows(replace(line, box=line.box.turned(attempt.rotation)) for line in ocr.lines)
     answer = []
@@ -499,19 +496,35 @@ def _by_ocr(ocr: OcrText, attempt: Attempt, texts: Sequence[BlockText]) -> tuple
     ]
     spans, invented = [], 0
     enough = size_of([chunk for _, chunk in read]) >= ENOUGH_LETTERS  # else OCR may have failed
-    for part, start, end, letters in _passages(compared) if enough else ():
+    lacked = _passages(compared) if enough else []
+    rooms = [(line.box, letters) for line, letters in zip(lines, room, strict=True) if letters]
+    ink = _ink_without([line.box for line in lines], black) if lacked else []
+    for part, start, end, letters in lacked:
         block, left = texts[part.number].block, float(letters)
         places = [box.grown(_ROOM) for box in (block.box, *block.continued)]
-        for number, line in enumerate(lines):
-            if room[number] and any(line.box.covered_by(place) > 0.5 for place in places):
-                used = min(room[number], left)
-                room[number] -= used
-                left -= used
+        for free in (rooms, ink) if block.box.area < 1 else (rooms,):
+            for at, (box, letters_free) in enumerate(free):
+                if left and letters_free and any(box.covered_by(place) > 0.5 for place in places):
+                    used = min(letters_free, left)
+                    free[at] = box, letters_free - used
+                    left -= used
         if left > letters / 2:
             invented += letters
             spans.append(Span(part.number, start, end))
     share = invented / size_of([part.chunk for part in compared]) if invented else 0.0
     return unread, _Unsupported(share, [*spans, *_contradicted_by_ocr(answer, lines)])
+
+
+def _ink_without(boxes: Sequence[Box], black: "Mask") -> list[tuple[Box, float]]:
+    """Return what looks like lines of text outside of relative boxes, and the letters that fit in."""
+    height, width = black.shape
+    left = black.copy()
+    for box in boxes:
+        left[_place(box, height, width)] = False
+    return [
+        (box.scaled(1 / width, 1 / height), 2 * max(box.width / box.height, box.height / box.width))
+        for box, _ in _lines_of_text(left)
+    ]
 
 
 class _Part(NamedTuple):
@@ -532,7 +545,13 @@ def _bare(text: str) -> str:
     """Return the text without accents, which OCR confuses; as long as the text."""
     if text.isascii():
         return text
-    return "".join(c if c.isascii() else unicodedata.normalize("NFKD", c)[0] for c in text)
+    parts = [letter if letter.isascii() else unicodedata.normalize("NFD", letter) for letter in text]
+    return "".join(
+        [
+            part[0] if len(part) > 1 and unicodedata.combining(part[1]) else letter
+            for letter, part in zip(text, parts, strict=True)
+        ]
+    )
 
 
 def _in_rows(lines: Iterable[OcrLine]) -> list[OcrLine]:
@@ -552,7 +571,7 @@ def _in_columns(parts: Sequence[_Part], lines: Sequence[OcrLine]) -> list[_Part]
     columns: list[list[_Part]] = []
     for part in parts:
         box = lines[part.number].box
-        for column in columns:
+        for column in columns[-_COLUMNS:]:
             last = lines[column[-1].number].box
             shared = min(box.x1, last.x1) - max(box.x0, last.x0)
             below = box.centre[1] - last.y1
@@ -602,27 +621,33 @@ def _contradicted_by_ocr(answer: Sequence[tuple[int, str]], lines: Sequence[OcrL
         answer: Numbers and texts of the blocks.
         lines: The lines of OCR, in order.
     """
-    printed = _numbers_in([(number, _bare(line.text)) for number, line in enumerate(lines)])
+    printed: dict[str, list[_Number]] = {}
+    for number in _numbers_in([(at, _bare(line.text)) for at, line in enumerate(lines)]):
+        printed.setdefault(number.digits, []).append(number)
     lacking = _numbers_in(answer)
     for sides in (2, 1, 0):  # numbers that agree, those between the same letters first
-        missing_still = []
+        left = []
         for number in lacking:
-            same = [other for other in printed if other.digits == number.digits and number.stands_at(other) >= sides]
-            if same:
-                printed.remove(same[0])
+            others = printed.get(number.digits, [])
+            if same := next((other for other in others if number.stands_at(other) >= sides), None):
+                others.remove(same)
             else:
-                missing_still.append(number)
-        lacking = missing_still
+                left.append(number)
+        lacking = left
+    sure = []
+    for other in (other for others in printed.values() for other in others):
+        line = lines[other.block]
+        words = line.words[line.text.count(" ", 0, other.start) : line.text.count(" ", 0, other.end) + 1]
+        if min(words, default=0.0) >= _SURE_NUMBER:
+            sure.append(other)
     spans = []
-    for number in lacking:
-        for other in printed:
-            line, sides = lines[other.block], number.stands_at(other)
-            words = line.words[line.text.count(" ", 0, other.start) : line.text.count(" ", 0, other.end) + 1]
+    for number in lacking[:_MOST_NUMBERS]:
+        for other in sure:
+            sides = number.stands_at(other)
             changed = sum(map(ne, number.digits, other.digits))
             close = len(number.digits) == len(other.digits) and changed <= max(1, len(number.digits) // 3)
-            is_other = sides == 2 or (close and (sides or len(number.digits) > _DIGITS))
-            if is_other and min(words, default=0.0) >= _SURE_NUMBER:
-                printed.remove(other)
+            if sides == 2 or (close and (sides or len(number.digits) > _DIGITS)):
+                sure.remove(other)
                 spans.append(Span(number.block, number.start, number.end))
                 break
     return spans

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pypdfium2
 import pytest
-from making import pages, stream, text, written, zeros_image
+from making import pages, placed, stream, text, written, zeros_image
 from PIL import Image
 
 from llm_ocr.documents.rendering import Renderer, RenderOptions
@@ -315,3 +315,16 @@ def test_evidence_lacks_words_that_the_page_does_not_show(tmp_path, drawn, words
         (page,) = rendered(source, text_layer=layer)
         assert [line.strip() for line, _ in page.evidence.lines] == ["The harbor opens at nine", *words]
         assert (page.evidence.invisible, page.invisible_chars) == (count, count)
+
+
+def test_letters_beyond_the_basic_plane_do_not_move_lines(tmp_path):
+    formula = "𝛽𝜇𝛼𝑓" * 4
+    source = written(tmp_path / "a.pdf", placed([(formula, 72, 700), ("The harbor", 72, 400), ("nine", 72, 100)]))
+    (page,) = rendered(source)
+    assert page.evidence is not None
+    assert [(text.strip(), round(box.y1, 1)) for text, box in page.evidence.lines] == [
+        (formula, 0.1),
+        ("The harbor", 0.5),
+        ("nine", 0.9),
+    ]
+    assert all(box.height < 0.03 for _, box in page.evidence.lines)

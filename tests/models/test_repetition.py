@@ -167,3 +167,8 @@ def test_the_watch_keeps_a_bounded_part_of_the_answer():
     for _ in range(200):
         assert not watch.feed(prose(200))
     assert len(watch._text) < 20_000
+
+
+def test_other_lines_after_a_repeated_line_are_no_fault():
+    other = "".join(f"Ship {number} took timber to the harbor\n" for number in range(40))
+    assert sound_length("the same\n" * 200 + other) is None

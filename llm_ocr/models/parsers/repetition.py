@@ -348,7 +348,11 @@ class _FewLines:
             return  # cheap test first: most lines are followed by different ones
         repeated = {line: first for line, (first, uses) in self._recent.items() if uses > 1}
         factor = _LINE_FACTOR if len(repeated) == 1 else _VARIANT_FACTOR
-        if self._hits >= _LINES * len(repeated) and self._length >= factor * max(map(least_length, repeated)):
+        if (
+            repeated
+            and self._hits >= _LINES * len(repeated)
+            and self._length >= factor * max(map(least_length, repeated))
+        ):
             self.start = min(repeated.values())
             self.looping = True
 

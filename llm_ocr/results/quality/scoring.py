@@ -169,7 +169,7 @@ _OTHER_WAYS = {
     "ocr": "a model may read it better",
 }
 #: Fewest characters of a text layer for which `LOW_OF_MODEL` applies. All measured pages of
-#: `benchmarks/quality_of_models.py` have at least as many.
+#: `benchmarks/losses.py` have at least as many.
 _ENOUGH_LAYER = 400
 
 

@@ -639,3 +639,57 @@ def test_a_stamp_in_the_margin_has_no_place_in_the_order(paper, read):
         (*read.blocks, Block(BlockKind.TEXT, box, stamp)),
     ):
         assert score(page, replace(read, blocks=blocks)).parts["order"] > 0.9
+
+
+@pytest.mark.parametrize("place", ["boxes", "no boxes"])
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("a sentence of words that the page has", Reason.UNSUPPORTED),
+        ("a paragraph twice", Reason.UNSUPPORTED),
+        ("no line of a paragraph", Reason.UNREAD),
+    ],
+)
+def test_one_passage_too_much_or_too_few_is_degraded(paper, read, fault, reason, place):
+    long = max(texts(read.blocks), key=lambda number: len(read.blocks[number].text))
+    words = read.blocks[long].text.split()
+    at = len(words) // 2
+    match fault:
+        case "a paragraph twice":
+            changed = words * 2
+        case "no line of a paragraph":
+            changed = words[:at] + words[at + 10 :]
+        case _:
+            changed = words[:at] + words[-3::-4][:9] + words[at:]
+    block = replace(read.blocks[long], text=" ".join(changed))
+    bad = replace(read, blocks=(*read.blocks[:long], block, *read.blocks[long + 1 :]))
+    attempt, _, ledger = rated(paper, bad if place == "boxes" else no_places(bad), FITTED, transcribed=True)
+    assert (attempt.status, attempt.reason) == (Status.DEGRADED, reason)
+    if reason is Reason.UNREAD:
+        assert all(box.covered_by(read.blocks[long].box.grown(0.01)) > 0.5 for box in ledger.unread)
+    else:
+        assert {span.block for span in ledger.unsupported} == {long}
+
+
+def test_a_number_is_compared_at_its_place(paper, read):
+    lines = [
+        ("In 1994 the harbor board counted seven vessels with timber and wool.", Box(0.1, 0.4, 0.9, 0.42)),
+        ("In 1995 the harbor board counted eleven vessels with salted fish.", Box(0.1, 0.45, 0.9, 0.47)),
+    ]
+    page = layered(paper, lines)
+    right = replace(read, blocks=tuple(Block(BlockKind.TEXT, box, text) for text, box in lines))
+    assert rated(page, right, FITTED, transcribed=True)[0].status is Status.OK
+    swapped = (replace(right.blocks[0], text=lines[0][0].replace("1994", "1995")), right.blocks[1])
+    attempt, _, _ = rated(page, replace(right, blocks=swapped), FITTED, transcribed=True)
+    assert "the first is 1995" in attempt.detail
+
+
+@pytest.mark.parametrize(("gap", "status"), [(0.05, Status.OK), (0.005, Status.DEGRADED)])
+def test_only_a_line_apart_from_the_text_is_a_running_head(paper, read, gap, status):
+    head = ("Proceedings of the harbor board, volume of the year, part two", Box(0.1, 0.08, 0.9, 0.1))
+    body = [
+        (f"The {name} of the board counted vessels with timber, wool, and salted fish.", Box(0.1, top, 0.9, top + 0.02))
+        for name, top in (("chairman", 0.1 + gap), ("secretary", 0.125 + gap), ("treasurer", 0.15 + gap))
+    ]
+    answer = replace(read, blocks=tuple(Block(BlockKind.TEXT, box, text) for text, box in body))
+    assert rated(layered(paper, [head, *body]), answer, FITTED, transcribed=True)[0].status is status
