@@ -3,7 +3,21 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from llm_ocr.types import Box, EncodedImage, Evidence, InkMap, Line, Page, PageContent, Path, Raster, Script, Word
+from llm_ocr.types import (
+    Box,
+    EncodedImage,
+    Evidence,
+    InkMap,
+    Line,
+    OcrLine,
+    OcrText,
+    Page,
+    PageContent,
+    Path,
+    Raster,
+    Script,
+    Word,
+)
 
 #: Decimal places of coordinates: a hundredth of a point is finer than any printer.
 _DIGITS = 2
@@ -57,6 +71,7 @@ def evidence_to_wire(evidence: Evidence) -> dict[str, Any]:
         "pictured": round(evidence.pictured, 4),
         "undrawn": round(evidence.undrawn, 4),
         "invisible": evidence.invisible,
+        "ocr": ocr_to_wire(evidence.ocr) if evidence.ocr else None,
     }
 
 
@@ -64,7 +79,22 @@ def evidence_from_wire(wire: Mapping[str, Any]) -> Evidence:
     """Convert the result of `evidence_to_wire` back; relative coordinates are rounded to 1/10000."""
     lines = tuple((text, Box(*sides)) for text, *sides in wire["lines"])
     counts = wire["pictured"], wire["undrawn"], wire["invisible"]
-    return Evidence(InkMap(*wire["ink"]) if wire["ink"] else None, lines, *counts)
+    ocr = ocr_from_wire(wire["ocr"]) if wire["ocr"] else None
+    return Evidence(InkMap(*wire["ink"]) if wire["ink"] else None, lines, *counts, ocr)
+
+
+def ocr_to_wire(ocr: OcrText) -> dict[str, Any]:
+    """Return the text that OCR found as JSON values; relative coordinates are rounded to 1/10000."""
+    lines = [
+        [line.text, [round(side, 4) for side in _sides(line.box)], line.confidence, line.words] for line in ocr.lines
+    ]
+    return {"lines": lines, "scripts": sorted(ocr.scripts)}
+
+
+def ocr_from_wire(wire: Mapping[str, Any]) -> OcrText:
+    """Convert the result of `ocr_to_wire` back."""
+    lines = tuple(OcrLine(text, Box(*sides), sure, tuple(words)) for text, sides, sure, words in wire["lines"])
+    return OcrText(lines, frozenset(wire["scripts"]))
 
 
 def content_to_wire(content: PageContent) -> dict[str, Any]:

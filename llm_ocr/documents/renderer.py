@@ -1,6 +1,7 @@
 """Run the renderer's worker process, which opens untrusted files: `python -m llm_ocr.documents.renderer`."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from llm_ocr.documents import poppler
@@ -13,7 +14,7 @@ from llm_ocr.documents.pdf_file import Look, PdfFile
 from llm_ocr.errors import PageFailure
 from llm_ocr.sandbox.confinement import Confinement
 from llm_ocr.sandbox.memory import give_back_memory
-from llm_ocr.sandbox.worker import serve
+from llm_ocr.sandbox.worker import Handler, serve
 from llm_ocr.types import Box, Evidence, PageContent, Reason
 
 #: Resident bytes above which memory is released between documents: ordinary documents leave 40 to 50 MB allocated.
@@ -132,18 +133,20 @@ def _blank(payload: Mapping[str, Any]) -> dict[str, Any]:
     return {"blank": blank(image_from_wire(payload["image"]))}
 
 
+#: Operations by name, for `sandbox.worker.serve`.
+OPERATIONS: Mapping[str, Handler] = MappingProxyType(
+    {
+        "open": _open,
+        "open_all": _open_all,
+        "judge": _judge,
+        "page": _page,
+        "text": _text,
+        "edges": _edges,
+        "crop": _crop,
+        "change": _change,
+        "blank": _blank,
+    }
+)
+
 if __name__ == "__main__":
-    serve(
-        {
-            "open": _open,
-            "open_all": _open_all,
-            "judge": _judge,
-            "page": _page,
-            "text": _text,
-            "edges": _edges,
-            "crop": _crop,
-            "change": _change,
-            "blank": _blank,
-        },
-        Confinement(programs=poppler.PROGRAMS),
-    )
+    serve(OPERATIONS, Confinement(programs=poppler.PROGRAMS))

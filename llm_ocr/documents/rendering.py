@@ -53,6 +53,7 @@ class RenderOptions:
     workers: int = field(default_factory=cores)
     confined: bool = True  # off: workers keep network, files, and programs
     engine: str = EMBEDDED  # engine that reads the text of PDF pages
+    module: str = ""  # of the workers, with the operations of `MODULE` and more; empty: `MODULE`
     keep_invisible: bool = False  # text layers have the words that the page image does not show
 
 
@@ -66,7 +67,7 @@ class Renderer:
         self._page_text = engine.page_text if engine else ""
         package = self._page_text.partition(".")[0]
         limits = Limits(memory=options.memory, confined=options.confined, package=package)
-        self._pool = WorkerPool(MODULE, workers=options.workers, limits=limits)
+        self._pool = WorkerPool(options.module or MODULE, workers=options.workers, limits=limits)
         self._edges = EdgeCache(self._read_edges)
         self._proofs = Proofs()
 
@@ -214,6 +215,10 @@ class Renderer:
         """Return whether the image has no ink; see `ink_of`. Raises `PageFailure`."""
         reply = await self._call("blank", {"image": image_to_wire(image)}, "", "an image was not looked at")
         return bool(reply["blank"])
+
+    async def rate(self, payload: dict[str, Any]) -> Mapping[str, Any]:
+        """Send an answer to be rated; see `results.quality.worker`. Raises `PageFailure`."""
+        return await self._call("rate", payload, "", "an answer was not rated")
 
     async def close(self) -> None:
         """End the workers at once."""

@@ -20,7 +20,7 @@ from llm_ocr.errors import PageFailure, ServerError, UsageError
 from llm_ocr.results import routing
 from llm_ocr.results.markdown import blocks_to_markdown
 from llm_ocr.results.quality import VERSION
-from llm_ocr.results.quality.scoring import FITTED, Limits, rated
+from llm_ocr.results.quality.scoring import FITTED, Limits
 from llm_ocr.results.routing import GAIN, gain_probability
 from llm_ocr.results.schema import pages_to_parquet, release_memory
 from llm_ocr.scheduling.shards import WHOLE, Shard, has_unclaimed
@@ -542,7 +542,7 @@ async def finished_page(
     position: int,
     page: Page,
     attempt: Attempt,
-    cropper: Cropper,
+    renderer: PartRenderer,
     *,
     furniture: bool = False,
     limits: Limits = FITTED,
@@ -555,16 +555,15 @@ async def finished_page(
         position: Index of the page in `part.pages`.
         page: The rendered page.
         attempt: The engine's result.
-        cropper: Cuts the figures out of the page image.
+        renderer: Cuts the figures out of the page image, and rates the answer.
         furniture: Whether the Markdown contains running heads, feet, and page numbers.
         limits: Limits of a page that is `ok`.
         transcribed: Whether a model was asked for the page's own text.
     """
     image = attempt.image or page.image
     blocks = _named_figures(page.id, attempt.blocks)
-    figures = await _figures(blocks, image, cropper)
-    # Scoring takes milliseconds of Python, which would block the event loop.
-    attempt, quality, ledger = await asyncio.to_thread(rated, page, attempt, limits, transcribed=transcribed)
+    figures = await _figures(blocks, image, renderer)
+    attempt, quality, ledger = await renderer.rated(page, attempt, limits, transcribed=transcribed)
     for fault, reason in ((page.damage, Reason.UNREADABLE), (page.stands_for, Reason.PLACEHOLDER)):
         if fault:
             of_page = (Status.DEGRADED, reason) if attempt.status is Status.OK else (attempt.status, attempt.reason)

@@ -23,9 +23,11 @@ from llm_ocr.documents.rows.address import row_address
 from llm_ocr.engines.vlm.reader import has_places
 from llm_ocr.errors import UsageError
 from llm_ocr.models.profile import Profile
+from llm_ocr.results.quality.scoring import Limits
+from llm_ocr.results.quality.worker import MODULE, rating_from_wire, rating_to_wire
 from llm_ocr.stages.model_choice import mode_of
 from llm_ocr.stages.remote import Remote
-from llm_ocr.types import DocumentPart, Page, page_id
+from llm_ocr.types import Attempt, DocumentPart, Ledger, Page, Quality, page_id
 
 #: Longest side of page images for the embedded engine, in pixels. Scans keep more of their own pixels: OCR finds 3,450
 #: words on a newspaper of 4,056 pixels at 2560, 3,290 at 2000, and 1,770 at 1540.
@@ -71,6 +73,7 @@ def render_options(
         workers=settings.render_workers or cores(),
         confined=settings.confinement != "off",
         engine=EMBEDDED if engine in MODELS else engine,
+        module=MODULE,
         keep_invisible=isinstance(settings, EmbeddedSettings) and settings.invisible_text == "keep",
     )
 
@@ -91,6 +94,13 @@ class PartRenderer:
         self._remote = remote
         self.crop = self.crops = renderer.crop
         self.resized, self.turned, self.blank = renderer.resized, renderer.turned, renderer.blank
+
+    async def rated(
+        self, page: Page, attempt: Attempt, limits: Limits, *, transcribed: bool = False
+    ) -> tuple[Attempt, Quality, Ledger | None]:
+        """Return the same as `scoring.rated`, in a renderer process. Raises `PageFailure`."""
+        reply = await self._renderer.rate(rating_to_wire(page, attempt, limits, transcribed=transcribed))
+        return rating_from_wire(attempt, reply)
 
     async def count(self, part: DocumentPart) -> int:
         """Return the number of pages of the document. Raises `PageFailure`."""

@@ -344,7 +344,9 @@ def repair_command(workspace: Workspace, generation: Generation) -> str:
     server = " `server_url=URL`" if options.get("engine") == SERVER else ""  # a workspace stores no server
     text = generation.repair.text if generation.repair else ""
     command = f"llm-ocr repair -w {workspace.url}"
-    return f"{command} {text or 'with its settings'}{server} (or, to keep the earlier results: {command} --give-up)"
+    return (
+        f"{command} {text or 'with its settings'}{server} (or, to keep the earlier results: {command} `give_up=True`)"
+    )
 
 
 def units_behind(share: Sharing, workspace: Workspace, stage: str, key: str) -> Iterator[Unit]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llm_ocr.engines.vllm.hardware import gpus
+from llm_ocr.results.quality.worker import MODULE
 
 #: Readings from one search for processes to the next: a search reads all processes of the machine (10 ms for 500).
 SEARCH = 10
@@ -20,7 +21,7 @@ _HOLDS_MODEL = 0.1
 #: Kinds of processes by the fields of `Usage`. vLLM names its processes with setproctitle ("VLLM::EngineCore_DP0").
 _ENGINE, _INTAKE = b"VLLM::EngineCore", b"VLLM::APIServer"
 #: Renderers are Python modules of this package.
-_RENDERER = b"\0-m\0llm_ocr.documents.renderer"
+_RENDERER = f"\0-m\0{MODULE}".encode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_ocr.documents import renderer
+from llm_ocr.results.quality.worker import rate
 from llm_ocr.sandbox.confinement import Confinement
 from llm_ocr.sandbox.worker import serve
 
@@ -40,4 +41,4 @@ def _write(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    serve({"open": renderer._open, "page": _page, "crop": renderer._crop}, Confinement())
+    serve({**renderer.OPERATIONS, "page": _page, "rate": rate}, Confinement())

@@ -269,7 +269,7 @@ def test_what_grants_access_is_in_no_complaint_about_the_list(examples, tmp_path
 
 PROGRAM = """
 import sys
-from llm_ocr.documents import rendering
+from llm_ocr.stages import rendering
 rendering.MODULE = "tests.fakes.taken_over_renderer"
 from llm_ocr.cli import main
 sys.exit(main(sys.argv[1:]))

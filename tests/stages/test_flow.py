@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 
+from llm_ocr.results.quality.scoring import rated
 from llm_ocr.results.schema import pages_from_parquet, pages_to_parquet
 from llm_ocr.stages import Silent
 from llm_ocr.stages.extract import UNITS_AT_ONCE, Extract, _join, _size, _split, finished_page
@@ -289,6 +290,9 @@ class Renderer:
         image = EncodedImage(b"image", "image/png", 1, 1)
         return Page(page_id(part.document_id, number), part.document_id, number, image, None, part.source)
 
+    async def rated(self, page, attempt, limits, *, transcribed=False):
+        return rated(page, attempt, limits, transcribed=transcribed)
+
 
 def test_few_units_are_in_memory_while_the_store_is_slow():
     handed: list[str] = []
@@ -366,7 +370,7 @@ BLOCKS = (
 )
 
 
-class Cropper:
+class Cropper(Renderer):
     async def crop(self, image, boxes):
         return tuple(EncodedImage(b"crop", "image/png", 80, 60) for _ in boxes)
 

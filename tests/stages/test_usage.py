@@ -15,7 +15,7 @@ from llm_ocr.stages.usage import GpuMeter, UsageMeter
 PROCESSES = """
 import subprocess, sys
 endless = "while True: pass"
-subprocess.Popen([sys.executable, "-c", endless, "-m", "llm_ocr.documents.renderer"])
+subprocess.Popen([sys.executable, "-c", endless, "-m", "llm_ocr.results.quality.worker"])
 subprocess.Popen(["VLLM::EngineCore_DP0", "-c", endless], executable=sys.executable).wait()
 """
 

@@ -5,15 +5,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from llm_ocr.documents.page_wire import image_to_wire, page_to_wire
+from llm_ocr.documents.attempt_wire import attempt_from_wire, block_from_wire
+from llm_ocr.documents.page_wire import image_to_wire, ocr_from_wire, page_to_wire
 from llm_ocr.documents.remote.urls import shown
 from llm_ocr.engines import EngineOptions, Inspection, noop
 from llm_ocr.engines.trace import log_from_wire, tracing
 from llm_ocr.engines.vlm.placing import with_crops
 from llm_ocr.errors import PageFailure, WorkerDied, WorkerError
 from llm_ocr.sandbox import Limits, WorkerPool
-from llm_ocr.types import Attempt, Box, EncodedImage, OcrLine, OcrText, Page, Reason
-from llm_ocr_cpu.attempt_wire import attempt_from_wire, block_from_wire
+from llm_ocr.types import Attempt, EncodedImage, OcrText, Page, Reason
 from llm_ocr_cpu.ocr.models import find_models, has_layout_model, warn_without_layout_model
 from llm_ocr_cpu.regions import nothing_drawn
 
@@ -88,9 +88,7 @@ class EmbeddedReader:
 
     async def ocr_text(self, page: Page) -> OcrText:
         """Return the lines that OCR finds in the page image; see `LocalReader`. Raises `PageFailure`."""
-        answer = await self._call("ocr_text", {"image": image_to_wire(page.image)})
-        lines = tuple(OcrLine(text, Box(*sides), sure, tuple(words)) for text, sides, sure, words in answer["lines"])
-        return OcrText(lines, frozenset(answer["scripts"]))
+        return ocr_from_wire(await self._call("ocr_text", {"image": image_to_wire(page.image)}))
 
     async def inspect(self, page: Page, *, hinted: bool) -> Inspection:
         """Return the figures of a page that a model reads; `hinted`: its text mentions figures.

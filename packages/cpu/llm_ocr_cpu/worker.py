@@ -2,18 +2,17 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import astuple
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from llm_ocr.documents.page_wire import image_from_wire, page_from_wire
+from llm_ocr.documents.attempt_wire import attempt_to_wire, block_to_wire
+from llm_ocr.documents.page_wire import image_from_wire, ocr_to_wire, page_from_wire
 from llm_ocr.engines.trace import collected, decisions_to_wire
 from llm_ocr.errors import MissingExtra, PageFailure
 from llm_ocr.sandbox.memory import give_back_memory
 from llm_ocr.sandbox.worker import Handler, serve
 from llm_ocr.types import Reason
 from llm_ocr_cpu import layout_model
-from llm_ocr_cpu.attempt_wire import attempt_to_wire, block_to_wire
 from llm_ocr_cpu.inspection import inspect_page, ocr_text, orientation, text_of
 from llm_ocr_cpu.ocr.models import RecogniserModel
 from llm_ocr_cpu.page import read_figure, read_page, read_text_layer
@@ -74,11 +73,7 @@ def _read_figure(payload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _ocr_text(payload: Mapping[str, Any]) -> dict[str, Any]:
-    read = ocr_text(image_from_wire(payload["image"]), _recogniser)
-    lines = [
-        [line.text, [round(side, 4) for side in astuple(line.box)], line.confidence, line.words] for line in read.lines
-    ]
-    return {"lines": lines, "scripts": sorted(read.scripts)}
+    return ocr_to_wire(ocr_text(image_from_wire(payload["image"]), _recogniser))
 
 
 def _inspect(payload: Mapping[str, Any]) -> dict[str, Any]:

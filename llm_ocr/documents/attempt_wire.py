@@ -8,7 +8,7 @@ from llm_ocr.types import Attempt, Block, BlockKind, Box, Reason, Status
 
 
 def attempt_to_wire(attempt: Attempt) -> dict[str, Any]:
-    """Return the fields of an attempt that the embedded engine sets; times and tokens are the caller's."""
+    """Return the fields of an attempt without those of requests: raw answer, times, tokens, and notes."""
     return {
         "source": attempt.source,
         "status": attempt.status.value,
@@ -22,10 +22,10 @@ def attempt_to_wire(attempt: Attempt) -> dict[str, Any]:
     }
 
 
-def attempt_from_wire(wire: Mapping[str, Any], *, seconds: float) -> Attempt:
-    """Return the attempt; the caller measured `seconds`."""
+def attempt_from_wire(wire: Mapping[str, Any], *, engine: str = "embedded", seconds: float = 0.0) -> Attempt:
+    """Return the attempt; the caller knows the engine, and has measured `seconds`."""
     return Attempt(
-        engine="embedded",
+        engine=engine,
         source=wire["source"],
         status=Status(wire["status"]),
         blocks=tuple(block_from_wire(block) for block in wire["blocks"]),
@@ -40,16 +40,16 @@ def attempt_from_wire(wire: Mapping[str, Any], *, seconds: float) -> Attempt:
 
 
 def block_to_wire(block: Block) -> list[Any]:
-    """Return the fields of a block that the embedded engine sets."""
+    """Return the fields of a block without the ID that a figure gets with its crop."""
     box = block.box
     continued = [[more.x0, more.y0, more.x1, more.y1] for more in block.continued]
-    about = [block.text, block.label, block.level, block.inside, block.caption, continued]
+    about = [block.text, block.label, block.level, block.inside, block.caption, block.described, continued]
     return [block.kind.value, box.x0, box.y0, box.x1, box.y1, *about]
 
 
 def block_from_wire(wire: Sequence[Any]) -> Block:
     """Convert the result of `block_to_wire` back."""
-    kind, x0, y0, x1, y1, text, label, level, inside, caption, continued = wire
+    kind, x0, y0, x1, y1, text, label, level, inside, caption, described, continued = wire
     return Block(
         BlockKind(kind),
         Box(x0, y0, x1, y1),
@@ -58,5 +58,6 @@ def block_from_wire(wire: Sequence[Any]) -> Block:
         level=level,
         inside=inside,
         caption=caption,
+        described=described,
         continued=tuple(Box(*box) for box in continued),
     )

@@ -1,0 +1,79 @@
+"""Renderer's worker process that also rates answers: `python -m llm_ocr.results.quality.worker`.
+
+Rating takes several milliseconds of Python a page, which would hold up the event loop of the stage.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from llm_ocr.documents.attempt_wire import attempt_from_wire, attempt_to_wire
+from llm_ocr.documents.page_wire import evidence_from_wire, evidence_to_wire
+from llm_ocr.results.quality.scoring import Limits, rated
+from llm_ocr.types import (
+    Attempt,
+    Box,
+    EncodedImage,
+    Evidence,
+    Ledger,
+    Page,
+    PageContent,
+    Quality,
+    Reason,
+    Span,
+    Status,
+)
+
+MODULE = "llm_ocr.results.quality.worker"
+
+
+def rating_to_wire(page: Page, attempt: Attempt, limits: Limits, *, transcribed: bool) -> dict[str, Any]:
+    """Return the request for `rated` as JSON values and one `bytes`. Images are not part of it."""
+    return {
+        "evidence": evidence_to_wire(page.evidence or Evidence(None)),
+        "with_invisible": page.content is not None and page.content.with_invisible,
+        "attempt": attempt_to_wire(replace(attempt, image=None)),
+        "limits": asdict(limits),
+        "transcribed": transcribed,
+    }
+
+
+def rating_from_wire(attempt: Attempt, wire: Mapping[str, Any]) -> tuple[Attempt, Quality, Ledger | None]:
+    """Return the result of `rated` for this attempt from the worker's reply."""
+    reason = Reason(wire["reason"]) if wire["reason"] else None
+    judged = replace(attempt, status=Status(wire["status"]), reason=reason, detail=wire["detail"])
+    ledger = None
+    if wire["ledger"] is not None:
+        unread = tuple(Box(*sides) for sides in wire["unread"])
+        ledger = Ledger(
+            **{**wire["ledger"], "unread": unread, "unsupported": tuple(Span(*span) for span in wire["unsupported"])}
+        )
+    return judged, Quality(*wire["quality"]), ledger
+
+
+def rate(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the result of `rated` for a request as JSON values."""
+    content = PageContent(0.0, 0.0, with_invisible=True) if payload["with_invisible"] else None
+    page = Page("", "", 0, EncodedImage(b"", "", 0, 0), content, evidence=evidence_from_wire(payload["evidence"]))
+    attempt, limits = attempt_from_wire(payload["attempt"], seconds=0.0), Limits(**payload["limits"])
+    judged, quality, ledger = rated(page, attempt, limits, transcribed=payload["transcribed"])
+    values = None if ledger is None else asdict(ledger)
+    unread, unsupported = (values.pop("unread"), values.pop("unsupported")) if values else ((), ())
+    return {
+        "status": judged.status.value,
+        "reason": judged.reason.value if judged.reason else None,
+        "detail": judged.detail,
+        "quality": [quality.score, dict(quality.parts)],
+        "ledger": values,
+        "unread": [list(box.values()) for box in unread],
+        "unsupported": [list(span.values()) for span in unsupported],
+    }
+
+
+if __name__ == "__main__":  # the stage imports this module without the libraries that open documents
+    from llm_ocr.documents import poppler
+    from llm_ocr.documents.renderer import OPERATIONS
+    from llm_ocr.sandbox.confinement import Confinement
+    from llm_ocr.sandbox.worker import serve
+
+    serve({**OPERATIONS, "rate": rate}, Confinement(programs=poppler.PROGRAMS))
