@@ -1,5 +1,6 @@
 """Render pages and cut images in the renderer's processes."""
 
+import asyncio
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,9 +22,9 @@ from llm_ocr.documents.remote.urls import is_remote
 from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.documents.rows.address import row_address
 from llm_ocr.engines.vlm.reader import has_places
-from llm_ocr.errors import UsageError
+from llm_ocr.errors import PageFailure, UsageError
 from llm_ocr.models.profile import Profile
-from llm_ocr.results.quality.scoring import Limits
+from llm_ocr.results.quality.scoring import Limits, rated
 from llm_ocr.results.quality.worker import MODULE, rating_from_wire, rating_to_wire
 from llm_ocr.stages.model_choice import mode_of
 from llm_ocr.stages.remote import Remote
@@ -98,8 +99,11 @@ class PartRenderer:
     async def rated(
         self, page: Page, attempt: Attempt, limits: Limits, *, transcribed: bool = False
     ) -> tuple[Attempt, Quality, Ledger | None]:
-        """Return the same as `scoring.rated`, in a renderer process. Raises `PageFailure`."""
-        reply = await self._renderer.rate(rating_to_wire(page, attempt, limits, transcribed=transcribed))
+        """Return the same as `scoring.rated`, in a renderer process."""
+        try:
+            reply = await self._renderer.rate(rating_to_wire(page, attempt, limits, transcribed=transcribed))
+        except PageFailure:  # an answer that was paid for is not lost with a process
+            return await asyncio.to_thread(rated, page, attempt, limits, transcribed=transcribed)
         return rating_from_wire(attempt, reply)
 
     async def count(self, part: DocumentPart) -> int:

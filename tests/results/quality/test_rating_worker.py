@@ -5,10 +5,14 @@ from dataclasses import fields, replace
 
 import pytest
 
+from llm_ocr.config.models import ExtractSettings
 from llm_ocr.documents.page_wire import evidence_from_wire, evidence_to_wire
 from llm_ocr.documents.rendering import Renderer, RenderOptions
+from llm_ocr.errors import PageFailure
 from llm_ocr.results.quality.scoring import Limits, rated
 from llm_ocr.results.quality.worker import MODULE, rating_from_wire, rating_to_wire
+from llm_ocr.stages.remote import Remote
+from llm_ocr.stages.rendering import PartRenderer
 from llm_ocr.types import Attempt, Block, BlockKind, Box, Evidence, InkMap, OcrLine, OcrText, Reason, Status
 
 #: The upper half of a page's text, a sentence that is not there, and a chart.
@@ -33,6 +37,21 @@ def test_rating_is_the_same_in_another_process(examples, document):
             ):
                 reply = await renderer.rate(rating_to_wire(one, of, limits, transcribed=True))
                 assert rating_from_wire(of, reply) == rated(one, of, limits, transcribed=True)
+
+    asyncio.run(main())
+
+
+def test_answer_is_rated_here_if_the_process_fails(examples):
+    class Crashing(Renderer):
+        async def rate(self, payload):
+            raise PageFailure(Reason.RENDER_CRASHED, "killed")
+
+    async def main() -> None:
+        async with Crashing(RenderOptions(module=MODULE, workers=1)) as renderer:
+            page = await renderer.page(str(examples / "paper.pdf"), "", 1, page_id="d-p00001", document_id="d")
+            attempt = Attempt("olmocr-2", "model", Status.OK, (INVENTED,))
+            tools = PartRenderer(renderer, Remote(ExtractSettings(workspace="-")))
+            assert await tools.rated(page, attempt, Limits()) == rated(page, attempt, Limits())
 
     asyncio.run(main())
 
