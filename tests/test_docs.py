@@ -182,7 +182,7 @@ def test_the_explanation_of_quality_has_its_parts_and_limits():
     assert f"below {quality.LOW}" in text and f"below {quality.LOW_OF_MODEL}" in text
 
 
-def test_the_explanation_of_routing_has_the_table_of_its_benchmark():
+def test_explanation_of_routing_has_its_benchmarks_table():
     text = (ROOT / "docs/explanation/routing.md").read_text(encoding="utf-8")
     results = json.loads((ROOT / "benchmarks/results/routing.json").read_text(encoding="utf-8"))
     for row in (*results["by share"], results["at the threshold"]):

@@ -4,7 +4,7 @@
 and no true text. The weights are fitted to pages whose true text is known, and for which the answers of a model are
 simulated (`docs/explanation/routing.md`):
 
-    python benchmarks/routing.py fit --folder FOLDER
+    python benchmarks/routing.py fit
 """
 
 import math
