@@ -1,7 +1,7 @@
 """Fit and measure the router, which decides which pages go from the CPU engine to a model.
 
-    python benchmarks/routing.py fit --folder FOLDER
-    python benchmarks/routing.py measure --folder FOLDER --real ../shared/data/pdfs --output routing.json
+    python benchmarks/routing.py fit
+    python benchmarks/routing.py measure --real ../shared/data/pdfs --output routing.json
 
 The pages are those of `truth_factory`: digital, as its scans, and as the bad scans of `alarms.py`. The CPU engine reads
 them once; `--folder` keeps the documents and the rows. The model is a simulated one, which returns the truth with a
@@ -67,7 +67,8 @@ def main() -> None:
     """Read the pages, and fit or measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("action", choices=("fit", "measure"))
-    parser.add_argument("--folder", type=Path, required=True, help="the documents and the rows; made if missing")
+    folder = "the documents and the rows; made if missing"
+    parser.add_argument("--folder", type=Path, default=Path("routing-pages"), help=folder)
     parser.add_argument("--digital", type=int, default=150, help="digital pages of a half")
     parser.add_argument("--scans", type=int, default=100, help="scans of a half, of pages of the same documents")
     parser.add_argument("--bad", type=int, default=40, help="bad scans of a half, also in scripts that OCR cannot read")
