@@ -20,7 +20,12 @@ from served import Served, check_rows, corpus, extract_command, serve
 
 import llm_ocr
 
-OURS = ("png", "jpeg")
+#: Our clients and their flags. `hybrid` reads each page with the CPU engine first, and sends all of them.
+OURS = {
+    "png": ("--image-format", "png"),
+    "jpeg": ("--image-format", "jpeg"),
+    "hybrid": ("--image-format", "png", "--engine", "hybrid", "--model-threshold", "0"),
+}
 CONTROLS = ("ideal", "lockstep")
 SHOWN = ("server_overhead", "steady_overhead", "job_overhead", "cpu_s_per_page", "pss_mib")
 
@@ -41,7 +46,12 @@ def parse() -> argparse.Namespace:
     add("--pages", type=int, default=500, metavar="N", help="pages, documents repeated (default 500)")
     add("--grow", type=int, metavar="N", help="also our client with PNG over so many pages, for memory")
     add("--slots", default="32,128", metavar="N,N", help="sequences that the server runs at once (default 32,128)")
-    add("--clients", default=",".join((*OURS, *CONTROLS)), metavar="NAMES", help="png, jpeg: ours; ideal; lockstep")
+    add(
+        "--clients",
+        default=",".join(("png", "jpeg", *CONTROLS)),
+        metavar="NAMES",
+        help="ours: png, jpeg, hybrid; ideal; lockstep",
+    )
     add("--preset", default="a100", help="GPU of the simulator (default a100)")
     add("--stream-interval", type=int, default=20, metavar="N", help="tokens in a piece of an answer (default 20)")
     add("--speed", type=float, default=1.0, metavar="X", help="all times of the server divided by X (default 1)")
@@ -98,7 +108,7 @@ def one_run(
     folder = Path(tempfile.mkdtemp(prefix="run-", dir=scratch))
     command: Callable[[str], Sequence[str]]
     if client in OURS:
-        options = ["--image-format", client]
+        options = list(OURS[client])
         command = lambda url: extract_command(manifest, folder / "workspace", url, options)  # noqa: E731
     else:
         program = str(Path(__file__).with_name("control_clients.py"))

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from llm_ocr.config.environment import cores
 from llm_ocr.config.fields import lists_settings
-from llm_ocr.config.groups import EMBEDDED, SERVER, VLLM
+from llm_ocr.config.groups import EMBEDDED, HYBRID, SERVER, VLLM
 from llm_ocr.config.loading import settings_from, sources_keyword
 from llm_ocr.config.models import EstimateSettings, ExtractSettings, PlanSettings
 from llm_ocr.costs.comparison import (
@@ -24,6 +24,7 @@ from llm_ocr.costs.comparison import (
     SampledPage,
     Tokens,
     at_providers,
+    by_threshold,
     calibrated,
     cheapest_first,
     on_machines,
@@ -37,6 +38,7 @@ from llm_ocr.engines import Load
 from llm_ocr.engines.vllm.hardware import gpus
 from llm_ocr.errors import PageFailure, UsageError
 from llm_ocr.plugins import PLATFORMS
+from llm_ocr.results.routing import THRESHOLD, gain_probability
 from llm_ocr.session import Session
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.engine_choice import pages_per_unit
@@ -114,11 +116,12 @@ def compared(settings: EstimateSettings, progress: Progress | None = None) -> Co
     """
     stage = settings.stage
     has_documents = bool(settings.sources or settings.dataset or settings.workspace)
-    if settings.calibrate and stage != "extract":
-        raise UsageError(f"`calibrate` supports only extract, not {stage}")
-    if settings.calibrate and (settings.page_count or not has_documents):
+    sampled = "`engine=hybrid`" if settings.engine == HYBRID else "`calibrate`" if settings.calibrate else ""
+    if sampled and stage != "extract":
+        raise UsageError(f"{sampled} supports only extract, not {stage}")
+    if sampled and (settings.page_count or not has_documents):
         raise UsageError(
-            "`calibrate`: there are no documents to read",
+            f"{sampled}: there are no documents to read",
             hint="Name sources, or a `workspace` with a plan.",
         )
     if not has_documents and not settings.page_count:
@@ -128,6 +131,8 @@ def compared(settings: EstimateSettings, progress: Progress | None = None) -> Co
 
     progress = progress or Silent()
     chosen = [_machine(name) for name in settings.hardware]
+    if settings.engine == HYBRID:
+        return _hybrid(settings, chosen or [machine for machine in machines() if machine.gpus], progress)
     pages = _pages(settings, progress)
     model = _model(settings)
     sample = _calibrate(settings, pages.sample, progress) if settings.calibrate else None
@@ -172,6 +177,37 @@ def compared(settings: EstimateSettings, progress: Progress | None = None) -> Co
         planned=pages.seconds,
         machines=settings.shards,
     )
+
+
+#: Size of the sample for the engine `hybrid`, unless it is set.
+_ROUTED_PAGES, _ROUTED_SECONDS = 24, 30.0
+_THRESHOLDS = {0.5: "", THRESHOLD: " (default)", 0.1: ""}
+
+
+def _hybrid(settings: EstimateSettings, chosen: Sequence[Machine], progress: Progress) -> Comparison:
+    """Compare shares of the pages that a model reads. The CPU engine reads a sample here; the model reads nothing."""
+    if settings.model == EMBEDDED_MODEL:
+        raise UsageError("`engine=hybrid` needs a model that reads pages", hint="Choose another `model`.")
+    model = known_model(settings.model)
+    limits = {"calibrate_pages": _ROUTED_PAGES, "calibrate_seconds": _ROUTED_SECONDS}
+    limits = {name: value for name, value in limits.items() if name not in settings.model_fields_set}
+    sampling = settings.model_copy(update={"calibrate": True, "engine": EMBEDDED, "server_url": (), **limits})
+    pages = _pages(sampling, progress)
+    prices, messages = _prices(settings, chosen)
+    options, _ = on_machines("extract", model, pages.count, chosen, count=settings.shards, prices=prices)
+    if own := _own_provider(settings, model):
+        tokens = _tokens_as_given(settings) or tokens_of(pages.count, model=model)
+        options, messages = at_providers(tokens, own), [*messages, tokens.words]
+    if not options:
+        where = ", ".join(settings.hardware) or "any known machine"
+        raise UsageError(
+            f"extract with {model} cannot run on {where}: no GPU, or one with too little memory",
+            hint="Remove `hardware` to use the cheapest known machine, or set `price_in` and `price_out`.",
+        )
+    sample = _calibrate(sampling, pages.sample, progress)
+    here = calibrated(Comparison("extract", EMBEDDED_MODEL, pages.count, ()), sample, planned=pages.seconds)
+    here = replace(here, notes=(pages.message, *messages))
+    return by_threshold(here, cheapest_first(options)[0], [page.gain for page in sample.pages], _THRESHOLDS)
 
 
 def _model(settings: EstimateSettings) -> str:
@@ -441,7 +477,8 @@ class _Calibrating(Silent):
             ended = -1.0 if self._clock is None else time.monotonic() - self._clock
             images = len(record.image.data) if record.image else 0
             images += sum(len(figure.image.data) for figure in record.figures)
-            self._pages.append(SampledPage(ended, record.tokens_in, record.tokens_out, images, record.status))
+            gain = gain_probability(record) if self._chosen.engine == EMBEDDED and record.page_number else 0.0
+            self._pages.append(SampledPage(ended, record.tokens_in, record.tokens_out, images, record.status, gain))
             self._progress.count(record.status)
             self._unwritten.append(record)
             if len(self._unwritten) >= (self._settings.pages_per_unit or pages_per_unit(self._chosen.engine)):

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, Unpack
 
@@ -22,6 +22,7 @@ from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.engine_choice import choose_engine
 from llm_ocr.stages.extract import Extract, PageTask
 from llm_ocr.stages.flow import Ticket
+from llm_ocr.stages.hybrid import ModelState
 from llm_ocr.stages.job import Job
 from llm_ocr.stages.limits import Allowance, check_limits
 from llm_ocr.stages.loop import first_error
@@ -119,6 +120,7 @@ class Session:
         self._held = contextlib.AsyncExitStack()
         self._entering = asyncio.Lock()
         self._allowance = Allowance(settings)
+        self._model_state = ModelState()
 
     async def __aenter__(self) -> Self:
         return self
@@ -188,6 +190,9 @@ class Session:
             furniture=furniture,
             limits=limits_of(self._settings),
             transcribes=(lambda: False) if way.tasks else parts.reading.transcribes,
+            first=parts.reading.first,
+            route=replace(parts.reading.route, share=None),  # a session has no units
+            model=self._model_state,
             verifier=parts.reading.verifier,
         )
 

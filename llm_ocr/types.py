@@ -164,8 +164,10 @@ class Reason(StrEnum):
     LOW_QUALITY = "low quality"
     UNREAD = "unread"
     UNSUPPORTED = "unsupported"
+    MODEL_LOST = "model lost"  # its servers ended for good; the text is the CPU engine's
     PLACEHOLDER = "placeholder page"
     NOT_DRAWN = "text not drawn"
+    GIVEN_UP = "given up"  # a repair ended before it read the page; the earlier row is current
     STAGE_ERROR = "stage error"  # a user-defined stage raised
 
 

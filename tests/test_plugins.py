@@ -172,13 +172,13 @@ def test_engine_of_a_package_reads_pages(installed, examples):
     assert [page.engine for page in pages] == ["letters"] * len(pages)
     assert pages[0].markdown.strip() == "Page 1 by letters"
     wrong = installed.run("extract", paper, "-w", "other", "--engine", "letter")
-    choices = "auto, vllm, server, embedded, letters"
+    choices = "auto, vllm, server, embedded, hybrid, letters"
     assert (wrong.returncode, wrong.stderr) == (
         2, f"llm-ocr: --engine letter: must be one of {choices}; did you mean letters?\n"
     )  # fmt: skip
     refused = installed.run("extract", paper, "-w", "other", "--engine", "letters", "--model", "glm-ocr")
     assert "--model has no effect with the engine letters" in refused.stderr
-    assert "--engine {auto,vllm,server,embedded,letters}" in installed.run("extract", "--help").stdout
+    assert "--engine {auto,vllm,server,embedded,hybrid,letters}" in installed.run("extract", "--help").stdout
 
 
 def test_version_names_packages_and_what_they_add(counting):

@@ -77,7 +77,7 @@ def test_a_scan_is_equal_for_equal_pages_and_its_boxes_move(generated):
 
 @pytest.mark.slow
 def test_a_perfect_answer_scores_1_in_every_measure(generated):
-    scores = [truth_score.score(page, _perfect(page)) for page in generated[0][1]]
+    scores = [truth_score.score(page, truth_score.perfect(page)) for page in generated[0][1]]
     found = truth_score.total(scores)
     assert {name: sums["share"] for name, sums in found.items()} == dict.fromkeys(found, 1.0)
     assert {"text", "order", "cells", "tables", "figures", "formulas exact", "marks kept", "list items"} <= set(found)
@@ -103,7 +103,7 @@ def test_a_perfect_answer_scores_1_in_every_measure(generated):
 )
 def test_a_damaged_answer_scores_less(generated, measure, damage):
     pages = generated[0][1]
-    answers = [(page, _perfect(page)) for page in pages]
+    answers = [(page, truth_score.perfect(page)) for page in pages]
     damaged = [truth_score.score(page, Answer(damage(one.markdown), one.figures, one.tables)) for page, one in answers]
     assert truth_score.total(damaged)[measure]["share"] < 1
 
@@ -111,52 +111,12 @@ def test_a_damaged_answer_scores_less(generated, measure, damage):
 @pytest.mark.slow
 def test_wrong_boxes_and_running_text_score_less(generated):
     page = copy.deepcopy(next(page for page in generated[0][1] if "figures" in page["tags"]))
-    one = _perfect(page)
+    one = truth_score.perfect(page)
     head = next(block["text"] for block in page["blocks"] if block["kind"] in truth_score.FURNITURE)
     moved = [[x0, y0 + 0.3, x1, y1 + 0.3] for x0, y0, x1, y1 in one.figures]
     scores = truth_score.score(page, Answer(f"{head}\n\n{one.markdown}", moved, [[0, 0, 1, 1]]))
     assert scores["figures"][0] == scores["figures true"][0] == scores["tables true"][0] == 0
     assert scores["furniture absent"][0] == scores["furniture absent"][1] - 1
-
-
-def _perfect(page) -> Answer:
-    """Return the truth as the answer of an ideal engine."""
-    parts = []
-    for block in page["blocks"]:
-        match block["kind"]:
-            case "title" | "heading":
-                parts.append(f"{'#' * block['level']} {block['text']}")
-            case "list_item":
-                parts.append(f"- {block['text']}")
-            case "formula":
-                parts.append(f"$${block['latex']}$$")
-            case "table":
-                parts.append(_html(block["cells"]))
-            case "text":
-                parts.append(_marked(block["text"], block["marks"]))
-            case "caption" | "footnote":
-                parts.append(block["text"])
-    figures, tables = (
-        [truth_score.around(block["boxes"]) for block in page["blocks"] if block["kind"] == kind]
-        for kind in ("figure", "table")
-    )
-    return Answer("\n\n".join(parts), figures, tables)
-
-
-def _html(cells) -> str:
-    rows = {}
-    for cell in cells:
-        spans = f'rowspan="{cell["rowspan"]}" colspan="{cell["colspan"]}"'
-        rows[cell["row"]] = rows.get(cell["row"], "") + f"<td {spans}>{cell['text']}</td>"
-    return "<table>" + "".join(f"<tr>{row}</tr>" for row in rows.values()) + "</table>"
-
-
-def _marked(text: str, marks) -> str:
-    done = ""
-    for mark in marks:
-        before, text = text.split(mark["base"] + mark["text"], 1)
-        done += f"{before}{mark['base']}<{mark['kind']}>{mark['text']}</{mark['kind']}>"
-    return done + text
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,45 @@ class Answer:
     formulas: Sequence[Sequence[float]] = ()  # cropped, without LaTeX
 
 
+def perfect(page: Mapping[str, Any]) -> Answer:
+    """Return the truth as the answer of an ideal engine."""
+    parts = []
+    for block in page["blocks"]:
+        match block["kind"]:
+            case "title" | "heading":
+                parts.append(f"{'#' * block['level']} {block['text']}")
+            case "list_item":
+                parts.append(f"- {block['text']}")
+            case "formula":
+                parts.append(f"$${block['latex']}$$")
+            case "table":
+                parts.append(_html(block["cells"]))
+            case "text":
+                parts.append(_with_marks(block["text"], block["marks"]))
+            case "caption" | "footnote":
+                parts.append(block["text"])
+    figures, tables = (
+        [around(block["boxes"]) for block in page["blocks"] if block["kind"] == kind] for kind in ("figure", "table")
+    )
+    return Answer("\n\n".join(parts), figures, tables)
+
+
+def _html(cells: Sequence[Mapping[str, Any]]) -> str:
+    rows: dict[int, str] = {}
+    for cell in cells:
+        spans = f'rowspan="{cell["rowspan"]}" colspan="{cell["colspan"]}"'
+        rows[cell["row"]] = rows.get(cell["row"], "") + f"<td {spans}>{cell['text']}</td>"
+    return "<table>" + "".join(f"<tr>{row}</tr>" for row in rows.values()) + "</table>"
+
+
+def _with_marks(text: str, marks: Sequence[Mapping[str, str]]) -> str:
+    done = ""
+    for mark in marks:
+        before, text = text.split(mark["base"] + mark["text"], 1)
+        done += f"{before}{mark['base']}<{mark['kind']}>{mark['text']}</{mark['kind']}>"
+    return done + text
+
+
 def score(truth: Mapping[str, Any], answer: Answer) -> Score:
     """Return all measures of a page."""
     tolerance = TOLERANCE if truth["scanned"] else 0.0

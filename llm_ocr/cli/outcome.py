@@ -191,6 +191,11 @@ def status_text(status: "RunStatus", spent: Sequence["Spent"] = ()) -> str:
         rows.append(("limit", with_flags(status.limit.sentence.removeprefix("limited by ").removeprefix("limit "))))
     if retries := status.stages["extract"].retries:
         rows.append(("retries", plural(retries, "repeated request")))
+    if sent := status.stages["extract"].sent:
+        pages, better = sent
+        rows.append(
+            ("hybrid", f"{plural(pages, 'page')} sent to the model: {better:,} better, {pages - better:,} kept")
+        )
     if status.cost is not None:
         cost, hours, workers = status.cost, status.hours_cost, plural(len(status.workers), "worker")
         if hours is None:

@@ -198,6 +198,7 @@ CORE: tuple[Command, ...] = (
                 "Read the 100 worst pages with a model",
             ),
             ("llm-ocr repair -w out --pages-from bad.txt --image-size 2000", "Read the pages of a list"),
+            ("llm-ocr repair -w out --give-up", "End an unfinished repair, for example if its server is gone"),
         ),
         common=(
             "workspace",
@@ -205,6 +206,7 @@ CORE: tuple[Command, ...] = (
             "below_quality",
             "page_list",
             "max_pages",
+            "give_up",
             "text_layer",
             "engine",
             "model",
@@ -251,7 +253,7 @@ CORE: tuple[Command, ...] = (
         "Run stages as jobs on a cloud platform or cluster",
         "llm_ocr.config.models:LaunchSettings",
         "llm_ocr.cli.launch:run_launch",
-        "launch PLATFORM STAGE|pipeline [SOURCE...] -w URL [options]",
+        "launch PLATFORM STAGE|pipeline|repair [SOURCE...] -w URL [options]",
         (
             ("llm-ocr launch hf-jobs extract -w hf://buckets/me/scans/run --dry-run", "Print the requests"),
             (
@@ -259,6 +261,10 @@ CORE: tuple[Command, ...] = (
                 "Run all three stages, and wait",
             ),
             ("llm-ocr launch slurm extract /shared/scans/ -w /shared/run --shards 2", "Start an array of two tasks"),
+            (
+                "llm-ocr launch hf-jobs repair -w hf://buckets/me/scans/run --unbalanced --model dots.mocr --wait",
+                "Read bad pages again with another model",
+            ),
         ),
         remembers=False,
         common=(

@@ -113,8 +113,8 @@ SECRETS = Annotated[tuple[SecretStr, ...], BeforeValidator(one_or_many)]
 FILE = Annotated[Path, BeforeValidator(path_text)]
 
 
-#: The engines, and those that send requests to a model.
-EMBEDDED, VLLM, SERVER = "embedded", "vllm", "server"
+#: The engines, and those that send requests to a model. `hybrid` is the CPU engine, and a model for some pages.
+EMBEDDED, VLLM, SERVER, HYBRID = "embedded", "vllm", "server", "hybrid"
 MODELS = (VLLM, SERVER)
 ALL = (EMBEDDED, *MODELS)
 
@@ -309,11 +309,12 @@ class RenderSettings(ConfinementSettings):
 class EngineSettings(Group):
     """Engine."""
 
-    engine: Literal["auto", "vllm", "server", "embedded"] | NAME = Field(
+    engine: Literal["auto", "vllm", "server", "embedded", "hybrid"] | NAME = Field(
         "auto",
         description=(
             "vllm: start a vLLM server on the GPUs of this machine; server: use the server at --server-url; "
-            "embedded: PDF text layer and OCR on the CPU; auto: the best one available"
+            "embedded: PDF text layer and OCR on the CPU; hybrid: embedded, and a model for the pages that it would "
+            "read better; auto: the best one available"
         ),
         json_schema_extra={"group": ENGINES.group},
     )
@@ -322,7 +323,7 @@ class EngineSettings(Group):
     @field_validator("engine")
     @classmethod
     def _is_installed(cls, name: str) -> str:
-        own = ("auto", VLLM, SERVER, EMBEDDED)
+        own = ("auto", VLLM, SERVER, EMBEDDED, HYBRID)
         if name not in own and name not in (added := ENGINES.names()):
             raise ValueError(f"must be one of {', '.join(dict.fromkeys((*own, *added)))}")
         return name
@@ -410,6 +411,27 @@ class LedgerSettings(Group):
         description=(
             "Evidence for the text of a page. ink: the page image alone; layer: also the PDF's text layer if it is"
             " correct; ocr: also, on pages without one, OCR on the CPU beside the model"
+        ),
+    )
+
+
+class HybridSettings(Group):
+    """Pages for the model (--engine hybrid)."""
+
+    ENGINES: ClassVar[tuple[str, ...]] = (HYBRID,)
+
+    model_threshold: FRACTION | None = Field(
+        None,
+        description=(
+            "Probability (0 to 1) that a model would read a page better, from which on the model reads it (default: "
+            "fitted to pages with known text)"
+        ),
+    )
+    model_share: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        None,
+        description=(
+            "Largest share of the pages of each unit that the model reads (0 to 1), those that it would improve most "
+            "(default: all above --model-threshold)"
         ),
     )
 

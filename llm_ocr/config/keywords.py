@@ -141,9 +141,10 @@ class RenderKeywords(TypedDict, total=False):
 class EngineKeywords(TypedDict, total=False):
     """Engine."""
 
-    engine: Literal["auto", "vllm", "server", "embedded"]
+    engine: Literal["auto", "vllm", "server", "embedded", "hybrid"]
     """vllm: start a vLLM server on the GPUs of this machine; server: use the server at server_url; embedded: PDF
-    text layer and OCR on the CPU; auto: the best one available
+    text layer and OCR on the CPU; hybrid: embedded, and a model for the pages that it would read better; auto:
+    the best one available
     """
     batch_id: Name | None
     """Name of this run in status and metrics"""
@@ -393,6 +394,19 @@ class AssembleGroupKeywords(TypedDict, total=False):
     """Key of the descriptions to use (default: the newest)"""
 
 
+class HybridKeywords(TypedDict, total=False):
+    """Pages for the model (engine hybrid)."""
+
+    model_threshold: float | None
+    """Probability (0 to 1) that a model would read a page better, from which on the model reads it (default:
+    fitted to pages with known text)
+    """
+    model_share: float | None
+    """Largest share of the pages of each unit that the model reads (0 to 1), those that it would improve most
+    (default: all above model_threshold)
+    """
+
+
 class QualityKeywords(TypedDict, total=False):
     """Quality."""
 
@@ -468,6 +482,17 @@ class FollowKeywords(TypedDict, total=False):
 
     follow: bool
     """Process units as soon as the previous stage publishes them, until it is done"""
+
+
+class RepairGroupKeywords(TypedDict, total=False):
+    """Pages of a repair."""
+
+    below_quality: float | None
+    """Read only pages with a quality score below this (0 to 1); the better result counts"""
+    unbalanced: bool
+    """Read only pages with unread ink, or with text that nothing on the page supports"""
+    max_pages: int | None
+    """Read at most N pages, the worst first"""
 
 
 class LaunchGroupKeywords(TypedDict, total=False):
@@ -605,6 +630,7 @@ class RunKeywords(
     DescribeGroupKeywords,
     RayKeywords,
     AssembleGroupKeywords,
+    HybridKeywords,
     QualityKeywords,
     LedgerKeywords,
     LimitKeywords,
@@ -660,6 +686,7 @@ class ExtractKeywords(
     ShardKeywords,
     LeaseKeywords,
     RayKeywords,
+    HybridKeywords,
     QualityKeywords,
     LedgerKeywords,
     LimitKeywords,
@@ -692,6 +719,7 @@ class ReadPageKeywords(
     ShardKeywords,
     LeaseKeywords,
     RayKeywords,
+    HybridKeywords,
     QualityKeywords,
     LedgerKeywords,
     OutcomeKeywords,
@@ -767,6 +795,7 @@ class RetryKeywords(
 
 class RepairKeywords(
     CallKeywords,
+    RepairGroupKeywords,
     WorkspaceKeywords,
     LogKeywords,
     RemoteKeywords,
@@ -782,10 +811,13 @@ class RepairKeywords(
     RequestKeywords,
     ShardKeywords,
     LeaseKeywords,
+    HybridKeywords,
+    RayKeywords,
     QualityKeywords,
     LedgerKeywords,
     LimitKeywords,
     OutcomeKeywords,
+    JobGroupKeywords,
     total=False,
 ):
     """Settings of `llm_ocr.repair`."""
@@ -794,14 +826,10 @@ class RepairKeywords(
     """Password for encrypted PDFs (one or several; safer: password_file)"""
     password_file: str | Path | None
     """File with passwords to try, one per line"""
-    below_quality: float | None
-    """Read only pages with a quality score below this (0 to 1); the better result counts"""
-    unbalanced: bool
-    """Read only pages with unread ink, or with text that nothing on the page supports"""
     page_list: str | Path | None
     """Read only the pages of this file: in each line a page ID, PATH<TAB>PAGE, or JSON with page_id"""
-    max_pages: int | None
-    """Read at most N pages, the worst first"""
+    give_up: bool
+    """Read nothing: unread pages of earlier repairs and retries keep their earlier results"""
 
 
 class TransformKeywords(
@@ -902,8 +930,9 @@ class EstimateKeywords(
     """Chat template for the vLLM server (default: the model's)"""
     stage: Literal["extract", "describe", "assemble"]
     """Stage to estimate"""
-    engine: Literal["auto", "vllm", "server", "embedded"]
-    """embedded: the CPU engine, here and on rented machines; vllm, server: a model; auto: a model and, without a
+    engine: Literal["auto", "vllm", "server", "embedded", "hybrid"]
+    """embedded: the CPU engine, here and on rented machines; vllm, server: a model; hybrid: the CPU engine here,
+    and a model for the pages that it would read better, from a sample of 24 pages; auto: a model and, without a
     GPU here, the CPU engine of this machine first
     """
     hardware: Name | Iterable[Name]
@@ -942,6 +971,7 @@ class EstimateKeywords(
 
 class SubmitKeywords(
     CallKeywords,
+    RepairGroupKeywords,
     WorkspaceKeywords,
     LogKeywords,
     SourceKeywords,
@@ -963,6 +993,7 @@ class SubmitKeywords(
     DescribeGroupKeywords,
     InputKeywords,
     AssembleGroupKeywords,
+    HybridKeywords,
     QualityKeywords,
     LedgerKeywords,
     OutcomeKeywords,

@@ -17,6 +17,7 @@ from llm_ocr.config.fields import PREFIX, Setting, all_names, settings_of
 from llm_ocr.config.groups import (
     ALL,
     EMBEDDED,
+    HYBRID,
     MODELS,
     SERVER,
     VLLM,
@@ -28,7 +29,12 @@ from llm_ocr.config.groups import (
 from llm_ocr.config.legacy import BY_NAME, bare_for, chosen, notices
 from llm_ocr.errors import UsageError
 
-_ABOUT = {EMBEDDED: "the CPU engine", VLLM: "vLLM on this machine", SERVER: "running servers"}
+_ABOUT = {
+    EMBEDDED: "the CPU engine",
+    VLLM: "vLLM on this machine",
+    SERVER: "running servers",
+    HYBRID: "the CPU engine and a model",
+}
 
 
 def about(engine: str) -> str:
@@ -53,11 +59,14 @@ def check_effect(settings: EngineSettings, engine: str, why: str = "") -> tuple[
     Raises:
         UsageError: A flag or keyword has no effect. The error names the engine and the remedy.
     """
+    used = {engine if engine in ALL else EMBEDDED}
+    if settings.engine == HYBRID:
+        used |= {EMBEDDED, HYBRID} if engine in MODELS else {EMBEDDED, HYBRID, *MODELS}
     # Kind and place of each setting without effect, such as `flag` and `--model`.
     origins = {
         setting: settings.origins.get(setting.name, "").partition(" ")
         for setting in settings_of(type(settings)).values()
-        if (engine if engine in ALL else EMBEDDED) not in setting.engines
+        if used.isdisjoint(setting.engines)
     }
     named = {setting: where for setting, (kind, _, where) in origins.items() if kind == "flag" and where}
     if not named:
@@ -76,8 +85,8 @@ def check_effect(settings: EngineSettings, engine: str, why: str = "") -> tuple[
             why = f"which {where} chose"
     listed = ", ".join(named.values())
     hint = f"Add `server_url=URL` or `engine=vllm`, or leave out {listed}."
-    if engine in MODELS:
-        engines = sorted({name for setting in named for name in setting.engines})
+    engines = sorted({name for setting in named for name in setting.engines})
+    if engine in MODELS or engines == [HYBRID]:
         hint = f"Leave out {listed}, or use {' or '.join(f'`engine={name}`' for name in engines)}."
     verb = "has" if len(named) == 1 else "have"
     raise UsageError(f"{listed} {verb} no effect with {about(engine)}, {why}", hint=hint)

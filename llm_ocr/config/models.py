@@ -1,7 +1,7 @@
 """Settings models of all commands. Flags, variables, files, and Python keywords derive from them."""
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
@@ -22,6 +22,8 @@ from llm_ocr.config.groups import (
     EngineSettings,
     FilterSettings,
     FollowSettings,
+    Group,
+    HybridSettings,
     InputSettings,
     LayoutSettings,
     LeaseSettings,
@@ -171,6 +173,7 @@ class ExtractSettings(
     ServingSettings,
     ShardSettings,
     RaySettings,
+    HybridSettings,
     QualitySettings,
     LedgerSettings,
     LimitSettings,
@@ -212,6 +215,7 @@ class RunSettings(
     DescribeGroup,
     RaySettings,
     AssembleGroup,
+    HybridSettings,
     QualitySettings,
     LedgerSettings,
     LimitSettings,
@@ -230,13 +234,27 @@ class RunSettings(
         return self.stdout and "workspace" not in self.model_fields_set
 
 
+class RepairGroup(Group):
+    """Pages of a repair."""
+
+    below_quality: FRACTION | None = Field(
+        None, description="Read only pages with a quality score below this (0 to 1); the better result counts"
+    )
+    unbalanced: bool = Field(
+        False, description="Read only pages with unread ink, or with text that nothing on the page supports"
+    )
+    max_pages: COUNT | None = Field(None, description="Read at most N pages, the worst first")
+
+
 class LaunchSettings(
+    RepairGroup,
     PlanSettings,
     ServingSettings,
     LeaseSettings,
     DescribeGroup,
     InputSettings,
     AssembleGroup,
+    HybridSettings,
     QualitySettings,
     LedgerSettings,
     OutcomeSettings,
@@ -256,8 +274,8 @@ class LaunchSettings(
         description="hf-jobs, sagemaker, cloud-run, modal, slurm, or kubernetes",
         json_schema_extra={"positional": True, "metavar": "PLATFORM"},
     )
-    stage: Literal["extract", "describe", "assemble", "pipeline"] = Field(
-        description="extract, describe, assemble, or pipeline (all three in order)",
+    stage: Literal["extract", "describe", "assemble", "pipeline", "repair"] = Field(
+        description="extract, describe, assemble, pipeline (all three in order), or repair",
         json_schema_extra={"positional": True, "metavar": "STAGE"},
     )
 
@@ -311,10 +329,11 @@ class EstimateSettings(
         json_schema_extra={"short": "w", "metavar": "URL"},
     )
     stage: Literal["extract", "describe", "assemble"] = Field("extract", description="Stage to estimate")
-    engine: Literal["auto", "vllm", "server", "embedded"] = Field(
+    engine: Literal["auto", "vllm", "server", "embedded", "hybrid"] = Field(
         "auto",
         description=(
-            "embedded: the CPU engine, here and on rented machines; vllm, server: a model; auto: a model and, "
+            "embedded: the CPU engine, here and on rented machines; vllm, server: a model; hybrid: the CPU engine "
+            "here, and a model for the pages that it would read better, from a sample of 24 pages; auto: a model and, "
             "without a GPU here, the CPU engine of this machine first"
         ),
     )
@@ -372,6 +391,7 @@ class RetrySettings(WorkspaceSettings, RemoteSettings, RenderSettings, EngineSet
 
 
 class RepairSettings(
+    RepairGroup,
     OwnWorkspaceSettings,
     RetrySettings,
     ModelSettings,
@@ -379,27 +399,24 @@ class RepairSettings(
     EmbeddedSettings,
     ServingSettings,
     ShardSettings,
+    HybridSettings,
+    RaySettings,
     QualitySettings,
     LedgerSettings,
     LimitSettings,
     OutcomeSettings,
+    JobGroup,
 ):
     """llm-ocr repair: read bad pages again with other settings."""
 
-    ray: ClassVar[None] = None  # repairs are read on this machine
-
-    below_quality: FRACTION | None = Field(
-        None, description="Read only pages with a quality score below this (0 to 1); the better result counts"
-    )
-    unbalanced: bool = Field(
-        False, description="Read only pages with unread ink, or with text that nothing on the page supports"
-    )
     page_list: FILE | None = Field(
         None,
         description="Read only the pages of this file: in each line a page ID, PATH<TAB>PAGE, or JSON with page_id",
         json_schema_extra={"flag": "pages-from"},
     )
-    max_pages: COUNT | None = Field(None, description="Read at most N pages, the worst first")
+    give_up: bool = Field(
+        False, description="Read nothing: unread pages of earlier repairs and retries keep their earlier results"
+    )
 
 
 class TransformSettings(WorkspaceSettings, RemoteSettings, ShardSettings):
@@ -493,7 +510,7 @@ class CompletionSettings(LogSettings):
 #: Commands that use an engine: a model's servers, or the embedded engine.
 ServingCommand = ExtractSettings | DescribeSettings | RunSettings | RepairSettings
 #: Commands that a Ray cluster runs.
-ClusterCommand = ExtractSettings | DescribeSettings | RunSettings
+ClusterCommand = ExtractSettings | DescribeSettings | RunSettings | RepairSettings
 #: Commands that read pages, describe figures, and assemble documents.
 ReadingCommand = ExtractSettings | RunSettings | RepairSettings
 FigureCommand = DescribeSettings | RunSettings

@@ -18,6 +18,7 @@ from llm_ocr.costs.throughput import (
     mean_span,
     measured_speed,
     no_measurement,
+    share_span,
 )
 from llm_ocr.errors import UsageError
 from llm_ocr.models.registry import find_profile
@@ -103,6 +104,8 @@ class Option:
     """Machine or provider that can read the pages. `cost` is None without a price or a rate.
 
     Providers have no `estimate`. Machines without a measurement have none either, and `missing` is the note about it.
+    Options of the engine `hybrid` differ in `share`, the share 0..1 of the pages that the model reads, and in
+    `threshold`, the probability from which it reads a page.
     """
 
     name: str
@@ -113,6 +116,8 @@ class Option:
     estimate: Estimate | None = None
     currency: str = DOLLARS
     missing: str = ""
+    share: Span | None = None
+    threshold: float | None = None
 
     def row(self) -> Row:
         """Return the row for a table."""
@@ -137,6 +142,7 @@ class Option:
             "currency": self.currency,
             "price": self.price,
             "price_source": self.source,
+            **({} if self.share is None else {"model_share": self.share.to_json(), "model_threshold": self.threshold}),
             **({} if provider else {"estimate": self.estimate.to_json() if self.estimate else None}),
         }
 
@@ -162,6 +168,8 @@ class Comparison:
         """Return `extract of 10,000 pages with deepseek-ocr, the cheapest first`."""
         if not self.stage:
             return "tokens at providers, the cheapest first"
+        if any(option.share for option in self.options):
+            return f"{self.stage} of {plural(self.pages, 'page')} with {self.model}, by the share that the model reads"
         measured = any(option.estimate and option.estimate.measured for option in self.options)
         order = "measured here, then the cheapest first" if measured else "the cheapest first"
         return f"{self.stage} of {plural(self.pages, 'page')} with {self.model}, {order}"
@@ -366,6 +374,7 @@ class SampledPage:
         tokens_out: Answer tokens.
         images: Bytes of its images.
         status: The status of the page.
+        gain: Probability 0..1 that a model would read it better; 0 if a model read it.
     """
 
     ended: float
@@ -373,6 +382,7 @@ class SampledPage:
     tokens_out: int
     images: int
     status: Status
+    gain: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -479,3 +489,44 @@ def calibrated(
         stored=stored_of("extract", others.model, pages, stored),
         tokens=(tokens.prompts, tokens.answers) if tokens.answers.likely else None,
     )
+
+
+_ABOUT_SHARES = (
+    "share: pages of the sample from the threshold on, with a 95 % Wilson interval; `model_threshold` sets the "
+    "threshold, and `model_share` limits the share",
+    "time: start-up of the model's machine, then the longer one of the CPU engine here and the model; the machine is "
+    "rented for all of it. At a provider: the CPU engine alone",
+)
+
+
+def by_threshold(
+    here: Comparison, alone: Option, gains: Sequence[float], thresholds: Mapping[float, str]
+) -> Comparison:
+    """Return the engine `hybrid` at several thresholds, between the CPU engine and the model alone.
+
+    Args:
+        here: The CPU engine for all pages, by a sample, as its only option.
+        alone: The model for all pages, on a machine or at a provider.
+        gains: Probability 0..1 of each page of the sample that the model would read it better.
+        thresholds: Probabilities from which a page goes to the model, with words about them.
+    """
+    (first,) = here.options
+    cpu, model = first.estimate, alone.estimate
+    source = f"{HERE}: no rent; power is not included"
+    options = [
+        replace(first, name="0 %: the CPU engine", cost=Span.of(0), price="no rent", source=source, share=Span.of(0))
+    ]
+    for threshold, words in thresholds.items():
+        sent = sum(gain >= threshold for gain in gains)
+        share = share_span(sent, len(gains), min(1.0, len(gains) / here.pages))
+        likely, low, high = (share_text(part) for part in (share.likely, share.low, share.high))
+        found, cost = cpu, alone.cost.times(share) if alone.cost else None
+        if model is not None and cpu is not None:
+            work = model.work.times(share).longer(cpu.work * model.count)
+            found = replace(model, work=work, rate=work.needed(60 * here.pages * model.count), measured=False)
+            cost = found.billed * (alone.cost.likely / model.billed.likely) if alone.cost else None
+        name = f"{likely} ({low} to {high}), threshold {threshold:g}{words}"
+        options.append(replace(alone, name=name, cost=cost, estimate=found, share=share, threshold=threshold))
+    options.append(replace(alone, name="100 %: the model alone", share=Span.of(1)))
+    notes = (*here.notes, *_ABOUT_SHARES, f"the model: {alone.name}, the cheapest for all pages")
+    return replace(here, model=f"hybrid ({alone.model})", options=tuple(options), notes=notes)

@@ -37,6 +37,14 @@ class Span:
         """Multiply by a number of at least 0."""
         return Span(self.low * factor, self.likely * factor, self.high * factor)
 
+    def times(self, other: "Span") -> "Span":
+        """Multiply by another range of numbers of at least 0."""
+        return Span(self.low * other.low, self.likely * other.likely, self.high * other.high)
+
+    def longer(self, other: "Span") -> "Span":
+        """Return the larger one of each number."""
+        return Span(max(self.low, other.low), max(self.likely, other.likely), max(self.high, other.high))
+
     def wider(self, factor: float) -> "Span":
         """Divide low and multiply high by `factor`, 1 or more."""
         return Span(self.low / factor, self.likely, self.high * factor)
@@ -82,6 +90,20 @@ def mean_span(values: Sequence[float], share: float, *, least: float) -> Span:
     half = student * stdev(values) / math.sqrt(len(values)) * math.sqrt(max(0.0, 1 - share))
     half = max(half, least * mean)
     return Span(max(mean - half, mean / 10), mean, mean + half)  # a positive mean stays above 0
+
+
+def share_span(found: int, read: int, sampled: float) -> Span:
+    """Return the share 0..1 of all pages that have what `found` of `read` pages of a sample have.
+
+    Args:
+        found: Pages of the sample with it.
+        read: Pages of the sample, at least 1.
+        sampled: Share 0..1 of all pages that is in the sample. It narrows the range, a 95 % interval (Wilson).
+    """
+    share, square = found / read, 1.96**2 * max(0.0, 1 - sampled) / read
+    middle = (share + square / 2) / (1 + square)
+    half = math.sqrt(square * share * (1 - share) + square**2 / 4) / (1 + square)
+    return Span(max(0.0, min(share, middle - half)), share, min(1.0, max(share, middle + half)))
 
 
 def measured_speed(ends: Sequence[float], parallel: int, share: float, *, least: float) -> tuple[Span, float]:

@@ -15,8 +15,10 @@ from typing import Any
 
 from llm_ocr.plugins import PLATFORMS
 
+#: Reading chosen pages again with other settings, as the stage of a launch. It plans, reads, describes, and assembles.
+REPAIR = "repair"
 #: Stages that need a GPU; Assemble runs on a CPU.
-GPU_STAGES = ("extract", "describe")
+GPU_STAGES = ("extract", "describe", REPAIR)
 STAGES = ("extract", "describe", "assemble")
 #: All stages; as the stage of a job: the job that submits the others (`coordinator`).
 PIPELINE = "pipeline"

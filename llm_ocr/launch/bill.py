@@ -9,11 +9,12 @@ from llm_ocr.costs import Price, price_per_hour, time_limit
 from llm_ocr.costs.comparison import money_text
 from llm_ocr.costs.prices import live_prices
 from llm_ocr.errors import LimitReached, UsageError
-from llm_ocr.launch import JobSpec, JobStatus, Launcher, is_installed, launcher_for
+from llm_ocr.launch import REPAIR, JobSpec, JobStatus, Launcher, is_installed, launcher_for
 from llm_ocr.launch.cloud_run.plan import MACHINES, size
 from llm_ocr.launch.records import Submission, write_end, write_jobs
 from llm_ocr.types import plural
 from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.keys import EXTRACT
 
 #: Platforms whose job limit follows from the pages; others use the platform's default.
 _FITTED = frozenset({"hf-jobs", "sagemaker"})
@@ -125,7 +126,8 @@ def fitted_limit(platform: str, spec: JobSpec, settings: Mapping[str, Any], page
     if platform not in _FITTED or not pages:
         return None
     model = "embedded" if settings.get("engine") == "embedded" else str(settings.get("model", ""))
-    return time_limit(spec.stage, model, platform, spec.hardware, pages, shards=spec.shards)
+    stage = EXTRACT if spec.stage == REPAIR else spec.stage
+    return time_limit(stage, model, platform, spec.hardware, pages, shards=spec.shards)
 
 
 @dataclass(frozen=True, slots=True)

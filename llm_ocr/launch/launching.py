@@ -15,7 +15,7 @@ from typing import Any, TextIO
 from llm_ocr.config.loading import check_effect, masked
 from llm_ocr.config.models import LaunchSettings
 from llm_ocr.errors import Interrupted, JobFailed, LaunchError, UsageError
-from llm_ocr.launch import PIPELINE, Job, JobSpec, JobStatus, Launcher, Plan, State, launcher_for
+from llm_ocr.launch import PIPELINE, REPAIR, Job, JobSpec, JobStatus, Launcher, Plan, State, launcher_for
 from llm_ocr.launch.bill import Budget, bounded, budget_of, check_prices, fitted_limit, has_ended, most_text, record_end
 from llm_ocr.launch.library import check_library, with_library
 from llm_ocr.launch.records import (
@@ -218,7 +218,7 @@ class Launch:
 
     def _run_stage(self, stage: str) -> None:
         """Submit a stage until all units are done; raise `JobFailed` once another submission makes no progress."""
-        before, settings = stage_progress(self.workspace, stage), self.asked.settings[stage]
+        before, settings = stage_progress(self.workspace, stage, self.id), self.asked.settings[stage]
         new = not self.resumed and (settings.get("sources") or settings.get("dataset"))
         if stage == "extract" and before.finished and not new and not self._open(stage):
             self.display.say("extract: all units are done")
@@ -232,7 +232,10 @@ class Launch:
             every = self.limits.every
             statuses = until_over(self.launcher, jobs, self.display, stage, every=every, progress=progress)
             record_end(self.workspace, self._of(stage)[-1], statuses)
-            after, why = stage_progress(self.workspace, stage), reasons(statuses)
+            after, why = stage_progress(self.workspace, stage, self.id), reasons(statuses)
+            if stage == REPAIR and not after.total and not why:
+                self.display.say(f"{stage}: no further page was chosen")
+                return
             if after.finished:
                 if why:  # for example, more failed pages than --max-failed-rate
                     self.display.say(f"{stage}: all units are done, but a job failed: {why}")
@@ -270,7 +273,7 @@ class Launch:
                 self.display.say(f"{stage}: {most_text(self.launcher.platform, spec)}")
             plan = self.launcher.plan(spec)
             if found is None:
-                done = None if stage == PIPELINE else stage_progress(self.workspace, stage).done
+                done = None if stage == PIPELINE else stage_progress(self.workspace, stage, self.id).done
                 write_spec(self.workspace, self.asked.platform, spec, done)
                 self.workspace.flush()
             jobs = self.launcher.submit(with_library(plan, self.workspace))
@@ -285,7 +288,7 @@ class Launch:
     def _next_spec(self, stage: str, found: Submission | None) -> JobSpec:
         """Return the spec of the next submission, or of a recorded one, with at most one shard per missing unit."""
         spec = replace(self.asked.specs[stage], submission=len(self._of(stage)) + 1)
-        progress = stage_progress(self.workspace, EXTRACT if stage == PIPELINE else stage)
+        progress = stage_progress(self.workspace, EXTRACT if stage == PIPELINE else stage, self.id)
         missing = progress.total - progress.done
         settings = self.asked.settings.get(stage, {})
         # The first jobs of Extract add sources to the plan.
@@ -303,7 +306,8 @@ class Launch:
                 f"llm-ocr plan -w {self.workspace.url} SOURCE... before the launch makes it known"
             )
         if spec.time_limit is None:
-            spec = replace(spec, time_limit=fitted_limit(self.asked.platform, spec, settings, progress.pages))
+            pages = min(progress.pages, settings.get("max_pages", progress.pages))
+            spec = replace(spec, time_limit=fitted_limit(self.asked.platform, spec, settings, pages))
         return spec
 
     def _of(self, stage: str) -> list[Submission]:
@@ -327,7 +331,9 @@ def begin(settings: LaunchSettings, say: Say = print, terminal: TextIO | None = 
         complete_plan(launcher, spec)
     options = workspace_options(settings)
     held = remembered(settings, options)
-    if held.get("engine") and "engine" not in settings.model_fields_set:
+    # A repair that names a server or a model reads with it what another engine has read.
+    other = settings.stage == REPAIR and (settings.server_url or "model" in settings.model_fields_set)
+    if held.get("engine") and "engine" not in settings.model_fields_set and not other:
         settings = settings.model_copy(update={"engine": held["engine"]})
         settings.model_fields_set.add("engine")
     if settings.engine != "auto":

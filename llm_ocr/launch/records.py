@@ -15,7 +15,7 @@ from typing import Any
 from llm_ocr.config.environment import environment
 from llm_ocr.config.groups import without_credentials
 from llm_ocr.errors import WorkspaceError
-from llm_ocr.launch import PIPELINE, Job, JobSpec, JobStatus, is_installed
+from llm_ocr.launch import PIPELINE, REPAIR, Job, JobSpec, JobStatus, is_installed
 from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.stored import LAUNCHES, launch_key, launch_reference
 
@@ -121,9 +121,9 @@ def submissions(workspace: Workspace, launch: str = "") -> list[Submission]:
         if match:
             parts = found.setdefault((folder, match["stage"], int(match["number"])), {})
             parts[match["kind"]] = codec.load(workspace.store.get(info.key), f"{workspace.url}: {info.key}")
-    order = {PIPELINE: -1, "extract": 0, "describe": 1, "assemble": 2}
+    order = {PIPELINE: -1, "extract": 0, "describe": 1, "assemble": 2, REPAIR: 3}
     read = []
-    for where in sorted(found, key=lambda key: (key[0], order.get(key[1], 3), key[2])):
+    for where in sorted(found, key=lambda key: (key[0], order.get(key[1], 4), key[2])):
         parts = found[where]
         if "spec" not in parts:
             continue

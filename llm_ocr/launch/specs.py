@@ -13,10 +13,17 @@ from typing import Any
 from llm_ocr.config import launch_groups
 from llm_ocr.config.fields import settings_of
 from llm_ocr.config.groups import Group, LogSettings, without_credentials
-from llm_ocr.config.models import AssembleSettings, DescribeSettings, ExtractSettings, LaunchSettings
+from llm_ocr.config.models import (
+    AssembleSettings,
+    DescribeSettings,
+    ExtractSettings,
+    LaunchSettings,
+    RepairGroup,
+    RepairSettings,
+)
 from llm_ocr.costs import price_per_hour
 from llm_ocr.errors import UsageError
-from llm_ocr.launch import GPU_STAGES, PIPELINE, STAGES, JobSpec, Launcher
+from llm_ocr.launch import GPU_STAGES, PIPELINE, REPAIR, STAGES, JobSpec, Launcher
 from llm_ocr.launch.library import store_extras
 from llm_ocr.launch.uploads import is_local, on_any_folder
 from llm_ocr.plugins import STORES
@@ -42,6 +49,7 @@ _MODELS: Mapping[str, type[LogSettings]] = {
     "extract": ExtractSettings,
     "describe": DescribeSettings,
     "assemble": AssembleSettings,
+    REPAIR: RepairSettings,
 }
 
 #: Settings of the launching machine, or settings that jobs receive by other means.
@@ -99,6 +107,17 @@ def launch_request(settings: LaunchSettings, launcher: Launcher, launch: str) ->
             f"{settings.workspace} is on this machine, where jobs on {settings.platform} cannot reach it",
             hint="Use a workspace at s3://, gs://, or hf://",
         )
+    if settings.stage == REPAIR and settings.sources:
+        raise UsageError("repair reads pages of the workspace, and no SOURCE", hint="Launch extract for new documents.")
+    if settings.stage == REPAIR and "pages_from" in settings.model_fields_set:
+        raise UsageError(
+            "a launched repair takes no list of pages, which is on this machine",
+            hint="Use `unbalanced`, `below_quality`, or `max_pages`, or repair without launch.",
+        )
+    idle = [name for name in RepairGroup.model_fields if name in settings.model_fields_set and settings.stage != REPAIR]
+    if idle:
+        names = ", ".join(f"`{name}`" for name in idle)
+        raise UsageError(f"{names}: no effect on {settings.stage}, only on repair", hint=f"Remove {names}.")
     installs, scheme = settings.platform in INSTALLING, split_scheme(settings.workspace)[0]
     # `bootstrap`, which installs the packages, cannot read from a store of a package.
     if installs and settings.wheel != "image" and scheme in STORES.names():
@@ -246,7 +265,8 @@ def job_settings(stage: str, settings: LaunchSettings) -> dict[str, Any]:
         if name in _STAY or name not in settings.model_fields_set:
             continue
         value = values[name]
-        if value is None or value == setting.default:
+        # A repair may return to a default that the workspace does not have.
+        if value is None or (value == setting.default and stage != REPAIR):
             continue
         if setting.secret:
             hint = f"Set {setting.variable}, and add --secret {setting.variable}"
@@ -295,7 +315,7 @@ def _with_engine(stage: str, values: Mapping[str, Any], launcher: Launcher, hard
     if gpus and engine == "embedded":
         hint = "Remove --engine, or choose --hardware without GPUs."
         raise UsageError(f"--engine embedded uses no GPU, but {hardware} has {gpus}", hint=hint)
-    if not gpus and engine in ("auto", "vllm"):
+    if not gpus and (engine in ("auto", "vllm") or (engine == "hybrid" and not settings.get("server_url"))):
         hint = "Use --hardware with a GPU, a running server (--server-url), or --engine embedded."
         raise UsageError(f"{hardware} has no GPU for {stage}", hint=hint)
     if engine == "auto":
@@ -308,8 +328,12 @@ def _hub_model(settings: LaunchSettings, stage: str, *, alone: bool) -> list[str
     from llm_ocr.models.registry import find_profile  # the tables of all models
 
     other = settings.describe_model if stage == "describe" else None
-    # Describe alone uses the model of the workspace.
-    known = other or not (stage == "describe" and alone) or settings.model_fields_set & {"model", "weights"}
+    # Describe alone and repairs use the model of the workspace.
+    known = (
+        other
+        or not ((stage == "describe" and alone) or stage == REPAIR)
+        or settings.model_fields_set & {"model", "weights"}
+    )
     if not known or settings.model_cache:
         return []
     name, revision = other or settings.model, None

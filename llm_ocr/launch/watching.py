@@ -10,14 +10,15 @@ from typing import TextIO
 from llm_ocr.costs.comparison import money_text, time_span
 from llm_ocr.costs.throughput import Span
 from llm_ocr.errors import LaunchError, StorageError, WorkspaceError
-from llm_ocr.launch import PIPELINE, Job, JobSpec, JobStatus, Launcher, State, is_installed, launcher_for
+from llm_ocr.launch import PIPELINE, REPAIR, Job, JobSpec, JobStatus, Launcher, State, is_installed, launcher_for
 from llm_ocr.launch.bill import billed_seconds, has_ended, price_of
 from llm_ocr.launch.records import Submission, submissions
 from llm_ocr.types import plural
 from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.codec import parse_unit_id
 from llm_ocr.workspace.generations import Generation, generations, has_generation, totals_of
 from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, newest_key
-from llm_ocr.workspace.publish import correction, iter_markers
+from llm_ocr.workspace.publish import correction, done_units, iter_markers
 from llm_ocr.workspace.status import run_status
 
 #: Seconds between two requests to the platform.
@@ -90,14 +91,20 @@ class StageProgress:
         return 0 < self.total <= self.done
 
 
-def stage_progress(workspace: Workspace, stage: str) -> StageProgress:
-    """Return a stage's progress under its newest key.
+def stage_progress(workspace: Workspace, stage: str, launch: str = "") -> StageProgress:
+    """Return a stage's progress under its newest key; of repairs, the progress of the one that the launch planned.
 
     Raises:
         StorageError: The workspace cannot be read.
         WorkspaceError: The workspace is damaged.
     """
     run = run_status(workspace)
+    if stage == REPAIR:
+        planned = [one for one in generations(workspace) if one.of_launch(launch)]
+        numbers = {one.number for one in planned}
+        done = done_units(workspace, EXTRACT, run.stages[EXTRACT].key) if planned else set()
+        read = sum(parse_unit_id(unit)[0] in numbers for unit in done)
+        return StageProgress(read, sum(one.units for one in planned), run.pages.expected)
     status = run.stages[stage]
     return StageProgress(status.done if status.key else 0, status.total, run.pages.expected)
 
@@ -113,6 +120,7 @@ class _Units:
     figures: int = 0
     found: int = 0  # figures that Extract found
     correction: int = 0  # correction of the pages that the plan expected
+    rows: Counter[int] = field(default_factory=Counter)  # of Extract, by generation
 
     def __contains__(self, unit: object) -> bool:
         return unit not in self.seen
@@ -122,6 +130,7 @@ class _Units:
         if key != self.key:
             self.key, self.pages, self.figures, self.found, self.correction = key, 0, 0, 0, 0
             self.seen.clear()
+            self.rows.clear()
         for marker in iter_markers(workspace, self.stage, key, among=self) if key else ():
             counts, figures = marker.summary.counts, marker.summary.figures
             self.seen.add(marker.unit)
@@ -129,6 +138,8 @@ class _Units:
             self.figures += figures.ok + figures.degraded + figures.failed
             self.found += figures.expected
             self.correction += correction(marker.summary)
+            if self.stage == EXTRACT:  # Assemble publishes items, which have other names
+                self.rows[parse_unit_id(marker.unit)[0]] += counts.expected
 
 
 class Progress:
@@ -141,7 +152,7 @@ class Progress:
         self._price = price_of(platform, spec)
         ends = [submission.end for submission in submissions(workspace) if submission.end]
         self._spent = sum(float(end.get("cost") or 0.0) for end in ends)
-        self._units = _Units(spec.stage)
+        self._units = _Units(EXTRACT if spec.stage == REPAIR else spec.stage)
         self._extracted = _Units(EXTRACT)  # for Describe: the figures to describe
         self._plan: list[Generation] = []
         self._readings: deque[tuple[float, int]] = deque()  # time, and pages or figures
@@ -158,6 +169,10 @@ class Progress:
             if stage == DESCRIBE:
                 self._extracted.read(self._workspace)
                 self._done, self._total = self._units.figures, self._extracted.found
+            elif stage == REPAIR:
+                planned = [one for one in self._plan if one.of_launch(self._spec.launch)]
+                self._done = sum(self._units.rows[one.number] for one in planned)
+                self._total = sum(one.expected for one in planned)
             else:
                 self._total = totals_of(self._plan).expected + self._units.correction
                 self._done = min(self._units.pages, self._total)

@@ -11,15 +11,16 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
-from llm_ocr.config.groups import InputSettings
+from llm_ocr.config.groups import HYBRID, InputSettings
 from llm_ocr.config.models import FigureCommand
 from llm_ocr.engines import FigureReader
-from llm_ocr.errors import PageFailure
+from llm_ocr.errors import PageFailure, ServerError
 from llm_ocr.results.schema import Images, figures_to_parquet, pages_from_parquet
 from llm_ocr.scheduling.scanner import PlannedUnits
 from llm_ocr.stages import Progress
 from llm_ocr.stages.extract import caps_of
 from llm_ocr.stages.flow import NO_CAPS, Admission, Caps, Flow, Spool, Ticket
+from llm_ocr.stages.hybrid import ModelState
 from llm_ocr.stages.job import Job, Share
 from llm_ocr.stages.loop import stepwise
 from llm_ocr.stages.readers import Describing, describing, keeps_known
@@ -35,7 +36,7 @@ from llm_ocr.stages.sharing import (
     take_without_units,
     units_behind,
 )
-from llm_ocr.types import Counts, Figure, FigureRecord, PageRecord, Status
+from llm_ocr.types import Counts, Figure, FigureRecord, PageRecord, Reason, Status
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import DESCRIBE, Claim
 from llm_ocr.workspace.publish import Marker, figures_summary, iter_markers, read_data, standing_marker
@@ -98,6 +99,7 @@ async def describe(job: Job[FigureCommand]) -> None:
                 ready.admission,
                 caps_of(settings),
                 keep_known=keeps,
+                model=job.engines.model_state if settings.engine == HYBRID else None,
             )
             await stage.run(with_pages())
         await asyncio.to_thread(take_without_units, workspace, claim)
@@ -118,6 +120,7 @@ class Describe:
         admission: Bounds the bytes of figures that wait for the engine.
         caps: The user's limits on units, documents, and figures in progress.
         keep_known: Whether descriptions that the page's model already gave are kept instead of requested.
+        model: State of the model of a hybrid run, whose figures fail if it is lost after it has answered.
     """
 
     reader: FigureReader
@@ -127,6 +130,7 @@ class Describe:
     admission: Admission
     caps: Caps = NO_CAPS
     keep_known: bool = False
+    model: ModelState | None = None
     _known: dict[bytes, FigureRecord] = field(default_factory=dict)
     _under_way: dict[bytes, asyncio.Event] = field(default_factory=dict)
 
@@ -178,7 +182,15 @@ class Describe:
     async def _describe(self, task: FigureTask, ticket: Ticket) -> FigureRecord:
         ticket.weigh(len(task.figure.image.data))
         try:
-            return await self.reader.describe(task.figure, task.page_id, task.document_id, ticket.release)
+            try:
+                record = await self.reader.describe(task.figure, task.page_id, task.document_id, ticket.release)
+            except ServerError as lost:
+                if self.model is None or not self.model.answered:
+                    raise
+                raise PageFailure(Reason.MODEL_LOST, str(lost.args[0])) from lost
+            if self.model is not None:
+                self.model.answered = True
+            return record
         except PageFailure as failure:
             return FigureRecord(
                 figure_id=task.figure.id,

@@ -5,6 +5,7 @@ import shlex
 
 from llm_ocr.config.groups import (
     EMBEDDED,
+    HYBRID,
     MODELS,
     SERVER,
     VLLM,
@@ -36,11 +37,11 @@ LEAST_PER_LOCAL_UNIT, LEAST_PER_UNIT = 1, 16
 
 def pages_per_unit(engine: str) -> int:
     """Return the pages per unit. A scanned page takes a CPU seconds, so its units are small and published often."""
-    return 64 if engine in (*MODELS, UNDECIDED) else 16
+    return 64 if engine in (*MODELS, HYBRID, UNDECIDED) else 16
 
 
 def choose_engine(settings: EngineSettings, *, command: str) -> str:
-    """Return the engine's name; `auto` if none is needed yet.
+    """Return the engine's name; `auto` if none is needed yet. For `hybrid`, that of the model's servers.
 
     `run` and `repair` fall back to the embedded engine. Other stages need a choice.
 
@@ -66,18 +67,23 @@ def _check_effect(settings: EngineSettings, engine: str) -> None:
             "`invisible_text=keep` has no effect with `text_layer=never`: OCR reads only what the page shows",
             hint="Remove one of the two settings.",
         )
+    if settings.engine == HYBRID and settings.origins.get("fallback", "").startswith("flag "):
+        raise UsageError(
+            "`fallback` has no effect with `engine=hybrid`: the CPU engine has read each page before the model",
+            hint="Leave out `fallback`.",
+        )
     why = "which `server_url` chose" if engine == SERVER else f"which `engine=auto` chose because {reason}"
     if idle := check_effect(settings, engine, why):
         _log.warning("no effect with %s: %s", about(engine), ", ".join(idle))
     if isinstance(settings, LedgerSettings) and settings.verify == "ocr":
-        if engine not in MODELS:
+        if engine not in (*MODELS, HYBRID):
             raise UsageError(
                 f"`verify=ocr` has no effect with {about(engine)}: it reads by the same OCR that would verify its text",
                 hint="Remove it, or read with a model: `server_url=URL` or `engine=vllm`.",
             )
         if missing := ENGINES.get(EMBEDDED).missing():
             raise UsageError("`verify=ocr` needs OCR, which is not installed", hint=missing.hint) from missing
-    if engine not in MODELS:  # unsupported settings fail here, not after planning or reading
+    if engine not in (*MODELS, HYBRID):  # unsupported settings fail here, not after planning or reading
         if isinstance(settings, ModelSettings):
             figure_labels(settings, engine)
         if isinstance(settings, DescribeGroup):
@@ -119,12 +125,12 @@ def _engine(settings: EngineSettings, command: str) -> str:
     urls = settings.server_url
     if chosen == SERVER and not urls:
         raise UsageError("`engine=server` needs a server", hint="Set its URL: `server_url=http://HOST:PORT`")
-    if urls and chosen not in (SERVER, UNDECIDED):
+    if urls and chosen not in (SERVER, HYBRID, UNDECIDED):
         raise UsageError(
             f"`server_url` has no effect with `engine={chosen}`",
             hint="Use `engine=server`, or remove `server_url`.",
         )
-    if chosen != UNDECIDED:
+    if chosen not in (HYBRID, UNDECIDED):
         return chosen
     if urls:
         return SERVER
@@ -132,6 +138,11 @@ def _engine(settings: EngineSettings, command: str) -> str:
         return VLLM  # on the cluster's nodes, whatever this machine has
     if vllm_installed(tuple(shlex.split(settings.vllm_command))) and gpus():
         return VLLM
+    if chosen == HYBRID:
+        raise UsageError(
+            "`engine=hybrid` needs a model, and this machine has no vLLM with a GPU",
+            hint="Set the URL of a server: `server_url=http://HOST:PORT`. Without a model: `engine=embedded`",
+        )
     if command in ("run", "repair"):
         return EMBEDDED
     raise LlmOcrError(

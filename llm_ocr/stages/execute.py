@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from llm_ocr.config.groups import SERVER, VLLM, RaySettings
+from llm_ocr.config.groups import HYBRID, SERVER, VLLM, RaySettings
 from llm_ocr.config.models import (
     CleanSettings,
     DescribeSettings,
@@ -32,7 +32,7 @@ from llm_ocr.stages.model_choice import model_choice, with_served_model
 from llm_ocr.stages.plan import find, need_plan, plan
 from llm_ocr.stages.recording import Recorded, Tally
 from llm_ocr.stages.remote import Remote
-from llm_ocr.stages.retry import finish_repair, plan_repair, retry_failed
+from llm_ocr.stages.retry import finish_repair, give_up, plan_repair, retry_failed
 from llm_ocr.stages.servers import Engines
 from llm_ocr.types import plural
 from llm_ocr.workspace import Workspace
@@ -70,7 +70,8 @@ def execute(command: str, settings: PipelineCommand, progress: Progress | None =
     check_limits(settings)
     # Errors of the settings are raised before anything is written.
     engine = ""
-    if isinstance(settings, PlanSettings | DescribeSettings | RepairSettings):
+    gives_up = isinstance(settings, RepairSettings) and settings.give_up
+    if isinstance(settings, PlanSettings | DescribeSettings | RepairSettings) and not gives_up:
         engine = choose_engine(settings, command=command)
     if isinstance(settings, ReadingCommand) and engine in (VLLM, SERVER) and settings.ray is None:
         model_choice(settings)
@@ -79,14 +80,14 @@ def execute(command: str, settings: PipelineCommand, progress: Progress | None =
 
 async def _execute(command: str, settings: PipelineCommand, engine: str, progress: Progress) -> Run:
     settings = await with_served_model(settings, engine, progress.say)
-    serving = settings if isinstance(settings, ServingCommand) else None
+    serving = settings if isinstance(settings, ServingCommand) and engine else None  # giving up needs no engine
     # The workers of a cluster run the engines and record their costs.
     on_ray = serving is not None and serving.ray is not None
     planning = settings if isinstance(settings, PlanSettings) else None  # only these commands may create a workspace
     found = await find(planning, command) if planning else None  # before the workspace is created
     dataset = await asyncio.to_thread(_input_of, settings)
     if command == "run":  # after errors of the settings and the sources
-        progress.say(f"Engine: {_about(engine, on_ray)}")
+        progress.say(f"Engine: {_about(engine, on_ray, hybrid=planning is not None and planning.engine == HYBRID)}")
     create = found is not None or dataset is not None
     with await asyncio.to_thread(
         Workspace.open, settings.workspace, create, options=workspace_options(settings)
@@ -114,7 +115,7 @@ async def _execute(command: str, settings: PipelineCommand, engine: str, progres
                 workspace, settings, progress, engines, remote, stop=limits.stop, command=command, worked=worked
             )
             if isinstance(serving, RaySettings) and on_ray:
-                from llm_ocr.stages.ray import cluster
+                from llm_ocr.stages.ray import cluster, without_servers
 
                 run_on_cluster = await stack.enter_async_context(cluster(serving))
             if found is not None:
@@ -128,7 +129,7 @@ async def _execute(command: str, settings: PipelineCommand, engine: str, progres
                 from llm_ocr.compat.importing import take_over
 
                 await take_over(job, dataset)
-            for stage in (stages := await _stages(job)):
+            for stage in (stages := await _stages(without_servers(job) if on_ray else job)):
                 last = stage is stages[-1]
                 async with (
                     _still_exists(workspace),
@@ -155,7 +156,9 @@ async def _still_exists(workspace: Workspace) -> AsyncIterator[None]:
     await asyncio.to_thread(workspace.check_there)
 
 
-def _about(engine: str, on_ray: bool) -> str:
+def _about(engine: str, on_ray: bool, *, hybrid: bool) -> str:
+    if hybrid:
+        return f"hybrid (text layer and OCR on the CPU; some pages by {_about(engine, on_ray, hybrid=False)})"
     if engine == "embedded" and not on_ray and ENGINES.get(engine).missing():
         return f"embedded (text layer only: OCR is not installed; {install_command('embedded')})"
     return _ABOUT.get(engine, engine).format(whose="the cluster's" if on_ray else "this machine's")
@@ -173,6 +176,8 @@ def _input_of(settings: PipelineCommand) -> "InputDataset | None":
 async def _stages(job: Job[Any]) -> tuple[Stage, ...]:
     """Return the stages of a command, after planning. A repair without a page to read has no Extract."""
     stages = _STAGES[job.command]
+    if isinstance(job.settings, RepairSettings) and job.settings.give_up:
+        return (give_up,)
     if isinstance(job.settings, RepairSettings) and not await plan_repair(job):
         return tuple(stage for stage in stages if stage is not extract)
     return stages

@@ -7,23 +7,26 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 from llm_ocr.config.groups import LeaseSettings, RequestSettings
 from llm_ocr.config.models import ReadingCommand
 from llm_ocr.documents.remote.urls import shown
 from llm_ocr.documents.rendering import Renderer
-from llm_ocr.engines import PageReader
+from llm_ocr.engines import PageReader, noop
 from llm_ocr.engines.slices import Cropper, read_page
-from llm_ocr.errors import PageFailure, UsageError
+from llm_ocr.errors import PageFailure, ServerError, UsageError
+from llm_ocr.results import routing
 from llm_ocr.results.markdown import blocks_to_markdown
 from llm_ocr.results.quality import VERSION
 from llm_ocr.results.quality.scoring import FITTED, Limits, rated
+from llm_ocr.results.routing import GAIN, gain_probability
 from llm_ocr.results.schema import pages_to_parquet, release_memory
 from llm_ocr.scheduling.shards import WHOLE, Shard, has_unclaimed
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.flow import NO_CAPS, Admission, Caps, Flow, RowFiles, Spool, Ticket
+from llm_ocr.stages.hybrid import ModelState, Route, better, without_model
 from llm_ocr.stages.job import Job, Share
 from llm_ocr.stages.loop import stepwise
 from llm_ocr.stages.model_choice import page_model, page_profile
@@ -95,8 +98,6 @@ async def extract(job: Job[ReadingCommand]) -> None:
         origin = Origin(to_remember(settings, engine=job.engines.engine), job.command)
         claim = Claim(workspace, EXTRACT, made, origin)
         key = await asyncio.to_thread(claim.check)
-        if job.given is not None and claim.of_repair:
-            raise UsageError("a cluster cannot read the pages of a repair", hint="Leave out `ray`.")
         found = await asyncio.to_thread(generations, workspace)
         own = [generation for generation in found if generation.key(key) == claim.key]
         if not (settings.password or settings.password_file):
@@ -105,7 +106,7 @@ async def extract(job: Job[ReadingCommand]) -> None:
         expected = await asyncio.to_thread(_expected, job, split, key, own)
         progress.begin(EXTRACT, expected.pages, expected.done, estimated=bool(expected.estimated))
         repair = next((generation.repair for generation in own if generation.repair), None)
-        async with shared(job, split, EXTRACT, key, among=own) as share:
+        async with shared(job, split, EXTRACT, key, among=own, read_with=claim.key) as share:
             stage = Extract(
                 pages,
                 ready.reader,
@@ -119,6 +120,9 @@ async def extract(job: Job[ReadingCommand]) -> None:
                 transcribes=ready.transcribes,
                 verifier=ready.verifier,
                 repair={"repair": claim.key, "settings": dict(repair.options)} if repair and claim.of_repair else {},
+                first=ready.first,
+                route=ready.route,
+                model=job.engines.model_state,
             )
             units = stepwise(share.units, job.stop)
             await stage.run(units if expected.whole else _expecting(units, progress))
@@ -181,6 +185,9 @@ class Extract:
         transcribes: Whether a model is asked for the page's own text, and answers.
         verifier: OCR beside the model, as evidence for its text.
         repair: The key and the settings of a repair, which each of its rows names in its attempts.
+        first: The CPU engine, if it reads each page before `reader`.
+        route: Chooses the pages that `reader` reads after `first`.
+        model: Whether `reader` still has a server, if there is a `first`.
     """
 
     renderer: PartRenderer
@@ -195,6 +202,9 @@ class Extract:
     transcribes: Callable[[], bool] = lambda: False
     verifier: Verifier | None = None
     repair: Mapping[str, Any] = field(default_factory=dict)
+    first: PageReader | None = None
+    route: Route = field(default_factory=Route)
+    model: ModelState = field(default_factory=ModelState)
 
     async def run(self, units: AsyncIterable[Unit]) -> None:
         """Read and publish all units."""
@@ -206,6 +216,8 @@ class Extract:
             self.caps,
             lambda task: task.part.document_id,
             asyncio.Semaphore(UNITS_AT_ONCE),
+            self._for_model if self._by_units else None,
+            self._read_again,
         )
         async with contextlib.aclosing(counted_units(units, self.renderer.count)) as counted:
             await flow.run(self._tasks(counted))
@@ -218,37 +230,93 @@ class Extract:
                 self.progress.correct(unit.expected - unit.planned, exact=left <= 0)
             yield unit, [PageTask(part, position) for part in unit.parts for position in range(part.expected)]
 
+    @property
+    def _by_units(self) -> bool:
+        """Whether the pages for the model are chosen when all pages of their unit are read: a share is of a unit."""
+        return self.first is not None and self.route.share is not None
+
     async def _read(self, task: PageTask, ticket: Ticket) -> PageRecord:
         record = await self.read(task, ticket)
-        self.progress.count(record.status)
-        if self.repair:
-            record = replace(record, attempts=tuple({**attempt, **self.repair} for attempt in record.attempts))
-        return record
+        if not self._by_units:
+            self.progress.count(record.status)
+        return self._named(record)
 
-    async def read(self, task: PageTask, ticket: Ticket) -> PageRecord:
+    def _named(self, record: PageRecord) -> PageRecord:
+        """Return the row; in a repair, its attempts name the repair."""
+        if not self.repair:
+            return record
+        return replace(record, attempts=tuple({**attempt, **self.repair} for attempt in record.attempts))
+
+    def _for_model(self, unit: Unit, rows: Sequence[PageRecord]) -> list[int]:
+        """Return the positions in a unit of the pages that the model reads, and count the others as finished."""
+        chosen = self.route.chosen(unit.id, rows)
+        for position in set(range(len(rows))).difference(chosen):
+            self.progress.count(rows[position].status)
+        return chosen
+
+    async def _read_again(self, task: PageTask, before: PageRecord, ticket: Ticket) -> PageRecord:
+        record = await self.read(task, ticket, before)
+        self.progress.count(record.status)
+        return self._named(record)
+
+    async def read(self, task: PageTask, ticket: Ticket, before: PageRecord | None = None) -> PageRecord:
         """Render and read one page.
 
         Args:
             task: The page.
             ticket: The page's admission. It is released when the page's request is sent, so that the next page can be
                 rendered.
+            before: The row by the CPU engine of a page that is for the model.
 
         Returns:
             The row: `ok`, `degraded`, or `failed` with a reason.
         """
         part, position = task
-        page: Page | None = None
         try:
             if part.reason is not None:
                 raise PageFailure(part.reason, part.detail)
             page = await self.renderer.page(part, part.pages[position])
-            ticket.weigh(len(page.image.data))
-            if part.again and not self.repair:  # a repair reads in another way by its settings
-                page = replace(page, again=True)
-            if self.verifier is None:
-                attempt = await read_page(self.reader, page, self.renderer, ticket.release)
+        except PageFailure as failure:
+            return before or failed_page(part, position, failure, engine=(self.first or self.reader).name)
+        ticket.weigh(len(page.image.data))
+        if part.again and not self.repair:  # a repair reads in another way by its settings
+            page = replace(page, again=True)
+        if self.first is None:
+            return await self._read_with(self.reader, task, page, ticket.release)
+        if before is None:
+            before = await self._read_with(self.first, task, page, noop)
+            probability = {GAIN: round(gain_probability(before), 3)}
+            before = replace(before, attempts=tuple({**attempt, **probability} for attempt in before.attempts))
+            if self._by_units or not self.route.chosen("", [before]):
+                return before
+        model = self.model
+        if not model.lost:
+            try:
+                row = await self._read_with(self.reader, task, page, ticket.release)
+            except ServerError as error:
+                if not model.answered:
+                    raise
+                if not model.lost:
+                    model.lost = str(error.args[0])
+                    self.progress.say(
+                        f"{model.lost}. Pages that the model was to read keep the text of the CPU engine, and are"
+                        " `degraded`. `llm-ocr repair` reads them again."
+                    )
             else:
-                page, attempt = await self._verified(page, ticket, self.verifier)
+                model.answered = True
+                return better(before, row)
+        return without_model(before, model.lost)
+
+    async def _read_with(
+        self, reader: PageReader, task: PageTask, page: Page, on_dispatched: Callable[[], None]
+    ) -> PageRecord:
+        """Return the row of a rendered page by one of the readers."""
+        part, position = task
+        try:
+            if self.verifier is None or reader is not self.reader:
+                attempt = await read_page(reader, page, self.renderer, on_dispatched)
+            else:
+                page, attempt = await self._verified(page, on_dispatched, self.verifier)
             return await finished_page(
                 part,
                 position,
@@ -260,14 +328,15 @@ class Extract:
                 transcribed=self.transcribes(),
             )
         except PageFailure as failure:
-            image = page.image if page else None
-            return failed_page(part, position, failure, engine=self.reader.name, image=image)
+            return failed_page(part, position, failure, engine=reader.name, image=page.image)
 
-    async def _verified(self, page: Page, ticket: Ticket, verifier: Verifier) -> tuple[Page, Attempt]:
+    async def _verified(
+        self, page: Page, on_dispatched: Callable[[], None], verifier: Verifier
+    ) -> tuple[Page, Attempt]:
         """Read a page, and return it with the text of OCR as evidence. Raises `PageFailure`."""
 
         def on_sent() -> None:
-            ticket.release()
+            on_dispatched()
             verifier.begin(page)
 
         await verifier.wait_for_room()
@@ -287,6 +356,8 @@ class Extract:
 def identity(renderer: Renderer, ready: Reading, settings: ReadingCommand) -> Mapping[str, Any]:
     """Return the settings that determine the rows. Their hash is the key of the stage."""
     about: dict[str, Any] = {"reader": dict(ready.reader.identity()), "render": dict(renderer.identity())}
+    if ready.first is not None:
+        about["hybrid"] = {"first": dict(ready.first.identity()), **asdict(ready.route), "routing": routing.VERSION}
     if settings.headers != "drop":
         about["headers"] = settings.headers
     limits = {"max_unread": settings.max_unread, "max_unsupported": settings.max_unsupported}

@@ -122,10 +122,14 @@ class DocumentLimiter(Generic[ItemT]):
         items: The items.
         document: Returns the id of the document of an item.
         caps: The limits. `units` has no effect here.
+        repeats: Whether `repeat` may be called until the last item is done.
     """
 
-    def __init__(self, items: AsyncIterator[ItemT], document: Callable[[ItemT], str], caps: Caps) -> None:
+    def __init__(
+        self, items: AsyncIterator[ItemT], document: Callable[[ItemT], str], caps: Caps, *, repeats: bool = False
+    ) -> None:
         self._items = items
+        self._repeats = repeats
         self._document = document
         self._caps = caps
         self._waiting: deque[ItemT] = deque()
@@ -137,11 +141,11 @@ class DocumentLimiter(Generic[ItemT]):
         more = True
         ahead: asyncio.Task[bool] | None = None  # fetches the next item, which may take seconds
         try:
-            while more or self._waiting:
+            while more or self._waiting or (self._repeats and self._under_way):
                 found = self._next()
                 if found is not None:
                     yield found
-                elif not self._waiting:
+                elif not self._waiting and not self._repeats:
                     more, ahead = await (ahead or self._fetch()), None
                 elif more and len(self._waiting) < LOOK_AHEAD:
                     ahead = ahead or asyncio.create_task(self._fetch())
@@ -164,6 +168,10 @@ class DocumentLimiter(Generic[ItemT]):
             await asyncio.wait({freed, ahead}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             freed.cancel()
+
+    def repeat(self, items: Sequence[ItemT]) -> None:
+        """Yield finished items again, before new ones. Called before `done` of one of them."""
+        self._waiting.extendleft(reversed(items))
 
     def done(self, item: ItemT) -> None:
         """Mark an item as finished, so that another item of its document is allowed."""
@@ -295,19 +303,21 @@ Work = Callable[[ItemT, Ticket], Awaitable[RowT]]
 
 
 @dataclass(slots=True)
-class _Open(Generic[U, RowT]):
+class _Open(Generic[U, ItemT, RowT]):
     """Unit with items in progress. The rows wait in the order of the items."""
 
     unit: U
     rows: dict[int, Kept[RowT]]
-    expected: int
+    items: Sequence[ItemT]
+    left: int  # items without a row, or to be worked on again
+    is_again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Task(Generic[U, ItemT, RowT]):
     """One item of an open unit."""
 
-    opened: _Open[U, RowT]
+    opened: _Open[U, ItemT, RowT]
     position: int
     item: ItemT
 
@@ -328,6 +338,9 @@ class Flow(Generic[U, ItemT, RowT]):
         caps: The user's limits.
         document: Returns the id of the document of an item, for the caps.
         publishing: Units are published inside this context. Their rows stay in the spool while they wait for it.
+        again: Returns the positions of the items of a complete unit that `rework` processes, before it is published.
+            Its rows may lack what the spool has written to files.
+        rework: Returns the new row of an item, whose complete row it receives.
     """
 
     work: Work[ItemT, RowT]
@@ -337,6 +350,8 @@ class Flow(Generic[U, ItemT, RowT]):
     caps: Caps
     document: Callable[[ItemT], str]
     publishing: contextlib.AbstractAsyncContextManager[Any] = field(default_factory=contextlib.nullcontext)
+    again: Callable[[U, Sequence[RowT]], Sequence[int]] | None = None
+    rework: Callable[[ItemT, RowT, Ticket], Awaitable[RowT]] | None = None
 
     async def run(self, units: AsyncIterable[tuple[U, Sequence[ItemT]]]) -> None:
         """Process and publish all units."""
@@ -344,7 +359,10 @@ class Flow(Generic[U, ItemT, RowT]):
         try:
             async with asyncio.TaskGroup() as tasks:
                 limiter: DocumentLimiter[_Task[U, ItemT, RowT]] = DocumentLimiter(
-                    self._tasks(units, open_units, tasks), lambda task: self.document(task.item), self.caps
+                    self._tasks(units, open_units, tasks),
+                    lambda task: self.document(task.item),
+                    self.caps,
+                    repeats=self.again is not None,
                 )
                 async for task in limiter:
                     ticket = await self.admission.enter()
@@ -366,7 +384,7 @@ class Flow(Generic[U, ItemT, RowT]):
                 continue
             if open_units is not None:
                 await open_units.acquire()
-            opened: _Open[U, RowT] = _Open(unit, {}, len(items))
+            opened: _Open[U, ItemT, RowT] = _Open(unit, {}, items, len(items))
             for position, item in enumerate(items):
                 yield _Task(opened, position, item)
 
@@ -384,15 +402,28 @@ class Flow(Generic[U, ItemT, RowT]):
         open_units: asyncio.Semaphore | None,
     ) -> None:
         opened = task.opened
+        before = opened.rows.pop(task.position, None)
         try:
-            row = await self.work(task.item, ticket)
+            if before is None:
+                row = await self.work(task.item, ticket)
+            else:
+                assert self.rework is not None
+                row = await self.rework(task.item, (await self.spool.take([before]))[0], ticket)
+            ticket.release()
+            opened.rows[task.position] = await self.spool.keep(row)
+            del row
+            opened.left -= 1
+            if not opened.left and self.again is not None and not opened.is_again:
+                opened.is_again = True
+                rows = [opened.rows[position].row for position in range(len(opened.items))]
+                chosen = self.again(opened.unit, rows)
+                opened.left = len(chosen)
+                limiter.repeat([_Task(opened, position, opened.items[position]) for position in chosen])
         finally:
             ticket.release()
             limiter.done(task)
-        opened.rows[task.position] = await self.spool.keep(row)
-        del row
-        if len(opened.rows) == opened.expected:
-            kept = [opened.rows.pop(position) for position in range(opened.expected)]
+        if not opened.left:
+            kept = [opened.rows.pop(position) for position in range(len(opened.items))]
             async with self.publishing:
                 await self.publish(opened.unit, await self.spool.take(kept))
             if open_units is not None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from llm_ocr.config.groups import HYBRID
 from llm_ocr.config.models import PlanSettings
 from llm_ocr.documents.manifests import SourceDocument, parse_pages
 from llm_ocr.documents.remote.urls import shown
@@ -144,7 +145,8 @@ async def plan(job: Job[PlanSettings], found: Found, *, dry_run: bool = False) -
             workspace,
             documents,
             pages_per_unit=unit_size,
-            least_per_unit=None if settings.pages_per_unit else least,
+            # A share for the model is of the pages of a unit.
+            least_per_unit=None if settings.pages_per_unit or settings.engine == HYBRID else least,
             skipped=found.skipped,
             filters=filters.identity(),
             dry_run=dry_run,

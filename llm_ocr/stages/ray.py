@@ -24,7 +24,7 @@ from pydantic import SecretStr
 
 from llm_ocr.config.environment import cores, quiet_ray
 from llm_ocr.config.groups import VLLM, FollowSettings, RenderSettings, ShardSettings, SourceSettings
-from llm_ocr.config.models import ClusterCommand
+from llm_ocr.config.models import ClusterCommand, RetrySettings
 from llm_ocr.documents.remote.urls import is_remote
 from llm_ocr.engines import Load, Server
 from llm_ocr.errors import LlmOcrError, MissingExtra, UsageError, WorkspaceError, WorkspaceMismatch
@@ -45,7 +45,7 @@ from llm_ocr.types import Counts, Status, Unit, plural
 from llm_ocr.workspace import Workspace, library_version
 from llm_ocr.workspace.codec import parse_unit_id
 from llm_ocr.workspace.generations import generations
-from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, required_key
+from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, newest_key, required_key
 from llm_ocr.workspace.publish import ESTIMATED, correction, done_units, find_marker, is_done, iter_markers
 from llm_ocr.workspace.stored import workspace_options
 
@@ -135,6 +135,7 @@ class Work:
 
     stage: str
     key: str  # a worker with another stage key fails
+    published: str  # key below which the units are published; of a repair, that of the workspace
     settings: ClusterCommand
     engine: str
     size: Size
@@ -317,13 +318,13 @@ class Worker(Silent):
                     place = self._queue.popleft()
                 unit = planned[place]
                 places[unit.id] = place
-                if is_done(workspace, work.stage, work.key, unit.id):  # by another worker meanwhile
+                if is_done(workspace, work.stage, work.published, unit.id):  # by another worker meanwhile
                     done(unit.id)
                 else:
                     yield unit
 
         def done(unit: str) -> None:
-            marker = find_marker(workspace, work.stage, work.key, unit)
+            marker = find_marker(workspace, work.stage, work.published, unit)
             if marker is None:  # a store that batches writes; the driver checks at the end
                 found = Done(0)
             elif work.stage == DESCRIBE:
@@ -687,17 +688,18 @@ async def _run_stage(ray: Any, name: str, job: Job[ClusterCommand]) -> None:
     """Publish all units of a stage. Raises `LlmOcrError` if units could not be processed."""
     workspace, progress, settings = job.workspace, job.progress, job.settings
     key, commits = await _key(name, job)
-    expected = await asyncio.to_thread(_expected, workspace, name, key, pages_stage(settings))
     units = await asyncio.to_thread(PlannedUnits, workspace)
     planned = {generation.number: generation for generation in units.generations}
+    base = await asyncio.to_thread(newest_key, workspace, name) if name == EXTRACT else None
+    published = base if base and any(one.key(base) == key for one in units.generations) else key
+    expected = await asyncio.to_thread(_expected, workspace, name, key, published, pages_stage(settings))
 
     def unfinished() -> list[int]:
-        done = done_units(workspace, name, key)
+        done = done_units(workspace, name, published)
         open_units = [(place, units.name(place)) for place in range(len(units)) if units.name(place) not in done]
         if name != EXTRACT:
             return [place for place, _ in open_units]
-        # Repairs with other settings are not for the cluster.
-        return [place for place, unit in open_units if planned[parse_unit_id(unit)[0]].key(key) == key]
+        return [place for place, unit in open_units if planned[parse_unit_id(unit)[0]].key(published) == key]
 
     left = await asyncio.to_thread(unfinished)
     if left:
@@ -709,6 +711,7 @@ async def _run_stage(ray: Any, name: str, job: Job[ClusterCommand]) -> None:
         work = Work(
             stage=name,
             key=key,
+            published=published,
             settings=await asyncio.to_thread(_for_nodes, settings, workspace),
             engine=job.engines.engine,
             size=size,
@@ -733,7 +736,7 @@ async def _run_stage(ray: Any, name: str, job: Job[ClusterCommand]) -> None:
         before, left = left, await asyncio.to_thread(unfinished)
         if left == before:
             raise LlmOcrError(f"{plural(len(left), 'unit')} processed, but {workspace.url} has no marker of them")
-    await asyncio.to_thread(copy_markers, workspace, name, key, units)
+    await asyncio.to_thread(copy_markers, workspace, name, published, units)
     progress.end()
 
 
@@ -747,9 +750,14 @@ class _NoServers(Engines):
 async def _key(name: str, job: Job[ClusterCommand]) -> tuple[str, Mapping[str, str | None]]:
     """Run the stage over no units; return its key, which no unit has claimed yet, and the commits in it."""
     keys: list[str] = []
-    engines = _NoServers(job.engines.engine, job.settings, Path(), job.progress.say)
-    await _STAGES[name](replace(job, progress=Silent(), engines=engines, given=Share((), begun=keys.append)))
-    return keys[0], dict(engines.commits)
+    keyed = without_servers(job)
+    await _STAGES[name](replace(keyed, progress=Silent(), given=Share((), begun=keys.append)))
+    return keys[0], dict(keyed.engines.commits)
+
+
+def without_servers(job: Job[Any]) -> Job[Any]:
+    """Return the command with models whose servers run on other machines, for keys and plans."""
+    return replace(job, engines=_NoServers(job.engines.engine, job.settings, Path(), job.progress.say))
 
 
 def size_of(settings: ClusterCommand, engine: str, nodes: Sequence[dict[str, float]]) -> Size:
@@ -779,17 +787,17 @@ def _for_nodes(settings: ClusterCommand, workspace: Workspace) -> ClusterCommand
         changes["workspace"] = str(workspace.store.root.absolute())
     if key := server_key(settings.server_key, settings.server_key_file):
         changes["server_key"] = SecretStr(key)
-    if isinstance(settings, SourceSettings):
+    if isinstance(settings, SourceSettings | RetrySettings):
         found = passwords(settings.password, settings.password_file)
         changes |= {"password": tuple(map(SecretStr, found)), "password_file": None}
     return settings.model_copy(update=changes)
 
 
-def _expected(workspace: Workspace, stage: str, key: str, pages_from: str) -> Expected:
+def _expected(workspace: Workspace, stage: str, key: str, published: str, pages_from: str) -> Expected:
     """Return the expected and finished rows."""
     if stage == EXTRACT:
-        own = [generation for generation in generations(workspace) if generation.key(key) == key]
-        return expected_pages(workspace, key, among=own)
+        own = [generation for generation in generations(workspace) if generation.key(published) == key]
+        return expected_pages(workspace, published, among=own)
     source = required_key(workspace, pages_from)
     figures = sum(marker.figures.expected for marker in iter_markers(workspace, pages_from, source))
     return Expected(figures, sum((marker.figures for marker in iter_markers(workspace, stage, key)), Counts()))

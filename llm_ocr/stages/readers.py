@@ -3,12 +3,13 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from llm_ocr.config.environment import cache_folder, cores
 from llm_ocr.config.groups import (
     EMBEDDED,
+    HYBRID,
     SERVER,
     DescribeGroup,
     EmbeddedSettings,
@@ -28,8 +29,10 @@ from llm_ocr.models.registry import all_profiles
 from llm_ocr.plugins import ENGINES
 from llm_ocr.results.quality import VERSION
 from llm_ocr.results.quality.scoring import Limits
+from llm_ocr.results.routing import THRESHOLD
 from llm_ocr.stages.engine_choice import figure_labels
 from llm_ocr.stages.flow import Admission
+from llm_ocr.stages.hybrid import Route
 from llm_ocr.stages.job import Job
 from llm_ocr.stages.model_choice import Model, commit_now, known_revision, mode_of, named_model, page_model, pinned
 from llm_ocr.stages.rendering import PartRenderer
@@ -111,6 +114,8 @@ AHEAD = 8 << 20
 DETECTED = 2 << 20
 #: Rendered pages that may wait, whatever their size.
 MOST_AHEAD = 512
+#: Bytes of pages that the CPU engine has read, or is reading, before the model.
+READ_AHEAD = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,18 +127,22 @@ class Reading:
         admission: Admission of its pages.
         transcribes: Whether a model is asked for the pages' own text; see `rated`.
         verifier: OCR that verifies the text, if asked.
+        first: The CPU engine, which reads each page before `reader` with the engine `hybrid`.
+        route: Chooses the pages that `reader` reads after `first`.
     """
 
     reader: PageReader
     admission: Admission
     transcribes: Callable[[], bool] = lambda: False
     verifier: Verifier | None = None
+    first: PageReader | None = None
+    route: Route = field(default_factory=Route)
 
     async def close(self) -> None:
-        """Close the reader and the verifier."""
-        await self.reader.close()
-        if self.verifier is not None:
-            await self.verifier.close()
+        """Close the readers and the verifier."""
+        for part in (self.reader, self.verifier, self.first):
+            if part is not None:
+                await part.close()
 
 
 def _asks_for_text(settings: ReadingCommand, chosen: Mapping[str, Any]) -> bool:
@@ -172,8 +181,10 @@ async def reading(job: Job[ReadingCommand], renderer: Renderer) -> Reading:
         guided=settings.guided,
         chosen=model.chosen,
     )
-    embedded = embedded_reader(settings, ocr=settings.fallback == "embedded", background=True)
-    fallback = None if settings.fallback == "none" else embedded
+    hybrid = settings.engine == HYBRID
+    first = await _first_reader(job) if hybrid else None
+    embedded = first or embedded_reader(settings, ocr=settings.fallback == "embedded", background=True)
+    fallback = None if hybrid or settings.fallback == "none" else embedded
     inspector = embedded if _needs_inspection(settings) else None
     limits = limits_of(settings)
     asked: dict[str, float] = {"min_quality": limits.min_quality} if limits.min_quality else {}
@@ -190,9 +201,21 @@ async def reading(job: Job[ReadingCommand], renderer: Renderer) -> Reading:
     layout = await by_regions(job, tools, reader)
     detected = 0 if layout is None else layout.detector.parallel * DETECTED
     own_text = _asks_for_text(settings, model.chosen)
-    admission = _measured(job, pool, Admission(MOST_AHEAD, AHEAD + detected))
+    ahead = READ_AHEAD if hybrid else AHEAD + detected
+    admission = _measured(job, pool, Admission(MOST_AHEAD, ahead))
+    route = Route(THRESHOLD if settings.model_threshold is None else settings.model_threshold, settings.model_share)
     # Whether a server is the simulator is known when it has answered.
-    return Reading(layout or reader, admission, lambda: own_text and not pool.simulated, verifier)
+    return Reading(layout or reader, admission, lambda: own_text and not pool.simulated, verifier, first, route)
+
+
+async def _first_reader(job: Job[ReadingCommand]) -> LocalReader:
+    """Return the CPU engine that reads each page before the model."""
+    settings = job.settings
+    labels = frozenset() if settings.figures_from == "none" else frozenset(settings.crop) or None
+    language = await ocr_language(settings, job.progress.say)
+    if missing := ENGINES.get(EMBEDDED).missing():
+        job.progress.say(f"OCR is not installed: the model reads all scans. {missing.hint}")
+    return embedded_reader(settings, ocr=missing is None, background=True, figure_labels=labels, language=language)
 
 
 def _measured(job: Job[Group], pool: "ServerPool", admission: Admission) -> Admission:

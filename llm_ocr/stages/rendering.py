@@ -8,7 +8,15 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from llm_ocr.config.environment import cores
-from llm_ocr.config.groups import EMBEDDED, MODELS, EmbeddedSettings, ModelSettings, RenderSettings
+from llm_ocr.config.groups import (
+    EMBEDDED,
+    HYBRID,
+    MODELS,
+    EmbeddedSettings,
+    EngineSettings,
+    ModelSettings,
+    RenderSettings,
+)
 from llm_ocr.documents.remote.urls import is_remote
 from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.documents.rows.address import row_address
@@ -41,7 +49,7 @@ def render_options(
     """Return the options for rendering pages.
 
     The profile determines size and format. Without a profile, the embedded engine's values apply, with JPEG by default.
-    An `engine` without a model reads the text of PDF pages.
+    An `engine` without a model reads the text of PDF pages, and so does the CPU engine before a model.
     """
     chosen: str = settings.image_format
     if chosen == "auto":
@@ -50,7 +58,11 @@ def render_options(
         image_size=settings.image_size or (profile.image.longest_side if profile else EMBEDDED_IMAGE_SIZE),
         scan_size=0 if profile or settings.image_size else EMBEDDED_SCAN_SIZE,
         image_format=chosen,
-        text_layer=profile is None or (isinstance(settings, ModelSettings) and _needs_text(settings, profile)),
+        text_layer=(
+            profile is None
+            or (isinstance(settings, EngineSettings) and settings.engine == HYBRID)
+            or (isinstance(settings, ModelSettings) and _needs_text(settings, profile))
+        ),
         renderer=settings.renderer,
         timeout=settings.render_timeout,
         page_timeout=settings.page_timeout if isinstance(settings, EmbeddedSettings) else math.inf,

@@ -5,24 +5,25 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from llm_ocr.config.groups import MODELS
+from llm_ocr.config.groups import HYBRID, MODELS, OutcomeSettings, OwnWorkspaceSettings
 from llm_ocr.config.models import AssembleSettings, DescribeSettings, RepairSettings, RetrySettings
 from llm_ocr.documents.manifests import SourceDocument
 from llm_ocr.documents.rendering import Renderer
-from llm_ocr.errors import StageMissing, UsageError
+from llm_ocr.errors import PageFailure, StageMissing, UsageError
+from llm_ocr.results.schema import Images, pages_to_parquet
 from llm_ocr.stages import Silent
 from llm_ocr.stages.assemble import assemble
 from llm_ocr.stages.counting import PageCounter
 from llm_ocr.stages.describe import describe
 from llm_ocr.stages.engine_choice import LEAST_PER_LOCAL_UNIT, LEAST_PER_UNIT, pages_per_unit
-from llm_ocr.stages.extract import opened_reading
+from llm_ocr.stages.extract import failed_page, opened_reading
 from llm_ocr.stages.job import Job, Share, log_folder, worker_name
 from llm_ocr.stages.plan import result_versions
 from llm_ocr.stages.rendering import passwords, render_options
 from llm_ocr.stages.servers import Engines
 from llm_ocr.stages.sharing import need_finished
 from llm_ocr.storage.local import LocalStore
-from llm_ocr.types import DocumentPart, Reason, Status, plural
+from llm_ocr.types import DocumentPart, Reason, Status, Unit, page_id, plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import Generation, Kind, Repair, generations, units_of
 from llm_ocr.workspace.keys import (
@@ -38,7 +39,8 @@ from llm_ocr.workspace.keys import (
     required_key,
 )
 from llm_ocr.workspace.planned import PlannedDocument, wanted_pages
-from llm_ocr.workspace.publish import done_units
+from llm_ocr.workspace.publish import GIVEN_UP, done_units, iter_markers, pages_summary, publish, standing_marker
+from llm_ocr.workspace.published import published_pages
 from llm_ocr.workspace.retry import NamedPages, Selection, plan_retry
 from llm_ocr.workspace.stored import OF_MODELS, REMEMBERED, to_remember
 
@@ -89,7 +91,8 @@ async def plan_repair(job: Job[RepairSettings]) -> bool:
     async with opened_reading(job) as (_, _, made):
         own = key_of(made)
     options = await asyncio.to_thread(_other_options, workspace, settings, job.engines.engine)
-    repair = Repair(own, made, options if own != key else {})
+    launch = (settings.launch or "").partition("@")[0]
+    repair = Repair(own, made, options if own != key else {}, launch)
     generation = await _planned(job, job.engines.engine, key, selection, repair)
     used = f"with {repair.text or ('the settings of the workspace' if own == key else 'other settings')}"
     if generation is not None:
@@ -102,6 +105,78 @@ async def plan_repair(job: Job[RepairSettings]) -> bool:
     else:
         progress.say(f"Nothing to repair: no page is chosen, or all were already read {used}")
     return waiting > 0
+
+
+async def give_up(job: Job[RepairSettings]) -> None:
+    """Publish rows for the unread pages of unfinished repairs and retries that keep the pages' earlier results.
+
+    A worker that still reads a unit publishes either before or after; the first rows count, as always.
+
+    Args:
+        job: The command, with an open workspace.
+
+    Raises:
+        UsageError: A setting has no effect, because no page is read.
+        StageMissing: Extract has not started.
+    """
+    workspace, settings = job.workspace, job.settings
+    used = {"give_up", *OwnWorkspaceSettings.model_fields, *OutcomeSettings.model_fields}
+    idle = [name for name, origin in settings.origins.items() if origin.startswith("flag") and name not in used]
+    if idle:
+        verb = "has" if len(idle) == 1 else "have"
+        names = ", ".join(f"`{name}`" for name in idle)
+        raise UsageError(
+            f"{names} {verb} no effect with `give_up=True`, which reads no page", hint="Remove the others."
+        )
+    key = await asyncio.to_thread(required_key, workspace, EXTRACT)
+    pages = await asyncio.to_thread(give_up_unread, workspace, key)
+    if pages:
+        job.progress.say(f"{plural(pages, 'page')} given up: the earlier results count")
+    else:
+        job.progress.say("Nothing to give up: all repairs and retries are finished")
+
+
+def give_up_unread(workspace: Workspace, key: str) -> int:
+    """Publish the units of retries that have no marker, and return the number of their pages."""
+    done = done_units(workspace, EXTRACT, key)
+    every = list(generations(workspace))
+    retries = [unit for one in every if one.kind is Kind.RETRY for unit in units_of(workspace, one)]
+    unread = [unit for unit in retries if unit.id not in done]
+    documents = {part.document_id for unit in unread for part in unit.parts}
+    with_failures = {marker.unit for marker in iter_markers(workspace, EXTRACT, key) if marker.counts.failed}
+    older: dict[str, list[Unit]] = {}  # units with failed pages, by document
+    for unit in (unit for one in every for unit in units_of(workspace, one)) if unread else ():
+        for document in documents.intersection(part.document_id for part in unit.parts):
+            if unit.id in with_failures:
+                older.setdefault(document, []).append(unit)
+    pages = 0
+    for unit in unread:
+        own = {part.document_id for part in unit.parts}
+        before = {earlier.id: earlier for document in own for earlier in older.get(document, ())}
+        failed = {
+            row.page_id: row
+            for name in sorted(before)
+            for row in published_pages(
+                workspace, standing_marker(workspace, EXTRACT, key, name), Images.ALL, before[name]
+            )
+            if row.status is Status.FAILED and row.document_id in own
+        }
+        repeated = {row.page_id for row in unit.repeats}
+        rows = []
+        for part in unit.parts:
+            for position, number in enumerate(part.pages):
+                page, document = page_id(part.document_id, number), page_id(part.document_id, None)
+                # A failed page is failed again, for the same reason. Of all others, the failed row is the worse one.
+                row = None if page in repeated else failed.get(page, failed.get(document))
+                reason = row.reason if row is not None and row.reason else Reason.GIVEN_UP
+                failure = PageFailure(reason, row.detail if row else "the repair ended before it read the page")
+                image = row.image if row else None
+                rows.append(failed_page(part, position, failure, engine=row.engine if row else "", image=image))
+        summary = pages_summary(unit, rows)
+        summary = replace(summary, extra={**summary.extra, GIVEN_UP: True})
+        marker = publish(workspace, EXTRACT, key, unit.id, pages_to_parquet(rows), summary)
+        pages += len(rows) if marker.summary.extra.get(GIVEN_UP) else 0
+    return pages
 
 
 def _selection(settings: RepairSettings) -> Selection:
@@ -117,7 +192,7 @@ def _selection(settings: RepairSettings) -> Selection:
         )
     most = settings.max_pages
     if settings.unbalanced:
-        return Selection(frozenset(), reasons=frozenset({Reason.UNREAD, Reason.UNSUPPORTED}), most=most)
+        return Selection(frozenset(), unbalanced=True, most=most)
     if settings.below_quality is not None:
         return Selection(frozenset(), below=settings.below_quality, most=most)
     if settings.page_list is not None:
@@ -180,6 +255,9 @@ async def finish_repair(job: Job[RepairSettings]) -> None:
         job: The command, with an open workspace.
     """
     workspace, say = job.workspace, job.progress.say
+    if job.settings.shard_count > 1 or job.settings.ray is not None:
+        say("Describe and Assemble are left to later commands, which may run on other machines.")
+        return
     described = await asyncio.to_thread(newest_key, workspace, DESCRIBE)
     if described is None:
         return
@@ -190,9 +268,11 @@ async def finish_repair(job: Job[RepairSettings]) -> None:
         say(f"{missing.args[0]}: Describe and Assemble wait. {missing.hint}")
         return
     stored = (await asyncio.to_thread(extract_origin, workspace))[0].remembered
-    engine = str(stored.get("engine", job.engines.engine))
-    same = engine == job.engines.engine and (engine not in MODELS or stored.get("model") == job.settings.model)
-    if not same and engine in MODELS:
+    own = HYBRID if job.settings.engine == HYBRID else job.engines.engine
+    engine = str(stored.get("engine", own))
+    by_model = engine in (*MODELS, HYBRID)
+    same = engine == own and (not by_model or stored.get("model") == job.settings.model)
+    if not same and by_model:
         say("The figures of the repaired pages are left to the model of the workspace.")
         return
     names = DescribeSettings.model_fields

@@ -19,6 +19,7 @@ from llm_ocr.errors import UsageError
 from llm_ocr.models.choosing import PRESETS
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.registry import all_profiles, choose_served
+from llm_ocr.stages.hybrid import ModelState
 from llm_ocr.stages.start_checks import Checks, Start, weight_bytes
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Engines:
 
     def __init__(self, engine: str, settings: Group, logs: Path, say: Callable[[str], None]) -> None:
         self.engine = engine
+        self.model_state = ModelState()
         self.commits: dict[str, str | None] = {}  # of models named without a commit; None: unknown
         self._settings = settings
         self._logs = logs

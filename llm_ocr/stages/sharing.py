@@ -195,6 +195,7 @@ async def shared(
     key: str,
     units: Callable[[Sharing], Iterator[Unit]] | None = None,
     among: Sequence[Generation] | None = None,
+    read_with: str = "",
 ) -> AsyncIterator[Share]:
     """Open the worker's share of a stage.
 
@@ -205,9 +206,10 @@ async def shared(
         key: The stage key.
         units: Selects the units. By default all planned units without a marker are taken.
         among: The generations from which units are taken. By default all.
+        read_with: The key of the command's settings, if units are published under another key, as those of repairs.
     """
     if job.given is not None:
-        job.given.begun(key)
+        job.given.begun(read_with or key)
         yield job.given
         return
     async with sharing(job, split, stage, key) as own:
@@ -337,11 +339,12 @@ def need_finished(workspace: Workspace, stage: str, key: str) -> None:
 
 
 def repair_command(workspace: Workspace, generation: Generation) -> str:
-    """Return the command that continues an unfinished repair. A workspace stores no server."""
+    """Return the command that continues an unfinished repair, and the one that ends it."""
     options = generation.repair.options if generation.repair else {}
-    server = " `server_url=URL`" if options.get("engine") == SERVER else ""
+    server = " `server_url=URL`" if options.get("engine") == SERVER else ""  # a workspace stores no server
     text = generation.repair.text if generation.repair else ""
-    return f"llm-ocr repair -w {workspace.url} {text or 'with its settings'}{server}"
+    command = f"llm-ocr repair -w {workspace.url}"
+    return f"{command} {text or 'with its settings'}{server} (or, to keep the earlier results: {command} --give-up)"
 
 
 def units_behind(share: Sharing, workspace: Workspace, stage: str, key: str) -> Iterator[Unit]:

@@ -224,12 +224,14 @@ class Repair:
     """Settings with which a retry reads its pages.
 
     `key` and `settings` are those of Extract, as in `keys`. `options` has the settings of the command that differ from
-    the workspace's, for messages: they are never applied, because others may write into the workspace.
+    the workspace's, for messages: they are never applied, because others may write into the workspace. `launch` is the
+    id of the launch whose job planned the repair; its other jobs plan no second one.
     """
 
     key: str
     settings: Mapping[str, Any]
     options: Mapping[str, Any] = field(default_factory=dict)
+    launch: str = ""
 
     @property
     def text(self) -> str:
@@ -267,6 +269,10 @@ class Generation:
     def key(self, base: str) -> str:
         """Return the key of the settings that read the units; `base` is the key of the workspace."""
         return base if self.repair is None else self.repair.key
+
+    def of_launch(self, launch: str) -> bool:
+        """Return whether a job of this launch planned the generation."""
+        return self.repair is not None and launch != "" and self.repair.launch == launch
 
     @property
     def objects(self) -> tuple[str, ...]:

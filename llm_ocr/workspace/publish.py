@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, StrictFloat, StrictInt, TypeAdapter
 
 from llm_ocr.errors import ObjectNotFound, StageMissing, StorageError, WorkspaceError
+from llm_ocr.results.routing import GAIN
 from llm_ocr.storage import ObjectInfo
 from llm_ocr.types import Counts, FigureRecord, PageRecord, Reason, Status, Unit
 from llm_ocr.workspace import Workspace, codec, library_version
@@ -319,9 +320,14 @@ def _marker_of(value: Mapping[str, Any], workspace: Workspace, unit: str) -> Mar
 
 #: In `Summary.extra` of Extract: requests beyond the first of each page.
 RETRIES = "retries"
+#: In `Summary.extra` of Extract in hybrid runs: pages that a model read after the CPU engine, and those of them whose
+#: row is the model's.
+SENT = "sent"
 #: In `Summary.extra` of Extract, if documents were not counted in the plan: their number, and the pages that the plan
 #: assumed for the unit.
 ESTIMATED, PLANNED = "estimated", "planned"
+#: In `Summary.extra` of Extract: true for a unit of a retry that was given up.
+GIVEN_UP = "given_up"
 
 
 def pages_summary(unit: Unit, records: Sequence[PageRecord]) -> Summary:
@@ -341,7 +347,9 @@ def pages_summary(unit: Unit, records: Sequence[PageRecord]) -> Summary:
         )
         for record in failed
     )
-    retries = sum(max(0, len(record.attempts) - 1) for record in records)
+    retries = sum(max(0, sum(GAIN not in attempt for attempt in record.attempts) - 1) for record in records)
+    hybrid = [record for record in records if record.attempts and GAIN in record.attempts[0]]
+    sent = [record for record in hybrid if GAIN not in record.attempts[-1]]
     return Summary(
         counts=_counts(unit.expected, (record.status for record in records)),
         figures=Counts(expected=sum(len(record.figures) for record in records)),
@@ -354,6 +362,7 @@ def pages_summary(unit: Unit, records: Sequence[PageRecord]) -> Summary:
         extra={
             **({ESTIMATED: unit.estimated, PLANNED: unit.planned} if unit.estimated else {}),
             **({RETRIES: retries} if retries else {}),
+            **({SENT: [len(sent), sum(record.text_source == "model" for record in sent)]} if hybrid else {}),
             **quality_extra(records),
             **ledger_extra(records),
             **superseded_extra(unit, records),
@@ -361,15 +370,31 @@ def pages_summary(unit: Unit, records: Sequence[PageRecord]) -> Summary:
     )
 
 
-def ungained(summary: Summary) -> tuple[int, int]:
-    """Return the pages of a finished unit of a retry whose result did not change, and those that are as good as before.
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Pages that finished units of a retry read again, and pages that were given up before.
 
-    The older row of the former is effective, or both rows are failed.
+    The older row of `kept` pages is effective, or both rows are failed. The rows of `equal` pages are equally good.
     """
+
+    read: int = 0
+    kept: int = 0
+    equal: int = 0
+    given_up: int = 0
+
+    def __add__(self, other: "Again") -> "Again":
+        kept, equal, given_up = self.kept + other.kept, self.equal + other.equal, self.given_up + other.given_up
+        return Again(self.read + other.read, kept, equal, given_up)
+
+
+def read_again(summary: Summary) -> Again:
+    """Return the result of a finished unit of a retry."""
+    if summary.extra.get(GIVEN_UP):
+        return Again(given_up=summary.counts.expected)
     entry = summary.extra.get(SUPERSEDED, {})
     kept: Sequence[str] = entry.get("kept", ())
     failed = summary.counts.failed - int(entry.get("statuses", {}).get(Status.FAILED.value, 0))
-    return len(kept) + failed, int(entry.get("equal", 0))
+    return Again(summary.counts.expected, len(kept) + failed, int(entry.get("equal", 0)))
 
 
 def correction(summary: Summary) -> int:

@@ -14,8 +14,9 @@ from typing import Self
 
 from llm_ocr.documents.remote.urls import shown
 from llm_ocr.errors import UsageError
+from llm_ocr.results.balance import has_unread_ink, has_unsupported_text
 from llm_ocr.results.schema import PageStatus, page_statuses
-from llm_ocr.types import ALL_PAGES, DocumentPart, Reason, Repeated, Status, Unit, page_id, plural
+from llm_ocr.types import ALL_PAGES, DocumentPart, Repeated, Status, Unit, page_id, plural
 from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.generations import (
     Generation,
@@ -32,7 +33,7 @@ from llm_ocr.workspace.keys import EXTRACT
 from llm_ocr.workspace.plan import SMALL_PLAN
 from llm_ocr.workspace.planned import PlannedDocument, place_of
 from llm_ocr.workspace.publish import Marker, Summary, iter_markers, read_data
-from llm_ocr.workspace.superseding import LOW_QUALITY, RANKS, has_below, kept_pages
+from llm_ocr.workspace.superseding import LOW_QUALITY, RANKS, has_below, kept_pages, ledger_of
 
 #: Opens a document again and counts its pages, with the currently known passwords.
 Reopen = Callable[[DocumentPart], Awaitable[PlannedDocument]]
@@ -103,14 +104,14 @@ class Selection:
 
     Attributes:
         statuses: The row has one of these statuses.
-        reasons: The row has one of these reasons.
+        unbalanced: The row has unread ink or unsupported text, by its shares or by its reason.
         below: The row has a quality below this.
         named: The list names the page.
         most: Upper limit of pages; the worst are first. None for no limit.
     """
 
     statuses: frozenset[Status] = frozenset({Status.FAILED})
-    reasons: frozenset[Reason] = frozenset()
+    unbalanced: bool = False
     below: float | None = None
     named: NamedPages | None = None
     most: int | None = None
@@ -120,12 +121,16 @@ class Selection:
         counts = {Status.FAILED: summary.counts.failed, Status.DEGRADED: summary.counts.degraded}
         low = self.below is not None and has_below(summary.extra, self.below)
         counted = any(counts.get(status, 0) for status in self.statuses)
-        return low or counted or self.named is not None or not self.reasons.isdisjoint(summary.reasons)
+        ledgers = ledger_of(summary.extra)
+        uneven = self.unbalanced and (ledgers.unread_pages > 0 or ledgers.unsupported_pages > 0)
+        return low or counted or uneven or self.named is not None
 
     def has(self, row: PageStatus) -> bool:
-        """Return whether a row is chosen by its status, reason, or quality."""
+        """Return whether a row is chosen by its status, quality, or ledger."""
         low = self.below is not None and row.quality is not None and row.quality < self.below
-        return low or row.status in self.statuses or row.reason in self.reasons
+        ledger, reason = row.ledger, row.reason
+        uneven = self.unbalanced and (has_unread_ink(ledger, reason) or has_unsupported_text(ledger, reason))
+        return low or uneven or row.status in self.statuses
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +200,7 @@ async def plan_retry(
         repair: settings with which the pages are read; None for the workspace's.
 
     Returns:
-        The generation, or None if there is nothing to read again.
+        The generation, or None if there is nothing to read again, or if the launch of the repair has planned it.
 
     Raises:
         UsageError: the selection names an unknown page.
@@ -203,6 +208,8 @@ async def plan_retry(
     own = key if repair is None else repair.key
     while True:
         found = await asyncio.to_thread(generations, workspace)
+        if repair is not None and any(one.of_launch(repair.launch) for one in found):
+            return None
         state = await asyncio.to_thread(_chosen_now, workspace, key, found, selection, own)
         begin = found[-1].next_index if found else 0
         pieces, next_index = await _pieces(state, reopen, begin)

@@ -37,12 +37,14 @@ from llm_ocr.workspace.metrics import Spending, hours_cost, pages_per_second, sp
 from llm_ocr.workspace.publish import (
     ESTIMATED,
     RETRIES,
+    SENT,
+    Again,
     Example,
     check_conserved,
     correction,
     done_units,
     iter_markers,
-    ungained,
+    read_again,
     varied,
 )
 from llm_ocr.workspace.superseding import (
@@ -81,6 +83,7 @@ class StageStatus:
     tokens_out: int = 0
     seconds: float = 0.0
     retries: int = 0  # requests beyond the first of each page; Extract only
+    sent: tuple[int, int] | None = None  # hybrid runs: pages that a model read, and those whose row is the model's
 
     @property
     def finished(self) -> bool:
@@ -89,10 +92,7 @@ class StageStatus:
 
 @dataclass(frozen=True, slots=True)
 class RepairStatus:
-    """Result of a repair. `pages` are planned and `read` are finished.
-
-    Of these, `kept` pages keep their older row, and the new row of `equal` pages is as good as the older one.
-    """
+    """Repair with its planned `pages`, and the result of those that are finished, see `Again`."""
 
     generation: int
     repair: Repair
@@ -100,6 +100,7 @@ class RepairStatus:
     read: int = 0
     kept: int = 0
     equal: int = 0
+    given_up: int = 0
 
     @property
     def better(self) -> int:
@@ -109,12 +110,15 @@ class RepairStatus:
         """Return `repair 0002: 10 pages read again with text_layer=never: 8 better, 2 kept`."""
         done = plural(self.pages, "page") if self.read >= self.pages else f"{self.read:,} of {self.pages:,} pages"
         text = f"repair {self.generation:04d}: {done} read again with {self.repair.text or 'unchanged settings'}"
-        return f"{text}: {self.better:,} better, {f'{self.equal:,} equal, ' if self.equal else ''}{self.kept:,} kept"
+        given_up = f", {self.given_up:,} given up" if self.given_up else ""
+        equal = f"{self.equal:,} equal, " if self.equal else ""
+        return f"{text}: {self.better:,} better, {equal}{self.kept:,} kept{given_up}"
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
         counts = {"pages": self.pages, "read": self.read, "better": self.better, "equal": self.equal, "kept": self.kept}
-        return {"generation": self.generation, "key": self.repair.key, "settings": dict(self.repair.options)} | counts
+        named = {"generation": self.generation, "key": self.repair.key, "settings": dict(self.repair.options)}
+        return named | counts | {"given_up": self.given_up}
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +273,7 @@ class _Sum:
     tokens_out: int = 0
     seconds: float = 0.0
     retries: int = 0
+    sent: tuple[int, int] | None = None
     estimated: int = 0  # documents that the plan had not counted
     undescribed: int = 0  # figures
     correction: int = 0  # correction of the pages that the plan expected of them
@@ -278,11 +283,13 @@ class _Sum:
     superseded: SupersededSum = field(default_factory=SupersededSum)
     ledger: InkTotals = field(default_factory=InkTotals)
     unbalanced: list[tuple[str, UnbalancedPage]] = field(default_factory=list)  # each with its unit
-    again: dict[int, tuple[int, int, int]] = field(default_factory=dict)  # rows, kept, and equal of repairs
+    again: dict[int, Again] = field(default_factory=dict)  # by generation, of repairs
 
     def stage(self, key: str | None, total: int) -> StageStatus:
         done = len(self.done)
-        return StageStatus(key or "", done, total, self.tokens_in, self.tokens_out, self.seconds, self.retries)
+        return StageStatus(
+            key or "", done, total, self.tokens_in, self.tokens_out, self.seconds, self.retries, self.sent
+        )
 
 
 @dataclass(slots=True)
@@ -410,7 +417,9 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
         unread=tuple(unread),
         unsupported=tuple(unsupported),
         repairs=tuple(
-            RepairStatus(one.number, repairs[one.number], one.expected, *extracted.again.get(one.number, (0, 0, 0)))
+            RepairStatus(
+                one.number, repairs[one.number], one.expected, **asdict(extracted.again.get(one.number, Again()))
+            )
             for one in found
             if one.number in repairs
         ),
@@ -441,11 +450,13 @@ def _sum(
         total.tokens_out += summary.tokens_out
         total.seconds += summary.seconds
         total.retries += int(summary.extra.get(RETRIES, 0))
+        if SENT in summary.extra:
+            sent, better = summary.extra[SENT]
+            before = total.sent or (0, 0)
+            total.sent = before[0] + int(sent), before[1] + int(better)
         generation = parse_unit_id(marker.unit)[0]
         if generation in repairs:
-            read, kept, equal = total.again.get(generation, (0, 0, 0))
-            more_kept, more_equal = ungained(summary)
-            total.again[generation] = read + summary.counts.expected, kept + more_kept, equal + more_equal
+            total.again[generation] = total.again.get(generation, Again()) + read_again(summary)
         total.estimated += int(summary.extra.get(ESTIMATED, 0))
         total.correction += correction(summary)
         total.reasons.update(summary.reasons)

@@ -21,7 +21,7 @@ from typing import Any
 
 from pydantic_settings import BaseSettings
 
-from llm_ocr.config.groups import MODELS, ServerSettings, WorkspaceSettings, without_credentials
+from llm_ocr.config.groups import HYBRID, MODELS, ServerSettings, WorkspaceSettings, without_credentials
 from llm_ocr.config.launch_groups import JobGroup
 from llm_ocr.config.loading import Stored
 from llm_ocr.config.models import RepairSettings
@@ -54,6 +54,8 @@ OF_MODELS = (
     "max_tokens",
     "temperature",
     "fallback",
+    "model_threshold",
+    "model_share",
     "batch_id",
 )
 
@@ -73,9 +75,13 @@ _OF_PLAN = "plan/settings.json"
 
 def to_remember(settings: BaseSettings, *, engine: str) -> dict[str, Any]:
     """Return the settings of a command that are stored in the workspace, without unset ones."""
-    names = REMEMBERED + OF_MODELS if engine in MODELS else REMEMBERED
     values = dict(settings)
+    if values.get("engine") == HYBRID:  # whichever engine serves its model
+        engine = HYBRID
+    names = REMEMBERED + OF_MODELS if engine in (*MODELS, HYBRID) else REMEMBERED
     found = {name: values.get(name) for name in names} | {"engine": engine}
+    if engine == HYBRID:
+        del found["fallback"]  # it has no effect
     kept = {name: value for name, value in found.items() if value not in (None, "auto", "drop", ())}
     kept |= {name: without_credentials(kept[name]) for name in ("model", "weights") if name in kept}
     kept |= {name: value for name in OF_PLANS if (value := values.get(name))}
@@ -258,7 +264,7 @@ def stored_settings(command: str, settings: WorkspaceSettings) -> Stored:
     launch = settings.launch if isinstance(settings, JobGroup) else None
     of_launch = launched(settings.workspace, options, launch, command) if launch else {}
     found = remembered(settings, options, of_launch)
-    if isinstance(settings, ServerSettings) and settings.server_url:
+    if isinstance(settings, ServerSettings) and settings.server_url and found.get("engine") != HYBRID:
         found.pop("engine", None)
     if isinstance(settings, RepairSettings) and "model" in settings.model_fields_set:
         found.pop("engine", None)  # a repair may read with a model what the CPU engine read

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Protocol, TypeVar
 
-from pydantic import BaseModel, Field, StrictInt
+from pydantic import BaseModel, Field, StrictBool, StrictInt
 
 from llm_ocr.results.balance import ink_totals
 from llm_ocr.results.quality import what_is_wrong
@@ -227,7 +227,7 @@ UNDESCRIBED = "undescribed"
 RANKS = (Status.FAILED, Status.DEGRADED, Status.OK)
 
 
-def gain(new: PageRecord, old: Repeated) -> float:
+def gain(new: PageRecord, old: "Repeated | PageRecord") -> float:
     """Return how much better the new row of a page is: below 0, the older row stays effective; 0 for equal rows.
 
     The status decides. If it is equal, the row with less ink and text unaccounted for is better, if both have a ledger,
@@ -331,6 +331,7 @@ class Extra(BaseModel):
     retries: StrictInt = 0
     estimated: StrictInt = 0
     planned: StrictInt = 0
+    given_up: StrictBool = False
 
 
 @dataclass(slots=True)

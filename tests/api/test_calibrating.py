@@ -10,6 +10,7 @@ from running import FRUGAL, cli, said
 import llm_ocr
 from llm_ocr.errors import UsageError
 from llm_ocr.estimating import sample_of
+from llm_ocr.results.routing import THRESHOLD
 from llm_ocr.types import DocumentPart, Unit
 from llm_ocr_simulator import running
 
@@ -138,3 +139,32 @@ def test_every_page_has_the_same_chance_to_be_drawn():
 def test_the_same_seed_draws_the_same_pages():
     units = [Unit("a", 1, 0, (part("long", tuple(range(1, 91))),))]
     assert sample_of(units, 10, 7) == sample_of(units, 10, 7) != sample_of(units, 10, 8)
+
+
+def test_hybrid_shows_shares_by_a_sample_that_no_model_reads(examples, tmp_path):
+    flags = ("--engine", "hybrid", "--calibrate-pages", "2", "--json", "--quiet", *FRUGAL[2:])
+    ended = cli("estimate", examples / "paper.pdf", *flags, cwd=tmp_path, env={"TMPDIR": str(tmp_path)})
+    assert ended.returncode == 0, said(ended)
+    found = json.loads(ended.stdout)
+    cpu, *hybrid, model = found["options"]
+    shares = [option["model_share"]["likely"] for option in (cpu, *hybrid, model)]
+    assert shares == sorted(shares) and (shares[0], shares[-1]) == (0, 1)
+    assert cpu["cost"]["likely"] == 0 < model["cost"]["likely"]
+    assert [option["model_threshold"] for option in hybrid] == [0.5, THRESHOLD, 0.1]
+    assert "2 of 3 pages" in " ".join(found["assumptions"])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--page-count", "9"), "no documents to read"),
+        (("--stage", "describe"), "only extract"),
+        (("--model", "embedded"), "needs a model"),
+        (("--hardware", "hf-jobs:cpu-basic"), "no GPU"),
+    ],
+)
+def test_what_hybrid_cannot_estimate_is_said(documents, tmp_path, flags, words):
+    sources = () if words == "no documents to read" else (documents,)
+    ended = cli("estimate", *sources, "--engine", "hybrid", "--calibrate-pages", "1", *flags, cwd=tmp_path)
+    assert ended.returncode == 2 and words in ended.stderr, said(ended)

@@ -16,6 +16,7 @@ from llm_ocr.types import Status
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, required_key
 from llm_ocr.workspace.publish import markers
+from llm_ocr_simulator import running
 
 COPIES = 4
 PAGES = 3 * COPIES
@@ -124,6 +125,37 @@ def test_killed_repairs_lose_nothing_and_count_nothing_twice(corpus, undisturbed
     assert (repaired.pages, repaired.read) == (PAGES, PAGES)
     assert status.finished
     assert [page for page, _ in texts(workspace)] == [page for page, _ in undisturbed]
+    assert dataset_pages(workspace) == sorted(page for page, _ in undisturbed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+def test_killed_hybrid_runs_send_no_page_beyond_the_share(corpus, undisturbed, tmp_path, seed):
+    chance = random.Random(seed)
+    workspace = tmp_path / "killed"
+    before: dict[str, str] = {}
+    with running(preset="h100", mean_tokens=300) as server:
+        command = ["run", str(corpus), "-w", str(workspace), "--pages-per-unit", "2", "--engine", "hybrid"]
+        command += ["--server-url", server.url, "--model-threshold", "0", "--model-share", "0.5", "--quiet"]
+        for _ in range(4):
+            process = subprocess.Popen(
+                program(*command), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
+            time.sleep(chance.uniform(1.0, 6.0))
+            process.kill()
+            process.communicate()
+            assert_markers_name_whole_data(workspace)
+            assert before.items() <= attempts(workspace).items()
+            before = attempts(workspace)
+        done = cli(*command, cwd=tmp_path)
+    assert done.returncode == 0, said(done)
+    assert before.items() <= attempts(workspace).items()
+    assert [page for page, _ in texts(workspace)] == [page for page, _ in undisturbed]
+    status = llm_ocr.open(str(workspace)).status
+    assert (status.pages.expected, status.pages.ok + status.pages.degraded) == (PAGES, PAGES)
+    assert status.stages["extract"].sent == (PAGES // 2, PAGES // 2)
+    by_model = [page.text_source == "model" for page in llm_ocr.open(str(workspace)).pages(images=False)]
+    assert sum(by_model) == PAGES // 2
     assert dataset_pages(workspace) == sorted(page for page, _ in undisturbed)
 
 

@@ -316,6 +316,20 @@ def test_a_cluster_of_this_machine_alone(documents, server, local, tmp_path):
     assert not [text for text in texts if b"open sesame 4711" in text or b"sk-4711-abc" in text]
 
 
+def test_a_repair_is_read_by_the_nodes(cluster, nodes, documents, server, tmp_path):
+    given = {"ray": cluster.address, "server_url": server.url, **SMALL}
+    run = llm_ocr.extract(documents, workspace=tmp_path / "w", **given)
+    (tmp_path / "pages.txt").write_text("\n".join(page.page_id for page in run.pages(images=False)))
+    settings = {**given, "image_size": 320}
+    del settings["pages_per_unit"]
+    llm_ocr.repair(workspace=tmp_path / "w", page_list=tmp_path / "pages.txt", max_pages=20, **settings)
+    (repaired,) = run.status.repairs
+    assert (repaired.pages, repaired.read) == (20, 20)
+    assert repaired.repair.options["image_size"] == 320
+    assert run.status.pages.expected == PAGES
+    assert run.status.stages["extract"].finished
+
+
 def test_missing_server_ends_the_command_with_its_error(cluster, nodes, documents, tmp_path):
     settings = {"server_url": "http://127.0.0.1:9/v1", "server_timeout": 1, **SMALL}
     with pytest.raises(LlmOcrError, match=r"no worker is left on the cluster.*127\.0\.0\.1:9") as caught:

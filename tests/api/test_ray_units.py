@@ -126,7 +126,9 @@ def work(tmp_path_factory, examples) -> Work:
     workspace = tmp_path_factory.mktemp("worker") / "w"
     llm_ocr.plan(examples / "invoice.png", workspace=workspace, engine="embedded")
     settings = ExtractSettings(workspace=str(workspace), engine="embedded", render_workers=1, ocr_workers=1)
-    return Work("extract", "0" * 12, settings, "embedded", Size(1, 0.0, 1), str(Path.cwd()), "", library_version())
+    return Work(
+        "extract", "0" * 12, "0" * 12, settings, "embedded", Size(1, 0.0, 1), str(Path.cwd()), "", library_version()
+    )
 
 
 def failure_of(work: Work) -> Failure:

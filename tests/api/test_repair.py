@@ -83,10 +83,24 @@ def test_bad_pages_are_read_again_better_in_the_same_place(folder):
     site = "".join(path.read_text() for path in (folder / "site").glob("site-*/data/pages/**/*") if path.is_file())
     assert site.count('["reason","unread"]') == 1  # of the earlier reading, beside the new one
 
+    assert cli("report", "-w", "out", "-o", "report.html", cwd=folder).returncode == 0
+    report = (folder / "report.html").read_text()
+    assert "repair 0002: 1 page read again with text_layer=never: 1 better, 0 kept" in report
+
     again = repair(folder, "--below-quality", "0.5", *OCR)
     assert again.returncode == 0, said(again)
     assert "Nothing to repair" in again.stderr
     assert status_of(folder / "out")["generations"] == 2
+
+
+def test_unbalanced_pages_are_chosen_whatever_their_reason(before, tmp_path):
+    limits = ("--max-unread", "1", "--max-unsupported", "1")
+    lax = cli("run", before / "documents", "-w", "out", *FRUGAL, *limits, cwd=tmp_path)
+    assert lax.returncode == 0, said(lax)
+    assert status_of(tmp_path / "out")["reasons"] == {"low quality": 1}
+    done = repair(tmp_path, "--unbalanced", *limits, *OCR)
+    assert "repair 0002: 1 page read again with --text-layer never: 1 better, 0 kept" in done.stdout, said(done)
+    assert bad.SENTENCES[0] in " ".join(markdown(tmp_path, "outlines").split())
 
 
 def test_rows_name_the_settings_that_read_them(folder):
@@ -164,6 +178,32 @@ def test_run_names_the_command_that_continues_a_repair(folder):
     assert [(row.page_id, row.markdown) for row in rows(folder)] == [(row.page_id, row.markdown) for row in whole]
     assert markdown(folder, "outlines") == text
     assert len(status_of(folder / "out")["repairs"]) == 1
+
+
+def test_repair_whose_server_is_gone_can_be_given_up(folder):
+    with running(preset="h100", speed=50, mean_tokens=100) as server:
+        small = ("--render-workers", "1", "--ocr-workers", "1", "--image-size", "320")
+        done = cli("repair", "-w", "out", "--server-url", server.url, *small, cwd=folder)
+        assert done.returncode == 0, said(done)
+    interrupt(folder)
+    stopped = cli("run", "-w", "out", *FRUGAL, cwd=folder)
+    assert stopped.returncode == 1
+    assert f"to keep the earlier results: llm-ocr repair -w {folder / 'out'} --give-up" in stopped.stderr
+
+    idle = cli("repair", "-w", "out", "--give-up", *OCR, cwd=folder)
+    assert idle.returncode == 2
+    assert "--text-layer has no effect with --give-up" in idle.stderr
+    done = cli("repair", "-w", "out", "--give-up", cwd=folder)
+    assert done.returncode == 0, said(done)
+    assert "1 page given up: the earlier results count" in done.stderr
+    assert "0 of 1 pages read again" in cli("status", "-w", "out", cwd=folder).stdout
+    (repaired,) = status_of(folder / "out")["repairs"]
+    assert (repaired["read"], repaired["kept"], repaired["given_up"]) == (0, 0, 1)
+    assert cli("run", "-w", "out", *FRUGAL, cwd=folder).returncode == 0
+    assert [row["status"] for row in dataset_rows(folder / "out", "status")].count("degraded") == 1
+    assert "Nothing to give up" in cli("repair", "-w", "out", "--give-up", cwd=folder).stderr
+    assert repair(folder, *OCR).returncode == 0
+    assert [row.status for row in rows(folder)] == [Status.OK] * 3
 
 
 def test_extract_with_the_settings_of_a_repair_reads_its_pages(folder):

@@ -3,7 +3,7 @@
 import pytest
 
 from llm_ocr.config.fields import settings_of
-from llm_ocr.config.groups import ALL, EMBEDDED, SERVER, VLLM
+from llm_ocr.config.groups import ALL, EMBEDDED, HYBRID, SERVER, VLLM
 from llm_ocr.config.loading import Stored, check_effect, load
 from llm_ocr.config.models import ExtractSettings, LaunchSettings, RunSettings
 from llm_ocr.errors import UsageError
@@ -30,7 +30,7 @@ def test_every_setting_of_models_is_refused_with_the_cpu_engine(tmp_path):
         settings = loaded(tmp_path, {one.name: [value] if one.many else value})
         with pytest.raises(UsageError, match=f"{one.flag} has no effect with the CPU engine, which it is") as refused:
             check_effect(settings, EMBEDDED, "which it is")
-        assert "`server_url=URL`" in refused.value.hint
+        assert ("`engine=hybrid`" if one.engines == (HYBRID,) else "`server_url=URL`") in refused.value.hint
 
 
 @pytest.mark.parametrize(
@@ -66,6 +66,6 @@ def test_what_a_variable_or_the_workspace_says_is_not_refused(tmp_path):
 
 def test_settings_of_commands_concern_every_engine(tmp_path):
     flags = {"stdout": True, "headers": "keep", "crop": "table", "workers": 2, "text_layer": "never", "max_hours": 1}
-    for engine in (EMBEDDED, SERVER, VLLM):
+    for engine in (EMBEDDED, HYBRID, SERVER, VLLM):
         assert check_effect(loaded(tmp_path, flags), engine) == ()
     assert all(settings_of(LaunchSettings)[name].engines == ALL for name in ("platform", "stage", "sources"))

@@ -21,7 +21,7 @@ from llm_ocr.errors import UsageError
         ({"config": 'max_samples = "1k"'}, "max_samples = 1k in "),
         ({"config": "max_samples = [1]"}, "max_samples = [1] in "),
         ({"config": "only = [5]"}, "only = 5 in "),
-        ({"flags": {"engine": "embeded"}}, "auto, vllm, server, embedded; did you mean embedded?"),
+        ({"flags": {"engine": "embeded"}}, "auto, vllm, server, embedded, hybrid; did you mean embedded?"),
         ({"flags": {"max_failed_rate": "1.5"}}, "--max-failed-rate 1.5: must be a number from 0 to 1"),
         ({"flags": {"page_timeout": "nan"}}, "--page-timeout nan: must be a number above 0"),
         ({"flags": {"image_size": "20000"}}, "must be a whole number from 64 to 10000"),

@@ -7,12 +7,13 @@ from statistics import fmean
 import pytest
 
 from llm_ocr.costs import Price, expected_seconds, time_limit
-from llm_ocr.costs.comparison import on_machines
+from llm_ocr.costs.comparison import Calibration, Comparison, SampledPage, by_threshold, calibrated, on_machines
 from llm_ocr.costs.estimates import estimate
 from llm_ocr.costs.prices import machines, price_per_hour
-from llm_ocr.costs.throughput import fits, machine_named, mean_span, measured_speed, no_measurement
+from llm_ocr.costs.throughput import fits, machine_named, mean_span, measured_speed, no_measurement, share_span
 from llm_ocr.launch.sagemaker.requests import gpus_of
 from llm_ocr.models.registry import PROFILES
+from llm_ocr.types import Status
 
 A100 = ("hf-jobs", "a100-large")
 
@@ -182,3 +183,37 @@ def test_a_short_sample_is_taken_whole():
 def test_two_pages_may_be_half_or_twice_as_fast():
     each, _ = measured_speed([1.0, 2.0], 8, 0.1, least=0.1)
     assert (each.low, each.likely, each.high) == (0.5, 1.0, 2.0)
+
+
+@pytest.fixture(scope="module")
+def shares():
+    """Shares of 1,000 pages for a model, by 20 pages of which 4 need it surely and 4 perhaps."""
+    gains = [0.9] * 4 + [0.4] * 4 + [0.0] * 12
+    pages = tuple(SampledPage(0.5 * place, 0, 0, 0, Status.OK, gain) for place, gain in enumerate(gains, 1))
+    here = calibrated(Comparison("extract", "embedded", 1000, ()), Calibration(pages, 1, 2, 1000, "this machine", 0))
+    (alone,), _ = on_machines("extract", "deepseek-ocr", 1000, [machine_named(*A100)])
+    return here.options[0], alone, by_threshold(here, alone, gains, {0.8: "", 0.2: " (more)"}).options
+
+
+def test_shares_lie_between_the_cpu_engine_and_the_model(shares):
+    here, alone, found = shares
+    assert [option.share.likely for option in found] == [0, 0.2, 0.4, 1]
+    assert [option.threshold for option in found] == [None, 0.8, 0.2, None]
+    assert (found[0].cost.likely, found[0].estimate) == (0, here.estimate)
+    assert (found[-1].cost, found[-1].estimate) == (alone.cost, alone.estimate)
+
+
+def test_the_model_is_rented_while_the_cpu_engine_reads(shares):
+    here, alone, found = shares
+    for option in found[1:-1]:
+        assert option.estimate.work.likely >= here.estimate.work.likely
+        per_second = alone.cost.likely / alone.estimate.billed.likely
+        assert option.cost.likely == pytest.approx(option.estimate.billed.likely * per_second)
+
+
+def test_a_share_of_a_sample_has_a_range_that_all_pages_end():
+    for found in (0, 5, 24):
+        share = share_span(found, 24, 0.01)
+        assert 0 <= share.low <= share.likely == found / 24 <= share.high <= 1
+        assert share.high - share.low > 0.1
+        assert share_span(found, 24, 1.0).high == pytest.approx(found / 24)

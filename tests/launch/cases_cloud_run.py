@@ -14,6 +14,7 @@ PLACE = {"project": "my-project", "region": "us-central1"}
 def cases() -> Iterator[tuple[str, JobSpec]]:
     yield "unknowns", JobSpec("extract", WORKSPACE, LAUNCH, environment=ENVIRONMENT)
     yield "extract", JobSpec("extract", WORKSPACE, LAUNCH, image=IMAGE, environment=ENVIRONMENT, options=PLACE)
+    yield "repair", JobSpec("repair", WORKSPACE, LAUNCH, image=IMAGE, environment=ENVIRONMENT, options=PLACE)
     yield (
         "describe-shards",
         JobSpec(

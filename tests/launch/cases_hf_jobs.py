@@ -23,6 +23,7 @@ def cases() -> Iterator[tuple[str, JobSpec]]:
         spec("extract", options={"hub_model": ["zai-org/GLM-OCR", "e9134f400acad80346162536e043def285fa1022"]}),
     )
     yield "model-image", spec("extract", image="me/ocr:1", options={"hub_model": ["zai-org/GLM-OCR", ""]})
+    yield "repair", spec("repair", shards=2)
     yield "no-gpu", spec("extract", hardware="cpu-upgrade")
     yield "assemble", spec("assemble", hardware="cpu-upgrade", options={"namespace": "team"})
     yield (

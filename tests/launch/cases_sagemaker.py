@@ -27,6 +27,7 @@ def cases() -> Iterator[tuple[str, JobSpec]]:
     yield "extract", spec()
     yield "describe", spec("describe", shards=8, submission=2, time_limit=7200)
     yield "assemble", spec("assemble")
+    yield "repair", spec("repair")
     yield "nothing-known", spec(image="", options={"role": None}, secrets={"HF_TOKEN": ""})
     yield "spot", spec(options={"spot": True}, shards=4, time_limit=3600)
     yield "spot-elsewhere", spec(workspace="gs://bucket/run", options={"spot": True, "wheel": "image"})

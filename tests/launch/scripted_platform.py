@@ -72,7 +72,9 @@ class Scripted:
         settings = dict(launched(spec.workspace, StoreOptions(), spec.environment["LLM_OCR_LAUNCH"], spec.stage))
         if spec.stage != "assemble":
             settings |= {"engine": "embedded", **FRUGAL}
-        if spec.stage != "extract":
+        if spec.stage == "repair":
+            settings["launch"] = spec.environment["LLM_OCR_LAUNCH"]
+        elif spec.stage != "extract":
             settings.pop("render_workers", None)
         call = getattr(llm_ocr, spec.stage)
         sources = settings.pop("sources", ())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from reportlab.pdfgen import canvas
-from scripted_platform import Ending, Scripted
+from scripted_platform import FRUGAL, Ending, Scripted
 
 import llm_ocr
 from llm_ocr.cli import main
@@ -323,6 +323,7 @@ def test_a_launch_of_which_many_pages_failed_is_no_success(platform, sources, tm
     [
         ({"hardware": "gpu", "engine": "embedded"}, "uses no GPU, but gpu has 1"),
         ({"hardware": "small"}, "small has no GPU for extract"),
+        ({"hardware": "small", "engine": "hybrid"}, "small has no GPU for extract"),
         ({"password": ("geheim",)}, "--password is a secret"),
         ({"server_url": ("http://x",), "server_key": "geheim"}, "--server-key is a secret"),
         ({"password_file": "p.txt"}, "--password-file p.txt is on this machine"),
@@ -334,6 +335,58 @@ def test_what_cannot_work_is_said_before_anything_is_written(platform, sources, 
         launch(tmp_path / "w", "extract", sources, **settings)
     assert "geheim" not in str(caught.value)
     assert not (tmp_path / "w").exists()
+
+
+def test_repair_is_planned_once_and_continued_by_later_jobs(platform, sources, tmp_path):
+    llm_ocr.plan(str(sources), workspace=tmp_path / "w", pages_per_unit=1, engine="embedded")
+    sources.rename(tmp_path / "away")
+    run = llm_ocr.run(workspace=tmp_path / "w", engine="embedded", **FRUGAL)
+    assert run.status.pages.failed == 3
+    (tmp_path / "away").rename(sources)
+    platform.endings["repair"] = [Ending((0, 2), State.FAILED, "the machine broke")]
+    chosen = {"max_pages": 2, "headers": "keep"}
+    said: list[str] = []
+    launch(tmp_path / "w", "repair", said=said, **chosen).wait()
+    assert [(spec.stage, spec.submission) for spec in platform.submitted] == [("repair", 1), ("repair", 2)]
+    assert any("repair: 1 unit of 2 missing (the machine broke" in line for line in said)
+    (repaired,) = run.status.repairs
+    assert (repaired.pages, repaired.read) == (2, 2)
+    assert repaired.repair.options == {"headers": "keep"}
+    assert run.status.finished
+
+    launch(tmp_path / "w", "repair", **chosen).wait()
+    assert [repaired.read for repaired in run.status.repairs] == [2, 1]
+    launch(tmp_path / "w", "repair", said=said, **chosen).wait()
+    assert len(run.status.repairs) == 2
+    assert "repair: no further page was chosen" in said
+
+
+def test_repair_that_planned_nothing_and_failed_is_a_failure(platform, sources, tmp_path):
+    llm_ocr.plan(str(sources), workspace=tmp_path / "w", engine="embedded")
+    platform.endings["repair"] = [Ending(None, State.FAILED, "the machine broke")]
+    with pytest.raises(JobFailed, match="the machine broke"):
+        launch(tmp_path / "w", "repair", hardware="cpu").wait()
+
+
+@pytest.mark.parametrize(
+    ("stage", "settings", "message"),
+    [
+        ("repair", {"sources": ("a.pdf",)}, "repair reads pages of the workspace"),
+        ("repair", {"pages_from": "bad.txt"}, "takes no list of pages"),
+        ("extract", {"max_pages": 3, "unbalanced": True}, "`unbalanced`, `max_pages`: no effect on extract"),
+    ],
+)
+def test_settings_of_repairs_and_stages_are_not_mixed(platform, tmp_path, stage, settings, message):
+    with pytest.raises(UsageError, match=message):
+        launch(tmp_path / "w", stage, **settings)
+
+
+def test_launched_repair_may_use_a_model_after_the_cpu_engine(platform, sources, tmp_path):
+    llm_ocr.run(str(sources), workspace=tmp_path / "w", pages="1", engine="embedded", **FRUGAL)
+    with pytest.raises(UsageError, match="embedded uses no GPU"):
+        launch(tmp_path / "w", "repair", hardware="gpu")
+    asked = launch(tmp_path / "w", "repair", hardware="gpu", model="dots.mocr", headers="drop").asked
+    assert asked.settings["repair"] == {"engine": "vllm", "model": "dots.mocr", "headers": "drop"}
 
 
 def test_gpus_mean_vllm(platform, sources, tmp_path):

@@ -20,6 +20,7 @@ from llm_ocr.workspace.stored import launch_reference, launched, remembered
 ALLOWED = {
     *("engine", "text_layer", "image_size", "image_format", "renderer", "pages_per_unit", "model", "parser", "mode"),
     *("prompt", "max_tokens", "temperature", "crop", "figures_from", "fallback", "batch_id", "sample", "seed"),
+    *("model_share", "model_threshold"),
     *("filter_language", "filter_forms", "filter_spam", "filter_blank", "invisible_text"),
 }
 COMMANDS = {"extract": ExtractSettings, "describe": DescribeSettings, "assemble": AssembleSettings}

@@ -395,3 +395,46 @@ def test_the_markdown_of_a_figure_is_its_link_alone():
 def test_running_heads_are_optional_in_markdown_not_in_layout():
     assert finished(furniture=True).markdown.startswith("The Arlen\n\n![")
     assert [block.kind for block in finished().blocks] == [block.kind for block in BLOCKS]
+
+
+def test_chosen_items_are_worked_on_again_before_publishing():
+    published, begun = [], []
+
+    async def source():
+        for unit in ("a", "b", "c"):
+            yield unit, [f"{unit}{number}" for number in range(4)]
+
+    async def work(item, ticket):
+        begun.append(item)
+        await rounds()
+        return f"{item} first"
+
+    async def rework(item, row, ticket):
+        begun.append(item)
+        await rounds()
+        return f"{row}, second"
+
+    async def publish(unit, rows):
+        published.append((unit, list(rows)))
+
+    def again(unit, rows):
+        assert rows == [f"{unit}{number} first" for number in range(4)]
+        return [] if unit == "b" else [2, 0]
+
+    async def main(caps):
+        flow = Flow(work, publish, Admission(2), Spool(), caps, lambda item: item[0], again=again, rework=rework)
+        await asyncio.wait_for(flow.run(source()), 30)
+
+    for caps in (Caps(), Caps(units=1), Caps(documents=1, pages=1), Caps(pages=1)):
+        published.clear()
+        begun.clear()
+        asyncio.run(main(caps))
+        assert {unit: [row.count("second") for row in rows] for unit, rows in published} == {
+            "a": [1, 0, 1, 0],
+            "b": [0, 0, 0, 0],
+            "c": [1, 0, 1, 0],
+        }
+        assert sorted(published)[0][1][0] == "a0 first, second"
+        assert Counter(begun) == {
+            f"{unit}{number}": 1 + (number in (0, 2) and unit != "b") for unit in "abc" for number in range(4)
+        }

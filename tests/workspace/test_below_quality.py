@@ -18,6 +18,7 @@ from llm_ocr.results.schema import (
     iter_pages,
     pages_to_parquet,
 )
+from llm_ocr.stages.retry import give_up_unread
 from llm_ocr.types import (
     Box,
     Counts,
@@ -140,6 +141,16 @@ class Runs:
                 selection=Selection(below=below, **selection),
             )
         )
+
+    def give_up(self) -> int:
+        """Give up unfinished retries; the rows that count stay."""
+        known = {row.page_id: row for row in self.rows()}
+        pages = give_up_unread(self.workspace, self.key)
+        for row in self.rows():
+            old = known.get(row.page_id) or known[page_id(row.document_id, None)]
+            assert (row.status, row.reason, row.quality) == (old.status, old.reason, old.quality)
+        self.check()
+        return pages
 
     def rows(self, by_unit=None) -> list[PageRecord]:
         """The rows that count, from the data themselves; all rows go into `by_unit`."""
@@ -265,13 +276,31 @@ def test_less_unaccounted_ink_counts_more_than_quality(made, workspace, runs):
     runs.check()
 
 
-def test_unbalanced_pages_are_chosen_by_their_reason(made, workspace, runs):
-    made.plan(workspace, [made.document("a", 5)])
-    runs.reasons = {1: Reason.UNREAD, 2: Reason.LOOP, 4: Reason.UNSUPPORTED}
+def test_unbalanced_pages_are_chosen_by_their_shares(made, workspace, runs):
+    made.plan(workspace, [made.document("a", 6), made.document("b", 6)], pages_per_unit=6)
+    pages = {
+        1: Ledger(0.125, 0.3),
+        2: Ledger(0.125),
+        3: Ledger(0.125, 0.02, 0.01),
+        4: Ledger(0.125, 0.0, 0.4),
+        6: Ledger(0.125, 0.01),
+    }
+    runs.ledgers = {(1, number): ledger for number, ledger in pages.items()}
+    runs.reasons = {1: Reason.LOOP, 2: Reason.LOOP, 6: Reason.UNREAD}
     bad = (Status.DEGRADED, 0.9)
-    runs.extract(ends(p1=bad, p2=bad, p4=bad, p5=FAILED))
-    runs.retry(statuses=frozenset(), reasons=frozenset({Reason.UNREAD, Reason.UNSUPPORTED}))
-    assert [pages for pages, _ in planned(workspace, 2)] == [(1,), (4,)]
+    runs.extract(lambda page: {1: bad, 2: bad, 5: FAILED, 6: bad}.get(int(page[-1]), (Status.OK, 0.9)))
+    units = [unit.id for unit in read_units(workspace)]
+    unbalanced = Selection(frozenset(), unbalanced=True)
+    assert all(unbalanced.may_have(find_marker(workspace, EXTRACT, runs.key, unit).summary) for unit in units)
+    runs.retry(statuses=frozenset(), unbalanced=True)
+    assert [pages for pages, _ in planned(workspace, 2)] == [(1,), (4,), (6,)] * 2
+    runs.ledgers |= {(2, 1): Ledger(0.125), (2, 4): Ledger(0.125, 0.0, 0.3), (2, 6): Ledger(0.125)}
+    runs.reasons = {}
+    runs.extract(lambda page: (Status.OK, 0.9))
+    assert [row.ledger.imbalance for row in runs.rows() if row.page_number in (1, 4, 6)] == [0.0, 0.3, 0.0] * 2
+    runs.retry(statuses=frozenset(), unbalanced=True)
+    assert [pages for pages, _ in planned(workspace, 3)] == [(4,), (4,)]
+    runs.check()
 
 
 def test_the_worst_pages_are_first_if_their_number_is_limited(made, workspace, runs):
@@ -294,6 +323,34 @@ def test_page_failing_on_retry_keeps_old_row_and_is_not_failed(made, workspace, 
     assert runs.retry() is None
     assert runs.retry(below=0.5).expected == 1  # it may be tried once more
     runs.extract(ends())
+    runs.check()
+
+
+def test_given_up_pages_keep_their_rows_and_may_be_chosen_again(made, workspace, runs):
+    made.plan(workspace, [made.document("a", 4), made.document("b", 3)])
+    ends_before = ends(p1=(Status.OK, 0.3), p2=FAILED, p3=(Status.DEGRADED, 0.2))
+    runs.extract(ends_before)
+    runs.retry(below=0.5)
+    runs.extract(ends(p1=(Status.OK, 0.4), p2=FAILED), most=1)  # three pages of document a
+    assert runs.give_up() == 3
+    assert run_status(workspace).stages["extract"].finished
+    assert run_status(workspace).reasons == {"render timeout": 2, "repetition loop": 1}
+    assert runs.give_up() == 0
+    assert runs.retry(below=0.5).expected == 5  # page 3 of document a was read well
+    runs.extract(ends())
+    runs.check()
+
+
+def test_worker_that_reads_a_given_up_unit_changes_nothing(made, workspace, runs):
+    made.plan(workspace, [made.document("a", 2)])
+    runs.extract(ends(p1=(Status.OK, 0.3)))
+    runs.retry(below=0.5)
+    (unit,) = [unit for unit in read_units(workspace) if unit.generation == 2]
+    runs.give_up()
+    (part,) = unit.parts
+    late = [runs.row(part, 1, part.first_index, Status.OK, 0.97, unit)]
+    publish(workspace, EXTRACT, runs.key, unit.id, pages_to_parquet(late), pages_summary(unit, late))
+    assert [row.quality for row in runs.rows()] == [0.3, 0.97]
     runs.check()
 
 
@@ -397,6 +454,8 @@ def test_every_page_counts_once_after_any_number_of_retries(tmp_path_factory, da
             runs.extract(end, most=data.draw(st.integers(0, 9)))
             runs.describe(data.draw(st.integers(0, 9)))
             runs.check()
+            if data.draw(st.booleans()):
+                runs.give_up()
         runs.extract(end)
         runs.check()
         runs.describe()

@@ -11,6 +11,7 @@ ENVIRONMENT = {"LLM_OCR_WORKSPACE": WORKSPACE, "LLM_OCR_LAUNCH": LAUNCH}
 
 def cases() -> Iterator[tuple[str, JobSpec]]:
     yield "extract", JobSpec("extract", WORKSPACE, LAUNCH, environment=ENVIRONMENT)
+    yield "repair", JobSpec("repair", WORKSPACE, LAUNCH, environment=ENVIRONMENT)
     yield (
         "spot-shards",
         JobSpec(

@@ -20,5 +20,6 @@ def cases() -> Iterator[tuple[str, JobSpec]]:
     yield "extract", spec()
     yield "describe", spec("describe", submission=2, shards=2, hardware="H100:2", time_limit=7200)
     yield "assemble", spec("assemble")
+    yield "repair", spec("repair")
     yield "secrets", spec(secrets={"HF_TOKEN": "", "AWS_SECRET_ACCESS_KEY": "aws"}, options={"region": "us-east"})
     yield "elsewhere", spec(options={"modal_app": "mine", "platform_endpoint": "http://127.0.0.1:1"})

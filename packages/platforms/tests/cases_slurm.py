@@ -19,6 +19,7 @@ def spec(stage: str = "extract", *, workspace: str = WORKSPACE, **more: Any) -> 
 
 def cases() -> Iterator[tuple[str, JobSpec]]:
     yield "extract", spec()
+    yield "repair", spec("repair")
     yield "describe", spec("describe", submission=2, shards=100, hardware="gpu:a100:2", time_limit=90000)
     yield "assemble", spec("assemble", options={"partition": "cpu"})
     own = {

@@ -28,6 +28,7 @@ from llm_ocr_outputs.report.sections import (
     outcome_section,
     outcome_tiles,
     quality_section,
+    repair_section,
     time_sections,
     time_tiles,
 )
@@ -224,6 +225,7 @@ def report_of(workspace: Workspace) -> Report:
         *failure_sections(status),
         quality_section(status),
         ledger_section(status),
+        repair_section(status),
         *time_sections(found),
         document_section(pages_of_documents(workspace)),
         cost_section(costs, jobs, found),

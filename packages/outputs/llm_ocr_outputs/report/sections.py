@@ -181,6 +181,20 @@ def ledger_section(status: RunStatus) -> Section | None:
     return Section("Ledger", sentences, [], lines)
 
 
+def repair_section(status: RunStatus) -> Section | None:
+    """Return the section of repairs with the results of their pages; None without repairs."""
+    if not status.repairs:
+        return None
+    names = ("better", "equal", "earlier result kept", "given up", "not read yet")
+    bars = []
+    for one in status.repairs:
+        left = max(0, one.pages - one.read - one.given_up)
+        bars.append(Bar(f"repair {one.generation:04d}", (one.better, one.equal, one.kept, one.given_up, left), ""))
+    words = "Of each page, the better of the two results counts."
+    chart = BarChart("Pages that were read again", words, "pages", bars, names, ("ok", "c0", "c1", "c8", "left"))
+    return Section("Repairs", [], [chart], [str(one).replace("`", "") for one in status.repairs])
+
+
 def document_section(found: PageCounts) -> Section | None:
     """Return the section of documents by number of pages; None for fewer than two documents."""
     if found.documents < 2:

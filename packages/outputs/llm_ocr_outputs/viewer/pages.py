@@ -20,6 +20,8 @@ from llm_ocr_outputs.viewer.rendering import Places, render, render_unsupported
 
 #: Characters of a page's text in its row of the list.
 EXCERPT = 240
+#: From the worst to the best.
+_RANKS = (Status.FAILED, Status.DEGRADED, Status.OK)
 #: Upper limit of characters shown of an attempt's detail.
 _DETAIL = 4000
 
@@ -62,12 +64,14 @@ def page_view(row: DatasetRow, name: str, total: int, readings: Sequence[PageRec
 
 
 def badness(view: PageView) -> float:
-    """Return the sort key, worst first: failed pages, degraded pages without a score, scores, the rest."""
-    if view.record.status is Status.FAILED:
-        return -2.0
-    if view.quality is not None:
-        return view.quality
-    return -1.0 if view.record.status is Status.DEGRADED else 2.0
+    """Return the sort key, worst first: by status, then by ink and text unaccounted for, then by quality.
+
+    This is the order in which a repair chooses pages and keeps rows. The shares count in steps of 0.01 %.
+    """
+    record = view.record
+    imbalance = record.ledger.imbalance if record.ledger else 0.0
+    quality = 1.0 if view.quality is None else view.quality
+    return 10.0 * _RANKS.index(record.status) - round(imbalance, 4) + 1e-5 * quality
 
 
 def flags(view: PageView) -> str:

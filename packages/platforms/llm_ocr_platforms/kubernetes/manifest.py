@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llm_ocr.errors import UsageError
-from llm_ocr.launch import GPU_STAGES, STAGES, JobSpec, Plan, Request, cpu_or_gpus, gpus_of
+from llm_ocr.launch import GPU_STAGES, PIPELINE, JobSpec, Plan, Request, cpu_or_gpus, gpus_of
 from llm_ocr.launch.library import CPU_IMAGE, GPU_IMAGE, job_command, library_notes
 
 CREATE = "BatchV1Api.create_namespaced_job"
@@ -106,7 +106,7 @@ def _pod(spec: JobSpec, gpus: int) -> dict[str, Any]:
         "restartPolicy": "Never",
         "activeDeadlineSeconds": spec.time_limit or TIME_LIMIT,
         "serviceAccountName": options.get("service_account"),
-        "automountServiceAccountToken": spec.stage not in STAGES,  # stages need no access to the cluster
+        "automountServiceAccountToken": spec.stage == PIPELINE,  # stages need no access to the cluster
         "enableServiceLinks": False,
         "imagePullSecrets": [{"name": pull}] if pull else [],
         "nodeSelector": _pairs("--node-selector", options.get("node_selector")) if selects else {},
