@@ -22,7 +22,7 @@ LETTERS = 40
 RUN = 5
 #: Fewest letters of a passage that is matched as a whole: two words.
 PASSAGE = 12
-_FREE = re.compile(rb"\x00{10,}")
+_FREE, _PIECE = re.compile(rb"\x00{10,}"), re.compile(r"[^ ]{5,}")
 #: Most places of a passage that are compared.
 _REPEATED = 40
 #: Fewest letters of a passage that is a loss or an invention, and most letters between two parts of one.
@@ -164,12 +164,18 @@ def aligned(own: Sequence[Chunk], other: Sequence[Chunk]) -> tuple[list[list[int
     """
     texts = ["".join([chunk.letters for chunk in some]) for some in (own, other)]
     matched = _matched_passages(texts, [[len(word) for chunk in some for word in chunk.words] for some in (own, other)])
-    left = [
-        "".join([" " if flag else letter for letter, flag in zip(text, flags, strict=True)])
-        for text, flags in zip(texts, matched, strict=True)
-    ]
+    left = [_blanked(text, flags) for text, flags in zip(texts, matched, strict=True)]
     words = [_words_left(some, flags) for some, flags in zip((own, other), matched, strict=True)]
     return _found(own, matched[0], left, words[1]), _found(other, matched[1], left[::-1], words[0])
+
+
+def _blanked(text: str, flags: bytearray) -> str:
+    """Return the text with spaces in place of marked letters."""
+    import numpy as np
+
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32).copy()
+    codes[np.frombuffer(flags, np.bool_)] = ord(" ")
+    return codes.tobytes().decode("utf-32-le", "surrogatepass")
 
 
 def _words_left(chunks: Sequence[Chunk], matched: bytearray) -> Counter[str]:
@@ -187,21 +193,25 @@ def _found(chunks: Sequence[Chunk], matched: bytearray, left: Sequence[str], wor
     """Return for each word whether it is matched, or similar to what is left of the other text."""
     stock = Counter([run for piece in left[1].split() for run in runs(piece)])
     similar = bytearray(matched)
-    for at in range(len(left[0]) - RUN + 1) if stock else ():
-        if stock.get(run := left[0][at : at + RUN]):
-            stock[run] -= 1
-            similar[at : at + RUN] = b"\1" * RUN
+    for piece in _PIECE.finditer(left[0]) if stock else ():
+        for at in range(piece.start(), piece.end() - RUN + 1):
+            if stock.get(run := left[0][at : at + RUN]):
+                stock[run] -= 1
+                similar[at : at + RUN] = b"\1" * RUN
     result, at = [], 0
     for chunk in chunks:
         flags = []
         for word in chunk.words:
             end = at + len(word)
-            whole = 2 * sum(matched[at:end]) >= len(word) if word.isalpha() else 0 not in matched[at:end]
-            alike = word.isalpha() and 2 * sum(similar[at:end]) >= len(word)
-            if not (whole or alike) and words.get(word):
+            if 0 not in matched[at:end] or (word.isalpha() and 2 * sum(matched[at:end]) >= len(word)):
+                flags.append(2)
+            elif word.isalpha() and 2 * sum(similar[at:end]) >= len(word):
+                flags.append(1)
+            elif words.get(word):
                 words[word] -= 1
-                alike = True
-            flags.append(2 if whole else int(alike))
+                flags.append(1)
+            else:
+                flags.append(0)
             at = end
         result.append(flags)
     return result
