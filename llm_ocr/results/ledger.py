@@ -136,18 +136,18 @@ def account(
     by_layer = verify != "ink" and is_true(evidence, attempt)
     ocr = evidence.ocr if verify == "ocr" and not by_layer else None
     if not evidence.undrawn:
-        unread, unsupported = _by_ink(black, attempt, texts, amount=not (by_layer or ocr) or not texts)
+        known = [line.box for line in ocr.lines] if ocr else [box for _, box in evidence.lines if by_layer]
+        known = [box.turned(attempt.rotation) for box in known]
+        unread, unsupported = _by_ink(black, attempt, texts, known, amount=not (by_layer or ocr) or not texts)
     if by_layer or ocr:
         compared = _by_ocr(ocr, black, attempt, texts) if ocr else _by_layer(evidence, black, attempt, texts)
         lacking, foreign = compared
-        # Boxes of the layer contain those of their ink.
-        boxes = [box for box in unread.boxes if not any(box.covered_by(line) > 0.5 for line in lacking.boxes)]
         # The limits of ink are wider, because it is less certain.
         if unread.share <= MOST["ink"]:
-            unread = _Unread(0.0, boxes)
+            unread = _Unread(0.0, unread.boxes)
         if unsupported.share <= MOST["ink"]:
             unsupported = _Unsupported()
-        unread = _Unread(max(unread.share, lacking.share), [*lacking.boxes, *boxes])
+        unread = _Unread(max(unread.share, lacking.share), [*lacking.boxes, *unread.boxes])
         unsupported = _Unsupported(max(unsupported.share, foreign.share), [*unsupported.spans, *foreign.spans])
     furniture = _cover(black.shape, [block for block in attempt.blocks if block.kind in FURNITURE])
     return Ledger(
@@ -191,9 +191,12 @@ def _joined(spans: Sequence[Span], texts: Sequence[BlockText]) -> tuple[Span, ..
 
 
 def _by_ink(
-    black: "Mask", attempt: Attempt, texts: Sequence[BlockText], *, amount: bool
+    black: "Mask", attempt: Attempt, texts: Sequence[BlockText], known: Sequence[Box], *, amount: bool
 ) -> tuple[_Unread, _Unsupported]:
-    """Compare the answer with the ink of the page in the answer's orientation, and the amount of text if asked."""
+    """Compare the answer with the ink of the page in the answer's orientation, and the amount of text if asked.
+
+    The ink of `known` lines, whose words are compared, is not unread.
+    """
     import numpy as np
 
     height, width = black.shape
@@ -205,7 +208,10 @@ def _by_ink(
     spans = []
     unread, without = _Unread(), 0
     if placed:
-        lines = _lines_of_text(black & ~_cover((height, width), attempt.blocks))
+        free = black & ~_cover((height, width), attempt.blocks)
+        for box in known:
+            free[_place(box, height, width)] = False
+        lines = _lines_of_text(free)
         boxes = [box.scaled(1 / width, 1 / height) for box, _ in lines]
         shares = [pixels / total for _, pixels in lines]
         if attempt.source == "model":  # many models leave out running heads and feet on purpose
