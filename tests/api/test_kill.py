@@ -159,6 +159,33 @@ def test_killed_hybrid_runs_send_no_page_beyond_the_share(corpus, undisturbed, t
     assert dataset_pages(workspace) == sorted(page for page, _ in undisturbed)
 
 
+@pytest.mark.slow
+def test_killed_runs_that_verify_by_ocr_lose_nothing(examples, tmp_path):
+    chance = random.Random(1)
+    workspace = tmp_path / "killed"
+    before: dict[str, str] = {}
+    with running(preset="h100", mean_tokens=300) as server:
+        command = ["run", str(examples / "scan.pdf"), str(examples / "fax.tiff"), "-w", str(workspace)]
+        command += ["--pages-per-unit", "1", "--server-url", server.url, "--verify", "ocr", "--quiet"]
+        for _ in range(3):
+            process = subprocess.Popen(
+                program(*command), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
+            time.sleep(chance.uniform(2.0, 8.0))
+            process.kill()
+            process.communicate()
+            assert_markers_name_whole_data(workspace)
+            assert before.items() <= attempts(workspace).items()
+            before = attempts(workspace)
+        done = cli(*command, cwd=tmp_path)
+    assert done.returncode == 0, said(done)
+    assert before.items() <= attempts(workspace).items()
+    pages = list(llm_ocr.open(str(workspace)).pages(images=False))
+    assert {page.ledger.verified_by for page in pages if page.ledger} == {"ocr"}
+    status = llm_ocr.open(str(workspace)).status.pages
+    assert status.expected == status.ok + status.degraded == len(pages) == len(dataset_pages(workspace))
+
+
 def dataset_pages(workspace: Path) -> list[str]:
     import pyarrow.dataset
 
