@@ -182,6 +182,27 @@ def test_the_explanation_of_quality_has_its_parts_and_limits():
     assert f"below {quality.LOW}" in text and f"below {quality.LOW_OF_MODEL}" in text
 
 
+def test_ledger_page_has_the_table_of_its_benchmark():
+    text = (ROOT / "docs/explanation/ledger.md").read_text(encoding="utf-8")
+    results = json.loads((ROOT / "benchmarks/results/losses.json").read_text(encoding="utf-8"))
+    columns = [
+        results["columns"][name]
+        for name in (
+            *("digital, layer", "scan, OCR", "digital, ink, boxes", "scan, ink, boxes"),
+            *("digital, ink, no boxes", "scan, ink, no boxes"),
+        )
+    ]
+    for fault in columns[0]["faults"]:
+        assert (
+            f"| {fault} | "
+            + " | ".join(f"{column['faults'][fault]['found']:.0%}" for column in columns).replace("%", " %")
+            in text
+        )
+    alarms = " | ".join(f"{column['false alarms']:.1%}" for column in columns).replace("%", " %")
+    assert f"| good answers (false alarms) | {alarms} |" in text
+    assert results["page invented on a blank leaf"]["found"] == 1
+
+
 def test_routing_page_has_the_table_of_its_benchmark():
     text = (ROOT / "docs/explanation/routing.md").read_text(encoding="utf-8")
     results = json.loads((ROOT / "benchmarks/results/routing.json").read_text(encoding="utf-8"))
