@@ -129,7 +129,7 @@ def account(
     letters = size_of([chunk for entry in texts for chunk in entry.chunks])
     if not total and not evidence.no_ink:  # a picture, whose ink cannot be told from its paper
         return Ledger(0.0)
-    if not total:
+    if not total and not evidence.undrawn:
         whole = [Span(number, 0, len(entry.text)) for number, entry in enumerate(texts) if entry.chunks]
         return Ledger(0.0, unsupported_share=float(letters > 0), unsupported=_joined(whole, texts))
     unread, unsupported = _Unread(), _Unsupported()
@@ -154,7 +154,7 @@ def account(
         ink=round(total / black.size, 5),
         unread_share=round(float(unread.share), 4),
         unsupported_share=round(float(unsupported.share), 4),
-        furniture_share=round(float((black & furniture).sum() / total), 4),
+        furniture_share=round(float((black & furniture).sum() / max(1, total)), 4),
         unread=tuple(Box(*(round(side, 4) for side in (box.x0, box.y0, box.x1, box.y1))) for box in unread.boxes),
         unsupported=_joined(unsupported.spans, texts),
         verified_by="layer" if by_layer else "ocr" if ocr else "ink",

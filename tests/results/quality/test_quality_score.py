@@ -602,6 +602,16 @@ def test_an_answer_for_another_page_is_degraded_by_a_short_layer(paper, read):
     assert rated(page, swapped, FITTED)[0].status is Status.OK  # a prompt of the user
 
 
+def test_text_that_the_machine_cannot_draw_is_compared_with_its_layer(paper, read):
+    assert paper.evidence is not None
+    white = InkMap(8, 8, zlib.compress(bytes(8), 1), True)
+    page = replace(paper, evidence=replace(paper.evidence, ink=white, undrawn=1.0))
+    layer = replace(read, source="text-layer")
+    attempt, _, ledger = rated(page, layer, FITTED)
+    assert (attempt.status, ledger.ink, ledger.unsupported_share) == (Status.OK, 0.0, 0.0)
+    assert rated(page, half(layer), FITTED)[0].reason is Reason.UNREAD
+
+
 def test_a_changed_number_is_degraded_and_named(paper, read):
     number, place = next(
         (n, found) for n, one in enumerate(read.blocks) if (found := re.search(r"\b\d\d+\b", one.text))
