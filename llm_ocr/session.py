@@ -192,6 +192,7 @@ class Session:
             transcribes=(lambda: False) if way.tasks else parts.reading.transcribes,
             first=parts.reading.first,
             route=replace(parts.reading.route, share=None),  # a session has no units
+            ahead=parts.reading.ahead,
             model=self._model_state,
             verifier=parts.reading.verifier,
         )

@@ -122,6 +122,7 @@ async def extract(job: Job[ReadingCommand]) -> None:
                 repair={"repair": claim.key, "settings": dict(repair.options)} if repair and claim.of_repair else {},
                 first=ready.first,
                 route=ready.route,
+                ahead=ready.ahead,
                 model=job.engines.model_state,
             )
             units = stepwise(share.units, job.stop)
@@ -187,6 +188,7 @@ class Extract:
         repair: The key and the settings of a repair, which each of its rows names in its attempts.
         first: The CPU engine, if it reads each page before `reader`.
         route: Chooses the pages that `reader` reads after `first`.
+        ahead: Bounds the bytes of pages that wait for `reader` after `first`.
         model: Whether `reader` still has a server, if there is a `first`.
     """
 
@@ -204,6 +206,7 @@ class Extract:
     repair: Mapping[str, Any] = field(default_factory=dict)
     first: PageReader | None = None
     route: Route = field(default_factory=Route)
+    ahead: Admission | None = None
     model: ModelState = field(default_factory=ModelState)
 
     async def run(self, units: AsyncIterable[Unit]) -> None:
@@ -291,6 +294,11 @@ class Extract:
                 return before
         model = self.model
         if not model.lost:
+            if self.ahead is not None:  # the next page may be rendered when this one has its place in the queue
+                queued = await self.ahead.enter()
+                queued.weigh(len(page.image.data))
+                ticket.release()
+                ticket = queued
             try:
                 row = await self._read_with(self.reader, task, page, ticket.release)
             except ServerError as error:
@@ -305,6 +313,8 @@ class Extract:
             else:
                 model.answered = True
                 return better(before, row)
+            finally:
+                ticket.release()
         return without_model(before, model.lost)
 
     async def _read_with(

@@ -25,7 +25,7 @@ _NEWEST = 0.1
 class Admission:
     """Admits items while fewer than `most` items, and fewer than `most_bytes` bytes, are being prepared.
 
-    One caller enters at a time. An item leaves when the engine accepts it, or when it is done.
+    Callers that wait may enter in another order. An item leaves when the engine accepts it, or when it is done.
 
     Args:
         most: Items.

@@ -114,7 +114,7 @@ AHEAD = 8 << 20
 DETECTED = 2 << 20
 #: Rendered pages that may wait, whatever their size.
 MOST_AHEAD = 512
-#: Bytes of pages that the CPU engine has read, or is reading, before the model.
+#: Bytes of pages that the CPU engine has read, and that wait for the model.
 READ_AHEAD = 64 << 20
 
 
@@ -129,6 +129,7 @@ class Reading:
         verifier: OCR that verifies the text, if asked.
         first: The CPU engine, which reads each page before `reader` with the engine `hybrid`.
         route: Chooses the pages that `reader` reads after `first`.
+        ahead: Admission of the pages that `first` has read, and that wait for `reader`.
     """
 
     reader: PageReader
@@ -137,6 +138,7 @@ class Reading:
     verifier: Verifier | None = None
     first: PageReader | None = None
     route: Route = field(default_factory=Route)
+    ahead: Admission | None = None
 
     async def close(self) -> None:
         """Close the readers and the verifier."""
@@ -201,11 +203,12 @@ async def reading(job: Job[ReadingCommand], renderer: Renderer) -> Reading:
     layout = await by_regions(job, tools, reader)
     detected = 0 if layout is None else layout.detector.parallel * DETECTED
     own_text = _asks_for_text(settings, model.chosen)
-    ahead = READ_AHEAD if hybrid else AHEAD + detected
-    admission = _measured(job, pool, Admission(MOST_AHEAD, ahead))
+    ahead = Admission(MOST_AHEAD, READ_AHEAD if first else AHEAD + detected)
+    admission = Admission(2 * (renderer.workers + first.workers)) if first else ahead
+    _measured(job, pool, ahead)
     route = Route(THRESHOLD if settings.model_threshold is None else settings.model_threshold, settings.model_share)
     # Whether a server is the simulator is known when it has answered.
-    return Reading(layout or reader, admission, lambda: own_text and not pool.simulated, verifier, first, route)
+    return Reading(layout or reader, admission, lambda: own_text and not pool.simulated, verifier, first, route, ahead)
 
 
 async def _first_reader(job: Job[ReadingCommand]) -> LocalReader:
