@@ -1,7 +1,7 @@
 """The ledger of a page: what became of each mark of ink, and what supports each part of the text.
 
     ink of the page  = text + tables + formulas + figures + furniture + rules and specks + unread
-    text of the page = supported by ink, and by a true text layer + unsupported
+    text of the page = supported by ink, and by a true text layer or OCR + unsupported
 
 The ink comes from the image that was read (`documents.ink`). A page without any is blank.
 """
