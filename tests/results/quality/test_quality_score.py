@@ -602,7 +602,7 @@ def test_an_answer_for_another_page_is_degraded_by_a_short_layer(paper, read):
     assert rated(page, swapped, FITTED)[0].status is Status.OK  # a prompt of the user
 
 
-def test_text_that_the_machine_cannot_draw_is_compared_with_its_layer(paper, read):
+def test_text_the_machine_cannot_draw_is_not_invented(paper, read):
     assert paper.evidence is not None
     white = InkMap(8, 8, zlib.compress(bytes(8), 1), True)
     page = replace(paper, evidence=replace(paper.evidence, ink=white, undrawn=1.0))
