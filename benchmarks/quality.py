@@ -51,7 +51,7 @@ from llm_ocr.types import (
 Blocks = tuple[Block, ...]
 #: Characters of what is taken for a line.
 LINE = 80
-#: Repetitions of a loop that nobody has cut.
+#: Repetitions of a loop in an answer that was not cut.
 LOOPS = 15
 #: Least share of a page's text in each of two columns.
 COLUMN = 0.25

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, Unpack
 
@@ -115,6 +115,11 @@ class Session:
     def _begin(self, settings: ReadingCommand, progress: Progress | None, command: str) -> None:
         self._settings = settings
         self._engine = choose_engine(settings, command=command)
+        if settings.model_share is not None:
+            raise UsageError(
+                "`model_share` has no effect in a session: it is a share of the pages of a unit",
+                hint="Use `model_threshold`.",
+            )
         self._progress = progress or Silent()
         self._open: asyncio.Task[_Parts] | None = None
         self._held = contextlib.AsyncExitStack()
@@ -191,7 +196,7 @@ class Session:
             limits=limits_of(self._settings),
             transcribes=(lambda: False) if way.tasks else parts.reading.transcribes,
             first=parts.reading.first,
-            route=replace(parts.reading.route, share=None),  # a session has no units
+            route=parts.reading.route,
             ahead=parts.reading.ahead,
             model=self._model_state,
             verifier=parts.reading.verifier,

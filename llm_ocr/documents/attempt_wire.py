@@ -22,7 +22,7 @@ def attempt_to_wire(attempt: Attempt) -> dict[str, Any]:
     }
 
 
-def attempt_from_wire(wire: Mapping[str, Any], *, engine: str = "embedded", seconds: float = 0.0) -> Attempt:
+def attempt_from_wire(wire: Mapping[str, Any], *, engine: str, seconds: float = 0.0) -> Attempt:
     """Return the attempt; the caller knows the engine, and has measured `seconds`."""
     return Attempt(
         engine=engine,

@@ -311,7 +311,7 @@ class Extract:
                         " `degraded`. `llm-ocr repair` reads them again."
                     )
             else:
-                model.answered = True
+                model.answered |= row.tokens_out > 0  # a blank page needs no request
                 return better(before, row)
             finally:
                 ticket.release()

@@ -8,7 +8,7 @@ import pytest
 from running import FRUGALLY, cli, said, status_of
 
 import llm_ocr
-from llm_ocr.errors import UsageError
+from llm_ocr.errors import ServerError, UsageError
 from llm_ocr.results.routing import GAIN
 from llm_ocr.types import Reason, Status
 from llm_ocr_simulator import running
@@ -153,6 +153,27 @@ async def test_session_reads_with_both(server, documents):
     async with llm_ocr.Session(model_threshold=0, **settings) as session:
         page = await session.read_page(documents / "good.pdf")
     assert (page.text_source, [attempt["source"] for attempt in page.attempts]) == ("model", ["text-layer", "model"])
+
+
+def test_share_of_the_pages_of_a_session_is_an_error(server):
+    with pytest.raises(UsageError, match="`model_share` has no effect in a session"):
+        llm_ocr.Session(engine="hybrid", server_url=server.url, model_share=0.5)
+
+
+def test_blank_page_does_not_hide_a_server_that_never_answers(tmp_path):
+    (tmp_path / "blank.pdf").write_bytes(bad.text_pdf([]))
+    (tmp_path / "good.pdf").write_bytes(bad.text_pdf(*bad.good_pages("good", 3)))
+    sources = (tmp_path / "blank.pdf", tmp_path / "good.pdf")
+    with pytest.raises(ServerError):
+        llm_ocr.run(
+            sources,
+            workspace=tmp_path / "w",
+            server_url="http://127.0.0.1:1",
+            server_wait=0.2,
+            model_threshold=0,
+            workers=1,
+            **{**HYBRID, "pages_per_unit": 1},
+        )
 
 
 def test_plan_of_a_hybrid_run_needs_no_model(documents, tmp_path):

@@ -53,6 +53,26 @@ def started(corpus: Path, workspace: Path) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 
+def kill_often(command: list[str], workspace: Path, seed: int, times: int, least: float, most: float) -> None:
+    """Kill the command so many times, each after `least` to `most` seconds, and then let it finish."""
+    chance = random.Random(seed)
+    before = attempts(workspace)
+    for _ in range(times):
+        process = subprocess.Popen(
+            program(*command), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        time.sleep(chance.uniform(least, most))
+        process.kill()
+        process.communicate()
+        assert_markers_name_whole_data(workspace)
+        after = attempts(workspace)
+        assert before.items() <= after.items()
+        before = after
+    done = cli(*command, cwd=workspace.parent)
+    assert done.returncode == 0, said(done)
+    assert before.items() <= attempts(workspace).items()
+
+
 def attempts(workspace: Path) -> dict[str, str]:
     """Which attempt each finished unit of Extract is of."""
     if not (workspace / "extract" / "key.json").exists():
@@ -68,21 +88,8 @@ def texts(workspace: Path) -> list[tuple[str, str]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_killed_runs_lose_nothing_and_redo_no_finished_unit(corpus, undisturbed, tmp_path, seed):
-    chance = random.Random(seed)
     workspace = tmp_path / "killed"
-    before: dict[str, str] = {}
-    for _ in range(4):
-        process = started(corpus, workspace)
-        time.sleep(chance.uniform(0.3, 3.0))
-        process.kill()
-        process.communicate()
-        assert_markers_name_whole_data(workspace)
-        after = attempts(workspace)
-        assert before.items() <= after.items()
-        before = after
-    done = cli(*arguments(corpus, workspace), cwd=tmp_path)
-    assert done.returncode == 0, said(done)
-    assert before.items() <= attempts(workspace).items()
+    kill_often(arguments(corpus, workspace), workspace, seed, 4, 0.3, 3.0)
     assert texts(workspace) == undisturbed
     status = llm_ocr.open(str(workspace)).status
     assert (status.pages.expected, status.pages.ok) == (PAGES, PAGES)
@@ -99,26 +106,12 @@ def test_killed_runs_lose_nothing_and_redo_no_finished_unit(corpus, undisturbed,
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_killed_repairs_lose_nothing_and_count_nothing_twice(corpus, undisturbed, tmp_path, seed):
-    chance = random.Random(seed)
     workspace = tmp_path / "killed"
     assert cli(*arguments(corpus, workspace), cwd=tmp_path).returncode == 0
     (tmp_path / "list.txt").write_text("\n".join(page for page, _ in undisturbed))
     listed = ["--pages-from", str(tmp_path / "list.txt"), "--text-layer", "never"]
     command = ["repair", "-w", str(workspace), "--engine", "embedded", *listed]
-    before = attempts(workspace)
-    for _ in range(3):
-        process = subprocess.Popen(
-            program(*command), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        time.sleep(chance.uniform(1.0, 6.0))
-        process.kill()
-        process.communicate()
-        assert_markers_name_whole_data(workspace)
-        assert before.items() <= attempts(workspace).items()
-        before = attempts(workspace)
-    done = cli(*command, cwd=tmp_path)
-    assert done.returncode == 0, said(done)
-    assert before.items() <= attempts(workspace).items()
+    kill_often(command, workspace, seed, 3, 1.0, 6.0)
     status = llm_ocr.open(str(workspace)).status
     assert (status.pages.expected, status.pages.ok + status.pages.degraded) == (PAGES, PAGES)
     (repaired,) = status.repairs
@@ -131,25 +124,11 @@ def test_killed_repairs_lose_nothing_and_count_nothing_twice(corpus, undisturbed
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_killed_hybrid_runs_send_no_page_beyond_the_share(corpus, undisturbed, tmp_path, seed):
-    chance = random.Random(seed)
     workspace = tmp_path / "killed"
-    before: dict[str, str] = {}
     with running(preset="h100", mean_tokens=300) as server:
         command = ["run", str(corpus), "-w", str(workspace), "--pages-per-unit", "2", "--engine", "hybrid"]
         command += ["--server-url", server.url, "--model-threshold", "0", "--model-share", "0.5", "--quiet"]
-        for _ in range(4):
-            process = subprocess.Popen(
-                program(*command), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-            )
-            time.sleep(chance.uniform(1.0, 6.0))
-            process.kill()
-            process.communicate()
-            assert_markers_name_whole_data(workspace)
-            assert before.items() <= attempts(workspace).items()
-            before = attempts(workspace)
-        done = cli(*command, cwd=tmp_path)
-    assert done.returncode == 0, said(done)
-    assert before.items() <= attempts(workspace).items()
+        kill_often(command, workspace, seed, 3, 1.0, 6.0)
     assert [page for page, _ in texts(workspace)] == [page for page, _ in undisturbed]
     status = llm_ocr.open(str(workspace)).status
     assert (status.pages.expected, status.pages.ok + status.pages.degraded) == (PAGES, PAGES)
@@ -161,25 +140,11 @@ def test_killed_hybrid_runs_send_no_page_beyond_the_share(corpus, undisturbed, t
 
 @pytest.mark.slow
 def test_killed_runs_that_verify_by_ocr_lose_nothing(examples, tmp_path):
-    chance = random.Random(1)
     workspace = tmp_path / "killed"
-    before: dict[str, str] = {}
     with running(preset="h100", mean_tokens=300) as server:
         command = ["run", str(examples / "scan.pdf"), str(examples / "fax.tiff"), "-w", str(workspace)]
         command += ["--pages-per-unit", "1", "--server-url", server.url, "--verify", "ocr", "--quiet"]
-        for _ in range(3):
-            process = subprocess.Popen(
-                program(*command), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-            )
-            time.sleep(chance.uniform(2.0, 8.0))
-            process.kill()
-            process.communicate()
-            assert_markers_name_whole_data(workspace)
-            assert before.items() <= attempts(workspace).items()
-            before = attempts(workspace)
-        done = cli(*command, cwd=tmp_path)
-    assert done.returncode == 0, said(done)
-    assert before.items() <= attempts(workspace).items()
+        kill_often(command, workspace, 1, 3, 2.0, 8.0)
     pages = list(llm_ocr.open(str(workspace)).pages(images=False))
     assert {page.ledger.verified_by for page in pages if page.ledger} == {"ocr"}
     status = llm_ocr.open(str(workspace)).status.pages

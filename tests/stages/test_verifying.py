@@ -50,7 +50,7 @@ def test_a_killed_ocr_process_is_replaced(examples):
         verifier.begin(page)
         pool = verifier._reader._pool
         async with asyncio.timeout(60):
-            while not pool._all:  # noqa: ASYNC110  # the pool tells nobody that it starts a process
+            while not pool._all:  # noqa: ASYNC110  # the pool has no event for it
                 await asyncio.sleep(0.01)
         next(iter(pool._all)).process.kill()
         found, why_not = await verifier.verified(page)

@@ -55,7 +55,7 @@ def rate(payload: Mapping[str, Any]) -> dict[str, Any]:
     """Return the result of `rated` for a request as JSON values."""
     content = PageContent(0.0, 0.0, with_invisible=True) if payload["with_invisible"] else None
     page = Page("", "", 0, EncodedImage(b"", "", 0, 0), content, evidence=evidence_from_wire(payload["evidence"]))
-    attempt, limits = attempt_from_wire(payload["attempt"], seconds=0.0), Limits(**payload["limits"])
+    attempt, limits = attempt_from_wire(payload["attempt"], engine=""), Limits(**payload["limits"])
     judged, quality, ledger = rated(page, attempt, limits, transcribed=payload["transcribed"])
     values = None if ledger is None else asdict(ledger)
     unread, unsupported = (values.pop("unread"), values.pop("unsupported")) if values else ((), ())

@@ -75,7 +75,7 @@ class EmbeddedReader:
         if fault := answer.get("layout_model_fault"):
             warn_without_layout_model(fault)
         log_from_wire(answer.get("decisions", ()), f"{shown(page.source)} page {page.number}")
-        attempt = attempt_from_wire(answer, seconds=time.monotonic() - began)
+        attempt = attempt_from_wire(answer, engine=self.name, seconds=time.monotonic() - began)
         labels = options.figure_labels
         return attempt if labels is None else replace(attempt, blocks=with_crops(attempt.blocks, labels))
 
