@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from llm_ocr.config.groups import HYBRID
+from llm_ocr.config.groups import HybridSettings
 from llm_ocr.config.models import PlanSettings
 from llm_ocr.documents.manifests import SourceDocument, parse_pages
 from llm_ocr.documents.remote.urls import shown
@@ -132,6 +132,8 @@ async def plan(job: Job[PlanSettings], found: Found, *, dry_run: bool = False) -
     secrets = passwords(settings.password, settings.password_file)
     unit_size = settings.pages_per_unit or pages_per_unit(job.engines.engine)
     least = LEAST_PER_LOCAL_UNIT if isinstance(workspace.store, LocalStore) else LEAST_PER_UNIT
+    # A share for the model is of the pages of a unit, so units of few pages would not have it.
+    by_share = isinstance(settings, HybridSettings) and settings.model_share is not None
     filters = filter_options(settings)
     # Filters open every document, so the pages are counted exactly.
     options = CountOptions("exact" if filters.any else settings.count_pages, unit_size)
@@ -145,8 +147,7 @@ async def plan(job: Job[PlanSettings], found: Found, *, dry_run: bool = False) -
             workspace,
             documents,
             pages_per_unit=unit_size,
-            # A share for the model is of the pages of a unit.
-            least_per_unit=None if settings.pages_per_unit or settings.engine == HYBRID else least,
+            least_per_unit=None if settings.pages_per_unit or by_share else least,
             skipped=found.skipped,
             filters=filters.identity(),
             dry_run=dry_run,
