@@ -396,14 +396,16 @@ class LedgerSettings(Group):
         None,
         description=(
             "Largest share of a page's ink and text layer (0 to 1) that may be missing from an `ok` page. If given, a"
-            " model reads such a page again with its next method (default: 0.02, without reading it again)"
+            " model reads such a page again with its next method (default: 0.02 of the ink, and no passage of a true"
+            " text layer or OCR, without reading it again)"
         ),
     )
     max_unsupported: FRACTION | None = Field(
         None,
         description=(
             "Largest share of an `ok` page's text (0 to 1) that neither ink nor text layer supports; 1 also ignores"
-            " single numbers. If given, a model reads such a page again (default: 0.02, without reading it again)"
+            " single numbers. If given, a model reads such a page again (default: 0.02 by ink, and no passage by a true"
+            " text layer or OCR, without reading it again)"
         ),
     )
     verify: Literal["ink", "layer", "ocr"] = Field(

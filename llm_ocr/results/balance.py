@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from llm_ocr.types import InkTotals, Ledger, Reason, Status
 
 #: Shares of a page's ink and of its text above which the page is `degraded`, by the evidence. With ink, 1 % of 480
-#: readings of pages have more. With a text layer or OCR, a passage
-#: of `text_layer.SHORTEST` letters is enough.
+#: readings of pages have more. With a text layer or OCR, a passage of `text_layer.SHORTEST` letters is enough.
 MOST: Mapping[str, float] = {"ink": 0.02, "layer": 0.001, "ocr": 0.001}
 
 

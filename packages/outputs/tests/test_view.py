@@ -5,14 +5,17 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from view_workspaces import FORMULA, TABLE, Wanted, make, text
 from viewer_browser import Browser
 
 import llm_ocr
+import llm_ocr_outputs.viewer
 from llm_ocr.cli import main
 from llm_ocr.errors import StageMissing, UsageError
+from llm_ocr.results.ledger import Verify
 from llm_ocr.types import BlockKind, Box, Ledger, Reason, Span, Status
 
 UNSUPPORTED = "nothing on the page supports this text"
@@ -481,3 +484,9 @@ def test_words_of_both_readings_are_found(side_by_side):
         side_by_side.go(f"q={word}")
         side_by_side.wait("/^[1-9] of 5/.test(document.querySelector('#found').textContent)")
         assert any("a.pdf" in row for row in side_by_side.texts("#rows .row"))
+
+
+def test_viewer_names_each_evidence_of_a_text():
+    script = (Path(llm_ocr_outputs.viewer.__file__).parent / "site" / "page.js").read_text(encoding="utf-8")
+    (names,) = re.findall(r'"compared with", \{([^}]*)\}', script)
+    assert re.findall(r"(\w+): ", names) == list(get_args(Verify))

@@ -10,7 +10,8 @@ from llm_ocr.results.dataset import DatasetRow
 from llm_ocr.results.figure_text import figure_words
 from llm_ocr.results.markdown import clean, one_line
 from llm_ocr.results.schema import image_extension
-from llm_ocr.types import BlockKind, Box, EncodedImage, Ledger, PageRecord, Status
+from llm_ocr.types import BlockKind, Box, EncodedImage, Ledger, PageRecord
+from llm_ocr.workspace.superseding import RANKS
 from llm_ocr_outputs.places import Unsupported, lines_of_blocks, unsupported_texts
 from llm_ocr_outputs.viewer.index import visible_text
 from llm_ocr_outputs.viewer.rendering import Places, render, render_unsupported
@@ -20,8 +21,6 @@ from llm_ocr_outputs.viewer.rendering import Places, render, render_unsupported
 
 #: Characters of a page's text in its row of the list.
 EXCERPT = 240
-#: From the worst to the best.
-_RANKS = (Status.FAILED, Status.DEGRADED, Status.OK)
 #: Upper limit of characters shown of an attempt's detail.
 _DETAIL = 4000
 
@@ -71,7 +70,7 @@ def badness(view: PageView) -> float:
     record = view.record
     imbalance = record.ledger.imbalance if record.ledger else 0.0
     quality = 1.0 if view.quality is None else view.quality
-    return 10.0 * _RANKS.index(record.status) - round(imbalance, 4) + 1e-5 * quality
+    return 10.0 * RANKS.index(record.status) - round(imbalance, 4) + 1e-5 * quality
 
 
 def flags(view: PageView) -> str:

@@ -113,7 +113,7 @@ const Page = (() => {
     const [ink, unread, unsupported, furniture, evidence] = values;
     return [
       ["ink", `${percent(ink)} of the page`], ["unread ink", percent(unread)], ["unsupported text", percent(unsupported)],
-      ["ink in heads and feet", percent(furniture)], ["compared with", { ink: "the ink", layer: "the ink and the text layer" }[evidence]],
+      ["ink in heads and feet", percent(furniture)], ["compared with", { ink: "the ink", layer: "the ink and the text layer", ocr: "the ink and OCR" }[evidence]],
     ];
   }
 
