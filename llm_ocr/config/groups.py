@@ -117,6 +117,8 @@ FILE = Annotated[Path, BeforeValidator(path_text)]
 EMBEDDED, VLLM, SERVER, HYBRID = "embedded", "vllm", "server", "hybrid"
 MODELS = (VLLM, SERVER)
 ALL = (EMBEDDED, *MODELS)
+#: In a setting's list of engines: it has no effect if `hybrid` uses one of them.
+NOT_HYBRID = "not hybrid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -662,6 +664,7 @@ class ModelSettings(WhichModel):
             "Reader of pages on which the model failed; they count as degraded. embedded: the text layer, "
             "otherwise OCR on the CPU"
         ),
+        json_schema_extra={"engines": [*MODELS, NOT_HYBRID]},
     )
 
 

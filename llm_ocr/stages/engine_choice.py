@@ -67,14 +67,10 @@ def _check_effect(settings: EngineSettings, engine: str) -> None:
             "`invisible_text=keep` has no effect with `text_layer=never`: OCR reads only what the page shows",
             hint="Remove one of the two settings.",
         )
-    if settings.engine == HYBRID and settings.origins.get("fallback", "").startswith("flag "):
-        raise UsageError(
-            "`fallback` has no effect with `engine=hybrid`: the CPU engine has read each page before the model",
-            hint="Leave out `fallback`.",
-        )
     why = "which `server_url` chose" if engine == SERVER else f"which `engine=auto` chose because {reason}"
     if idle := check_effect(settings, engine, why):
-        _log.warning("no effect with %s: %s", about(engine), ", ".join(idle))
+        used = HYBRID if settings.engine == HYBRID else engine
+        _log.warning("no effect with %s: %s", about(used), ", ".join(idle))
     if isinstance(settings, LedgerSettings) and settings.verify == "ocr":
         if engine not in (*MODELS, HYBRID):
             raise UsageError(

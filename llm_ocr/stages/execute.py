@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from llm_ocr.config.groups import HYBRID, SERVER, VLLM, RaySettings
@@ -25,7 +26,7 @@ from llm_ocr.stages.clean import clean
 from llm_ocr.stages.describe import describe
 from llm_ocr.stages.engine_choice import choose_engine
 from llm_ocr.stages.extract import extract, warming_up
-from llm_ocr.stages.job import Job, Stage, log_folder, worker_name
+from llm_ocr.stages.job import Job, Stage, log_folder, without_servers, worker_name
 from llm_ocr.stages.limits import Limits, check_limits
 from llm_ocr.stages.loop import run_blocking
 from llm_ocr.stages.model_choice import model_choice, with_served_model
@@ -115,9 +116,9 @@ async def _execute(command: str, settings: PipelineCommand, engine: str, progres
                 workspace, settings, progress, engines, remote, stop=limits.stop, command=command, worked=worked
             )
             if isinstance(serving, RaySettings) and on_ray:
-                from llm_ocr.stages.ray import cluster, without_servers
+                from llm_ocr.stages.ray import cluster
 
-                run_on_cluster = await stack.enter_async_context(cluster(serving))
+                job = replace(job, run=await stack.enter_async_context(cluster(serving)))
             if found is not None:
                 async with _still_exists(workspace), contextlib.nullcontext() if on_ray else warming_up(job, command):
                     planned = await plan(job, found)
@@ -135,7 +136,7 @@ async def _execute(command: str, settings: PipelineCommand, engine: str, progres
                     _still_exists(workspace),
                     limits.stage(stage.__name__, progress, finishes=not on_ray, last=last),
                 ):
-                    await (run_on_cluster(stage, job) if on_ray else stage(job))
+                    await job.run(stage, job)
         if workspace.url.startswith("hf://"):  # the preview; the engine has ended, so no GPU waits for the upload
             from llm_ocr.compat.stage_dataset import show_pages
 

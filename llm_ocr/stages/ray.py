@@ -26,14 +26,13 @@ from llm_ocr.config.environment import cores, quiet_ray
 from llm_ocr.config.groups import VLLM, FollowSettings, RenderSettings, ShardSettings, SourceSettings
 from llm_ocr.config.models import ClusterCommand, RetrySettings
 from llm_ocr.documents.remote.urls import is_remote
-from llm_ocr.engines import Load, Server
+from llm_ocr.engines import Load
 from llm_ocr.errors import LlmOcrError, MissingExtra, UsageError, WorkspaceError, WorkspaceMismatch
-from llm_ocr.models.profile import Profile
 from llm_ocr.scheduling.scanner import PlannedUnits
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.describe import describe
 from llm_ocr.stages.extract import Expected, expected_pages, extract
-from llm_ocr.stages.job import Job, Share, Stage, log_folder, worker_name
+from llm_ocr.stages.job import Job, Share, Stage, log_folder, without_servers, worker_name
 from llm_ocr.stages.loop import run_blocking
 from llm_ocr.stages.recording import Recorded
 from llm_ocr.stages.remote import Remote
@@ -740,24 +739,12 @@ async def _run_stage(ray: Any, name: str, job: Job[ClusterCommand]) -> None:
     progress.end()
 
 
-class _NoServers(Engines):
-    """Models whose servers run on other machines. Readers of these models have keys but no servers."""
-
-    def _servers(self, profile: Profile, model: str, revision: str | None) -> Sequence[Server]:
-        return []
-
-
 async def _key(name: str, job: Job[ClusterCommand]) -> tuple[str, Mapping[str, str | None]]:
     """Run the stage over no units; return its key, which no unit has claimed yet, and the commits in it."""
     keys: list[str] = []
     keyed = without_servers(job)
     await _STAGES[name](replace(keyed, progress=Silent(), given=Share((), begun=keys.append)))
     return keys[0], dict(keyed.engines.commits)
-
-
-def without_servers(job: Job[Any]) -> Job[Any]:
-    """Return the command with models whose servers run on other machines, for keys and plans."""
-    return replace(job, engines=_NoServers(job.engines.engine, job.settings, Path(), job.progress.say))
 
 
 def size_of(settings: ClusterCommand, engine: str, nodes: Sequence[dict[str, float]]) -> Size:

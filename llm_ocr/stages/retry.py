@@ -17,7 +17,7 @@ from llm_ocr.stages.counting import PageCounter
 from llm_ocr.stages.describe import describe
 from llm_ocr.stages.engine_choice import LEAST_PER_LOCAL_UNIT, LEAST_PER_UNIT, pages_per_unit
 from llm_ocr.stages.extract import failed_page, opened_reading
-from llm_ocr.stages.job import Job, Share, log_folder, worker_name
+from llm_ocr.stages.job import Job, Share, log_folder, without_servers, worker_name
 from llm_ocr.stages.plan import result_versions
 from llm_ocr.stages.rendering import passwords, render_options
 from llm_ocr.stages.servers import Engines
@@ -46,6 +46,8 @@ from llm_ocr.workspace.stored import OF_MODELS, REMEMBERED, to_remember
 
 #: Further settings that change results. A workspace does not store them, so they are named if the user gives them.
 _NOT_STORED = ("headers", "ocr_language", "min_quality", "rotate", "anchor_text", "guided", "layout_first")
+#: Settings of Describe and Assemble after a repair: all units, because the shares of a repair are those of its pages.
+WHOLE = {"shard_index": 0, "shard_count": 1}
 #: Stored settings that change no result.
 _WITHOUT_EFFECT = ("pages_per_unit", "batch_id")
 
@@ -250,22 +252,17 @@ async def finish_repair(job: Job[RepairSettings]) -> None:
     """Describe and assemble the repaired pages as before, if Describe and Assemble have run.
 
     Both use the settings of their last run, not those of the repair: other settings would process all pages again.
+    Of several workers, the one that reads the last page does this for all pages.
 
     Args:
         job: The command, with an open workspace.
     """
     workspace, say = job.workspace, job.progress.say
-    if job.settings.shard_count > 1 or job.settings.ray is not None:
-        say("Describe and Assemble are left to later commands, which may run on other machines.")
-        return
     described = await asyncio.to_thread(newest_key, workspace, DESCRIBE)
     if described is None:
         return
     key = await asyncio.to_thread(required_key, workspace, EXTRACT)
-    try:
-        await asyncio.to_thread(need_finished, workspace, EXTRACT, key)
-    except StageMissing as missing:  # pages that are no part of the repair
-        say(f"{missing.args[0]}: Describe and Assemble wait. {missing.hint}")
+    if not await _finished(job, EXTRACT, key):
         return
     stored = (await asyncio.to_thread(extract_origin, workspace))[0].remembered
     own = HYBRID if job.settings.engine == HYBRID else job.engines.engine
@@ -278,20 +275,23 @@ async def finish_repair(job: Job[RepairSettings]) -> None:
     names = DescribeSettings.model_fields
     values = {name: value for name, value in job.settings if name in names}
     values |= {name: value for name, value in stored.items() if name in names} | {"engine": engine}
+    values |= WHOLE
     settings = DescribeSettings(**values)
     engines = job.engines if same else Engines(engine, settings, log_folder(workspace, worker_name()), say)
     base: Job[Any] = job
     describing = replace(base, settings=settings, engines=engines, command=DESCRIBE)
     try:
         keys: list[str] = []
-        await describe(replace(describing, progress=Silent(), given=Share((), begun=keys.append)))
+        await describe(replace(without_servers(describing), progress=Silent(), given=Share((), begun=keys.append)))
         if keys != [described]:
             say("The figures of the repaired pages are left to Describe, which ran with settings of its own.")
             return
-        await describe(describing)
+        await job.run(describe, describing)
     finally:
         if not same:
             await engines.close()
+    if not await _finished(job, DESCRIBE, described):
+        return
     made = await asyncio.to_thread(lambda: key_settings(workspace, ASSEMBLE, assembled_key(workspace) or ""))
     if not made:
         return
@@ -300,4 +300,16 @@ async def finish_repair(job: Job[RepairSettings]) -> None:
     else:
         known = {name: value for name, value in job.settings if name in AssembleSettings.model_fields}
         kept = {name: made[name] for name in ("page_markers", "dataset_images")}
-        await assemble(replace(describing, settings=AssembleSettings(**{**known, **kept}), command=ASSEMBLE))
+        await assemble(replace(describing, settings=AssembleSettings(**{**known, **kept, **WHOLE}), command=ASSEMBLE))
+
+
+async def _finished(job: Job[RepairSettings], stage: str, key: str) -> bool:
+    """Return whether all units of a stage have a marker; name what remains if not."""
+    await asyncio.to_thread(job.workspace.flush)  # other workers that end now see the units of this one
+    try:
+        await asyncio.to_thread(need_finished, job.workspace, stage, key)
+    except StageMissing as missing:  # other workers still read, or pages are no part of the repair
+        others = "the last of several workers does both, or a later command. " if job.worked.shared else ""
+        job.progress.say(f"{missing.args[0]}: Describe and Assemble wait; {others}{missing.hint}")
+        return False
+    return True

@@ -64,6 +64,15 @@ def test_what_a_variable_or_the_workspace_says_is_not_refused(tmp_path):
     assert set(check_effect(settings, EMBEDDED)) == {"MODEL_ID", "LLM_OCR_GUIDED"}
 
 
+@pytest.mark.parametrize("engine", [HYBRID, SERVER, VLLM])
+def test_fallback_beside_hybrid_is_reported_by_its_origin(tmp_path, engine):
+    flags = {"engine": "hybrid"}
+    assert check_effect(loaded(tmp_path, flags, {"LLM_OCR_FALLBACK": "none"}), engine) == ("LLM_OCR_FALLBACK",)
+    with pytest.raises(UsageError, match="--fallback has no effect with the CPU engine and a model, which") as refused:
+        check_effect(loaded(tmp_path, {**flags, "fallback": "none"}), engine)
+    assert refused.value.hint == "Leave out --fallback, or use `engine=server` or `engine=vllm`."
+
+
 def test_settings_of_commands_concern_every_engine(tmp_path):
     flags = {"stdout": True, "headers": "keep", "crop": "table", "workers": 2, "text_layer": "never", "max_hours": 1}
     for engine in (EMBEDDED, HYBRID, SERVER, VLLM):
