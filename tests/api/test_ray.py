@@ -214,13 +214,22 @@ def test_describe_gives_the_same_captions(cluster, nodes, documents, server, loc
 
 
 def deadly() -> type[Worker]:
-    """A worker that dies when it is given the first unit of the plan; in a function, so that Ray sends its code."""
+    """A worker that dies when it takes the first unit of the plan; in a function, so that Ray sends its code."""
 
     class Deadly(Worker):
-        def turn(self, held, *, over):
-            if 0 in held:
-                os._exit(1)
-            return super().turn(held, over=over)
+        def _run(self):
+            from llm_ocr.scheduling.leases import Claim, Leases
+
+            taken = Leases._taken
+
+            def dying(leases, lease):
+                outcome = taken(leases, lease)
+                if lease.unit == "0001-000000" and outcome is Claim.OURS:
+                    os._exit(1)
+                return outcome
+
+            Leases._taken = dying
+            super()._run()
 
     return Deadly
 
@@ -241,7 +250,13 @@ def test_a_unit_that_kills_its_workers_is_given_up_and_named(cluster, nodes, doc
     monkeypatch.setattr(ray, "_PAUSE", 0.0)
     with pytest.raises(LlmOcrError, match=r"1 unit.* 0001-000000 \(0\.pdf\)") as caught:
         llm_ocr.extract(
-            documents, workspace=tmp_path / "w", server_url=server.url, ray=cluster.address, ray_gpus=1, **SMALL
+            documents,
+            workspace=tmp_path / "w",
+            server_url=server.url,
+            ray=cluster.address,
+            ray_gpus=1,
+            lease_seconds=5,
+            **SMALL,
         )
     assert caught.value.exit_code == 1
     assert len(attempts(tmp_path / "w")) == UNITS - 1
