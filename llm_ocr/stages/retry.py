@@ -23,7 +23,7 @@ from llm_ocr.stages.rendering import passwords, render_options
 from llm_ocr.stages.servers import Engines
 from llm_ocr.stages.sharing import need_finished
 from llm_ocr.storage.local import LocalStore
-from llm_ocr.types import DocumentPart, Reason, Status, Unit, page_id, plural
+from llm_ocr.types import DocumentPart, PageRecord, Reason, Status, page_id, plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import Generation, Kind, Repair, generations, units_of
 from llm_ocr.workspace.keys import (
@@ -139,41 +139,39 @@ async def give_up(job: Job[RepairSettings]) -> None:
 
 
 def give_up_unread(workspace: Workspace, key: str) -> int:
-    """Publish the units of retries that have no marker, and return the number of their pages."""
-    done = done_units(workspace, EXTRACT, key)
-    every = list(generations(workspace))
-    retries = [unit for one in every if one.kind is Kind.RETRY for unit in units_of(workspace, one)]
-    unread = [unit for unit in retries if unit.id not in done]
-    documents = {part.document_id for unit in unread for part in unit.parts}
-    with_failures = {marker.unit for marker in iter_markers(workspace, EXTRACT, key) if marker.counts.failed}
-    older: dict[str, list[Unit]] = {}  # units with failed pages, by document
-    for unit in (unit for one in every for unit in units_of(workspace, one)) if unread else ():
-        for document in documents.intersection(part.document_id for part in unit.parts):
-            if unit.id in with_failures:
-                older.setdefault(document, []).append(unit)
+    """Publish the units of retries that have no marker, and return the number of their pages.
+
+    A failed page is failed again, for the same reason. For all others, the new row is failed, so that the earlier row
+    is the better one.
+    """
+    failures = {marker.unit: marker.counts.failed for marker in iter_markers(workspace, EXTRACT, key)}
+    unread, failing = [], []
+    for generation in generations(workspace):
+        for unit in units_of(workspace, generation):
+            if failures.get(unit.id):
+                failing.append(unit)
+            elif unit.id not in failures and generation.kind is Kind.RETRY:
+                unread.append(unit)
     pages = 0
     for unit in unread:
-        own = {part.document_id for part in unit.parts}
-        before = {earlier.id: earlier for document in own for earlier in older.get(document, ())}
-        failed = {
-            row.page_id: row
-            for name in sorted(before)
-            for row in published_pages(
-                workspace, standing_marker(workspace, EXTRACT, key, name), Images.ALL, before[name]
-            )
-            if row.status is Status.FAILED and row.document_id in own
-        }
-        repeated = {row.page_id for row in unit.repeats}
-        rows = []
+        documents = {part.document_id for part in unit.parts}
+        failed: dict[str, PageRecord] = {}
+        for earlier in failing:
+            if not documents.isdisjoint(part.document_id for part in earlier.parts):
+                marker = standing_marker(workspace, EXTRACT, key, earlier.id)
+                found = published_pages(workspace, marker, Images.ALL, earlier)
+                failed |= {row.page_id: row for row in found if row.status is Status.FAILED}
+        rows, better = [], {row.page_id for row in unit.repeats}
         for part in unit.parts:
             for position, number in enumerate(part.pages):
                 page, document = page_id(part.document_id, number), page_id(part.document_id, None)
-                # A failed page is failed again, for the same reason. Of all others, the failed row is the worse one.
-                row = None if page in repeated else failed.get(page, failed.get(document))
-                reason = row.reason if row is not None and row.reason else Reason.GIVEN_UP
-                failure = PageFailure(reason, row.detail if row else "the repair ended before it read the page")
-                image = row.image if row else None
-                rows.append(failed_page(part, position, failure, engine=row.engine if row else "", image=image))
+                before = None if page in better else failed.get(page, failed.get(document))
+                if before is not None and before.reason is not None:
+                    failure = PageFailure(before.reason, before.detail)
+                    rows.append(failed_page(part, position, failure, engine=before.engine, image=before.image))
+                else:
+                    failure = PageFailure(Reason.GIVEN_UP, "the repair ended before it read the page")
+                    rows.append(failed_page(part, position, failure, engine=""))
         summary = pages_summary(unit, rows)
         summary = replace(summary, extra={**summary.extra, GIVEN_UP: True})
         marker = publish(workspace, EXTRACT, key, unit.id, pages_to_parquet(rows), summary)
