@@ -21,11 +21,15 @@ from llm_ocr.results.quality.text_layer import (
     ENOUGH_LETTERS,
     FORMULA,
     LETTERS,
+    MISREAD,
+    SHORTEST,
+    UNVERIFIABLE,
     BlockText,
     Chunk,
     aligned,
     chunks_of,
     folded,
+    formulas_in,
     in_margin,
     is_true,
     passages,
@@ -85,6 +89,8 @@ _SURE, _SURE_NUMBER = 0.9, 0.995
 _SIDE, _NEAR = 4, 24
 #: Most numbers of an answer that are compared with numbers of other digits, and most columns that a line may continue.
 _MOST_NUMBERS, _COLUMNS = 100, 100
+#: A word, which is longer than the symbols of a formula, such as `x12` and `sin`.
+_WORD = re.compile(r"[^\W_]{4}")
 #: Letters of an answer that may stand where OCR read one letter without confidence.
 _ROOM_OF_OCR = 1.5
 #: Share of a chunk's letters that the recognizer must be able to read.
@@ -354,14 +360,16 @@ def _by_layer(
 ) -> tuple[_Unread, _Unsupported]:
     """Compare the answer with a true text layer, both ways, in chunks of about a line, and by numbers and names."""
     lines = [(text, box.turned(attempt.rotation)) for text, box in evidence.lines]
-    is_optional = _optional(lines, attempt)
+    is_optional = _optional(lines, attempt, texts)
     demanded, optional = (
         [line for line, free in zip(lines, is_optional, strict=True) if free is which] for which in (False, True)
     )
     wanted, allowed = (chunks_of("\n".join(text for text, _ in some)) for some in (demanded, optional))
     layer = [*wanted, *allowed]
-    # A figure may repeat a caption that is a block of its own.
-    figures = [chunk for entry in texts if entry.block.kind is BlockKind.FIGURE for chunk in entry.chunks]
+    # A figure may repeat a caption that is a block of its own, and a manual of LaTeX prints the commands of formulas.
+    aside = [chunk for entry in texts if entry.block.kind is BlockKind.FIGURE for chunk in entry.chunks]
+    sources = [entry.block.text for entry in texts if "\\" in entry.block.text]
+    aside += chunks_of("\n".join(formula for text in sources for formula in FORMULA.findall(text)))
     every = [
         (n, chunk)
         for n, entry in enumerate(texts)
@@ -369,12 +377,18 @@ def _by_layer(
         for chunk in entry.chunks
     ]
     in_layer, in_answer = aligned([chunk for _, chunk in every], layer)
-    if figures:
-        _, in_figures = aligned(figures, layer)
-        in_answer = [list(map(max, *pair)) for pair in zip(in_answer, in_figures, strict=True)]
+    if aside:
+        _, in_aside = aligned(aside, layer)
+        in_answer = [list(map(max, *pair)) for pair in zip(in_answer, in_aside, strict=True)]
+    formulas = [formulas_in(entry) for entry in texts]
+    for (number, chunk), flags in zip(every, in_layer, strict=True):
+        for at, (start, end) in enumerate(chunk.places if formulas[number] else ()):
+            if any(first <= start and end <= last for first, last in formulas[number]):
+                flags[at] = flags[at] or UNVERIFIABLE
     unread = _Unread()
-    replaced = size_lacking([chunk for _, chunk in every], in_layer)
-    if lacking := passages(wanted, in_answer[: len(wanted)], replaced=replaced):
+    # What one side lacks and the other has instead is misread.
+    misread = size_lacking([chunk for _, chunk in every], in_layer) + max(ENOUGH_LETTERS, MISREAD * size_of(wanted))
+    if lacking := passages(wanted, in_answer[: len(wanted)], misread):
         starts = [0, *accumulate(len(text) + 1 for text, _ in demanded)]
         boxes = [
             box
@@ -399,7 +413,8 @@ def _by_layer(
     letters = size_of(chunks)
     if letters < ENOUGH_LETTERS or size_of(wanted) + size_of(allowed) < ENOUGH_LETTERS:
         return unread, _Unsupported()
-    foreign = passages(chunks, flags, replaced=size_lacking(layer, in_answer))
+    # Words of the page that stand once more in the answer are what it has more than the layer, in whatever pieces.
+    foreign = passages(chunks, flags, size_lacking(layer, in_answer) + SHORTEST)
     spans = [Span(every[chosen[at]][0], start, end) for at, start, end, _ in foreign]
     invented = sum(part[3] for part in foreign)
     if invented and evidence.pictured and any(entry.block.box.area >= 1 for entry in texts):
@@ -422,8 +437,12 @@ def _by_layer(
     return unread, _Unsupported(share, [*spans, *_unknown_facts(lines, own, unknown, left)])
 
 
-def _optional(lines: Sequence[tuple[str, Box]], attempt: Attempt) -> list[bool]:
-    """Return which lines of the page an answer may lack: running heads, and those in a picture or formula."""
+def _optional(lines: Sequence[tuple[str, Box]], attempt: Attempt, texts: Sequence[BlockText]) -> list[bool]:
+    """Return which lines of the page an answer may lack: running heads, and those in a picture or formula.
+
+    Lines without a word are also optional, with as many letters as the formulas of the answer have: a layer has the
+    symbols of a formula in any order, with the numbers of formulas between them.
+    """
     pictures = [
         box.grown(0.01)
         for block in attempt.blocks
@@ -432,12 +451,21 @@ def _optional(lines: Sequence[tuple[str, Box]], attempt: Attempt) -> list[bool]:
     ]
     without_position = any(block.kind is BlockKind.FIGURE and block.box.area >= 1 for block in attempt.blocks)
     heads = _heads(lines)
-    return [
-        box in heads
-        or any(box.covered_by(picture) > 0.5 for picture in pictures)
-        or (without_position and len(text) < LETTERS)
-        for text, box in lines
-    ]
+    formulas = "".join(entry.text[start:end] for entry in texts for start, end in formulas_in(entry))
+    symbols = sum(map(str.isalnum, formulas))
+    found = []
+    for text, box in lines:
+        optional = (
+            box in heads
+            or any(box.covered_by(picture) > 0.5 for picture in pictures)
+            or (without_position and len(text) < LETTERS)
+        )
+        letters = sum(map(str.isalnum, text))
+        if not optional and letters <= symbols and not _WORD.search(text):
+            symbols -= letters
+            optional = True
+        found.append(optional)
+    return found
 
 
 def _heads(lines: Sequence[tuple[str, Box]]) -> set[Box]:
@@ -476,12 +504,12 @@ def _by_ocr(ocr: OcrText, black: "Mask", attempt: Attempt, texts: Sequence[Block
         if entry.block.kind is not BlockKind.FORMULA:
             # A figure may repeat a caption that is a block of its own.
             own = entry.text[: len(entry.block.inside)] if entry.block.kind is BlockKind.FIGURE else entry.text
-            answer.append((number, _bare(FORMULA.sub(lambda found: " " * len(found[0]), own))))
+            answer.append((number, FORMULA.sub(lambda found: " " * len(found[0]), own)))
     said = [(number, chunk) for number, text in answer for chunk in chunks_of(text)]
-    read = [(number, chunk) for number, line in enumerate(lines) for chunk in chunks_of(_bare(line.text))]
+    read = [(number, chunk) for number, line in enumerate(lines) for chunk in chunks_of(line.text)]
     in_ocr, in_answer = aligned([chunk for _, chunk in said], [chunk for _, chunk in read])
 
-    optional = _optional([(line.text, line.box) for line in lines], attempt)
+    optional = _optional([(line.text, line.box) for line in lines], attempt, texts)
     demanded, room = [], [float(line.text.count("\ufffd")) for line in lines]
     for (number, chunk), found in zip(read, in_answer, strict=True):
         if lines[number].confidence < _SURE:
@@ -547,19 +575,6 @@ def _passages(parts: Sequence[_Part]) -> list[tuple[_Part, int, int, int]]:
     return [(parts[at], start, end, letters) for at, start, end, letters in found]
 
 
-def _bare(text: str) -> str:
-    """Return the text without accents, which OCR confuses; as long as the text."""
-    if text.isascii():
-        return text
-    parts = [letter if letter.isascii() else unicodedata.normalize("NFD", letter) for letter in text]
-    return "".join(
-        [
-            part[0] if len(part) > 1 and unicodedata.combining(part[1]) else letter
-            for letter, part in zip(text, parts, strict=True)
-        ]
-    )
-
-
 def _in_rows(lines: Iterable[OcrLine]) -> list[OcrLine]:
     """Return the lines from top to bottom, and those of one height, such as cells of a table, from left to right."""
     rows: list[list[OcrLine]] = []
@@ -609,8 +624,8 @@ def _numbers_in(texts: Sequence[tuple[int, str]]) -> list[_Number]:
     found, first = [], 0
     for block, text in texts:
         for (start, end), digits in _numbers(text):
-            before = "".join(filter(str.isalnum, whole[max(0, first + start - _NEAR) : first + start]))[-_SIDE:]
-            after = "".join(filter(str.isalnum, whole[first + end : first + end + _NEAR]))[:_SIDE]
+            before = "".join(filter(str.isalnum, folded(whole[max(0, first + start - _NEAR) : first + start])))[-_SIDE:]
+            after = "".join(filter(str.isalnum, folded(whole[first + end : first + end + _NEAR])))[:_SIDE]
             around = tuple(side if len(side) == _SIDE else "" for side in (before, after))
             found.append(_Number(block, start, end, digits, (around[0], around[1])))
         first += len(text) + 1
@@ -628,7 +643,7 @@ def _contradicted_by_ocr(answer: Sequence[tuple[int, str]], lines: Sequence[OcrL
         lines: The lines of OCR, in order.
     """
     printed: dict[str, list[_Number]] = {}
-    for number in _numbers_in([(at, _bare(line.text)) for at, line in enumerate(lines)]):
+    for number in _numbers_in([(at, line.text) for at, line in enumerate(lines)]):
         printed.setdefault(number.digits, []).append(number)
     lacking = _numbers_in(answer)
     for sides in (2, 1, 0):  # numbers that agree, those between the same letters first
