@@ -335,13 +335,15 @@ class OcrLine:
     """Line of text that OCR found in a page image.
 
     An area that it cannot read has U+FFFD instead of about each character, and the confidence 0. `box` is relative.
-    `confidence` is the mean over the characters, 0..1; `words` has the least of each word.
+    `confidence` is the mean over the characters, 0..1. Each word has the least of its characters in `words`, and its
+    relative box in `boxes`.
     """
 
     text: str
     box: Box
     confidence: float
     words: tuple[float, ...] = ()
+    boxes: tuple[Box, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,7 +163,10 @@ def aligned(own: Sequence[Chunk], other: Sequence[Chunk]) -> tuple[list[list[int
         For each chunk of `own`, then of `other`, one value per word. A word with a digit is found only as a whole.
     """
     texts = ["".join([chunk.letters for chunk in some]) for some in (own, other)]
-    matched = _matched_passages(texts, [[len(word) for chunk in some for word in chunk.words] for some in (own, other)])
+    matched = bytearray(len(texts[0])), bytearray(len(texts[1]))
+    words_of = [[len(word) for chunk in some for word in chunk.words] for some in (own, other)]
+    for start, place, length in matched_passages(texts, words_of):
+        matched[0][start : start + length] = matched[1][place : place + length] = b"\1" * length
     left = [_blanked(text, flags) for text, flags in zip(texts, matched, strict=True)]
     words = [_words_left(some, flags) for some, flags in zip((own, other), matched, strict=True)]
     return _found(own, matched[0], left, words[1]), _found(other, matched[1], left[::-1], words[0])
@@ -217,17 +220,24 @@ def _found(chunks: Sequence[Chunk], matched: bytearray, left: Sequence[str], wor
     return result
 
 
-def _matched_passages(texts: Sequence[str], words: Sequence[Sequence[int]]) -> tuple[bytearray, bytearray]:
-    """Return which letters of two texts belong to passages of both, each used once, the longest ones first.
+def matched_passages(texts: Sequence[str], words: Sequence[Sequence[int]]) -> list[tuple[int, int, int]]:
+    """Return the passages that two texts have in common, each used once, the longest ones first.
 
-    `words` are the lengths of their words. Passages do not end within the first or last two letters of a word: these
-    are often the same by chance.
+    Passages do not end within the first or last two letters of a word: these are often the same by chance.
+
+    Args:
+        texts: The two texts, letters only.
+        words: The lengths of their words in letters, at least 1.
+
+    Returns:
+        The start of each passage in the first text, its start in the second text, and its length.
     """
     import numpy as np
 
+    found: list[tuple[int, int, int]] = []
     matched, used = bytearray(len(texts[0])), bytearray(len(texts[1]))
     if min(map(len, texts)) < PASSAGE:
-        return matched, used
+        return found
     keys = []
     for text in texts:
         codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.uint64)
@@ -263,7 +273,8 @@ def _matched_passages(texts: Sequence[str], words: Sequence[Sequence[int]]) -> t
         for piece in _FREE.finditer(taken):  # the parts that are free in both
             begin, end = piece.span()
             matched[start + begin : start + end] = used[place + begin : place + end] = b"\1" * (end - begin)
-    return matched, used
+            found.append((start + begin, place + begin, end - begin))
+    return found
 
 
 def size_lacking(chunks: Sequence[Chunk], found: Sequence[Sequence[int]]) -> int:

@@ -64,7 +64,11 @@ def ocr_text(image: EncodedImage, recogniser: GetRecogniser) -> OcrText:
         return _on_page(box.scaled(1 / width, 1 / height), read).clipped()
 
     lines = [
-        OcrLine(line.text, placed(line.box), line.confidence, tuple(word.confidence for word in line.words))
+        OcrLine(
+            *(line.text, placed(line.box), line.confidence),
+            tuple(word.confidence for word in line.words),
+            tuple(placed(word.box) for word in line.words),
+        )
         for line in read.lines
     ]
     for box in read.unread:
