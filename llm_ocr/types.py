@@ -351,10 +351,12 @@ class OcrText:
     """Text that OCR found in a page image.
 
     `scripts` are those that the recognizer reads, as the first words of their characters' Unicode names (`LATIN`).
+    `skew`: degrees by which lines fall to the right; negative: they rise.
     """
 
     lines: tuple[OcrLine, ...]
     scripts: frozenset[str]
+    skew: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ def ocr_to_wire(ocr: OcrText) -> dict[str, Any]:
         [line.text, _relative(line.box), line.confidence, line.words, [_relative(box) for box in line.boxes]]
         for line in ocr.lines
     ]
-    return {"lines": lines, "scripts": sorted(ocr.scripts)}
+    return {"lines": lines, "scripts": sorted(ocr.scripts), "skew": round(ocr.skew, 4)}
 
 
 def ocr_from_wire(wire: Mapping[str, Any]) -> OcrText:
@@ -98,7 +98,7 @@ def ocr_from_wire(wire: Mapping[str, Any]) -> OcrText:
         OcrLine(text, Box(*sides), sure, tuple(words), tuple(Box(*box) for box in boxes))
         for text, sides, sure, words, boxes in wire["lines"]
     )
-    return OcrText(lines, frozenset(wire["scripts"]))
+    return OcrText(lines, frozenset(wire["scripts"]), wire["skew"])
 
 
 def content_to_wire(content: PageContent) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def ocr_text(image: EncodedImage, recogniser: GetRecogniser) -> OcrText:
     for box in read.unread:
         letters = round(_LETTERS * max(box.width, box.height) / max(1.0, min(box.width, box.height)))
         lines.append(OcrLine("\ufffd" * letters, placed(box), 0.0))
-    return OcrText(tuple(lines), loaded.scripts)
+    return OcrText(tuple(lines), loaded.scripts, read.skew)
 
 
 def _with_figures(blocks: tuple[Block, ...]) -> tuple[Block, ...]:

@@ -63,6 +63,15 @@ def _is_broken(word: PlacedWord) -> bool:
     return word.continues and not is_cjk(word.text[-1])
 
 
+def plain_text(page: WordPage) -> str:
+    """Return the text of a page: a line for each of its lines, with hyphens, and a blank line between blocks."""
+
+    def shown(line: PlacedLine) -> str:
+        return " ".join(word.text for word in line.words) + "-" * (bool(line.words) and _is_broken(line.words[-1]))
+
+    return "\n\n".join("\n".join(map(shown, placed.lines)) for placed in page.blocks if placed.lines)
+
+
 # hOCR 1.2 (https://kba.github.io/hocr-spec/1.2/), as XHTML: one file per document. Readers look for `ocr_page`,
 # `ocr_par`, `ocr_line`, and `ocrx_word` as the whole value of `class`, so our marks are properties, whose names begin
 # with `x_` (section 3.2): `x_unsupported 1` and `x_estimated 1`.
