@@ -1,6 +1,7 @@
 """Make the pictures of the documentation from the current product: `make pictures`.
 
-The examples are read by the CPU engine. Headless Chromium photographs the viewer and the report.
+The examples are read by the CPU engine. Headless Chromium photographs the viewer, an exported HTML
+file, and the report.
 """
 
 import shutil
@@ -44,6 +45,8 @@ def _views(made: Path, first: Path, second: Path) -> Iterator[tuple[str, str, tu
     yield f"{index}#page={page_id(page.document_id, page.page_number)}", "viewer/dark.png", ("--force-dark-mode",)
     yield index, "viewer/list.png", ()
     yield f"{both}#page={page_id(page.document_id, page.page_number)}", "viewer/compare.png", ()
+    llm_ocr.export(workspace=first, output=made / "html", format="html")
+    yield (made / "html/documents/paper.pdf.html").as_uri(), "guides/html.png", ("--window-size=1000,1500",)
     yield llm_ocr.open(first).report(made / "report.html").as_uri(), "report/report.png", ()
 
 

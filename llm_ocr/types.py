@@ -335,13 +335,15 @@ class OcrLine:
     """Line of text that OCR found in a page image.
 
     An area that it cannot read has U+FFFD instead of about each character, and the confidence 0. `box` is relative.
-    `confidence` is the mean over the characters, 0..1; `words` has the least of each word.
+    `confidence` is the mean over the characters, 0..1. Each word has the least of its characters in `words`, and its
+    relative box in `boxes`.
     """
 
     text: str
     box: Box
     confidence: float
     words: tuple[float, ...] = ()
+    boxes: tuple[Box, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,10 +351,12 @@ class OcrText:
     """Text that OCR found in a page image.
 
     `scripts` are those that the recognizer reads, as the first words of their characters' Unicode names (`LATIN`).
+    `skew`: degrees by which lines fall to the right; negative: they rise.
     """
 
     lines: tuple[OcrLine, ...]
     scripts: frozenset[str]
+    skew: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -843,10 +843,10 @@ class TransformKeywords(
 class ExportKeywords(CallKeywords, WorkspaceKeywords, LogKeywords, total=False):
     """Settings of `llm_ocr.export`."""
 
-    format: Literal["chunks", "dataset", "dolma", "json", "jsonl", "markdown", "olmocr-bench"]
+    format: Literal["chunks", "dataset", "dolma", "html", "json", "jsonl", "markdown", "olmocr-bench"]
     """dataset: Parquet files for load_dataset; markdown: a tree of documents; json: one file per document, with
-    blocks and boxes; jsonl: lines for pages, and for failed pages; dolma: documents for training; chunks:
-    passages for retrieval; olmocr-bench: input of olmOCR-Bench's scorer
+    blocks and boxes; html: one self-contained file per document; jsonl: lines for pages, and for failed pages;
+    dolma: documents for training; chunks: passages for retrieval; olmocr-bench: input of olmOCR-Bench's scorer
     """
     output_profile: Name | None
     """Credentials for the output: an AWS profile or a Google credentials file"""

@@ -69,8 +69,9 @@ class ExportSettings(OwnWorkspaceSettings):
         "dataset",
         description=(
             "dataset: Parquet files for load_dataset; markdown: a tree of documents; json: one file per document,"
-            " with blocks and boxes; jsonl: lines for pages, and for failed pages; dolma: documents for training;"
-            " chunks: passages for retrieval; olmocr-bench: input of olmOCR-Bench's scorer"
+            " with blocks and boxes; html: one self-contained file per document; jsonl: lines for pages, and for failed"
+            " pages; dolma: documents for training; chunks: passages for retrieval; olmocr-bench:"
+            " input of olmOCR-Bench's scorer"
         ),
         json_schema_extra={"group": EXPORTS.group},
     )

@@ -67,7 +67,7 @@ def evidence_to_wire(evidence: Evidence) -> dict[str, Any]:
     ink = evidence.ink
     return {
         "ink": [ink.width, ink.height, ink.packed, ink.blank] if ink else None,
-        "lines": [[text, *(round(side, 4) for side in _sides(box))] for text, box in evidence.lines],
+        "lines": [[text, *_relative(box)] for text, box in evidence.lines],
         "pictured": round(evidence.pictured, 4),
         "undrawn": round(evidence.undrawn, 4),
         "invisible": evidence.invisible,
@@ -86,15 +86,19 @@ def evidence_from_wire(wire: Mapping[str, Any]) -> Evidence:
 def ocr_to_wire(ocr: OcrText) -> dict[str, Any]:
     """Return the text that OCR found as JSON values; relative coordinates are rounded to 1/10000."""
     lines = [
-        [line.text, [round(side, 4) for side in _sides(line.box)], line.confidence, line.words] for line in ocr.lines
+        [line.text, _relative(line.box), line.confidence, line.words, [_relative(box) for box in line.boxes]]
+        for line in ocr.lines
     ]
-    return {"lines": lines, "scripts": sorted(ocr.scripts)}
+    return {"lines": lines, "scripts": sorted(ocr.scripts), "skew": round(ocr.skew, 4)}
 
 
 def ocr_from_wire(wire: Mapping[str, Any]) -> OcrText:
     """Convert the result of `ocr_to_wire` back."""
-    lines = tuple(OcrLine(text, Box(*sides), sure, tuple(words)) for text, sides, sure, words in wire["lines"])
-    return OcrText(lines, frozenset(wire["scripts"]))
+    lines = tuple(
+        OcrLine(text, Box(*sides), sure, tuple(words), tuple(Box(*box) for box in boxes))
+        for text, sides, sure, words, boxes in wire["lines"]
+    )
+    return OcrText(lines, frozenset(wire["scripts"]), wire["skew"])
 
 
 def content_to_wire(content: PageContent) -> dict[str, Any]:
@@ -132,6 +136,10 @@ def content_from_wire(wire: Mapping[str, Any]) -> PageContent:
         wire["undrawn"],
         wire["with_invisible"],
     )
+
+
+def _relative(box: Box) -> list[float]:
+    return [round(side, 4) for side in _sides(box)]
 
 
 def _numbers(box: Box) -> list[float]:

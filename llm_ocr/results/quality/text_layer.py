@@ -175,8 +175,10 @@ def aligned(own: Sequence[Chunk], other: Sequence[Chunk]) -> tuple[list[list[int
     texts = ["".join([chunk.letters for chunk in some]) for some in (own, other)]
     words = [[word for chunk in some for word in chunk.words] for some in (own, other)]
     sizes = [list(map(len, some)) for some in words]
-    same = _matched_passages(texts, sizes, PASSAGE, (bytearray(len(texts[0])), bytearray(len(texts[1]))))
-    similar = _matched_passages(texts, sizes, RUN, (bytearray(same[0]), bytearray(same[1])))
+    same = bytearray(len(texts[0])), bytearray(len(texts[1]))
+    matched_passages(texts, sizes, PASSAGE, same)
+    similar = bytearray(same[0]), bytearray(same[1])
+    matched_passages(texts, sizes, RUN, similar)
     flags = [_found(*sides) for sides in zip(words, same, similar, strict=True)]
     left = [Counter(compress(some, map(not_, found))) for some, found in zip(words, flags, strict=True)]
     both = left[0] & left[1]
@@ -207,21 +209,25 @@ def _found(words: Sequence[str], same: bytearray, similar: bytearray) -> list[in
     return found
 
 
-def _matched_passages(
+def matched_passages(
     texts: Sequence[str], words: Sequence[Sequence[int]], least: int, taken: tuple[bytearray, bytearray]
-) -> tuple[bytearray, bytearray]:
-    """Return which letters of two texts belong to passages of both, each used once, the longest ones first.
+) -> list[tuple[int, int, int]]:
+    """Return the passages that two texts have in common, each letter used once, the longest ones first.
 
     Passages do not end within the first or last two letters of a word: these are often the same by chance.
 
     Args:
-        texts: The letters of both texts.
-        words: The lengths of their words.
+        texts: The two texts, letters only.
+        words: The lengths of their words in letters, at least 1.
         least: Letters of the shortest passage.
-        taken: Letters of both that are matched already; changed in place.
+        taken: 1 for each letter of both texts that is matched already; the letters of the result are set.
+
+    Returns:
+        The start of each passage in the first text, its start in the second text, and its length.
     """
     import numpy as np
 
+    found: list[tuple[int, int, int]] = []
     matched, used = taken
     free_parts = re.compile(rb"\x00{%d,}" % max(RUN, least - 2))
     keys, free = [], []
@@ -234,7 +240,7 @@ def _matched_passages(
             key = key * np.uint64(0x100000001B3) + codes[free[-1] + at]
         keys.append(key)
     if not min(map(len, free)):
-        return matched, used
+        return found
     order = np.argsort(keys[1], kind="stable")
     ranked = keys[1][order]
     low = np.searchsorted(ranked, keys[0], "left")
@@ -263,7 +269,8 @@ def _matched_passages(
         for piece in free_parts.finditer(both):
             begin, end = piece.span()
             matched[start + begin : start + end] = used[place + begin : place + end] = b"\1" * (end - begin)
-    return matched, used
+            found.append((start + begin, place + begin, end - begin))
+    return found
 
 
 def size_lacking(chunks: Sequence[Chunk], found: Sequence[Sequence[int]]) -> int:

@@ -64,13 +64,17 @@ def ocr_text(image: EncodedImage, recogniser: GetRecogniser) -> OcrText:
         return _on_page(box.scaled(1 / width, 1 / height), read).clipped()
 
     lines = [
-        OcrLine(line.text, placed(line.box), line.confidence, tuple(word.confidence for word in line.words))
+        OcrLine(
+            *(line.text, placed(line.box), line.confidence),
+            tuple(word.confidence for word in line.words),
+            tuple(placed(word.box) for word in line.words),
+        )
         for line in read.lines
     ]
     for box in read.unread:
         letters = round(_LETTERS * max(box.width, box.height) / max(1.0, min(box.width, box.height)))
         lines.append(OcrLine("\ufffd" * letters, placed(box), 0.0))
-    return OcrText(tuple(lines), loaded.scripts)
+    return OcrText(tuple(lines), loaded.scripts, read.skew)
 
 
 def _with_figures(blocks: tuple[Block, ...]) -> tuple[Block, ...]:

@@ -58,7 +58,7 @@ def test_dropped_documents_and_left_out_pages_count_apart(workspace, tmp_path):
         assert (done.rows, done.left_out, done.dropped) == (4, 3, 1), form
 
 
-@pytest.mark.parametrize("form", ["jsonl", "json", "dolma", "chunks", "markdown"])
+@pytest.mark.parametrize("form", ["jsonl", "json", "dolma", "html", "chunks", "markdown"])
 def test_texts_have_only_balanced_pages(workspace, tmp_path, form):
     whole = llm_ocr.export(workspace=workspace, output=tmp_path / "o", format=form)
     done = llm_ocr.export(workspace=workspace, output=tmp_path / "o", format=form, only="balanced")

@@ -14,7 +14,7 @@ from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.plan import PlannedDocument, plan_documents
 from llm_ocr_outputs import files
 
-FORMATS = ("jsonl", "json", "markdown", "dolma", "chunks", "olmocr-bench")
+FORMATS = ("jsonl", "json", "markdown", "dolma", "html", "chunks", "olmocr-bench")
 
 
 @pytest.fixture(autouse=True)

@@ -275,10 +275,10 @@ async def export_markdown(job: ExportJob) -> Exported:
             for place, name in enumerate(document.names):
                 figures = [figure_file(name, figure) for row in document.rows for figure in row.record.figures]
                 for key in figures:
-                    yield File(key, records=0, fetch=partial(_read, job.workspace, key))
+                    yield File(key, records=0, fetch=partial(read_file, job.workspace, key))
                 text, records = markdown_file(name), int(place == 0)
                 if is_whole:
-                    yield File(text, records=records, fetch=partial(_read, job.workspace, text))
+                    yield File(text, records=records, fetch=partial(read_file, job.workspace, text))
                 else:
                     pages = [(row.record, row.final_markdown) for row in document.rows]
                     markdown = document_markdown(pages, name, page_markers=page_markers(batch.key))
@@ -287,7 +287,8 @@ async def export_markdown(job: ExportJob) -> Exported:
     return await export_files(job, Form("markdown", 1, write, lambda url: f"the .md files in {url}/{FOLDER}"))
 
 
-def _read(workspace: Workspace, key: str) -> bytes:
+def read_file(workspace: Workspace, key: str) -> bytes:
+    """Return a file that Assemble wrote; raise `StorageError` if it is missing."""
     try:
         return workspace.store.get(key)
     except ObjectNotFound as error:
