@@ -497,6 +497,19 @@ class RepairGroupKeywords(TypedDict, total=False):
     """Read at most N pages, the worst first"""
 
 
+class FieldsGroupKeywords(TypedDict, total=False):
+    """Fields of documents."""
+
+    fields_schema: Name | None
+    """JSON Schema of the values to find in each document: a file, or the JSON itself"""
+    fields_prompt: Name | None
+    """Custom instructions for the model; the schema and the text follow them"""
+    fields_max_tokens: int
+    """Maximum tokens of an answer with fields"""
+    passage_tokens: int
+    """Maximum tokens of text per request; longer documents are read in passages of whole pages"""
+
+
 class LaunchGroupKeywords(TypedDict, total=False):
     """Jobs."""
 
@@ -775,6 +788,45 @@ class AssembleKeywords(
     """Settings of `llm_ocr.assemble`."""
 
 
+class FieldsKeywords(
+    CallKeywords,
+    WorkspaceKeywords,
+    LogKeywords,
+    EngineKeywords,
+    ServerKeywords,
+    VllmKeywords,
+    RequestKeywords,
+    ShardKeywords,
+    LeaseKeywords,
+    LimitKeywords,
+    OutcomeKeywords,
+    JobGroupKeywords,
+    total=False,
+):
+    """Settings of `llm_ocr.fields`."""
+
+    model: Name
+    """Model that follows instructions: qwen3-vl-8b (its Apache-2.0 weights are on the Hub), internvl3.5-8b ..., or
+    any such model by the name on the server, Hugging Face ID, folder, or s3:// or gs:// URL
+    """
+    weights: Name | None
+    """Other weights for this model: a Hugging Face ID, folder, or s3:// or gs:// URL"""
+    revision: Name | None
+    """Commit or tag of the model (default: the newest, which the workspace records)"""
+    parser: Name | None
+    """Parser of the answers: plain, grounding, lighton, layout-json, html-blocks, front-matter ... (default: the
+    model's; an unknown name lists all)
+    """
+    chat_template: Name | None
+    """Chat template for the vLLM server (default: the model's)"""
+    fields_prompt: Name | None
+    """Custom instructions for the model; the schema and the text follow them"""
+    fields_max_tokens: int
+    """Maximum tokens of an answer with fields"""
+    passage_tokens: int
+    """Maximum tokens of text per request; longer documents are read in passages of whole pages"""
+
+
 class RetryKeywords(
     CallKeywords,
     WorkspaceKeywords,
@@ -843,10 +895,10 @@ class TransformKeywords(
 class ExportKeywords(CallKeywords, WorkspaceKeywords, LogKeywords, total=False):
     """Settings of `llm_ocr.export`."""
 
-    format: Literal["chunks", "dataset", "dolma", "json", "jsonl", "markdown", "olmocr-bench"]
+    format: Literal["chunks", "dataset", "dolma", "fields", "json", "jsonl", "markdown", "olmocr-bench"]
     """dataset: Parquet files for load_dataset; markdown: a tree of documents; json: one file per document, with
     blocks and boxes; jsonl: lines for pages, and for failed pages; dolma: documents for training; chunks:
-    passages for retrieval; olmocr-bench: input of olmOCR-Bench's scorer
+    passages for retrieval; fields: values found by llm-ocr fields; olmocr-bench: input of olmOCR-Bench's scorer
     """
     output_profile: Name | None
     """Credentials for the output: an AWS profile or a Google credentials file"""
@@ -995,6 +1047,7 @@ class SubmitKeywords(
     DescribeGroupKeywords,
     InputKeywords,
     AssembleGroupKeywords,
+    FieldsGroupKeywords,
     HybridKeywords,
     QualityKeywords,
     LedgerKeywords,

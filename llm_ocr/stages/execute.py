@@ -9,6 +9,7 @@ from llm_ocr.config.groups import HYBRID, SERVER, VLLM, RaySettings
 from llm_ocr.config.models import (
     CleanSettings,
     DescribeSettings,
+    FieldsSettings,
     InputCommand,
     PipelineCommand,
     PlanSettings,
@@ -25,6 +26,7 @@ from llm_ocr.stages.clean import clean
 from llm_ocr.stages.describe import describe
 from llm_ocr.stages.engine_choice import choose_engine
 from llm_ocr.stages.extract import extract, warming_up
+from llm_ocr.stages.fields import fields, fields_model, schema_of
 from llm_ocr.stages.job import Job, Stage, log_folder, worker_name
 from llm_ocr.stages.limits import Limits, check_limits
 from llm_ocr.stages.loop import run_blocking
@@ -54,7 +56,7 @@ _ABOUT = {
 
 
 def execute(command: str, settings: PipelineCommand, progress: Progress | None = None) -> Run:
-    """Run a command: plan, extract, describe, assemble, run, retry-failed, repair, or clean.
+    """Run a command: plan, extract, describe, assemble, fields, run, retry-failed, repair, or clean.
 
     Args:
         command: The name of the command.
@@ -71,8 +73,11 @@ def execute(command: str, settings: PipelineCommand, progress: Progress | None =
     # Errors of the settings are raised before anything is written.
     engine = ""
     gives_up = isinstance(settings, RepairSettings) and settings.give_up
-    if isinstance(settings, PlanSettings | DescribeSettings | RepairSettings) and not gives_up:
+    if isinstance(settings, PlanSettings | DescribeSettings | FieldsSettings | RepairSettings) and not gives_up:
         engine = choose_engine(settings, command=command)
+    if isinstance(settings, FieldsSettings):
+        schema_of(settings)
+        fields_model(settings, engine)
     if isinstance(settings, ReadingCommand) and engine in (VLLM, SERVER) and settings.ray is None:
         model_choice(settings)
     return run_blocking(lambda: _execute(command, settings, engine, progress or Silent()))
@@ -82,7 +87,7 @@ async def _execute(command: str, settings: PipelineCommand, engine: str, progres
     settings = await with_served_model(settings, engine, progress.say)
     serving = settings if isinstance(settings, ServingCommand) and engine else None  # giving up needs no engine
     # The workers of a cluster run the engines and record their costs.
-    on_ray = serving is not None and serving.ray is not None
+    on_ray = isinstance(serving, RaySettings) and serving.ray is not None
     planning = settings if isinstance(settings, PlanSettings) else None  # only these commands may create a workspace
     found = await find(planning, command) if planning else None  # before the workspace is created
     dataset = await asyncio.to_thread(_input_of, settings)
@@ -202,6 +207,7 @@ _STAGES: dict[str, tuple[Stage, ...]] = {
     "extract": (extract,),
     "describe": (describe,),
     "assemble": (assemble,),
+    "fields": (fields,),
     "run": (extract, describe, assemble),
     "retry-failed": (retry_failed,),
     "repair": (extract, finish_repair),
