@@ -277,7 +277,7 @@ CORE: tuple[Command, ...] = (
         "Run stages as jobs on a cloud platform or cluster",
         "llm_ocr.config.models:LaunchSettings",
         "llm_ocr.cli.launch:run_launch",
-        "launch PLATFORM STAGE|pipeline|repair [SOURCE...] -w URL [options]",
+        "launch PLATFORM STAGE|pipeline|fields|repair [SOURCE...] -w URL [options]",
         (
             ("llm-ocr launch hf-jobs extract -w hf://buckets/me/scans/run --dry-run", "Print the requests"),
             (

@@ -304,8 +304,8 @@ class LaunchSettings(
         description="hf-jobs, sagemaker, cloud-run, modal, slurm, or kubernetes",
         json_schema_extra={"positional": True, "metavar": "PLATFORM"},
     )
-    stage: Literal["extract", "describe", "assemble", "pipeline", "repair"] = Field(
-        description="extract, describe, assemble, pipeline (all three in order), or repair",
+    stage: Literal["extract", "describe", "assemble", "pipeline", "fields", "repair"] = Field(
+        description="extract, describe, assemble, pipeline (all three in order), fields, or repair",
         json_schema_extra={"positional": True, "metavar": "STAGE"},
     )
 

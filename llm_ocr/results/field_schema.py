@@ -8,6 +8,7 @@ answer that was read  `Found`, or None, in place of each field
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote
 
@@ -170,6 +171,24 @@ class Node:
             else:
                 invalid.append(f"{path.removeprefix('.') or 'the document'}: {error.message}")
         return list(dict.fromkeys(missing)), invalid
+
+
+def load_schema(given: str) -> dict[str, Any]:
+    """Return the JSON Schema of a setting: a file, or the JSON itself.
+
+    Raises:
+        UsageError: The file cannot be read, or contains no JSON object.
+    """
+    inline = given.lstrip().startswith("{")
+    named = "the schema" if inline else f"the schema {given}"
+    try:
+        schema = json.loads(given if inline else Path(given).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else f"no JSON: {error}"
+        raise UsageError(f"{named}: {why}", hint="Give a file with a JSON Schema, or its JSON.") from error
+    if not isinstance(schema, dict):
+        raise UsageError(f"{named}: the file contains no JSON object")
+    return schema
 
 
 def read_schema(given: Mapping[str, Any]) -> Node:

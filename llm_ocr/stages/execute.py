@@ -19,6 +19,7 @@ from llm_ocr.config.models import (
 )
 from llm_ocr.errors import StorageError, install_command
 from llm_ocr.plugins import ENGINES
+from llm_ocr.results.field_schema import load_schema, read_schema
 from llm_ocr.runs import Run
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.assemble import assemble
@@ -26,7 +27,7 @@ from llm_ocr.stages.clean import clean
 from llm_ocr.stages.describe import describe
 from llm_ocr.stages.engine_choice import choose_engine
 from llm_ocr.stages.extract import extract, warming_up
-from llm_ocr.stages.fields import fields, fields_model, schema_of
+from llm_ocr.stages.fields import fields, fields_model
 from llm_ocr.stages.job import Job, Stage, log_folder, worker_name
 from llm_ocr.stages.limits import Limits, check_limits
 from llm_ocr.stages.loop import run_blocking
@@ -76,7 +77,7 @@ def execute(command: str, settings: PipelineCommand, progress: Progress | None =
     if isinstance(settings, PlanSettings | DescribeSettings | FieldsSettings | RepairSettings) and not gives_up:
         engine = choose_engine(settings, command=command)
     if isinstance(settings, FieldsSettings):
-        schema_of(settings)
+        read_schema(load_schema(settings.fields_schema))
         fields_model(settings, engine)
     if isinstance(settings, ReadingCommand) and engine in (VLLM, SERVER) and settings.ray is None:
         model_choice(settings)

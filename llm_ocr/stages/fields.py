@@ -11,7 +11,6 @@ import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from llm_ocr.config.groups import SERVER
@@ -21,8 +20,8 @@ from llm_ocr.engines.vlm.judging import Verdict, ending
 from llm_ocr.engines.vlm.requests import Step, profile_as_json, request_of, tokens, what_fits
 from llm_ocr.engines.vlm.retry import Ladder, Tries, run_attempts, rungs_for
 from llm_ocr.errors import StageMissing, UsageError
-from llm_ocr.models.profiles.shared import CHAT_PROMPTS
-from llm_ocr.results.field_schema import Node, Tree, read_schema
+from llm_ocr.models.profiles.shared import follows_instructions
+from llm_ocr.results.field_schema import Node, Tree, load_schema, read_schema
 from llm_ocr.results.fields import Answer, PageText, Passage, document_record, passages
 from llm_ocr.results.schema import Images, fields_to_parquet
 from llm_ocr.scheduling.scanner import PlannedItems
@@ -59,26 +58,6 @@ PROMPT = (
 )
 
 
-def schema_of(settings: FieldsSettings) -> Node:
-    """Return the schema of the settings, checked.
-
-    Raises:
-        UsageError: The file cannot be read, or the schema is not possible; see `read_schema`.
-        MissingExtra: A package is not installed.
-    """
-    given = settings.fields_schema
-    inline = given.lstrip().startswith("{")
-    named = "the schema" if inline else f"the schema {given}"
-    try:
-        schema = json.loads(given if inline else Path(given).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else f"no JSON: {error}"
-        raise UsageError(f"{named}: {why}", hint="Give a file with a JSON Schema, or its JSON.") from error
-    if not isinstance(schema, dict):
-        raise UsageError(f"{named}: the file contains no JSON object")
-    return read_schema(schema)
-
-
 def fields_model(settings: FieldsSettings, engine: str) -> ModelChoice:
     """Return the model that is asked.
 
@@ -86,7 +65,7 @@ def fields_model(settings: FieldsSettings, engine: str) -> ModelChoice:
         UsageError: It is unknown, or follows no instructions, as models that only read pages.
     """
     asked = named_model(settings.model, settings.weights, own_prompt=True, served=engine == SERVER)
-    if asked.profile.prompts.get("describe") != CHAT_PROMPTS["describe"]:
+    if not follows_instructions(asked.profile):
         raise UsageError(
             f"{asked.profile.name} reads pages and follows no instructions, which fields need",
             hint="Use an instruction-tuned model: `model=qwen3-vl-8b`, or the name of any such model on the server.",
@@ -112,7 +91,7 @@ async def fields(job: Job[FieldsSettings]) -> None:
     standing = await asyncio.to_thread(known_revision, workspace, FIELDS, asked.name)
     model = await pinned(settings, job.engines, asked, settings.revision or standing)
     pool = await job.engines.pool(model.profile, model=model.name, revision=model.revision)
-    reader = FieldReader(pool, model, settings, schema_of(settings))
+    reader = FieldReader(pool, model, settings, read_schema(load_schema(settings.fields_schema)))
     admission = Admission(_AHEAD, _AHEAD_BYTES)
     progress.measure(pool.load)
     claim = Claim(workspace, FIELDS, {"assemble": source.key, "reader": dict(reader.identity())})
