@@ -97,7 +97,7 @@ EVERY, SHARES = 10.0, 10
 #: Minimum time between two plain lines, in seconds.
 APART = 1.0
 #: Units of stages that do not count pages.
-NOUNS = {"describe": "figure", "export": "file"}
+NOUNS = {"describe": "figure", "export": "file", "fields": "document"}
 
 Clock = Callable[[], float]
 

@@ -816,6 +816,25 @@ class DescribeGroup(Group):
         return value
 
 
+class FieldsGroup(Group):
+    """Fields of documents."""
+
+    ENGINES: ClassVar[tuple[str, ...]] = MODELS
+
+    fields_schema: NAME | None = Field(
+        None,
+        description="JSON Schema of the values to find in each document: a file, or the JSON itself",
+        json_schema_extra={"flag": "schema", "metavar": "FILE"},
+    )
+    fields_prompt: TEXT | None = Field(
+        None, description="Custom instructions for the model; the schema and the text follow them"
+    )
+    fields_max_tokens: COUNT = Field(4096, description="Maximum tokens of an answer with fields")
+    passage_tokens: COUNT = Field(
+        8000, description="Maximum tokens of text per request; longer documents are read in passages of whole pages"
+    )
+
+
 # Settings of reading pages by regions.
 
 

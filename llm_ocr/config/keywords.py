@@ -497,6 +497,19 @@ class RepairGroupKeywords(TypedDict, total=False):
     """Read at most N pages, the worst first"""
 
 
+class FieldsGroupKeywords(TypedDict, total=False):
+    """Fields of documents."""
+
+    fields_schema: Name | None
+    """JSON Schema of the values to find in each document: a file, or the JSON itself"""
+    fields_prompt: Name | None
+    """Custom instructions for the model; the schema and the text follow them"""
+    fields_max_tokens: int
+    """Maximum tokens of an answer with fields"""
+    passage_tokens: int
+    """Maximum tokens of text per request; longer documents are read in passages of whole pages"""
+
+
 class LaunchGroupKeywords(TypedDict, total=False):
     """Jobs."""
 
@@ -775,6 +788,45 @@ class AssembleKeywords(
     """Settings of `llm_ocr.assemble`."""
 
 
+class FieldsKeywords(
+    CallKeywords,
+    WorkspaceKeywords,
+    LogKeywords,
+    EngineKeywords,
+    ServerKeywords,
+    VllmKeywords,
+    RequestKeywords,
+    ShardKeywords,
+    LeaseKeywords,
+    LimitKeywords,
+    OutcomeKeywords,
+    JobGroupKeywords,
+    total=False,
+):
+    """Settings of `llm_ocr.fields`."""
+
+    model: Name
+    """Model that follows instructions: qwen3-vl-8b (its Apache-2.0 weights are on the Hub), internvl3.5-8b ..., or
+    any such model by the name on the server, Hugging Face ID, folder, or s3:// or gs:// URL
+    """
+    weights: Name | None
+    """Other weights for this model: a Hugging Face ID, folder, or s3:// or gs:// URL"""
+    revision: Name | None
+    """Commit or tag of the model (default: the newest, which the workspace records)"""
+    parser: Name | None
+    """Parser of the answers: plain, grounding, lighton, layout-json, html-blocks, front-matter ... (default: the
+    model's; an unknown name lists all)
+    """
+    chat_template: Name | None
+    """Chat template for the vLLM server (default: the model's)"""
+    fields_prompt: Name | None
+    """Custom instructions for the model; the schema and the text follow them"""
+    fields_max_tokens: int
+    """Maximum tokens of an answer with fields"""
+    passage_tokens: int
+    """Maximum tokens of text per request; longer documents are read in passages of whole pages"""
+
+
 class RetryKeywords(
     CallKeywords,
     WorkspaceKeywords,
@@ -840,13 +892,15 @@ class TransformKeywords(
     """Settings of `llm_ocr.transform`."""
 
 
-class ExportKeywords(CallKeywords, WorkspaceKeywords, LogKeywords, total=False):
+class ExportKeywords(CallKeywords, WorkspaceKeywords, LogKeywords, RemoteKeywords, ConfinementKeywords, total=False):
     """Settings of `llm_ocr.export`."""
 
-    format: Literal["chunks", "dataset", "dolma", "html", "json", "jsonl", "markdown", "olmocr-bench"]
+    format: Literal["chunks", "dataset", "dolma", "fields", "html", "json", "jsonl", "markdown", "olmocr-bench", "pdf"]
     """dataset: Parquet files for load_dataset; markdown: a tree of documents; json: one file per document, with
-    blocks and boxes; html: one self-contained file per document; jsonl: lines for pages, and for failed pages;
-    dolma: documents for training; chunks: passages for retrieval; olmocr-bench: input of olmOCR-Bench's scorer
+    blocks and boxes; pdf: the documents with searchable text; html: one self-contained file per document; hocr,
+    alto: files with the places of words; jsonl: lines for pages, and for failed pages; dolma: documents for
+    training; chunks: passages for retrieval; fields: values found by llm-ocr fields; olmocr-bench: input of
+    olmOCR-Bench's scorer
     """
     output_profile: Name | None
     """Credentials for the output: an AWS profile or a Google credentials file"""
@@ -872,6 +926,10 @@ class ExportKeywords(CallKeywords, WorkspaceKeywords, LogKeywords, total=False):
     """chunks: measure in tokens of this tokenizer.json or Hub model"""
     chunk_format: Literal["jsonl", "parquet"]
     """chunks: format of the files"""
+    password: Secret | Iterable[Secret]
+    """pdf: password for encrypted PDFs (one or several; safer: password_file)"""
+    password_file: str | Path | None
+    """pdf: file with passwords to try, one per line"""
     public: bool
     """Make a new dataset repository public"""
 
@@ -995,6 +1053,7 @@ class SubmitKeywords(
     DescribeGroupKeywords,
     InputKeywords,
     AssembleGroupKeywords,
+    FieldsGroupKeywords,
     HybridKeywords,
     QualityKeywords,
     LedgerKeywords,

@@ -180,14 +180,14 @@ class Finish(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """Request to a model: an image and a prompt.
+    """Request to a model: an image, if the question is about one, and a prompt.
 
     `id` identifies the page or figure in messages and in the detection of requests that kill servers. `settings` are
     sent unchanged (temperature, max_tokens ...). `vllm_settings` are sent only to vLLM servers.
     """
 
     id: str
-    image: EncodedImage
+    image: EncodedImage | None
     prompt: str
     settings: Mapping[str, Any]
     vllm_settings: Mapping[str, Any] = field(default_factory=dict)

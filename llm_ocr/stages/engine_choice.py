@@ -14,9 +14,10 @@ from llm_ocr.config.groups import (
     EngineSettings,
     LedgerSettings,
     ModelSettings,
+    RaySettings,
 )
 from llm_ocr.config.loading import about, check_effect
-from llm_ocr.config.models import ServingCommand
+from llm_ocr.config.models import FieldsSettings, ServingCommand
 from llm_ocr.engines.vllm.hardware import gpus, vllm_installed
 from llm_ocr.engines.vlm.requests import PLACE
 from llm_ocr.errors import LlmOcrError, UsageError
@@ -54,6 +55,11 @@ def choose_engine(settings: EngineSettings, *, command: str) -> str:
         LlmOcrError: No engine is available.
     """
     engine = _engine(settings, command)
+    if isinstance(settings, FieldsSettings) and engine not in MODELS:
+        raise UsageError(
+            f"fields need a model that follows instructions, and {about(engine)} has none",
+            hint="Set the URL of a server: `server_url=http://HOST:PORT`. With a GPU: `engine=vllm`",
+        )
     _check_effect(settings, engine)
     return engine
 
@@ -130,7 +136,7 @@ def _engine(settings: EngineSettings, command: str) -> str:
         return chosen
     if urls:
         return SERVER
-    if settings.ray is not None:
+    if isinstance(settings, RaySettings) and settings.ray is not None:
         return VLLM  # on the cluster's nodes, whatever this machine has
     if vllm_installed(tuple(shlex.split(settings.vllm_command))) and gpus():
         return VLLM
@@ -139,7 +145,7 @@ def _engine(settings: EngineSettings, command: str) -> str:
             "`engine=hybrid` needs a model, and this machine has no vLLM with a GPU",
             hint="Set the URL of a server: `server_url=http://HOST:PORT`. Without a model: `engine=embedded`",
         )
-    if command in ("run", "repair"):
+    if command in ("run", "repair", "fields"):  # which `choose_engine` refuses for fields
         return EMBEDDED
     raise LlmOcrError(
         f"{command}: no engine is chosen, and this machine has no vLLM with a GPU",

@@ -10,6 +10,7 @@ from llm_ocr.config.groups import HYBRID, SERVER, VLLM, RaySettings
 from llm_ocr.config.models import (
     CleanSettings,
     DescribeSettings,
+    FieldsSettings,
     InputCommand,
     PipelineCommand,
     PlanSettings,
@@ -19,6 +20,7 @@ from llm_ocr.config.models import (
 )
 from llm_ocr.errors import StorageError, install_command
 from llm_ocr.plugins import ENGINES
+from llm_ocr.results.field_schema import load_schema, read_schema
 from llm_ocr.runs import Run
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.assemble import assemble
@@ -26,6 +28,7 @@ from llm_ocr.stages.clean import clean
 from llm_ocr.stages.describe import describe
 from llm_ocr.stages.engine_choice import choose_engine
 from llm_ocr.stages.extract import extract, warming_up
+from llm_ocr.stages.fields import fields, fields_model
 from llm_ocr.stages.job import Job, Stage, log_folder, without_servers, worker_name
 from llm_ocr.stages.limits import Limits, check_limits
 from llm_ocr.stages.loop import run_blocking
@@ -55,7 +58,7 @@ _ABOUT = {
 
 
 def execute(command: str, settings: PipelineCommand, progress: Progress | None = None) -> Run:
-    """Run a command: plan, extract, describe, assemble, run, retry-failed, repair, or clean.
+    """Run a command: plan, extract, describe, assemble, fields, run, retry-failed, repair, or clean.
 
     Args:
         command: The name of the command.
@@ -72,8 +75,11 @@ def execute(command: str, settings: PipelineCommand, progress: Progress | None =
     # Errors of the settings are raised before anything is written.
     engine = ""
     gives_up = isinstance(settings, RepairSettings) and settings.give_up
-    if isinstance(settings, PlanSettings | DescribeSettings | RepairSettings) and not gives_up:
+    if isinstance(settings, PlanSettings | DescribeSettings | FieldsSettings | RepairSettings) and not gives_up:
         engine = choose_engine(settings, command=command)
+    if isinstance(settings, FieldsSettings):
+        read_schema(load_schema(settings.fields_schema))
+        fields_model(settings, engine)
     if isinstance(settings, ReadingCommand) and engine in (VLLM, SERVER) and settings.ray is None:
         model_choice(settings)
     return run_blocking(lambda: _execute(command, settings, engine, progress or Silent()))
@@ -83,7 +89,7 @@ async def _execute(command: str, settings: PipelineCommand, engine: str, progres
     settings = await with_served_model(settings, engine, progress.say)
     serving = settings if isinstance(settings, ServingCommand) and engine else None  # giving up needs no engine
     # The workers of a cluster run the engines and record their costs.
-    on_ray = serving is not None and serving.ray is not None
+    on_ray = isinstance(serving, RaySettings) and serving.ray is not None
     planning = settings if isinstance(settings, PlanSettings) else None  # only these commands may create a workspace
     found = await find(planning, command) if planning else None  # before the workspace is created
     dataset = await asyncio.to_thread(_input_of, settings)
@@ -203,6 +209,7 @@ _STAGES: dict[str, tuple[Stage, ...]] = {
     "extract": (extract,),
     "describe": (describe,),
     "assemble": (assemble,),
+    "fields": (fields,),
     "run": (extract, describe, assemble),
     "retry-failed": (retry_failed,),
     "repair": (extract, finish_repair),

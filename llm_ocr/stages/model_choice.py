@@ -14,6 +14,7 @@ import yaml
 from llm_ocr.config.groups import (
     SERVER,
     ModelSettings,
+    RaySettings,
     ServerSettings,
     VllmSettings,
     WhichModel,
@@ -86,7 +87,9 @@ async def with_served_model(settings: SettingsT, engine: str, say: Callable[[str
     """
     # A stage that reads no pages has the model of the stage before it, and may wait for that stage.
     serving = settings if isinstance(settings, ServingCommand) else None
-    if engine != SERVER or serving is None or serving.ray is not None or not isinstance(settings, ModelSettings):
+    if engine != SERVER or serving is None or not isinstance(settings, ModelSettings):
+        return settings
+    if isinstance(serving, RaySettings) and serving.ray is not None:
         return settings
     from llm_ocr.engines.client.connections import address_of
     from llm_ocr.engines.client.endpoint import Endpoint
