@@ -71,8 +71,8 @@ class ExportSettings(OwnWorkspaceSettings, RemoteSettings, ConfinementSettings):
         description=(
             "dataset: Parquet files for load_dataset; markdown: a tree of documents; json: one file per document,"
             " with blocks and boxes; pdf: the documents with searchable text; html: one self-contained file per"
-            " document; hocr, alto: files with the places of words; jsonl: lines for pages, and for failed pages; dolma:"
-            " documents for training; chunks: passages for retrieval; fields: values found by llm-ocr fields;"
+            " document; hocr, alto: files with the places of words; jsonl: lines for pages, and for failed pages;"
+            " dolma: documents for training; chunks: passages for retrieval; fields: values found by llm-ocr fields;"
             " olmocr-bench: input of olmOCR-Bench's scorer"
         ),
         json_schema_extra={"group": EXPORTS.group},
