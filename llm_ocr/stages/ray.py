@@ -71,6 +71,11 @@ _STOPPING, _ALL_STOPPING = 15.0, 18.0
 _REACHED, _READY, _STARTED = 10.0, 30.0, 120.0
 #: Bytes of Ray's object store on this machine. The reports in it are small.
 _OBJECTS = 100 << 20
+_EVERY_MACHINE = (
+    "Every machine of the cluster needs the same version of llm-ocr with the same extras, and must reach the workspace "
+    "and the documents: folders on a shared disk under the same path, or s3:// or gs:// with credentials in its "
+    "environment."
+)
 _COLORS = re.compile(r"\x1b\[[0-9;]*m")
 _log = logging.getLogger(__name__)
 
@@ -213,36 +218,24 @@ class Worker(Silent):
 
     def _begun(self, key: str) -> None:
         if key != self._work.key:
-            raise WorkspaceMismatch(
-                f"{platform.node()} would make other results than the driver (key {key}, not {self._work.key})",
-                hint="Use the same version of llm-ocr, with the same extras, on all machines of the cluster.",
-            )
+            what = f"{platform.node()} would make other results than the driver (key {key}, not {self._work.key})"
+            raise WorkspaceMismatch(what, hint=_EVERY_MACHINE)
 
 
 def _opened(work: Work) -> Workspace:
     """Open the workspace. Raises `LlmOcrError` if this machine cannot process the driver's units."""
     node, version = platform.node(), library_version()
     if version != work.version:
-        raise MissingExtra(
-            f"llm-ocr {version} is installed on {node}, and {work.version} where the command was started",
-            hint="Use the same version on all machines of the cluster.",
-        )
+        what = f"llm-ocr {version} is installed on {node}, and {work.version} where the command was started"
+        raise MissingExtra(what, hint=_EVERY_MACHINE)
     try:
         workspace = Workspace.open(str(work.settings.workspace), options=workspace_options(work.settings))
     except WorkspaceMismatch:
         raise
     except WorkspaceError as error:
-        raise WorkspaceError(
-            f"{error.args[0]} on {node}",
-            hint="Every machine of the cluster must reach the workspace: a folder on a shared disk, or "
-            "s3:// or gs:// with credentials in each machine's environment.",
-        ) from error
+        raise WorkspaceError(f"{error.args[0]} on {node}", hint=_EVERY_MACHINE) from error
     if work.witness and not Path(work.witness).exists():
-        raise WorkspaceError(
-            f"{work.witness} is not on {node}",
-            hint="Every machine of the cluster must reach the documents: put them on a shared disk under the same "
-            "path, or on s3:// or gs://.",
-        )
+        raise WorkspaceError(f"{work.witness} is not on {node}", hint=_EVERY_MACHINE)
     return workspace
 
 
@@ -328,7 +321,8 @@ class Crew:
         """Process the units that are not kept, until no worker has anything left."""
         size, passed, notice = self._size, 0.0, _FIRST_NOTICE
         needs = f"{size.gpus:g} GPU and a CPU" if size.gpus else "a CPU"
-        tasks = {asyncio.create_task(self._work_on(number, kept)) for number in range(min(workers, published.missing))}
+        slots = [asyncio.create_task(self._work_on(number, kept)) for number in range(min(workers, published.missing))]
+        tasks = set(slots)
         try:
             while tasks and published.missing > len(self._suspects) + len(self.aborted):
                 ended, tasks = await asyncio.wait(tasks, timeout=_LOOK, return_when=asyncio.FIRST_COMPLETED)
@@ -342,6 +336,7 @@ class Crew:
         finally:
             for task in tasks:
                 task.cancel()
+            await asyncio.gather(*slots, return_exceptions=True)
             stops = [life.actor.stop.remote() for life in self._lives if life.report]
             if stops:  # their servers shut down in order; workers that do not answer are killed below
                 await asyncio.wait({asyncio.gather(*stops, return_exceptions=True)}, timeout=_ALL_STOPPING)
@@ -441,11 +436,7 @@ def reason_of(text: str) -> Failure:
     """Return why a worker was lost, from Ray's error text."""
     lines = [line.strip() for line in _COLORS.sub("", text).splitlines() if line.strip()]
     if any("failed to import on the worker" in line for line in lines):
-        return Failure(
-            f"llm-ocr cannot be loaded on the cluster's nodes: {lines[-1]}",
-            hint="Install the same version of llm-ocr with the same extras on every node.",
-            everywhere=True,
-        )
+        return Failure(f"llm-ocr cannot be loaded on the cluster's nodes: {lines[-1]}", _EVERY_MACHINE, everywhere=True)
     cause = next((line for line in lines if line.startswith("The actor is dead because")), "")
     cause = cause.removeprefix("The actor is dead because ").partition(" Some common causes include")[0]
     return Failure(cause or (lines[-1] if lines else "it died"))
@@ -504,23 +495,22 @@ async def _connected(address: str) -> AsyncIterator[Any]:
         if leave:
             ray.shutdown()
 
-    def unreachable(why: str) -> LlmOcrError:
-        return LlmOcrError(
-            f"`ray={address}`: the cluster cannot be used: {why}",
-            hint="Give the address of its head, HOST:6379, on a machine of the cluster; ray://HOST:10001 on others; "
-            "`auto` where `ray start` was called; or `local` for this machine alone.",
-        )
-
     thread = threading.Thread(target=run, name="llm_ocr ray", daemon=True)
     thread.start()
     timeout = _STARTED if address == LOCAL else _READY
     try:
         attempt = asyncio.wrap_future(connected)
         await asyncio.wait({attempt}, timeout=timeout)
-        if not attempt.done():
-            raise unreachable(f"no answer in {timeout:.0f} seconds")
-        if (error := attempt.exception()) is not None:
-            raise error if isinstance(error, LlmOcrError) else unreachable(str(error).strip().partition("\n")[0])
+        error = attempt.exception() if attempt.done() else f"no answer in {timeout:.0f} seconds"
+        if isinstance(error, LlmOcrError):
+            raise error
+        if error is not None:
+            why = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise LlmOcrError(
+                f"`ray={address}`: the cluster cannot be used: {why}",
+                hint="Give the address of its head, HOST:6379, on a machine of the cluster; ray://HOST:10001 on "
+                "others; `auto` where `ray start` was called; or `local` for this machine alone.",
+            )
         yield attempt.result()
     finally:
         over.set()
@@ -559,7 +549,10 @@ async def _run_stage(ray: Any, name: str, job: Job[ClusterCommand]) -> None:
     published = base if base and any(one.key(base) == key for one in every) else key
     own = await asyncio.to_thread(_read_with, workspace, name, published, key)
     units = await asyncio.to_thread(PlannedUnits, workspace, own)
-    expected = await asyncio.to_thread(_expected, workspace, name, key, published, pages_stage(settings))
+    if name == EXTRACT:
+        expected = await asyncio.to_thread(expected_pages, workspace, published, among=own)
+    else:
+        expected = await asyncio.to_thread(_expected_figures, workspace, key, pages_stage(settings))
 
     def unfinished() -> list[int]:
         done = done_units(workspace, name, published)
@@ -593,7 +586,8 @@ async def _run_stage(ray: Any, name: str, job: Job[ClusterCommand]) -> None:
     while left:
         await crew.run(units)
         before, left = left, await asyncio.to_thread(unfinished)
-        if aborted := [place for place in left if units.name(place) in crew.aborted]:
+        aborted = [place for place in left if units.name(place) in crew.aborted]
+        if aborted and aborted == left:
             shown = [f"{units.name(place)} ({units[place].parts[0].relative})" for place in aborted[:5]]
             more = f" and {len(aborted) - 5} more" if len(aborted) > 5 else ""
             raise LlmOcrError(
@@ -656,13 +650,10 @@ def _for_nodes(settings: ClusterCommand, workspace: Workspace) -> ClusterCommand
     return settings.model_copy(update=changes)
 
 
-def _expected(workspace: Workspace, stage: str, key: str, published: str, pages_from: str) -> Expected:
-    """Return the expected and finished rows."""
-    if stage == EXTRACT:
-        return expected_pages(workspace, published, among=_read_with(workspace, stage, published, key))
+def _expected_figures(workspace: Workspace, key: str, pages_from: str) -> Expected:
     source = required_key(workspace, pages_from)
     figures = sum(marker.figures.expected for marker in iter_markers(workspace, pages_from, source))
-    return Expected(figures, sum((marker.figures for marker in iter_markers(workspace, stage, key)), Counts()))
+    return Expected(figures, sum((marker.figures for marker in iter_markers(workspace, DESCRIBE, key)), Counts()))
 
 
 def _witness(unit: Unit) -> str:
