@@ -146,7 +146,8 @@ class Exported:
     """Content of the output after an export: `files` of `size` bytes with `rows` in all, `written` of them new.
 
     `load` is a line of Python or of a shell that opens it, or names the files. `unit` is the name of a row, `pages` or
-    `documents`. `dropped` documents were excluded for their bad pages, `left_out` pages by the setting `only`.
+    `documents`. `dropped` documents were excluded for their bad pages, `left_out` pages by the setting `only`. `failed`
+    documents have no file because their source could not be used; a repeated export tries them again.
     """
 
     url: str
@@ -158,6 +159,7 @@ class Exported:
     unit: str = "rows"
     dropped: int = 0
     left_out: int = 0
+    failed: int = 0
 
 
 class NothingLeft(UsageError):

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from llm_ocr.cli.outcome import advice, status_text, worst_text
-from llm_ocr.cli.output import json_text, write, write_json, write_line
+from llm_ocr.cli.output import complain, json_text, write, write_json, write_line
 from llm_ocr.cli.progress import progress_for
 from llm_ocr.config.models import EstimateSettings, ExportSettings, StatusSettings
 from llm_ocr.types import plural
@@ -92,6 +92,9 @@ def run_export(command: str, settings: ExportSettings) -> int:
     if done.left_out:
         write_line(f"{plural(done.left_out, 'page')} left out, which are not balanced")
     write_line(f"Open it: {done.load}")
+    if done.failed:
+        complain(f"{plural(done.failed, 'document')} failed: {done.url}/failed-documents.jsonl has the reasons")
+        return 3
     return 0
 
 

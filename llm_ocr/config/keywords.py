@@ -840,13 +840,17 @@ class TransformKeywords(
     """Settings of `llm_ocr.transform`."""
 
 
-class ExportKeywords(CallKeywords, WorkspaceKeywords, LogKeywords, total=False):
+class ExportKeywords(CallKeywords, WorkspaceKeywords, LogKeywords, RemoteKeywords, ConfinementKeywords, total=False):
     """Settings of `llm_ocr.export`."""
 
-    format: Literal["chunks", "dataset", "dolma", "html", "json", "jsonl", "markdown", "olmocr-bench"]
+    format: Literal[
+        "alto", "chunks", "dataset", "dolma", "hocr", "html", "json", "jsonl", "markdown", "olmocr-bench", "pdf"
+    ]
     """dataset: Parquet files for load_dataset; markdown: a tree of documents; json: one file per document, with
-    blocks and boxes; html: one self-contained file per document; jsonl: lines for pages, and for failed pages;
-    dolma: documents for training; chunks: passages for retrieval; olmocr-bench: input of olmOCR-Bench's scorer
+    blocks and boxes; html: one self-contained file per document; pdf: the documents with searchable text; hocr:
+    words with boxes, one file per document; alto: ALTO XML, one file per page; jsonl: lines for pages, and for
+    failed pages; dolma: documents for training; chunks: passages for retrieval; olmocr-bench: input of
+    olmOCR-Bench's scorer
     """
     output_profile: Name | None
     """Credentials for the output: an AWS profile or a Google credentials file"""
@@ -872,6 +876,10 @@ class ExportKeywords(CallKeywords, WorkspaceKeywords, LogKeywords, total=False):
     """chunks: measure in tokens of this tokenizer.json or Hub model"""
     chunk_format: Literal["jsonl", "parquet"]
     """chunks: format of the files"""
+    password: Secret | Iterable[Secret]
+    """pdf: password for encrypted PDFs (one or several; safer: password_file)"""
+    password_file: str | Path | None
+    """pdf: file with passwords to try, one per line"""
     public: bool
     """Make a new dataset repository public"""
 

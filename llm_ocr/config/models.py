@@ -62,16 +62,17 @@ from llm_ocr.plugins import EXPORTS
 # Settings of the commands that process finished results.
 
 
-class ExportSettings(OwnWorkspaceSettings):
+class ExportSettings(OwnWorkspaceSettings, RemoteSettings, ConfinementSettings):
     """llm-ocr export: convert results to other formats."""
 
     format: str = Field(
         "dataset",
         description=(
             "dataset: Parquet files for load_dataset; markdown: a tree of documents; json: one file per document,"
-            " with blocks and boxes; html: one self-contained file per document; jsonl: lines for pages, and for failed"
-            " pages; dolma: documents for training; chunks: passages for retrieval; olmocr-bench:"
-            " input of olmOCR-Bench's scorer"
+            " with blocks and boxes; html: one self-contained file per document; pdf: the documents with searchable"
+            " text; hocr: words with boxes, one file per document; alto: ALTO XML, one file per page; jsonl: lines for"
+            " pages, and for failed pages; dolma: documents for training; chunks: passages for retrieval;"
+            " olmocr-bench: input of olmOCR-Bench's scorer"
         ),
         json_schema_extra={"group": EXPORTS.group},
     )
@@ -106,6 +107,8 @@ class ExportSettings(OwnWorkspaceSettings):
     )
     tokenizer: NAME | None = Field(None, description="chunks: measure in tokens of this tokenizer.json or Hub model")
     chunk_format: Literal["jsonl", "parquet"] = Field("jsonl", description="chunks: format of the files")
+    password: SECRETS = Field((), description="pdf: password for encrypted PDFs (repeatable; safer: --password-file)")
+    password_file: FILE | None = Field(None, description="pdf: file with passwords to try, one per line")
     public: bool = Field(False, description="Make a new dataset repository public")
 
     @field_validator("format")

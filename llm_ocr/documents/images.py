@@ -264,9 +264,7 @@ class ImageFile:
     ) -> tuple[EncodedImage, InkMap]:
         from PIL import Image, ImageOps
 
-        image = self._image
-        if self._frames != [0]:
-            image.seek(self._frames[number - 1])
+        image = self.frame(number)
         width, height = image.size
         if image.getexif().get(_ORIENTATION, 1) in _ON_SIDE:
             width, height = height, width
@@ -283,7 +281,7 @@ class ImageFile:
         if image.format in ("JPEG", "MPO"):
             image.draft(image.mode, (size, size))  # decodes at 1/2, 1/4, or 1/8 if that is large enough
         image.load()
-        plain = _plain(ImageOps.exif_transpose(image) if image.getexif().get(_ORIENTATION, 1) != 1 else image)
+        plain = plain_image(ImageOps.exif_transpose(image) if image.getexif().get(_ORIENTATION, 1) != 1 else image)
         if max(plain.size) > size:
             if plain is image:
                 plain = image.copy()
@@ -312,6 +310,12 @@ class ImageFile:
             return False
         return bool(image.getexif().get(_ORIENTATION, 1) == 1)
 
+    def frame(self, number: int) -> "Image.Image":
+        """Return page `number` as it is in the file, not decoded. It is valid until the next page is asked for."""
+        if self._frames != [0]:
+            self._image.seek(self._frames[number - 1])
+        return self._image
+
     def close(self) -> None:
         """Close the file."""
         self._image.close()
@@ -334,7 +338,7 @@ def _tiff_pages(image: "TiffImageFile") -> list[int]:
     return [0] if not frames or (halves and len(sizes) >= _LEVELS) else frames
 
 
-def _plain(image: "Image.Image") -> "Image.Image":
+def plain_image(image: "Image.Image") -> "Image.Image":
     """Return 8 bits per channel, RGB or grayscale, on white paper, or on black or gray if white would hide content."""
     if image.mode in ("RGB", "L"):
         if "transparency" not in image.info:

@@ -12,12 +12,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from llm_ocr.errors import ObjectNotFound, StorageError, WorkspaceMismatch
+from llm_ocr.errors import ObjectNotFound, PageFailure, StorageError, WorkspaceMismatch
 from llm_ocr.exporting import Exported, ExportJob, NothingLeft, Output
 from llm_ocr.results.balance import is_balanced
 from llm_ocr.results.markdown import clean
 from llm_ocr.results.schema import release_memory
-from llm_ocr.types import Counts, Status
+from llm_ocr.types import Counts, Reason, Status
 from llm_ocr.workspace import codec
 from llm_ocr_outputs.source import Assembled, AssembledRows, Document, undamaged
 
@@ -85,8 +85,8 @@ def _escaped(text: str) -> bytes:
 NOTES = "_llm-ocr"
 _CLAIM, _DONE, _BEGUN = f"{NOTES}/export.json", f"{NOTES}/batches/", f"{NOTES}/begun/"
 
-#: List of dropped documents.
-DROPPED = "dropped-documents.jsonl"
+#: Lists of dropped documents, and of those whose source could not be used.
+DROPPED, FAILED = "dropped-documents.jsonl", "failed-documents.jsonl"
 #: Number of file lists in memory at a time.
 _TOGETHER = 64
 
@@ -98,7 +98,7 @@ _NOT_CONTENT = frozenset({"README.md", "Thumbs.db", "desktop.ini"})
 class Note:
     """Result of a batch: sizes in bytes by key, number of records, pages by status.
 
-    `dropped` are the dropped documents, in the form of their list. `left_out` is the number of pages left out by the
+    `dropped` and `failed` are documents in the form of their lists. `left_out` is the number of pages left out by the
     setting `only`.
     """
 
@@ -107,6 +107,12 @@ class Note:
     pages: dict[str, int] = field(default_factory=dict)
     dropped: list[dict[str, Any]] = field(default_factory=list)
     left_out: int = 0
+    failed: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def lists(self) -> list[str]:
+        """Keys of the lists that name documents of the batch."""
+        return [*([DROPPED] if self.dropped else []), *([FAILED] if self.failed else [])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +125,7 @@ class Done:
     dropped: int
     counts: Counts
     left_out: int
+    failed: int
 
 
 class Notes:
@@ -179,8 +186,8 @@ class Notes:
     def _keep(self, batch: str, note: Note) -> None:
         (self._spool / batch).write_bytes(codec.dump(asdict(note)))
         counts = Counts(sum(note.pages.values()), *(note.pages.get(name, 0) for name in ("ok", "degraded", "failed")))
-        size, dropped = sum(note.files.values()), len(note.dropped)
-        self.done[batch] = Done(len(note.files), size, note.records, dropped, counts, note.left_out)
+        size, dropped, failed = sum(note.files.values()), len(note.dropped), len(note.failed)
+        self.done[batch] = Done(len(note.files), size, note.records, dropped, counts, note.left_out, failed)
 
     def begin(self, batch: str, number: int, keys: Iterable[str]) -> None:
         """Note that these files are about to be written; `number` counts such groups of a batch."""
@@ -196,11 +203,12 @@ class Notes:
         self._remove(own)
         self._begun = [key for key in self._begun if key not in own]
 
-    def dropped(self, batches: Iterable[str]) -> Iterator[Mapping[str, Any]]:
-        """Yield the documents that these batches have dropped, in their order."""
+    def listed(self, name: str, batches: Iterable[str]) -> Iterator[Mapping[str, Any]]:
+        """Yield the documents of these batches in the list of this name, in their order."""
         for batch in batches:
-            if self.done[batch].dropped:
-                yield from self._kept(batch).dropped
+            if self.done[batch].dropped or self.done[batch].failed:
+                note = self._kept(batch)
+                yield from note.dropped if name == DROPPED else note.failed
 
     def files(self, batch: str) -> Collection[str]:
         """Return the keys of the files of a finished batch."""
@@ -215,7 +223,7 @@ class Notes:
 
     def _retire(self, batch: str) -> str:
         note, key = self._kept(batch), f"{_BEGUN}{batch}-retired.json"
-        names = [*note.files, *([DROPPED] if note.dropped else [])]
+        names = [*note.files, *note.lists]
         self._output.store.put(key, codec.dump({"files": names}))
         self._output.store.delete(f"{_DONE}{batch}.json")
         return key
@@ -225,8 +233,8 @@ class Notes:
         keys = iter(sorted(set(self._begun)))
         while some := list(islice(keys, _TOGETHER)):
             files = {name for names in self._pool.map(self._names, some) for name in names}
-            for batch, done in self.done.items():
-                files.difference_update(self._kept(batch).files, [DROPPED] if done.dropped else [])
+            for note in map(self._kept, self.done):
+                files.difference_update(note.files, note.lists)
             self._remove(sorted(files))
             self._remove(some)
         self._begun = []
@@ -283,6 +291,14 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
+class Failed:
+    """Document without a file, because its source could not be used. The next export tries its batch again."""
+
+    document: Document
+    failure: PageFailure | StorageError
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """Items of the plan that are written together; `name` is `00007-<16 hex digits of everything that affects them>`.
 
@@ -302,14 +318,16 @@ class Form:
     `write` makes the files of a batch from its documents, which arrive one by one. Keys are relative to the output, and
     no two batches have a key in common: a file with many documents has `batch.name` in its key.
     `opened` returns a line of Python or shell that opens the result at a URL. `unit` is the name of a record: `pages`.
+    `pages` is the largest number of pages of a batch, which an interrupted export repeats.
     """
 
     name: str
     version: int
-    write: Callable[[Batch, Iterator[Document]], Iterator[File]]
+    write: Callable[[Batch, Iterator[Document]], Iterator[File | Failed]]
     opened: Callable[[str], str]
     settings: Mapping[str, Any] = field(default_factory=dict)
     unit: str = "documents"
+    pages: int = PAGES
 
 
 class _Stopped(Exception):
@@ -345,7 +363,8 @@ async def export_files(job: ExportJob, form: Form) -> Exported:
         work = _Work(job, form, rows, notes, pool)
         try:
             await asyncio.to_thread(notes.claim, dataset.identity, form.name)
-            await asyncio.to_thread(notes.retire, [batch.name for batch in batches])
+            whole = [batch.name for batch in batches if batch.name in notes.done and not notes.done[batch.name].failed]
+            await asyncio.to_thread(notes.retire, whole)
             written = await _write(work, batches)
             done = [notes.done[batch.name] for batch in batches]
             left_out = sum(batch.left_out for batch in done)
@@ -364,6 +383,7 @@ async def export_files(job: ExportJob, form: Form) -> Exported:
         unit=form.unit,
         dropped=sum(batch.dropped for batch in done),
         left_out=left_out,
+        failed=sum(batch.failed for batch in done),
     )
 
 
@@ -378,7 +398,7 @@ def _batches(dataset: Assembled, form: Form, policy: float | None, only: str | N
     about = json.dumps(facts, sort_keys=True).encode()
     start, pages, digest, number = 0, 0, hashlib.sha256(about), 0
     for place, (source, count) in enumerate(zip(dataset.sources, dataset.counts, strict=True)):
-        if pages and pages + count > PAGES:
+        if pages and pages + count > form.pages:
             yield Batch(f"{number:05d}-{digest.hexdigest()[:16]}", range(start, place), pages, dataset.key)
             start, pages, digest, number = place, 0, hashlib.sha256(about), number + 1
         pages += count
@@ -402,7 +422,7 @@ async def _write(work: _Work, batches: list[Batch]) -> int:
 
 def _write_batch(work: _Work, batch: Batch, before: Batch | None) -> None:
     note, url = Note(), work.job.output.url
-    files = work.form.write(batch, _kept(work, batch, note))
+    files = _without_failed(work, work.form.write(batch, _kept(work, batch, note)), note)
     earlier = work.notes.files(before.name) if before else frozenset()
     for number, group in enumerate(_groups(files)):
         for file in group:
@@ -419,6 +439,21 @@ def _write_batch(work: _Work, batch: Batch, before: Batch | None) -> None:
         note.files.update(work.pool.map(lambda file: _put(work, file), group))
     work.notes.end(batch.name, note)
     release_memory()
+
+
+def _without_failed(work: _Work, files: Iterable[File | Failed], note: Note) -> Iterator[File]:
+    """Yield the files; add the documents without one to the note, and say why."""
+    for file in files:
+        if isinstance(file, File):
+            yield file
+            continue
+        source, failure = file.document.source, file.failure
+        reason = failure.reason if isinstance(failure, PageFailure) else Reason.NOT_FOUND
+        detail = str(failure).removeprefix(f"{reason.value}: ")
+        note.failed.append(
+            {"document_id": file.document.id, "source": source, "reason": reason.value, "detail": detail}
+        )
+        work.job.progress.say(f"{source} has no {work.form.name} file: {failure}")
 
 
 def _groups(files: Iterable[File]) -> Iterator[list[File]]:
@@ -479,18 +514,19 @@ def _kept(work: _Work, batch: Batch, note: Note) -> Iterator[Document]:
 
 
 def _finish(work: _Work, batches: list[Batch]) -> None:
-    """Write the list of dropped documents, then remove obsolete files of older exports."""
+    """Write the lists of documents without files, then remove obsolete files of older exports."""
     output, notes, names = work.job.output, work.notes, [batch.name for batch in batches]
-    if any(notes.done[name].dropped for name in names):
-        path: Path = work.job.workspace.spool / DROPPED
+    for name in (DROPPED, FAILED):
+        path: Path = work.job.workspace.spool / name
         with path.open("wb") as file:
-            file.writelines(map(json_line, notes.dropped(names)))
-        try:
-            existing = output.store.get(DROPPED)
-        except ObjectNotFound:
-            existing = b""
-        if path.read_bytes() != existing:
-            output.store.upload(path, DROPPED)
+            file.writelines(map(json_line, notes.listed(name, names)))
+        if path.stat().st_size:
+            try:
+                existing = output.store.get(name)
+            except ObjectNotFound:
+                existing = b""
+            if path.read_bytes() != existing:
+                output.store.upload(path, name)
         path.unlink()
     notes.tidy()
     output.flush()

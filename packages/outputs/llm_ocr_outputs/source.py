@@ -18,7 +18,7 @@ from llm_ocr.results.schema import Images
 from llm_ocr.scheduling.scanner import PlannedItems
 from llm_ocr.stages.assemble import markers_of, paths_of
 from llm_ocr.storage import ObjectInfo
-from llm_ocr.types import PageRecord, Status
+from llm_ocr.types import DocumentPart, PageRecord, Status
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import generations
 from llm_ocr.workspace.items import Item, items
@@ -82,7 +82,7 @@ class Document:
 
     `names` are those of its files below `documents/` in the workspace, without `.md`; several if there are copies.
     `page_total` is the number of pages of the file, of which `rows` may be a selection. If the plan only estimated it,
-    `page_total` is the number of rows; 0 for a document that could not be opened.
+    `page_total` is the number of rows; 0 for a document that could not be opened. `part` has the source as planned.
     """
 
     id: str
@@ -90,6 +90,7 @@ class Document:
     names: tuple[str, ...]
     page_total: int
     rows: tuple[DatasetRow, ...]
+    part: DocumentPart
 
     @property
     def error_rate(self) -> float:
@@ -166,7 +167,7 @@ class AssembledRows:
             source = relative_source(shown(first.source), self._source_folder)
             if self._source_folder:
                 ordered = [replace(row, record=replace(row.record, source=source)) for row in ordered]
-            yield Document(document, source, names, known, tuple(ordered))
+            yield Document(document, source, names, known, tuple(ordered), first)
 
     def _pages(self, item: Item, unit: str, images: Images) -> Iterator[PageRecord]:
         return published_pages(self._workspace, self._extracted(unit), images, item.unit(unit))

@@ -101,21 +101,26 @@ def _width(text: str) -> float:
     return sum(map(_width_of, text))
 
 
-def found_in_layer(content: PageContent) -> list[FoundLine]:
-    """Return the lines of a text layer, or of OCR in the same form.
+def found_in_layer(content: PageContent, rotation: int = 0) -> list[FoundLine]:
+    """Return the lines of a text layer.
 
     Args:
         content: The page, whose boxes are in its units. Lines without words are divided by the widths of characters.
+        rotation: Degrees clockwise by which the page was turned before it was read.
 
     Returns:
         The lines in the order of the layer.
     """
-    across, down = 1 / max(content.width, 1e-6), 1 / max(content.height, 1e-6)
-    aspect = content.width / max(content.height, 1e-6)
+    width, height = max(content.width, 1e-6), max(content.height, 1e-6)
+    aspect = width / height if rotation % 180 == 0 else height / width
+
+    def turned(box: Box) -> Box:
+        return box.scaled(1 / width, 1 / height).clipped().turned(rotation)
+
     found = []
     for line in content.lines:
-        words = [(word.text, word.box.scaled(across, down).clipped()) for word in line.words]
-        found.append(_found(line.text, line.box.scaled(across, down).clipped(), words, aspect, stacked=line.stacked))
+        words = [(word.text, turned(word.box)) for word in line.words]
+        found.append(_found(line.text, turned(line.box), words, aspect, stacked=line.stacked))
     return found
 
 

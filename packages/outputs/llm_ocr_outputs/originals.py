@@ -1,0 +1,269 @@
+"""Sources of finished documents, opened again: their pages with the places of all words.
+
+Rows do not have the lines of a page, so formats that lay text over pages find them again, in confined processes: in the
+text layer if it is true, otherwise by OCR if it is installed:
+
+    Document ─▶ Originals.pages ─▶ PlacedPage, one after another ─▶ a file
+
+`Originals.in_order` connects these coroutines with the thread that writes the files of an export (`files.Form`).
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from typing import Any, Self, TypeVar
+
+from llm_ocr.config.environment import cores
+from llm_ocr.documents.open_fd import Proofs
+from llm_ocr.documents.remote.urls import is_remote
+from llm_ocr.documents.rendering import Renderer, RenderOptions
+from llm_ocr.documents.rows.address import row_address
+from llm_ocr.engines import EngineOptions, LocalReader
+from llm_ocr.errors import PageFailure, StorageError, WorkerDied, WorkerError
+from llm_ocr.exporting import ExportJob
+from llm_ocr.plugins import ENGINES
+from llm_ocr.results.dataset import DatasetRow
+from llm_ocr.results.quality.text_layer import is_true
+from llm_ocr.sandbox import Limits, WorkerPool
+from llm_ocr.stages.remote import Remote
+from llm_ocr.stages.rendering import EMBEDDED_IMAGE_SIZE, EMBEDDED_SCAN_SIZE, PartRenderer, passwords
+from llm_ocr.types import Attempt, DocumentPart, Page, Reason, Status
+from llm_ocr_outputs.source import Document
+from llm_ocr_outputs.words import FoundLine, PlacedBlock, found_by_ocr, found_in_layer, placed_words
+
+T = TypeVar("T")
+log = logging.getLogger("llm_ocr.outputs")
+
+#: Worker processes that read the sizes of images, and write PDFs.
+_MODULE = "llm_ocr_outputs.pdf_worker"
+#: Limits of such a process: bytes of memory, and seconds for a document.
+_MEMORY, _DEADLINE = 4 << 30, 600.0
+#: Files that a worker can receive at a time.
+_MOST_FILES = 250
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedPage:
+    """Page of a finished document with the places of its words.
+
+    Attributes:
+        row: The stored row, which did not fail.
+        number: The page in its document, from 1.
+        width: Width of the page in points, as it was read: after `row.record.rotation`.
+        height: Its height in points.
+        pixels: Width and height of the page's stored image in pixels, as it was read.
+        blocks: All blocks in reading order; boxes are relative to the page as it was read.
+        layer_is_true: Whether the source has a true text layer for the page, visible or not.
+    """
+
+    row: DatasetRow
+    number: int
+    width: float
+    height: float
+    pixels: tuple[int, int]
+    blocks: tuple[PlacedBlock, ...]
+    layer_is_true: bool
+
+
+class Originals:
+    """Access to the sources of an export, for one event loop."""
+
+    def __init__(self, job: ExportJob, *, workers: int | None = None) -> None:
+        """Prepare the processes, which start at the first page.
+
+        Args:
+            job: The export. Its settings have the passwords and the credentials of the sources.
+            workers: Number of processes of each kind; None for one per core.
+        """
+        settings = job.settings
+        self.workers = workers or cores()
+        self._confined = settings.confinement != "off"
+        self._passwords = passwords(settings.password, settings.password_file)
+        options = RenderOptions(
+            EMBEDDED_IMAGE_SIZE,
+            EMBEDDED_SCAN_SIZE,
+            "jpeg",
+            passwords=self._passwords,
+            workers=self.workers,
+            confined=self._confined,
+        )
+        self._renderer = Renderer(options)
+        self._remote = Remote(settings)
+        self._parts = PartRenderer(self._renderer, self._remote)
+        self._pool = WorkerPool(_MODULE, workers=self.workers, limits=Limits(_MEMORY, confined=self._confined))
+        self._reader: LocalReader | None = None
+        self._proofs = Proofs()
+        self._places = asyncio.Semaphore(2 * self.workers)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the processes, and remove copies of remote documents."""
+        await self._renderer.close()
+        await self._pool.close()
+        if self._reader is not None:
+            await self._reader.close()
+        await self._remote.close()
+
+    async def pages(self, document: Document) -> AsyncIterator[PlacedPage]:
+        """Yield the pages of a document that did not fail, in order.
+
+        Raises:
+            PageFailure: The source is gone, has changed, or cannot be opened or rendered.
+        """
+        opened = [row for row in document.rows if row.record.page_number is not None]
+        if document.rows and not opened:
+            record = document.rows[0].record
+            raise PageFailure(record.reason or Reason.UNREADABLE, record.detail)
+        rows = [row for row in opened if row.record.status is not Status.FAILED]
+        waiting: deque[asyncio.Task[PlacedPage]] = deque()
+        try:
+            for row in rows:
+                waiting.append(asyncio.create_task(self._page(document.part, row)))
+                if len(waiting) > self.workers:
+                    yield await waiting.popleft()
+            while waiting:
+                yield await waiting.popleft()
+        finally:
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+
+    async def _page(self, part: DocumentPart, row: DatasetRow) -> PlacedPage:
+        async with self._places:
+            record = row.record
+            number = record.page_number or 1
+            page = await self._parts.page(part, number)
+            evidence = page.evidence
+            attempt = Attempt(record.engine, record.text_source, record.status, probe=record.probe)
+            true = evidence is not None and page.content is not None and is_true(evidence, attempt)
+            turned = record.rotation % 180 == 90
+            if page.content is not None:
+                width, height = page.content.width, page.content.height
+            else:
+                width, height = await self._image_size(part, number)
+            width, height = (height, width) if turned else (width, height)
+            found: list[FoundLine] = []
+            if true and page.content is not None:
+                found = found_in_layer(page.content, record.rotation)
+            elif record.blocks:
+                found = await self._lines(page, record.rotation, width / max(height, 1e-6))
+            unsupported = record.ledger.unsupported if record.ledger else ()
+            blocks = await asyncio.to_thread(
+                placed_words, record.blocks, found, aspect=width / max(height, 1e-6), unsupported=unsupported
+            )
+            image = record.image or page.image
+            pixels = (image.width, image.height) if record.image or not turned else (image.height, image.width)
+            return PlacedPage(row, number, width, height, pixels, blocks, true)
+
+    async def _lines(self, page: Page, rotation: int, aspect: float) -> list[FoundLine]:
+        """Return the lines that OCR finds on the upright page; without OCR, those of a layer that may be false."""
+        if self._reader is None:
+            engine = ENGINES.find("embedded")
+            if engine is None or engine.missing() is not None:
+                return found_in_layer(page.content, rotation) if page.content else []
+            self._reader = engine.page_reader(EngineOptions(self.workers, confined=self._confined))
+        image = await self._renderer.turned(page.image, rotation) if rotation else page.image
+        try:
+            return found_by_ocr(await self._reader.ocr_text(replace(page, image=image)), aspect)
+        except PageFailure as failure:  # the text is placed by its blocks alone
+            log.warning("%s page %d: words are placed by blocks only: %s", page.source, page.number, failure.why)
+            return []
+
+    async def _image_size(self, part: DocumentPart, number: int) -> tuple[float, float]:
+        """Return the physical size in points of a page of an image file."""
+        if row_address(part.source) is None:
+            sizes = (await self.work("sizes", part, {}))["sizes"]
+        else:
+            async with self._remote.page(part.source, part.version, number) as (path, there):
+                sizes = (await self._call("sizes", [str(path)], "", {}))["sizes"]
+                number = there or 1
+        width, height = sizes[min(number, len(sizes)) - 1]
+        return float(width), float(height)
+
+    async def work(self, operation: str, part: DocumentPart, payload: Mapping[str, Any]) -> dict[str, Any]:
+        """Run an operation of `pdf_worker` on the source of a document, in a confined process.
+
+        Args:
+            operation: The operation.
+            part: The document. The images of a dataset's row are a file each.
+            payload: Its other arguments.
+
+        Raises:
+            PageFailure: The source is gone, has changed, or cannot be opened, or the operation failed.
+            StorageError: The dataset of the row cannot be read.
+        """
+        if row_address(part.source) is not None:
+            if part.page_total > _MOST_FILES:
+                raise PageFailure(Reason.RENDER_LIMIT, f"a row with more than {_MOST_FILES} images is no PDF")
+            async with contextlib.AsyncExitStack() as stack:
+                images = [
+                    await stack.enter_async_context(self._remote.page(part.source, part.version, number))
+                    for number in range(1, max(1, part.page_total) + 1)
+                ]
+                return await self._call(operation, list(dict.fromkeys(str(path) for path, _ in images)), "", payload)
+        if is_remote(part.source):
+            async with self._remote.open(part.source, part.version) as copy:
+                return await self._call(operation, [str(copy.path)], "", payload)
+        return await self._call(operation, [part.source], part.version, payload)
+
+    async def _call(
+        self, operation: str, paths: Sequence[str], version: str, payload: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        async with contextlib.AsyncExitStack() as stack:
+            files = [await stack.enter_async_context(self._proofs.given(path, version)) for path in paths]
+            request = {**payload, "source": paths[0], "passwords": list(self._passwords), "memory": _MEMORY}
+            try:
+                return await self._pool.call(operation, request, deadline=_DEADLINE, files=files)
+            except WorkerDied as death:
+                reason = Reason.RENDER_TIMEOUT if death.timed_out else Reason.RENDER_CRASHED
+                reason = Reason.RENDER_LIMIT if death.out_of_memory else reason
+                raise PageFailure(reason, f"the PDF was not written: the worker {death}") from death
+            except WorkerError as error:
+                raise PageFailure(Reason.RENDER_CRASHED, f"the PDF was not written: {error}") from error
+
+    def in_order(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        documents: Iterable[Document],
+        make: Callable[[Document], Coroutine[Any, Any, T]],
+    ) -> Iterator[tuple[Document, T | PageFailure | StorageError]]:
+        """Make something of each document in the event loop, for a thread that writes files.
+
+        As many documents as there are processes are in work at a time.
+
+        Args:
+            loop: The running event loop of this object.
+            documents: The documents; the thread reads their rows.
+            make: Makes the result.
+
+        Yields:
+            Each document in order with its result, or with the reason why its source could not be used.
+        """
+        waiting: deque[tuple[Document, Future[T]]] = deque()
+
+        def result() -> tuple[Document, T | PageFailure | StorageError]:
+            document, future = waiting.popleft()
+            try:
+                return document, future.result()
+            except (PageFailure, StorageError) as failure:
+                return document, failure
+
+        try:
+            for document in documents:
+                waiting.append((document, asyncio.run_coroutine_threadsafe(make(document), loop)))
+                if len(waiting) > self.workers:
+                    yield result()
+            while waiting:
+                yield result()
+        finally:
+            for _, future in waiting:
+                future.cancel()
