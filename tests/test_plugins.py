@@ -137,18 +137,20 @@ def test_format_is_accepted_by_variables_and_python(documented):
 
 def test_format_is_a_choice_in_help_and_errors(documented):
     every = (
-        "alto",
-        "chunks",
-        "dataset",
-        "dolma",
-        "fields",
-        "hocr",
-        "html",
-        "json",
-        "jsonl",
-        "markdown",
-        "olmocr-bench",
-        "pdf",
+        *(
+            "alto",
+            "chunks",
+            "dataset",
+            "dolma",
+            "fields",
+            "hocr",
+            "html",
+            "json",
+            "jsonl",
+            "markdown",
+            "olmocr-bench",
+            "pdf",
+        ),
         "word-counts",
     )
     assert f"--format {{{','.join(every)}}}" in documented.run("export", "--help").stdout
@@ -199,7 +201,7 @@ def test_version_names_packages_and_what_they_add(counting):
     first, *packages = counting.run("--version").stdout.splitlines()
     assert first == f"llm-ocr {llm_ocr.__version__}"
     assert "command count-pages (counting)" in packages
-    assert any(line.startswith("commands report, view; export formats chunks, dataset") for line in packages)
+    assert any(line.startswith("commands report, view; export formats alto, chunks, dataset") for line in packages)
 
 
 BROKEN = {

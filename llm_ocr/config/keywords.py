@@ -895,12 +895,25 @@ class TransformKeywords(
 class ExportKeywords(CallKeywords, WorkspaceKeywords, LogKeywords, RemoteKeywords, ConfinementKeywords, total=False):
     """Settings of `llm_ocr.export`."""
 
-    format: Literal["chunks", "dataset", "dolma", "fields", "html", "json", "jsonl", "markdown", "olmocr-bench", "pdf"]
+    format: Literal[
+        "alto",
+        "chunks",
+        "dataset",
+        "dolma",
+        "fields",
+        "hocr",
+        "html",
+        "json",
+        "jsonl",
+        "markdown",
+        "olmocr-bench",
+        "pdf",
+    ]
     """dataset: Parquet files for load_dataset; markdown: a tree of documents; json: one file per document, with
-    blocks and boxes; pdf: the documents with searchable text; html: one self-contained file per document; hocr,
-    alto: files with the places of words; jsonl: lines for pages, and for failed pages; dolma: documents for
-    training; chunks: passages for retrieval; fields: values found by llm-ocr fields; olmocr-bench: input of
-    olmOCR-Bench's scorer
+    blocks and boxes; html: one self-contained file per document; pdf: the documents with searchable text; hocr:
+    words with boxes, one file per document; alto: ALTO XML, one file per page; jsonl: lines for pages, and for
+    failed pages; dolma: documents for training; chunks: passages for retrieval; fields: values found by llm-ocr
+    fields; olmocr-bench: input of olmOCR-Bench's scorer
     """
     output_profile: Name | None
     """Credentials for the output: an AWS profile or a Google credentials file"""

@@ -70,10 +70,10 @@ class ExportSettings(OwnWorkspaceSettings, RemoteSettings, ConfinementSettings):
         "dataset",
         description=(
             "dataset: Parquet files for load_dataset; markdown: a tree of documents; json: one file per document,"
-            " with blocks and boxes; pdf: the documents with searchable text; html: one self-contained file per"
-            " document; hocr, alto: files with the places of words; jsonl: lines for pages, and for failed pages;"
-            " dolma: documents for training; chunks: passages for retrieval; fields: values found by llm-ocr fields;"
-            " olmocr-bench: input of olmOCR-Bench's scorer"
+            " with blocks and boxes; html: one self-contained file per document; pdf: the documents with searchable"
+            " text; hocr: words with boxes, one file per document; alto: ALTO XML, one file per page; jsonl: lines for"
+            " pages, and for failed pages; dolma: documents for training; chunks: passages for retrieval; fields:"
+            " values found by llm-ocr fields; olmocr-bench: input of olmOCR-Bench's scorer"
         ),
         json_schema_extra={"group": EXPORTS.group},
     )

@@ -22,6 +22,7 @@ from llm_ocr.documents.open_fd import Proofs
 from llm_ocr.documents.remote.urls import is_remote
 from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.documents.rows.address import row_address
+from llm_ocr.documents.text_layer import LIE, suspicious
 from llm_ocr.engines import EngineOptions, LocalReader
 from llm_ocr.errors import PageFailure, StorageError, WorkerDied, WorkerError
 from llm_ocr.exporting import ExportJob
@@ -57,7 +58,7 @@ class PlacedPage:
         height: Its height in points.
         pixels: Width and height of the page's stored image in pixels, as it was read.
         blocks: All blocks in reading order; boxes are relative to the page as it was read.
-        layer_is_true: Whether the source has a true text layer for the page, visible or not.
+        text_is_credible: Whether the source has text for the page that is not wrong as far as known, visible or not.
     """
 
     row: DatasetRow
@@ -66,7 +67,7 @@ class PlacedPage:
     height: float
     pixels: tuple[int, int]
     blocks: tuple[PlacedBlock, ...]
-    layer_is_true: bool
+    text_is_credible: bool
 
 
 class Originals:
@@ -142,18 +143,22 @@ class Originals:
             record = row.record
             number = record.page_number or 1
             page = await self._parts.page(part, number)
-            evidence = page.evidence
+            content, evidence = page.content, page.evidence
             attempt = Attempt(record.engine, record.text_source, record.status, probe=record.probe)
-            true = evidence is not None and page.content is not None and is_true(evidence, attempt)
+            is_layer = content is not None and (
+                record.text_source == "text-layer" or (evidence is not None and is_true(evidence, attempt))
+            )
+            probed = record.probe is not None and record.probe > LIE
+            credible = content is not None and bool(content.lines) and not (probed or suspicious(content))
             turned = record.rotation % 180 == 90
-            if page.content is not None:
-                width, height = page.content.width, page.content.height
+            if content is not None:
+                width, height = content.width, content.height
             else:
                 width, height = await self._image_size(part, number)
             width, height = (height, width) if turned else (width, height)
             found: list[FoundLine] = []
-            if true and page.content is not None:
-                found = found_in_layer(page.content, record.rotation)
+            if is_layer and content is not None:
+                found = found_in_layer(content, record.rotation)
             elif record.blocks:
                 found = await self._lines(page, record.rotation, width / max(height, 1e-6))
             unsupported = record.ledger.unsupported if record.ledger else ()
@@ -162,7 +167,7 @@ class Originals:
             )
             image = record.image or page.image
             pixels = (image.width, image.height) if record.image or not turned else (image.height, image.width)
-            return PlacedPage(row, number, width, height, pixels, blocks, true)
+            return PlacedPage(row, number, width, height, pixels, blocks, credible or is_layer)
 
     async def _lines(self, page: Page, rotation: int, aspect: float) -> list[FoundLine]:
         """Return the lines that OCR finds on the upright page; without OCR, those of a layer that may be false."""

@@ -11,9 +11,13 @@ appended. Encrypted and repaired files are written anew.
 
 import ctypes
 import json
+import math
 import re
 import struct
 import unicodedata
+import zlib
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -95,12 +99,123 @@ def _to_unicode(characters: Sequence[str]) -> bytes:
     ).encode()
 
 
+# Text of a page: lines in user space, and their content stream. The export sends it as JSON: see `pdf.page_wire`.
+
+
+#: Least gap between two words in heights of their line. poppler joins words with less than 0.1 between them.
+_LEAST_GAP = 0.12
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """Line in user space.
+
+    `along` and `up` are unit vectors; the words follow `along` from `origin` on. `words` are characters in the order in
+    which they are drawn, the start of the first one, and the width of each one, in lengths of user space.
+    """
+
+    along: tuple[float, float]
+    up: tuple[float, float]
+    origin: tuple[float, float]
+    height: float
+    words: tuple[tuple[str, float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _PageText:
+    """Text of a page. With `keep`, visible text of the page stays alone. `lines` are those of the JSON."""
+
+    rotation: int
+    keep: bool
+    lines: Sequence[tuple[str, Sequence[float], Sequence[tuple[str, float, float, str]]]]
+
+    @property
+    def characters(self) -> set[str]:
+        return {one for _, _, words in self.lines for text, _, _, follows in words for one in f"{text}{follows}"}
+
+    def placed(self, page: pypdfium2.PdfPage) -> Iterator[_Line]:
+        """Yield the lines in the user space of a page."""
+        frame = page_frame(page)
+        a, b, c, d, e, f = frame.matrix
+        scale = a * d - b * c
+
+        def user(x: float, y: float) -> tuple[float, float]:
+            point = Box(x, y, x, y).turned(-self.rotation)
+            across, down = point.x0 * frame.width - e, point.y0 * frame.height - f
+            return (d * across - c * down) / scale, (a * down - b * across) / scale
+
+        for direction, (x0, y0, x1, y1), words in self.lines:
+            corners = {"down": ((x0, y0), (x0, y1), (x1, y0)), "up": ((x1, y1), (x1, y0), (x0, y1))}
+            origin, end, top = (user(*corner) for corner in corners.get(direction, ((x0, y1), (x1, y1), (x0, y0))))
+            length, height = math.dist(origin, end), math.dist(origin, top)
+            if length < _FINEST or height < _FINEST:
+                continue
+            along = (end[0] - origin[0]) / length, (end[1] - origin[1]) / length
+            up = (top[0] - origin[0]) / height, (top[1] - origin[1]) / height
+            placed = [
+                (length * start, length * (stop - start), _visual(text), follows)
+                for text, start, stop, follows in words
+            ]
+            yield _Line(along, up, origin, height, tuple(_spaced(placed, height, leftward=direction == "left")))
+
+
+def _spaced(
+    words: Sequence[tuple[float, float, str, str]], height: float, *, leftward: bool
+) -> Iterator[tuple[str, float, float]]:
+    """Yield the words of a line as in `_Line`, with what follows them, and with gaps that extraction programs see."""
+    starts = sorted(start for start, *_ in words)
+    for start, width, text, follows in words:
+        after = bisect_right(starts, start)
+        if after < len(starts):
+            width = min(width, max(starts[after] - start - _LEAST_GAP * height, 0.4 * width))
+        each = max(width, _FINEST) / len(text)
+        yield (follows + text, start - each * len(follows), each) if leftward else (text + follows, start, each)
+
+
+def _visual(text: str) -> str:
+    """Return a word in the order of its letters from left to right: extraction programs turn right-to-left runs."""
+    sides = [unicodedata.bidirectional(character) for character in text]
+    if not any(side in ("R", "AL") for side in sides):
+        return text
+    runs = groupby(zip(text, sides, strict=True), key=lambda pair: pair[1] in ("L", "EN", "AN"))
+    parts = [(is_number, "".join(character for character, _ in run)) for is_number, run in runs]
+    return "".join(part if is_number else part[::-1] for is_number, part in reversed(parts))
+
+
+def _content(lines: Iterable[_Line], font: bytes, codes: Mapping[str, int]) -> bytes:
+    """Return the operators that draw lines in a font whose glyphs have the width of an em."""
+    parts = [b"BT 3 Tr 0 Tc 0 Tw 0 Ts"]
+    for line in lines:
+        matrix = (*line.along, *line.up, *line.origin)
+        parts.append(b"/%b %b Tf %b Tm" % (font, _number(line.height), b" ".join(map(_number, matrix))))
+        at = 0.0
+        for text, start, each in line.words:
+            codes_of_text = b"".join(struct.pack(">H", codes[character]) for character in text)
+            string = re.sub(rb"[()\\\r]", lambda found: _ESCAPED[found[0]], codes_of_text)
+            parts.append(
+                b"%b Tz %b 0 Td(%b)Tj" % (_number(round(100 * each / line.height) or 1), _number(start - at), string)
+            )
+            at += float(_number(start - at))
+    return b"\n".join((*parts, b"ET"))
+
+
+_ESCAPED = {b"(": b"\\(", b")": b"\\)", b"\\": b"\\\\", b"\r": b"\\r"}
+
+
+def _number(value: float) -> bytes:
+    return b"%g" % round(value, 1 if abs(value) > 1.5 else 3)
+
+
+#: Lengths in points below which text is not drawn.
+_FINEST = 0.01
+
+
 class _Font:
     """Font of one document with codes for its characters."""
 
     def __init__(self, pdf: pypdfium2.PdfDocument, characters: Iterable[str]) -> None:
-        ordered = sorted(set(characters))[:0xFFFE]
-        self._codes = {character: code for code, character in enumerate(ordered, 1)}
+        ordered = sorted({" ", *characters})[:_MOST_CHARACTERS]
+        self.codes = defaultdict(int, {character: code for code, character in enumerate(ordered, 1)})
         font, glyphs = box_font(), b"\0\1" * (len(ordered) + 1)
         data = (ctypes.c_uint8 * len(font)).from_buffer_copy(font)
         map_data = (ctypes.c_uint8 * len(glyphs)).from_buffer_copy(glyphs)
@@ -110,10 +225,10 @@ class _Font:
             raise PageFailure(Reason.RENDER_CRASHED, "pdfium did not load the font of the text")
 
     def draw(self, page: pypdfium2.PdfPage, text: str, matrix: Matrix) -> None:
-        """Add invisible text to a page. The matrix maps a square for each character to user space."""
-        codes = [self._codes[character] for character in text if character in self._codes]
+        """Add an object of invisible text to a page. The matrix maps a square for each character to user space."""
         made = pdfium.FPDFPageObj_CreateTextObj(self._pdf, self._font, 1.0)
-        pdfium.FPDFText_SetCharcodes(made, (ctypes.c_uint32 * len(codes))(*codes), len(codes))
+        codes = (ctypes.c_uint32 * len(text))(*(self.codes[character] for character in text))
+        pdfium.FPDFText_SetCharcodes(made, codes, len(text))
         pdfium.FPDFTextObj_SetTextRenderMode(made, pdfium.FPDF_TEXTRENDERMODE_INVISIBLE)
         pdfium.FPDFPageObj_SetMatrix(made, pdfium.FS_MATRIX(*matrix))
         pdfium.FPDFPage_InsertObject(page, made)
@@ -122,73 +237,63 @@ class _Font:
         pdfium.FPDFFont_Close(self._font)
 
 
-# Words of a page. The export sends them as JSON: see `pdf.page_wire`.
+#: Codes have two bytes, and code 0 is no character.
+_MOST_CHARACTERS = 0xFFFE
 
 
-@dataclass(frozen=True, slots=True)
-class _PageText:
-    """Text of a page. `words`: text, four sides of the relative box, direction, and what follows: "", " ", or "-"."""
+def _draw(pdf: pypdfium2.PdfDocument, texts: Mapping[int, _PageText]) -> bytes:
+    """Draw the texts of pages, and return the serialized document.
 
-    rotation: int
-    keep: bool
-    words: tuple[tuple[str, float, float, float, float, str, str], ...]
-
-
-def _page_texts(payload: Mapping[str, Any]) -> dict[int, _PageText]:
-    texts = {}
-    for number, data in payload["pages"].items():
-        about = json.loads(data)
-        texts[int(number)] = _PageText(about["rotation"], about["keep"], tuple(map(tuple, about["words"])))
-    return texts
-
-
-def _visual(text: str) -> str:
-    """Return a word in the order of its letters from left to right: extraction programs turn right-to-left runs."""
-    sides = [unicodedata.bidirectional(character) for character in text]
-    if not any(side in ("R", "AL") for side in sides):
-        return text
-    runs = ["".join(character for character, _ in run) for is_number, run in _runs(text, sides)]
-    numbers = [is_number for is_number, _ in _runs(text, sides)]
-    return "".join(
-        run if is_number else run[::-1] for run, is_number in zip(reversed(runs), reversed(numbers), strict=True)
-    )
+    pdfium writes 80 bytes for each word. So it draws one space on each page, whose operators are then replaced. In an
+    encrypted document, where they cannot be found, it draws the words.
+    """
+    font = _Font(pdf, {one for text in texts.values() for one in text.characters})
+    contents: dict[int, list[_Line]] = {}
+    encrypted = pdfium.FPDF_GetSecurityHandlerRevision(pdf) >= 0
+    for number, text in texts.items():
+        page = pdf[number - 1]
+        contents[number] = list(text.placed(page))
+        if not encrypted:
+            font.draw(page, " ", (1, 0, 0, 1, number, 0))
+        for line in contents[number] if encrypted else ():
+            (a, b), (c, d), (e, f), height = line.along, line.up, line.origin, line.height
+            for word, start, each in line.words:
+                place = e + start * a, f + start * b
+                font.draw(page, word, (each * a, each * b, height * c, height * d, *place))
+        if not pdfium.FPDFPage_GenerateContent(page):
+            raise PageFailure(Reason.RENDER_CRASHED, f"pdfium did not write page {number}")
+        page.close()
+    font.close()
+    data = _serialized(pdf)
+    return data if encrypted else _with_contents(data, contents, font.codes)
 
 
-def _runs(text: str, sides: Sequence[str]) -> Iterator[tuple[bool, Iterator[tuple[str, str]]]]:
-    return groupby(zip(text, sides, strict=True), key=lambda pair: pair[1] in ("L", "EN", "AN"))
+#: Operators of the space that marks the place of a page's text.
+_MARK = re.compile(rb"q (?:[\d. ]+ rg )?(?:[\d. ]+ RG )?BT 1 0 0 1 (\d+) 0 Tm /(\w+) 1 Tf 3 Tr \[?<0001>\]? T[Jj] ET Q")
+_STREAM = re.compile(rb"(\d+ 0 obj\s*<<.*?)/Length \d+(.*?>>\s*stream\r?\n)(.*)\r?\nendstream", re.DOTALL)
 
 
-def _add_words(page: pypdfium2.PdfPage, font: _Font, text: _PageText) -> None:
-    """Draw the words of a page, invisibly, in their order."""
-    frame = page_frame(page)
-    a, b, c, d, e, f = frame.matrix
-    scale = a * d - b * c
-
-    def user(x: float, y: float) -> tuple[float, float]:
-        """Return the place in user space of a relative place on the page as it was read."""
-        point = Box(x, y, x, y).turned(-text.rotation)
-        across, down = point.x0 * frame.width - e, point.y0 * frame.height - f
-        return (d * across - c * down) / scale, (a * down - b * across) / scale
-
-    for word, x0, y0, x1, y1, direction, follows in text.words:
-        shown = _visual(word)
-        corners = {
-            "right": ((x0, y1), (x1, y1), (x0, y0)),
-            "left": ((x0, y1), (x1, y1), (x0, y0)),
-            "down": ((x0, y0), (x0, y1), (x1, y0)),
-            "up": ((x1, y1), (x1, y0), (x0, y1)),
-        }[direction]
-        origin, end, top = (user(*corner) for corner in corners)
-        step = (end[0] - origin[0]) / len(shown), (end[1] - origin[1]) / len(shown)
-        up = top[0] - origin[0], top[1] - origin[1]
-        if direction == "left":
-            shown = follows + shown
-            origin = origin[0] - step[0] * len(follows), origin[1] - step[1] * len(follows)
-        else:
-            shown += follows
-        if abs(step[0] * up[1] - step[1] * up[0]) < 1e-9:  # a matrix without an inverse draws nothing
+def _with_contents(data: bytes, contents: Mapping[int, Sequence[_Line]], codes: Mapping[str, int]) -> bytes:
+    """Return a serialized document with the operators of lines in place of each page's mark."""
+    objects, trailer = _objects(data)
+    left = dict(contents)
+    for key, found in reversed(objects.items()):  # new objects are last
+        stream = _STREAM.match(found) if left and b"/FlateDecode" in found[:200] else None
+        if stream is None:
             continue
-        font.draw(page, shown, (*step, *up, *origin))
+        try:
+            operators = zlib.decompress(stream[3])
+        except zlib.error:
+            continue
+        if (mark := _MARK.search(operators)) and (lines := left.pop(int(mark[1]), None)) is not None:
+            text = b"q " + _content(lines, mark[2], codes) + b" Q"
+            packed = zlib.compress(operators[: mark.start()] + text + operators[mark.end() :], 9)
+            head = b"%b/Length %d%b" % (stream[1], len(packed), stream[2])
+            objects[key] = b"%b%b\r\nendstream\r\nendobj" % (head, packed)
+    if left:
+        raise PageFailure(Reason.RENDER_CRASHED, f"pdfium did not write the text of page {min(left)}")
+    first = _OBJECT.search(data)
+    return _composed(data[: first.start() if first else 0], objects, trailer)
 
 
 # Text that the page's picture does not show.
@@ -293,12 +398,16 @@ _START = re.compile(rb"startxref\s+(\d+)\s+%%EOF\s*\Z")
 _ENTRY = re.compile(rb"(\d{10}) (\d{5}) ([nf])")
 
 
-def _objects(data: bytes) -> tuple[dict[int, bytes], bytes] | None:
-    """Return the objects that pdfium wrote, by number, and the entries of the trailer; None for another form."""
+def _objects(data: bytes) -> tuple[dict[int, bytes], bytes]:
+    """Return the objects that pdfium wrote, by number in the order of the file, and the entries of the trailer.
+
+    Raises:
+        PageFailure: pdfium wrote another form.
+    """
     start = _START.search(data)
     table = int(start[1]) if start else -1
     if start is None or data[table : table + 4] != b"xref" or (trailer := data.find(b"trailer", table)) < 0:
-        return None
+        raise PageFailure(Reason.RENDER_CRASHED, "pdfium wrote no table of objects")
     places: dict[int, int] = {}
     lines = data[table:trailer].splitlines()[1:]
     at = 0
@@ -308,44 +417,68 @@ def _objects(data: bytes) -> tuple[dict[int, bytes], bytes] | None:
             if (entry := _ENTRY.match(line)) and entry[3] == b"n":
                 places[number] = int(entry[1])
         at += 1 + count
-    ends = dict(zip(ordered := sorted(places.values()), [*ordered[1:], table], strict=True))
+    ordered = sorted(places, key=places.__getitem__)
+    ends = [*(places[number] for number in ordered[1:]), table]
     about = data[trailer + len(b"trailer") : start.start()].strip()
-    return {number: data[place : ends[place]] for number, place in places.items()}, about[2:-2]
+    return {number: data[places[number] : end].strip() for number, end in zip(ordered, ends, strict=True)}, about[2:-2]
 
 
-def _update(source: bytes, before: bytes, after: bytes) -> bytes | None:
-    """Return the source with the objects that changed; None for a source that must be written anew."""
-    old, new, start = _objects(before), _objects(after), _START.search(source)
-    if old is None or new is None or start is None or not source.startswith(b"%PDF-"):
-        return None
-    previous = int(start[1])
-    entries = new[1]
-    is_table = source[previous : previous + 4] == b"xref"
-    if b"/Encrypt" in entries or not (is_table or re.match(rb"\d+ \d+ obj", source[previous : previous + 24])):
-        return None
-    changed = {number: data for number, data in sorted(new[0].items()) if old[0].get(number) != data}
-    parts, at, places = [b"\n"], len(source) + 1, dict[int, int]()
-    for number, data in changed.items():
+def _composed(
+    start: bytes, objects: Mapping[int, bytes], trailer: bytes, previous: int = -1, *, stream: bool = False
+) -> bytes:
+    """Return a file of objects after `start`, with a table or (`stream`) a stream of their places (7.5.4, 7.5.8)."""
+    parts, at, places = [start], len(start), dict[int, int]()
+    for number, data in objects.items():
         places[number] = at
-        parts.append(data.strip() + b"\n")
+        parts.append(data + b"\n")
         at += len(parts[-1])
-    size = max(int(found[1]) if (found := re.search(rb"/Size (\d+)", entries)) else 0, max(changed, default=0) + 1)
-    entries = re.sub(rb"/(?:Size|Prev) \d+", b"", entries)
-    if is_table:
-        parts.append(b"xref\n")
-        parts += (b"%d 1\n%010d 00000 n \n" % entry for entry in places.items())
-        parts.append(b"trailer\n<<%b/Size %d/Prev %d>>\n" % (entries, size, previous))
-    else:
-        places[size] = at
-        rows = b"".join(struct.pack(">BQ", 1, place) for place in places.values())
-        index = b" ".join(b"%d 1" % number for number in places)
-        about = (entries, size + 1, previous, index, len(rows))
-        parts.append(
-            b"%d 0 obj\n<</Type/XRef%b/Size %d/Prev %d/W[1 8 0]/Index[%b]/Length %d>>stream\n" % (size, *about)
+    declared = re.search(rb"/Size (\d+)", trailer)
+    size = max(int(declared[1]) if declared else 0, max(objects, default=0) + 1)
+    entries = re.sub(rb"/(?:Size|Prev) \d+", b"", trailer) + (b"/Prev %d" % previous if previous >= 0 else b"")
+    runs: list[list[int]] = []
+    for number in sorted(places) if stream or previous >= 0 else range(size):
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    if stream:
+        rows = b"".join(struct.pack(">BQ", 1, places[number]) for number in sorted(places))
+        rows, index = zlib.compress(rows), b" ".join(b"%d %d" % (run[0], len(run)) for run in runs)
+        about = b"/Type/XRef%b/Size %d/W[1 8 0]/Index[%b]/Filter/FlateDecode/Length %d" % (
+            entries,
+            size + 1,
+            index,
+            len(rows),
         )
-        parts += (rows, b"\nendstream\nendobj\n")
+        parts.append(b"%d 0 obj\n<<%b>>stream\n%b\nendstream\nendobj\n" % (size, about, rows))
+    else:
+        parts.append(b"xref\n")
+        for run in runs:
+            parts.append(b"%d %d\n" % (run[0], len(run)))
+            parts += (b"%010d 00000 n \n" % places[n] if n in places else b"0000000000 65535 f \n" for n in run)
+        parts.append(b"trailer\n<<%b/Size %d>>\n" % (entries, size))
     parts.append(b"startxref\n%d\n%%%%EOF\n" % at)
-    return b"".join((source, *parts))
+    return b"".join(parts)
+
+
+#: Share of a source by which an update may be larger, before the document is written anew instead.
+_MOST_ADDED = 0.05
+
+
+def _update(source: bytes, before: bytes, after: bytes) -> bytes:
+    """Return the source with the objects that changed; the document anew if this is not possible, or much smaller."""
+    start = _START.search(source)
+    old, (new, trailer) = _objects(before)[0], _objects(after)
+    previous = int(start[1]) if start else 0
+    is_table, is_stream = source[previous : previous + 4] == b"xref", _OBJECT.match(source, previous) is not None
+    if b"/Encrypt" in trailer or start is None or not source.startswith(b"%PDF-") or not (is_table or is_stream):
+        return after
+    changed = {number: data for number, data in new.items() if old.get(number) != data}
+    update = _composed(source + b"\n", changed, trailer, previous, stream=is_stream)
+    return update if len(update) <= max((1 + _MOST_ADDED) * len(source), len(after)) else after
+
+
+_OBJECT = re.compile(rb"\d+ \d+ obj")
 
 
 # Operations.
@@ -354,7 +487,7 @@ def _update(source: bytes, before: bytes, after: bytes) -> bytes | None:
 def _write(payload: Mapping[str, Any]) -> dict[str, Any]:
     """Return the PDF of a document, whose pages have the given text."""
     files = [FdFile(descriptor, payload["source"]) for descriptor in payload["files"]]
-    texts = _page_texts(payload)
+    texts = {int(number): _PageText(**json.loads(data)) for number, data in payload["pages"].items()}
     if (files[0].kind() or PDF) == IMAGE:
         return {"pdf": _from_images(files, texts)}
     look = Look(64, 64, "pdfium", 60.0, payload["memory"])
@@ -367,7 +500,7 @@ def _write(payload: Mapping[str, Any]) -> dict[str, Any]:
             failed = _change(opened.opened, texts, without, before := _serialized(opened.opened))
             if isinstance(failed, bytes):
                 source = files[0].whole()
-                return {"pdf": source if failed is before else _update(source, before, failed) or failed}
+                return {"pdf": source if failed is before else _update(source, before, failed)}
             without |= failed
         finally:
             opened.close()
@@ -390,29 +523,14 @@ def _change(
         page = pdf[number - 1]
         is_shown = _shows_its_text(page, _hidden(page, below=True))
         page.close()
-        if text.keep and is_shown:
+        if (text.keep and is_shown) or not text.lines:
             continue
         if not _without_hidden(pdf, number - 1, below=level == 0):
             failed[number] = level + 1
         added[number] = text
     if failed:
         return failed
-    if not added:
-        return before
-    _draw(pdf, added)
-    return _serialized(pdf)
-
-
-def _draw(pdf: pypdfium2.PdfDocument, texts: Mapping[int, _PageText]) -> None:
-    characters = {c for text in texts.values() for word in text.words for c in f"{word[0]}{word[6]}"}
-    font = _Font(pdf, characters)
-    for number, text in texts.items():
-        page = pdf[number - 1]
-        _add_words(page, font, text)
-        if not pdfium.FPDFPage_GenerateContent(page):
-            raise PageFailure(Reason.RENDER_CRASHED, f"pdfium did not write page {number}")
-        page.close()
-    font.close()
+    return _draw(pdf, added) if added else before
 
 
 #: Resolution of images without one. Up to 96 dots per inch, the value is that of screens, and says nothing.
@@ -481,8 +599,7 @@ def _from_images(files: Sequence[FdFile], texts: Mapping[int, _PageText]) -> byt
         page.insert_obj(made)
         page.gen_content()
         page.close()
-    _draw(pdf, {number: text for number, text in texts.items() if 1 <= number <= len(pdf)})
-    data = _serialized(pdf)
+    data = _draw(pdf, {number: text for number, text in texts.items() if 1 <= number <= len(pdf)})
     pdf.close()
     return data
 

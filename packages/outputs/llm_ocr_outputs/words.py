@@ -62,6 +62,21 @@ class PlacedLine:
     box: Box
     direction: Direction = "right"
 
+    def extent(self, word: PlacedWord) -> tuple[float, float]:
+        """Return where a word starts and ends, as shares of the line's length.
+
+        The length is measured from left to right, also in a line of right-to-left words, or in the direction of a
+        vertical line.
+        """
+        box, inner = self.box, word.box
+        if self.direction in ("right", "left"):
+            start, end, length = inner.x0 - box.x0, inner.x1 - box.x0, box.width
+        elif self.direction == "down":
+            start, end, length = inner.y0 - box.y0, inner.y1 - box.y0, box.height
+        else:
+            start, end, length = box.y1 - inner.y1, box.y1 - inner.y0, box.height
+        return (round(start / length, 4), round(end / length, 4)) if length > 0 else (0.0, 1.0)
+
 
 @dataclass(frozen=True, slots=True)
 class PlacedBlock:

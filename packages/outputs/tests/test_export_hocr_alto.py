@@ -1,15 +1,19 @@
 """`export --format hocr` and `alto`: valid files with every word in its place, which other tools read."""
 
+import json
 import re
 from pathlib import Path
 
 import html5lib
+import pypdfium2
 import pytest
+from bad_documents import garbage, good_pages, text_pdf
 from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 from ocrmypdf.hocrtransform import HocrParser
 
+import llm_ocr
 from llm_ocr.types import Block, BlockKind, Box, PageRecord, Reason, Span, Status
 from llm_ocr_outputs.exports.hocr_alto import WordPage, alto_page, hocr_document
 from llm_ocr_outputs.words import FoundLine, placed_words
@@ -170,3 +174,65 @@ def test_any_text_gives_valid_files_with_all_words(texts, kind, sides):
     assert len(placed) == len(strings)
     as_html = html5lib.parse(hocr_document("a", [one]), namespaceHTMLElements=False)  # browsers read it as HTML
     assert len([word for word in as_html.iter("span") if word.get("class") == "ocrx_word"]) == len(strings)
+
+
+@pytest.fixture(scope="module")
+def read(golden) -> Path:
+    """A workspace of two pages of a PDF, of a scan, and of a file that does not open; and its sources in `in`."""
+
+    def make(folder: Path) -> None:
+        (folder / "in").mkdir()
+        (folder / "in/a.pdf").write_bytes(text_pdf(*good_pages("a", 2)))
+        (folder / "in/gone.pdf").write_bytes(text_pdf(*good_pages("gone", 1)))
+        (folder / "in/broken.pdf").write_bytes(garbage())
+        given = {"engine": "embedded", "render_workers": 1, "ocr_workers": 1}
+        llm_ocr.run(folder / "in", workspace=folder / "w", **given)
+        (folder / "in/gone.pdf").unlink()
+
+    return golden("hocr", make) / "w"
+
+
+@pytest.mark.parametrize("form", ["hocr", "alto"])
+def test_exported_words_are_where_the_page_has_them(read, tmp_path, form):
+    done = llm_ocr.export(workspace=read, output=tmp_path / "o", format=form)
+    files = sorted(
+        path.relative_to(tmp_path / "o/documents").as_posix() for path in (tmp_path / "o/documents").rglob("*.*")
+    )
+    assert (done.files, done.unit) == ((1, "documents") if form == "hocr" else (2, "pages"))
+    if form == "hocr":
+        assert files == ["a.pdf.hocr"]
+        found = HocrParser(tmp_path / "o/documents" / files[0]).parse()
+        words = [(one.text, one.bbox.left, one.bbox.top, one.bbox.right, one.bbox.bottom) for one in found.words]
+        width, dpi = found.bbox.right, found.dpi
+    else:
+        assert files == ["a.pdf.alto", "a.pdf.alto/0001.xml", "a.pdf.alto/0002.xml"]
+        tree = etree.parse(tmp_path / "o/documents" / files[1])
+        SCHEMA.assertValid(tree)
+        sides = [
+            [float(one.get(name)) for name in ("HPOS", "VPOS", "WIDTH", "HEIGHT")]
+            for one in tree.iterfind(".//a:String", ALTO)
+        ]
+        texts = [one.get("CONTENT") for one in tree.iterfind(".//a:String", ALTO)]
+        words = [(text, x, y, x + w, y + h) for text, (x, y, w, h) in zip(texts, sides, strict=True)]
+        width = float(tree.find(".//a:Page", ALTO).get("WIDTH"))
+        dpi = float(re.search(r"resolution: (\d+) dpi", etree.tostring(tree, encoding="unicode"))[1])
+    with pypdfium2.PdfDocument(read.parent / "in/a.pdf") as pdf:
+        scale = width / pdf[0].get_width()
+        layer = pdf[0].get_textpage()
+        assert [word[0] for word in words] == layer.get_text_range().split()
+        assert dpi == pytest.approx(72 * scale, abs=0.6)
+        for at, (text, *box) in enumerate(words[:5]):
+            start = layer.get_text_range().index(text) if at else 0
+            left, bottom, right, top = layer.get_charbox(start)
+            middle = (left + right) / 2 * scale, (pdf[0].get_height() - (top + bottom) / 2) * scale
+            assert box[0] - 1 <= middle[0] <= box[2] + 1 and box[1] - 1 <= middle[1] <= box[3] + 1
+
+
+def test_documents_without_their_source_are_listed(read, tmp_path):
+    done = llm_ocr.export(workspace=read, output=tmp_path / "o", format="hocr")
+    listed = [json.loads(line) for line in (tmp_path / "o/failed-documents.jsonl").read_text().splitlines()]
+    assert done.failed == 2
+    assert {Path(one["source"]).name: one["reason"] for one in listed} == {
+        "broken.pdf": "unreadable",
+        "gone.pdf": "not found",
+    }

@@ -18,7 +18,7 @@ from view_workspaces import FORMULA, TABLE, Wanted, drawn, make, text
 import llm_ocr
 from llm_ocr.errors import MissingExtra, StorageError
 from llm_ocr.results.dataset import DatasetRow
-from llm_ocr.types import BlockKind, Ledger, PageRecord, Reason, Span, Status
+from llm_ocr.types import BlockKind, DocumentPart, Ledger, PageRecord, Reason, Span, Status
 from llm_ocr_outputs.exports.formulas import mathml
 from llm_ocr_outputs.exports.html import document_html
 from llm_ocr_outputs.source import Document
@@ -66,7 +66,8 @@ def document(*markdown: str, **notes) -> Document:
     for number, words in enumerate(markdown, 1):
         record = PageRecord(f"p{number}", "d", "/in/my a.pdf", number, 0, Status.OK, markdown=words, notes=notes)
         rows.append(DatasetRow(record, words))
-    return Document("d", "/in/my a.pdf", ("a.pdf",), len(rows), tuple(rows))
+    part = DocumentPart("d", "/in/my a.pdf", "my a.pdf", "", tuple(range(1, len(rows) + 1)), len(rows), 0)
+    return Document("d", "/in/my a.pdf", ("a.pdf",), len(rows), tuple(rows), part)
 
 
 def test_file_shows_figures_and_anchors_and_requests_nothing(exported, browser):

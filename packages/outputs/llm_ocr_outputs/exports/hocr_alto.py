@@ -1,16 +1,21 @@
 """Export with `format=hocr` and `format=alto`: words with their places, in the formats of OCR tools and archives."""
 
+import asyncio
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from pathlib import PurePosixPath
 from xml.etree import ElementTree as ET
 
+from llm_ocr.exporting import Exported, ExportJob
+from llm_ocr.results.documents import FOLDER
 from llm_ocr.results.joining import is_cjk
 from llm_ocr.results.markdown import clean
 from llm_ocr.types import Block, BlockKind, Box, PageRecord
 from llm_ocr.workspace import library_version
+from llm_ocr_outputs.files import Batch, Failed, File, Form, export_files
+from llm_ocr_outputs.originals import Originals, PlacedPage
+from llm_ocr_outputs.source import Document
 from llm_ocr_outputs.words import PlacedBlock, PlacedLine, PlacedWord
 
 # Both formats have the page's blocks in reading order, with lines and words, and boxes in pixels of the page as it was
@@ -328,6 +333,56 @@ def _broken_words(words: Sequence[PlacedWord]) -> dict[int, dict[str, str]]:
     return found
 
 
-def alto_file(name: str, number: int) -> str:
-    """Return the key of a page's file below the folder of documents."""
-    return str(PurePosixPath(f"{name}.alto") / f"{number:04d}.xml")
+# Files of both formats. The sources are opened again for the places of words.
+
+
+#: Pages of a batch. The pages of an interrupted batch are read by OCR again.
+_PAGES = 200
+
+
+async def export_hocr(job: ExportJob) -> Exported:
+    """Write a file `documents/<name>.hocr` for each document, without pages that failed. Errors as in `export_files`.
+
+    A document whose source is gone, has changed, or cannot be opened is listed in `failed-documents.jsonl`.
+    """
+
+    def files(document: Document, pages: Sequence[WordPage]) -> list[File]:
+        return [File(f"{FOLDER}/{document.names[0]}.hocr", hocr_document(document.source, pages))]
+
+    return await _export(job, "hocr", files, "documents")
+
+
+async def export_alto(job: ExportJob) -> Exported:
+    """Write a file `documents/<name>.alto/0001.xml` for each page that did not fail, as `export_hocr` otherwise."""
+
+    def files(document: Document, pages: Sequence[WordPage]) -> list[File]:
+        folder = f"{FOLDER}/{document.names[0]}.alto"
+        return [File(f"{folder}/{page.record.page_number:04d}.xml", alto_page(document.source, page)) for page in pages]
+
+    return await _export(job, "alto", files, "pages")
+
+
+async def _export(
+    job: ExportJob, name: str, files: Callable[[Document, Sequence[WordPage]], list[File]], unit: str
+) -> Exported:
+    loop = asyncio.get_running_loop()
+    async with Originals(job) as originals:
+
+        async def made(document: Document) -> list[File]:
+            pages = [_word_page(page) async for page in originals.pages(document)]
+            return await asyncio.to_thread(files, document, pages)
+
+        def write(_: Batch, documents: Iterator[Document]) -> Iterator[File | Failed]:
+            for document, result in originals.in_order(loop, documents, made):
+                if isinstance(result, list):
+                    yield from result
+                else:
+                    yield Failed(document, result)
+
+        form = Form(name, 1, write, lambda url: f"the files in {url}/{FOLDER}", unit=unit, pages=_PAGES)
+        return await export_files(job, form)
+
+
+def _word_page(page: PlacedPage) -> WordPage:
+    width, height = page.pixels
+    return WordPage(page.row.record, page.blocks, width, height, round(72 * width / page.width) if page.width else 0)

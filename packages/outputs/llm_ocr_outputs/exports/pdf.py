@@ -22,21 +22,24 @@ def pdf_file(name: str) -> str:
 def page_wire(page: PlacedPage) -> bytes:
     """Return the text of a page for `pdf_worker` as JSON.
 
-    `words` are lists of the text, the sides of its relative box, the direction of its line, and the character that
-    follows it: a space, a hyphen in a broken word, or "" in a script that has no hyphens.
+    `rotation` are the degrees by which the page was turned before it was read; with `keep`, visible text stays alone.
+    `lines` have the direction, the sides of the relative box, and the words: text, start and end as shares of the
+    line's length, and the character that follows: a space, a hyphen in a broken word, or "" in scripts without hyphens.
     """
-    words = []
-    for block in page.blocks:
-        for line in block.lines:
-            for word in line.words:
-                box = word.box
-                follows = (
-                    " " if not word.continues else "-" if word.text[-1].isalpha() and word.text[-1] < "\u0e00" else ""
-                )
-                sides = (round(side, 5) for side in (box.x0, box.y0, box.x1, box.y1))
-                words.append((word.text, *sides, line.direction, follows))
-    about = {"rotation": page.row.record.rotation, "keep": page.layer_is_true, "words": words}
+    lines = []
+    for line in (line for block in page.blocks for line in block.lines):
+        words = []
+        for word in line.words:
+            hyphen = "-" if word.text[-1].isalpha() and word.text[-1] < _HYPHENATED else ""
+            words.append((word.text, *line.extent(word), hyphen if word.continues else " "))
+        sides = line.box.x0, line.box.y0, line.box.x1, line.box.y1
+        lines.append((line.direction, sides, words))
+    about = {"rotation": page.row.record.rotation, "keep": page.text_is_credible, "lines": lines}
     return json.dumps(about, separators=(",", ":")).encode()
+
+
+#: First letter after the scripts with hyphens.
+_HYPHENATED = "\u0590"
 
 
 async def export_pdf(job: ExportJob) -> Exported:
