@@ -75,6 +75,16 @@ def test_each_document_has_its_values_with_quotes(assembled, tmp_path):
     assert status_of(assembled)["fields"]["degraded"] == 1
 
 
+def test_the_example_answer_marks_the_invented_year(assembled, tmp_path, examples):
+    answer = json.loads((examples / "invoice-answer.json").read_text())
+    with serving(tmp_path, {"Quarrel": answer, "[page": {}}) as server:
+        run = read(assembled, server, examples / "invoice.json")
+    (invoice,) = (row for row in run.fields() if row.source.endswith("invoice.png"))
+    assert [one["path"] for one in invoice.fields if not one["quoted"]] == ["date"]
+    assert (invoice.reason, len(invoice.values["lines"]), invoice.values["total"]) == (Reason.NOT_QUOTED, 5, 212.0)
+    assert sum(line["amount"] for line in invoice.values["lines"]) + 8 == invoice.values["total"]
+
+
 def test_another_schema_has_its_own_results(assembled, tmp_path):
     other = {"type": "object", "properties": {"total": {"type": "number"}}}
     with serving(tmp_path, {"[page": {"total": asked(1.5, "nowhere on the page")}}) as server:

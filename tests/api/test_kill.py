@@ -205,3 +205,30 @@ def test_markers_are_json_that_a_person_can_read(corpus, tmp_path):
     llm_ocr.plan(str(corpus), workspace=tmp_path / "w")
     marker = json.loads((tmp_path / "w" / "plan" / "0001.done").read_text())
     assert marker["expected"] == PAGES
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+def test_killed_fields_count_every_document_once(examples, tmp_path, seed):
+    for number in range(12):
+        shutil.copy(examples / "paper.pdf", tmp_path / f"{number}.pdf")
+        with (tmp_path / f"{number}.pdf").open("ab") as file:
+            file.write(f"\n% copy {number}\n".encode())
+    workspace = tmp_path / "killed"
+    sources = [tmp_path / f"{number}.pdf" for number in range(12)]
+    llm_ocr.run(sources, workspace=workspace, engine="embedded", pages="1", pages_per_unit=1, progress=None)
+    schema = json.dumps({"type": "object", "properties": {"title": {"type": "string"}}})
+    with running(preset="h100", served_model_name="qwen3-vl-8b", speed=0.05) as server:
+        command = ["fields", "-w", str(workspace), "--schema", schema, "--server-url", server.url, "--quiet"]
+        kill_often(command, workspace, seed, 10, 0.3, 3.0)
+        asked = len(server.log()["requests"])
+        assert cli(*command, cwd=tmp_path).returncode == 0
+        assert len(server.log()["requests"]) == asked
+    run = llm_ocr.open(str(workspace))
+    counts = run.status.fields
+    assert (counts.expected, counts.ok + counts.degraded, counts.failed) == (12, 12, 0)
+    rows = [row.document_id for row in run.fields()]
+    assert len(rows) == len(set(rows)) == 12
+    cleaned = cli("clean", "-w", workspace, "--older-than", "0", cwd=tmp_path)
+    assert cleaned.returncode == 0, said(cleaned)
+    assert [row.document_id for row in run.fields()] == rows
