@@ -305,13 +305,12 @@ class UnitScanner:
         leases: Leases,
         units: Units[object],
         *,
-        groups: Groups | None = None,
         ready: Container[int] | None = None,
         randomness: random.Random | None = None,
     ) -> None:
         self._leases = leases
         self._units = units
-        self._groups = groups or Groups(units, leases.stage, leases.key)
+        self._groups = Groups(units, leases.stage, leases.key)
         self._ready = ready
         self._random = randomness or random.Random()
         self._done = bytearray(len(units))

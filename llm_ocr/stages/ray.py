@@ -200,6 +200,7 @@ class Worker(Silent):
         self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
         work, settings = self._work, shared_cores(self._work)
         workspace = await asyncio.to_thread(_opened, work)
+        workspace.store.share(work.split.shard.count)
         name = worker_name()
         engines = Engines(work.engine, settings, log_folder(workspace, name), self.say)
         engines.commits.update(work.commits)

@@ -270,8 +270,8 @@ async def finish_repair(job: Job[RepairSettings]) -> None:
     if not same and by_model:
         say("The figures of the repaired pages are left to the model of the workspace.")
         return
-    names = DescribeSettings.model_fields
-    values = {name: value for name, value in job.settings if name in names}
+    names, given = DescribeSettings.model_fields, job.settings.model_fields_set
+    values = {name: value for name, value in job.settings if name in names and name in given}
     values |= {name: value for name, value in stored.items() if name in names} | {"engine": engine}
     values |= WHOLE
     settings = DescribeSettings(**values)

@@ -1,5 +1,6 @@
 """Check workers of --ray and their number, without a cluster."""
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,9 +9,14 @@ import pytest
 import llm_ocr
 from llm_ocr.config.models import DescribeSettings, ExtractSettings
 from llm_ocr.errors import LlmOcrError
-from llm_ocr.stages import ray
+from llm_ocr.scheduling.shards import Shard
+from llm_ocr.stages import Silent, ray
+from llm_ocr.stages.job import Job
 from llm_ocr.stages.ray import Failure, Size, Work, Worker, reason_of, size_of
-from llm_ocr.workspace import library_version
+from llm_ocr.stages.remote import Remote
+from llm_ocr.stages.servers import Engines
+from llm_ocr.stages.sharing import Split
+from llm_ocr.workspace import Workspace, library_version
 
 NODE = {"CPU": 8.0, "GPU": 4.0}
 HEAD = {"CPU": 2.0}
@@ -80,6 +86,25 @@ def test_worker_with_differing_results_stops_the_command(work, wrong, message):
     assert message in failure.message
     assert failure.hint
     assert failure.everywhere
+
+
+def test_without_leases_each_worker_reads_its_shard(work, tmp_path, examples):
+    llm_ocr.plan(examples / "paper.pdf", workspace=tmp_path / "w", engine="embedded", pages="1-2", pages_per_unit=1)
+    settings = work.settings.model_copy(update={"workspace": str(tmp_path / "w")})
+
+    async def key_of(opened: Workspace) -> str:
+        engines = Engines("embedded", settings, tmp_path, lambda line: None)
+        key, _ = await ray._key("extract", Job(opened, settings, Silent(), engines, Remote(settings)))
+        return key
+
+    with Workspace.open(str(tmp_path / "w")) as opened:
+        key = asyncio.run(key_of(opened))
+    for index in (0, 1):
+        worker = Worker(replace(work, settings=settings, key=key, published=key, split=Split(Shard(index, 2))))
+        while not (report := worker.turn()).ended:
+            pass
+        assert (report.failure, report.rows) == (None, 1)
+    assert llm_ocr.open(tmp_path / "w").status.stages["extract"].finished
 
 
 def test_a_workspace_that_a_node_does_not_see_stops_the_command(work, tmp_path):
