@@ -55,9 +55,11 @@ def choose_engine(settings: EngineSettings, *, command: str) -> str:
         LlmOcrError: No engine is available.
     """
     engine = _engine(settings, command)
-    if isinstance(settings, FieldsSettings) and engine not in MODELS:
+    if isinstance(settings, FieldsSettings) and (engine not in MODELS or settings.engine == HYBRID):
+        lacks = "this machine has no vLLM with a GPU"
         raise UsageError(
-            f"fields need a model that follows instructions, and {about(engine)} has none",
+            "fields need a model that follows instructions, and "
+            + (lacks if settings.engine == UNDECIDED else f"{about(settings.engine)} has none"),
             hint="Set the URL of a server: `server_url=http://HOST:PORT`. With a GPU: `engine=vllm`",
         )
     _check_effect(settings, engine)

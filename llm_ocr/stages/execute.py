@@ -28,11 +28,11 @@ from llm_ocr.stages.clean import clean
 from llm_ocr.stages.describe import describe
 from llm_ocr.stages.engine_choice import choose_engine
 from llm_ocr.stages.extract import extract, warming_up
-from llm_ocr.stages.fields import fields, fields_model
+from llm_ocr.stages.fields import fields
 from llm_ocr.stages.job import Job, Stage, log_folder, without_servers, worker_name
 from llm_ocr.stages.limits import Limits, check_limits
 from llm_ocr.stages.loop import run_blocking
-from llm_ocr.stages.model_choice import model_choice, with_served_model
+from llm_ocr.stages.model_choice import instructed_model, model_choice, with_served_model
 from llm_ocr.stages.plan import find, need_plan, plan
 from llm_ocr.stages.recording import Recorded, Tally
 from llm_ocr.stages.remote import Remote
@@ -79,7 +79,7 @@ def execute(command: str, settings: PipelineCommand, progress: Progress | None =
         engine = choose_engine(settings, command=command)
     if isinstance(settings, FieldsSettings):
         read_schema(load_schema(settings.fields_schema))
-        fields_model(settings, engine)
+        instructed_model(settings, engine)
     if isinstance(settings, ReadingCommand) and engine in (VLLM, SERVER) and settings.ray is None:
         model_choice(settings)
     return run_blocking(lambda: _execute(command, settings, engine, progress or Silent()))

@@ -9,18 +9,17 @@ import asyncio
 import json
 import math
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
-from llm_ocr.config.groups import SERVER
 from llm_ocr.config.models import FieldsSettings
-from llm_ocr.engines import Completion, CompletionRequest, Engine
+from llm_ocr.engines import Completion, CompletionRequest, Engine, Finish
 from llm_ocr.engines.vlm.judging import Verdict, ending
 from llm_ocr.engines.vlm.requests import Step, profile_as_json, request_of, tokens, what_fits
 from llm_ocr.engines.vlm.retry import Ladder, Tries, run_attempts, rungs_for
 from llm_ocr.errors import StageMissing, UsageError
-from llm_ocr.models.profiles.shared import follows_instructions
+from llm_ocr.models.parsers.loose_json import read_loosely
 from llm_ocr.results.field_schema import Node, Tree, load_schema, read_schema
 from llm_ocr.results.fields import Answer, PageText, Passage, document_record, passages
 from llm_ocr.results.schema import Images, fields_to_parquet
@@ -30,7 +29,7 @@ from llm_ocr.stages.extract import caps_of
 from llm_ocr.stages.flow import Admission, Flow, Spool, Ticket
 from llm_ocr.stages.job import Job, Share
 from llm_ocr.stages.loop import stepwise
-from llm_ocr.stages.model_choice import Model, ModelChoice, known_revision, named_model, pinned
+from llm_ocr.stages.model_choice import Model, instructed_model, known_revision, pinned
 from llm_ocr.stages.sharing import Sharing, copy_markers, publish_held, sharing, split_of, take_without_units
 from llm_ocr.types import Counts, PageRecord, Reason
 from llm_ocr.workspace import Workspace
@@ -58,21 +57,6 @@ PROMPT = (
 )
 
 
-def fields_model(settings: FieldsSettings, engine: str) -> ModelChoice:
-    """Return the model that is asked.
-
-    Raises:
-        UsageError: It is unknown, or follows no instructions, as models that only read pages.
-    """
-    asked = named_model(settings.model, settings.weights, own_prompt=True, served=engine == SERVER)
-    if not follows_instructions(asked.profile):
-        raise UsageError(
-            f"{asked.profile.name} reads pages and follows no instructions, which fields need",
-            hint="Use an instruction-tuned model: `model=qwen3-vl-8b`, or the name of any such model on the server.",
-        )
-    return asked
-
-
 async def fields(job: Job[FieldsSettings]) -> None:
     """Ask for the fields of this worker's unpublished documents and publish the rows.
 
@@ -87,7 +71,7 @@ async def fields(job: Job[FieldsSettings]) -> None:
     """
     workspace, settings, progress = job.workspace, job.settings, job.progress
     source = await asyncio.to_thread(_assembled, workspace)
-    asked = fields_model(settings, job.engines.engine)
+    asked = instructed_model(settings, job.engines.engine)
     standing = await asyncio.to_thread(known_revision, workspace, FIELDS, asked.name)
     model = await pinned(settings, job.engines, asked, settings.revision or standing)
     pool = await job.engines.pool(model.profile, model=model.name, revision=model.revision)
@@ -200,7 +184,8 @@ class FieldReader:
 
         async def make_request(step: Step) -> CompletionRequest:
             profile, room = self._model.profile, tokens(prompt)
-            return request_of(profile, step, passage.id, None, prompt, vllm_settings=self._form, extra_tokens=room)
+            made = request_of(profile, step, passage.id, None, prompt, vllm_settings=self._form, extra_tokens=room)
+            return replace(made, watch=None)  # which would cut a list of equal entries
 
         async def judge(answer: Completion, step: Step) -> Verdict[Tree]:
             return await asyncio.to_thread(_judged, self.schema, answer)
@@ -218,21 +203,25 @@ class FieldReader:
 
 
 def _judged(schema: Node, answer: Completion) -> Verdict[Tree]:
-    """Judge an answer: JSON that the schema allows is sound, and other JSON is worth its fields."""
-    text, reason, detail = ending(answer)
-    body = text[max(text.find("{"), 0) : text.rfind("}") + 1]  # without prose and fences around it
-    try:
-        value = json.loads(body, parse_constant=_finite, parse_float=_finite)
-    except (ValueError, RecursionError) as error:
-        if not text.strip():
-            return Verdict(None, reason or Reason.EMPTY, detail or "the model answered nothing")
-        return Verdict(None, reason or Reason.MALFORMED, detail or f"no JSON: {error}")
+    """Judge an answer: JSON that the schema allows is sound, and other or incomplete JSON is worth its fields."""
+    text, reason, detail = answer.text, None, ""
+    if answer.finish is not Finish.STOP:  # an answer that ended may repeat itself: absent fields, equal lines
+        text, reason, detail = ending(answer)
+    if not text.strip():
+        return Verdict(None, reason or Reason.EMPTY, detail or "the model answered nothing")
     faults: list[str] = []
+    try:  # without prose and fences around the object
+        value = json.loads(
+            text[max(text.find("{"), 0) : text.rfind("}") + 1], parse_constant=_finite, parse_float=_finite
+        )
+    except (ValueError, RecursionError) as error:
+        faults.append(f"no JSON: {error}")
+        value = next((one for one in read_loosely(text).values if isinstance(one, dict)), None)
     tree = schema.read(value, faults)
-    worth = 1 + sum(1 for _ in schema.fields(tree)) if isinstance(value, dict) else 0
-    more = f"; and {len(faults) - 1} more" if len(faults) > 1 else ""
-    if faults:
-        return Verdict(tree, reason or Reason.MALFORMED, detail or f"{faults[0][:200]}{more}", worth)
+    worth = sum(1 for _ in schema.fields(tree)) + (not faults)
+    if reason is None and faults:
+        more = f"; and {len(faults) - 1} more" if len(faults) > 1 else ""
+        reason, detail = Reason.MALFORMED, f"{faults[0][:200]}{more}"
     return Verdict(tree, reason, detail, worth)
 
 

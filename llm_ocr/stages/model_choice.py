@@ -20,12 +20,13 @@ from llm_ocr.config.groups import (
     WhichModel,
 )
 from llm_ocr.config.loading import DEFAULT
-from llm_ocr.config.models import ServingCommand
+from llm_ocr.config.models import FieldsSettings, ServingCommand
 from llm_ocr.errors import UsageError
 from llm_ocr.models.parsers import parser_named
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.profile_file import profile_from
 from llm_ocr.models.profiles.chat import generic
+from llm_ocr.models.profiles.shared import follows_instructions
 from llm_ocr.models.registry import all_profiles, find_profile, served_profile
 from llm_ocr.stages.job import SettingsT
 from llm_ocr.stages.servers import Engines, server_key
@@ -77,6 +78,23 @@ def model_choice(settings: WhichModel) -> ModelChoice:
     asked = named_model(settings.model, settings.weights, own_prompt=own_prompt, parser=settings.parser, served=served)
     if isinstance(settings, ModelSettings) and not settings.ngram_processor:
         asked = replace(asked, profile=without_processor(asked.profile))
+    return _with_template(asked, settings.chat_template)
+
+
+def instructed_model(settings: FieldsSettings, engine: str) -> ModelChoice:
+    """Return the model that is asked for fields.
+
+    Raises:
+        UsageError: It is unknown, or follows no instructions, as models that only read pages.
+    """
+    if settings.origins.get("parser", "").startswith("flag "):
+        raise UsageError("`parser` has no effect on fields, whose answers are JSON", hint="Remove it.")
+    asked = named_model(settings.model, settings.weights, own_prompt=True, served=engine == SERVER)
+    if not follows_instructions(asked.profile):
+        raise UsageError(
+            f"{asked.profile.name} reads pages and follows no instructions, which fields need",
+            hint="Use an instruction-tuned model: `model=qwen3-vl-8b`, or the name of any such model on the server.",
+        )
     return _with_template(asked, settings.chat_template)
 
 

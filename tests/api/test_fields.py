@@ -2,13 +2,14 @@
 
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from pydantic import BaseModel
 from running import FRUGALLY, cli, said, status_of
 
 import llm_ocr
-from llm_ocr.errors import StageMissing, UsageError
+from llm_ocr.errors import LimitReached, StageMissing, UsageError
 from llm_ocr.types import Reason, Status
 from llm_ocr_simulator import running
 
@@ -108,6 +109,54 @@ def test_an_answer_without_the_form_is_repeated_and_then_counted(assembled, tmp_
         assert len(server.log()["requests"]) == 2 * sum(row.passages for row in run.fields())
     assert {(row.status, row.reason) for row in run.fields()} == {(Status.FAILED, Reason.MALFORMED)}
     assert run.status.fields.failed == 2
+
+
+def test_equal_lines_and_absent_fields_are_no_loop(assembled, tmp_path):
+    schema = {"type": "object", "properties": {f"field_{number}": {"type": "string"} for number in range(200)}}
+    absent = {name: asked(None, "") for name in schema["properties"]}
+    lines = {**ANSWER, "lines": 40 * ANSWER["lines"]}
+    answers = {"field_199": absent, "Quarrel": lines, "[page": NOTHING}
+    with serving(tmp_path, answers, max_model_len=32768) as server:
+        assert {row.status for row in read(assembled, server, schema).fields()} == {Status.OK}
+        found = {len(row.values["lines"]): row.status for row in read(assembled, server).fields()}
+    assert found[40] is Status.OK
+
+
+def test_a_cut_answer_keeps_the_fields_before_the_cut(assembled, tmp_path):
+    with serving(tmp_path, {"[page": ANSWER}) as server:
+        run = read(assembled, server, fields_max_tokens=35, max_page_attempts=1)
+    for row in run.fields():
+        assert (row.status, row.reason) == (Status.DEGRADED, Reason.TRUNCATED), row
+        assert row.values["total"] == 212.0
+        assert "did not end within" in row.detail
+
+
+def test_two_workers_with_leases_share_the_documents(assembled, tmp_path):
+    with serving(tmp_path, {"[page": NOTHING}) as server, ThreadPoolExecutor(2) as pool:
+        workers = [pool.submit(read, assembled, server, lease_seconds=30) for _ in range(2)]
+        runs = [worker.result() for worker in workers]
+        assert len(server.log()["requests"]) == sum(row.passages for row in runs[0].fields())
+    assert runs[0].status.fields.degraded == 2
+    assert sum(run.processed["fields"].expected for run in runs) == 2
+
+
+def test_new_text_of_a_page_is_asked_again(assembled, tmp_path):
+    with serving(tmp_path, {"Quarrel": ANSWER, "[page": NOTHING}) as server:
+        before = {row.document_id: row.seconds for row in read(assembled, server).fields()}
+        llm_ocr.repair(workspace=assembled, text_layer="never", max_pages=1, engine="embedded", progress=None)
+        stale = llm_ocr.open(assembled).status.fields
+        assert (stale.expected, stale.ok + stale.degraded + stale.failed) in ((2, 1), (2, 2))
+        run = read(assembled, server)
+    assert {row.document_id for row in run.fields()} == set(before)
+    assert run.status.fields.ok + run.status.fields.degraded == 2
+
+
+def test_limits_of_cost_end_the_stage(assembled, tmp_path):
+    with serving(tmp_path, {"[page": NOTHING}) as server:
+        run = read(assembled, server, price_in=1.0, price_out=1.0)
+        assert run.status.cost == pytest.approx((run.status.tokens_in + run.status.tokens_out) / 1e6)
+        with pytest.raises(LimitReached, match="spent by earlier runs"):
+            read(assembled, server, price_in=1.0, price_out=1.0, max_cost=1e-6)
 
 
 def test_the_command_line_reads_a_file_and_exports(assembled, tmp_path):
