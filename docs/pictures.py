@@ -4,6 +4,7 @@ The examples are read by the CPU engine. Headless Chromium photographs the viewe
 file, and the report.
 """
 
+import contextlib
 import json
 import shutil
 import subprocess
@@ -12,7 +13,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from PIL import Image
+import pypdfium2
+from ocrmypdf.hocrtransform import HocrParser
+from PIL import Image, ImageDraw
 
 import llm_ocr
 from llm_ocr.types import page_id
@@ -40,6 +43,8 @@ def main() -> None:
             llm_ocr.fields(workspace=first, schema=ROOT / "examples/invoice.json", server_url=server.url)
         for address, picture, flags in _views(made, first, second):
             _photograph(browser, address, ROOT / "docs" / picture, made, flags)
+        llm_ocr.export(workspace=first, output=made / "hocr", format="hocr")
+        _draw_words(made / "hocr/documents/paper.pdf.hocr", ROOT / "examples/paper.pdf", ROOT / "docs/guides/hocr.png")
 
 
 def _views(made: Path, first: Path, second: Path) -> Iterator[tuple[str, str, tuple[str, ...]]]:
@@ -56,6 +61,20 @@ def _views(made: Path, first: Path, second: Path) -> Iterator[tuple[str, str, tu
     llm_ocr.export(workspace=first, output=made / "html", format="html")
     yield (made / "html/documents/paper.pdf.html").as_uri(), "guides/html.png", ("--window-size=1000,1500",)
     yield llm_ocr.open(first).report(made / "report.html").as_uri(), "report/report.png", ()
+
+
+def _draw_words(hocr: Path, document: Path, picture: Path) -> None:
+    """Draw the boxes of the words in an hOCR file over the upper half of its first page."""
+    page = HocrParser(hocr).parse()
+    if page.bbox is None:
+        sys.exit(f"{hocr} has no size of its first page")
+    with contextlib.closing(pypdfium2.PdfDocument(document)) as pdf:
+        image = pdf[0].render(scale=page.bbox.right / pdf[0].get_width()).to_pil().convert("RGB")
+    draw = ImageDraw.Draw(image)
+    for word in page.words:
+        if word.bbox is not None:
+            draw.rectangle((word.bbox.left, word.bbox.top, word.bbox.right, word.bbox.bottom), outline="#d6001c")
+    image.crop((0, 0, image.width, image.height // 2)).quantize(64).save(picture, optimize=True)
 
 
 def _photograph(browser: str, address: str, picture: Path, folder: Path, flags: tuple[str, ...]) -> None:

@@ -44,8 +44,7 @@ def register_options() -> dict[str, type[BaseModel]]:
 def add_options(parser: ArgumentParser) -> None:
     """Add the options to the command line."""
     group = parser.add_argument_group("llm-ocr", "Settings of llm-ocr. Its LLM_OCR_* variables apply as well")
-    url = "OpenAI-compatible server of a model, such as http://127.0.0.1:8000/v1 (repeatable). Without one, the CPU "
-    url += "engine reads the pages."
+    url = "Server of a model, such as http://127.0.0.1:8000/v1 (repeatable). Without one, the CPU engine reads"
     group.add_argument("--llm-ocr-server-url", action="append", default=[], metavar="URL", help=url)
     group.add_argument("--llm-ocr-model", metavar="NAME", help="Model of the server, if it has several")
     group.add_argument("--llm-ocr-config", metavar="FILE", help="File with other settings of llm-ocr")
@@ -58,6 +57,8 @@ def check_options(options: OcrOptions) -> None:
         raise BadArgsError("--pdf-renderer sandwich needs Tesseract: llm_ocr_ocrmypdf works with the default, fpdf2")
     if options.ocr_engine == "tesseract":
         raise BadArgsError("--ocr-engine tesseract contradicts --plugin llm_ocr_ocrmypdf: remove one of them")
+    if not options.use_threads:
+        raise BadArgsError("--no-use-threads is not possible: all pages of a run are read in one session")
     if options.ocr_engine != "none":
         _reader(options)
 
@@ -82,12 +83,12 @@ class LlmOcrEngine(OcrEngine):
     def version() -> str:
         return library_version()
 
-    @staticmethod
-    def creator_tag(options: OcrOptions) -> str:
-        return f"llm-ocr {library_version()}"
-
     def __str__(self) -> str:
         return f"llm-ocr {library_version()}"
+
+    @staticmethod
+    def creator_tag(options: OcrOptions) -> str:
+        return str(LlmOcrEngine())
 
     @staticmethod
     def languages(options: OcrOptions) -> Set[str]:

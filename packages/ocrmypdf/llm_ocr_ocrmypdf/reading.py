@@ -23,13 +23,10 @@ from llm_ocr_outputs.words import found_by_ocr, placed_words
 T = TypeVar("T")
 log = logging.getLogger("llm_ocr.ocrmypdf")
 
-#: Seconds for the end of processes when the program ends.
-_CLOSING = 60.0
-
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Choice of a reader: servers of a model or none, and the number of pages that are read at the same time."""
+    """Servers of a model, or none; and the number of pages that are read at the same time."""
 
     server_url: tuple[str, ...]
     model: str | None
@@ -53,13 +50,11 @@ class PageReader:
             BadArgsError: A setting is invalid, or settings contradict each other.
         """
         given: dict[str, Any] = {"server_url": choice.server_url, "model": choice.model, "config": choice.config}
-        if not choice.server_url and choice.config is None:
-            given["engine"] = "embedded"
-        known = {name: value for name, value in given.items() if value}
+        given = {name: value for name, value in given.items() if value} or {"engine": "embedded"}
         try:
-            self._session = Session(**known, render_workers=choice.jobs, ocr_workers=choice.jobs)
+            self._session = Session(**given, render_workers=choice.jobs, ocr_workers=choice.jobs)
         except LlmOcrError as error:
-            raise BadArgsError(f"{error} {error.hint}".strip()) from error
+            raise BadArgsError(str(error)) from error
         self._ocr = ENGINES.get("embedded").page_reader(EngineOptions(choice.jobs))
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="llm-ocr", daemon=True).start()
@@ -88,8 +83,7 @@ class PageReader:
             )
             for block in record.blocks
         ]
-        lines = self.lines(file) if blocks else None
-        found = found_by_ocr(lines, width / height) if lines else []
+        found = found_by_ocr(lines, width / height) if blocks and (lines := self.lines(file)) else []
         unsupported = record.ledger.unsupported if record.ledger else ()
         placed = placed_words(blocks, found, aspect=width / height, unsupported=unsupported)
         return WordPage(record, placed, width, height, round(dpi))
@@ -116,14 +110,14 @@ class PageReader:
             raise
         except LlmOcrError as error:
             kind = BadArgsError if isinstance(error, UsageError) else ReadingError
-            raise kind(f"{error} {error.hint}".strip()) from error
+            raise kind(str(error)) from error
 
     def _close(self) -> None:
         async def close() -> None:
             await self._session.close()
             await self._ocr.close()
 
-        asyncio.run_coroutine_threadsafe(close(), self._loop).result(_CLOSING)
+        asyncio.run_coroutine_threadsafe(close(), self._loop).result(timeout=60)
 
 
 @cache
