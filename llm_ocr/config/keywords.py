@@ -840,13 +840,14 @@ class TransformKeywords(
     """Settings of `llm_ocr.transform`."""
 
 
-class ExportKeywords(CallKeywords, WorkspaceKeywords, LogKeywords, total=False):
+class ExportKeywords(CallKeywords, WorkspaceKeywords, LogKeywords, RemoteKeywords, ConfinementKeywords, total=False):
     """Settings of `llm_ocr.export`."""
 
-    format: Literal["chunks", "dataset", "dolma", "json", "jsonl", "markdown", "olmocr-bench"]
+    format: Literal["chunks", "dataset", "dolma", "json", "jsonl", "markdown", "olmocr-bench", "pdf"]
     """dataset: Parquet files for load_dataset; markdown: a tree of documents; json: one file per document, with
     blocks and boxes; jsonl: lines for pages, and for failed pages; dolma: documents for training; chunks:
-    passages for retrieval; olmocr-bench: input of olmOCR-Bench's scorer
+    passages for retrieval; olmocr-bench: input of olmOCR-Bench's scorer; pdf: the documents with searchable
+    text
     """
     output_profile: Name | None
     """Credentials for the output: an AWS profile or a Google credentials file"""
@@ -872,6 +873,10 @@ class ExportKeywords(CallKeywords, WorkspaceKeywords, LogKeywords, total=False):
     """chunks: measure in tokens of this tokenizer.json or Hub model"""
     chunk_format: Literal["jsonl", "parquet"]
     """chunks: format of the files"""
+    password: Secret | Iterable[Secret]
+    """pdf: password for encrypted PDFs (one or several; safer: password_file)"""
+    password_file: str | Path | None
+    """pdf: file with passwords to try, one per line"""
     public: bool
     """Make a new dataset repository public"""
 
