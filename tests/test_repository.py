@@ -54,6 +54,7 @@ def test_one_module_alone_reads_the_environment(repository):
 #: Modules that print or send flags.
 FLAGS_THERE = ("cli/", "config/", "launch/", "engines/vllm/", "models/")  # the last two have vLLM's
 FLAGS_THERE += (
+    "llm_ocr_ocrmypdf/",  # a plugin of another command line
     "llm_ocr_simulator/",
     "llm_ocr_platforms/modal/",
     "llm_ocr_platforms/slurm/",

@@ -318,7 +318,7 @@ class Form:
     `write` makes the files of a batch from its documents, which arrive one by one. Keys are relative to the output, and
     no two batches have a key in common: a file with many documents has `batch.name` in its key.
     `opened` returns a line of Python or shell that opens the result at a URL. `unit` is the name of a record: `pages`.
-    `pages` is the largest number of pages of a batch, which an interrupted export repeats.
+    `pages` is the largest number of pages of a batch, which an interrupted export repeats; None for `PAGES`.
     """
 
     name: str
@@ -327,7 +327,7 @@ class Form:
     opened: Callable[[str], str]
     settings: Mapping[str, Any] = field(default_factory=dict)
     unit: str = "documents"
-    pages: int = PAGES
+    pages: int | None = None
 
 
 class _Stopped(Exception):
@@ -398,7 +398,7 @@ def _batches(dataset: Assembled, form: Form, policy: float | None, only: str | N
     about = json.dumps(facts, sort_keys=True).encode()
     start, pages, digest, number = 0, 0, hashlib.sha256(about), 0
     for place, (source, count) in enumerate(zip(dataset.sources, dataset.counts, strict=True)):
-        if pages and pages + count > form.pages:
+        if pages and pages + count > (form.pages or PAGES):
             yield Batch(f"{number:05d}-{digest.hexdigest()[:16]}", range(start, place), pages, dataset.key)
             start, pages, digest, number = place, 0, hashlib.sha256(about), number + 1
         pages += count
