@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from pydantic import BaseModel
-from running import FRUGALLY, cli, said, status_of
+from running import FRUGALLY, cli, own_process, said, status_of
 
 import llm_ocr
-from llm_ocr.errors import LimitReached, StageMissing, UsageError
+from llm_ocr.errors import StageMissing, UsageError
 from llm_ocr.types import Reason, Status
 from llm_ocr_simulator import running
 
@@ -142,21 +142,29 @@ def test_two_workers_with_leases_share_the_documents(assembled, tmp_path):
 
 def test_new_text_of_a_page_is_asked_again(assembled, tmp_path):
     with serving(tmp_path, {"Quarrel": ANSWER, "[page": NOTHING}) as server:
-        before = {row.document_id: row.seconds for row in read(assembled, server).fields()}
-        llm_ocr.repair(workspace=assembled, text_layer="never", max_pages=1, engine="embedded", progress=None)
-        stale = llm_ocr.open(assembled).status.fields
-        assert (stale.expected, stale.ok + stale.degraded + stale.failed) in ((2, 1), (2, 2))
         run = read(assembled, server)
-    assert {row.document_id for row in run.fields()} == set(before)
-    assert run.status.fields.ok + run.status.fields.degraded == 2
+        documents = {row.document_id for row in run.fields()}
+        page = next(page for page in run.pages(images=False) if page.source.endswith("invoice.png"))
+        (tmp_path / "list.txt").write_text(page.page_id)
+        llm_ocr.repair(workspace=assembled, page_list=tmp_path / "list.txt", headers="keep", progress=None, **FRUGALLY)
+        assert page.document_id not in {row.document_id for row in run.fields()}
+        assert run.status.fields.expected == 2 and not run.status.stages["fields"].finished
+        asked = len(server.log()["requests"])
+        read(assembled, server)
+        assert len(server.log()["requests"]) > asked
+    assert [row.document_id for row in run.fields()].count(page.document_id) == 1
+    assert {row.document_id for row in run.fields()} == documents
+    assert run.status.stages["fields"].finished and run.status.fields.ok == 1
 
 
 def test_limits_of_cost_end_the_stage(assembled, tmp_path):
     with serving(tmp_path, {"[page": NOTHING}) as server:
         run = read(assembled, server, price_in=1.0, price_out=1.0)
         assert run.status.cost == pytest.approx((run.status.tokens_in + run.status.tokens_out) / 1e6)
-        with pytest.raises(LimitReached, match="spent by earlier runs"):
-            read(assembled, server, price_in=1.0, price_out=1.0, max_cost=1e-6)
+        schema = json.dumps(Invoice.model_json_schema())
+        words = ("--schema", schema, "--server-url", server.url, "--price-in", "1", "--max-cost", "0.000001")
+        ended = own_process("fields", "-w", assembled, *words, cwd=tmp_path)
+    assert ended.returncode == 5 and "spent by earlier runs" in ended.stderr, said(ended)
 
 
 def test_the_command_line_reads_a_file_and_exports(assembled, tmp_path):
