@@ -1,8 +1,10 @@
 """Make the pictures of the documentation from the current product: `make pictures`.
 
-The examples are read by the CPU engine. Headless Chromium photographs the viewer and the report.
+The examples are read by the CPU engine. Headless Chromium photographs the viewer and the report; pdfium draws the page
+of an exported PDF.
 """
 
+import re
 import shutil
 import subprocess
 import sys
@@ -10,7 +12,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from PIL import Image
+import pypdfium2
+from PIL import Image, ImageDraw
 
 import llm_ocr
 from llm_ocr.types import page_id
@@ -33,6 +36,8 @@ def main() -> None:
         llm_ocr.run(ROOT / "examples/paper.pdf", workspace=second, engine="embedded", text_layer="never")
         for address, picture, flags in _views(made, first, second):
             _photograph(browser, address, ROOT / "docs" / picture, made, flags)
+        llm_ocr.export(workspace=first, output=made / "pdfs", format="pdf")
+        _draw_found(made / "pdfs/scan.pdf", "quay", ROOT / "docs/guides/searchable-pdf.png")
 
 
 def _views(made: Path, first: Path, second: Path) -> Iterator[tuple[str, str, tuple[str, ...]]]:
@@ -45,6 +50,28 @@ def _views(made: Path, first: Path, second: Path) -> Iterator[tuple[str, str, tu
     yield index, "viewer/list.png", ()
     yield f"{both}#page={page_id(page.document_id, page.page_number)}", "viewer/compare.png", ()
     yield llm_ocr.open(first).report(made / "report.html").as_uri(), "report/report.png", ()
+
+
+def _draw_found(pdf: Path, wanted: str, picture: Path) -> None:
+    """Draw the first page of a PDF with a box around each word of its text, and the places of a search."""
+    scale = 1.6
+    with pypdfium2.PdfDocument(pdf) as document:
+        page = document[0]
+        image = page.render(scale=scale).to_pil().convert("RGB")
+        text = page.get_textpage()
+        found, search = set[int](), text.search(wanted)
+        while place := search.get_next():
+            found.update(range(place[0], sum(place)))
+        draw = ImageDraw.Draw(image, "RGBA")
+        for word in re.finditer(r"\S+", text.get_text_range()):
+            boxes = [text.get_charbox(index) for index in range(*word.span())]
+            left, bottom, right, top = (
+                pick(side) for pick, side in zip((min, min, max, max), zip(*boxes, strict=True), strict=True)
+            )
+            place = (scale * left, image.height - scale * top, scale * right, image.height - scale * bottom)
+            color = (255, 190, 0, 110) if found.intersection(range(*word.span())) else None
+            draw.rectangle(place, fill=color, outline=(40, 110, 200, 150))
+    image.crop((0, 0, image.width, image.height // 2)).quantize(128).save(picture, optimize=True)
 
 
 def _photograph(browser: str, address: str, picture: Path, folder: Path, flags: tuple[str, ...]) -> None:

@@ -136,7 +136,7 @@ def test_format_is_accepted_by_variables_and_python(documented):
 
 
 def test_format_is_a_choice_in_help_and_errors(documented):
-    every = ("chunks", "dataset", "dolma", "json", "jsonl", "markdown", "olmocr-bench", "word-counts")
+    every = ("chunks", "dataset", "dolma", "json", "jsonl", "markdown", "olmocr-bench", "pdf", "word-counts")
     assert f"--format {{{','.join(every)}}}" in documented.run("export", "--help").stdout
     wrong = documented.run("export", "-w", "w", "--output", "o", "--format", "word-count")
     assert (wrong.returncode, wrong.stdout) == (2, "")
