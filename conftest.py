@@ -48,6 +48,7 @@ VLLM = Path(_REPOSITORY, os.environ.get("LLM_OCR_TEST_VLLM") or ".venv-vllm/bin/
 #: Tools that some tests need and some machines lack, with the check for each.
 _TOOLS: dict[str, Callable[[], bool]] = {
     "poppler": lambda: all(map(shutil.which, ("pdftoppm", "pdfinfo"))),
+    "pdftotext": lambda: shutil.which("pdftotext") is not None,
     "chromium": lambda: any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),
     "vllm": VLLM.is_file,
     "azurite": lambda: shutil.which("azurite-blob") is not None,

@@ -1,15 +1,16 @@
 """Run the worker process that writes searchable PDFs: `python -m llm_ocr_outputs.pdf_worker`.
 
-The text of a page is drawn in text rendering mode 3, which neither fills nor strokes (ISO 32000-2, 9.3.6), with a font
-whose only glyph is a box. Each character of a document has a code of its own in this font, and a ToUnicode CMap names
-the characters (9.10.3), so that one font serves all scripts.
+The text of a page is a content stream of its own, before the others, in text rendering mode 3, which neither fills nor
+strokes (ISO 32000-2, 9.3.6). Its font has a single glyph, a box. Each character of a document has a code of its own in
+this font, and a ToUnicode CMap names the characters (9.10.3), so that one font serves all scripts.
 
-A PDF keeps its bytes: objects that changed are appended as an incremental update (7.5.6). The incremental updates of
-pdfium repeat the whole file. So pdfium serializes the document before and after the change, and the differences are
-appended. Encrypted and repaired files are written anew.
+pdfium opens documents, and removes old invisible text. It also serializes documents, but its incremental updates repeat
+the whole file, and its changes of pages drop resources. So the objects that change are taken from what it serialized,
+edited here, and appended to the source as an incremental update (7.5.6). Repaired and encrypted files are written anew.
 """
 
 import ctypes
+import io
 import json
 import math
 import re
@@ -17,10 +18,9 @@ import struct
 import unicodedata
 import zlib
 from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import count, groupby
 from typing import TYPE_CHECKING, Any
 
 import pypdfium2
@@ -82,7 +82,8 @@ def box_font() -> bytes:
 
 
 def _checksum(data: bytes) -> int:
-    return sum(struct.unpack(f">{len(data) // 4}I", data)) & 0xFFFFFFFF
+    words: tuple[int, ...] = struct.unpack(f">{len(data) // 4}I", data)
+    return sum(words) & 0xFFFFFFFF
 
 
 def _to_unicode(characters: Sequence[str]) -> bytes:
@@ -133,6 +134,11 @@ class _PageText:
     def characters(self) -> set[str]:
         return {one for _, _, words in self.lines for text, _, _, follows in words for one in f"{text}{follows}"}
 
+    @property
+    def size(self) -> int:
+        """Number of characters."""
+        return sum(len(text) for _, _, words in self.lines for text, *_ in words)
+
     def placed(self, page: pypdfium2.PdfPage) -> Iterator[_Line]:
         """Yield the lines in the user space of a page."""
         frame = page_frame(page)
@@ -179,15 +185,19 @@ def _visual(text: str) -> str:
         return text
     runs = groupby(zip(text, sides, strict=True), key=lambda pair: pair[1] in ("L", "EN", "AN"))
     parts = [(is_number, "".join(character for character, _ in run)) for is_number, run in runs]
-    return "".join(part if is_number else part[::-1] for is_number, part in reversed(parts))
+    return "".join(part if is_number else part[::-1].translate(_MIRRORED) for is_number, part in reversed(parts))
+
+
+#: Brackets, which right-to-left text shows mirrored.
+_MIRRORED = str.maketrans("()[]{}<>«»‹›", ")(][}{><»«›‹")
 
 
 def _content(lines: Iterable[_Line], font: bytes, codes: Mapping[str, int]) -> bytes:
     """Return the operators that draw lines in a font whose glyphs have the width of an em."""
-    parts = [b"BT 3 Tr 0 Tc 0 Tw 0 Ts"]
+    parts = [b"q BT 3 Tr"]
     for line in lines:
         matrix = (*line.along, *line.up, *line.origin)
-        parts.append(b"/%b %b Tf %b Tm" % (font, _number(line.height), b" ".join(map(_number, matrix))))
+        parts.append(b"%b %b Tf %b Tm" % (font, _number(line.height), b" ".join(map(_number, matrix))))
         at = 0.0
         for text, start, each in line.words:
             codes_of_text = b"".join(struct.pack(">H", codes[character]) for character in text)
@@ -196,7 +206,7 @@ def _content(lines: Iterable[_Line], font: bytes, codes: Mapping[str, int]) -> b
                 b"%b Tz %b 0 Td(%b)Tj" % (_number(round(100 * each / line.height) or 1), _number(start - at), string)
             )
             at += float(_number(start - at))
-    return b"\n".join((*parts, b"ET"))
+    return b"\n".join((*parts, b"ET Q"))
 
 
 _ESCAPED = {b"(": b"\\(", b")": b"\\)", b"\\": b"\\\\", b"\r": b"\\r"}
@@ -208,92 +218,6 @@ def _number(value: float) -> bytes:
 
 #: Lengths in points below which text is not drawn.
 _FINEST = 0.01
-
-
-class _Font:
-    """Font of one document with codes for its characters."""
-
-    def __init__(self, pdf: pypdfium2.PdfDocument, characters: Iterable[str]) -> None:
-        ordered = sorted({" ", *characters})[:_MOST_CHARACTERS]
-        self.codes = defaultdict(int, {character: code for code, character in enumerate(ordered, 1)})
-        font, glyphs = box_font(), b"\0\1" * (len(ordered) + 1)
-        data = (ctypes.c_uint8 * len(font)).from_buffer_copy(font)
-        map_data = (ctypes.c_uint8 * len(glyphs)).from_buffer_copy(glyphs)
-        self._pdf = pdf
-        self._font = pdfium.FPDFText_LoadCidType2Font(pdf, data, len(font), _to_unicode(ordered), map_data, len(glyphs))
-        if not self._font:
-            raise PageFailure(Reason.RENDER_CRASHED, "pdfium did not load the font of the text")
-
-    def draw(self, page: pypdfium2.PdfPage, text: str, matrix: Matrix) -> None:
-        """Add an object of invisible text to a page. The matrix maps a square for each character to user space."""
-        made = pdfium.FPDFPageObj_CreateTextObj(self._pdf, self._font, 1.0)
-        codes = (ctypes.c_uint32 * len(text))(*(self.codes[character] for character in text))
-        pdfium.FPDFText_SetCharcodes(made, codes, len(text))
-        pdfium.FPDFTextObj_SetTextRenderMode(made, pdfium.FPDF_TEXTRENDERMODE_INVISIBLE)
-        pdfium.FPDFPageObj_SetMatrix(made, pdfium.FS_MATRIX(*matrix))
-        pdfium.FPDFPage_InsertObject(page, made)
-
-    def close(self) -> None:
-        pdfium.FPDFFont_Close(self._font)
-
-
-#: Codes have two bytes, and code 0 is no character.
-_MOST_CHARACTERS = 0xFFFE
-
-
-def _draw(pdf: pypdfium2.PdfDocument, texts: Mapping[int, _PageText]) -> bytes:
-    """Draw the texts of pages, and return the serialized document.
-
-    pdfium writes 80 bytes for each word. So it draws one space on each page, whose operators are then replaced. In an
-    encrypted document, where they cannot be found, it draws the words.
-    """
-    font = _Font(pdf, {one for text in texts.values() for one in text.characters})
-    contents: dict[int, list[_Line]] = {}
-    encrypted = pdfium.FPDF_GetSecurityHandlerRevision(pdf) >= 0
-    for number, text in texts.items():
-        page = pdf[number - 1]
-        contents[number] = list(text.placed(page))
-        if not encrypted:
-            font.draw(page, " ", (1, 0, 0, 1, number, 0))
-        for line in contents[number] if encrypted else ():
-            (a, b), (c, d), (e, f), height = line.along, line.up, line.origin, line.height
-            for word, start, each in line.words:
-                place = e + start * a, f + start * b
-                font.draw(page, word, (each * a, each * b, height * c, height * d, *place))
-        if not pdfium.FPDFPage_GenerateContent(page):
-            raise PageFailure(Reason.RENDER_CRASHED, f"pdfium did not write page {number}")
-        page.close()
-    font.close()
-    data = _serialized(pdf)
-    return data if encrypted else _with_contents(data, contents, font.codes)
-
-
-#: Operators of the space that marks the place of a page's text.
-_MARK = re.compile(rb"q (?:[\d. ]+ rg )?(?:[\d. ]+ RG )?BT 1 0 0 1 (\d+) 0 Tm /(\w+) 1 Tf 3 Tr \[?<0001>\]? T[Jj] ET Q")
-_STREAM = re.compile(rb"(\d+ 0 obj\s*<<.*?)/Length \d+(.*?>>\s*stream\r?\n)(.*)\r?\nendstream", re.DOTALL)
-
-
-def _with_contents(data: bytes, contents: Mapping[int, Sequence[_Line]], codes: Mapping[str, int]) -> bytes:
-    """Return a serialized document with the operators of lines in place of each page's mark."""
-    objects, trailer = _objects(data)
-    left = dict(contents)
-    for key, found in reversed(objects.items()):  # new objects are last
-        stream = _STREAM.match(found) if left and b"/FlateDecode" in found[:200] else None
-        if stream is None:
-            continue
-        try:
-            operators = zlib.decompress(stream[3])
-        except zlib.error:
-            continue
-        if (mark := _MARK.search(operators)) and (lines := left.pop(int(mark[1]), None)) is not None:
-            text = b"q " + _content(lines, mark[2], codes) + b" Q"
-            packed = zlib.compress(operators[: mark.start()] + text + operators[mark.end() :], 9)
-            head = b"%b/Length %d%b" % (stream[1], len(packed), stream[2])
-            objects[key] = b"%b%b\r\nendstream\r\nendobj" % (head, packed)
-    if left:
-        raise PageFailure(Reason.RENDER_CRASHED, f"pdfium did not write the text of page {min(left)}")
-    first = _OBJECT.search(data)
-    return _composed(data[: first.start() if first else 0], objects, trailer)
 
 
 # Text that the page's picture does not show.
@@ -340,15 +264,13 @@ def _hidden(page: pypdfium2.PdfPage, *, below: bool) -> list[_Handle]:
     ]
 
 
-def _shows_its_text(page: pypdfium2.PdfPage, hidden: Sequence[_Handle]) -> bool:
-    """Return whether most characters of a page's text are not among the hidden objects."""
+def _shown(page: pypdfium2.PdfPage, hidden: Sequence[_Handle]) -> int:
+    """Return the number of characters of a page's text that are not in the hidden objects."""
     addresses = {ctypes.addressof(handle.contents) for handle in hidden}
     text_page = page.get_textpage()
     try:
-        count = text_page.count_chars()
-        objects = (pdfium.FPDFText_GetTextObject(text_page, index) for index in range(count))
-        shown = sum(bool(one) and ctypes.addressof(one.contents) not in addresses for one in objects)
-        return 2 * shown > count
+        objects = (pdfium.FPDFText_GetTextObject(text_page, index) for index in range(text_page.count_chars()))
+        return sum(bool(one) and ctypes.addressof(one.contents) not in addresses for one in objects)
     finally:
         text_page.close()
 
@@ -374,32 +296,24 @@ def _without_hidden(pdf: pypdfium2.PdfDocument, index: int, *, below: bool) -> b
     page = pdf[index]
     after = _pixels(page)
     page.close()
-    return before.shape == after.shape and bool((before == after).all())
+    return before.shape == after.shape and before.tobytes() == after.tobytes()
 
 
 # Serialization.
 
 
 def _serialized(pdf: pypdfium2.PdfDocument) -> bytes:
-    parts: list[bytes] = []
-
-    @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(pdfium.FPDF_FILEWRITE), ctypes.POINTER(None), ctypes.c_ulong)
-    def write(_: object, data: int, size: int) -> int:
-        parts.append(ctypes.string_at(data, size))
-        return 1
-
-    target = pdfium.FPDF_FILEWRITE(1, ctypes.cast(write, type(pdfium.FPDF_FILEWRITE().WriteBlock)))
-    if not pdfium.FPDF_SaveAsCopy(pdf, target, pdfium.FPDF_NO_INCREMENTAL):
-        raise PageFailure(Reason.RENDER_CRASHED, "pdfium did not write the document")
-    return b"".join(parts)
+    buffer = io.BytesIO()
+    pdf.save(buffer, flags=pdfium.FPDF_REMOVE_SECURITY)
+    return buffer.getvalue()
 
 
 _START = re.compile(rb"startxref\s+(\d+)\s+%%EOF\s*\Z")
 _ENTRY = re.compile(rb"(\d{10}) (\d{5}) ([nf])")
 
 
-def _objects(data: bytes) -> tuple[dict[int, bytes], bytes]:
-    """Return the objects that pdfium wrote, by number in the order of the file, and the entries of the trailer.
+def _objects(data: bytes) -> "_Objects":
+    """Return the objects that pdfium wrote.
 
     Raises:
         PageFailure: pdfium wrote another form.
@@ -420,7 +334,8 @@ def _objects(data: bytes) -> tuple[dict[int, bytes], bytes]:
     ordered = sorted(places, key=places.__getitem__)
     ends = [*(places[number] for number in ordered[1:]), table]
     about = data[trailer + len(b"trailer") : start.start()].strip()
-    return {number: data[places[number] : end].strip() for number, end in zip(ordered, ends, strict=True)}, about[2:-2]
+    found = {number: data[places[number] : end].strip() for number, end in zip(ordered, ends, strict=True)}
+    return _Objects(found, about[2:-2])
 
 
 def _composed(
@@ -465,72 +380,221 @@ def _composed(
 _MOST_ADDED = 0.05
 
 
-def _update(source: bytes, before: bytes, after: bytes) -> bytes:
+def _update(source: bytes, before: Mapping[int, bytes], after: "_Objects") -> bytes:
     """Return the source with the objects that changed; the document anew if this is not possible, or much smaller."""
+    anew = _composed(b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n", after.objects, after.trailer)
     start = _START.search(source)
-    old, (new, trailer) = _objects(before)[0], _objects(after)
     previous = int(start[1]) if start else 0
     is_table, is_stream = source[previous : previous + 4] == b"xref", _OBJECT.match(source, previous) is not None
-    if b"/Encrypt" in trailer or start is None or not source.startswith(b"%PDF-") or not (is_table or is_stream):
-        return after
-    changed = {number: data for number, data in new.items() if old.get(number) != data}
-    update = _composed(source + b"\n", changed, trailer, previous, stream=is_stream)
-    return update if len(update) <= max((1 + _MOST_ADDED) * len(source), len(after)) else after
+    if start is None or not source.startswith(b"%PDF-") or not (is_table or is_stream):
+        return anew
+    changed = {number: data for number, data in after.objects.items() if before.get(number) != data}
+    update = _composed(source + b"\n", changed, after.trailer, previous, stream=is_stream)
+    return update if len(update) <= max((1 + _MOST_ADDED) * len(source), len(anew)) else anew
 
 
 _OBJECT = re.compile(rb"\d+ \d+ obj")
 
 
+# Changes of serialized objects.
+
+
+_TOKEN = re.compile(
+    rb"<<|>>|[\[\]]|\((?:[^()\\]|\\.)*+\)|<[0-9A-Fa-f\s]*>|/[^\s()<>\[\]{}/%]*|[^\s()<>\[\]{}/%]+", re.DOTALL
+)
+_REFERENCE = re.compile(rb"(\d+) \d+ R")
+#: Nesting of the tree of pages.
+_DEEPEST = 50
+#: Codes have two bytes, and code 0 is no character.
+_MOST_CHARACTERS = 0xFFFE
+
+
+def _entries(data: bytes) -> dict[bytes, bytes]:
+    """Return the entries of the first dictionary in an object that pdfium wrote, as they are."""
+    start = data.find(b"<<") + 2
+    tokens = _TOKEN.finditer(data, start)
+    found: dict[bytes, bytes] = {}
+    for key in tokens:
+        if start < 2 or key[0] == b">>" or (first := next(tokens, None)) is None:
+            break
+        end, depth = first.end(), int(first[0] in (b"<<", b"["))
+        while depth and (token := next(tokens, None)):
+            depth += (token[0] in (b"<<", b"[")) - (token[0] in (b">>", b"]"))
+            end = token.end()
+        if reference := _REFERENCE.match(data, first.start()):
+            end = reference.end()
+            next(tokens), next(tokens)
+        found[key[0]] = data[first.start() : end]
+    return found
+
+
+class _Objects:
+    """Objects of a document by number, and the entries of its trailer."""
+
+    def __init__(self, objects: dict[int, bytes], trailer: bytes) -> None:
+        self.objects = objects
+        self.trailer = trailer
+        self._next = max(objects, default=0) + 1
+
+    def add(self, content: bytes) -> bytes:
+        """Add an object, and return its reference."""
+        self.objects[self._next] = b"%d 0 obj\n%b\nendobj" % (self._next, content)
+        self._next += 1
+        return b"%d 0 R" % (self._next - 1)
+
+    def add_stream(self, data: bytes, entries: bytes = b"") -> bytes:
+        """Add a compressed stream, and return its reference."""
+        packed = zlib.compress(data, 9)
+        return self.add(b"<<%b/Filter/FlateDecode/Length %d>>stream\n%b\nendstream" % (entries, len(packed), packed))
+
+    def resolved(self, value: bytes) -> bytes:
+        """Return a value, or the object that it refers to."""
+        reference = _REFERENCE.fullmatch(value)
+        return self.objects.get(int(reference[1]), b"").partition(b"obj")[2].strip() if reference else value
+
+    def pages(self) -> list[tuple[int, bytes]]:
+        """Return the number of each page's object, and the page's resources, which it may inherit.
+
+        Raises:
+            PageFailure: The tree of pages is damaged.
+        """
+        found: list[tuple[int, bytes]] = []
+
+        def walk(reference: bytes, resources: bytes, depth: int) -> None:
+            number = _REFERENCE.fullmatch(reference)
+            if depth > _DEEPEST or number is None:
+                raise PageFailure(Reason.UNREADABLE, "the tree of pages is damaged")
+            node = _entries(self.resolved(reference))
+            resources = node.get(b"/Resources", resources)
+            if b"/Kids" in node:
+                for kid in _REFERENCE.finditer(self.resolved(node[b"/Kids"])):
+                    walk(kid[0], resources, depth + 1)
+            else:
+                found.append((int(number[1]), resources))
+
+        root = _entries(self.resolved(_entries(b"<<%b>>" % self.trailer).get(b"/Root", b"")))
+        walk(root.get(b"/Pages", b""), b"<<>>", 0)
+        return found
+
+    def add_font(self, characters: Iterable[str]) -> tuple[bytes, dict[str, int]]:
+        """Add the font of all text, and return its reference and the codes of the characters."""
+        ordered = sorted(characters)[:_MOST_CHARACTERS]
+        font = box_font()
+        file = self.add_stream(font, b"/Length1 %d" % len(font))
+        descriptor = self.add(
+            b"<</Type/FontDescriptor/FontName/LlmOcrBox/Flags 4/FontBBox[0 0 1000 1000]/ItalicAngle 0/Ascent 1000"
+            b"/Descent 0/CapHeight 1000/StemV 80/FontFile2 %b>>" % file
+        )
+        glyphs = self.add_stream(b"\0\1" * (len(ordered) + 1))
+        descendant = self.add(
+            b"<</Type/Font/Subtype/CIDFontType2/BaseFont/LlmOcrBox/CIDSystemInfo<</Registry(Adobe)/Ordering(Identity)"
+            b"/Supplement 0>>/DW 1000/FontDescriptor %b/CIDToGIDMap %b>>" % (descriptor, glyphs)
+        )
+        names = self.add_stream(_to_unicode(ordered))
+        made = b"<</Type/Font/Subtype/Type0/BaseFont/LlmOcrBox/Encoding/Identity-H/DescendantFonts[%b]/ToUnicode %b>>"
+        return self.add(made % (descendant, names)), {one: code for code, one in enumerate(ordered, 1)}
+
+    def draw(self, texts: Mapping[int, tuple[set[str], Sequence[_Line]]]) -> None:
+        """Add the text of pages, by their numbers: its characters and lines."""
+        pages = self.pages()
+        font, codes = self.add_font({one for characters, _ in texts.values() for one in characters})
+        for number, (_, lines) in texts.items():
+            if number > len(pages):
+                raise PageFailure(Reason.UNREADABLE, f"page {number} is missing in the tree of pages")
+            key, inherited = pages[number - 1]
+            page = _entries(self.objects[key])
+            resources = _entries(self.resolved(inherited))
+            fonts = _entries(self.resolved(resources.get(b"/Font", b"<<>>")))
+            name = next(name for n in count() if (name := b"/LlmOcr%d" % n) not in fonts)
+            resources[b"/Font"] = _dictionary(fonts | {name: font})
+            old = page.get(b"/Contents", b"")
+            if (listed := self.resolved(old)).startswith(b"["):
+                old = listed.strip(b"[] \r\n")
+            stream = self.add_stream(_content(lines, name, codes))
+            page |= {b"/Resources": _dictionary(resources), b"/Contents": b"[%b %b]" % (stream, old)}
+            self.objects[key] = b"%d 0 obj\n%b\nendobj" % (key, _dictionary(page))
+
+
+def _dictionary(entries: Mapping[bytes, bytes]) -> bytes:
+    return b"<<%b>>" % b"".join(b"%b %b" % entry for entry in entries.items())
+
+
 # Operations.
 
 
-def _write(payload: Mapping[str, Any]) -> dict[str, Any]:
+def write_pdf(payload: Mapping[str, Any]) -> dict[str, Any]:
     """Return the PDF of a document, whose pages have the given text."""
     files = [FdFile(descriptor, payload["source"]) for descriptor in payload["files"]]
     texts = {int(number): _PageText(**json.loads(data)) for number, data in payload["pages"].items()}
     if (files[0].kind() or PDF) == IMAGE:
         return {"pdf": _from_images(files, texts)}
     look = Look(64, 64, "pdfium", 60.0, payload["memory"])
-    without: dict[int, int] = {}  # by page: 1 to leave text below images, 2 to leave the page as it is
+    left: dict[int, int] = {}  # by page: 1 to leave text below images, 2 to leave the page as it is
     while True:
         opened = PdfFile(FdFile(payload["files"][0], payload["source"]), payload["passwords"], look)
         try:
             if opened.opened is None:
                 raise PageFailure(Reason.UNREADABLE, "pdfium cannot open the document, so that it cannot be written")
-            failed = _change(opened.opened, texts, without, before := _serialized(opened.opened))
-            if isinstance(failed, bytes):
-                source = files[0].whole()
-                return {"pdf": source if failed is before else _update(source, before, failed)}
-            without |= failed
+            if (written := _with_text(files[0].whole(), opened.opened, texts, left)) is not None:
+                return {"pdf": written}
         finally:
             opened.close()
 
 
-def _change(
-    pdf: pypdfium2.PdfDocument, texts: Mapping[int, _PageText], without: Mapping[int, int], before: bytes
-) -> bytes | dict[int, int]:
-    """Give the pages their text.
+def _with_text(
+    source: bytes, pdf: pypdfium2.PdfDocument, texts: Mapping[int, _PageText], left: dict[int, int]
+) -> bytes | None:
+    """Return the document with the text of its pages; None if pages would look different, after noting them in `left`.
 
-    Returns:
-        The serialized document; `before` if nothing changed. If pages would look different, what they must leave.
+    pdfium is asked to remove old text, and the page is compared. It may also change resources that pages share.
     """
-    added: dict[int, _PageText] = {}
-    failed: dict[int, int] = {}
+    encrypted = pdfium.FPDF_GetSecurityHandlerRevision(pdf) >= 0
+    before = _objects(_serialized(pdf))
+    changed: dict[int, tuple[set[str], list[_Line]]] = {}
+    removed: set[int] = set()
+    failed = False
     for number, text in texts.items():
-        level = without.get(number, 0)
-        if level > 1 or not 1 <= number <= len(pdf):
+        level = left.get(number, 0)
+        if level > 1 or not 1 <= number <= len(pdf) or not text.lines:
             continue
         page = pdf[number - 1]
-        is_shown = _shows_its_text(page, _hidden(page, below=True))
+        hidden = _hidden(page, below=level == 0)
+        is_shown = 2 * _shown(page, hidden) > text.size
+        lines = list(text.placed(page))
         page.close()
-        if (text.keep and is_shown) or not text.lines:
+        if text.keep and is_shown:
             continue
-        if not _without_hidden(pdf, number - 1, below=level == 0):
-            failed[number] = level + 1
-        added[number] = text
+        if hidden:
+            removed.add(number)
+            if not _without_hidden(pdf, number - 1, below=level == 0):
+                left[number] = level + 1
+                failed = True
+        changed[number] = text.characters, lines
     if failed:
-        return failed
-    return _draw(pdf, added) if added else before
+        return None
+    if not changed:
+        return source
+    after = _objects(_serialized(pdf))
+    own = {key for number, (key, _) in enumerate(before.pages(), 1) if number in changed}
+    own = {one for key in own for one in _of_page(before, key)}
+    foreign = [key for key, data in after.objects.items() if before.objects.get(key, data) != data and key not in own]
+    if foreign and removed:
+        left.update(dict.fromkeys(removed, 2))
+        return None
+    after.draw(changed)
+    return _update(b"" if encrypted else source, before.objects, after)
+
+
+def _of_page(objects: _Objects, page: int) -> Iterator[int]:
+    """Yield the numbers of the objects of a page alone: itself, its content streams, and its own resources."""
+    yield page
+    entries = _entries(objects.objects[page])
+    for value in (entries.get(b"/Contents", b""), entries.get(b"/Resources", b"")):
+        text = objects.resolved(value) if _REFERENCE.fullmatch(value) else value
+        for reference in _REFERENCE.finditer(value + (b" " + text if text[:1] == b"[" else b"")):
+            yield int(reference[1])
+        if text.startswith(b"<<"):
+            yield from (int(one[1]) for part in _entries(text).values() if (one := _REFERENCE.fullmatch(part)))
 
 
 #: Resolution of images without one. Up to 96 dots per inch, the value is that of screens, and says nothing.
@@ -599,10 +663,13 @@ def _from_images(files: Sequence[FdFile], texts: Mapping[int, _PageText]) -> byt
         page.insert_obj(made)
         page.gen_content()
         page.close()
-    data = _draw(pdf, {number: text for number, text in texts.items() if 1 <= number <= len(pdf)})
+    result = _objects(_serialized(pdf))
+    result.draw(
+        {number: (text.characters, list(text.placed(pdf[number - 1]))) for number, text in texts.items() if text.lines}
+    )
     pdf.close()
-    return data
+    return _update(b"", {}, result)
 
 
 if __name__ == "__main__":
-    serve({"write": _write, "sizes": _sizes}, Confinement())
+    serve({"write": write_pdf, "sizes": _sizes}, Confinement())

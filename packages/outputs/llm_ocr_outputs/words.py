@@ -16,7 +16,7 @@ import unicodedata
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from functools import cache, reduce
 from html import unescape
@@ -153,6 +153,10 @@ def found_by_ocr(ocr: OcrText, aspect: float) -> list[FoundLine]:
     for line in ocr.lines:
         texts = line.text.split()
         words = list(zip(texts, line.boxes, strict=True)) if len(texts) == len(line.boxes) else []
+        if words and line.box.width * aspect > line.box.height:  # a word ends in the middle of its last character
+            ends = sorted(range(len(words)), key=lambda index: words[index][1].x0)
+            words[ends[0]] = texts[ends[0]], replace(line.boxes[ends[0]], x0=line.box.x0)
+            words[ends[-1]] = texts[ends[-1]], replace(words[ends[-1]][1], x1=line.box.x1)
         found.append(_found(line.text, line.box, words, aspect))
     return found
 
