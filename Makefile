@@ -23,7 +23,7 @@ QUICK := $(PARALLEL) --most-loops 35 -m "not slow and not long and not vllm"
 test: lint
 	$(PYTEST) -n 4 $(QUICK)
 
-# The same tests of one part alone: test-core (tests/), test-azure, test-cpu, test-outputs, test-platforms, test-simulator.
+# The same tests of one part alone: test-core (tests/), test-azure, test-cpu, test-ocrmypdf, test-outputs, test-platforms, test-simulator.
 PARTS := core $(notdir $(wildcard packages/*))
 .PHONY: $(PARTS:%=test-%)
 test-core: TESTS := tests

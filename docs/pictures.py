@@ -1,11 +1,11 @@
 """Make the pictures of the documentation from the current product: `make pictures`.
 
-The examples are read by the CPU engine. Headless Chromium photographs the viewer, an exported HTML
-file, and the report.
+The examples are read by the CPU engine. Headless Chromium photographs the viewer, an exported HTML file, and the
+report; pdfium draws the pages of an exported PDF and of a document with exported words.
 """
 
-import contextlib
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -45,6 +45,8 @@ def main() -> None:
             _photograph(browser, address, ROOT / "docs" / picture, made, flags)
         llm_ocr.export(workspace=first, output=made / "hocr", format="hocr")
         _draw_words(made / "hocr/documents/paper.pdf.hocr", ROOT / "examples/paper.pdf", ROOT / "docs/guides/hocr.png")
+        llm_ocr.export(workspace=first, output=made / "pdfs", format="pdf")
+        _draw_found(made / "pdfs/scan.pdf", "quay", ROOT / "docs/guides/searchable-pdf.png")
 
 
 def _views(made: Path, first: Path, second: Path) -> Iterator[tuple[str, str, tuple[str, ...]]]:
@@ -68,13 +70,35 @@ def _draw_words(hocr: Path, document: Path, picture: Path) -> None:
     page = HocrParser(hocr).parse()
     if page.bbox is None:
         sys.exit(f"{hocr} has no size of its first page")
-    with contextlib.closing(pypdfium2.PdfDocument(document)) as pdf:
+    with pypdfium2.PdfDocument(document) as pdf:
         image = pdf[0].render(scale=page.bbox.right / pdf[0].get_width()).to_pil().convert("RGB")
     draw = ImageDraw.Draw(image)
     for word in page.words:
         if word.bbox is not None:
             draw.rectangle((word.bbox.left, word.bbox.top, word.bbox.right, word.bbox.bottom), outline="#d6001c")
     image.crop((0, 0, image.width, image.height // 2)).quantize(64).save(picture, optimize=True)
+
+
+def _draw_found(pdf: Path, wanted: str, picture: Path) -> None:
+    """Draw the first page of a PDF with a box around each word of its text, and the places of a search."""
+    scale = 1.6
+    with pypdfium2.PdfDocument(pdf) as document:
+        page = document[0]
+        image = page.render(scale=scale).to_pil().convert("RGB")
+        text = page.get_textpage()
+        found, search = set[int](), text.search(wanted)
+        while place := search.get_next():
+            found.update(range(place[0], sum(place)))
+        draw = ImageDraw.Draw(image, "RGBA")
+        for word in re.finditer(r"\S+", text.get_text_range()):
+            boxes = [text.get_charbox(index) for index in range(*word.span())]
+            left, bottom, right, top = (
+                pick(side) for pick, side in zip((min, min, max, max), zip(*boxes, strict=True), strict=True)
+            )
+            place = (scale * left, image.height - scale * top, scale * right, image.height - scale * bottom)
+            color = (255, 190, 0, 110) if found.intersection(range(*word.span())) else None
+            draw.rectangle(place, fill=color, outline=(40, 110, 200, 150))
+    image.crop((0, 0, image.width, image.height // 2)).quantize(128).save(picture, optimize=True)
 
 
 def _photograph(browser: str, address: str, picture: Path, folder: Path, flags: tuple[str, ...]) -> None:

@@ -940,9 +940,9 @@ class ExportKeywords(CallKeywords, WorkspaceKeywords, LogKeywords, RemoteKeyword
     chunk_format: Literal["jsonl", "parquet"]
     """chunks: format of the files"""
     password: Secret | Iterable[Secret]
-    """pdf: password for encrypted PDFs (one or several; safer: password_file)"""
+    """pdf, hocr, alto: password for encrypted PDFs (one or several; safer: password_file)"""
     password_file: str | Path | None
-    """pdf: file with passwords to try, one per line"""
+    """pdf, hocr, alto: file with passwords to try, one per line"""
     public: bool
     """Make a new dataset repository public"""
 

@@ -108,8 +108,10 @@ class ExportSettings(OwnWorkspaceSettings, RemoteSettings, ConfinementSettings):
     )
     tokenizer: NAME | None = Field(None, description="chunks: measure in tokens of this tokenizer.json or Hub model")
     chunk_format: Literal["jsonl", "parquet"] = Field("jsonl", description="chunks: format of the files")
-    password: SECRETS = Field((), description="pdf: password for encrypted PDFs (repeatable; safer: --password-file)")
-    password_file: FILE | None = Field(None, description="pdf: file with passwords to try, one per line")
+    password: SECRETS = Field(
+        (), description="pdf, hocr, alto: password for encrypted PDFs (repeatable; safer: --password-file)"
+    )
+    password_file: FILE | None = Field(None, description="pdf, hocr, alto: file with passwords to try, one per line")
     public: bool = Field(False, description="Make a new dataset repository public")
 
     @field_validator("format")

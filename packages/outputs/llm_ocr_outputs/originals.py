@@ -41,8 +41,8 @@ log = logging.getLogger("llm_ocr.outputs")
 
 #: Worker processes that read the sizes of images, and write PDFs.
 _MODULE = "llm_ocr_outputs.pdf_worker"
-#: Limits of such a process: bytes of memory, and seconds for a document.
-_MEMORY, _DEADLINE = 4 << 30, 600.0
+#: Limits of such a process: bytes of memory, and seconds for a document and for each of its pages.
+_MEMORY, _DEADLINE, _PER_PAGE = 4 << 30, 60.0, 3.0
 #: Files that a worker can receive at a time.
 _MOST_FILES = 250
 
@@ -226,8 +226,9 @@ class Originals:
         async with contextlib.AsyncExitStack() as stack:
             files = [await stack.enter_async_context(self._proofs.given(path, version)) for path in paths]
             request = {**payload, "source": paths[0], "passwords": list(self._passwords), "memory": _MEMORY}
+            deadline = _DEADLINE + _PER_PAGE * len(payload.get("pages", ()))
             try:
-                return await self._pool.call(operation, request, deadline=_DEADLINE, files=files)
+                return await self._pool.call(operation, request, deadline=deadline, files=files)
             except WorkerDied as death:
                 reason = Reason.RENDER_TIMEOUT if death.timed_out else Reason.RENDER_CRASHED
                 reason = Reason.RENDER_LIMIT if death.out_of_memory else reason

@@ -1,6 +1,7 @@
 """Dataset files of an assembled workspace, as the source of exports."""
 
 import contextlib
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +38,9 @@ from llm_ocr.workspace.stored import OF_MODELS, REMEMBERED, remembered_in
 from llm_ocr.workspace.views import copied_notes, is_damaged, note_of_views
 from llm_ocr_outputs.exports.card import CardFacts
 from llm_ocr_outputs.exports.shards import Source, relative_source
+
+#: Form of a language tag. Models name languages in any form.
+_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8})*")
 
 # Provenance of a workspace's results: keys, engines, models, and their revisions.
 
@@ -97,6 +101,12 @@ class Document:
         """Share 0..1 of the rows that failed, or that a fallback read instead of the requested model."""
         bad = sum(row.record.status is Status.FAILED or row.record.is_fallback for row in self.rows)
         return bad / len(self.rows) if self.rows else 0.0
+
+
+def language_of(record: PageRecord) -> str:
+    """Return the language of a page as a BCP 47 tag; "" if it is unknown, or named in another form."""
+    language = str(record.notes.get("primary_language") or "")
+    return language if _LANGUAGE.fullmatch(language) else ""
 
 
 class AssembledRows:

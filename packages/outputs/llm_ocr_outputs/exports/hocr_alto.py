@@ -15,7 +15,7 @@ from llm_ocr.types import Block, BlockKind, Box, PageRecord
 from llm_ocr.workspace import library_version
 from llm_ocr_outputs.files import Batch, Failed, File, Form, export_files
 from llm_ocr_outputs.originals import Originals, PlacedPage
-from llm_ocr_outputs.source import Document
+from llm_ocr_outputs.source import Document, language_of
 from llm_ocr_outputs.words import PlacedBlock, PlacedLine, PlacedWord
 
 # Both formats have the page's blocks in reading order, with lines and words, and boxes in pixels of the page as it was
@@ -36,17 +36,10 @@ class WordPage:
 
 #: Characters that XML 1.0 cannot contain.
 _NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
-#: Form of a language (BCP 47). Models name languages in any form.
-_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8})*")
 
 
 def _text(words: str) -> str:
     return _NO_XML.sub("\ufffd", clean(words))
-
-
-def _language(record: PageRecord) -> str:
-    language = str(record.notes.get("primary_language") or "")
-    return language if _LANGUAGE.fullmatch(language) else ""
 
 
 def _pixels(box: Box, page: WordPage) -> tuple[int, int, int, int]:
@@ -121,7 +114,7 @@ def hocr_document(title: str, pages: Sequence[WordPage]) -> bytes:
         "ocr-system": f"llm-ocr {library_version()}",
         "ocr-capabilities": " ".join(_CAPABILITIES),
         "ocr-number-of-pages": str(len(pages)),
-        "ocr-langs": " ".join(sorted({_language(page.record) for page in pages} - {""})) or "unknown",
+        "ocr-langs": " ".join(sorted({language_of(page.record) for page in pages} - {""})) or "unknown",
     }
     for name, content in about.items():
         ET.SubElement(head, "meta", {"name": name, "content": content})
@@ -138,7 +131,7 @@ def _hocr_page(title: str, page: WordPage) -> ET.Element:
     properties = f'image "{name}"; bbox 0 0 {page.width} {page.height}; ppageno {number - 1}'
     if page.dpi:
         properties += f"; scan_res {page.dpi} {page.dpi}"
-    language = _language(page.record)
+    language = language_of(page.record)
     about = {
         "class": "ocr_page",
         "id": f"page_{number}",
@@ -242,7 +235,7 @@ def alto_page(source: str, page: WordPage) -> bytes:
     about |= {"WIDTH": str(page.width), "HEIGHT": str(page.height)}
     printed = " ".join(word.text for placed in page.blocks for word in _words(placed, BlockKind.PAGE_NUMBER))
     about |= {"PRINTED_IMG_NR": _text(printed)} if printed else {}
-    about |= {"LANG": language} if (language := _language(record)) else {}
+    about |= {"LANG": language} if (language := language_of(record)) else {}
     element = ET.SubElement(ET.SubElement(alto, "Layout"), "Page", about)
     spaces = {name: list[tuple[int, PlacedBlock]]() for name in ("TopMargin", "BottomMargin", "PrintSpace")}
     for at, placed in enumerate(page.blocks, 1):

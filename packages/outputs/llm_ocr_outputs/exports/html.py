@@ -19,7 +19,7 @@ from llm_ocr.workspace import library_version
 from llm_ocr_outputs.exports.documents import read_file
 from llm_ocr_outputs.exports.formulas import check_converter, mathml
 from llm_ocr_outputs.files import Batch, File, Form, export_files
-from llm_ocr_outputs.source import Document
+from llm_ocr_outputs.source import Document, language_of
 from llm_ocr_outputs.viewer.index import visible_text
 from llm_ocr_outputs.viewer.pages import page_view
 
@@ -38,8 +38,6 @@ _HEADING = re.compile(r"<h[1-6][^>]*>(.*?)</h[1-6]>", re.DOTALL)
 _ALIGNED = re.compile(r'(<t[dh][^<>]*?) align="(left|center|right)"')
 _MATH = re.compile(r'<(?P<tag>span|div) class="(?P<class>math[^"]*)"(?P<rest>[^<>]*)>(?P<latex>[^<]*)</(?P=tag)>')
 _FIGURE = re.compile(r'(<span class="figure[^"]*" data-f="(\d+)"[^<>]*>)</span>')
-#: Form of a language tag (BCP 47). Models name languages in any form.
-_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8})*")
 
 
 async def export_html(job: ExportJob) -> Exported:
@@ -74,7 +72,7 @@ def document_html(document: Document, images: Mapping[str, bytes]) -> str:
         images: The bytes of its figures by id.
     """
     pages = [page_view(row, document.source, document.page_total).html for row in document.rows]
-    languages = [_language(row) for row in document.rows]
+    languages = [language_of(row.record) for row in document.rows]
     language = Counter(filter(None, languages)).most_common(1)
     main = language[0][0] if language else ""
     heading = next((found for page in pages if (found := _HEADING.search(page))), None)
@@ -107,11 +105,6 @@ def document_html(document: Document, images: Mapping[str, bytes]) -> str:
 </html>
 """
     )
-
-
-def _language(row: DatasetRow) -> str:
-    language = str(row.record.notes.get("primary_language") or "")
-    return language if _LANGUAGE.fullmatch(language) else ""
 
 
 @cache
