@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from running import cli
 
 import llm_ocr
 from llm_ocr.plugins import ENGINES
+from llm_ocr_outputs import pdf_worker
 from llm_ocr_outputs.pdf_worker import DEFAULT_DPI, box_font, write_pdf
 
 needs_ocr = pytest.mark.skipif(ENGINES.get("embedded").missing() is not None, reason="OCR is not installed")
@@ -310,6 +312,28 @@ def test_an_old_invisible_layer_is_replaced(old, tmp_path):
     data = written([line("new", "text")], source, tmp_path)
     assert text_of(data) == "new text"
     assert pixels(data) == pixels(source)
+
+
+def composed(source: bytes) -> bytes:
+    """The same document with a stream of places instead of a table (ISO 32000-2, 7.5.8), and one object more."""
+    with pypdfium2.PdfDocument(source) as document:
+        found = pdf_worker._objects(pdf_worker._serialized(document))
+    objects = {**found.objects, 40: b"40\n0\nobj\n(unused)\nendobj"}
+    return pdf_worker._composed(b"%PDF-1.7\n", objects, found.trailer, stream=True)
+
+
+@pytest.mark.parametrize("form", [bytes, composed, lambda source: b"junk " + source, lambda source: source[:-12]])
+def test_updates_of_all_forms_of_files_are_readable(form, tmp_path, require):
+    require("pdftotext")
+    source = form(scan(extras=True))
+    data = written([line("new", "text")], source, tmp_path)
+    assert data.startswith(source) == (form in (bytes, composed))
+    (tmp_path / "new.pdf").write_bytes(data)
+    ran = subprocess.run(["pdftotext", tmp_path / "new.pdf", "-"], capture_output=True, text=True, check=True)
+    assert (ran.stdout.split(), ran.stderr) == (["new", "text"], "")
+    assert pixels(data) == pixels(source)
+    numbers = [int(found) for found in re.findall(rb"(?m)^(\d+)\s0\sobj", data[len(source) :])]
+    assert form is not composed or min(number for number in numbers if number > 20) > 40
 
 
 def test_two_exports_of_a_pdf_do_not_double_its_text(tmp_path):
