@@ -6,6 +6,8 @@ import re
 import subprocess
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pypdfium2
 import pypdfium2.raw as pdfium
 import pytest
@@ -231,11 +233,25 @@ def test_a_source_that_is_gone_stops_no_other_document(tmp_path):
     ran = cli("export", "-w", tmp_path / "w", "--format", "pdf", "-o", tmp_path / "o", "--quiet", cwd=tmp_path)
     failed = {Path(one["source"]).name: one["reason"] for one in lines(tmp_path / "o/failed-documents.jsonl")}
     assert failed == {"a.pdf": "not found", "b.pdf": "source changed"}
+    assert str(tmp_path) not in (tmp_path / "o/failed-documents.jsonl").read_text()
     assert ran.returncode == 3 and "2 documents failed" in ran.stderr
     assert [path.name for path in (tmp_path / "o").glob("*.pdf")] == ["c.pdf"]
     (tmp_path / "a.pdf").write_bytes(a)
     again = llm_ocr.export(workspace=tmp_path / "w", output=tmp_path / "o", format="pdf")
     assert (again.failed, (tmp_path / "o/a.pdf").read_bytes()) == (1, a)
+
+
+@needs_ocr
+def test_images_of_a_row_are_pages_of_one_pdf(tmp_path):
+    images = [{"bytes": jpeg(picture(150), dpi=(150, 150)), "path": f"{name}.jpg"} for name in "ab"]
+    pq.write_table(pa.table({"images": [images]}), tmp_path / "rows.parquet")
+    one = {"render_workers": 1, "ocr_workers": 1}
+    llm_ocr.run(dataset=str(tmp_path / "rows.parquet"), workspace=tmp_path / "w", engine="embedded", **one)
+    llm_ocr.export(workspace=tmp_path / "w", output=tmp_path / "o", format="pdf")
+    data = next((tmp_path / "o").rglob("*.pdf")).read_bytes()
+    with pypdfium2.PdfDocument(data) as document:
+        assert [one.get_size() for one in document] == [pytest.approx((380, 300), abs=1)] * 2
+    assert text_of(data, 1) == TEXT
 
 
 def lines(path) -> list[dict]:
