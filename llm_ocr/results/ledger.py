@@ -141,6 +141,8 @@ def account(
     unread, unsupported = _Unread(), _Unsupported()
     by_layer = verify != "ink" and is_true(evidence, attempt)
     ocr = evidence.ocr if verify == "ocr" and not by_layer else None
+    if ocr and not _is_readable("".join(chunk.letters for entry in texts for chunk in entry.chunks), ocr.scripts):
+        ocr = None  # not verifiable
     if not evidence.undrawn:
         known = [line.box for line in ocr.lines] if ocr else [box for _, box in evidence.lines if by_layer]
         known = [box.turned(attempt.rotation) for box in known]
@@ -381,10 +383,10 @@ def _by_layer(
         _, in_aside = aligned(aside, layer)
         in_answer = [list(map(max, *pair)) for pair in zip(in_answer, in_aside, strict=True)]
     formulas = [formulas_in(entry) for entry in texts]
-    for (number, chunk), flags in zip(every, in_layer, strict=True):
+    for (number, chunk), found in zip(every, in_layer, strict=True):
         for at, (start, end) in enumerate(chunk.places if formulas[number] else ()):
             if any(first <= start and end <= last for first, last in formulas[number]):
-                flags[at] = flags[at] or UNVERIFIABLE
+                found[at] = found[at] or UNVERIFIABLE
     unread = _Unread()
     # What one side lacks and the other has instead is misread.
     misread = size_lacking([chunk for _, chunk in every], in_layer) + max(ENOUGH_LETTERS, MISREAD * size_of(wanted))

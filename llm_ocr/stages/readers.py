@@ -185,7 +185,10 @@ async def reading(job: Job[ReadingCommand], renderer: Renderer) -> Reading:
     )
     hybrid = settings.engine == HYBRID
     first = await _first_reader(job) if hybrid else None
-    embedded = first or embedded_reader(settings, ocr=settings.fallback == "embedded", background=True)
+    # Only then: without OCR as evidence, the setting has no effect with a model.
+    language = await ocr_language(settings, job.progress.say) if settings.verify == "ocr" else None
+    has_ocr = settings.fallback == "embedded"
+    embedded = first or embedded_reader(settings, ocr=has_ocr, background=True, language=language if has_ocr else None)
     fallback = None if hybrid or settings.fallback == "none" else embedded
     inspector = embedded if _needs_inspection(settings) else None
     limits = limits_of(settings)
@@ -196,7 +199,7 @@ async def reading(job: Job[ReadingCommand], renderer: Renderer) -> Reading:
     verifier = None
     if settings.verify == "ocr":
         workers = verifying_workers(settings.ocr_workers)
-        verifier = Verifier(embedded_reader(settings, background=True, workers=workers), tools)
+        verifier = Verifier(embedded_reader(settings, background=True, workers=workers, language=language), tools)
     judged = {**asked, "version": VERSION}
     rule = QualityRule(limits.judge, judged, verifier.verified if verifier else None) if asked else None
     reader = ModelReader(pool, model.profile, tools, options, fallback, inspector, rule)
