@@ -358,7 +358,7 @@ DAMAGED, OWN = ("boxes", "Markdown"), "embedded engine"
 KINDS: dict[str, dict[Verify, tuple[str, ...]]] = {
     "digital": {"ink": (*STYLES, OWN), "layer": (*STYLES, OWN)},
     "scans": {"ink": (*STYLES, OWN), "ocr": tuple(STYLES)},
-    "documents": {"layer": ("boxes", "Markdown", OWN)},
+    "documents": {"layer": ("boxes", OWN)},  # without boxes, the text of drawings has no place where it may be left out
 }
 
 
@@ -585,7 +585,7 @@ COLUMNS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "digital, ink, boxes": ("digital", "ink", ("boxes", OWN)),
     "digital, ink, no boxes": ("digital", "ink", ("Markdown",)),
     "digital, layer": ("digital", "layer", (*DAMAGED, OWN)),
-    "documents, layer": ("documents", "layer", (*DAMAGED, OWN)),
+    "documents, layer": ("documents", "layer", ("boxes", OWN)),
 }
 
 

@@ -55,6 +55,7 @@ def embedded_reader(
     workers: int | None = None,
     figure_labels: frozenset[str] | None = None,
     language: LanguageModel | None = None,
+    with_ocr: bool = False,
 ) -> LocalReader:
     """Return the CPU engine, by default with one process per core.
 
@@ -66,6 +67,7 @@ def embedded_reader(
         workers: Number of processes, instead of that of the settings.
         figure_labels: See `EngineOptions`.
         language: The recognizer of another language; see `ocr_language`.
+        with_ocr: See `EngineOptions`.
     """
     return ENGINES.get(engine).page_reader(
         EngineOptions(
@@ -78,6 +80,7 @@ def embedded_reader(
             background=background,
             figure_labels=figure_labels,
             language=language,
+            with_ocr=with_ocr,
         )
     )
 
@@ -221,7 +224,14 @@ async def _first_reader(job: Job[ReadingCommand]) -> LocalReader:
     language = await ocr_language(settings, job.progress.say)
     if missing := ENGINES.get(EMBEDDED).missing():
         job.progress.say(f"OCR is not installed: the model reads all scans. {missing.hint}")
-    return embedded_reader(settings, ocr=missing is None, background=True, figure_labels=labels, language=language)
+    return embedded_reader(
+        settings,
+        ocr=missing is None,
+        background=True,
+        figure_labels=labels,
+        language=language,
+        with_ocr=settings.verify == "ocr",
+    )
 
 
 def _measured(job: Job[Group], pool: "ServerPool", admission: Admission) -> Admission:
