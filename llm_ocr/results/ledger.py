@@ -226,10 +226,9 @@ def _by_ink(
         lines = _lines_of_text(free)
         boxes = [box.scaled(1 / width, 1 / height) for box, _ in lines]
         shares = [pixels / total for _, pixels in lines]
-        # Many models leave out running heads and feet on purpose. A tall strip at a side is the shadow of a scan.
-        is_model = attempt.source == "model"
-        aside = [in_margin(box) and (is_model or box.height > 3 * box.width) for box in boxes]
-        shares = [0.0 if is_aside else share for is_aside, share in zip(aside, shares, strict=True)]
+        # Many models leave out running heads and feet on purpose.
+        aside = in_margin if attempt.source == "model" else _is_shadow
+        shares = [0.0 if aside(box) else share for box, share in zip(boxes, shares, strict=True)]
         unread = _Unread(sum(shares), [box for box, share in zip(boxes, shares, strict=True) if share])
         for number, entry in own:
             places = [_place(box, height, width) for box in (entry.block.box, *entry.block.continued)]
@@ -239,6 +238,7 @@ def _by_ink(
     most = total / _LEAST_PIXELS_OF_PAGE
     if amount and all(block.box.area < 1 for block in figures):
         lines = _lines_of_text(black & ~_cover((height, width), figures))
+        lines = [line for line in lines if not _is_shadow(line[0].scaled(1 / width, 1 / height))]
         expected = sum(2 * max(box.width / box.height, box.height / box.width) for box, _ in lines)
         lost = 1.0 if not texts else 1 - letters / (_FEWEST * expected) if expected >= ENOUGH_LETTERS else 0.0
         if lost > unread.share:
@@ -251,6 +251,11 @@ def _by_ink(
     most = max(most, ENOUGH_LETTERS)  # the letters of a few words are uncertain
     share = max(without, letters - most) / letters if letters > most or without else 0.0
     return unread, _Unsupported(share, spans)
+
+
+def _is_shadow(box: Box) -> bool:
+    """Return whether a relative box is a tall strip in the margin: the shadow of a scan, or a stamp."""
+    return in_margin(box) and box.height > 3 * box.width
 
 
 def _pixels(ink: InkMap, rotation: int) -> "Mask":
