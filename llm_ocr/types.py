@@ -505,6 +505,7 @@ class Attempt:
     seconds: float = 0.0
     tries: tuple[Mapping[str, Any], ...] = ()  # all requests of this attempt, as JSON values; empty for a single one
     confidence: float | None = None  # of OCR, 0..1, over its characters; None for text of other origin
+    ocr: OcrText | None = None  # what OCR read, if asked: evidence for the text of another reader
 
 
 @dataclass(frozen=True, slots=True)

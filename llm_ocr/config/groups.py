@@ -349,7 +349,8 @@ class EmbeddedSettings(ConfinementSettings):
         description=(
             "Script that OCR reads instead of Latin, Chinese, and Japanese: arabic, cyrillic, devanagari, east-slavic, "
             "greek, korean, latin, tamil, telugu, or thai, whose model is downloaded once; or the .onnx file of a "
-            "PP-OCR recognizer, with a .txt of the same name if it does not contain its characters"
+            "PP-OCR recognizer, with a .txt of the same name if it does not contain its characters. With a model: only "
+            "with --verify ocr"
         ),
         json_schema_extra={"engines": [EMBEDDED], "metavar": "NAME"},
     )

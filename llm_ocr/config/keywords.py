@@ -250,7 +250,8 @@ class EmbeddedKeywords(TypedDict, total=False):
     ocr_language: Name | None
     """Script that OCR reads instead of Latin, Chinese, and Japanese: arabic, cyrillic, devanagari, east-slavic,
     greek, korean, latin, tamil, telugu, or thai, whose model is downloaded once; or the .onnx file of a PP-OCR
-    recognizer, with a .txt of the same name if it does not contain its characters
+    recognizer, with a .txt of the same name if it does not contain its characters. With a model: only with
+    verify ocr
     """
     ocr_workers: int | None
     """OCR processes (default: one per core)"""

@@ -24,6 +24,7 @@ from llm_ocr.config.groups import (
     VLLM,
     EngineSettings,
     Group,
+    LedgerSettings,
     split_list,
     without_credentials,
 )
@@ -63,11 +64,13 @@ def check_effect(settings: EngineSettings, engine: str, why: str = "") -> tuple[
     used = {engine if engine in ALL else EMBEDDED}
     if hybrid := settings.engine == HYBRID:
         used |= {EMBEDDED, HYBRID} if engine in MODELS else {EMBEDDED, HYBRID, *MODELS}
+    is_verified = isinstance(settings, LedgerSettings) and settings.verify == "ocr"
     # Kind and place of each setting without effect, such as `flag` and `--model`.
     origins = {
         setting: settings.origins.get(setting.name, "").partition(" ")
         for setting in settings_of(type(settings)).values()
-        if used.isdisjoint(setting.engines) or (hybrid and NOT_HYBRID in setting.engines)
+        if (used.isdisjoint(setting.engines) or (hybrid and NOT_HYBRID in setting.engines))
+        and not (setting.name == "ocr_language" and is_verified)
     }
     named = {setting: where for setting, (kind, _, where) in origins.items() if kind == "flag" and where}
     if not named:
@@ -91,6 +94,8 @@ def check_effect(settings: EngineSettings, engine: str, why: str = "") -> tuple[
     engines = sorted({name for setting in named for name in setting.engines} - {NOT_HYBRID})
     if engine in (*MODELS, HYBRID) or engines == [HYBRID]:
         hint = f"Leave out {listed}, or use {' or '.join(f'`engine={name}`' for name in engines)}."
+        if any(setting.name == "ocr_language" for setting in named):
+            hint += " With `verify=ocr`, OCR of this language verifies a model's text."
     verb = "has" if len(named) == 1 else "have"
     raise UsageError(f"{listed} {verb} no effect with {about(engine)}, {why}", hint=hint)
 

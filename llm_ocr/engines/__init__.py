@@ -118,7 +118,7 @@ class EngineOptions:
     `background` a model: the GPU's feeding processes have priority, and as few processes as possible are used. Without
     `ocr`, pages are read from their text layer only, and figures are not read. Pages without a credible text layer then
     fail. `figure_labels`: blocks that are cut out as figures; None: all pictures and drawings. `language`: the
-    recognizer of another language.
+    recognizer of another language. `with_ocr`: attempts have the text that OCR found.
     """
 
     workers: int
@@ -130,6 +130,7 @@ class EngineOptions:
     background: bool = False
     figure_labels: frozenset[str] | None = None
     language: LanguageModel | None = None
+    with_ocr: bool = False
 
 
 class LocalReader(PageReader, PageInspector, Protocol):

@@ -87,6 +87,8 @@ def _check_effect(settings: EngineSettings, engine: str) -> None:
             )
         if missing := ENGINES.get(EMBEDDED).missing():
             raise UsageError("`verify=ocr` needs OCR, which is not installed", hint=missing.hint) from missing
+        if isinstance(settings, EmbeddedSettings) and settings.ocr_language:
+            ENGINES.get(EMBEDDED).check_language(settings.ocr_language)
     if engine not in (*MODELS, HYBRID):  # unsupported settings fail here, not after planning or reading
         if isinstance(settings, ModelSettings):
             figure_labels(settings, engine)

@@ -60,9 +60,12 @@ class Verifier:
             await self._read.wait()
 
     def begin(self, page: Page) -> None:
-        """Start the OCR of a page whose request is sent, unless it started before or the layer of the page is true."""
+        """Start the OCR of a page whose request is sent.
+
+        A page with a true layer needs none, and neither does one that OCR has read before.
+        """
         evidence = page.evidence
-        if id(page) in self._tasks or evidence is None or evidence.undrawn:
+        if id(page) in self._tasks or evidence is None or evidence.undrawn or evidence.ocr:
             return
         if is_true(evidence, Attempt("", "model", Status.OK)):
             return

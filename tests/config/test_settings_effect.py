@@ -48,6 +48,11 @@ def test_what_is_for_another_engine_is_refused(tmp_path, engine, flags, other):
     assert f"or use `engine={other}`" in refused.value.hint
 
 
+def test_the_language_of_ocr_has_an_effect_if_ocr_verifies(tmp_path):
+    settings = loaded(tmp_path, {"engine": SERVER, "ocr_language": "greek", "verify": "ocr"})
+    assert check_effect(settings, SERVER) == ()
+
+
 def test_several_are_named_together_with_what_chose_the_engine(tmp_path):
     settings = loaded(tmp_path, {"engine": "embedded", "model": "dots.mocr", "guided": True})
     with pytest.raises(UsageError, match="--model, --guided have no effect") as refused:

@@ -20,7 +20,22 @@ from llm_ocr.results.quality import what_is_wrong
 from llm_ocr.results.quality.scoring import FITTED, Limits, rated
 from llm_ocr.results.quality.scoring import score as scored
 from llm_ocr.results.quality.text_layer import in_order
-from llm_ocr.types import Attempt, Block, BlockKind, Box, Evidence, InkMap, Ledger, Page, Quality, Reason, Span, Status
+from llm_ocr.types import (
+    Attempt,
+    Block,
+    BlockKind,
+    Box,
+    Evidence,
+    InkMap,
+    Ledger,
+    OcrLine,
+    OcrText,
+    Page,
+    Quality,
+    Reason,
+    Span,
+    Status,
+)
 from llm_ocr_cpu.page import laid_out
 
 FIXTURES = Path(__file__).parents[3] / "packages" / "cpu" / "tests" / "fixtures"
@@ -220,6 +235,16 @@ def test_borders_and_bars_across_the_page_are_no_missing_text(paper, read):
     line = Block(BlockKind.TEXT, Box(0.16, 0.12, 0.68, 0.145), "Results of two winters at the upper river")
     parts = score(replace(paper, evidence=Evidence(ink)), replace(read, blocks=(line,))).parts
     assert parts["read"] == 1.0
+
+
+def test_the_shadow_beside_a_scanned_page_is_no_missing_text(paper, read):
+    black = np.zeros((800, 600), np.uint8)
+    black[100:112, 100:400:3] = 1
+    black[10:790:3, 12:26] = 1  # noise of the gutter's shadow
+    ink = InkMap(600, 800, zlib.compress(np.packbits(black, axis=1).tobytes()))
+    line = Block(BlockKind.TEXT, Box(0.16, 0.12, 0.68, 0.145), "Results of two winters at the upper river")
+    _, ledger = scored(replace(paper, evidence=Evidence(ink)), replace(read, source="ocr", blocks=(line,)))
+    assert ledger is not None and ledger.unread_share == 0
 
 
 def test_ink_at_both_edges_of_a_page_is_no_bar(paper, read):
@@ -704,6 +729,19 @@ def test_only_a_line_apart_from_the_text_is_a_running_head(paper, read, gap, sta
     ]
     answer = replace(read, blocks=tuple(Block(BlockKind.TEXT, box, text) for text, box in body))
     assert rated(layered(paper, [head, *body]), answer, FITTED, transcribed=True)[0].status is status
+
+
+@pytest.mark.parametrize(
+    ("name", "sure", "places"), [("Tolland", 1.0, 0), ("Marlowe", 1.0, 1), ("Marlowe", 0.9, 0), ("Tolisnd", 1.0, 0)]
+)
+def test_a_name_is_marked_where_ocr_is_sure_of_another(paper, read, name, sure, places):
+    printed = "Each week the deputy of Agnes Tolland keeps the second key of the rain gauge."
+    words = tuple(sure if word == "Tolland" else 1.0 for word in printed.split())
+    lines = (OcrLine(printed, Box(0.1, 0.2, 0.9, 0.22), 0.99, words),)
+    evidence = replace(layered(paper, []).evidence, ocr=OcrText(lines, frozenset({"LATIN"})))
+    answer = replace(read, blocks=(Block(BlockKind.TEXT, WHOLE_PAGE, printed.replace("Tolland", name)),))
+    _, ledger = scored(replace(paper, evidence=evidence), answer, "ocr")
+    assert (ledger.verified_by, len(ledger.unsupported), ledger.unsupported_share) == ("ocr", places, 0)
 
 
 def stacked(texts: Sequence[str]) -> list[tuple[str, Box]]:
