@@ -90,7 +90,7 @@ class Verifier:
         for slice_box, part in zip(boxes, parts, strict=True):
             for line in part.lines:
                 top, bottom = (slice_box.y0 + side * slice_box.height for side in (line.box.y0, line.box.y1))
-                lines.append(replace(line, box=Box(line.box.x0, top, line.box.x1, bottom)))
+                lines.append(replace(line, box=Box(line.box.x0, top, line.box.x1, bottom), boxes=()))
         return OcrText(tuple(lines), parts[0].scripts)
 
     async def verified(self, page: Page) -> tuple[Page, str]:
