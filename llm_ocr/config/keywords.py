@@ -808,7 +808,8 @@ class FieldsKeywords(
 
     model: Name
     """Model that follows instructions: qwen3-vl-8b (its Apache-2.0 weights are on the Hub), internvl3.5-8b ..., or
-    any such model by the name on the server, Hugging Face ID, folder, or s3:// or gs:// URL
+    any such model by the name on the server, Hugging Face ID, folder, or s3:// or gs:// URL. If it is not
+    given, the only model of a server has precedence
     """
     weights: Name | None
     """Other weights for this model: a Hugging Face ID, folder, or s3:// or gs:// URL"""

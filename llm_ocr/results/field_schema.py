@@ -162,8 +162,11 @@ class Node:
 
     def faults(self, values: Mapping[str, Any]) -> tuple[list[str], list[str]]:
         """Return the required fields that a document's values lack, and what else the schema does not allow."""
+        from jsonschema.exceptions import best_match
+
         missing, invalid = [], []
-        for error in _validator(self.schema).iter_errors(values):
+        for found in _validator(self.schema).iter_errors(values):
+            error = best_match([found])  # of an optional object: what its inner schema misses
             path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path)
             if error.validator == "required":
                 names = [name for name in error.validator_value if name not in error.instance]

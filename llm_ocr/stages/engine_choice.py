@@ -55,7 +55,9 @@ def choose_engine(settings: EngineSettings, *, command: str) -> str:
         LlmOcrError: No engine is available.
     """
     engine = _engine(settings, command)
-    if isinstance(settings, FieldsSettings) and (engine not in MODELS or settings.engine == HYBRID):
+    if isinstance(settings, FieldsSettings) and settings.engine == HYBRID:
+        raise UsageError("`engine=hybrid` has no effect on fields, which read no pages", hint="Remove it.")
+    if isinstance(settings, FieldsSettings) and engine not in MODELS:
         lacks = "this machine has no vLLM with a GPU"
         raise UsageError(
             "fields need a model that follows instructions, and "

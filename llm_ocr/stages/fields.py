@@ -171,7 +171,7 @@ class FieldReader:
             "max_attempts": self._attempts,
             "passage_tokens": self._tokens,
             "ladder": [asdict(rung) for rung in self._rungs],
-            **self._model.chosen,
+            **{name: value for name, value in self._model.chosen.items() if name != "parsers"},  # of pages only
         }
 
     def passages(self, documents: Documents) -> list[Passage]:

@@ -101,11 +101,12 @@ def instructed_model(settings: FieldsSettings, engine: str) -> ModelChoice:
 async def with_served_model(settings: SettingsT, engine: str, say: Callable[[str], None]) -> SettingsT:
     """Return the settings with the model of the first server that answers, if no setting chooses a model.
 
-    They are unchanged for other engines, and if the server has several models, or none with a profile.
+    They are unchanged for other engines, and if the server has several models, or one without a profile, which can only
+    be asked for fields.
     """
     # A stage that reads no pages has the model of the stage before it, and may wait for that stage.
     serving = settings if isinstance(settings, ServingCommand) else None
-    if engine != SERVER or serving is None or not isinstance(settings, ModelSettings):
+    if engine != SERVER or serving is None or not isinstance(settings, ModelSettings | FieldsSettings):
         return settings
     if isinstance(serving, RaySettings) and serving.ray is not None:
         return settings
@@ -122,9 +123,12 @@ async def with_served_model(settings: SettingsT, engine: str, say: Callable[[str
         finally:
             await endpoint.close()
         profile = served_profile(served, all_profiles())
-        if profile is not None and profile.name != serving.model:
-            say(f"Model: {profile.name}, which {url} serves")
-            return settings.model_copy(update={"model": profile.name})
+        name = profile.name if profile else serving.model
+        if profile is None and len(served) == 1 and isinstance(settings, FieldsSettings):
+            name = next(iter(served))
+        if name != serving.model:
+            say(f"Model: {name}, which {url} serves")
+            return settings.model_copy(update={"model": name})
         if served:
             break
     return settings

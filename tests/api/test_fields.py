@@ -193,6 +193,26 @@ def test_a_model_that_only_reads_pages_is_refused(assembled):
         llm_ocr.fields(workspace=assembled, schema=Invoice, model="deepseek-ocr", server_url="http://127.0.0.1:9")
 
 
+def test_the_only_model_of_a_server_is_asked(assembled, tmp_path):
+    with running(served_model_name="my-llm", preset="h100", speed=50) as server:
+        (row, _) = read(assembled, server).fields()
+        assert row.engine == "my-llm"
+    with (
+        running(served_model_name="deepseek-ai/DeepSeek-OCR") as server,
+        pytest.raises(UsageError, match="reads pages"),
+    ):
+        read(assembled, server)
+
+
+def test_options_without_an_effect_are_errors(assembled):
+    for more, message in (
+        ({"engine": "hybrid"}, "`engine=hybrid` has no effect"),
+        ({"parser": "plain"}, "`parser` has"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            llm_ocr.fields(workspace=assembled, schema=Invoice, server_url="http://127.0.0.1:9", **more)
+
+
 def test_a_schema_is_refused_before_anything_is_asked(tmp_path):
     for schema, message in (
         ({"type": "object", "properties": {"a": {"$ref": "b.json"}}}, "refers to b.json"),

@@ -83,6 +83,11 @@ def test_what_the_schema_does_not_allow_is_left_out():
     assert missing == ["number", "seller"] and invalid == []
 
 
+def test_optional_objects_lack_their_own_required_fields():
+    tree, _ = read(INVOICE, {**ANSWER, "buyer": {"name": said(None, ""), "vat": said("GB1")}})
+    assert INVOICE.faults(INVOICE.values(tree)) == (["buyer.name"], [])
+
+
 def test_a_value_without_a_quote_is_kept():
     tree, faults = read(INVOICE, {**ANSWER, "number": "17"})
     assert (tree["number"].value, tree["number"].quote) == ("17", "")
