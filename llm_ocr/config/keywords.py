@@ -877,6 +877,8 @@ class ExportKeywords(CallKeywords, WorkspaceKeywords, LogKeywords, RemoteKeyword
     """pdf: password for encrypted PDFs (one or several; safer: password_file)"""
     password_file: str | Path | None
     """pdf: file with passwords to try, one per line"""
+    ocr_language: Name | None
+    """pdf: script of scans for OCR, as in `llm-ocr run` (default: Latin, Chinese, Japanese)"""
     public: bool
     """Make a new dataset repository public"""
 

@@ -108,6 +108,11 @@ class ExportSettings(OwnWorkspaceSettings, RemoteSettings, ConfinementSettings):
     chunk_format: Literal["jsonl", "parquet"] = Field("jsonl", description="chunks: format of the files")
     password: SECRETS = Field((), description="pdf: password for encrypted PDFs (repeatable; safer: --password-file)")
     password_file: FILE | None = Field(None, description="pdf: file with passwords to try, one per line")
+    ocr_language: NAME | None = Field(
+        None,
+        description="pdf: script of scans for OCR, as in `llm-ocr run` (default: Latin, Chinese, Japanese)",
+        json_schema_extra={"metavar": "NAME"},
+    )
     public: bool = Field(False, description="Make a new dataset repository public")
 
     @field_validator("format")
