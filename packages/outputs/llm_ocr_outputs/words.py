@@ -375,11 +375,12 @@ class _Placing:
             self._fill(start, end)
 
     def _infer_boxes(self) -> None:
-        """Give tables without a box the one around their aligned words: answers read rows, and layers often columns."""
+        """Give tables without a box the rows of their aligned words: answers read rows, and layers often columns."""
         for number, group in groupby(self.words, key=lambda word: word.block):
             boxes = [piece.box for word in group for piece in word.pieces]
             if self.blocks[number].kind is BlockKind.TABLE and not self._is_placed(number) and boxes:
-                self.blocks[number] = replace(self.blocks[number], box=reduce(Box.union, boxes))
+                around = reduce(Box.union, boxes)
+                self.blocks[number] = replace(self.blocks[number], box=Box(0.0, around.y0, 1.0, around.y1))
 
     def _pair_in_blocks(self, *, share: bool) -> None:
         """Pair the words of each block with the unused found words in its box."""

@@ -18,6 +18,7 @@ from reportlab.pdfgen.canvas import Canvas
 from running import cli
 
 import llm_ocr
+from llm_ocr.errors import UsageError
 from llm_ocr.plugins import ENGINES
 from llm_ocr_outputs import pdf_worker
 from llm_ocr_outputs.pdf_worker import DEFAULT_DPI, box_font, write_pdf
@@ -239,6 +240,12 @@ def test_a_source_that_is_gone_stops_no_other_document(tmp_path):
     (tmp_path / "a.pdf").write_bytes(a)
     again = llm_ocr.export(workspace=tmp_path / "w", output=tmp_path / "o", format="pdf")
     assert (again.failed, (tmp_path / "o/a.pdf").read_bytes()) == (1, a)
+
+
+@needs_ocr
+def test_an_unknown_language_of_scans_is_refused(read, tmp_path):
+    with pytest.raises(UsageError, match="`ocr_language=klingon`"):
+        llm_ocr.export(workspace=read / "w", output=tmp_path / "o", format="pdf", ocr_language="klingon")
 
 
 @needs_ocr
