@@ -7,7 +7,8 @@ read them: the CPU reader, and a model with and without boxes, which is the simu
 as its answer. `export --format pdf` places the text, and pdfium finds it.
 
 A word is found if pdfium finds the same word on the page; the nearest one counts. It is covered if its box contains
-`COVERED` of the word's ink. `larger` is the median of the area of its box, relative to that of the true word's box.
+`COVERED` of the word's ink, without ruled lines. `larger` is the median of the area of its box, relative to that of the
+true word's box. Pages in scripts that OCR does not read have only the places of blocks; they are counted apart.
 """
 
 import argparse
@@ -19,6 +20,7 @@ import os
 import re
 import statistics
 import tempfile
+import unicodedata
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,8 +42,9 @@ from llm_ocr.results.quality.text_layer import is_true
 from llm_ocr.types import Attempt, Block, BlockKind, Box, Status
 from llm_ocr_simulator import running
 
-#: Share of a word's ink that its box must contain, and share of the brightness below which a pixel is ink.
-COVERED, INK = 0.9, 0.6
+#: Share of a word's ink that its box must contain, share of the brightness below which a pixel is ink, and length of a
+#: ruled line in pixels.
+COVERED, INK, RULE = 0.9, 0.6, 80
 #: Longest side of the scans in pixels, and the largest share of a page that pictures may cover.
 SIDE, PICTURED = 2200, 0.2
 #: Fewest words of a page.
@@ -60,9 +63,9 @@ class Scan:
     blocks: tuple[Block, ...]
 
 
-async def scans_of(files: Sequence[Path], pages: int) -> list[Scan]:
-    """Return the first digital pages of each file as scans."""
-    found = []
+async def scans_of(files: Sequence[Path], pages: int) -> tuple[list[Scan], int]:
+    """Return the first digital pages of each file as scans, and the number of those that OCR does not read."""
+    found, unreadable = [], 0
     reader = ENGINES.get("embedded").page_reader(EngineOptions(2))
     try:
         async with Renderer(RenderOptions(SIDE, image_format="jpeg", workers=2)) as renderer:
@@ -77,6 +80,12 @@ async def scans_of(files: Sequence[Path], pages: int) -> list[Scan]:
                         words = [word for line in content.lines for word in line.words]
                         if evidence.pictured > PICTURED or len(words) < ENOUGH or content.invisible:
                             continue
+                        letters = [letter for word in words for letter in word.text if letter.isalpha()]
+                        scripts = (await reader.ocr_text(page)).scripts
+                        known = sum(unicodedata.name(letter, "").split(" ")[0] in scripts for letter in letters)
+                        if 2 * known < len(letters):
+                            unreadable += 1
+                            continue
                         attempt = await reader.read(page)
                         placed = [
                             (word.text, word.box.scaled(1 / content.width, 1 / content.height).clipped())
@@ -86,7 +95,7 @@ async def scans_of(files: Sequence[Path], pages: int) -> list[Scan]:
                         found.append(scan)
     finally:
         await reader.close()
-    return found
+    return found, unreadable
 
 
 def answer(scan: Scan, model: str) -> str:
@@ -160,6 +169,7 @@ def measured(scan: Scan, pdf: bytes) -> tuple[int, list[float], list[float]]:
     for text, box in words_in(pdf):
         where[_key(text)].append(box)
     dark = numpy.asarray(Image.open(io.BytesIO(scan.image)).convert("L")) < 255 * INK
+    dark &= ~(_in_runs(dark) | _in_runs(dark.T).T)
     height, width = dark.shape
     total, covered, larger = 0, [], []
     for text, true in scan.words:
@@ -179,6 +189,15 @@ def measured(scan: Scan, pdf: bytes) -> tuple[int, list[float], list[float]]:
         covered.append(float(inside.mean()))
         larger.append(near.area / max(true.area, 1e-9))
     return total, covered, larger
+
+
+def _in_runs(dark: "numpy.typing.NDArray[numpy.bool_]") -> "numpy.typing.NDArray[numpy.bool_]":
+    """Return the pixels in horizontal runs of at least `RULE`."""
+    sums = numpy.pad(numpy.cumsum(dark, axis=1, dtype=numpy.int32), ((0, 0), (1, 0)))
+    full = (sums[:, RULE:] - sums[:, :-RULE]) == RULE
+    starts = numpy.pad(numpy.cumsum(full, axis=1, dtype=numpy.int32), ((0, 0), (RULE, RULE - 1)), mode="edge")
+    starts[:, :RULE] = 0
+    return (starts[:, RULE:] - starts[:, :-RULE]) > 0
 
 
 def _key(text: str) -> str:
@@ -214,9 +233,9 @@ def main() -> None:
     parser.add_argument("--model-pages", type=int, default=16, help="scans that the models read (default: 16)")
     parser.add_argument("--output", type=Path, help="JSON file to write")
     options = parser.parse_args()
-    scans = asyncio.run(scans_of(sorted(options.folder.glob("*.pdf")), options.pages))
-    tell(f"{len(scans)} scans")
-    report = {}
+    scans, unreadable = asyncio.run(scans_of(sorted(options.folder.glob("*.pdf")), options.pages))
+    tell(f"{len(scans)} scans, and {unreadable} in scripts that OCR does not read")
+    report: dict[str, object] = {"unreadable": unreadable}
     for name, model in (("CPU reader", ""), ("model with boxes", BOXES), ("model without boxes", PLAIN)):
         some = scans[:: max(1, len(scans) // options.model_pages)] if model else scans
         with tempfile.TemporaryDirectory() as folder:

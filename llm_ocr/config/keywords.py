@@ -880,6 +880,8 @@ class ExportKeywords(CallKeywords, WorkspaceKeywords, LogKeywords, RemoteKeyword
     """pdf, hocr, alto: password for encrypted PDFs (one or several; safer: password_file)"""
     password_file: str | Path | None
     """pdf, hocr, alto: file with passwords to try, one per line"""
+    ocr_language: Name | None
+    """pdf, hocr, alto: script of scans for OCR, as in `llm-ocr run` (default: Latin, Chinese, Japanese)"""
     public: bool
     """Make a new dataset repository public"""
 

@@ -111,6 +111,11 @@ class ExportSettings(OwnWorkspaceSettings, RemoteSettings, ConfinementSettings):
         (), description="pdf, hocr, alto: password for encrypted PDFs (repeatable; safer: --password-file)"
     )
     password_file: FILE | None = Field(None, description="pdf, hocr, alto: file with passwords to try, one per line")
+    ocr_language: NAME | None = Field(
+        None,
+        description="pdf, hocr, alto: script of scans for OCR, as in `llm-ocr run` (default: Latin, Chinese, Japanese)",
+        json_schema_extra={"metavar": "NAME"},
+    )
     public: bool = Field(False, description="Make a new dataset repository public")
 
     @field_validator("format")

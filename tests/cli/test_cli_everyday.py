@@ -133,7 +133,7 @@ def test_printed_status_is_one_short_line(paper_workspace):
 
 
 @pytest.mark.parametrize(
-    "form", ["dataset", "json", "jsonl", "dolma", "html", "hocr", "alto", "chunks", "markdown", "olmocr-bench"]
+    "form", ["dataset", "json", "jsonl", "dolma", "html", "hocr", "alto", "chunks", "markdown", "olmocr-bench", "pdf"]
 )
 def test_exports_contain_no_private_path(folder, form):
     cli("export", "-w", "out", "--output", "there", "--format", form, cwd=folder)

@@ -449,11 +449,12 @@ def _without_failed(work: _Work, files: Iterable[File | Failed], note: Note) -> 
             continue
         source, failure = file.document.source, file.failure
         reason = failure.reason if isinstance(failure, PageFailure) else Reason.NOT_FOUND
-        detail = str(failure).removeprefix(f"{reason.value}: ")
+        text = str(failure).replace(file.document.part.source, source)  # no private path
+        detail = text.removeprefix(f"{reason.value}: ")
         note.failed.append(
             {"document_id": file.document.id, "source": source, "reason": reason.value, "detail": detail}
         )
-        work.job.progress.say(f"{source} has no {work.form.name} file: {failure}")
+        work.job.progress.say(f"{source} has no {work.form.name} file: {text}")
 
 
 def _groups(files: Iterable[File]) -> Iterator[list[File]]:

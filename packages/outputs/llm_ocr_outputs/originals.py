@@ -11,13 +11,15 @@ text layer if it is true, otherwise by OCR if it is installed:
 import asyncio
 import contextlib
 import logging
+import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self, TypeVar
 
-from llm_ocr.config.environment import cores
+from llm_ocr.config.environment import cache_folder, cores
 from llm_ocr.documents.open_fd import Proofs
 from llm_ocr.documents.remote.urls import is_remote
 from llm_ocr.documents.rendering import Renderer, RenderOptions
@@ -97,6 +99,8 @@ class Originals:
         self._parts = PartRenderer(self._renderer, self._remote)
         self._pool = WorkerPool(_MODULE, workers=self.workers, limits=Limits(_MEMORY, confined=self._confined))
         self._reader: LocalReader | None = None
+        self._opening = asyncio.Lock()
+        self._language, self._say = settings.ocr_language, job.progress.say
         self._proofs = Proofs()
         self._places = asyncio.Semaphore(2 * self.workers)
 
@@ -171,17 +175,33 @@ class Originals:
 
     async def _lines(self, page: Page, rotation: int, aspect: float) -> list[FoundLine]:
         """Return the lines that OCR finds on the upright page; without OCR, those of a layer that may be false."""
-        if self._reader is None:
-            engine = ENGINES.find("embedded")
-            if engine is None or engine.missing() is not None:
-                return found_in_layer(page.content, rotation) if page.content else []
-            self._reader = engine.page_reader(EngineOptions(self.workers, confined=self._confined))
+        reader = await self._ocr()
+        if reader is None:
+            return found_in_layer(page.content, rotation) if page.content else []
         image = await self._renderer.turned(page.image, rotation) if rotation else page.image
         try:
-            return found_by_ocr(await self._reader.ocr_text(replace(page, image=image)), aspect)
+            return found_by_ocr(await reader.ocr_text(replace(page, image=image)), aspect)
         except PageFailure as failure:  # the text is placed by its blocks alone
             log.warning("%s page %d: words are placed by blocks only: %s", page.source, page.number, failure.why)
             return []
+
+    async def _ocr(self) -> LocalReader | None:
+        """Return the reader of scans, which is opened at the first one; None if OCR is not installed."""
+        async with self._opening:
+            engine = ENGINES.find("embedded")
+            if self._reader is None and engine is not None and engine.missing() is None:
+                language, stop = None, threading.Event()
+                if self._language:
+                    folder = cache_folder() / "ocr"
+                    find = partial(engine.language_model, self._language, folder, say=self._say, stopped=stop.is_set)
+                    try:
+                        language = await asyncio.to_thread(find)
+                    finally:
+                        stop.set()  # a canceled download ends its thread
+                self._reader = engine.page_reader(
+                    EngineOptions(self.workers, confined=self._confined, language=language)
+                )
+            return self._reader
 
     async def _image_size(self, part: DocumentPart, number: int) -> tuple[float, float]:
         """Return the physical size in points of a page of an image file."""

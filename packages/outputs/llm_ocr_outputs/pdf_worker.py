@@ -200,7 +200,7 @@ def _content(lines: Iterable[_Line], font: bytes, codes: Mapping[str, int]) -> b
         parts.append(b"%b %b Tf %b Tm" % (font, _number(line.height), b" ".join(map(_number, matrix))))
         at = 0.0
         for text, start, each in line.words:
-            codes_of_text = b"".join(struct.pack(">H", codes[character]) for character in text)
+            codes_of_text = b"".join(struct.pack(">H", codes.get(character, 0)) for character in text)
             string = re.sub(rb"[()\\\r]", lambda found: _ESCAPED[found[0]], codes_of_text)
             parts.append(
                 b"%b Tz %b 0 Td(%b)Tj" % (_number(round(100 * each / line.height) or 1), _number(start - at), string)
@@ -213,7 +213,8 @@ _ESCAPED = {b"(": b"\\(", b")": b"\\)", b"\\": b"\\\\", b"\r": b"\\r"}
 
 
 def _number(value: float) -> bytes:
-    return b"%g" % round(value, 1 if abs(value) > 1.5 else 3)
+    digits = b"%.1f" % value if abs(value) > 1.5 else b"%.3f" % value
+    return digits.rstrip(b"0").rstrip(b".")
 
 
 #: Lengths in points below which text is not drawn.
@@ -328,7 +329,7 @@ def _objects(data: bytes) -> "_Objects":
     while at < len(lines):
         first, count = map(int, lines[at].split())
         for number, line in enumerate(lines[at + 1 : at + 1 + count], first):
-            if (entry := _ENTRY.match(line)) and entry[3] == b"n":
+            if (entry := _ENTRY.match(line)) and entry[3] == b"n" and int(entry[1]):  # 0: a missing object
                 places[number] = int(entry[1])
         at += 1 + count
     ordered = sorted(places, key=places.__getitem__)
@@ -350,6 +351,8 @@ def _composed(
     declared = re.search(rb"/Size (\d+)", trailer)
     size = max(int(declared[1]) if declared else 0, max(objects, default=0) + 1)
     entries = re.sub(rb"/(?:Size|Prev) \d+", b"", trailer) + (b"/Prev %d" % previous if previous >= 0 else b"")
+    if stream:
+        places[size] = at
     runs: list[list[int]] = []
     for number in sorted(places) if stream or previous >= 0 else range(size):
         if runs and runs[-1][-1] == number - 1:
@@ -359,13 +362,8 @@ def _composed(
     if stream:
         rows = b"".join(struct.pack(">BQ", 1, places[number]) for number in sorted(places))
         rows, index = zlib.compress(rows), b" ".join(b"%d %d" % (run[0], len(run)) for run in runs)
-        about = b"/Type/XRef%b/Size %d/W[1 8 0]/Index[%b]/Filter/FlateDecode/Length %d" % (
-            entries,
-            size + 1,
-            index,
-            len(rows),
-        )
-        parts.append(b"%d 0 obj\n<<%b>>stream\n%b\nendstream\nendobj\n" % (size, about, rows))
+        entries += b"/Size %d/W[1 8 0]/Index[%b]/Filter/FlateDecode/Length %d" % (size + 1, index, len(rows))
+        parts.append(b"%d 0 obj\n<</Type/XRef%b>>stream\n%b\nendstream\nendobj\n" % (size, entries, rows))
     else:
         parts.append(b"xref\n")
         for run in runs:
@@ -382,7 +380,9 @@ _MOST_ADDED = 0.05
 
 def _update(source: bytes, before: Mapping[int, bytes], after: "_Objects") -> bytes:
     """Return the source with the objects that changed; the document anew if this is not possible, or much smaller."""
-    anew = _composed(b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n", after.objects, after.trailer)
+    about = re.search(rb"/Info (\d+) 0 R", after.trailer)
+    trailer = after.trailer.replace(about[0], b"") if about and int(about[1]) not in after.objects else after.trailer
+    anew = _composed(b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n", after.objects, trailer)
     start = _START.search(source)
     previous = int(start[1]) if start else 0
     is_table, is_stream = source[previous : previous + 4] == b"xref", _OBJECT.match(source, previous) is not None
@@ -393,7 +393,7 @@ def _update(source: bytes, before: Mapping[int, bytes], after: "_Objects") -> by
     return update if len(update) <= max((1 + _MOST_ADDED) * len(source), len(anew)) else anew
 
 
-_OBJECT = re.compile(rb"\d+ \d+ obj")
+_OBJECT = re.compile(rb"\b(\d{1,7})\s+\d{1,5}\s+obj\b")
 
 
 # Changes of serialized objects.
@@ -436,6 +436,11 @@ class _Objects:
         self.trailer = trailer
         self._next = max(objects, default=0) + 1
 
+    def number_after(self, source: bytes) -> None:
+        """Give new objects numbers that a source does not use: it may have more objects than pdfium wrote."""
+        used = (int(found[1]) for found in _OBJECT.finditer(source))
+        self._next = max(self._next, 1 + max(used, default=0))
+
     def add(self, content: bytes) -> bytes:
         """Add an object, and return its reference."""
         self.objects[self._next] = b"%d 0 obj\n%b\nendobj" % (self._next, content)
@@ -450,7 +455,9 @@ class _Objects:
     def resolved(self, value: bytes) -> bytes:
         """Return a value, or the object that it refers to."""
         reference = _REFERENCE.fullmatch(value)
-        return self.objects.get(int(reference[1]), b"").partition(b"obj")[2].strip() if reference else value
+        if reference is None:
+            return value
+        return self.objects.get(int(reference[1]), b"").partition(b"obj")[2].removesuffix(b"endobj").strip()
 
     def pages(self) -> list[tuple[int, bytes]]:
         """Return the number of each page's object, and the page's resources, which it may inherit.
@@ -509,7 +516,7 @@ class _Objects:
             resources[b"/Font"] = _dictionary(fonts | {name: font})
             old = page.get(b"/Contents", b"")
             if (listed := self.resolved(old)).startswith(b"["):
-                old = listed.strip(b"[] \r\n")
+                old = listed[1:-1].strip()
             stream = self.add_stream(_content(lines, name, codes))
             page |= {b"/Resources": _dictionary(resources), b"/Contents": b"[%b %b]" % (stream, old)}
             self.objects[key] = b"%d 0 obj\n%b\nendobj" % (key, _dictionary(page))
@@ -581,6 +588,7 @@ def _with_text(
     if foreign and removed:
         left.update(dict.fromkeys(removed, 2))
         return None
+    after.number_after(source)
     after.draw(changed)
     return _update(b"" if encrypted else source, before.objects, after)
 

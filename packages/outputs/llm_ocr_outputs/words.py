@@ -346,7 +346,7 @@ class _Placing:
     def __init__(
         self, blocks: Sequence[Block], found: Sequence[FoundLine], aspect: float, spans: Iterable[Span]
     ) -> None:
-        self.blocks = blocks
+        self.blocks = list(blocks)
         self.aspect = aspect
         self.lines: list[tuple[Box, Direction]] = [(line.box, line.direction) for line in found]
         self.found = [
@@ -365,6 +365,7 @@ class _Placing:
     def place(self) -> None:
         """Give each word at least one piece."""
         self._align_passages()
+        self._infer_boxes()
         self._pair_in_blocks(share=False)
         for start, end in self._runs():
             words = [word for word in self.words[start:end] if not self._is_table(word.block)]
@@ -372,6 +373,14 @@ class _Placing:
         self._pair_in_blocks(share=True)
         for start, end in self._runs(same_block=True):
             self._fill(start, end)
+
+    def _infer_boxes(self) -> None:
+        """Give tables without a box the rows of their aligned words: answers read rows, and layers often columns."""
+        for number, group in groupby(self.words, key=lambda word: word.block):
+            boxes = [piece.box for word in group for piece in word.pieces]
+            if self.blocks[number].kind is BlockKind.TABLE and not self._is_placed(number) and boxes:
+                around = reduce(Box.union, boxes)
+                self.blocks[number] = replace(self.blocks[number], box=Box(0.0, around.y0, 1.0, around.y1))
 
     def _pair_in_blocks(self, *, share: bool) -> None:
         """Pair the words of each block with the unused found words in its box."""
@@ -418,7 +427,7 @@ class _Placing:
             word.pieces.sort(key=lambda piece: piece.start)
 
     def _leave_foreign(self, target: list[int], starts: Sequence[int]) -> None:
-        """Separate letters from equal text outside of their block, if the block's box has most of its words."""
+        """Separate words from equal text outside of their block, if the block's box has them, and most of its words."""
         at = 0
         for number, group in groupby(self.words, key=lambda word: word.block):
             words = list(group)
@@ -427,11 +436,14 @@ class _Placing:
                 continue
             inside = {index for index, one in enumerate(self.found) if self._holds(number, one.box)}
             keys = {self.found[index].key for index in inside}
-            if 2 * sum(word.key in keys for word in words) >= len(words):
-                target[first:at] = [
-                    place if place >= 0 and bisect_right(starts, place) - 1 in inside else -1
-                    for place in target[first:at]
-                ]
+            if 2 * sum(word.key in keys for word in words) < len(words):
+                continue
+            for word in words:
+                end = first + len(word.letters)
+                owners = {bisect_right(starts, place) - 1 for place in target[first:end] if place >= 0}
+                if word.key in keys and not owners <= inside:
+                    target[first:end] = [-1] * len(word.letters)
+                first = end
 
     def _add(self, word: _Word, start: int, box: Box, line: int, *, aligned: bool = True) -> None:
         """Add a place to a word; a place on the line of its last piece extends that piece."""

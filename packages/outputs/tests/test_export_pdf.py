@@ -2,9 +2,12 @@
 
 import io
 import json
+import re
 import subprocess
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pypdfium2
 import pypdfium2.raw as pdfium
 import pytest
@@ -15,7 +18,9 @@ from reportlab.pdfgen.canvas import Canvas
 from running import cli
 
 import llm_ocr
+from llm_ocr.errors import UsageError
 from llm_ocr.plugins import ENGINES
+from llm_ocr_outputs import pdf_worker
 from llm_ocr_outputs.pdf_worker import DEFAULT_DPI, box_font, write_pdf
 
 needs_ocr = pytest.mark.skipif(ENGINES.get("embedded").missing() is not None, reason="OCR is not installed")
@@ -229,11 +234,31 @@ def test_a_source_that_is_gone_stops_no_other_document(tmp_path):
     ran = cli("export", "-w", tmp_path / "w", "--format", "pdf", "-o", tmp_path / "o", "--quiet", cwd=tmp_path)
     failed = {Path(one["source"]).name: one["reason"] for one in lines(tmp_path / "o/failed-documents.jsonl")}
     assert failed == {"a.pdf": "not found", "b.pdf": "source changed"}
+    assert str(tmp_path) not in (tmp_path / "o/failed-documents.jsonl").read_text()
     assert ran.returncode == 3 and "2 documents failed" in ran.stderr
     assert [path.name for path in (tmp_path / "o").glob("*.pdf")] == ["c.pdf"]
     (tmp_path / "a.pdf").write_bytes(a)
     again = llm_ocr.export(workspace=tmp_path / "w", output=tmp_path / "o", format="pdf")
     assert (again.failed, (tmp_path / "o/a.pdf").read_bytes()) == (1, a)
+
+
+@needs_ocr
+def test_an_unknown_language_of_scans_is_refused(read, tmp_path):
+    with pytest.raises(UsageError, match="`ocr_language=klingon`"):
+        llm_ocr.export(workspace=read / "w", output=tmp_path / "o", format="pdf", ocr_language="klingon")
+
+
+@needs_ocr
+def test_images_of_a_row_are_pages_of_one_pdf(tmp_path):
+    images = [{"bytes": jpeg(picture(150), dpi=(150, 150)), "path": f"{name}.jpg"} for name in "ab"]
+    pq.write_table(pa.table({"images": [images]}), tmp_path / "rows.parquet")
+    one = {"render_workers": 1, "ocr_workers": 1}
+    llm_ocr.run(dataset=str(tmp_path / "rows.parquet"), workspace=tmp_path / "w", engine="embedded", **one)
+    llm_ocr.export(workspace=tmp_path / "w", output=tmp_path / "o", format="pdf")
+    data = next((tmp_path / "o").rglob("*.pdf")).read_bytes()
+    with pypdfium2.PdfDocument(data) as document:
+        assert [one.get_size() for one in document] == [pytest.approx((380, 300), abs=1)] * 2
+    assert text_of(data, 1) == TEXT
 
 
 def lines(path) -> list[dict]:
@@ -310,6 +335,28 @@ def test_an_old_invisible_layer_is_replaced(old, tmp_path):
     data = written([line("new", "text")], source, tmp_path)
     assert text_of(data) == "new text"
     assert pixels(data) == pixels(source)
+
+
+def composed(source: bytes) -> bytes:
+    """The same document with a stream of places instead of a table (ISO 32000-2, 7.5.8), and one object more."""
+    with pypdfium2.PdfDocument(source) as document:
+        found = pdf_worker._objects(pdf_worker._serialized(document))
+    objects = {**found.objects, 40: b"40\n0\nobj\n(unused)\nendobj"}
+    return pdf_worker._composed(b"%PDF-1.7\n", objects, found.trailer, stream=True)
+
+
+@pytest.mark.parametrize("form", [bytes, composed, lambda source: b"junk " + source, lambda source: source[:-12]])
+def test_updates_of_all_forms_of_files_are_readable(form, tmp_path, require):
+    require("pdftotext")
+    source = form(scan(extras=True))
+    data = written([line("new", "text")], source, tmp_path)
+    assert data.startswith(source) == (form in (bytes, composed))
+    (tmp_path / "new.pdf").write_bytes(data)
+    ran = subprocess.run(["pdftotext", tmp_path / "new.pdf", "-"], capture_output=True, text=True, check=True)
+    assert (ran.stdout.split(), ran.stderr) == (["new", "text"], "")
+    assert pixels(data) == pixels(source)
+    numbers = [int(found) for found in re.findall(rb"(?m)^(\d+)\s0\sobj", data[len(source) :])]
+    assert form is not composed or min(number for number in numbers if number > 20) > 40
 
 
 def test_two_exports_of_a_pdf_do_not_double_its_text(tmp_path):

@@ -89,6 +89,22 @@ def test_cells_of_a_table_have_the_places_of_their_columns():
     ]
 
 
+def test_a_table_without_a_box_is_read_by_rows():
+    names = ["potassium carbonate", "sodium bicarbonate", "magnesium sulfate"]
+    first = [(name, 10, 10 * n) for n, name in enumerate(names, 1)]
+    second, third = (
+        [(text, x, 10 * n) for n, text in enumerate(column, 1)] for x, column in ((60, "778"), (80, "787"))
+    )
+    found = layer(*first, *second, *third)  # column by column
+    rows = "\n".join(f"| {name} | {a} | {b} |" for name, a, b in zip(names, "778", "787", strict=True))
+    blocks = placed_words([text(f"| salt | a | b |\n|---|---|---|\n{rows}", kind=BlockKind.TABLE)], found)
+    numbers = [(word.text, word.box.x0, word.box.y0) for word in words_of(blocks) if word.text.isdigit()]
+    assert numbers == [
+        *(("7", 0.6, 0.1), ("7", 0.8, 0.1), ("7", 0.6, 0.2)),
+        *(("8", 0.8, 0.2), ("8", 0.6, 0.3), ("7", 0.8, 0.3)),
+    ]
+
+
 def test_text_of_right_to_left_lines_is_placed_from_the_right():
     words = ["שלום", "עולם", "יפה"]
     line = OcrLine(" ".join(words), Box(0.2, 0.1, 0.8, 0.15), 0.9)
