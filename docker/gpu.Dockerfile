@@ -41,7 +41,7 @@ RUN apt-get update \
 
 COPY docker/install.py docker/image_checks.py docker/image_edges.toml /opt/llm-ocr/
 COPY --from=wheel /wheels /opt/llm-ocr/wheels
-RUN PIP_BREAK_SYSTEM_PACKAGES=1 python /opt/llm-ocr/install.py --extras embedded,datasets,detector,filters,s3,gcs /opt/llm-ocr/wheels/*.whl
+RUN PIP_BREAK_SYSTEM_PACKAGES=1 python /opt/llm-ocr/install.py --extras embedded,datasets,detector,fields,filters,s3,gcs /opt/llm-ocr/wheels/*.whl
 # Layout model for scans; its dependency opencv-python would overwrite the files of opencv-python-headless.
 RUN PIP_BREAK_SYSTEM_PACKAGES=1 python -m pip install --no-cache-dir --no-deps rapid-layout==1.2.1
 RUN python /opt/llm-ocr/image_checks.py ${PROFILES}

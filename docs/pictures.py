@@ -4,6 +4,7 @@ The examples are read by the CPU engine. Headless Chromium photographs the viewe
 report; pdfium draws the pages of an exported PDF and of a document with exported words.
 """
 
+import json
 import re
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ from PIL import Image, ImageDraw
 
 import llm_ocr
 from llm_ocr.types import page_id
+from llm_ocr_simulator import running
 
 ROOT = Path(__file__).resolve().parent.parent
 SIZE = (1400, 900)
@@ -35,6 +37,10 @@ def main() -> None:
         documents = sorted(path for path in (ROOT / "examples").iterdir() if path.suffix in (".pdf", ".png", ".tiff"))
         llm_ocr.run(documents, workspace=first, engine="embedded")
         llm_ocr.run(ROOT / "examples/paper.pdf", workspace=second, engine="embedded", text_layer="never")
+        answers = made / "answers.json"  # the answer of examples/invoice-answer.json, from a simulated server
+        answers.write_text(json.dumps({"Quarrel": (ROOT / "examples/invoice-answer.json").read_text()}))
+        with running(forced=answers, served_model_name="qwen3-vl-8b") as server:
+            llm_ocr.fields(workspace=first, schema=ROOT / "examples/invoice.json", server_url=server.url)
         for address, picture, flags in _views(made, first, second):
             _photograph(browser, address, ROOT / "docs" / picture, made, flags)
         llm_ocr.export(workspace=first, output=made / "hocr", format="hocr")
@@ -50,6 +56,8 @@ def _views(made: Path, first: Path, second: Path) -> Iterator[tuple[str, str, tu
     page = next(one for one in llm_ocr.open(first).pages(images=False) if one.source.endswith("paper.pdf"))
     yield f"{index}#page={page_id(page.document_id, page.page_number)}", "viewer/page.png", ()
     yield f"{index}#page={page_id(page.document_id, page.page_number)}", "viewer/dark.png", ("--force-dark-mode",)
+    invoice = next(one for one in llm_ocr.open(first).pages(images=False) if one.source.endswith("invoice.png"))
+    yield f"{index}#page={page_id(invoice.document_id, 1)}", "viewer/fields.png", ()
     yield index, "viewer/list.png", ()
     yield f"{both}#page={page_id(page.document_id, page.page_number)}", "viewer/compare.png", ()
     llm_ocr.export(workspace=first, output=made / "html", format="html")

@@ -84,6 +84,7 @@ __all__ = [
     "estimate",
     "export",
     "extract",
+    "fields",
     "open",
     "plan",
     "read_page",

@@ -1,5 +1,6 @@
 """The Python API: commands as functions with their settings as keywords."""
 
+import json
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -25,6 +26,7 @@ from llm_ocr.workspace.stored import stored_settings
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+    from pydantic import BaseModel
     from tqdm import tqdm
 
     from llm_ocr.config.keywords import (
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
         DescribeKeywords,
         ExportKeywords,
         ExtractKeywords,
+        FieldsKeywords,
         PlanKeywords,
         ReadPageKeywords,
         RepairKeywords,
@@ -201,6 +204,36 @@ def assemble(*, workspace: str | Path, progress: Progress | None = BARS, **setti
         StageMissing: Extract or Describe has not finished, and `follow` is not set.
     """
     return _call("assemble", models.AssembleSettings, (), workspace, progress, settings)
+
+
+@lists_settings(models.FieldsSettings, without=("fields_schema",))
+def fields(
+    *,
+    workspace: str | Path,
+    schema: "type[BaseModel] | Mapping[str, object] | str | Path",
+    progress: Progress | None = BARS,
+    **settings: "Unpack[FieldsKeywords]",
+) -> Run:
+    """Find the values of a schema in each assembled document, with their quotes.
+
+    Args:
+        workspace: The folder, or the s3://, gs://, or hf:// URL.
+        schema: A pydantic model, a JSON Schema, or a file with one.
+        progress: Receives the progress. By default a bar in notebooks and terminals; None shows nothing.
+        **settings: `help()` lists them; `config` is a file of them. Types: `llm_ocr.config.keywords.FieldsKeywords`.
+
+    Returns:
+        The run. Its `fields()` are the rows of the documents.
+
+    Raises:
+        UsageError: A setting is unknown or invalid, the schema is not possible, or no model is set.
+        LlmOcrError: The work cannot be done. A document that fails is a row with a reason, and no error.
+        StageMissing: Assemble has not finished.
+    """
+    if isinstance(schema, type):
+        schema = schema.model_json_schema()
+    given = str(schema) if isinstance(schema, str | Path) else json.dumps(schema)
+    return _call("fields", models.FieldsSettings, (), workspace, progress, {**settings, "fields_schema": given})
 
 
 @lists_settings(models.RetrySettings)

@@ -14,11 +14,11 @@ from llm_ocr.results.sanitizing import safe_markdown
 from llm_ocr.results.schema import Images
 from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.local import LocalStore
-from llm_ocr.types import Counts, PageRecord, Status
+from llm_ocr.types import Counts, FieldsRecord, PageRecord, Status
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.items import items
-from llm_ocr.workspace.keys import EXTRACT, assembled_key, required_key
-from llm_ocr.workspace.published import extracted_pages
+from llm_ocr.workspace.keys import EXTRACT, FIELDS, assembled_key, required_key
+from llm_ocr.workspace.published import extracted_pages, published_fields
 from llm_ocr.workspace.status import RunStatus, Worked, known_status, pages_used, run_status
 from llm_ocr.workspace.superseding import WORST, WeakPage
 from llm_ocr.workspace.views import fetch_dataset_file
@@ -158,6 +158,19 @@ class Run:
         for page in self._pages(stage, key or required_key(self._workspace, stage), Images.NONE):
             if page.status is Status.FAILED:
                 yield page
+
+    def fields(self) -> Iterator[FieldsRecord]:
+        """Yield the row of every document that Fields has finished under its newest key, in the order of the plan.
+
+        Yields:
+            One row per document, failed documents included: the values of the schema, and each with its quote.
+
+        Raises:
+            StageMissing: Fields has not started.
+        """
+        key = required_key(self._workspace, FIELDS)
+        for item in items(self._workspace):
+            yield from published_fields(self._workspace, key, item)
 
     def documents(self) -> Iterator[Document]:
         """Yield every assembled document, in the order of the plan."""

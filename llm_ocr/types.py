@@ -169,6 +169,9 @@ class Reason(StrEnum):
     NOT_DRAWN = "text not drawn"
     GIVEN_UP = "given up"  # a repair ended before it read the page; the earlier row is current
     STAGE_ERROR = "stage error"  # a user-defined stage raised
+    FIELD_MISSING = "field missing"  # a required field of a document has no value
+    FIELD_INVALID = "field invalid"  # the schema does not allow a document's values
+    NOT_QUOTED = "not quoted"  # the quote of a value does not stand in the verified text
 
 
 class BlockKind(StrEnum):
@@ -502,6 +505,7 @@ class Attempt:
     seconds: float = 0.0
     tries: tuple[Mapping[str, Any], ...] = ()  # all requests of this attempt, as JSON values; empty for a single one
     confidence: float | None = None  # of OCR, 0..1, over its characters; None for text of other origin
+    ocr: OcrText | None = None  # what OCR read, if asked: evidence for the text of another reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -590,6 +594,43 @@ class FigureRecord:
     description: str = ""
     data: str = ""  # JSON: mode parse; embedded engine: {"inside": text}
     label: str = ""  # mode classify
+    engine: str = ""
+    tokens_in: int = 0
+    tokens_out: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class FieldsRecord:
+    """Row of Fields: every document has exactly one row.
+
+    Attributes:
+        document_id: Id of the document.
+        source: Its path or URL.
+        status: See `results.fields.document_record`.
+        reason: Reason if it is not `ok`.
+        detail: The same in words.
+        values: The values in the form of the user's schema, as JSON values.
+        fields: All fields with a value, in the order of the schema, as JSON values: `path`, such as `items[0].price`;
+            `value`; `page`, from 1; `box`, relative; `quote`; `quoted`, whether the quote stands in the verified text;
+            `others`, other values with a true quote, if there are any.
+        pages: Number of its pages.
+        passages: Number of passages that the model was asked about.
+        engine: Name of the model.
+        tokens_in: Tokens of the prompts.
+        tokens_out: Tokens of the answers.
+        seconds: Seconds of the requests.
+    """
+
+    document_id: str
+    source: str
+    status: Status
+    reason: Reason | None = None
+    detail: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    fields: tuple[Mapping[str, Any], ...] = ()
+    pages: int = 0
+    passages: int = 0
     engine: str = ""
     tokens_in: int = 0
     tokens_out: int = 0

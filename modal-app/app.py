@@ -18,7 +18,7 @@ VLLM = f"vllm=={GPU_IMAGE.rpartition(':v')[2]}"
 #: (gpu-mode/kernelbot, pull request 510, July 2026).
 CUDA_IMAGE = "nvidia/cuda:13.0.2-devel-ubuntu22.04"
 PYTHON = "3.12"
-EXTRAS = ["embedded", "datasets", "filters", "s3", "gcs", "modal"]
+EXTRAS = ["embedded", "datasets", "fields", "filters", "s3", "gcs", "modal"]
 #: Files and folders of the checkout that the library is built from, as in docker/*.Dockerfile.
 SOURCE = ("pyproject.toml", "README.md", "LICENSE", "examples", "llm_ocr", "packages")
 

@@ -137,7 +137,20 @@ def test_format_is_accepted_by_variables_and_python(documented):
 
 def test_format_is_a_choice_in_help_and_errors(documented):
     every = (
-        *("alto", "chunks", "dataset", "dolma", "hocr", "html", "json", "jsonl", "markdown", "olmocr-bench", "pdf"),
+        *(
+            "alto",
+            "chunks",
+            "dataset",
+            "dolma",
+            "fields",
+            "hocr",
+            "html",
+            "json",
+            "jsonl",
+            "markdown",
+            "olmocr-bench",
+            "pdf",
+        ),
         "word-counts",
     )
     assert f"--format {{{','.join(every)}}}" in documented.run("export", "--help").stdout

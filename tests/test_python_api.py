@@ -34,7 +34,8 @@ from llm_ocr.types import Reason, Status
 NAMES = [
     *("Block", "Box", "Figure", "Interrupted", "LaunchError", "LimitReached", "LlmOcrError", "MissingExtra"),
     *("PageFailure", "PageRecord", "Run", "ServerError", "Session", "StageMissing", "Status", "StorageError"),
-    *("UsageError", "WorkspaceError", "assemble", "describe", "display", "estimate", "export", "extract", "open"),
+    *("UsageError", "WorkspaceError", "assemble", "describe", "display", "estimate", "export", "extract", "fields"),
+    *("open",),
     *("plan", "read_page", "repair", "retry_failed", "run", "submit", "transform", "view"),
 ]
 HEAVY = {

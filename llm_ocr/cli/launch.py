@@ -47,6 +47,9 @@ def run_launch(command: str, settings: LaunchSettings) -> int:
 
     with Workspace.open(settings.workspace, options=workspace_options(settings)) as opened:
         status = run_status(opened)
+    if settings.stage == "fields":
+        write_line(outcome.fields_line(status))
+        return outcome.exit_code(status.fields, settings.max_failed_rate)
     if settings.stage == "describe":
         write_line(outcome.figures_line(status))
         return outcome.exit_code(status.figures, settings.max_failed_rate)

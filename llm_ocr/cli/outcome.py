@@ -109,6 +109,14 @@ def figures_line(status: "RunStatus") -> str:
     )
 
 
+def fields_line(status: "RunStatus") -> str:
+    """Return `12 documents: 10 ok, 1 degraded, 1 failed (field missing 1, truncated 1)`."""
+    counts = status.fields
+    reasons = ", ".join(f"{reason} {count:,}" for reason, count in status.field_reasons.items())
+    text = f"{plural(counts.expected, 'document')}: {outcome(counts)}"
+    return text + (f" ({reasons})" if reasons else "") + _waiting(counts)
+
+
 def plan_line(status: "RunStatus") -> str:
     """Return `12 documents, 412 pages, 26 units`; `about 412 pages` if documents are counted while they are read."""
     units = status.stages["extract"].total
@@ -180,6 +188,8 @@ def status_text(status: "RunStatus", spent: Sequence["Spent"] = ()) -> str:
     for name, stage in status.stages.items():
         units = "items" if name == "assemble" else "units"
         done = f"{stage.done} of {stage.total} {units} done (key {stage.key})"
+        if name == "fields":
+            done = f"{fields_line(status)} (key {stage.key})"
         rows.append((name, done if stage.key else "not started"))
     if status.tokens_in or status.tokens_out:
         rows.append(("tokens", f"{status.tokens_in:,} in, {status.tokens_out:,} out"))

@@ -1,4 +1,4 @@
-"""Commands that work on a workspace: run, plan, extract, describe, assemble, retry-failed, repair, clean."""
+"""Commands that work on a workspace: run, plan, extract, describe, assemble, fields, retry-failed, repair, clean."""
 
 import importlib.util
 import posixpath
@@ -16,6 +16,7 @@ from llm_ocr.config.groups import OutcomeSettings
 from llm_ocr.config.models import (
     AssemblyCommand,
     ExtractSettings,
+    FieldsSettings,
     PipelineCommand,
     PlanOnlySettings,
     PlanSettings,
@@ -91,6 +92,9 @@ def finish(command: str, settings: PipelineCommand, run: "Run", out: TextIO, *, 
         assembled = repaired is not None and repaired.stages["assemble"].finished
         if isinstance(settings, AssemblyCommand) or (isinstance(settings, RepairSettings) and assembled):
             lines = _results(settings, status)
+        elif isinstance(settings, FieldsSettings):
+            workspace = outcome.quoted(settings.workspace)
+            lines = [f"Next: llm-ocr export -w {workspace} --format fields --output FOLDER"]
         else:
             lines = [_next(command, settings)]
         for line in lines:
@@ -100,6 +104,9 @@ def finish(command: str, settings: PipelineCommand, run: "Run", out: TextIO, *, 
         noun = NOUNS.get(command, "page")
         write_line(outcome.own_line(own, noun, settings.workspace), out)
         return outcome.exit_code(own, settings.max_failed_rate)
+    if command == "fields":
+        write_line(outcome.fields_line(status), out)
+        return outcome.exit_code(status.fields, settings.max_failed_rate)
     if command == "describe":
         write_line(outcome.figures_line(status), out)
         return outcome.exit_code(status.figures, settings.max_failed_rate)

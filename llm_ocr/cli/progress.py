@@ -51,8 +51,10 @@ def _money(value: float) -> str:
 
 #: Length in seconds of the window over which the speed is measured.
 WINDOW = 30.0
-#: Pages of Assemble that end within this many seconds belong to one item.
+#: Pages of Assemble that end within this many seconds belong to one item. No speed is known in the first such period.
 BURST = 1.0
+#: Pages that end within this many seconds are counted together, as those of a unit that another machine published.
+AT_ONCE = 0.1
 
 
 @dataclass(slots=True)
@@ -95,7 +97,7 @@ EVERY, SHARES = 10.0, 10
 #: Minimum time between two plain lines, in seconds.
 APART = 1.0
 #: Units of stages that do not count pages.
-NOUNS = {"describe": "figure", "export": "file"}
+NOUNS = {"describe": "figure", "export": "file", "fields": "document"}
 
 Clock = Callable[[], float]
 
@@ -127,6 +129,7 @@ class Meter:
     now: Counts = field(default_factory=Counts)
     started: float = 0.0
     first: float | None = None  # time of the first page of this run
+    opening: int = 0  # pages that were counted together with the first
     ends: deque[float] = field(default_factory=deque)
     engine: EngineMeter | None = None
     estimated: bool = False
@@ -142,6 +145,7 @@ class Meter:
         )
         self.ends.append(self.clock())
         self.first = self.ends[-1] if self.first is None else self.first
+        self.opening += self.ends[-1] - self.first <= AT_ONCE
 
     def correct(self, change: int, exact: bool) -> None:
         """Correct the expected count."""
@@ -158,7 +162,7 @@ class Meter:
         return self.total.ok + self.total.degraded + self.total.failed
 
     def speed(self) -> float:
-        """Return pages per second over the last half minute; 0 before the second page of this run.
+        """Return pages per second over the last half minute; 0 until a second after the first page of this run.
 
         The time until the first page is not counted: a server that starts reads nothing for minutes. Assemble ends all
         pages of an item at once. Its speed is that of the whole run, and 0 until a second item ends.
@@ -169,10 +173,10 @@ class Meter:
             return self.ended / (moment - self.started) if known else 0.0
         while self.ends and self.ends[0] < moment - WINDOW:
             self.ends.popleft()
-        if self.first is None or moment <= self.first:
+        if self.first is None or moment - self.first < BURST:
             return 0.0
         span = min(WINDOW, moment - self.first)
-        return (len(self.ends) - (span < WINDOW)) / span
+        return (len(self.ends) - (self.opening if span < WINDOW else 0)) / span
 
     @property
     def ended(self) -> int:

@@ -122,6 +122,30 @@ CORE: tuple[Command, ...] = (
         common=("workspace", "follow", "page_markers", "dataset_images", "describe_key", "input"),
     ),
     Command(
+        "fields",
+        "Find the values of a schema in each document, with their quotes",
+        "llm_ocr.config.models:FieldsSettings",
+        _PIPELINE,
+        "fields -w FOLDER --schema FILE [options]",
+        (
+            (
+                "llm-ocr fields -w out --schema invoice.json --server-url http://gpu:8000 --model Qwen/Qwen3-8B",
+                "Ask the model of a running server",
+            ),
+            ("llm-ocr export -w out --format fields --output found/", "Then write JSON lines, Parquet, and CSV"),
+        ),
+        common=(
+            "workspace",
+            "fields_schema",
+            "model",
+            "server_url",
+            "server_key_file",
+            "passage_tokens",
+            "shard_index",
+            "shard_count",
+        ),
+    ),
+    Command(
         "status",
         "Show progress, failures, and their reasons",
         "llm_ocr.config.models:StatusSettings",
@@ -253,7 +277,7 @@ CORE: tuple[Command, ...] = (
         "Run stages as jobs on a cloud platform or cluster",
         "llm_ocr.config.models:LaunchSettings",
         "llm_ocr.cli.launch:run_launch",
-        "launch PLATFORM STAGE|pipeline|repair [SOURCE...] -w URL [options]",
+        "launch PLATFORM STAGE|pipeline|fields|repair [SOURCE...] -w URL [options]",
         (
             ("llm-ocr launch hf-jobs extract -w hf://buckets/me/scans/run --dry-run", "Print the requests"),
             (

@@ -117,6 +117,8 @@ FILE = Annotated[Path, BeforeValidator(path_text)]
 EMBEDDED, VLLM, SERVER, HYBRID = "embedded", "vllm", "server", "hybrid"
 MODELS = (VLLM, SERVER)
 ALL = (EMBEDDED, *MODELS)
+#: In a setting's list of engines: it has no effect if `hybrid` uses one of them.
+NOT_HYBRID = "not hybrid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +349,8 @@ class EmbeddedSettings(ConfinementSettings):
         description=(
             "Script that OCR reads instead of Latin, Chinese, and Japanese: arabic, cyrillic, devanagari, east-slavic, "
             "greek, korean, latin, tamil, telugu, or thai, whose model is downloaded once; or the .onnx file of a "
-            "PP-OCR recognizer, with a .txt of the same name if it does not contain its characters"
+            "PP-OCR recognizer, with a .txt of the same name if it does not contain its characters. With a model: only "
+            "with --verify ocr"
         ),
         json_schema_extra={"engines": [EMBEDDED], "metavar": "NAME"},
     )
@@ -662,6 +665,7 @@ class ModelSettings(WhichModel):
             "Reader of pages on which the model failed; they count as degraded. embedded: the text layer, "
             "otherwise OCR on the CPU"
         ),
+        json_schema_extra={"engines": [*MODELS, NOT_HYBRID]},
     )
 
 
@@ -811,6 +815,25 @@ class DescribeGroup(Group):
         if info.data.get("describe_prompt") is None and value not in MODES:
             raise ValueError(f"must be one of {', '.join(MODES)}, or a name for the prompt in describe_prompt")
         return value
+
+
+class FieldsGroup(Group):
+    """Fields of documents."""
+
+    ENGINES: ClassVar[tuple[str, ...]] = MODELS
+
+    fields_schema: NAME | None = Field(
+        None,
+        description="JSON Schema of the values to find in each document: a file, or the JSON itself",
+        json_schema_extra={"flag": "schema", "metavar": "FILE"},
+    )
+    fields_prompt: TEXT | None = Field(
+        None, description="Custom instructions for the model; the schema and the text follow them"
+    )
+    fields_max_tokens: COUNT = Field(4096, description="Maximum tokens of an answer with fields")
+    passage_tokens: COUNT = Field(
+        8000, description="Maximum tokens of text per request; longer documents are read in passages of whole pages"
+    )
 
 
 # Settings of reading pages by regions.

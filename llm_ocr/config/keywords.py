@@ -250,7 +250,8 @@ class EmbeddedKeywords(TypedDict, total=False):
     ocr_language: Name | None
     """Script that OCR reads instead of Latin, Chinese, and Japanese: arabic, cyrillic, devanagari, east-slavic,
     greek, korean, latin, tamil, telugu, or thai, whose model is downloaded once; or the .onnx file of a PP-OCR
-    recognizer, with a .txt of the same name if it does not contain its characters
+    recognizer, with a .txt of the same name if it does not contain its characters. With a model: only with
+    verify ocr
     """
     ocr_workers: int | None
     """OCR processes (default: one per core)"""
@@ -495,6 +496,19 @@ class RepairGroupKeywords(TypedDict, total=False):
     """Read only pages with unread ink, or with text that nothing on the page supports"""
     max_pages: int | None
     """Read at most N pages, the worst first"""
+
+
+class FieldsGroupKeywords(TypedDict, total=False):
+    """Fields of documents."""
+
+    fields_schema: Name | None
+    """JSON Schema of the values to find in each document: a file, or the JSON itself"""
+    fields_prompt: Name | None
+    """Custom instructions for the model; the schema and the text follow them"""
+    fields_max_tokens: int
+    """Maximum tokens of an answer with fields"""
+    passage_tokens: int
+    """Maximum tokens of text per request; longer documents are read in passages of whole pages"""
 
 
 class LaunchGroupKeywords(TypedDict, total=False):
@@ -775,6 +789,45 @@ class AssembleKeywords(
     """Settings of `llm_ocr.assemble`."""
 
 
+class FieldsKeywords(
+    CallKeywords,
+    WorkspaceKeywords,
+    LogKeywords,
+    EngineKeywords,
+    ServerKeywords,
+    VllmKeywords,
+    RequestKeywords,
+    ShardKeywords,
+    LeaseKeywords,
+    LimitKeywords,
+    OutcomeKeywords,
+    JobGroupKeywords,
+    total=False,
+):
+    """Settings of `llm_ocr.fields`."""
+
+    model: Name
+    """Model that follows instructions: qwen3-vl-8b (its Apache-2.0 weights are on the Hub), internvl3.5-8b ..., or
+    any such model by the name on the server, Hugging Face ID, folder, or s3:// or gs:// URL
+    """
+    weights: Name | None
+    """Other weights for this model: a Hugging Face ID, folder, or s3:// or gs:// URL"""
+    revision: Name | None
+    """Commit or tag of the model (default: the newest, which the workspace records)"""
+    parser: Name | None
+    """Parser of the answers: plain, grounding, lighton, layout-json, html-blocks, front-matter ... (default: the
+    model's; an unknown name lists all)
+    """
+    chat_template: Name | None
+    """Chat template for the vLLM server (default: the model's)"""
+    fields_prompt: Name | None
+    """Custom instructions for the model; the schema and the text follow them"""
+    fields_max_tokens: int
+    """Maximum tokens of an answer with fields"""
+    passage_tokens: int
+    """Maximum tokens of text per request; longer documents are read in passages of whole pages"""
+
+
 class RetryKeywords(
     CallKeywords,
     WorkspaceKeywords,
@@ -844,13 +897,24 @@ class ExportKeywords(CallKeywords, WorkspaceKeywords, LogKeywords, RemoteKeyword
     """Settings of `llm_ocr.export`."""
 
     format: Literal[
-        "alto", "chunks", "dataset", "dolma", "hocr", "html", "json", "jsonl", "markdown", "olmocr-bench", "pdf"
+        "alto",
+        "chunks",
+        "dataset",
+        "dolma",
+        "fields",
+        "hocr",
+        "html",
+        "json",
+        "jsonl",
+        "markdown",
+        "olmocr-bench",
+        "pdf",
     ]
     """dataset: Parquet files for load_dataset; markdown: a tree of documents; json: one file per document, with
     blocks and boxes; html: one self-contained file per document; pdf: the documents with searchable text; hocr:
     words with boxes, one file per document; alto: ALTO XML, one file per page; jsonl: lines for pages, and for
-    failed pages; dolma: documents for training; chunks: passages for retrieval; olmocr-bench: input of
-    olmOCR-Bench's scorer
+    failed pages; dolma: documents for training; chunks: passages for retrieval; fields: values found by llm-ocr
+    fields; olmocr-bench: input of olmOCR-Bench's scorer
     """
     output_profile: Name | None
     """Credentials for the output: an AWS profile or a Google credentials file"""
@@ -1005,6 +1069,7 @@ class SubmitKeywords(
     DescribeGroupKeywords,
     InputKeywords,
     AssembleGroupKeywords,
+    FieldsGroupKeywords,
     HybridKeywords,
     QualityKeywords,
     LedgerKeywords,

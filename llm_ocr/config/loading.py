@@ -19,10 +19,12 @@ from llm_ocr.config.groups import (
     EMBEDDED,
     HYBRID,
     MODELS,
+    NOT_HYBRID,
     SERVER,
     VLLM,
     EngineSettings,
     Group,
+    LedgerSettings,
     split_list,
     without_credentials,
 )
@@ -60,13 +62,15 @@ def check_effect(settings: EngineSettings, engine: str, why: str = "") -> tuple[
         UsageError: A flag or keyword has no effect. The error names the engine and the remedy.
     """
     used = {engine if engine in ALL else EMBEDDED}
-    if settings.engine == HYBRID:
+    if hybrid := settings.engine == HYBRID:
         used |= {EMBEDDED, HYBRID} if engine in MODELS else {EMBEDDED, HYBRID, *MODELS}
+    is_verified = isinstance(settings, LedgerSettings) and settings.verify == "ocr"
     # Kind and place of each setting without effect, such as `flag` and `--model`.
     origins = {
         setting: settings.origins.get(setting.name, "").partition(" ")
         for setting in settings_of(type(settings)).values()
-        if used.isdisjoint(setting.engines)
+        if (used.isdisjoint(setting.engines) or (hybrid and NOT_HYBRID in setting.engines))
+        and not (setting.name == "ocr_language" and is_verified)
     }
     named = {setting: where for setting, (kind, _, where) in origins.items() if kind == "flag" and where}
     if not named:
@@ -75,19 +79,23 @@ def check_effect(settings: EngineSettings, engine: str, why: str = "") -> tuple[
             for setting, (kind, _, where) in origins.items()
             if kind in ("environment", ".env", "file") and not setting.secret
         )
+    if hybrid and all(NOT_HYBRID in setting.engines for setting in named):
+        engine = HYBRID
     kind, _, where = settings.origins.get("engine", "").partition(" ")
     if settings.engine != "auto":
         if kind == "flag":
-            why = f"which `engine={engine}` chose"
+            why = f"which `engine={settings.engine}` chose"
         elif kind == "workspace":
             why = f"with which this workspace was begun {where}".rstrip()
         elif where:
             why = f"which {where} chose"
     listed = ", ".join(named.values())
     hint = f"Add `server_url=URL` or `engine=vllm`, or leave out {listed}."
-    engines = sorted({name for setting in named for name in setting.engines})
-    if engine in MODELS or engines == [HYBRID]:
+    engines = sorted({name for setting in named for name in setting.engines} - {NOT_HYBRID})
+    if engine in (*MODELS, HYBRID) or engines == [HYBRID]:
         hint = f"Leave out {listed}, or use {' or '.join(f'`engine={name}`' for name in engines)}."
+        if any(setting.name == "ocr_language" for setting in named):
+            hint += " With `verify=ocr`, OCR of this language verifies a model's text."
     verb = "has" if len(named) == 1 else "have"
     raise UsageError(f"{listed} {verb} no effect with {about(engine)}, {why}", hint=hint)
 

@@ -20,6 +20,7 @@ from llm_ocr.config.groups import (
     DescribeGroup,
     EmbeddedSettings,
     EngineSettings,
+    FieldsGroup,
     FilterSettings,
     FollowSettings,
     Group,
@@ -71,8 +72,8 @@ class ExportSettings(OwnWorkspaceSettings, RemoteSettings, ConfinementSettings):
             "dataset: Parquet files for load_dataset; markdown: a tree of documents; json: one file per document,"
             " with blocks and boxes; html: one self-contained file per document; pdf: the documents with searchable"
             " text; hocr: words with boxes, one file per document; alto: ALTO XML, one file per page; jsonl: lines for"
-            " pages, and for failed pages; dolma: documents for training; chunks: passages for retrieval;"
-            " olmocr-bench: input of olmOCR-Bench's scorer"
+            " pages, and for failed pages; dolma: documents for training; chunks: passages for retrieval; fields:"
+            " values found by llm-ocr fields; olmocr-bench: input of olmOCR-Bench's scorer"
         ),
         json_schema_extra={"group": EXPORTS.group},
     )
@@ -218,6 +219,33 @@ class AssembleSettings(
     """llm-ocr assemble: stage 3, documents and dataset from pages and descriptions."""
 
 
+class FieldsSettings(
+    WorkspaceSettings,
+    FieldsGroup,
+    EngineSettings,
+    WhichModel,
+    ServingSettings,
+    ShardSettings,
+    LimitSettings,
+    OutcomeSettings,
+    JobGroup,
+):
+    """llm-ocr fields: values of a schema from each assembled document, with their quotes."""
+
+    fields_schema: NAME = Field(  # required here
+        description="JSON Schema of the values to find in each document: a file, or the JSON itself",
+        json_schema_extra={"flag": "schema", "metavar": "FILE"},
+    )
+    model: NAME = Field(
+        "qwen3-vl-8b",
+        description=(
+            "Model that follows instructions: qwen3-vl-8b (its Apache-2.0 weights are on the Hub), internvl3.5-8b ..., "
+            "or any such model by the name on the server, Hugging Face ID, folder, or s3:// or gs:// URL"
+        ),
+        json_schema_extra={"metavar": "NAME"},
+    )
+
+
 class RunSettings(
     OwnWorkspaceSettings,
     PlanSettings,
@@ -265,6 +293,7 @@ class LaunchSettings(
     DescribeGroup,
     InputSettings,
     AssembleGroup,
+    FieldsGroup,
     HybridSettings,
     QualitySettings,
     LedgerSettings,
@@ -285,8 +314,8 @@ class LaunchSettings(
         description="hf-jobs, sagemaker, cloud-run, modal, slurm, or kubernetes",
         json_schema_extra={"positional": True, "metavar": "PLATFORM"},
     )
-    stage: Literal["extract", "describe", "assemble", "pipeline", "repair"] = Field(
-        description="extract, describe, assemble, pipeline (all three in order), or repair",
+    stage: Literal["extract", "describe", "assemble", "pipeline", "fields", "repair"] = Field(
+        description="extract, describe, assemble, pipeline (all three in order), fields, or repair",
         json_schema_extra={"positional": True, "metavar": "STAGE"},
     )
 
@@ -519,7 +548,7 @@ class CompletionSettings(LogSettings):
 
 
 #: Commands that use an engine: a model's servers, or the embedded engine.
-ServingCommand = ExtractSettings | DescribeSettings | RunSettings | RepairSettings
+ServingCommand = ExtractSettings | DescribeSettings | FieldsSettings | RunSettings | RepairSettings
 #: Commands that a Ray cluster runs.
 ClusterCommand = ExtractSettings | DescribeSettings | RunSettings | RepairSettings
 #: Commands that read pages, describe figures, and assemble documents.
@@ -534,6 +563,7 @@ PipelineCommand = (
     | ExtractSettings
     | DescribeSettings
     | AssembleSettings
+    | FieldsSettings
     | RunSettings
     | RetrySettings
     | RepairSettings

@@ -141,7 +141,7 @@ def spent_text(found: Sequence[Spent]) -> str:
 
 #: Pages for which the cost without start-up is shown.
 _PROJECTED = (1_000, 10_000, 100_000)
-_STAGES = ("extract", "describe", "assemble")
+_STAGES = ("extract", "describe", "assemble", "fields")
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,7 +434,8 @@ def cost_report(status: RunStatus, found: Sequence[Spent], series: Sequence[Seri
     """Return the report for a workspace's status, the costs of its jobs (`spent`), and the series of its workers."""
     pages = status.pages.ok + status.pages.degraded + status.pages.failed
     serving = {(worker.worker, worker.stage): worker.serving for worker in series}
-    stages = tuple(cost for name in _STAGES for cost in _stage_costs(name, pages, status, found, serving))
+    begun = [name for name in _STAGES if name in status.stages]
+    stages = tuple(cost for name in begun for cost in _stage_costs(name, pages, status, found, serving))
     read = next((cost for cost in stages if cost.stage == "extract" and cost.pages), None)
     what_if: tuple[WhatIf, ...] = ()
     if read:

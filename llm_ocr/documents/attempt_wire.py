@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from llm_ocr.documents.page_wire import image_from_wire, image_to_wire
+from llm_ocr.documents.page_wire import image_from_wire, image_to_wire, ocr_from_wire, ocr_to_wire
 from llm_ocr.types import Attempt, Block, BlockKind, Box, Reason, Status
 
 
@@ -18,6 +18,7 @@ def attempt_to_wire(attempt: Attempt) -> dict[str, Any]:
         "probe": attempt.probe,
         "confidence": attempt.confidence,
         "image": image_to_wire(attempt.image) if attempt.image else None,
+        "ocr": ocr_to_wire(attempt.ocr) if attempt.ocr else None,
         "blocks": [block_to_wire(block) for block in attempt.blocks],
     }
 
@@ -35,6 +36,7 @@ def attempt_from_wire(wire: Mapping[str, Any], *, engine: str, seconds: float = 
         probe=wire["probe"],
         confidence=wire["confidence"],
         image=image_from_wire(wire["image"]) if wire["image"] else None,
+        ocr=ocr_from_wire(wire["ocr"]) if wire["ocr"] else None,
         seconds=seconds,
     )
 

@@ -118,7 +118,7 @@ class EngineOptions:
     `background` a model: the GPU's feeding processes have priority, and as few processes as possible are used. Without
     `ocr`, pages are read from their text layer only, and figures are not read. Pages without a credible text layer then
     fail. `figure_labels`: blocks that are cut out as figures; None: all pictures and drawings. `language`: the
-    recognizer of another language.
+    recognizer of another language. `with_ocr`: attempts have the text that OCR found.
     """
 
     workers: int
@@ -130,6 +130,7 @@ class EngineOptions:
     background: bool = False
     figure_labels: frozenset[str] | None = None
     language: LanguageModel | None = None
+    with_ocr: bool = False
 
 
 class LocalReader(PageReader, PageInspector, Protocol):
@@ -180,14 +181,14 @@ class Finish(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """Request to a model: an image and a prompt.
+    """Request to a model: an image, if the question is about one, and a prompt.
 
     `id` identifies the page or figure in messages and in the detection of requests that kill servers. `settings` are
     sent unchanged (temperature, max_tokens ...). `vllm_settings` are sent only to vLLM servers.
     """
 
     id: str
-    image: EncodedImage
+    image: EncodedImage | None
     prompt: str
     settings: Mapping[str, Any]
     vllm_settings: Mapping[str, Any] = field(default_factory=dict)

@@ -17,8 +17,10 @@ from llm_ocr.plugins import PLATFORMS
 
 #: Reading chosen pages again with other settings, as the stage of a launch. It plans, reads, describes, and assembles.
 REPAIR = "repair"
+#: Values of a schema from finished documents; not part of a pipeline.
+FIELDS = "fields"
 #: Stages that need a GPU; Assemble runs on a CPU.
-GPU_STAGES = ("extract", "describe", REPAIR)
+GPU_STAGES = ("extract", "describe", FIELDS, REPAIR)
 STAGES = ("extract", "describe", "assemble")
 #: All stages; as the stage of a job: the job that submits the others (`coordinator`).
 PIPELINE = "pipeline"

@@ -34,7 +34,7 @@ def submit(
 
     Args:
         platform: The name of the platform, such as `hf-jobs`, `sagemaker`, or `slurm`.
-        stage: `extract`, `describe`, `assemble`, or `pipeline`.
+        stage: `extract`, `describe`, `assemble`, `fields`, `repair`, or `pipeline`.
         sources: Files, folders, globs, URLs, lists of paths, or manifests: one or several.
         workspace: The folder, or the s3://, gs://, or hf:// URL.
         say: Receives messages.

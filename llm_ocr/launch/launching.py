@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TextIO
 
-from llm_ocr.config.loading import check_effect, masked
+from llm_ocr.config.loading import Stored, check_effect, masked
 from llm_ocr.config.models import LaunchSettings
 from llm_ocr.errors import Interrupted, JobFailed, LaunchError, UsageError
-from llm_ocr.launch import PIPELINE, REPAIR, Job, JobSpec, JobStatus, Launcher, Plan, State, launcher_for
+from llm_ocr.launch import FIELDS, PIPELINE, REPAIR, Job, JobSpec, JobStatus, Launcher, Plan, State, launcher_for
 from llm_ocr.launch.bill import Budget, bounded, budget_of, check_prices, fitted_limit, has_ended, most_text, record_end
 from llm_ocr.launch.library import check_library, with_library
 from llm_ocr.launch.records import (
@@ -330,7 +330,8 @@ def begin(settings: LaunchSettings, say: Say = print, terminal: TextIO | None = 
     for spec in first.specs.values():
         complete_plan(launcher, spec)
     options = workspace_options(settings)
-    held = remembered(settings, options)
+    # The workspace stores settings of the model that read the pages, which finds no fields.
+    held = Stored({}, {}) if settings.stage == FIELDS else remembered(settings, options)
     # A repair that names a server or a model reads with it what another engine has read.
     other = settings.stage == REPAIR and (settings.server_url or "model" in settings.model_fields_set)
     if held.get("engine") and "engine" not in settings.model_fields_set and not other:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_ocr.errors import LaunchError, UsageError
-from llm_ocr.launch import GPU_STAGES, JobSpec, Plan, Request
+from llm_ocr.launch import FIELDS, GPU_STAGES, JobSpec, Plan, Request
 from llm_ocr.launch.bootstrap import GOOGLE_KEY
 from llm_ocr.plugins import STORES
 from llm_ocr.workspace import Workspace
@@ -69,7 +69,7 @@ def job_command(spec: JobSpec, *, gpus: int | None = None, wrapper: tuple[str, .
     if not installs(spec) and GOOGLE_KEY not in spec.secrets:
         return command
     # Extras for the workspace's store, for the engine on a machine without GPU, and those of `--extra`.
-    engine = ["embedded"] if spec.stage in GPU_STAGES and gpus == 0 else []
+    engine = ["embedded"] if spec.stage in GPU_STAGES and gpus == 0 and spec.stage != FIELDS else []
     extras = list(dict.fromkeys([*store_extras([spec.workspace]), *engine, *spec.options.get("extra", ())]))
     wheel = {"wheel": WHEEL, "sha256": SHA256, "extras": extras} if installs(spec) else {"wheel": ""}
     keep = {} if serves(spec, gpus) else {"keep": False}

@@ -15,7 +15,7 @@ from typing import Any
 from llm_ocr.config.environment import environment
 from llm_ocr.config.groups import without_credentials
 from llm_ocr.errors import WorkspaceError
-from llm_ocr.launch import PIPELINE, REPAIR, Job, JobSpec, JobStatus, is_installed
+from llm_ocr.launch import FIELDS, PIPELINE, REPAIR, Job, JobSpec, JobStatus, is_installed
 from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.stored import LAUNCHES, launch_key, launch_reference
 
@@ -121,7 +121,7 @@ def submissions(workspace: Workspace, launch: str = "") -> list[Submission]:
         if match:
             parts = found.setdefault((folder, match["stage"], int(match["number"])), {})
             parts[match["kind"]] = codec.load(workspace.store.get(info.key), f"{workspace.url}: {info.key}")
-    order = {PIPELINE: -1, "extract": 0, "describe": 1, "assemble": 2, REPAIR: 3}
+    order = {PIPELINE: -1, "extract": 0, "describe": 1, "assemble": 2, FIELDS: 3, REPAIR: 3}
     read = []
     for where in sorted(found, key=lambda key: (key[0], order.get(key[1], 4), key[2])):
         parts = found[where]

@@ -1,5 +1,6 @@
 """Jobs of a launch, and the settings that they read from its record, from the user's settings."""
 
+import json
 import re
 import secrets
 import time
@@ -12,21 +13,23 @@ from typing import Any
 
 from llm_ocr.config import launch_groups
 from llm_ocr.config.fields import settings_of
-from llm_ocr.config.groups import Group, LogSettings, without_credentials
+from llm_ocr.config.groups import MODELS, FieldsGroup, Group, LogSettings, without_credentials
 from llm_ocr.config.models import (
     AssembleSettings,
     DescribeSettings,
     ExtractSettings,
+    FieldsSettings,
     LaunchSettings,
     RepairGroup,
     RepairSettings,
 )
 from llm_ocr.costs import price_per_hour
 from llm_ocr.errors import UsageError
-from llm_ocr.launch import GPU_STAGES, PIPELINE, REPAIR, STAGES, JobSpec, Launcher
+from llm_ocr.launch import FIELDS, GPU_STAGES, PIPELINE, REPAIR, STAGES, JobSpec, Launcher
 from llm_ocr.launch.library import store_extras
 from llm_ocr.launch.uploads import is_local, on_any_folder
 from llm_ocr.plugins import STORES
+from llm_ocr.results.field_schema import load_schema, read_schema
 from llm_ocr.storage.names import split_scheme
 
 #: Platforms whose jobs can access this machine's files.
@@ -49,6 +52,7 @@ _MODELS: Mapping[str, type[LogSettings]] = {
     "extract": ExtractSettings,
     "describe": DescribeSettings,
     "assemble": AssembleSettings,
+    FIELDS: FieldsSettings,
     REPAIR: RepairSettings,
 }
 
@@ -107,17 +111,23 @@ def launch_request(settings: LaunchSettings, launcher: Launcher, launch: str) ->
             f"{settings.workspace} is on this machine, where jobs on {settings.platform} cannot reach it",
             hint="Use a workspace at s3://, gs://, or hf://",
         )
-    if settings.stage == REPAIR and settings.sources:
-        raise UsageError("repair reads pages of the workspace, and no SOURCE", hint="Launch extract for new documents.")
+    if settings.stage in (FIELDS, REPAIR) and settings.sources:
+        raise UsageError(
+            f"{settings.stage} reads pages of the workspace, and no SOURCE", hint="Launch extract for new documents."
+        )
+    if settings.stage == FIELDS:
+        _check_fields(settings)
     if settings.stage == REPAIR and "pages_from" in settings.model_fields_set:
         raise UsageError(
             "a launched repair takes no list of pages, which is on this machine",
             hint="Use `unbalanced`, `below_quality`, or `max_pages`, or repair without launch.",
         )
-    idle = [name for name in RepairGroup.model_fields if name in settings.model_fields_set and settings.stage != REPAIR]
-    if idle:
-        names = ", ".join(f"`{name}`" for name in idle)
-        raise UsageError(f"{names}: no effect on {settings.stage}, only on repair", hint=f"Remove {names}.")
+    own: tuple[tuple[str, type[Group]], ...] = ((REPAIR, RepairGroup), (FIELDS, FieldsGroup))
+    for stage, group in own:
+        idle = [name for name in group.model_fields if name in settings.model_fields_set and settings.stage != stage]
+        if idle:
+            names = ", ".join(f"`{name}`" for name in idle)
+            raise UsageError(f"{names}: no effect on {settings.stage}, only on {stage}", hint=f"Remove {names}.")
     installs, scheme = settings.platform in INSTALLING, split_scheme(settings.workspace)[0]
     # `bootstrap`, which installs the packages, cannot read from a store of a package.
     if installs and settings.wheel != "image" and scheme in STORES.names():
@@ -144,6 +154,7 @@ def launch_request(settings: LaunchSettings, launcher: Launcher, launch: str) ->
             _check_files(stage, values)
         if installs:
             needed = [*store_extras(values.get("sources", ())), *(["datasets"] if values.get("dataset") else ())]
+            needed += [FIELDS] if stage == FIELDS else []
             options["extra"] = [*needed, *options["extra"]]
         travelling[stage] = _with_engine(stage, values, launcher, hardware)
         if settings.platform == "hf-jobs" and travelling[stage].get("engine") == "vllm":
@@ -161,6 +172,23 @@ def launch_request(settings: LaunchSettings, launcher: Launcher, launch: str) ->
             options=options,
         )
     return LaunchRequest(launch, settings.platform, stages, specs, travelling)
+
+
+def _check_fields(settings: LaunchSettings) -> None:
+    """Raise `UsageError` for a schema, an engine, or a model that its jobs would refuse."""
+    if settings.fields_schema is None:
+        raise UsageError("fields needs a schema", hint="Set `fields_schema=FILE`.")
+    read_schema(load_schema(settings.fields_schema))
+    engine, name = settings.engine, settings.model
+    refused = f"`engine={engine}`" if engine not in ("auto", *MODELS) else ""
+    if "model" in settings.model_fields_set:
+        from llm_ocr.models.profiles.shared import follows_instructions
+        from llm_ocr.models.registry import find_profile
+
+        with suppress(UsageError):  # any other model
+            refused = refused or ("" if follows_instructions(find_profile(name)) else f"`model={name}`")
+    if refused:
+        raise UsageError(f"fields need a model that follows instructions, unlike {refused}", hint=f"Remove {refused}.")
 
 
 def with_coordinator(asked: LaunchRequest, launcher: Launcher) -> LaunchRequest:
@@ -279,7 +307,9 @@ def job_settings(stage: str, settings: LaunchSettings) -> dict[str, Any]:
         if setting.kind is Path and name.endswith("_file"):
             hint = f"Pass its content as a secret: --secret {setting.variable.removesuffix('_FILE')}"
             raise UsageError(f"{setting.flag} {value} is on this machine, where jobs cannot read it", hint=hint)
-        if isinstance(value, tuple):
+        if name == "fields_schema":  # jobs have no file of this machine
+            found[name] = json.dumps(load_schema(value))
+        elif isinstance(value, tuple):
             found[name] = [str(item) for item in value]
         else:
             found[name] = str(value) if isinstance(value, Path) else value
@@ -328,6 +358,8 @@ def _hub_model(settings: LaunchSettings, stage: str, *, alone: bool) -> list[str
     from llm_ocr.models.registry import find_profile  # the tables of all models
 
     other = settings.describe_model if stage == "describe" else None
+    if stage == FIELDS and "model" not in settings.model_fields_set:
+        other = str(FieldsSettings.model_fields["model"].default)
     # Describe alone and repairs use the model of the workspace.
     known = (
         other

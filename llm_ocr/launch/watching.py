@@ -4,7 +4,7 @@ import shutil
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TextIO
 
 from llm_ocr.costs.comparison import money_text, time_span
@@ -17,7 +17,7 @@ from llm_ocr.types import plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.codec import parse_unit_id
 from llm_ocr.workspace.generations import Generation, generations, has_generation, totals_of
-from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, newest_key
+from llm_ocr.workspace.keys import ASSEMBLE, DESCRIBE, EXTRACT, FIELDS, newest_key
 from llm_ocr.workspace.publish import correction, done_units, iter_markers
 from llm_ocr.workspace.status import run_status
 
@@ -105,7 +105,7 @@ def stage_progress(workspace: Workspace, stage: str, launch: str = "") -> StageP
         done = done_units(workspace, EXTRACT, run.stages[EXTRACT].key) if planned else set()
         read = sum(parse_unit_id(unit)[0] in numbers for unit in done)
         return StageProgress(read, sum(one.units for one in planned), run.pages.expected)
-    status = run.stages[stage]
+    status = run.stages.get(stage) or replace(run.stages[ASSEMBLE], key="")  # Fields has the same items
     return StageProgress(status.done if status.key else 0, status.total, run.pages.expected)
 
 
@@ -173,6 +173,8 @@ class Progress:
                 planned = [one for one in self._plan if one.of_launch(self._spec.launch)]
                 self._done = sum(self._units.rows[one.number] for one in planned)
                 self._total = sum(one.expected for one in planned)
+            elif stage == FIELDS:
+                self._done, self._total = self._units.pages, totals_of(self._plan).documents
             else:
                 self._total = totals_of(self._plan).expected + self._units.correction
                 self._done = min(self._units.pages, self._total)
@@ -180,7 +182,7 @@ class Progress:
             self._readings.append((now, self._done))
             while len(self._readings) > 2 and self._readings[0][0] < now - _WINDOW:
                 self._readings.popleft()
-        noun = "figure" if stage == DESCRIBE else "page"
+        noun = {DESCRIBE: "figure", FIELDS: "document"}.get(stage, "page")
         parts = [f"{self._done:,}/{plural(self._total, noun)}"] if self._total else []
         (begun, before), (last, after) = self._readings[0], self._readings[-1]
         if after > before:

@@ -199,20 +199,19 @@ def rank(profiles: Sequence[Profile], wants: Wants) -> Ranking:
     )
 
 
-def alternatives(profiles: Sequence[Profile], name: str, *, count: int = 3) -> tuple[str, ...]:
-    """Return names of alternative models of other families: the best with open licenses, at most one per family.
+def alternatives(profiles: Sequence[Profile], name: str) -> tuple[str, ...]:
+    """Return names of three models of other families: the best with open licenses, at most one per family.
 
     Args:
         profiles: All profiles.
         name: Name of a profile, or Hugging Face id of its model.
-        count: Maximum number of names.
     """
     own = {family(profile) for profile in profiles if name in (profile.name, profile.model)}
     others = [profile for profile in profiles if family(profile) not in own]
     found: dict[str, str] = {}
     for choice in rank(others, Wants(open_only=True)).ranked:
         found.setdefault(family(choice.profile), choice.profile.name)
-    return tuple(found.values())[:count]
+    return tuple(found.values())[:3]
 
 
 def family(profile: Profile) -> str:

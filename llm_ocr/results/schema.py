@@ -17,6 +17,7 @@ from llm_ocr.types import (
     BlockKind,
     Box,
     EncodedImage,
+    FieldsRecord,
     Figure,
     FigureRecord,
     Ledger,
@@ -185,7 +186,7 @@ def iter_rows(source: Source, kind: str, columns: Iterable[str]) -> Iterator[dic
 # they are empty, or 0.
 
 
-_PAGES, _FIGURES = "pages", "figures"
+_PAGES, _FIGURES, _FIELDS = "pages", "figures", "fields"
 _IMAGE_COLUMN, _FIGURE_IMAGES_COLUMN = "image", "figure_images"
 # `getattr` reads the fields of these names, which are the columns.
 _BLOCK_TEXTS = ("text", "label", "figure_id", "inside", "caption", "described")
@@ -229,6 +230,12 @@ _PLAIN_PAGE_COLUMNS = tuple(name for name in _PAGE_TYPES if name not in _CONVERT
 _FIGURE_TEXTS = ("figure_id", "page_id", "document_id", "mode", "detail", "description", "data", "label", "engine")
 _FIGURE_NUMBERS = {"tokens_in": "int64", "tokens_out": "int64", "seconds": "double"}
 _PLAIN_FIGURE_COLUMNS = (*_FIGURE_TEXTS, *_FIGURE_NUMBERS)
+
+#: Columns of Fields, whose values and fields are JSON texts.
+_DOCUMENT_TYPES = {
+    **dict.fromkeys(("document_id", "source", "status", "reason", "detail", "values", "fields", "engine"), "string"),
+    **{"pages": "int32", "passages": "int32", **_FIGURE_NUMBERS},
+}
 
 _EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp"}
 
@@ -289,6 +296,35 @@ def figures_from_parquet(source: Source) -> list[FigureRecord]:
         )
         for row in iter_rows(source, _FIGURES, _figure_schema().names)
     ]
+
+
+def fields_to_parquet(records: Sequence[FieldsRecord]) -> bytes:
+    """Encode an item of Fields: one row per document."""
+    rows: list[dict[str, object]] = []
+    for record in records:
+        row = {name: _cleaned(getattr(record, name)) for name in _DOCUMENT_TYPES}
+        row |= {"status": record.status.value, "reason": record.reason and record.reason.value}
+        row |= {"values": json.dumps(record.values), "fields": json.dumps(record.fields)}
+        rows.append(row)
+    return table_bytes(_document_schema(), rows)
+
+
+def fields_from_parquet(source: Source) -> list[FieldsRecord]:
+    """Return all rows of an item of Fields; errors as in `iter_pages`."""
+    found = []
+    for row in iter_rows(source, _FIELDS, _document_schema().names):
+        row |= {"status": Status(row["status"]), "reason": _reason(row["reason"])}
+        row |= {"values": json.loads(row["values"]), "fields": tuple(json.loads(row["fields"]))}
+        found.append(FieldsRecord(**row))
+    return found
+
+
+@cache
+def _document_schema() -> "pa.Schema":
+    import pyarrow as pa
+
+    columns = [(name, pa.type_for_alias(kind)) for name, kind in _DOCUMENT_TYPES.items()]
+    return with_format(pa.schema(columns), _FIELDS)
 
 
 @cache

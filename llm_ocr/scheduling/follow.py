@@ -1,5 +1,6 @@
-"""Follow the preceding stage: process units as soon as they are published."""
+"""Take units one by one, also as soon as the preceding stage has published them."""
 
+import math
 import random
 import time
 from array import array
@@ -156,16 +157,16 @@ class Pauses:
 
 def followed(
     taking: UnitScanner | Sharded,
-    ready: Ready,
+    ready: Ready | None,
     pauses: Pauses,
     wait: Callable[[float], bool],
     grown: Callable[[], bool] = lambda: False,
 ) -> Generator[int, None, bool]:
-    """Yield places of units until the preceding stage has published all and this worker has taken its units.
+    """Yield places of units until this worker has taken its units, and the preceding stage has published all.
 
     Args:
-        taking: claims ready units.
-        ready: units that the preceding stage has published.
+        taking: claims units.
+        ready: units that the preceding stage has published; None if all units can be processed.
         pauses: the pauses, and the messages during them.
         wait: sleeps for a number of seconds; returns true to stop.
         grown: returns whether the plan has new units.
@@ -180,19 +181,21 @@ def followed(
         step = taking.step()
         if isinstance(step, Claimed):
             yield step.place
-        elif fresh := ready.look() if ready.missing else []:
+        elif ready and ready.missing and (fresh := ready.look()):
             taking.freshen(fresh)
             pauses.came()
-        elif grown():
+        elif ready and grown():
             return True
-        elif ready.missing or isinstance(step, Wait):
+        elif (ready and ready.missing) or isinstance(step, Wait):
             for message in step.messages if isinstance(step, Wait) else ():
                 pauses.say(message)
-            if ready.missing:
-                seconds = pauses.pause(f"{ready.missing} of {ready.total} units of {ready.stage}", "none published")
-            else:
-                seconds = pauses.pause("units of other workers", "none released")
-            if wait(min(seconds, step.seconds) if isinstance(step, Wait) else seconds):
+            seconds = step.seconds if isinstance(step, Wait) else math.inf
+            if ready and ready.missing:
+                waited = pauses.pause(f"{ready.missing} of {ready.total} units of {ready.stage}", "none published")
+                seconds = min(seconds, waited)
+            elif ready:
+                seconds = min(seconds, pauses.pause("units of other workers", "none released"))
+            if wait(seconds):
                 return False
         else:
             if step.held:

@@ -4,7 +4,7 @@ import random
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
@@ -184,8 +184,6 @@ class PlannedItems:
         return [bisect_right(self._first, unit) - 1]
 
 
-T = TypeVar("T")
-
 _DONE = ".done"
 
 #: A holder is alive if its lease appeared or changed since a look at most this number of beats ago. A lease is renewed
@@ -253,42 +251,6 @@ class _Seen:
     holder: Holder | None = None  # if it was asked for
 
 
-def leased(
-    leases: Leases,
-    units: Units[T],
-    *,
-    say: Callable[[str], None] = lambda message: None,
-    randomness: random.Random | None = None,
-) -> Iterator[T]:
-    """Yield units that this worker holds, until all are finished or held by live workers, or `leases` is closed.
-
-    The caller publishes a unit if `leases.holds` is still true, and then calls `leases.release`. A step blocks while it
-    waits for leases that may expire soon.
-
-    Args:
-        leases: the worker's leases.
-        units: the units to process.
-        say: receives messages about the holders of units, and about units that others still hold at the end.
-        randomness: source of randomness.
-
-    Raises:
-        StorageError: the store could not be read or written.
-    """
-    search = UnitScanner(leases, units, randomness=randomness)
-    while not leases.closed:
-        step = search.step()
-        if isinstance(step, Claimed):
-            yield units[step.place]
-        elif isinstance(step, Wait):
-            for message in step.messages:
-                say(message)
-            leases.wait(step.seconds)
-        else:
-            if step.held:
-                say(str(step))
-            return
-
-
 class UnitScanner:
     """Finds units step by step, without waiting. For one worker, not thread-safe.
 
@@ -305,13 +267,12 @@ class UnitScanner:
         leases: Leases,
         units: Units[object],
         *,
-        groups: Groups | None = None,
         ready: Container[int] | None = None,
         randomness: random.Random | None = None,
     ) -> None:
         self._leases = leases
         self._units = units
-        self._groups = groups or Groups(units, leases.stage, leases.key)
+        self._groups = Groups(units, leases.stage, leases.key)
         self._ready = ready
         self._random = randomness or random.Random()
         self._done = bytearray(len(units))

@@ -12,7 +12,7 @@ from llm_ocr.errors import UsageError
 from llm_ocr.scheduling.leases import is_lease
 from llm_ocr.scheduling.scanner import Claimed, Exhausted, PlannedUnits, Units
 from llm_ocr.workspace import Workspace
-from llm_ocr.workspace.publish import done_units, is_done
+from llm_ocr.workspace.publish import is_done
 
 #: Files in which SageMaker lists the hosts, for processing jobs and training jobs.
 SAGEMAKER_FILES = (Path("/opt/ml/config/resourceconfig.json"), Path("/opt/ml/input/config/resourceconfig.json"))
@@ -197,20 +197,11 @@ class Shard:
 WHOLE = Shard()
 
 
-def claim(workspace: Workspace, stage: str, key: str, units: Units[T], shard: Shard = WHOLE) -> Iterator[T]:
-    """Yield this worker's units that have no marker.
+class Sharded:
+    """Claims units of a share one at a time: the alternative to `scanner.UnitScanner` without leases.
 
     The marker is checked again when a unit is taken, to skip units that another worker has finished. Two workers may
     take the same unit without harm, because only one publishes it.
-    """
-    taking = Sharded(workspace, stage, key, units, shard, done_units(workspace, stage, key))
-    taking.freshen(range(len(units)))
-    while isinstance(step := taking.step(), Claimed):
-        yield units[step.place]
-
-
-class Sharded:
-    """Claims ready units of a share one at a time: the alternative to `scanner.UnitScanner` without leases.
 
     `done` are the names of finished or taken units; newly found names are added.
     """
@@ -226,7 +217,7 @@ class Sharded:
         self._free: deque[int] = deque()
 
     def freshen(self, places: Iterable[int]) -> None:
-        """Note that these places are ready now."""
+        """Note that these places can be processed now."""
         self._free.extend(place for place in places if place in self._shard)
 
     def step(self) -> Claimed | Exhausted:

@@ -354,7 +354,7 @@ def _todo(job: AssembleJob, command: Job[AssemblyCommand], share: Sharing, descr
     # Describe publishes a unit after Extract, so its marker is enough.
     published = Published(job.workspace.store, job.planned.units, DESCRIBE, describe)
     generations = len(job.planned.units.generations)
-    yield from share.follow(job.planned, ReadyItems(job.planned, published), generations)
+    yield from share.take(job.planned, ReadyItems(job.planned, published), generations)
 
 
 def _begin(job: AssembleJob, split: Split, source: tuple[str, str], progress: Progress, *, whole: bool) -> list[int]:

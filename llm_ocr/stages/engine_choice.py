@@ -14,9 +14,10 @@ from llm_ocr.config.groups import (
     EngineSettings,
     LedgerSettings,
     ModelSettings,
+    RaySettings,
 )
 from llm_ocr.config.loading import about, check_effect
-from llm_ocr.config.models import ServingCommand
+from llm_ocr.config.models import FieldsSettings, ServingCommand
 from llm_ocr.engines.vllm.hardware import gpus, vllm_installed
 from llm_ocr.engines.vlm.requests import PLACE
 from llm_ocr.errors import LlmOcrError, UsageError
@@ -54,6 +55,13 @@ def choose_engine(settings: EngineSettings, *, command: str) -> str:
         LlmOcrError: No engine is available.
     """
     engine = _engine(settings, command)
+    if isinstance(settings, FieldsSettings) and (engine not in MODELS or settings.engine == HYBRID):
+        lacks = "this machine has no vLLM with a GPU"
+        raise UsageError(
+            "fields need a model that follows instructions, and "
+            + (lacks if settings.engine == UNDECIDED else f"{about(settings.engine)} has none"),
+            hint="Set the URL of a server: `server_url=http://HOST:PORT`. With a GPU: `engine=vllm`",
+        )
     _check_effect(settings, engine)
     return engine
 
@@ -67,14 +75,10 @@ def _check_effect(settings: EngineSettings, engine: str) -> None:
             "`invisible_text=keep` has no effect with `text_layer=never`: OCR reads only what the page shows",
             hint="Remove one of the two settings.",
         )
-    if settings.engine == HYBRID and settings.origins.get("fallback", "").startswith("flag "):
-        raise UsageError(
-            "`fallback` has no effect with `engine=hybrid`: the CPU engine has read each page before the model",
-            hint="Leave out `fallback`.",
-        )
     why = "which `server_url` chose" if engine == SERVER else f"which `engine=auto` chose because {reason}"
     if idle := check_effect(settings, engine, why):
-        _log.warning("no effect with %s: %s", about(engine), ", ".join(idle))
+        used = HYBRID if settings.engine == HYBRID else engine
+        _log.warning("no effect with %s: %s", about(used), ", ".join(idle))
     if isinstance(settings, LedgerSettings) and settings.verify == "ocr":
         if engine not in (*MODELS, HYBRID):
             raise UsageError(
@@ -83,6 +87,8 @@ def _check_effect(settings: EngineSettings, engine: str) -> None:
             )
         if missing := ENGINES.get(EMBEDDED).missing():
             raise UsageError("`verify=ocr` needs OCR, which is not installed", hint=missing.hint) from missing
+        if isinstance(settings, EmbeddedSettings) and settings.ocr_language:
+            ENGINES.get(EMBEDDED).check_language(settings.ocr_language)
     if engine not in (*MODELS, HYBRID):  # unsupported settings fail here, not after planning or reading
         if isinstance(settings, ModelSettings):
             figure_labels(settings, engine)
@@ -134,7 +140,7 @@ def _engine(settings: EngineSettings, command: str) -> str:
         return chosen
     if urls:
         return SERVER
-    if settings.ray is not None:
+    if isinstance(settings, RaySettings) and settings.ray is not None:
         return VLLM  # on the cluster's nodes, whatever this machine has
     if vllm_installed(tuple(shlex.split(settings.vllm_command))) and gpus():
         return VLLM
@@ -143,7 +149,7 @@ def _engine(settings: EngineSettings, command: str) -> str:
             "`engine=hybrid` needs a model, and this machine has no vLLM with a GPU",
             hint="Set the URL of a server: `server_url=http://HOST:PORT`. Without a model: `engine=embedded`",
         )
-    if command in ("run", "repair"):
+    if command in ("run", "repair", "fields"):  # which `choose_engine` refuses for fields
         return EMBEDDED
     raise LlmOcrError(
         f"{command}: no engine is chosen, and this machine has no vLLM with a GPU",

@@ -3,12 +3,14 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from llm_ocr.config.groups import HYBRID, SERVER, VLLM, RaySettings
 from llm_ocr.config.models import (
     CleanSettings,
     DescribeSettings,
+    FieldsSettings,
     InputCommand,
     PipelineCommand,
     PlanSettings,
@@ -18,6 +20,7 @@ from llm_ocr.config.models import (
 )
 from llm_ocr.errors import StorageError, install_command
 from llm_ocr.plugins import ENGINES
+from llm_ocr.results.field_schema import load_schema, read_schema
 from llm_ocr.runs import Run
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.assemble import assemble
@@ -25,10 +28,11 @@ from llm_ocr.stages.clean import clean
 from llm_ocr.stages.describe import describe
 from llm_ocr.stages.engine_choice import choose_engine
 from llm_ocr.stages.extract import extract, warming_up
-from llm_ocr.stages.job import Job, Stage, log_folder, worker_name
+from llm_ocr.stages.fields import fields
+from llm_ocr.stages.job import Job, Stage, log_folder, without_servers, worker_name
 from llm_ocr.stages.limits import Limits, check_limits
 from llm_ocr.stages.loop import run_blocking
-from llm_ocr.stages.model_choice import model_choice, with_served_model
+from llm_ocr.stages.model_choice import instructed_model, model_choice, with_served_model
 from llm_ocr.stages.plan import find, need_plan, plan
 from llm_ocr.stages.recording import Recorded, Tally
 from llm_ocr.stages.remote import Remote
@@ -54,7 +58,7 @@ _ABOUT = {
 
 
 def execute(command: str, settings: PipelineCommand, progress: Progress | None = None) -> Run:
-    """Run a command: plan, extract, describe, assemble, run, retry-failed, repair, or clean.
+    """Run a command: plan, extract, describe, assemble, fields, run, retry-failed, repair, or clean.
 
     Args:
         command: The name of the command.
@@ -71,8 +75,11 @@ def execute(command: str, settings: PipelineCommand, progress: Progress | None =
     # Errors of the settings are raised before anything is written.
     engine = ""
     gives_up = isinstance(settings, RepairSettings) and settings.give_up
-    if isinstance(settings, PlanSettings | DescribeSettings | RepairSettings) and not gives_up:
+    if isinstance(settings, PlanSettings | DescribeSettings | FieldsSettings | RepairSettings) and not gives_up:
         engine = choose_engine(settings, command=command)
+    if isinstance(settings, FieldsSettings):
+        read_schema(load_schema(settings.fields_schema))
+        instructed_model(settings, engine)
     if isinstance(settings, ReadingCommand) and engine in (VLLM, SERVER) and settings.ray is None:
         model_choice(settings)
     return run_blocking(lambda: _execute(command, settings, engine, progress or Silent()))
@@ -82,7 +89,7 @@ async def _execute(command: str, settings: PipelineCommand, engine: str, progres
     settings = await with_served_model(settings, engine, progress.say)
     serving = settings if isinstance(settings, ServingCommand) and engine else None  # giving up needs no engine
     # The workers of a cluster run the engines and record their costs.
-    on_ray = serving is not None and serving.ray is not None
+    on_ray = isinstance(serving, RaySettings) and serving.ray is not None
     planning = settings if isinstance(settings, PlanSettings) else None  # only these commands may create a workspace
     found = await find(planning, command) if planning else None  # before the workspace is created
     dataset = await asyncio.to_thread(_input_of, settings)
@@ -115,9 +122,9 @@ async def _execute(command: str, settings: PipelineCommand, engine: str, progres
                 workspace, settings, progress, engines, remote, stop=limits.stop, command=command, worked=worked
             )
             if isinstance(serving, RaySettings) and on_ray:
-                from llm_ocr.stages.ray import cluster, without_servers
+                from llm_ocr.stages.ray import cluster
 
-                run_on_cluster = await stack.enter_async_context(cluster(serving))
+                job = replace(job, run=await stack.enter_async_context(cluster(serving)))
             if found is not None:
                 async with _still_exists(workspace), contextlib.nullcontext() if on_ray else warming_up(job, command):
                     planned = await plan(job, found)
@@ -135,7 +142,7 @@ async def _execute(command: str, settings: PipelineCommand, engine: str, progres
                     _still_exists(workspace),
                     limits.stage(stage.__name__, progress, finishes=not on_ray, last=last),
                 ):
-                    await (run_on_cluster(stage, job) if on_ray else stage(job))
+                    await job.run(stage, job)
         if workspace.url.startswith("hf://"):  # the preview; the engine has ended, so no GPU waits for the upload
             from llm_ocr.compat.stage_dataset import show_pages
 
@@ -202,6 +209,7 @@ _STAGES: dict[str, tuple[Stage, ...]] = {
     "extract": (extract,),
     "describe": (describe,),
     "assemble": (assemble,),
+    "fields": (fields,),
     "run": (extract, describe, assemble),
     "retry-failed": (retry_failed,),
     "repair": (extract, finish_repair),

@@ -42,6 +42,7 @@ from llm_ocr.types import (
     DocumentPart,
     EncodedImage,
     Figure,
+    OcrText,
     Page,
     PageRecord,
     Reason,
@@ -190,6 +191,8 @@ class Extract:
         route: Chooses the pages that `reader` reads after `first`.
         ahead: Bounds the bytes of pages that wait for `reader` after `first`.
         model: Whether `reader` still has a server, if there is a `first`.
+        ocr_texts: What the OCR of `first` read, by the page's id: evidence for pages that wait for the choice of their
+            unit. Other pages are read by both at once.
     """
 
     renderer: PartRenderer
@@ -208,6 +211,7 @@ class Extract:
     route: Route = field(default_factory=Route)
     ahead: Admission | None = None
     model: ModelState = field(default_factory=ModelState)
+    ocr_texts: dict[str, OcrText] = field(default_factory=dict)
 
     async def run(self, units: AsyncIterable[Unit]) -> None:
         """Read and publish all units."""
@@ -255,6 +259,7 @@ class Extract:
         chosen = self.route.chosen(unit.id, rows)
         for position in set(range(len(rows))).difference(chosen):
             self.progress.count(rows[position].status)
+            self.ocr_texts.pop(rows[position].page_id, None)
         return chosen
 
     async def _read_again(self, task: PageTask, before: PageRecord, ticket: Ticket) -> PageRecord:
@@ -285,13 +290,19 @@ class Extract:
         if part.again and not self.repair:  # a repair reads in another way by its settings
             page = replace(page, again=True)
         if self.first is None:
-            return await self._read_with(self.reader, task, page, ticket.release)
-        if before is None:
-            before = await self._read_with(self.first, task, page, noop)
+            return (await self._read_with(self.reader, task, page, ticket.release))[0]
+        if before is not None:
+            ocr = self.ocr_texts.pop(page.id, None)
+        else:
+            before, ocr = await self._read_with(self.first, task, page, noop)
             probability = {GAIN: round(gain_probability(before), 3)}
             before = replace(before, attempts=tuple({**attempt, **probability} for attempt in before.attempts))
+            if self._by_units and ocr:
+                self.ocr_texts[page.id] = ocr
             if self._by_units or not self.route.chosen("", [before]):
                 return before
+        if ocr and page.evidence:  # evidence for the text of the model
+            page = replace(page, evidence=replace(page.evidence, ocr=ocr))
         model = self.model
         if not model.lost:
             if self.ahead is not None:  # the next page may be rendered when this one has its place in the queue
@@ -300,7 +311,7 @@ class Extract:
                 ticket.release()
                 ticket = queued
             try:
-                row = await self._read_with(self.reader, task, page, ticket.release)
+                row, _ = await self._read_with(self.reader, task, page, ticket.release)
             except ServerError as error:
                 if not model.answered:
                     raise
@@ -319,26 +330,27 @@ class Extract:
 
     async def _read_with(
         self, reader: PageReader, task: PageTask, page: Page, on_dispatched: Callable[[], None]
-    ) -> PageRecord:
-        """Return the row of a rendered page by one of the readers."""
+    ) -> tuple[PageRecord, OcrText | None]:
+        """Return the row of a rendered page by one of the readers, and what its OCR read, if it is kept as evidence."""
         part, position = task
         try:
             if self.verifier is None or reader is not self.reader:
                 attempt = await read_page(reader, page, self.renderer, on_dispatched)
             else:
                 page, attempt = await self._verified(page, on_dispatched, self.verifier)
-            return await finished_page(
+            row = await finished_page(
                 part,
                 position,
                 page,
-                attempt,
+                replace(attempt, ocr=None),
                 self.renderer,
                 furniture=self.furniture,
                 limits=self.limits,
                 transcribed=self.transcribes(),
             )
         except PageFailure as failure:
-            return failed_page(part, position, failure, engine=reader.name, image=page.image)
+            return failed_page(part, position, failure, engine=reader.name, image=page.image), None
+        return row, attempt.ocr
 
     async def _verified(
         self, page: Page, on_dispatched: Callable[[], None], verifier: Verifier

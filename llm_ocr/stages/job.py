@@ -4,14 +4,14 @@ import os
 import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from llm_ocr.config.groups import Group
 from llm_ocr.stages import Progress
 from llm_ocr.stages.remote import Remote
-from llm_ocr.stages.servers import Engines
+from llm_ocr.stages.servers import Engines, RemoteEngines
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import Unit
 from llm_ocr.workspace import Workspace
@@ -52,6 +52,7 @@ class Job(Generic[S_co]):
         stop: Returns whether no further unit may be claimed. Units in progress are finished.
         command: The name of the command. It is stored with the settings that later commands need not repeat.
         worked: What the command has finished, and whether it shares units with other workers.
+        run: Runs a stage: in this process, or on a cluster.
     """
 
     opened: Workspace | None
@@ -63,6 +64,7 @@ class Job(Generic[S_co]):
     stop: Callable[[], bool] = lambda: False
     command: str = ""
     worked: Worked = field(default_factory=Worked)
+    run: Callable[["Stage", "Job[Any]"], Awaitable[None]] = lambda stage, job: stage(job)
 
     @property
     def workspace(self) -> Workspace:
@@ -74,6 +76,11 @@ class Job(Generic[S_co]):
 
 #: A stage over a workspace. The name of the command decides which settings its job has; types cannot express that.
 Stage = Callable[[Job[Any]], Awaitable[None]]
+
+
+def without_servers(job: Job[Any]) -> Job[Any]:
+    """Return the command with models whose servers run on other machines, for keys and plans."""
+    return replace(job, engines=RemoteEngines(job.engines.engine, job.settings, Path(), job.progress.say))
 
 
 #: Folder of server logs, below the workspace.

@@ -23,7 +23,7 @@ from llm_ocr.stages.recording import Recorded
 from llm_ocr.stages.servers import Engines
 from llm_ocr.types import Counts, PageRecord
 from llm_ocr.workspace import Workspace
-from llm_ocr.workspace.keys import DESCRIBE, EXTRACT
+from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, FIELDS
 from llm_ocr.workspace.metrics import Records, total_cost
 from llm_ocr.workspace.status import RunStatus, Worked, known_status
 
@@ -35,7 +35,7 @@ READ, READ_EACH = 15.0, 1.0
 #: Seconds that sent requests have to finish, and seconds without change after which they count as finished.
 GRACE, SETTLED = 20.0, 3.0
 #: Stages that can stop between two units.
-_FINISHING = (EXTRACT, DESCRIBE)
+_FINISHING = (EXTRACT, DESCRIBE, FIELDS)
 
 _AGAIN = "Finished results are kept. Run the same command again"
 

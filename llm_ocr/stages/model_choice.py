@@ -14,17 +14,19 @@ import yaml
 from llm_ocr.config.groups import (
     SERVER,
     ModelSettings,
+    RaySettings,
     ServerSettings,
     VllmSettings,
     WhichModel,
 )
 from llm_ocr.config.loading import DEFAULT
-from llm_ocr.config.models import ServingCommand
+from llm_ocr.config.models import FieldsSettings, ServingCommand
 from llm_ocr.errors import UsageError
 from llm_ocr.models.parsers import parser_named
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.profile_file import profile_from
 from llm_ocr.models.profiles.chat import generic
+from llm_ocr.models.profiles.shared import follows_instructions
 from llm_ocr.models.registry import all_profiles, find_profile, served_profile
 from llm_ocr.stages.job import SettingsT
 from llm_ocr.stages.servers import Engines, server_key
@@ -79,6 +81,23 @@ def model_choice(settings: WhichModel) -> ModelChoice:
     return _with_template(asked, settings.chat_template)
 
 
+def instructed_model(settings: FieldsSettings, engine: str) -> ModelChoice:
+    """Return the model that is asked for fields.
+
+    Raises:
+        UsageError: It is unknown, or follows no instructions, as models that only read pages.
+    """
+    if settings.origins.get("parser", "").startswith("flag "):
+        raise UsageError("`parser` has no effect on fields, whose answers are JSON", hint="Remove it.")
+    asked = named_model(settings.model, settings.weights, own_prompt=True, served=engine == SERVER)
+    if not follows_instructions(asked.profile):
+        raise UsageError(
+            f"{asked.profile.name} reads pages and follows no instructions, which fields need",
+            hint="Use an instruction-tuned model: `model=qwen3-vl-8b`, or the name of any such model on the server.",
+        )
+    return _with_template(asked, settings.chat_template)
+
+
 async def with_served_model(settings: SettingsT, engine: str, say: Callable[[str], None]) -> SettingsT:
     """Return the settings with the model of the first server that answers, if no setting chooses a model.
 
@@ -86,7 +105,9 @@ async def with_served_model(settings: SettingsT, engine: str, say: Callable[[str
     """
     # A stage that reads no pages has the model of the stage before it, and may wait for that stage.
     serving = settings if isinstance(settings, ServingCommand) else None
-    if engine != SERVER or serving is None or serving.ray is not None or not isinstance(settings, ModelSettings):
+    if engine != SERVER or serving is None or not isinstance(settings, ModelSettings):
+        return settings
+    if isinstance(serving, RaySettings) and serving.ray is not None:
         return settings
     from llm_ocr.engines.client.connections import address_of
     from llm_ocr.engines.client.endpoint import Endpoint

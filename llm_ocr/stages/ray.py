@@ -1,22 +1,26 @@
-"""Run Extract and Describe on a Ray cluster: actors on the nodes run the stage, and this process assigns the units.
+"""Run Extract and Describe on a Ray cluster: actors on the nodes run the stage, and this process watches them.
 
-An actor is a `Worker` with its own engine and its own connection to the workspace. The `Crew` starts the workers,
-replaces lost workers, and sums up their reports. A unit that is processed twice is published once.
+Actors share the units by leases, or have a shard each in stores without leases. A unit that is processed twice is
+published once. This process starts the actors, replaces lost ones, and counts the rows of published units.
 """
 
 import asyncio
 import concurrent.futures
 import contextlib
 import logging
+import math
 import os
 import platform
 import re
 import socket
 import threading
-from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from logging.handlers import QueueHandler
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -26,98 +30,54 @@ from llm_ocr.config.environment import cores, quiet_ray
 from llm_ocr.config.groups import VLLM, FollowSettings, RenderSettings, ShardSettings, SourceSettings
 from llm_ocr.config.models import ClusterCommand, RetrySettings
 from llm_ocr.documents.remote.urls import is_remote
-from llm_ocr.engines import Load, Server
+from llm_ocr.engines import Load
 from llm_ocr.errors import LlmOcrError, MissingExtra, UsageError, WorkspaceError, WorkspaceMismatch
-from llm_ocr.models.profile import Profile
+from llm_ocr.scheduling.follow import Published
+from llm_ocr.scheduling.leases import DEFAULT_SECONDS, LEASE, Claim, Leases, is_lease, lease_options
 from llm_ocr.scheduling.scanner import PlannedUnits
+from llm_ocr.scheduling.shards import Shard
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.describe import describe
 from llm_ocr.stages.extract import Expected, expected_pages, extract
-from llm_ocr.stages.job import Job, Share, Stage, log_folder, worker_name
+from llm_ocr.stages.job import Job, Share, Stage, log_folder, without_servers, worker_name
 from llm_ocr.stages.loop import run_blocking
 from llm_ocr.stages.recording import Recorded
 from llm_ocr.stages.remote import Remote
 from llm_ocr.stages.rendering import passwords
 from llm_ocr.stages.servers import Engines, server_key
-from llm_ocr.stages.sharing import copy_markers, pages_stage
+from llm_ocr.stages.sharing import Split, copy_markers, pages_stage, sharing
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import Counts, Status, Unit, plural
 from llm_ocr.workspace import Workspace, library_version
-from llm_ocr.workspace.codec import parse_unit_id
-from llm_ocr.workspace.generations import generations
+from llm_ocr.workspace.codec import read_ahead
+from llm_ocr.workspace.generations import Generation, generations
 from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, newest_key, required_key
-from llm_ocr.workspace.publish import ESTIMATED, correction, done_units, find_marker, is_done, iter_markers
+from llm_ocr.workspace.publish import ESTIMATED, Marker, correction, done_units, iter_markers, standing_marker
 from llm_ocr.workspace.stored import workspace_options
 
 LOCAL = "local"
 _STAGES: dict[str, Stage] = {EXTRACT: extract, DESCRIBE: describe}
-_log = logging.getLogger(__name__)
-
-
-# Assignment of the units. A unit is identified by its position in the plan (`place`).
-
-
-#: Units that a worker has in addition to those in progress, so that its server never waits for the driver.
-AHEAD = 2
-#: Lost workers after which a unit is assigned to a worker that has no other unit, and after which it is aborted.
+#: Lost workers after which a unit is read alone at the end, and after which it is aborted.
 SUSPECT, MOST_LOST = 2, 4
-#: Seconds that a worker delays a report without news.
-_NOTHING_NEW = 1.0
-
-
-class UnitQueue:
-    """Units that no worker holds, and the losses of each unit. Belongs to one event loop."""
-
-    def __init__(self, places: Iterable[int]) -> None:
-        self.finished = asyncio.Event()
-        self.aborted: list[int] = []
-        self._todo = deque(places)
-        self._suspects: deque[int] = deque()
-        self._left = set(self._todo)
-        self._lost: Counter[int] = Counter()
-        self.done()
-
-    async def wanted(self) -> bool:
-        """Return True when a new worker would receive a unit; False when all units are finished."""
-        while not (self.finished.is_set() or self._todo or self._suspects):
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.finished.wait(), _NOTHING_NEW)
-        return not self.finished.is_set()
-
-    def take(self, held: Collection[int], waiting: int) -> list[int]:
-        """Return the next units of a worker that holds the units `held` and has not begun `waiting` of them."""
-        taken: list[int] = []
-        while waiting + len(taken) < AHEAD and not self.alone([*held, *taken]):
-            if self._todo:
-                taken.append(self._todo.popleft())
-            elif self._suspects and not held and not taken:
-                taken.append(self._suspects.popleft())
-            else:
-                break
-        return taken
-
-    def alone(self, held: Iterable[int]) -> bool:
-        """Return whether these units are a single suspect unit."""
-        return any(self._lost[place] >= SUSPECT for place in held)
-
-    def done(self, *places: int) -> None:
-        """Mark units as published."""
-        self._left.difference_update(places)
-        if not self._left:
-            self.finished.set()
-
-    def restore(self, held: Iterable[int], *, blame: bool) -> None:
-        """Take back the units of a lost worker. `blame` is whether a unit may be the cause of the loss."""
-        for place in held:
-            self._lost[place] += blame
-            if self._lost[place] >= MOST_LOST:
-                self.aborted.append(place)
-                self.done(place)
-            else:
-                (self._suspects if self.alone([place]) else self._todo).append(place)
-
-
-# A worker. It imports nothing of Ray: the driver turns `Worker` into an actor.
+#: Consecutive workers without a published unit after which they are not replaced.
+FRUITLESS = 3
+#: Seconds between two reports of a worker, and until a lost worker is replaced.
+_EACH, _PAUSE = 1.0, 2.0
+#: Seconds between two looks for published units, until workers that wait for a node are reported, and reported again.
+_LOOK, _FIRST_NOTICE, _REMIND = 2.0, 30.0, 300.0
+#: Seconds for a stage to stop, and for all workers to stop.
+_STOPPING, _ALL_STOPPING = 15.0, 18.0
+#: Seconds to reach the cluster's head, for Ray to connect, and for a local cluster to start or end.
+_REACHED, _READY, _STARTED = 10.0, 30.0, 120.0
+#: Bytes of Ray's object store on this machine. The reports in it are small.
+_OBJECTS = 100 << 20
+_EVERY_MACHINE = (
+    "Every machine of the cluster needs the same version of llm-ocr with the same extras, and must reach the workspace "
+    "and the documents: folders on a shared disk under the same path, or s3:// or gs:// with credentials in its "
+    "environment."
+)
+_COLORS = re.compile(r"\x1b\[[0-9;]*m")
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,18 +91,19 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Task of the workers."""
+    """Task of a worker."""
 
     stage: str
     key: str  # a worker with another stage key fails
     published: str  # key below which the units are published; of a repair, that of the workspace
     settings: ClusterCommand
     engine: str
-    size: Size
+    per_node: int  # workers that share the cores of a machine
     folder: str  # the driver's current folder, for paths in `settings`
     witness: str  # a document on the driver's disks that the worker must see; empty if there is none
     version: str  # of the library
     commits: Mapping[str, str | None] = field(default_factory=dict)  # of models; another commit gives another key
+    split: Split = field(default_factory=lambda: Split(leases=True))
 
 
 @dataclass(unsafe_hash=True)
@@ -163,22 +124,12 @@ class Failure(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """A published unit: its rows, its documents without a page count in the plan, and the change of their pages."""
-
-    rows: int
-    estimated: int = 0
-    change: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Report:
     """Report of a worker."""
 
     host: str
-    waiting: int  # units that are not begun
-    done: Mapping[int, Done]  # the published units among the held units
-    counted: Mapping[Status, int]  # rows since the last report
+    pid: int  # with the host, in its leases
+    rows: int  # that it has finished
     messages: Sequence[tuple[int, str]]  # since the last report: logging level (0 for users) and text
     load: Load
     ended: bool
@@ -186,50 +137,31 @@ class Report:
 
 
 class Worker(Silent):
-    """Runs the stage in a thread, over the units that the driver assigns, and is its `Progress`.
+    """Runs the stage in a thread, and is its `Progress`. The driver calls `turn` and `stop`, one at a time.
 
-    The driver calls `turn` and `stop`, one at a time.
+    It imports nothing of Ray: the driver turns it into an actor.
     """
 
     def __init__(self, work: Work) -> None:
         with contextlib.suppress(OSError):
             os.chdir(work.folder)
         self._work = work
-        self._changed = threading.Condition()
-        self._news = self._closed = self._ended = False
-        self._queue: deque[int] = deque()
-        self._given: dict[int, Done | None] = {}
-        self._counted: Counter[Status] = Counter()
-        self._messages: list[tuple[int, str]] = []
+        self._over = threading.Event()
+        self._rows = 0
+        self._messages: SimpleQueue[logging.LogRecord] = SimpleQueue()
         self._load: Callable[[], Load] = Load
         self._failure: Failure | None = None
         self._cancel: Callable[[], object] = lambda: None
         self._thread = threading.Thread(target=self._run, name="llm_ocr", daemon=True)
-        self._thread.start()
 
-    def turn(self, held: Sequence[int], *, over: bool) -> Report:
-        """Receive the assigned units, and return a report, after a short wait if there is no news.
-
-        Calls with the same units may be repeated: the next report replaces a lost one.
-
-        Args:
-            held: All units assigned to this worker.
-            over: Whether the worker ends after these units.
-        """
-        with self._changed:
-            fresh = [place for place in held if place not in self._given]
-            self._given.update(dict.fromkeys(fresh))
-            self._queue.extend(fresh)
-            self._closed |= over
-            self._changed.notify_all()
-            self._changed.wait_for(lambda: self._news, _NOTHING_NEW)
-            self._news = False
-            counted, self._counted = self._counted, Counter()
-            messages, self._messages = self._messages, []
-            done = {place: done for place in held if (done := self._given[place]) is not None}
-            return Report(
-                platform.node(), len(self._queue), done, counted, messages, self._load(), self._ended, self._failure
-            )
+    def turn(self) -> Report:
+        """Return a report: the first one at once, so that its leases are known; then after a second or at the end."""
+        if first := self._thread.ident is None:
+            self._thread.start()
+        ended = self._over.wait(0.0 if first else _EACH)
+        records = [self._messages.get() for _ in range(self._messages.qsize())]
+        messages = [(record.levelno, record.getMessage()) for record in records]
+        return Report(socket.gethostname(), os.getpid(), self._rows, messages, self._load(), ended, self._failure)
 
     def stop(self) -> None:
         """End at once. Published units remain."""
@@ -237,50 +169,30 @@ class Worker(Silent):
             self._cancel()
         self._thread.join(_STOPPING)
 
-    def published(self, place: int, done: Done) -> None:
-        """Mark a unit as published."""
-        with self._reported():
-            self._given[place] = done
-
     def count(self, status: Status) -> None:
-        with self._changed:
-            self._counted[status] += 1
+        self._rows += 1
 
     def measure(self, load: Callable[[], Load]) -> None:
         self._load = load
 
     def say(self, message: str) -> None:
-        self.log(0, message)
-
-    def log(self, level: int, message: str) -> None:
-        """Send a line to the driver's log."""
-        with self._reported():
-            self._messages.append((level, message))
-
-    @contextlib.contextmanager
-    def _reported(self) -> Iterator[None]:
-        """Change the state in the block, and report it at once."""
-        with self._changed:
-            yield
-            self._news = True
-            self._changed.notify_all()
+        self._messages.put(logging.makeLogRecord({"levelno": 0, "msg": message}))
 
     def _run(self) -> None:
-        logger, failure = logging.getLogger("llm_ocr"), None
+        logger = logging.getLogger("llm_ocr")
         logger.setLevel(self._work.settings.log_level.upper())
         logger.propagate = False
-        logger.addHandler(handler := _Forward(self))
+        logger.addHandler(handler := QueueHandler(self._messages))
         try:
             run_blocking(self._stage)
         except LlmOcrError as error:
             everywhere = isinstance(error, UsageError | WorkspaceError | MissingExtra)
-            failure = Failure(error.args[0], error.hint, everywhere, ours=True)
+            self._failure = Failure(error.args[0], error.hint, everywhere, ours=True)
         except BaseException as error:  # noqa: BLE001 - reported to the driver
             _log.debug("the worker ended with an error", exc_info=True)
-            failure = Failure(f"{type(error).__name__}: {error}")
+            self._failure = Failure(f"{type(error).__name__}: {error}")
         logger.removeHandler(handler)
-        with self._reported():
-            self._ended, self._failure = True, failure
+        self._over.set()
 
     async def _stage(self) -> None:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -288,6 +200,7 @@ class Worker(Silent):
         self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
         work, settings = self._work, shared_cores(self._work)
         workspace = await asyncio.to_thread(_opened, work)
+        workspace.store.share(work.split.shard.count)
         name = worker_name()
         engines = Engines(work.engine, settings, log_folder(workspace, name), self.say)
         engines.commits.update(work.commits)
@@ -296,112 +209,45 @@ class Worker(Silent):
             stack.push_async_callback(engines.close)
             await stack.enter_async_context(recorded.kept())
             stack.push_async_callback(remote.close)
-            share = self._share(workspace)
-            job = Job(workspace, settings, recorded, engines, remote, share, command=work.stage)
-            try:
-                await _STAGES[work.stage](job)
-            finally:
-                with self._reported():
-                    self._closed = True  # a thread may wait for units
+            job = Job(workspace, settings, recorded, engines, remote, command=work.stage)
+            quiet = replace(job, progress=Silent())  # what other workers hold is no news for the user
+            own = await stack.enter_async_context(sharing(quiet, work.split, work.stage, work.published))
+            found = await asyncio.to_thread(_read_with, workspace, work.stage, work.published, work.key)
+            units = own.take(PlannedUnits(workspace, found))
+            await _STAGES[work.stage](replace(job, given=Share(units, own.mine, own.done, self._begun)))
         await asyncio.to_thread(workspace.flush)
 
-    def _share(self, workspace: Workspace) -> Share:
-        work, places = self._work, dict[str, int]()
-
-        def units() -> Iterator[Unit]:
-            planned = PlannedUnits(workspace)
-            while True:
-                with self._reported():
-                    self._changed.wait_for(lambda: self._queue or self._closed)
-                    if self._closed:
-                        return
-                    place = self._queue.popleft()
-                unit = planned[place]
-                places[unit.id] = place
-                if is_done(workspace, work.stage, work.published, unit.id):  # by another worker meanwhile
-                    done(unit.id)
-                else:
-                    yield unit
-
-        def done(unit: str) -> None:
-            marker = find_marker(workspace, work.stage, work.published, unit)
-            if marker is None:  # a store that batches writes; the driver checks at the end
-                found = Done(0)
-            elif work.stage == DESCRIBE:
-                found = Done(marker.figures.expected)
-            else:
-                estimated = int(marker.summary.extra.get(ESTIMATED, 0))
-                found = Done(marker.counts.expected, estimated, correction(marker.summary))
-            self.published(places.pop(unit), found)
-
-        def begun(key: str) -> None:
-            if key != work.key:
-                raise WorkspaceMismatch(
-                    f"{platform.node()} would make other results than the driver (key {key}, not {work.key})",
-                    hint="Use the same version of llm-ocr, with the same extras, on all machines of the cluster.",
-                )
-
-        return Share(units(), done=done, begun=begun)
-
-
-class _Forward(logging.Handler):
-    """Sends the library's log records to the driver."""
-
-    def __init__(self, worker: Worker) -> None:
-        super().__init__()
-        self._worker = worker
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._worker.log(record.levelno, self.format(record))
+    def _begun(self, key: str) -> None:
+        if key != self._work.key:
+            what = f"{platform.node()} would make other results than the driver (key {key}, not {self._work.key})"
+            raise WorkspaceMismatch(what, hint=_EVERY_MACHINE)
 
 
 def _opened(work: Work) -> Workspace:
     """Open the workspace. Raises `LlmOcrError` if this machine cannot process the driver's units."""
     node, version = platform.node(), library_version()
     if version != work.version:
-        raise MissingExtra(
-            f"llm-ocr {version} is installed on {node}, and {work.version} where the command was started",
-            hint="Use the same version on all machines of the cluster.",
-        )
+        what = f"llm-ocr {version} is installed on {node}, and {work.version} where the command was started"
+        raise MissingExtra(what, hint=_EVERY_MACHINE)
     try:
         workspace = Workspace.open(str(work.settings.workspace), options=workspace_options(work.settings))
     except WorkspaceMismatch:
         raise
     except WorkspaceError as error:
-        raise WorkspaceError(
-            f"{error.args[0]} on {node}",
-            hint="Every machine of the cluster must reach the workspace: a folder on a shared disk, or "
-            "s3:// or gs:// with credentials in each machine's environment.",
-        ) from error
+        raise WorkspaceError(f"{error.args[0]} on {node}", hint=_EVERY_MACHINE) from error
     if work.witness and not Path(work.witness).exists():
-        raise WorkspaceError(
-            f"{work.witness} is not on {node}",
-            hint="Every machine of the cluster must reach the documents: put them on a shared disk under the same "
-            "path, or on s3:// or gs://.",
-        )
+        raise WorkspaceError(f"{work.witness} is not on {node}", hint=_EVERY_MACHINE)
     return workspace
 
 
 def shared_cores(work: Work) -> ClusterCommand:
     """Return the settings with this worker's share of the cores, unless the user set them."""
-    settings, per_node = work.settings, work.size.per_node
+    settings, per_node = work.settings, work.per_node
     given = {"ocr_workers": settings.ocr_workers}
     if isinstance(settings, RenderSettings):
         given["render_workers"] = settings.render_workers
     left_open = {name: max(1, cores() // per_node) for name, value in given.items() if value is None}
     return settings.model_copy(update=left_open) if per_node > 1 else settings
-
-
-# The workers of a stage, as the driver sees them.
-
-
-#: Consecutive workers without a finished unit after which they are not replaced.
-FRUITLESS = 3
-#: Seconds until a lost worker is replaced, until workers that wait for a node are reported, and reported again.
-_PAUSE, _FIRST_NOTICE, _REMIND = 2.0, 30.0, 300.0
-#: Seconds for a stage to stop, and for all workers to stop.
-_STOPPING, _ALL_STOPPING = 15.0, 18.0
-_COLORS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass(slots=True, eq=False)
@@ -410,16 +256,11 @@ class _Life:
 
     number: int
     actor: Any
-    task: "asyncio.Task[None]"
-    host: str = ""  # empty until the worker runs
-    held: dict[int, None] = field(default_factory=dict)  # in the order of assignment
-    finished: int = 0  # units
-    unsettled: int = 0  # rows of unfinished units
-    load: Load = field(default_factory=Load)
+    report: Report | None = None  # the last one
 
     @property
     def name(self) -> str:
-        return f"worker {self.number}" + (f" ({self.host})" if self.host else "")
+        return f"worker {self.number}" + (f" ({self.report.host})" if self.report else "")
 
 
 class Crew:
@@ -428,168 +269,185 @@ class Crew:
     Args:
         ray: The package `ray`, connected.
         work: The task of the workers.
+        size: Their number and size.
+        workspace: The workspace.
         progress: Receives the progress.
         estimated: Documents that are not counted yet.
+
+    Attributes:
+        aborted: Units that were given up because their workers died.
+        last: The failure of a worker that was not replaced.
     """
 
-    def __init__(self, ray: Any, work: Work, progress: Progress, estimated: int) -> None:
-        self._ray, self._work, self._progress, self._estimated = ray, work, progress, estimated
+    def __init__(
+        self, ray: Any, work: Work, size: Size, workspace: Workspace, progress: Progress, estimated: int
+    ) -> None:
+        self.aborted: list[str] = []
+        self.last = Failure("")
+        self._ray, self._work, self._size = ray, work, size
+        self._workspace, self._progress, self._estimated = workspace, progress, estimated
         # Ray restarts nothing, so that every loss is visible here. It repeats calls of unreachable workers.
         options = {"max_restarts": 0, "max_task_retries": -1, "scheduling_strategy": "SPREAD"}
-        self._actor = ray.remote(num_gpus=work.size.gpus, **options)(Worker)
-        self._units = UnitQueue(())
+        self._actor = ray.remote(num_gpus=size.gpus, **options)(Worker)
         self._lives: list[_Life] = []
         self._spent = Load()  # by ended workers
-        self._twice = 0  # rows of lost units, which will be counted again
-        self._last = Failure("")  # of a worker that was not replaced
+        self._lost: Counter[str] = Counter()  # workers, by the unit that they held
+        self._suspects: list[str] = []
 
-    async def run(self, places: Sequence[int]) -> list[int]:
-        """Process the units at these places of the plan.
+    def load(self) -> Load:
+        """Return the sum of the numbers of all workers' engines."""
+        return _sum(self._spent, *(life.report.load for life in self._lives if life.report))
 
-        Returns:
-            The units that were aborted because their workers died.
+    async def run(self, units: PlannedUnits) -> None:
+        """Process all units; those with which workers were lost at the end, one at a time.
+
+        Args:
+            units: The units of the stage.
 
         Raises:
-            LlmOcrError: No worker is left, or an error would affect every worker.
+            LlmOcrError: An error would affect every worker.
         """
-        units = self._units = UnitQueue(places)
-        waiting = asyncio.create_task(self._watch_waiting())
+        work, store = self._work, self._workspace.store
+        published = Published(store, units, work.stage, work.published)
+        await asyncio.to_thread(lambda: list(iter(published.look, [])))  # of earlier runs
+        seconds = work.settings.lease_seconds or DEFAULT_SECONDS
+        options = lease_options(self._workspace.url, seconds, "the driver of Ray")
+        with Leases(store, work.stage, work.published, options) as kept:
+            await self._round(self._size.workers, published, units, kept)
+            while self._suspects:
+                await asyncio.to_thread(kept.release, self._suspects.pop(0))
+                await self._round(1, published, units, kept)
+
+    async def _round(self, workers: int, published: Published, units: PlannedUnits, kept: Leases) -> None:
+        """Process the units that are not kept, until no worker has anything left."""
+        size, passed, notice = self._size, 0.0, _FIRST_NOTICE
+        needs = f"{size.gpus:g} GPU and a CPU" if size.gpus else "a CPU"
+        slots = [asyncio.create_task(self._work_on(number, kept)) for number in range(min(workers, published.missing))]
+        tasks = set(slots)
         try:
-            async with asyncio.TaskGroup() as tasks:
-                for number in range(min(self._work.size.workers, len(places))):
-                    tasks.create_task(self._work_on(number))
+            while tasks and published.missing > len(self._suspects) + len(self.aborted):
+                ended, tasks = await asyncio.wait(tasks, timeout=_LOOK, return_when=asyncio.FIRST_COMPLETED)
+                await self._count(published, units)
+                for task in ended:
+                    task.result()
+                passed, waiting = passed + _LOOK, sum(life.report is None for life in self._lives)
+                if passed >= notice and waiting:
+                    notice = passed + _REMIND
+                    self._progress.say(f"{waiting} of {size.workers} workers wait for a node with {needs} free")
         finally:
-            waiting.cancel()
-            stops = [life.actor.stop.remote() for life in self._lives if life.host]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*slots, return_exceptions=True)
+            stops = [life.actor.stop.remote() for life in self._lives if life.report]
             if stops:  # their servers shut down in order; workers that do not answer are killed below
                 await asyncio.wait({asyncio.gather(*stops, return_exceptions=True)}, timeout=_ALL_STOPPING)
             for life in list(self._lives):
                 self._end(life)
-        if not units.finished.is_set():
-            message = f"no worker is left on the cluster; the last one: {self._last.message}"
-            raise LlmOcrError(message, hint=self._last.hint)
-        return units.aborted
 
-    def load(self) -> Load:
-        """Return the sum of the numbers of all workers' engines."""
-        return _sum([self._spent, *(life.load for life in self._lives)])
+    async def _count(self, published: Published, units: PlannedUnits) -> None:
+        """Pass the rows of the newly published units on to the progress."""
+        work = self._work
 
-    async def _work_on(self, number: int) -> None:
-        """Run a worker and its replacements, until all units are finished or the workers achieve nothing."""
-        fruitless, task = 0, asyncio.current_task()
-        assert task is not None
-        while await self._units.wanted():
-            life = _Life(number, self._actor.remote(self._work), task)
+        def news() -> list[Marker]:
+            names = [units.name(place) for found in iter(published.look, []) for place in found]
+            find = partial(standing_marker, self._workspace, work.stage, work.published)
+            return list(read_ahead(find, names, "markers"))
+
+        for marker in await asyncio.to_thread(news):
+            counts = marker.counts if work.stage == EXTRACT else marker.figures
+            numbers = {Status.OK: counts.ok, Status.DEGRADED: counts.degraded, Status.FAILED: counts.failed}
+            for status in Counter(numbers).elements():
+                self._progress.count(status)
+            if estimated := int(marker.summary.extra.get(ESTIMATED, 0)):
+                self._estimated -= estimated
+                self._progress.correct(correction(marker.summary), exact=self._estimated <= 0)
+
+    async def _work_on(self, number: int, kept: Leases) -> None:
+        """Run a worker and its replacements, until no unit is left for it or the workers achieve nothing."""
+        work, fruitless = self._work, 0
+        if not work.split.leases:
+            work = replace(work, split=Split(Shard(number, self._size.workers)))
+        while fruitless < FRUITLESS:
+            life = _Life(number, self._actor.remote(work))
             self._lives.append(life)
             try:
                 await self._watch(life)
             except Failure as failure:
-                fruitless = 0 if life.finished else fruitless + (not self._units.alone(life.held))
-                self._lose(life, failure)
-                # Errors of the library were already retried: a server that does not start, a store.
-                if fruitless >= (1 if failure.ours else FRUITLESS):
-                    self._last = failure
+                self._end(life)
+                if failure.everywhere:
+                    raise LlmOcrError(f"{life.name}: {failure.message}", hint=failure.hint) from failure
+                held: list[str] = []
+                if life.report and work.split.leases:
+                    held = await asyncio.to_thread(self._take_back, life.report, kept, blame=not failure.ours)
+                back = f"; other workers process its {plural(len(held), 'unit')}" if held else ""
+                self._progress.say(f"{life.name} was lost: {failure.message}{back}")
+                self.last = failure
+                # A unit that kills workers is blamed for it only with leases, so a shard ends sooner.
+                fruitless = 0 if life.report and life.report.rows and work.split.leases else fruitless + 1
+                if failure.ours and fruitless:  # it was already retried: a server that does not start, a store
                     return
-            self._end(life)
-            await asyncio.sleep(_PAUSE)  # meanwhile other workers may take its units
+                await asyncio.sleep(_PAUSE)
+            else:
+                self._end(life)
+                return
+
+    def _take_back(self, last: Report, kept: Leases, *, blame: bool) -> list[str]:
+        """Release the units of a lost worker, and return them. Those that were lost too often are kept."""
+        held = []
+        for info in self._workspace.store.list(f"{self._work.stage}/{self._work.published}/"):
+            unit = info.key.rpartition("/")[2].removesuffix(LEASE)
+            holder = kept.holder(unit) if is_lease(info.key) else None
+            theirs = holder is not None and (holder.host, holder.pid) == (last.host, last.pid)
+            if not theirs or kept.steal(unit, info.version, math.inf) is not Claim.OURS:
+                continue
+            held.append(unit)
+            self._lost[unit] += blame
+            if self._lost[unit] < SUSPECT:
+                kept.release(unit)
+            else:
+                (self._suspects if self._lost[unit] < MOST_LOST else self.aborted).append(unit)
+        return held
 
     async def _watch(self, life: _Life) -> None:
-        """Assign units to a worker until all units are finished. Raises `Failure` if the worker ends early."""
-        while True:
-            over = self._units.finished.is_set()
+        """Follow a worker to its end. Raises `Failure` if it ends with an error."""
+        while not (life.report and life.report.ended):
             try:
-                report: Report = await life.actor.turn.remote(tuple(life.held), over=over)
+                report: Report = await life.actor.turn.remote()
             except self._ray.exceptions.RayError as error:
                 raise reason_of(str(error)) from error
-            self._accept(life, report)
-            if report.ended:
-                if over and report.failure is None:
-                    return
-                raise report.failure or Failure("it ended early")
-            life.held.update(dict.fromkeys(self._units.take(life.held, report.waiting)))
-
-    def _accept(self, life: _Life, report: Report) -> None:
-        """Pass a report on to the progress and the log."""
-        life.host, life.load = report.host, report.load
-        for level, line in report.messages:
-            if level:
-                _log.log(level, "%s: %s", life.name, line)
-            else:
-                self._progress.say(f"{life.name}: {line}")
-        for status, number in report.counted.items():
-            life.unsettled += number
-            again = min(number, self._twice)
-            self._twice -= again
-            for _ in range(number - again):
-                self._progress.count(status)
-        for place, done in report.done.items():
-            del life.held[place]
-            life.finished += 1
-            life.unsettled -= done.rows
-            self._units.done(place)
-            if done.estimated:
-                self._estimated -= done.estimated
-                self._progress.correct(done.change, exact=self._estimated <= 0)
-
-    def _lose(self, life: _Life, failure: Failure) -> None:
-        """Take back the units of a lost worker. Raises an error that would affect every worker."""
-        if failure.everywhere:
-            raise LlmOcrError(f"{life.name}: {failure.message}", hint=failure.hint)
-        self._twice += max(0, life.unsettled)
-        back = f"; other workers process its {plural(len(life.held), 'unit')}" if life.held else ""
-        self._progress.say(f"{life.name} was lost: {failure.message}{back}")
-        self._units.restore(life.held, blame=not failure.ours)
+            life.report = report
+            for level, line in report.messages:
+                if level:
+                    _log.log(level, "%s: %s", life.name, line)
+                else:
+                    self._progress.say(f"{life.name}: {line}")
+        if life.report.failure is not None:
+            raise life.report.failure
 
     def _end(self, life: _Life) -> None:
         """End the worker's process, or its wait for a node."""
         self._lives.remove(life)
-        past = replace(life.load, servers=0, window=0, in_flight=0, queued=0, running=None, waiting=None)
-        self._spent = _sum([self._spent, past])
+        if life.report:
+            past = replace(life.report.load, servers=0, window=0, in_flight=0, queued=0, running=None, waiting=None)
+            self._spent = _sum(self._spent, past)
         self._ray.kill(life.actor)
-
-    async def _watch_waiting(self) -> None:
-        """Report workers that wait for a node, and cancel them when all units are finished."""
-        size, pause, finished = self._work.size, _FIRST_NOTICE, self._units.finished
-        needs = f"{size.gpus:g} GPU and a CPU" if size.gpus else "a CPU"
-        waiting: list[_Life] = []
-        while not finished.is_set():
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(finished.wait(), pause)
-            pause, waiting = _REMIND, [life for life in self._lives if not life.host]
-            if waiting and not finished.is_set():
-                self._progress.say(f"{len(waiting)} of {size.workers} workers wait for a node with {needs} free")
-        for life in waiting:
-            life.task.cancel()
 
 
 def reason_of(text: str) -> Failure:
     """Return why a worker was lost, from Ray's error text."""
     lines = [line.strip() for line in _COLORS.sub("", text).splitlines() if line.strip()]
     if any("failed to import on the worker" in line for line in lines):
-        return Failure(
-            f"llm-ocr cannot be loaded on the cluster's nodes: {lines[-1]}",
-            hint="Install the same version of llm-ocr with the same extras on every node.",
-            everywhere=True,
-        )
+        return Failure(f"llm-ocr cannot be loaded on the cluster's nodes: {lines[-1]}", _EVERY_MACHINE, everywhere=True)
     cause = next((line for line in lines if line.startswith("The actor is dead because")), "")
     cause = cause.removeprefix("The actor is dead because ").partition(" Some common causes include")[0]
     return Failure(cause or (lines[-1] if lines else "it died"))
 
 
-def _sum(loads: Iterable[Load]) -> Load:
+def _sum(*loads: Load) -> Load:
     sums: dict[str, float | None] = asdict(Load())
     for load in map(asdict, loads):
         sums |= {name: (sums[name] or 0) + value for name, value in load.items() if value is not None}
     return Load(**sums)  # type: ignore[arg-type]  # only gauges may be None
-
-
-# The driver.
-
-
-#: Seconds to reach the cluster's head, for Ray to connect, and for a local cluster to start or end.
-_REACHED, _READY, _STARTED = 10.0, 30.0, 120.0
-#: Bytes of Ray's object store on this machine. The reports in it are small.
-_OBJECTS = 100 << 20
 
 
 @contextlib.asynccontextmanager
@@ -638,23 +496,22 @@ async def _connected(address: str) -> AsyncIterator[Any]:
         if leave:
             ray.shutdown()
 
-    def unreachable(why: str) -> LlmOcrError:
-        return LlmOcrError(
-            f"`ray={address}`: the cluster cannot be used: {why}",
-            hint="Give the address of its head, HOST:6379, on a machine of the cluster; ray://HOST:10001 on others; "
-            "`auto` where `ray start` was called; or `local` for this machine alone.",
-        )
-
     thread = threading.Thread(target=run, name="llm_ocr ray", daemon=True)
     thread.start()
     timeout = _STARTED if address == LOCAL else _READY
     try:
         attempt = asyncio.wrap_future(connected)
         await asyncio.wait({attempt}, timeout=timeout)
-        if not attempt.done():
-            raise unreachable(f"no answer in {timeout:.0f} seconds")
-        if (error := attempt.exception()) is not None:
-            raise error if isinstance(error, LlmOcrError) else unreachable(str(error).strip().partition("\n")[0])
+        error = attempt.exception() if attempt.done() else f"no answer in {timeout:.0f} seconds"
+        if isinstance(error, LlmOcrError):
+            raise error
+        if error is not None:
+            why = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise LlmOcrError(
+                f"`ray={address}`: the cluster cannot be used: {why}",
+                hint="Give the address of its head, HOST:6379, on a machine of the cluster; ray://HOST:10001 on "
+                "others; `auto` where `ray start` was called; or `local` for this machine alone.",
+            )
         yield attempt.result()
     finally:
         over.set()
@@ -688,18 +545,19 @@ async def _run_stage(ray: Any, name: str, job: Job[ClusterCommand]) -> None:
     """Publish all units of a stage. Raises `LlmOcrError` if units could not be processed."""
     workspace, progress, settings = job.workspace, job.progress, job.settings
     key, commits = await _key(name, job)
-    units = await asyncio.to_thread(PlannedUnits, workspace)
-    planned = {generation.number: generation for generation in units.generations}
     base = await asyncio.to_thread(newest_key, workspace, name) if name == EXTRACT else None
-    published = base if base and any(one.key(base) == key for one in units.generations) else key
-    expected = await asyncio.to_thread(_expected, workspace, name, key, published, pages_stage(settings))
+    every = await asyncio.to_thread(generations, workspace)
+    published = base if base and any(one.key(base) == key for one in every) else key
+    own = await asyncio.to_thread(_read_with, workspace, name, published, key)
+    units = await asyncio.to_thread(PlannedUnits, workspace, own)
+    if name == EXTRACT:
+        expected = await asyncio.to_thread(expected_pages, workspace, published, among=own)
+    else:
+        expected = await asyncio.to_thread(_expected_figures, workspace, key, pages_stage(settings))
 
     def unfinished() -> list[int]:
         done = done_units(workspace, name, published)
-        open_units = [(place, units.name(place)) for place in range(len(units)) if units.name(place) not in done]
-        if name != EXTRACT:
-            return [place for place, _ in open_units]
-        return [place for place, unit in open_units if planned[parse_unit_id(unit)[0]].key(published) == key]
+        return [place for place in range(len(units)) if units.name(place) not in done]
 
     left = await asyncio.to_thread(unfinished)
     if left:
@@ -708,43 +566,48 @@ async def _run_stage(ray: Any, name: str, job: Job[ClusterCommand]) -> None:
         hosts = {node["NodeManagerHostname"] for node in nodes}
         if isinstance(workspace.store, LocalStore) and len(hosts) > 1:
             progress.say(f"{workspace.url} is a folder: all {len(nodes)} nodes must see it under this path")
+        can = await asyncio.to_thread(workspace.store.capabilities)
         work = Work(
             stage=name,
             key=key,
             published=published,
             settings=await asyncio.to_thread(_for_nodes, settings, workspace),
             engine=job.engines.engine,
-            size=size,
+            per_node=size.per_node,
             folder=str(Path.cwd()),
             witness=await asyncio.to_thread(_witness, units[left[0]]) if name == EXTRACT else "",
             version=library_version(),
             commits=commits,
+            split=Split(leases=can.create and can.swap),
         )
-        crew = Crew(ray, work, progress, expected.estimated)
+        crew = Crew(ray, work, size, workspace, progress, expected.estimated)
         if job.engines.uses_models:
             progress.measure(crew.load)
     progress.begin(name, expected.pages, expected.done, estimated=bool(expected.estimated))
     while left:
-        if aborted := sorted(await crew.run(left)):
+        await crew.run(units)
+        before, left = left, await asyncio.to_thread(unfinished)
+        aborted = [place for place in left if units.name(place) in crew.aborted]
+        if aborted and aborted == left:
             shown = [f"{units.name(place)} ({units[place].parts[0].relative})" for place in aborted[:5]]
             more = f" and {len(aborted) - 5} more" if len(aborted) > 5 else ""
             raise LlmOcrError(
                 f"{plural(len(aborted), 'unit')} aborted, because every worker on it died: {', '.join(shown)}{more}",
                 hint="All other units are done. Run the command without `ray` to see the cause, or read Ray's logs.",
             )
-        # A store that batches writes may have lost those of a worker that crashed after its report.
-        before, left = left, await asyncio.to_thread(unfinished)
-        if left == before:
+        if left == before and crew.last.message:
+            message = f"no worker is left on the cluster; the last one: {crew.last.message}"
+            raise LlmOcrError(message, hint=crew.last.hint)
+        if left == before:  # a store that batches writes may have lost those of a worker that crashed
             raise LlmOcrError(f"{plural(len(left), 'unit')} processed, but {workspace.url} has no marker of them")
-    await asyncio.to_thread(copy_markers, workspace, name, published, units)
+    await asyncio.to_thread(copy_markers, workspace, name, published, await asyncio.to_thread(PlannedUnits, workspace))
     progress.end()
 
 
-class _NoServers(Engines):
-    """Models whose servers run on other machines. Readers of these models have keys but no servers."""
-
-    def _servers(self, profile: Profile, model: str, revision: str | None) -> Sequence[Server]:
-        return []
+def _read_with(workspace: Workspace, stage: str, published: str, key: str) -> Sequence[Generation]:
+    """Return the generations that are read with the settings of this key."""
+    found = generations(workspace)
+    return [one for one in found if one.key(published) == key] if stage == EXTRACT else list(found)
 
 
 async def _key(name: str, job: Job[ClusterCommand]) -> tuple[str, Mapping[str, str | None]]:
@@ -753,11 +616,6 @@ async def _key(name: str, job: Job[ClusterCommand]) -> tuple[str, Mapping[str, s
     keyed = without_servers(job)
     await _STAGES[name](replace(keyed, progress=Silent(), given=Share((), begun=keys.append)))
     return keys[0], dict(keyed.engines.commits)
-
-
-def without_servers(job: Job[Any]) -> Job[Any]:
-    """Return the command with models whose servers run on other machines, for keys and plans."""
-    return replace(job, engines=_NoServers(job.engines.engine, job.settings, Path(), job.progress.say))
 
 
 def size_of(settings: ClusterCommand, engine: str, nodes: Sequence[dict[str, float]]) -> Size:
@@ -793,14 +651,10 @@ def _for_nodes(settings: ClusterCommand, workspace: Workspace) -> ClusterCommand
     return settings.model_copy(update=changes)
 
 
-def _expected(workspace: Workspace, stage: str, key: str, published: str, pages_from: str) -> Expected:
-    """Return the expected and finished rows."""
-    if stage == EXTRACT:
-        own = [generation for generation in generations(workspace) if generation.key(published) == key]
-        return expected_pages(workspace, published, among=own)
+def _expected_figures(workspace: Workspace, key: str, pages_from: str) -> Expected:
     source = required_key(workspace, pages_from)
     figures = sum(marker.figures.expected for marker in iter_markers(workspace, pages_from, source))
-    return Expected(figures, sum((marker.figures for marker in iter_markers(workspace, stage, key)), Counts()))
+    return Expected(figures, sum((marker.figures for marker in iter_markers(workspace, DESCRIBE, key)), Counts()))
 
 
 def _witness(unit: Unit) -> str:

@@ -55,6 +55,7 @@ def embedded_reader(
     workers: int | None = None,
     figure_labels: frozenset[str] | None = None,
     language: LanguageModel | None = None,
+    with_ocr: bool = False,
 ) -> LocalReader:
     """Return the CPU engine, by default with one process per core.
 
@@ -66,6 +67,7 @@ def embedded_reader(
         workers: Number of processes, instead of that of the settings.
         figure_labels: See `EngineOptions`.
         language: The recognizer of another language; see `ocr_language`.
+        with_ocr: See `EngineOptions`.
     """
     return ENGINES.get(engine).page_reader(
         EngineOptions(
@@ -78,6 +80,7 @@ def embedded_reader(
             background=background,
             figure_labels=figure_labels,
             language=language,
+            with_ocr=with_ocr,
         )
     )
 
@@ -185,7 +188,10 @@ async def reading(job: Job[ReadingCommand], renderer: Renderer) -> Reading:
     )
     hybrid = settings.engine == HYBRID
     first = await _first_reader(job) if hybrid else None
-    embedded = first or embedded_reader(settings, ocr=settings.fallback == "embedded", background=True)
+    # Only then: without OCR as evidence, the setting has no effect with a model.
+    language = await ocr_language(settings, job.progress.say) if settings.verify == "ocr" else None
+    has_ocr = settings.fallback == "embedded"
+    embedded = first or embedded_reader(settings, ocr=has_ocr, background=True, language=language if has_ocr else None)
     fallback = None if hybrid or settings.fallback == "none" else embedded
     inspector = embedded if _needs_inspection(settings) else None
     limits = limits_of(settings)
@@ -196,7 +202,7 @@ async def reading(job: Job[ReadingCommand], renderer: Renderer) -> Reading:
     verifier = None
     if settings.verify == "ocr":
         workers = verifying_workers(settings.ocr_workers)
-        verifier = Verifier(embedded_reader(settings, background=True, workers=workers), tools)
+        verifier = Verifier(embedded_reader(settings, background=True, workers=workers, language=language), tools)
     judged = {**asked, "version": VERSION}
     rule = QualityRule(limits.judge, judged, verifier.verified if verifier else None) if asked else None
     reader = ModelReader(pool, model.profile, tools, options, fallback, inspector, rule)
@@ -218,7 +224,14 @@ async def _first_reader(job: Job[ReadingCommand]) -> LocalReader:
     language = await ocr_language(settings, job.progress.say)
     if missing := ENGINES.get(EMBEDDED).missing():
         job.progress.say(f"OCR is not installed: the model reads all scans. {missing.hint}")
-    return embedded_reader(settings, ocr=missing is None, background=True, figure_labels=labels, language=language)
+    return embedded_reader(
+        settings,
+        ocr=missing is None,
+        background=True,
+        figure_labels=labels,
+        language=language,
+        with_ocr=settings.verify == "ocr",
+    )
 
 
 def _measured(job: Job[Group], pool: "ServerPool", admission: Admission) -> Admission:

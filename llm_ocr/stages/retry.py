@@ -17,13 +17,13 @@ from llm_ocr.stages.counting import PageCounter
 from llm_ocr.stages.describe import describe
 from llm_ocr.stages.engine_choice import LEAST_PER_LOCAL_UNIT, LEAST_PER_UNIT, pages_per_unit
 from llm_ocr.stages.extract import failed_page, opened_reading
-from llm_ocr.stages.job import Job, Share, log_folder, worker_name
+from llm_ocr.stages.job import Job, Share, log_folder, without_servers, worker_name
 from llm_ocr.stages.plan import result_versions
 from llm_ocr.stages.rendering import passwords, render_options
 from llm_ocr.stages.servers import Engines
 from llm_ocr.stages.sharing import need_finished
 from llm_ocr.storage.local import LocalStore
-from llm_ocr.types import DocumentPart, Reason, Status, Unit, page_id, plural
+from llm_ocr.types import DocumentPart, PageRecord, Reason, Status, page_id, plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import Generation, Kind, Repair, generations, units_of
 from llm_ocr.workspace.keys import (
@@ -46,6 +46,8 @@ from llm_ocr.workspace.stored import OF_MODELS, REMEMBERED, to_remember
 
 #: Further settings that change results. A workspace does not store them, so they are named if the user gives them.
 _NOT_STORED = ("headers", "ocr_language", "min_quality", "rotate", "anchor_text", "guided", "layout_first")
+#: Settings of Describe and Assemble after a repair: all units, because the shares of a repair are those of its pages.
+WHOLE = {"shard_index": 0, "shard_count": 1}
 #: Stored settings that change no result.
 _WITHOUT_EFFECT = ("pages_per_unit", "batch_id")
 
@@ -137,41 +139,39 @@ async def give_up(job: Job[RepairSettings]) -> None:
 
 
 def give_up_unread(workspace: Workspace, key: str) -> int:
-    """Publish the units of retries that have no marker, and return the number of their pages."""
-    done = done_units(workspace, EXTRACT, key)
-    every = list(generations(workspace))
-    retries = [unit for one in every if one.kind is Kind.RETRY for unit in units_of(workspace, one)]
-    unread = [unit for unit in retries if unit.id not in done]
-    documents = {part.document_id for unit in unread for part in unit.parts}
-    with_failures = {marker.unit for marker in iter_markers(workspace, EXTRACT, key) if marker.counts.failed}
-    older: dict[str, list[Unit]] = {}  # units with failed pages, by document
-    for unit in (unit for one in every for unit in units_of(workspace, one)) if unread else ():
-        for document in documents.intersection(part.document_id for part in unit.parts):
-            if unit.id in with_failures:
-                older.setdefault(document, []).append(unit)
+    """Publish the units of retries that have no marker, and return the number of their pages.
+
+    A failed page is failed again, for the same reason. For all others, the new row is failed, so that the earlier row
+    is the better one.
+    """
+    failures = {marker.unit: marker.counts.failed for marker in iter_markers(workspace, EXTRACT, key)}
+    unread, failing = [], []
+    for generation in generations(workspace):
+        for unit in units_of(workspace, generation):
+            if failures.get(unit.id):
+                failing.append(unit)
+            elif unit.id not in failures and generation.kind is Kind.RETRY:
+                unread.append(unit)
     pages = 0
     for unit in unread:
-        own = {part.document_id for part in unit.parts}
-        before = {earlier.id: earlier for document in own for earlier in older.get(document, ())}
-        failed = {
-            row.page_id: row
-            for name in sorted(before)
-            for row in published_pages(
-                workspace, standing_marker(workspace, EXTRACT, key, name), Images.ALL, before[name]
-            )
-            if row.status is Status.FAILED and row.document_id in own
-        }
-        repeated = {row.page_id for row in unit.repeats}
-        rows = []
+        documents = {part.document_id for part in unit.parts}
+        failed: dict[str, PageRecord] = {}
+        for earlier in failing:
+            if not documents.isdisjoint(part.document_id for part in earlier.parts):
+                marker = standing_marker(workspace, EXTRACT, key, earlier.id)
+                found = published_pages(workspace, marker, Images.ALL, earlier)
+                failed |= {row.page_id: row for row in found if row.status is Status.FAILED}
+        rows, better = [], {row.page_id for row in unit.repeats}
         for part in unit.parts:
             for position, number in enumerate(part.pages):
                 page, document = page_id(part.document_id, number), page_id(part.document_id, None)
-                # A failed page is failed again, for the same reason. Of all others, the failed row is the worse one.
-                row = None if page in repeated else failed.get(page, failed.get(document))
-                reason = row.reason if row is not None and row.reason else Reason.GIVEN_UP
-                failure = PageFailure(reason, row.detail if row else "the repair ended before it read the page")
-                image = row.image if row else None
-                rows.append(failed_page(part, position, failure, engine=row.engine if row else "", image=image))
+                before = None if page in better else failed.get(page, failed.get(document))
+                if before is not None and before.reason is not None:
+                    failure = PageFailure(before.reason, before.detail)
+                    rows.append(failed_page(part, position, failure, engine=before.engine, image=before.image))
+                else:
+                    failure = PageFailure(Reason.GIVEN_UP, "the repair ended before it read the page")
+                    rows.append(failed_page(part, position, failure, engine=""))
         summary = pages_summary(unit, rows)
         summary = replace(summary, extra={**summary.extra, GIVEN_UP: True})
         marker = publish(workspace, EXTRACT, key, unit.id, pages_to_parquet(rows), summary)
@@ -250,22 +250,17 @@ async def finish_repair(job: Job[RepairSettings]) -> None:
     """Describe and assemble the repaired pages as before, if Describe and Assemble have run.
 
     Both use the settings of their last run, not those of the repair: other settings would process all pages again.
+    Of several workers, the one that reads the last page does this for all pages.
 
     Args:
         job: The command, with an open workspace.
     """
     workspace, say = job.workspace, job.progress.say
-    if job.settings.shard_count > 1 or job.settings.ray is not None:
-        say("Describe and Assemble are left to later commands, which may run on other machines.")
-        return
     described = await asyncio.to_thread(newest_key, workspace, DESCRIBE)
     if described is None:
         return
     key = await asyncio.to_thread(required_key, workspace, EXTRACT)
-    try:
-        await asyncio.to_thread(need_finished, workspace, EXTRACT, key)
-    except StageMissing as missing:  # pages that are no part of the repair
-        say(f"{missing.args[0]}: Describe and Assemble wait. {missing.hint}")
+    if not await _finished(job, EXTRACT, key):
         return
     stored = (await asyncio.to_thread(extract_origin, workspace))[0].remembered
     own = HYBRID if job.settings.engine == HYBRID else job.engines.engine
@@ -275,23 +270,26 @@ async def finish_repair(job: Job[RepairSettings]) -> None:
     if not same and by_model:
         say("The figures of the repaired pages are left to the model of the workspace.")
         return
-    names = DescribeSettings.model_fields
-    values = {name: value for name, value in job.settings if name in names}
+    names, given = DescribeSettings.model_fields, job.settings.model_fields_set
+    values = {name: value for name, value in job.settings if name in names and name in given}
     values |= {name: value for name, value in stored.items() if name in names} | {"engine": engine}
+    values |= WHOLE
     settings = DescribeSettings(**values)
     engines = job.engines if same else Engines(engine, settings, log_folder(workspace, worker_name()), say)
     base: Job[Any] = job
     describing = replace(base, settings=settings, engines=engines, command=DESCRIBE)
     try:
         keys: list[str] = []
-        await describe(replace(describing, progress=Silent(), given=Share((), begun=keys.append)))
+        await describe(replace(without_servers(describing), progress=Silent(), given=Share((), begun=keys.append)))
         if keys != [described]:
             say("The figures of the repaired pages are left to Describe, which ran with settings of its own.")
             return
-        await describe(describing)
+        await job.run(describe, describing)
     finally:
         if not same:
             await engines.close()
+    if not await _finished(job, DESCRIBE, described):
+        return
     made = await asyncio.to_thread(lambda: key_settings(workspace, ASSEMBLE, assembled_key(workspace) or ""))
     if not made:
         return
@@ -300,4 +298,16 @@ async def finish_repair(job: Job[RepairSettings]) -> None:
     else:
         known = {name: value for name, value in job.settings if name in AssembleSettings.model_fields}
         kept = {name: made[name] for name in ("page_markers", "dataset_images")}
-        await assemble(replace(describing, settings=AssembleSettings(**{**known, **kept}), command=ASSEMBLE))
+        await assemble(replace(describing, settings=AssembleSettings(**{**known, **kept, **WHOLE}), command=ASSEMBLE))
+
+
+async def _finished(job: Job[RepairSettings], stage: str, key: str) -> bool:
+    """Return whether all units of a stage have a marker; name what remains if not."""
+    await asyncio.to_thread(job.workspace.flush)  # other workers that end now see the units of this one
+    try:
+        await asyncio.to_thread(need_finished, job.workspace, stage, key)
+    except StageMissing as missing:  # other workers still read, or pages are no part of the repair
+        others = "the last of several workers does both, or a later command. " if job.worked.shared else ""
+        job.progress.say(f"{missing.args[0]}: Describe and Assemble wait; {others}{missing.hint}")
+        return False
+    return True

@@ -180,6 +180,13 @@ class Engines:
         return servers(profile, options, planned.devices, say=self._say, release=release, before=self._checks.prepare)
 
 
+class RemoteEngines(Engines):
+    """Models whose servers run on other machines. Readers of these models have keys but no servers."""
+
+    def _servers(self, profile: Profile, model: str, revision: str | None) -> Sequence[Server]:
+        return []
+
+
 def serve_options(settings: VllmSettings, model: str, revision: str | None, logs: Path | None = None) -> "ServeOptions":
     """Return the options of the servers that we start."""
     from llm_ocr.engines.vllm.command import ServeOptions

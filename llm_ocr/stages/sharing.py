@@ -7,6 +7,7 @@ import random
 import threading
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from llm_ocr.config.environment import environment
@@ -22,8 +23,8 @@ from llm_ocr.config.groups import (
 from llm_ocr.errors import StageMissing, StorageError, WorkspaceError, WorkspaceMismatch
 from llm_ocr.scheduling.follow import Pauses, Published, Ready, followed
 from llm_ocr.scheduling.leases import DEFAULT_SECONDS, Leases, lease_options
-from llm_ocr.scheduling.scanner import Groups, PlannedUnits, Units, UnitScanner, leased
-from llm_ocr.scheduling.shards import WHOLE, Shard, Sharded, claim, detected_shard
+from llm_ocr.scheduling.scanner import Groups, PlannedUnits, Units, UnitScanner
+from llm_ocr.scheduling.shards import WHOLE, Shard, Sharded, detected_shard
 from llm_ocr.stages.job import Job, Share, worker_name
 from llm_ocr.stages.loop import run_blocking
 from llm_ocr.storage.local import LocalStore
@@ -112,14 +113,14 @@ class Sharing:
     """Assigns the units of a stage, or the items of Assemble, to this worker."""
 
     def __init__(self, job: Job[LeaseSettings], split: Split, stage: str, key: str) -> None:
-        self.grown = False  # whether the last `follow` ended because the plan grew
+        self.grown = False  # whether the last `take` ended because the plan grew
         self._workspace = job.workspace
         self._stage, self._key = stage, key
         self._shard = split.shard
         self._say = job.progress.say
         self._stop = threading.Event()
         self._leases: Leases | None = None
-        self._taken: set[str] | None = None  # without leases: done, or taken by `follow`
+        self._taken: set[str] | None = None  # without leases: done or taken
         if split.leases:
             seconds = job.settings.lease_seconds or DEFAULT_SECONDS
             options = lease_options(job.workspace.url, seconds, worker_name())
@@ -141,40 +142,32 @@ class Sharing:
         if self._leases is not None:
             self._leases.release(name)
 
-    def take(self, units: Units[T]) -> Iterator[T]:
-        """Yield the units without a marker."""
-        if self._leases is not None:
-            return leased(self._leases, units, say=self._say)
-        return claim(self._workspace, self._stage, self._key, units, self._shard)
-
-    def follow(self, units: Units[T], ready: Ready, generations: int) -> Iterator[T]:
-        """Yield the units without a marker as they become ready.
+    def take(self, units: Units[T], ready: Ready | None = None, generations: int = 0) -> Iterator[T]:
+        """Yield the units without a marker.
 
         Args:
             units: The units of the plan.
-            ready: The units that the stage before has published.
-            generations: Generations of the plan that `units` contains. The iterator ends when there are more.
+            ready: The units that the stage before has published: others are yielded when they become ready. None if
+                all units can be processed.
+            generations: Generations of the plan that `units` contains. With `ready`, the iterator ends when there are
+                more.
         """
-        taking = self._taking(units, ready)
-        places = followed(
-            taking,
-            ready,
-            Pauses(self._say),
-            self._stop.wait,
-            lambda: has_generation(self._workspace, generations + 1),
-        )
+        taking: UnitScanner | Sharded
+        if self._leases is not None:
+            taking = UnitScanner(self._leases, units, ready=ready)
+        else:
+            if self._taken is None:
+                self._taken = done_units(self._workspace, self._stage, self._key)
+            taking = Sharded(self._workspace, self._stage, self._key, units, self._shard, self._taken)
+            if ready is None:
+                taking.freshen(range(len(units)))
+        grown = partial(has_generation, self._workspace, generations + 1)
+        places = followed(taking, ready, Pauses(self._say), self._stop.wait, grown)
         for place in self._noted(places):
             yield units[place]
 
     def _noted(self, places: Generator[int, None, bool]) -> Iterator[int]:
         self.grown = yield from places
-
-    def _taking(self, units: Units[object], ready: Ready) -> UnitScanner | Sharded:
-        if self._leases is not None:
-            return UnitScanner(self._leases, units, ready=ready)
-        if self._taken is None:
-            self._taken = done_units(self._workspace, self._stage, self._key)
-        return Sharded(self._workspace, self._stage, self._key, units, self._shard, self._taken)
 
 
 @contextlib.asynccontextmanager
@@ -353,7 +346,7 @@ def units_behind(share: Sharing, workspace: Workspace, stage: str, key: str) -> 
     """Yield this worker's units, each as soon as the stage before has published it."""
     while True:
         units = PlannedUnits(workspace)
-        yield from share.follow(units, Published(workspace.store, units, stage, key), len(units.generations))
+        yield from share.take(units, Published(workspace.store, units, stage, key), len(units.generations))
         if not share.grown:
             return
 

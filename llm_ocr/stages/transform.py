@@ -22,7 +22,7 @@ from llm_ocr.stages.servers import Engines
 from llm_ocr.stages.sharing import key_before, publish_held, shared, split_of
 from llm_ocr.types import Counts, PageRecord, Reason, Status, Unit
 from llm_ocr.workspace import Workspace
-from llm_ocr.workspace.keys import EXTRACT, STAGES, Claim
+from llm_ocr.workspace.keys import EXTRACT, FIELDS, STAGES, Claim
 from llm_ocr.workspace.publish import done_units, pages_summary, read_data, standing_marker
 from llm_ocr.workspace.status import Worked
 from llm_ocr.workspace.stored import workspace_options
@@ -31,7 +31,7 @@ PageFunction = Callable[[PageRecord], PageRecord]
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{1,30}")
 #: Folders of a workspace that are not available as stage names.
-_TAKEN = frozenset({*STAGES, "plan", "dataset", "documents", "logs", "metrics"})
+_TAKEN = frozenset({*STAGES, FIELDS, "plan", "dataset", "documents", "logs", "metrics"})
 
 
 def transform_pages(

@@ -60,9 +60,12 @@ class Verifier:
             await self._read.wait()
 
     def begin(self, page: Page) -> None:
-        """Start the OCR of a page whose request is sent, unless it started before or the layer of the page is true."""
+        """Start the OCR of a page whose request is sent.
+
+        A page with a true layer needs none, and neither does one that OCR has read before.
+        """
         evidence = page.evidence
-        if id(page) in self._tasks or evidence is None or evidence.undrawn:
+        if id(page) in self._tasks or evidence is None or evidence.undrawn or evidence.ocr:
             return
         if is_true(evidence, Attempt("", "model", Status.OK)):
             return
@@ -87,7 +90,7 @@ class Verifier:
         for slice_box, part in zip(boxes, parts, strict=True):
             for line in part.lines:
                 top, bottom = (slice_box.y0 + side * slice_box.height for side in (line.box.y0, line.box.y1))
-                lines.append(replace(line, box=Box(line.box.x0, top, line.box.x1, bottom)))
+                lines.append(replace(line, box=Box(line.box.x0, top, line.box.x1, bottom), boxes=()))
         return OcrText(tuple(lines), parts[0].scripts)
 
     async def verified(self, page: Page) -> tuple[Page, str]:

@@ -30,6 +30,7 @@ EXTRACT = "extract"
 DESCRIBE = "describe"
 ASSEMBLE = "assemble"
 STAGES = (EXTRACT, DESCRIBE, ASSEMBLE)
+FIELDS = "fields"  # optional, after the others
 #: Folder of the notes on views, see `workspace.views`.
 VIEW_NOTES = f"{ASSEMBLE}/views/"
 
@@ -316,14 +317,13 @@ def required_key(workspace: Workspace, stage: str, wanted: str = "") -> str:
     if key is None:
         ours = f"llm-ocr {stage} -w {workspace.url}"
         own = f"llm_ocr.transform(..., stage={stage!r})"
-        raise StageMissing(
-            f"{stage} has not started in {workspace.url}", hint=f"Run first: {ours if stage in STAGES else own}"
-        )
+        first = ours if stage in (*STAGES, FIELDS) else own
+        raise StageMissing(f"{stage} has not started in {workspace.url}", hint=f"Run first: {first}")
     return key
 
 
 def stages_in(workspace: Workspace) -> Iterator[str]:
-    """Yield the built-in stages, then the user-defined stages that have a key in the workspace."""
+    """Yield the three stages, then Fields and the user-defined stages that have a key in the workspace."""
     yield from STAGES
     after = ""
     while (found := next(workspace.store.list("", start_after=after), None)) is not None:

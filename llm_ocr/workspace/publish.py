@@ -21,7 +21,7 @@ from pydantic import BaseModel, Field, StrictFloat, StrictInt, TypeAdapter
 from llm_ocr.errors import ObjectNotFound, StageMissing, StorageError, WorkspaceError
 from llm_ocr.results.routing import GAIN
 from llm_ocr.storage import ObjectInfo
-from llm_ocr.types import Counts, FigureRecord, PageRecord, Reason, Status, Unit
+from llm_ocr.types import Counts, FieldsRecord, FigureRecord, PageRecord, Reason, Status, Unit
 from llm_ocr.workspace import Workspace, codec, library_version
 from llm_ocr.workspace.codec import read_ahead
 from llm_ocr.workspace.marker import CompactedMarkers, attempt_id, remove_lost, settle, slept_since
@@ -77,8 +77,8 @@ def varied(examples: Iterable[Example]) -> tuple[Example, ...]:
 class Summary:
     """Summary of a unit's rows in its marker, sufficient for `status` of a million pages.
 
-    `counts` are pages (in Assemble too). `figures` are figures: Extract fills `expected` only, Describe all counts.
-    `reasons` counts rows that are not ok by reason. `seconds` is the sum over the rows.
+    `counts` are pages (in Assemble too); in Fields, documents. `figures` are figures: Extract fills `expected` only,
+    Describe all counts. `reasons` counts rows that are not ok by reason. `seconds` is the sum over the rows.
     """
 
     counts: Counts = field(default_factory=Counts)
@@ -412,6 +412,19 @@ def figures_summary(expected: int, records: Sequence[FigureRecord], *, replaces:
         reasons=_reasons(record.reason for record in records),
         replaces=replaces,
         extra={**not_ok_extra(records), **undescribed_extra(records)},
+    )
+
+
+def fields_summary(expected: int, records: Sequence[FieldsRecord]) -> Summary:
+    """Return the summary of an item of Fields, whose counts are documents. `expected` comes from the plan."""
+    failed = [record for record in records if record.status is Status.FAILED]
+    return Summary(
+        counts=_counts(expected, (record.status for record in records)),
+        tokens_in=sum(record.tokens_in for record in records),
+        tokens_out=sum(record.tokens_out for record in records),
+        seconds=sum(record.seconds for record in records),
+        reasons=_reasons(record.reason for record in records),
+        examples=varied(Example(one.document_id, one.source, None, str(one.reason), one.detail) for one in failed),
     )
 
 

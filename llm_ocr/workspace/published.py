@@ -19,11 +19,11 @@ from llm_ocr.results.figure_text import enriched_page
 from llm_ocr.results.images import boxes_image
 from llm_ocr.results.only_place import with_only_places
 from llm_ocr.results.sanitizing import inert_page
-from llm_ocr.results.schema import Images, figures_from_parquet, iter_pages
-from llm_ocr.types import EncodedImage, FigureRecord, PageRecord, Status, Unit, page_id, plural
+from llm_ocr.results.schema import Images, fields_from_parquet, figures_from_parquet, iter_pages
+from llm_ocr.types import EncodedImage, FieldsRecord, FigureRecord, PageRecord, Status, Unit, page_id, plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.items import Item
-from llm_ocr.workspace.keys import EXTRACT
+from llm_ocr.workspace.keys import EXTRACT, FIELDS
 from llm_ocr.workspace.publish import Marker, data_damaged, find_marker, read_data
 from llm_ocr.workspace.superseding import effective_rows, kept_pages
 
@@ -160,6 +160,22 @@ def published_figures(workspace: Workspace, markers: Iterable[Marker]) -> dict[s
             raise data_damaged(workspace, marker, f"incomplete ({len(records)} rows for {figures})")
         found |= {record.figure_id: current_form(record) for record in records}
     return found
+
+
+def published_fields(workspace: Workspace, key: str, item: Item) -> list[FieldsRecord]:
+    """Return the rows of an item's documents under a key of Fields; none if the item is not finished.
+
+    Raises:
+        StorageError: the data could not be read.
+        DataDamaged: the rows are not those of the item's documents.
+    """
+    marker = find_marker(workspace, FIELDS, key, item.name)
+    if marker is None:
+        return []
+    records = fields_from_parquet(io.BytesIO(read_data(workspace, marker)))
+    if {record.document_id for record in records} != item.documents or len(records) != len(item.documents):
+        raise data_damaged(workspace, marker, "of other documents")
+    return records
 
 
 def earlier_readings(workspace: Workspace, stage: str, key: str, item: Item) -> dict[str, list[PageRecord]]:

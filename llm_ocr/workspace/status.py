@@ -23,6 +23,7 @@ from llm_ocr.workspace.keys import (
     ASSEMBLE,
     DESCRIBE,
     EXTRACT,
+    FIELDS,
     NO_KEYS,
     STAGES,
     KnownKeys,
@@ -137,7 +138,7 @@ class RunStatus:
     documents: int
     pages: Counts
     figures: Counts
-    stages: Mapping[str, StageStatus]  # extract, describe, assemble
+    stages: Mapping[str, StageStatus]  # extract, describe, assemble, and fields if it has begun
     reasons: Mapping[str, int]
     figure_reasons: Mapping[str, int]
     examples: tuple[Example, ...]
@@ -154,6 +155,8 @@ class RunStatus:
     unread: tuple[UnbalancedPage, ...] = ()  # pages with the most unread ink, worst first; at most 20 of a unit
     unsupported: tuple[UnbalancedPage, ...] = ()  # the same for unsupported text
     repairs: tuple[RepairStatus, ...] = ()  # oldest first
+    fields: Counts = field(default_factory=Counts)  # documents of Fields under its newest key
+    field_reasons: Mapping[str, int] = field(default_factory=dict)  # number of documents that are not ok, by reason
 
     def __str__(self) -> str:
         """Return one line: `out: 412 pages: 408 ok, 3 degraded, 1 failed (encrypted 1); 40 figures: 40 ok`."""
@@ -168,6 +171,8 @@ class RunStatus:
             texts[-1] += f", {self.undescribed:,} without a description"
         if self.reasons and texts:
             texts[0] += f" ({', '.join(f'{reason} {count:,}' for reason, count in self.reasons.items())})"
+        if self.fields.expected:
+            texts.append(f"fields of {plural(self.fields.expected, 'document')}: {self.fields.ok:,} ok")
         for name, stage in self.stages.items():
             if not stage.finished:
                 texts.append(f"{name} {stage.done:,} of {stage.total:,} units")
@@ -179,7 +184,8 @@ class RunStatus:
         rows = "".join(
             f"<tr><th>{name}</th><td>{counts.expected:,}</td><td>{counts.ok:,}</td><td>{counts.degraded:,}</td>"
             f"<td>{counts.failed:,}</td></tr>"
-            for name, counts in (("pages", self.pages), ("figures", self.figures))
+            for name, counts in (("pages", self.pages), ("figures", self.figures), ("fields", self.fields))
+            if counts.expected or name != "fields"
         )
         stages = ", ".join(f"{name}: {stage.done:,} of {stage.total:,} units" for name, stage in self.stages.items())
         reasons = ", ".join(f"{html.escape(reason)}: {count:,}" for reason, count in self.reasons.items())
@@ -221,11 +227,12 @@ class RunStatus:
 
     @property
     def finished(self) -> bool:
-        """Whether all three stages are finished."""
-        return all(stage.finished for stage in self.stages.values())
+        """Whether the stages Extract, Describe, and Assemble are finished."""
+        return all(self.stages[name].finished for name in STAGES)
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
+        asked = {"fields": {**asdict(self.fields), "reasons": dict(self.field_reasons)}}
         return {
             "workspace": self.url,
             "model": self.model or None,
@@ -233,6 +240,7 @@ class RunStatus:
             "documents": self.documents,
             "pages": asdict(self.pages) | ({"estimated": True} if self.estimated else {}),
             "figures": asdict(self.figures) | ({"undescribed": self.undescribed} if self.undescribed else {}),
+            **(asked if FIELDS in self.stages else {}),
             "units": {name: asdict(stage) for name, stage in self.stages.items()},
             "tokens": {"in": self.tokens_in, "out": self.tokens_out},
             "seconds": round(self.seconds, 3),
@@ -347,7 +355,7 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
     }
     repairs = {one.number: one.repair for one in found if one.repair is not None}
     extracted = _sum(workspace, EXTRACT, keys[EXTRACT], QualitySum(worst), repairs=repairs)
-    assembled = _assembled(workspace, keys[ASSEMBLE], found)
+    assembled = _current(workspace, ASSEMBLE, keys[ASSEMBLE], found)
     views_key = assembled_key(workspace)
     pages_from, used_key = pages_used(workspace, views_key, known)
     used = extracted if pages_from == EXTRACT else _sum(workspace, pages_from, used_key)
@@ -380,6 +388,10 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
         DESCRIBE: described.stage(keys[DESCRIBE], totals.units),
         ASSEMBLE: StageStatus(keys[ASSEMBLE] or "", len(assembled), totals.items),
     }
+    asked = _Sum()
+    if (asked_key := newest_key(workspace, FIELDS)) is not None:
+        asked = _asked(workspace, asked_key, found)
+        stages[FIELDS] = asked.stage(asked_key, totals.items)
     failures = used.examples
     weak = [(unit, page) for unit, page in extracted.quality.named() if (unit, page.page_id) not in again.kept]
     unbalanced = [(unit, page) for unit, page in extracted.unbalanced if (unit, page.page_id) not in again.kept]
@@ -391,7 +403,7 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
         if stages[DESCRIBE].finished:
             check_conserved(figures, workspace.url, "figures")
     if used is not extracted:  # Assemble's own counts: the stage may have changed the status of a row
-        rows = _assembled(workspace, views_key, found)
+        rows = _current(workspace, ASSEMBLE, views_key, found)
         counts = (marker.counts for marker in iter_markers(workspace, ASSEMBLE, views_key or "", rows))
         pages = replace(sum(counts, Counts()), expected=pages.expected)
     return RunStatus(
@@ -416,6 +428,8 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
         ledger=extracted.ledger - again.ledger,
         unread=tuple(unread),
         unsupported=tuple(unsupported),
+        fields=replace(asked.counts, expected=totals.documents if asked_key else 0),
+        field_reasons=_sorted(asked.reasons),
         repairs=tuple(
             RepairStatus(
                 one.number, repairs[one.number], one.expected, **asdict(extracted.again.get(one.number, Again()))
@@ -491,12 +505,25 @@ def pages_used(workspace: Workspace, key: str | None, known: KnownKeys = NO_KEYS
     return str(made["pages_from"]), str(made["extract"])
 
 
-def _assembled(workspace: Workspace, key: str | None, found: Sequence[Generation]) -> set[str]:
-    """Return the names of the items whose newest generation is assembled."""
+def _asked(workspace: Workspace, key: str, found: Sequence[Generation]) -> _Sum:
+    """Sum the markers of Fields. Counts and reasons are those of the newest generation of each item."""
+    total = _Sum(done=_current(workspace, FIELDS, key, found))
+    for marker in iter_markers(workspace, FIELDS, key):
+        total.tokens_in += marker.summary.tokens_in
+        total.tokens_out += marker.summary.tokens_out
+        total.seconds += marker.summary.seconds
+        if marker.unit in total.done:
+            total.counts += marker.counts
+            total.reasons.update(marker.summary.reasons)
+    return total
+
+
+def _current(workspace: Workspace, stage: str, key: str | None, found: Sequence[Generation]) -> set[str]:
+    """Return the names of the items whose newest generation the stage, Assemble or Fields, has published."""
     if key is None:
         return set()
     newest: dict[str, tuple[int, str]] = {}
-    for name in done_units(workspace, ASSEMBLE, key):
+    for name in done_units(workspace, stage, key):
         item, generation = parse_item_name(name)
         newest[item] = max((generation, name), newest.get(item, (0, "")))
     needed = {item: generation.number for generation in found for item in generation.touched}

@@ -24,7 +24,7 @@ from pydantic_settings import BaseSettings
 from llm_ocr.config.groups import HYBRID, MODELS, ServerSettings, WorkspaceSettings, without_credentials
 from llm_ocr.config.launch_groups import JobGroup
 from llm_ocr.config.loading import Stored
-from llm_ocr.config.models import RepairSettings
+from llm_ocr.config.models import FieldsSettings, RepairSettings
 from llm_ocr.errors import LlmOcrError, ObjectNotFound, UsageError, WorkspaceError
 from llm_ocr.storage import StoreOptions
 from llm_ocr.workspace import Workspace, codec
@@ -263,7 +263,8 @@ def stored_settings(command: str, settings: WorkspaceSettings) -> Stored:
     options = workspace_options(settings)
     launch = settings.launch if isinstance(settings, JobGroup) else None
     of_launch = launched(settings.workspace, options, launch, command) if launch else {}
-    found = remembered(settings, options, of_launch)
+    # The workspace stores settings of the model that read the pages.
+    found = Stored({}, {}) if isinstance(settings, FieldsSettings) else remembered(settings, options, of_launch)
     if isinstance(settings, ServerSettings) and settings.server_url and found.get("engine") != HYBRID:
         found.pop("engine", None)
     if isinstance(settings, RepairSettings) and "model" in settings.model_fields_set:

@@ -10,7 +10,9 @@ from running import FRUGALLY, cli, said, status_of
 import llm_ocr
 from llm_ocr.errors import ServerError, UsageError
 from llm_ocr.results.routing import GAIN
-from llm_ocr.types import Reason, Status
+from llm_ocr.stages.verifying import Verifier
+from llm_ocr.types import OcrText, Page, Reason, Status
+from llm_ocr_cpu.reader import EmbeddedReader
 from llm_ocr_simulator import running
 
 #: One process of each kind, and a unit for all pages.
@@ -174,6 +176,29 @@ def test_blank_page_does_not_hide_a_server_that_never_answers(tmp_path):
             workers=1,
             **{**HYBRID, "pages_per_unit": 1},
         )
+
+
+@pytest.mark.parametrize("share", [{}, {"model_share": 0.5}], ids=["threshold", "share"])
+def test_a_scan_is_read_by_ocr_once(server, examples, tmp_path, monkeypatch, share):
+    """The text that the CPU engine read is the evidence for that of the model."""
+
+    evidence = []
+    verified = Verifier.verified
+
+    async def again(reader: EmbeddedReader, page: Page) -> OcrText:
+        raise AssertionError("OCR again")
+
+    async def seen(verifier: Verifier, page: Page) -> tuple[Page, str]:
+        evidence.append(page.evidence is not None and page.evidence.ocr is not None)
+        return await verified(verifier, page)
+
+    monkeypatch.setattr(EmbeddedReader, "ocr_text", again)
+    monkeypatch.setattr(Verifier, "verified", seen)
+    llm_ocr.run(
+        examples / "scan.pdf", workspace=tmp_path / "w", server_url=server.url, model_threshold=0, verify="ocr",
+        pages="2-3", **share, **HYBRID,
+    )  # fmt: skip
+    assert evidence == [True] * (1 if share else 2)
 
 
 def test_plan_of_a_hybrid_run_needs_no_model(documents, tmp_path):

@@ -205,3 +205,51 @@ def test_markers_are_json_that_a_person_can_read(corpus, tmp_path):
     llm_ocr.plan(str(corpus), workspace=tmp_path / "w")
     marker = json.loads((tmp_path / "w" / "plan" / "0001.done").read_text())
     assert marker["expected"] == PAGES
+
+
+@pytest.mark.slow
+def test_killed_fields_count_every_document_once(examples, tmp_path):
+    """Killed 20 times, each at a random moment after the next request, or after the next document or two."""
+    documents, chance = 30, random.Random(1)
+    sources = [tmp_path / f"{number}.pdf" for number in range(documents)]
+    for number, source in enumerate(sources):
+        source.write_bytes((examples / "paper.pdf").read_bytes() + f"\n% copy {number}\n".encode())
+    workspace = tmp_path / "killed"
+    llm_ocr.run(sources, workspace=workspace, engine="embedded", pages="1", pages_per_unit=1, progress=None)
+    schema = json.dumps({"type": "object", "properties": {"title": {"type": "string"}}})
+
+    def published() -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in workspace.glob("fields/*/*/*.done")}
+
+    with running(preset="h100", served_model_name="qwen3-vl-8b", speed=0.5, max_num_seqs=2) as server:
+        command = ["fields", "-w", str(workspace), "--schema", schema, "--server-url", server.url, "--quiet"]
+        command += ["--max-inflight-requests", "2"]
+        for _ in range(20):
+            before, asked, more = published(), len(server.log()["requests"]), chance.randrange(3)
+            process = subprocess.Popen(
+                program(*command), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
+            when(
+                lambda before=before, asked=asked, more=more, process=process: (
+                    (len(server.log()["requests"]) > asked and len(published()) >= len(before) + more)
+                    or process.poll() is not None
+                )
+            )
+            time.sleep(chance.uniform(0, 0.3))
+            process.kill()
+            process.communicate()
+            assert before.items() <= published().items()
+            assert_markers_name_whole_data(workspace)
+        done = cli(*command, cwd=tmp_path)
+        assert done.returncode == 0, said(done)
+        asked = len(server.log()["requests"])
+        assert cli(*command, cwd=tmp_path).returncode == 0
+        assert len(server.log()["requests"]) == asked
+    run = llm_ocr.open(str(workspace))
+    counts = run.status.fields
+    assert (counts.expected, counts.ok + counts.degraded, counts.failed) == (documents, documents, 0)
+    rows = [row.document_id for row in run.fields()]
+    assert len(rows) == len(set(rows)) == documents
+    cleaned = cli("clean", "-w", workspace, "--older-than", "0", cwd=tmp_path)
+    assert cleaned.returncode == 0, said(cleaned)
+    assert [row.document_id for row in run.fields()] == rows

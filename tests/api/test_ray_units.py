@@ -1,4 +1,4 @@
-"""Check the assignment of units and the replacement of workers with --ray, without a cluster."""
+"""Check workers of --ray and their number, without a cluster."""
 
 import asyncio
 from dataclasses import replace
@@ -9,79 +9,14 @@ import pytest
 import llm_ocr
 from llm_ocr.config.models import DescribeSettings, ExtractSettings
 from llm_ocr.errors import LlmOcrError
-from llm_ocr.stages import ray
-from llm_ocr.stages.ray import (
-    AHEAD,
-    MOST_LOST,
-    SUSPECT,
-    Done,
-    Failure,
-    Size,
-    UnitQueue,
-    Work,
-    Worker,
-    reason_of,
-    size_of,
-)
-from llm_ocr.types import Status
-from llm_ocr.workspace import library_version
-
-
-def test_a_worker_holds_two_units_that_it_has_not_begun():
-    queue = UnitQueue(range(10))
-    assert queue.take((), 0) == [0, 1]
-    assert queue.take((0, 1), 2) == []
-    assert queue.take((0, 1), 1) == [2]
-    assert AHEAD == 2
-
-
-def test_unit_that_kills_workers_runs_last_alone_and_is_aborted():
-    queue = UnitQueue(range(3))
-    deaths = 0
-    while not queue.finished.is_set():
-        held: list[int] = []
-        while 0 not in held:
-            more = queue.take(held, 0)
-            if not more:  # others than the killer are done before it
-                assert held
-                queue.done(*held)
-                held = []
-            held += more
-        if deaths >= SUSPECT:
-            assert held == [0]
-            assert queue.take(held, 0) == []
-        queue.restore(held, blame=True)
-        deaths += 1
-    assert deaths == MOST_LOST
-    assert queue.aborted == [0]
-
-
-def test_an_error_of_server_or_store_is_no_fault_of_a_unit():
-    queue = UnitQueue([7])
-    for _ in range(2 * MOST_LOST):
-        queue.restore(queue.take((), 0), blame=False)
-    assert queue.take((), 0) == [7]
-
-
-class Idle(Worker):
-    """A worker without a stage."""
-
-    def _run(self) -> None:
-        return
-
-
-def test_a_lost_report_is_repeated_and_counts_once(work):
-    worker = Idle(work)
-    worker.turn((5, 6), over=False)
-    worker.published(5, Done(10))
-    worker.count(Status.OK)
-    first = worker.turn((5, 6), over=False)
-    assert (first.done, first.counted) == ({5: Done(10)}, {Status.OK: 1})
-    again = worker.turn((5, 6), over=False)
-    assert again.done == {5: Done(10)}
-    assert again.counted == {}
-    assert worker.turn((6, 7), over=False).waiting == 3  # what it has is not taken in twice
-
+from llm_ocr.scheduling.shards import Shard
+from llm_ocr.stages import Silent, ray
+from llm_ocr.stages.job import Job
+from llm_ocr.stages.ray import Failure, Size, Work, Worker, reason_of, size_of
+from llm_ocr.stages.remote import Remote
+from llm_ocr.stages.servers import Engines
+from llm_ocr.stages.sharing import Split
+from llm_ocr.workspace import Workspace, library_version
 
 NODE = {"CPU": 8.0, "GPU": 4.0}
 HEAD = {"CPU": 2.0}
@@ -126,15 +61,13 @@ def work(tmp_path_factory, examples) -> Work:
     workspace = tmp_path_factory.mktemp("worker") / "w"
     llm_ocr.plan(examples / "invoice.png", workspace=workspace, engine="embedded")
     settings = ExtractSettings(workspace=str(workspace), engine="embedded", render_workers=1, ocr_workers=1)
-    return Work(
-        "extract", "0" * 12, "0" * 12, settings, "embedded", Size(1, 0.0, 1), str(Path.cwd()), "", library_version()
-    )
+    return Work("extract", "0" * 12, "0" * 12, settings, "embedded", 1, str(Path.cwd()), "", library_version())
 
 
 def failure_of(work: Work) -> Failure:
     """Why a worker that has been given nothing ends."""
     worker = Worker(work)
-    while not (report := worker.turn((), over=False)).ended:
+    while not (report := worker.turn()).ended:
         pass
     assert report.failure is not None
     return report.failure
@@ -155,6 +88,25 @@ def test_worker_with_differing_results_stops_the_command(work, wrong, message):
     assert failure.everywhere
 
 
+def test_without_leases_each_worker_reads_its_shard(work, tmp_path, examples):
+    llm_ocr.plan(examples / "paper.pdf", workspace=tmp_path / "w", engine="embedded", pages="1-2", pages_per_unit=1)
+    settings = work.settings.model_copy(update={"workspace": str(tmp_path / "w")})
+
+    async def key_of(opened: Workspace) -> str:
+        engines = Engines("embedded", settings, tmp_path, lambda line: None)
+        key, _ = await ray._key("extract", Job(opened, settings, Silent(), engines, Remote(settings)))
+        return key
+
+    with Workspace.open(str(tmp_path / "w")) as opened:
+        key = asyncio.run(key_of(opened))
+    for index in (0, 1):
+        worker = Worker(replace(work, settings=settings, key=key, published=key, split=Split(Shard(index, 2))))
+        while not (report := worker.turn()).ended:
+            pass
+        assert (report.failure, report.rows) == (None, 1)
+    assert llm_ocr.open(tmp_path / "w").status.stages["extract"].finished
+
+
 def test_a_workspace_that_a_node_does_not_see_stops_the_command(work, tmp_path):
     settings = work.settings.model_copy(update={"workspace": str(tmp_path / "elsewhere")})
     failure = failure_of(replace(work, settings=settings))
@@ -162,23 +114,10 @@ def test_a_workspace_that_a_node_does_not_see_stops_the_command(work, tmp_path):
     assert failure.everywhere
 
 
-def test_new_workers_are_wanted_only_while_units_remain():
-    async def wait() -> None:
-        queue = UnitQueue([1])
-        assert await queue.wanted()
-        queue.take((), 0)
-        waiting = asyncio.create_task(queue.wanted())
-        queue.done(1)
-        assert not await waiting
-        assert not await UnitQueue([]).wanted()
-
-    asyncio.run(wait())
-
-
 def test_cores_are_shared_by_the_workers_of_a_machine(work, monkeypatch):
     monkeypatch.setattr(ray, "cores", lambda: 8)
     settings = ExtractSettings(workspace="w", ocr_workers=3)
-    shared = ray.shared_cores(replace(work, settings=settings, size=Size(4, 0.0, 4)))
+    shared = ray.shared_cores(replace(work, settings=settings, per_node=4))
     assert (shared.render_workers, shared.ocr_workers) == (2, 3)
-    figures = ray.shared_cores(replace(work, settings=DescribeSettings(workspace="w"), size=Size(4, 0.0, 4)))
+    figures = ray.shared_cores(replace(work, settings=DescribeSettings(workspace="w"), per_node=4))
     assert figures.ocr_workers == 2 and "render_workers" not in dict(figures)

@@ -244,3 +244,16 @@ def test_model_repairs_what_the_cpu_engine_read(folder):
         name: (stage["key"], True) for name, stage in old.items()
     }
     assert {row.engine for row in rows(folder)} == {"embedded", "deepseek-ocr"}
+
+
+def test_last_of_several_shards_brings_the_dataset_up_to_date(folder):
+    (folder / "pages.txt").write_text("\n".join(row.page_id for row in rows(folder)))
+    shards = [("--pages-from", "pages.txt", *OCR, "--shard-index", str(index), "--shard-count=2") for index in (0, 1)]
+    first = repair(folder, *shards[0])
+    assert first.returncode == 0, said(first)
+    assert "the last of several workers does both" in first.stderr
+    assert "minutes" in markdown(folder, "outlines") and bad.SENTENCES[0] not in markdown(folder, "outlines")
+    last = repair(folder, *shards[1])
+    assert last.returncode == 0, said(last)
+    assert bad.SENTENCES[0] in markdown(folder, "outlines")
+    assert all(stage["done"] == stage["total"] for stage in status_of(folder / "out")["units"].values())

@@ -100,6 +100,22 @@ def test_failed_ocr_is_no_fault_of_the_page(examples, tmp_path, monkeypatch):
     assert "the text was not compared with OCR: killed after" in row.detail
 
 
+@pytest.mark.parametrize(("flags", "message"), [((), "has no effect with"), (("--verify", "ocr"), "unknown language")])
+def test_a_language_of_ocr_is_checked_before_the_plan(examples, tmp_path, flags, message):
+    served = "--server-url", "http://127.0.0.1:9", "--ocr-language", "klingon"
+    run = cli("run", examples / "scan.pdf", "-w", "out", *served, *flags, cwd=tmp_path)
+    assert (run.returncode, (tmp_path / "out").exists()) == (2, False)
+    assert message in said(run)
+    assert flags or "With --verify ocr" in said(run)
+
+
+def test_text_of_a_script_that_ocr_cannot_read_is_not_verified(examples, tmp_path):
+    """The recognizer reads no Cyrillic: it says nothing about such a text, and the row names the ink."""
+    text = "Каждая река имеет читателя и заместителя, которые утром и вечером смотрят на уровень воды. " * 20
+    row = read(tmp_path, examples, text, verify="ocr")
+    assert row.ledger.verified_by == "ink"
+
+
 def test_ink_alone_ignores_a_true_text_layer(examples, tmp_path):
     found = {}
     for verify in ("ink", "layer"):

@@ -72,6 +72,19 @@ def test_the_start_of_a_server_is_not_counted_as_work(clock):
     assert meter.pace().startswith("1.0 pages/s, 8:20 left")
 
 
+def test_units_of_other_machines_make_no_absurd_speed(clock):
+    meter = Meter("extract", 640, Counts(), clock)
+    speeds = []
+    for _ in range(3):
+        clock.now += 16
+        for _ in range(64):
+            clock.now += 1e-5
+            meter.count(Status.OK)
+            speeds.append(meter.speed())
+    assert speeds[:64] == [0.0] * 64
+    assert max(speeds) == pytest.approx(4.0, abs=0.3)
+
+
 def test_first_document_of_assemble_shows_no_remaining_time(clock):
     out = io.StringIO()
     progress = PlainProgress(out, clock)

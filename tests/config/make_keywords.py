@@ -30,6 +30,7 @@ CALLS: dict[str, tuple[type[Group], frozenset[str], str]] = {
     "ReadPageKeywords": (models.ExtractSettings, frozenset({"max_hours", "max_cost"}), "read_page"),
     "DescribeKeywords": (models.DescribeSettings, frozenset(), "describe"),
     "AssembleKeywords": (models.AssembleSettings, frozenset(), "assemble"),
+    "FieldsKeywords": (models.FieldsSettings, frozenset({"fields_schema"}), "fields"),
     "RetryKeywords": (models.RetrySettings, frozenset(), "retry_failed"),
     "RepairKeywords": (models.RepairSettings, frozenset(), "repair"),
     "TransformKeywords": (models.TransformSettings, frozenset(), "transform"),

@@ -48,6 +48,11 @@ def test_what_is_for_another_engine_is_refused(tmp_path, engine, flags, other):
     assert f"or use `engine={other}`" in refused.value.hint
 
 
+def test_the_language_of_ocr_has_an_effect_if_ocr_verifies(tmp_path):
+    settings = loaded(tmp_path, {"engine": SERVER, "ocr_language": "greek", "verify": "ocr"})
+    assert check_effect(settings, SERVER) == ()
+
+
 def test_several_are_named_together_with_what_chose_the_engine(tmp_path):
     settings = loaded(tmp_path, {"engine": "embedded", "model": "dots.mocr", "guided": True})
     with pytest.raises(UsageError, match="--model, --guided have no effect") as refused:
@@ -62,6 +67,15 @@ def test_what_a_variable_or_the_workspace_says_is_not_refused(tmp_path):
     environ = {"MODEL_ID": "me/model", "LLM_OCR_GUIDED": "1", "LLM_OCR_SERVER_KEY": "secret"}
     settings = loaded(tmp_path, {}, environ, {"prompt": "Read."}, model=ExtractSettings)
     assert set(check_effect(settings, EMBEDDED)) == {"MODEL_ID", "LLM_OCR_GUIDED"}
+
+
+@pytest.mark.parametrize("engine", [HYBRID, SERVER, VLLM])
+def test_fallback_beside_hybrid_is_reported_by_its_origin(tmp_path, engine):
+    flags = {"engine": "hybrid"}
+    assert check_effect(loaded(tmp_path, flags, {"LLM_OCR_FALLBACK": "none"}), engine) == ("LLM_OCR_FALLBACK",)
+    with pytest.raises(UsageError, match="--fallback has no effect with the CPU engine and a model, which") as refused:
+        check_effect(loaded(tmp_path, {**flags, "fallback": "none"}), engine)
+    assert refused.value.hint == "Leave out --fallback, or use `engine=server` or `engine=vllm`."
 
 
 def test_settings_of_commands_concern_every_engine(tmp_path):

@@ -70,7 +70,9 @@ class Scripted:
 
     def _work(self, spec: JobSpec, index: int, count: int) -> None:
         settings = dict(launched(spec.workspace, StoreOptions(), spec.environment["LLM_OCR_LAUNCH"], spec.stage))
-        if spec.stage != "assemble":
+        if spec.stage == "fields":
+            settings["schema"] = settings.pop("fields_schema")
+        elif spec.stage != "assemble":
             settings |= {"engine": "embedded", **FRUGAL}
         if spec.stage == "repair":
             settings["launch"] = spec.environment["LLM_OCR_LAUNCH"]

@@ -19,6 +19,9 @@ from llm_ocr.launch import State, bill, is_installed, launching, watching
 from llm_ocr.launch.records import submissions
 from llm_ocr.launch.watching import launched_jobs
 from llm_ocr.workspace import Workspace
+from llm_ocr_simulator import running
+
+SCHEMA = '{"type": "object", "properties": {"line": {"type": "string"}}}'
 
 
 @pytest.fixture
@@ -374,6 +377,12 @@ def test_repair_that_planned_nothing_and_failed_is_a_failure(platform, sources, 
         ("repair", {"sources": ("a.pdf",)}, "repair reads pages of the workspace"),
         ("repair", {"pages_from": "bad.txt"}, "takes no list of pages"),
         ("extract", {"max_pages": 3, "unbalanced": True}, "`unbalanced`, `max_pages`: no effect on extract"),
+        ("extract", {"fields_schema": "{}"}, "`fields_schema`: no effect on extract, only on fields"),
+        ("fields", {"fields_schema": "{}", "sources": ("a.pdf",)}, "fields reads pages of the workspace"),
+        ("fields", {}, "needs a schema"),
+        ("fields", {"fields_schema": '{"$ref": "a.json"}'}, "refers to a.json"),
+        ("fields", {"fields_schema": SCHEMA, "engine": "embedded"}, "unlike `engine=embedded`"),
+        ("fields", {"fields_schema": SCHEMA, "model": "deepseek-ocr"}, "unlike `model=deepseek-ocr`"),
     ],
 )
 def test_settings_of_repairs_and_stages_are_not_mixed(platform, tmp_path, stage, settings, message):
@@ -387,6 +396,27 @@ def test_launched_repair_may_use_a_model_after_the_cpu_engine(platform, sources,
         launch(tmp_path / "w", "repair", hardware="gpu")
     asked = launch(tmp_path / "w", "repair", hardware="gpu", model="dots.mocr", headers="drop").asked
     assert asked.settings["repair"] == {"engine": "vllm", "model": "dots.mocr", "headers": "drop"}
+
+
+def test_fields_are_launched_with_the_schema_in_the_record(platform, sources, tmp_path):
+    llm_ocr.run(str(sources), workspace=tmp_path / "w", engine="embedded", pages_per_unit=1, **FRUGAL)
+    (tmp_path / "schema.json").write_text(SCHEMA)
+    platform.endings["fields"] = [Ending((0, 2), State.FAILED, "the machine broke")]
+    said: list[str] = []
+    with running(preset="h100", served_model_name="qwen3-vl-8b") as server:
+        asked = {"fields_schema": str(tmp_path / "schema.json"), "server_url": (server.url,)}
+        launch(tmp_path / "w", "fields", said=said, **asked).wait()
+    assert [(spec.stage, spec.submission) for spec in platform.submitted] == [("fields", 1), ("fields", 2)]
+    assert any("fields: 1 unit of 3 missing (the machine broke" in line for line in said)
+    assert launch_settings(tmp_path / "w")["fields_schema"] == SCHEMA
+    status = llm_ocr.open(tmp_path / "w").status
+    assert (status.fields.expected, status.fields.ok + status.fields.degraded) == (3, 3)
+
+
+def launch_settings(workspace: Path) -> dict[str, object]:
+    """Return the settings of the jobs of the only launch."""
+    (record,) = workspace.glob("launches/*/launch.json")
+    return json.loads(record.read_text())["settings"]["fields"]
 
 
 def test_gpus_mean_vllm(platform, sources, tmp_path):

@@ -14,6 +14,7 @@ from llm_ocr.launch import STAGES, JobSpec, launcher_for
 from llm_ocr.launch.specs import launch_request
 from llm_ocr.plugins import PLATFORMS
 
+SCHEMA = '{"type": "object", "properties": {"number": {"type": "string"}}}'
 CASES = {f"{platform}-{name}": (platform, spec) for platform, name, spec in cases()}
 
 
@@ -195,6 +196,8 @@ def test_env_refuses_secrets_and_what_others_set(env, words):
         ("extract", {"model_cache": "/data"}, []),
         ("describe", {"describe_model": "qwen3-vl-8b"}, ["Qwen/Qwen3-VL-8B-Instruct", ""]),
         ("describe", {}, []),  # the workspace names the model
+        ("fields", {"fields_schema": SCHEMA}, ["Qwen/Qwen3-VL-8B-Instruct", ""]),
+        ("fields", {"fields_schema": SCHEMA, "model": "Qwen/Qwen3-8B"}, ["Qwen/Qwen3-8B", ""]),
         ("extract", {"engine": "embedded", "hardware": "cpu-upgrade"}, None),
     ],
 )

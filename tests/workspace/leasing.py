@@ -4,10 +4,12 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from llm_ocr.scheduling.follow import Pauses, followed
 from llm_ocr.scheduling.leases import LeaseOptions, Leases
 from llm_ocr.scheduling.scanner import UnitScanner
+from llm_ocr.scheduling.shards import WHOLE, Sharded
 from llm_ocr.workspace.marker import settle
-from llm_ocr.workspace.publish import marker_key
+from llm_ocr.workspace.publish import done_units, marker_key
 from tests.fakes.memory_store import MemoryStore
 
 STAGE, KEY = "extract", "0123456789ab"
@@ -57,6 +59,24 @@ def worker(store, clock, name="", seconds=SECONDS, kind=Leases) -> Leases:
 def search(store, clock, units, seed=0, seconds=SECONDS):
     leases = worker(store, clock, str(seed), seconds)
     return leases, UnitScanner(leases, units, randomness=random.Random(seed))
+
+
+def leased(leases, units, seed=0, say=print):
+    """The units that a worker takes by leases."""
+
+    def wait(seconds):
+        leases.wait(seconds)
+        return leases.closed
+
+    taking = UnitScanner(leases, units, randomness=random.Random(seed))
+    return (units[place] for place in followed(taking, None, Pauses(say), wait))
+
+
+def claimed(workspace, stage, key, units, shard=WHOLE):
+    """The units that a worker takes of its share."""
+    taking = Sharded(workspace, stage, key, units, shard, done_units(workspace, stage, key))
+    taking.freshen(range(len(units)))
+    return (units[place] for place in followed(taking, None, Pauses(print), lambda seconds: False))
 
 
 def publish(store: MemoryStore, unit: str, attempt: str) -> bool:

@@ -7,9 +7,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from leasing import claimed
 
 from llm_ocr.scheduling.scanner import PlannedUnits
-from llm_ocr.scheduling.shards import claim
 from llm_ocr.stages.clean import clean
 from llm_ocr.types import Counts, page_id
 from llm_ocr.workspace.generations import Repair, generations, read_units, totals_of
@@ -48,7 +48,7 @@ class Pipeline:
         workspace.close()
 
     def extract(self, workspace):
-        for unit in claim(workspace, EXTRACT, self.made.key(workspace), PlannedUnits(workspace)):
+        for unit in claimed(workspace, EXTRACT, self.made.key(workspace), PlannedUnits(workspace)):
             self.made.extract(workspace, unit, [] if unit.replaces else self.fails)
             self.done.append(unit.id)
 

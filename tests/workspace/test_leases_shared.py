@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import pytest
-from leasing import BEAT, KEY, SECONDS, STAGE, Clock, done, leases_left, named, publish, search, worker
+from leasing import BEAT, KEY, SECONDS, STAGE, Clock, done, leased, leases_left, named, publish, search, worker
 
 from llm_ocr.scheduling.leases import Holder, Leases, lease_key
-from llm_ocr.scheduling.scanner import Claimed, Exhausted, Groups, PlannedUnits, UnitScanner, Wait, leased
+from llm_ocr.scheduling.scanner import Claimed, Exhausted, Groups, PlannedUnits, UnitScanner, Wait
 from llm_ocr.storage import open_store
 from llm_ocr.workspace import generations
 from llm_ocr.workspace.generations import read_units
@@ -45,7 +45,7 @@ def all_found(searching, leases, store, units):
 
 def work(store, units, leases, taken, seed):
     with leases:
-        for unit in leased(leases, units, randomness=random.Random(seed)):
+        for unit in leased(leases, units, seed):
             taken[unit] += 1
             if leases.holds(unit):
                 publish(store, unit, str(seed))

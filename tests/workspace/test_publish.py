@@ -5,10 +5,11 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from leasing import claimed
 
 from llm_ocr.errors import StorageError, UsageError, WorkspaceError
 from llm_ocr.scheduling.scanner import PlannedUnits
-from llm_ocr.scheduling.shards import Shard, claim
+from llm_ocr.scheduling.shards import Shard
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import Counts
 from llm_ocr.workspace.generations import read_units
@@ -228,14 +229,18 @@ def test_a_shard_keeps_its_units_whatever_is_done(made, workspace):
     units = list(read_units(workspace))
     key = made.key(workspace)
     made.extract(workspace, units[0])
-    assert list(claim(workspace, EXTRACT, key, PlannedUnits(workspace), Shard(0, 2))) == [units[2], units[4]]
-    assert list(claim(workspace, EXTRACT, key, PlannedUnits(workspace), Shard(1, 2))) == [units[1], units[3], units[5]]
+    assert list(claimed(workspace, EXTRACT, key, PlannedUnits(workspace), Shard(0, 2))) == [units[2], units[4]]
+    assert list(claimed(workspace, EXTRACT, key, PlannedUnits(workspace), Shard(1, 2))) == [
+        units[1],
+        units[3],
+        units[5],
+    ]
 
 
 def test_units_finished_by_another_worker_are_not_taken(made, workspace):
     made.plan(workspace, [made.document(f"{number}", 4) for number in range(4)])
     units = list(read_units(workspace))
-    taken = claim(workspace, EXTRACT, made.key(workspace), PlannedUnits(workspace))
+    taken = claimed(workspace, EXTRACT, made.key(workspace), PlannedUnits(workspace))
     assert next(taken) == units[0]
     made.extract(workspace, units[1])
     assert list(taken) == units[2:]
@@ -248,7 +253,7 @@ def test_two_workers_on_one_workspace_publish_every_unit_once(made, workspace):
 
     def work(_):
         mine = made.workspace()
-        return [made.extract(mine, unit) for unit in claim(mine, EXTRACT, key, PlannedUnits(mine))]
+        return [made.extract(mine, unit) for unit in claimed(mine, EXTRACT, key, PlannedUnits(mine))]
 
     with ThreadPoolExecutor(3) as pool:
         published = [marker for markers in pool.map(work, range(3)) for marker in markers]

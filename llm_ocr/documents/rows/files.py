@@ -15,7 +15,7 @@ from llm_ocr.documents.rows.address import DataFile, local_version
 from llm_ocr.errors import LlmOcrError, ObjectNotFound, PageFailure, StorageError, UsageError
 from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.hf import Place
-from llm_ocr.storage.hf.client import RETRIES, HubClient, RetryPolicy
+from llm_ocr.storage.hf.client import RETRIES, HubClient
 from llm_ocr.types import Reason
 
 if TYPE_CHECKING:
@@ -130,11 +130,10 @@ def _is_list(kind: "pa.DataType") -> bool:
 class HubFiles:
     """Opener of data files, thread-safe. The first request occurs at the first file.
 
-    Temporary failures are retried by `retries`; `pause` implements the wait.
+    Temporary failures are retried; `pause` implements the wait.
     """
 
-    def __init__(self, retries: RetryPolicy = RETRIES, pause: Callable[[float], object] | None = None) -> None:
-        self._retries = retries
+    def __init__(self, pause: Callable[[float], object] | None = None) -> None:
         self._pause = pause or threading.Event().wait
         self._lock = threading.Lock()
 
@@ -182,9 +181,9 @@ class HubFiles:
                 with client.doing("read", file.path, reading=True):
                     return call()
 
-            return self._retries.keep_trying(attempt, self._pause)
+            return RETRIES.keep_trying(attempt, self._pause)
 
-        return _RetriedFile(self._retries.keep_trying(opened, self._pause), keep_trying)
+        return _RetriedFile(RETRIES.keep_trying(opened, self._pause), keep_trying)
 
 
 class _RetriedFile(io.RawIOBase):

@@ -64,18 +64,25 @@ _RESERVED = frozenset({"model", "messages", "stream", "stream_options"})
 
 
 def body_parts(request: CompletionRequest, model: str, vllm: bool) -> tuple[bytes, bytes, bytes]:
-    """Return the JSON before the image's base64, the image itself (the same object), and the JSON after it."""
+    """Return the JSON before the image's base64, the image itself (the same object), and the JSON after it.
+
+    Without an image, the second part is empty.
+    """
     # An empty system message is sent as well: HunyuanOCR was trained with it. An empty prompt has no text part.
     given = request.system is not None
     system = f'{{"role": "system", "content": {json.dumps(request.system)}}}, ' if given else ""
     head = f'{{"model": {json.dumps(model)}, "messages": [{system}{{"role": "user", "content": ['
     tail = '"}}'
     text = json.dumps({"type": "text", "text": request.prompt})
-    if request.prompt and request.image_first:
+    image = request.image
+    if image is None:
+        head, tail = f"{head}{text}", ""
+    elif request.prompt and request.image_first:
         tail += f", {text}"
     elif request.prompt:
         head += f"{text}, "
-    head += f'{{"type": "image_url", "image_url": {{"url": "data:{request.image.media_type};base64,'
+    if image is not None:
+        head += f'{{"type": "image_url", "image_url": {{"url": "data:{image.media_type};base64,'
     options: dict[str, Any] = {"include_usage": True}
     settings = dict(request.settings)
     if vllm:
@@ -84,7 +91,7 @@ def body_parts(request: CompletionRequest, model: str, vllm: bool) -> tuple[byte
         options["continuous_usage_stats"] = True
     settings = {name: value for name, value in settings.items() if name not in _RESERVED}
     members = json.dumps({**settings, "stream": True, "stream_options": options}, default=_plain)[1:-1]
-    return head.encode("ascii"), request.image.data, f"{tail}]}}], {members}}}".encode("ascii")
+    return head.encode("ascii"), image.data if image else b"", f"{tail}]}}], {members}}}".encode("ascii")
 
 
 def _plain(value: Any) -> Any:

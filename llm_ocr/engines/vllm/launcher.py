@@ -72,17 +72,16 @@ def main(words: list[str]) -> int:
     return 128 - code
 
 
-def kill_below(launcher: int, seconds: float = _END) -> bool:
+def kill_below(launcher: int) -> bool:
     """Kill the processes below a launcher with SIGKILL, also those in other sessions.
 
     Args:
         launcher: The id of a running launcher, so that no process can leave the tree.
-        seconds: Time limit for the processes to end.
 
     Returns:
         Whether no process is left. Without `/proc` (macOS) nothing is killed, and the result is False.
     """
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + _END
     with contextlib.suppress(OSError):
         while below := _below(launcher):
             for pid in below:

@@ -117,7 +117,7 @@ def _installed(command: Sequence[str], folder_name: re.Pattern[str] = _VLLM) -> 
     return ""
 
 
-async def _printed_version(command: Sequence[str], environment: Mapping[str, str], seconds: float = 60.0) -> str:
+async def _printed_version(command: Sequence[str], environment: Mapping[str, str]) -> str:
     try:
         process = await asyncio.create_subprocess_exec(
             *command, "--version",
@@ -129,7 +129,7 @@ async def _printed_version(command: Sequence[str], environment: Mapping[str, str
     except OSError:
         return ""  # not executable: the start itself reports this with the rest
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(60.0):
             printed, _ = await process.communicate()
     except TimeoutError:
         return ""

@@ -18,7 +18,7 @@ from llm_ocr.engines.vlm.requests import (
 from llm_ocr.engines.vlm.retry import Ladder, Tries, run_attempts, rungs_for
 from llm_ocr.errors import UsageError
 from llm_ocr.models.profile import Profile
-from llm_ocr.models.profiles.shared import CHAT_PROMPTS, CLASSES, classify_prompt, structured_outputs
+from llm_ocr.models.profiles.shared import CLASSES, classify_prompt, follows_instructions, structured_outputs
 from llm_ocr.types import Figure, FigureRecord, Status
 
 #: Increased when a change alters results for the same answers, or the requests; part of the key.
@@ -50,8 +50,7 @@ class ModelFigureReader:
         self._classes = chosen.classes or CLASSES
         self._prompt = _prompt(profile, chosen, self._classes)
         self._structured = structured_outputs(profile, self._form, self._classes, own_prompt=chosen.prompt is not None)
-        # A model that was trained on one prompt supports no other: only chat models receive the document's text.
-        self._tells = profile.prompts.get("describe") == CHAT_PROMPTS["describe"]
+        self._tells = follows_instructions(profile)  # other models do not receive the document's text
         self._rungs = rungs_for(profile, modes=False, scales=False)
         temperature = profile.temperature if chosen.temperature is None else chosen.temperature
         self._first = Step(chosen.mode, temperature, what_fits(profile, chosen.max_tokens))

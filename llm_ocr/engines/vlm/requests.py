@@ -192,7 +192,7 @@ def request_of(
     profile: Profile,
     step: Step,
     about: str,
-    image: EncodedImage,
+    image: EncodedImage | None,
     prompt: str,
     *,
     vllm_settings: Mapping[str, Any] = _NONE,
@@ -203,8 +203,8 @@ def request_of(
     Args:
         profile: Profile of the model.
         step: Settings of the request.
-        about: Id of the page or figure.
-        image: Image in the size of the step.
+        about: Id of the page, figure, or passage.
+        image: Image in the size of the step; None for a question about text.
         prompt: Prompt of the request.
         vllm_settings: Settings in addition to those of all requests of the profile.
         extra_tokens: Tokens of the prompt in addition to the usual prompt.

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 HARDWARE: Mapping[str, str] = {
     "extract": "l40sx1",
     "describe": "l40sx1",
+    "fields": "l40sx1",
     "repair": "l40sx1",
     "assemble": "cpu-upgrade",
     "pipeline": "cpu-basic",

@@ -148,6 +148,11 @@ def classify_prompt(prompt: str, classes: Sequence[str] = CLASSES) -> str:
     return prompt.replace(_PLACE, ", ".join(classes))
 
 
+def follows_instructions(profile: Profile) -> bool:
+    """Return whether the model follows any prompt. A model that was trained on one prompt supports no other."""
+    return profile.prompts.get("describe") == CHAT_PROMPTS["describe"]
+
+
 def structured_outputs(
     profile: Profile, mode: str, classes: Sequence[str] = CLASSES, *, own_prompt: bool = False
 ) -> Mapping[str, Any]:

@@ -6,7 +6,8 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import compress, pairwise
+from operator import not_
 from typing import TYPE_CHECKING
 
 from llm_ocr.documents.text_layer import LIE, suspicious
@@ -22,15 +23,14 @@ LETTERS = 40
 RUN = 5
 #: Fewest letters of a passage that is matched as a whole: two words.
 PASSAGE = 12
-_FREE, _PIECE = re.compile(rb"\x00{10,}"), re.compile(r"[^ ]{5,}")
+#: Whether another text has a word: no; yes; yes, in a passage of `PASSAGE` letters; not comparable.
+LACKING, FOUND, IN_PASSAGE, UNVERIFIABLE = range(4)
 #: Most places of a passage that are compared.
 _REPEATED = 40
 #: Fewest letters of a passage that is a loss or an invention, and most letters between two parts of one.
 SHORTEST, _BRIDGED = 30, 4
 #: Share of the letters from which shorter passages are one, too, if all are taken together.
-_SCATTERED = 0.05
-#: Share below which a chunk is missing in the other text.
-_SAME = 0.5
+MISREAD = 0.05
 
 #: Tags, comments, images, and targets of links. `<http://…>` and `< 5 kg or > 9 kg` are text.
 _TAGS = re.compile(
@@ -39,8 +39,13 @@ _TAGS = re.compile(
 )
 _ENTITY = re.compile(r"&#?\w{1,30};")
 _COMMAND = re.compile(r"\\[a-zA-Z]+")
-#: Formulas in text, with their delimiters. Outside of them, `\newcommand` is text of the page, as in a manual of LaTeX.
-FORMULA = re.compile(r"\$\$?[^$]{1,2000}\$|\\\([^$]{1,2000}?\\\)|\\\[[^$]{1,2000}?\\\]")
+#: Formulas in text, with their delimiters, and letters of formulas. `$5 and $10` are amounts of money. Outside of
+#: formulas, `\newcommand` is text of the page, as in a manual of LaTeX.
+FORMULA = re.compile(
+    r"\$\$[^$]{1,2000}\$\$?|\$[^$]{1,2000}\$(?!\d)|\\\([^$]{1,2000}?\\\)|\\\[[^$]{1,2000}?\\\]|[\U0001d400-\U0001d7ff]+"
+)
+#: Combining accents, and accents that stand alone.
+_ACCENTS = re.compile("[\u0300-\u036f\u02b0-\u02ff]")
 #: Letters and digits, with the accents of decomposed letters.
 _TOKEN = re.compile(r"[^\W_](?:[^\W_]|[\u0300-\u036f])*")
 
@@ -105,9 +110,22 @@ def texts_of(blocks: Iterable[Block]) -> list[BlockText]:
     return found
 
 
+def formulas_in(entry: BlockText) -> list[tuple[int, int]]:
+    """Return the places of formulas in a block's text."""
+    if entry.block.kind is BlockKind.FORMULA:
+        return [(0, len(entry.text))]
+    return [found.span() for found in FORMULA.finditer(entry.text)]
+
+
 def folded(text: str) -> str:
-    """Return the text in one case, with ligatures and letters of full width as ordinary letters."""
-    return text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
+    """Return the text in one case and without accents, with ligatures and letters of full width as ordinary letters.
+
+    Some text layers have an accent beside its letter, and OCR confuses accents.
+    """
+    if text.isascii():
+        return text.lower()
+    apart = unicodedata.normalize("NFD", unicodedata.normalize("NFKC", text).casefold())
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", apart))
 
 
 def chunks_of(text: str) -> list[Chunk]:
@@ -143,91 +161,66 @@ def size_of(chunks: Sequence[Chunk]) -> int:
     return sum(len(chunk.letters) for chunk in chunks)
 
 
-def missing(chunks: Sequence[Chunk], other: Sequence[Chunk]) -> list[Chunk]:
-    """Return the chunks of which `other` lacks at least half, in order; repeated text must be repeated there too."""
-    found, _ = aligned(chunks, other)
-    return [
-        chunk
-        for chunk, flags in zip(chunks, found, strict=True)
-        if sum(len(word) for word, flag in zip(chunk.words, flags, strict=True) if flag) < _SAME * len(chunk.letters)
-    ]
-
-
 def aligned(own: Sequence[Chunk], other: Sequence[Chunk]) -> tuple[list[list[int]], list[list[int]]]:
     """Return for each word of two texts whether the other text has it, too, and as often.
 
-    Passages of `PASSAGE` letters are matched first, in any order, the longest ones first. Only what is left of one text
-    can match what is left of the other. Otherwise the common words of a page would make up for any sentence.
+    Passages are matched first, in any order, the longest ones first: those of `PASSAGE` letters, then those of `RUN`
+    letters in what is left, then single words. Each letter is matched once, so that what one text has more often than
+    the other is never found, whatever its place.
 
     Returns:
-        For each chunk of `own`, then of `other`, one value per word. A word with a digit is found only as a whole.
+        For each chunk of `own`, then of `other`, one value per word: `LACKING`, `FOUND`, or `IN_PASSAGE`. A word with a
+        digit is found only as a whole.
     """
     texts = ["".join([chunk.letters for chunk in some]) for some in (own, other)]
-    matched = bytearray(len(texts[0])), bytearray(len(texts[1]))
-    words_of = [[len(word) for chunk in some for word in chunk.words] for some in (own, other)]
-    for start, place, length in matched_passages(texts, words_of):
-        matched[0][start : start + length] = matched[1][place : place + length] = b"\1" * length
-    left = [_blanked(text, flags) for text, flags in zip(texts, matched, strict=True)]
-    words = [_words_left(some, flags) for some, flags in zip((own, other), matched, strict=True)]
-    return _found(own, matched[0], left, words[1]), _found(other, matched[1], left[::-1], words[0])
+    words = [[word for chunk in some for word in chunk.words] for some in (own, other)]
+    sizes = [list(map(len, some)) for some in words]
+    same = bytearray(len(texts[0])), bytearray(len(texts[1]))
+    matched_passages(texts, sizes, PASSAGE, same)
+    similar = bytearray(same[0]), bytearray(same[1])
+    matched_passages(texts, sizes, RUN, similar)
+    flags = [_found(*sides) for sides in zip(words, same, similar, strict=True)]
+    left = [Counter(compress(some, map(not_, found))) for some, found in zip(words, flags, strict=True)]
+    both = left[0] & left[1]
+    result: list[list[list[int]]] = [[], []]
+    for some, found, rows in zip((own, other), flags, result, strict=True):
+        once, at = both.copy(), 0
+        for chunk in some:
+            row = found[at : at + len(chunk.words)]
+            at += len(row)
+            for number, word in enumerate(chunk.words):
+                if row[number] == LACKING and once[word]:
+                    once[word] -= 1
+                    row[number] = FOUND
+            rows.append(row)
+    return result[0], result[1]
 
 
-def _blanked(text: str, flags: bytearray) -> str:
-    """Return the text with spaces in place of marked letters."""
-    import numpy as np
-
-    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32).copy()
-    codes[np.frombuffer(flags, np.bool_)] = ord(" ")
-    return codes.tobytes().decode("utf-32-le", "surrogatepass")
-
-
-def _words_left(chunks: Sequence[Chunk], matched: bytearray) -> Counter[str]:
-    """Return the words that are not matched as a whole."""
-    left: Counter[str] = Counter()
-    at = 0
-    for chunk in chunks:
-        for word in chunk.words:
-            left[word] += 0 in matched[at : at + len(word)]
-            at += len(word)
-    return left
+def _found(words: Sequence[str], same: bytearray, similar: bytearray) -> list[int]:
+    """Return for each word whether it is in long passages of both texts, or in shorter ones."""
+    found, at = [], 0
+    for word in words:
+        end = at + len(word)
+        if 0 not in same[at:end] or (word.isalpha() and 2 * sum(same[at:end]) >= len(word)):
+            found.append(IN_PASSAGE)
+        else:
+            found.append(FOUND if word.isalpha() and 2 * sum(similar[at:end]) >= len(word) else LACKING)
+        at = end
+    return found
 
 
-def _found(chunks: Sequence[Chunk], matched: bytearray, left: Sequence[str], words: Counter[str]) -> list[list[int]]:
-    """Return for each word whether it is matched, or similar to what is left of the other text."""
-    stock = Counter([run for piece in left[1].split() for run in runs(piece)])
-    similar = bytearray(matched)
-    for piece in _PIECE.finditer(left[0]) if stock else ():
-        for at in range(piece.start(), piece.end() - RUN + 1):
-            if stock.get(run := left[0][at : at + RUN]):
-                stock[run] -= 1
-                similar[at : at + RUN] = b"\1" * RUN
-    result, at = [], 0
-    for chunk in chunks:
-        flags = []
-        for word in chunk.words:
-            end = at + len(word)
-            if 0 not in matched[at:end] or (word.isalpha() and 2 * sum(matched[at:end]) >= len(word)):
-                flags.append(2)
-            elif word.isalpha() and 2 * sum(similar[at:end]) >= len(word):
-                flags.append(1)
-            elif words.get(word):
-                words[word] -= 1
-                flags.append(1)
-            else:
-                flags.append(0)
-            at = end
-        result.append(flags)
-    return result
-
-
-def matched_passages(texts: Sequence[str], words: Sequence[Sequence[int]]) -> list[tuple[int, int, int]]:
-    """Return the passages that two texts have in common, each used once, the longest ones first.
+def matched_passages(
+    texts: Sequence[str], words: Sequence[Sequence[int]], least: int, taken: tuple[bytearray, bytearray]
+) -> list[tuple[int, int, int]]:
+    """Return the passages that two texts have in common, each letter used once, the longest ones first.
 
     Passages do not end within the first or last two letters of a word: these are often the same by chance.
 
     Args:
         texts: The two texts, letters only.
         words: The lengths of their words in letters, at least 1.
+        least: Letters of the shortest passage.
+        taken: 1 for each letter of both texts that is matched already; the letters of the result are set.
 
     Returns:
         The start of each passage in the first text, its start in the second text, and its length.
@@ -235,42 +228,45 @@ def matched_passages(texts: Sequence[str], words: Sequence[Sequence[int]]) -> li
     import numpy as np
 
     found: list[tuple[int, int, int]] = []
-    matched, used = bytearray(len(texts[0])), bytearray(len(texts[1]))
-    if min(map(len, texts)) < PASSAGE:
-        return found
-    keys = []
-    for text in texts:
+    matched, used = taken
+    free_parts = re.compile(rb"\x00{%d,}" % max(RUN, least - 2))
+    keys, free = [], []
+    for text, flags in zip(texts, taken, strict=True):
+        sums = np.concatenate(([0], np.cumsum(np.frombuffer(flags, np.uint8), dtype=np.int64)))
+        free.append(np.flatnonzero(sums[least:] == sums[:-least]))
         codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.uint64)
-        key = np.zeros(len(codes) - PASSAGE + 1, np.uint64)
-        for at in range(PASSAGE):
-            key = key * np.uint64(0x100000001B3) + codes[at : at + len(key)]
+        key = np.zeros(len(free[-1]), np.uint64)
+        for at in range(least):
+            key = key * np.uint64(0x100000001B3) + codes[free[-1] + at]
         keys.append(key)
+    if not min(map(len, free)):
+        return found
     order = np.argsort(keys[1], kind="stable")
     ranked = keys[1][order]
     low = np.searchsorted(ranked, keys[0], "left")
     count = np.minimum(np.searchsorted(ranked, keys[0], "right") - low, _REPEATED)
-    starts = np.repeat(np.arange(len(count)), count)
-    places = order[np.arange(len(starts)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(low, count)]
+    starts = np.repeat(free[0], count)
+    places = free[1][order[np.arange(len(starts)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(low, count)]]
     by_distance = np.lexsort((starts, places - starts))
     starts, places = starts[by_distance], places[by_distance]
     first = np.ones(len(starts), np.bool_)
     first[1:] = (np.diff(starts) != 1) | (np.diff(places) != 1)
     begins = np.flatnonzero(first)
-    lengths = np.diff(np.append(begins, len(starts))) + PASSAGE - 1
+    lengths = np.diff(np.append(begins, len(starts))) + least - 1
     starts, places = starts[begins], places[begins]
     cuts = np.zeros((2, len(starts)), np.int64)
     for sizes, firsts in zip(words, (starts, places), strict=True):
         borders = np.cumsum([0, *sizes])
         after = borders[np.searchsorted(borders, firsts)] - firsts
-        before = firsts + lengths - borders[np.searchsorted(borders, firsts + lengths, "right") - 1]
-        cuts = np.maximum(cuts, np.where(np.array([after, before]) <= 2, [after, before], 0))
+        begun = firsts + lengths - borders[np.searchsorted(borders, firsts + lengths, "right") - 1]
+        cuts = np.maximum(cuts, np.where(np.array([after, begun]) <= 2, [after, begun], 0))
     starts, places, lengths = starts + cuts[0], places + cuts[0], lengths - cuts.sum(0)
     for number in np.argsort(-lengths, kind="stable").tolist():
         start, place, length = int(starts[number]), int(places[number]), int(lengths[number])
         here, there = matched[start : start + length], used[place : place + length]
         overlaps = 1 in here or 1 in there
-        taken = bytes(a | b for a, b in zip(here, there, strict=True)) if overlaps else bytes(length)
-        for piece in _FREE.finditer(taken):  # the parts that are free in both
+        both = bytes(a | b for a, b in zip(here, there, strict=True)) if overlaps else bytes(length)
+        for piece in free_parts.finditer(both):
             begin, end = piece.span()
             matched[start + begin : start + end] = used[place + begin : place + end] = b"\1" * (end - begin)
             found.append((start + begin, place + begin, end - begin))
@@ -285,15 +281,15 @@ def size_lacking(chunks: Sequence[Chunk], found: Sequence[Sequence[int]]) -> int
 
 
 def passages(
-    chunks: Sequence[Chunk], found: Sequence[Sequence[int]], least: int = SHORTEST, *, replaced: int = 0
+    chunks: Sequence[Chunk], found: Sequence[Sequence[int]], together: float | None = None
 ) -> list[tuple[int, int, int, int]]:
-    """Return the passages of at least `least` letters that were not found, a passage of several chunks in parts.
+    """Return the passages of at least `SHORTEST` letters that were not found, one of several chunks in parts.
 
     Args:
         chunks: The text.
         found: Its words that were found, from `aligned`.
-        least: Fewest letters of a passage. Shorter ones count if together they are `_SCATTERED` of the text.
-        replaced: Letters that the other text has instead: so many of the shorter passages are misread, not missing.
+        together: Letters from which shorter passages count, if all are taken together. By default `MISREAD` of the
+            text: so much may be misread.
 
     Returns:
         The number of the chunk, the start and end of the part in its text, and its letters.
@@ -304,13 +300,13 @@ def passages(
     letters, between = 0, 0.0
     for number, (chunk, flags) in enumerate(zip(chunks, found, strict=True)):
         for word, place, flag in zip(chunk.words, chunk.places, flags, strict=True):
-            if len(word) == 1:  # symbols of formulas
+            if len(word) == 1 or flag == UNVERIFIABLE:  # symbols of formulas
                 continue
             if flag:
-                between += len(word) if flag == 2 else len(word) / 4
+                between += len(word) if flag == IN_PASSAGE else len(word) / 4
                 continue
             if between > _BRIDGED:
-                result += parts if letters >= least else ()
+                result += parts if letters >= SHORTEST else ()
                 every += parts
                 parts, letters = [], 0
             between = 0.0
@@ -320,10 +316,11 @@ def passages(
                 parts[-1] = number, start, place[1], size + len(word)
             else:
                 parts.append((number, *place, len(word)))
-    result += parts if letters >= least else ()
+    result += parts if letters >= SHORTEST else ()
     every += parts
-    lacking = sum(part[3] for part in every) - replaced
-    return every if lacking > max(ENOUGH_LETTERS, _SCATTERED * size_of(chunks)) else result
+    if together is None:
+        together = max(ENOUGH_LETTERS, MISREAD * size_of(chunks))
+    return every if sum(part[3] for part in every) >= together else result
 
 
 if TYPE_CHECKING:

@@ -1,25 +1,17 @@
 """Inspect a page for a model reader: figures, orientation, and text. Runs in a worker process."""
 
-import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llm_ocr.documents.text_layer import suspicious
 from llm_ocr.engines import Inspection
 from llm_ocr.errors import install_command
-from llm_ocr.types import Block, BlockKind, Box, EncodedImage, Line, OcrLine, OcrText, Page, PageContent
+from llm_ocr.types import Block, BlockKind, EncodedImage, Line, OcrText, Page, PageContent
 from llm_ocr_cpu.layout import page_blocks
 from llm_ocr_cpu.layout.rows import turn_of
 from llm_ocr_cpu.page import GetRecogniser, has_text, is_scan, laid_out, pixels_of
 from llm_ocr_cpu.regions import FORMULA, scaled_lines
 
-if TYPE_CHECKING:
-    from llm_ocr_cpu.ocr import OcrPage
-    from llm_ocr_cpu.ocr.leveling import Bend
-
-
-#: Characters of a line per its height in width.
-_LETTERS = 2.0
 _NO_OCR = "figures on scans are not detected: OCR is not installed"
 
 
@@ -57,24 +49,7 @@ def text_of(page: Page) -> str:
 def ocr_text(image: EncodedImage, recogniser: GetRecogniser) -> OcrText:
     """Return the text that OCR finds in a page image, with boxes on this image. Raises `PageFailure`."""
     loaded = recogniser()
-    read = loaded.read(pixels_of(image))
-    height, width = read.image.shape[:2]
-
-    def placed(box: Box) -> Box:
-        return _on_page(box.scaled(1 / width, 1 / height), read).clipped()
-
-    lines = [
-        OcrLine(
-            *(line.text, placed(line.box), line.confidence),
-            tuple(word.confidence for word in line.words),
-            tuple(placed(word.box) for word in line.words),
-        )
-        for line in read.lines
-    ]
-    for box in read.unread:
-        letters = round(_LETTERS * max(box.width, box.height) / max(1.0, min(box.width, box.height)))
-        lines.append(OcrLine("\ufffd" * letters, placed(box), 0.0))
-    return OcrText(tuple(lines), loaded.scripts, read.skew)
+    return loaded.read(pixels_of(image)).text(loaded.scripts)
 
 
 def _with_figures(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
@@ -102,7 +77,7 @@ def _seen_on_scan(page: Page, recogniser: GetRecogniser, *, hinted: bool) -> Ins
         return Inspection(unread=True)
     read = recogniser().read(pixels)
     blocks = _laid_out_on(read.image, read.lines)
-    return Inspection(tuple(replace(block, box=_on_page(block.box, read), continued=()) for block in blocks))
+    return Inspection(tuple(replace(block, box=read.on_page(block.box), continued=()) for block in blocks))
 
 
 def _laid_out_on(pixels: Any, lines: tuple[Line, ...]) -> tuple[Block, ...]:
@@ -111,31 +86,3 @@ def _laid_out_on(pixels: Any, lines: tuple[Line, ...]) -> tuple[Block, ...]:
     found = scan_objects(pixels, lines)
     height, width = pixels.shape[:2]
     return _with_figures(laid_out(PageContent(float(width), float(height), lines, found.rasters, found.paths)))
-
-
-def _on_page(box: Box, read: "OcrPage") -> Box:
-    """Return a relative box on the original page, before OCR turned and leveled the image."""
-    if read.bend is not None:
-        box = _bent(box, read.bend)
-    if read.skew:
-        box = _skewed(box, read)
-    return box.turned(-read.rotation)
-
-
-def _bent(box: Box, bend: "Bend") -> Box:
-    import numpy as np
-
-    x, y = (np.array(ends) for ends in ((box.x0, box.x1, box.x0, box.x1), (box.y0, box.y0, box.y1, box.y1)))
-    rows = bend.source(x * bend.width, y * bend.height) / bend.height
-    return Box(box.x0, float(rows.min()), box.x1, float(rows.max())).clipped()
-
-
-def _skewed(box: Box, read: "OcrPage") -> Box:
-    height, width = read.image.shape[:2]
-    cosine, sine = math.cos(math.radians(read.skew)), math.sin(math.radians(read.skew))
-    corners = []
-    for x, y in ((box.x0, box.y0), (box.x1, box.y0), (box.x0, box.y1), (box.x1, box.y1)):
-        across, down = (x - 0.5) * width, (y - 0.5) * height
-        corners.append(((across * cosine - down * sine) / width + 0.5, (across * sine + down * cosine) / height + 0.5))
-    xs, ys = zip(*corners, strict=True)
-    return Box(min(xs), min(ys), max(xs), max(ys)).clipped()

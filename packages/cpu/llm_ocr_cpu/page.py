@@ -283,6 +283,7 @@ def _by_ocr(page: Page, pixels: Any, recogniser: "Recogniser", *, layout_model: 
 
     with timed("OCR"):
         read = recogniser.read(pixels)
+    found = read.text(recogniser.scripts)
     seen = read.image if read.clean is None else read.clean
     formulas: tuple[Box, ...] = ()
     if layout_model:
@@ -313,6 +314,7 @@ def _by_ocr(page: Page, pixels: Any, recogniser: "Recogniser", *, layout_model: 
         rotation=read.rotation,
         image=turned,
         confidence=_confidence(read),
+        ocr=found,
     )
 
 

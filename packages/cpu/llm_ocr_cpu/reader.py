@@ -70,7 +70,7 @@ class EmbeddedReader:
         began = time.monotonic()
         options = self._options
         payload = {"page": page_to_wire(page), "text_layer": options.text_layer, "ocr": options.ocr}
-        payload["layout_model"] = options.ocr and has_layout_model()
+        payload |= {"layout_model": options.ocr and has_layout_model(), "with_ocr": options.with_ocr}
         answer = await self._call("read", payload | {"trace": True} if tracing() else payload)
         if fault := answer.get("layout_model_fault"):
             warn_without_layout_model(fault)

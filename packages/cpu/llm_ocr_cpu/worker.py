@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +65,8 @@ def _attempt(payload: Mapping[str, Any]) -> dict[str, Any]:
     if not payload["ocr"]:
         return attempt_to_wire(read_text_layer(page))
     way = {"text_layer": payload["text_layer"], "layout_model": payload["layout_model"]}
-    answer = attempt_to_wire(read_page(page, _recogniser, **way))
+    attempt = read_page(page, _recogniser, **way)
+    answer = attempt_to_wire(attempt if payload["with_ocr"] else replace(attempt, ocr=None))
     return {**answer, "layout_model_fault": layout_model.load_faults[0]} if layout_model.load_faults else answer
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import http.server
+import json
 import os
 import threading
 import time
@@ -20,6 +21,7 @@ from llm_ocr_cpu.ocr.languages import LanguageModel, language_model, logical, sc
 from llm_ocr_cpu.ocr.models import find_models
 from llm_ocr_cpu.probe import script_supported
 from llm_ocr_cpu.reader import EmbeddedReader
+from llm_ocr_simulator import running
 
 OWN_WORKERS = True  # a worker keeps the recognizer of its first request
 
@@ -184,6 +186,33 @@ def test_a_worker_process_reads_with_the_given_model(tmp_path):
     assert other == plain.replace("e", "є")
     assert first["ocr_language"] != second["ocr_language"]
     assert "ocr_language" not in EmbeddedReader(EngineOptions(workers=1)).identity()
+
+
+@needs_ocr
+@pytest.mark.slow
+def test_the_recognizer_of_a_language_verifies_a_model(tmp_path, monkeypatch):
+    """Its dictionary has a 6 in place of the 5, which contradicts the year of a good answer."""
+    import onnxruntime
+
+    source = find_models().recogniser.model
+    session = onnxruntime.InferenceSession(str(source), providers=["CPUExecutionProvider"])
+    characters = session.get_modelmeta().custom_metadata_map["character"].splitlines()
+    (tmp_path / "mine.txt").write_text("\n".join("6" if one == "5" else one for one in characters), encoding="utf-8")
+    model = LanguageModel(source, tmp_path / "mine.txt", "0123")
+    monkeypatch.setattr(languages, "language_model", lambda *_, **__: model)
+    (tmp_path / "page.png").write_bytes(_png())
+    (tmp_path / "answers.json").write_text(json.dumps({"*": "\n".join(PROSE)}))
+
+    async def read(url, **settings):
+        settings |= {"server_url": url, "server_model": name, "model": "olmocr-2"}
+        async with llm_ocr.Session(**settings, verify="ocr", fallback="none", ocr_workers=1) as session:
+            return await session.read_page(tmp_path / "page.png")
+
+    name = "allenai/olmOCR-2-7B-1025-FP8"
+    with running(said=tmp_path / "answers.json", model=name, speed=100, max_model_len=65_536) as server:
+        row = asyncio.run(read(server.url, ocr_language="greek"))
+    assert row.ledger.verified_by == "ocr"
+    assert "1 number that OCR of the page lacks, the first is 1953" in row.detail
 
 
 def _png():

@@ -39,6 +39,8 @@ def page(content: PageContent | None, *, number: int = 2, mark: bool = True) -> 
 class Ocr:
     """Stands for the models: what it is asked is counted, what it reads is given."""
 
+    scripts = frozenset({"LATIN"})
+
     def __init__(self, *, probe: float | None = 0.0, lines: tuple[Line, ...] = (), unread: int = 0, rotation: int = 0):
         self.asked: list[str] = []
         self._probe, self._lines, self._unread, self._rotation = probe, lines, unread, rotation

@@ -24,7 +24,7 @@ from itertools import accumulate, groupby, pairwise
 from typing import Literal
 
 from llm_ocr.results.markdown import blocks_to_markdown, clean
-from llm_ocr.results.quality.text_layer import folded, matched_passages
+from llm_ocr.results.quality.text_layer import PASSAGE, folded, matched_passages
 from llm_ocr.types import Block, BlockKind, Box, OcrText, PageContent, Span
 from llm_ocr_outputs.places import MARK, with_marks
 from llm_ocr_outputs.viewer.index import PIECES
@@ -396,7 +396,9 @@ class _Placing:
         own, other = ("".join(one.letters for one in some) for some in (self.words, self.found))
         lengths = [[len(one.letters) for one in some if one.letters] for some in (self.words, self.found)]
         target = [-1] * len(own)
-        for start, place, length in matched_passages((own, other), lengths):
+        for start, place, length in matched_passages(
+            (own, other), lengths, PASSAGE, (bytearray(len(own)), bytearray(len(other)))
+        ):
             target[start : start + length] = range(place, place + length)
         starts = list(accumulate((len(one.letters) for one in self.found), initial=0))
         self._leave_foreign(target, starts)

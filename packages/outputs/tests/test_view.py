@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -17,6 +18,7 @@ from llm_ocr.cli import main
 from llm_ocr.errors import StageMissing, UsageError
 from llm_ocr.results.ledger import Verify
 from llm_ocr.types import BlockKind, Box, Ledger, Reason, Span, Status
+from llm_ocr_simulator import running
 
 UNSUPPORTED = "nothing on the page supports this text"
 HEADING, PARAGRAPH = (BlockKind.HEADING, "Levels in winter"), (BlockKind.TEXT, "The willow above the weir came down.")
@@ -490,3 +492,38 @@ def test_viewer_names_each_evidence_of_a_text():
     script = (Path(llm_ocr_outputs.viewer.__file__).parent / "site" / "page.js").read_text(encoding="utf-8")
     (names,) = re.findall(r'"compared with", \{([^}]*)\}', script)
     assert re.findall(r"(\w+): ", names) == list(get_args(Verify))
+
+
+def test_fields_are_shown_beside_their_quotes_in_the_picture(browser, workspace, tmp_path):
+    copy = tmp_path / "with-fields"
+    shutil.copytree(workspace, copy)
+    evil = "<img src=x onerror=hacked=40>"
+    answer = {
+        "river": {"quote": "The willow above the weir", "value": evil},
+        "tree": {"quote": "the willow above", "value": "willow"},
+        "year": {"quote": "in 1887", "value": 1887},
+    }
+    schema = {"type": "object", "properties": {name: {} for name in answer}}
+    (tmp_path / "forced.json").write_text(json.dumps({"[page": json.dumps(answer)}))
+    with running(forced=tmp_path / "forced.json", served_model_name="qwen3-vl-8b", preset="h100", speed=50) as server:
+        llm_ocr.fields(workspace=copy, schema=schema, server_url=server.url, progress=None)
+    site = tmp_path / "site"
+    index = llm_ocr.view(workspace=copy, output=site, progress=None).index
+    browser.size(1300, 900)
+    browser.open(index.as_uri())
+    opened(browser, page_of(site, "reports/river.pdf", 2))
+    assert browser.texts(".fields tr") == [
+        f"river\t{evil}\tThe willow above the weir",
+        "tree\twillow\tthe willow above",
+    ]
+    box = "document.querySelector('.box.k-field')"
+    assert browser.run(f"{box}.getAttribute('aria-label')") == "quote of river, tree"
+    assert browser.run("document.querySelectorAll('.box.k-field').length") == 1
+    place = browser.run(f"[{box}.style.left, {box}.style.top]")
+    assert place == browser.run("(({style}) => [style.left, style.top])(document.querySelector('.box[data-b=\"1\"]'))")
+    browser.run("document.querySelector('.fields tr').dispatchEvent(new MouseEvent('mouseenter'))")
+    assert browser.run(f"{box}.classList.contains('pointed')")
+    opened(browser, page_of(site, "reports/river.pdf", 1))
+    browser.wait("document.querySelector('.fields tr.unquoted')")
+    assert browser.texts(".fields tr.unquoted")[0].split("\t")[0] == "year"
+    assert browser.run("window.hacked") is None and browser.log == []

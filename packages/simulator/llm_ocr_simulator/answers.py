@@ -231,7 +231,8 @@ _GLOBAL_TOKENS, _TILE_TOKENS, _TILES = 280, 105, (2, 4, 6, 6)
 class Style:
     """Length of answers (lognormal: `mean` and `longest` in tokens, `sigma` of the logarithm), and shares of bad ones.
 
-    `said`: fixed answers by prompt; "*" is the key for all other prompts.
+    `said`: fixed answers by prompt; "*" is the key for all other prompts. `forced`: fixed answers to requests that
+    enforce a form, by a part of the prompt.
     """
 
     mean: float = 1000.0
@@ -242,6 +243,7 @@ class Style:
     malformed_rate: float = 0.0  # answers with text in a broken form
     seed: int = 0
     said: Mapping[str, str] = field(default_factory=dict)
+    forced: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +302,8 @@ def reply(ask: Ask, style: Style) -> Reply:
     temperature = f"{ask.temperature:g}" if ask.temperature > 0 else ""
     seed = sha256(f"{style.seed}|{image}|{ask.prompt}|{temperature}".encode()).digest()
     if ask.forced:
-        text = forced_text(ask.forced, int.from_bytes(seed[:4]))
+        fixed = (text for part, text in style.forced.items() if part in ask.prompt)
+        text = next(fixed, None) or forced_text(ask.forced, int.from_bytes(seed[:4]))
         return _limited(text, len(text) // CHARACTERS + 2, ask.room)
     said = style.said.get(ask.prompt, style.said.get(ANY))
     if said is not None:

@@ -106,7 +106,8 @@ def _options(given: argparse.Namespace, serve: bool, key: str) -> Options:
             given.empty_rate,
             given.malformed_rate,
             given.seed,
-            _said(given.said),
+            _said("--said", given.said),
+            _said("--forced", given.forced),
         ),
         faults=faults_of(settings),
         model=(given.served_model_name or [given.model])[0],
@@ -131,14 +132,14 @@ def _options(given: argparse.Namespace, serve: bool, key: str) -> Options:
     )
 
 
-def _said(file: str | None) -> dict[str, str]:
-    """Return the answers by prompt, from a JSON object in a file."""
+def _said(flag: str, file: str | None) -> dict[str, str]:
+    """Return the answers by prompt, from a JSON object in the file of a flag."""
     if not file:
         return {}
     try:
         return {str(prompt): str(answer) for prompt, answer in json.loads(Path(file).read_bytes()).items()}
     except (OSError, ValueError, AttributeError) as error:
-        raise ValueError(f"--said {file}: {error}") from error
+        raise ValueError(f"{flag} {file}: {error}") from error
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -189,6 +190,7 @@ def _parser() -> argparse.ArgumentParser:
         help="Assign answers and faults by the order of images, not by their pixels, to compare clients",
     )
     add("--said", metavar="FILE", help='JSON object of prompts and their exact answers; "*" is any other prompt')
+    add("--forced", metavar="FILE", help="JSON object of parts of prompts and answers in the form that they enforce")
     add = parser.add_argument_group("Faults").add_argument
     add(
         "--fault", action="append", default=[], metavar="KIND=VALUE", help="Fault to inject, see faults.py (repeatable)"

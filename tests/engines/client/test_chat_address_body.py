@@ -108,6 +108,13 @@ def test_settings_cannot_disable_stream_or_name_another_model():
     assert body["stream"] is True and body["model"] == MODEL and len(body["messages"]) == 1
 
 
+def test_a_request_without_an_image_has_text_alone():
+    for image_first in (True, False):
+        asked = replace(REQUEST, image=None, image_first=image_first)
+        (message,) = json.loads(_body(asked, MODEL, vllm=False))["messages"]
+        assert message["content"] == [{"type": "text", "text": asked.prompt}]
+
+
 def test_the_image_is_not_copied():
     assert body_parts(REQUEST, MODEL, vllm=False)[1] is REQUEST.image.data
 

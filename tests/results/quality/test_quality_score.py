@@ -1,6 +1,7 @@
 """The score of an answer: what is lost, invented, repeated or out of order shows, and good readings pass."""
 
 import asyncio
+import random
 import re
 import zlib
 from collections.abc import Sequence
@@ -19,7 +20,22 @@ from llm_ocr.results.quality import what_is_wrong
 from llm_ocr.results.quality.scoring import FITTED, Limits, rated
 from llm_ocr.results.quality.scoring import score as scored
 from llm_ocr.results.quality.text_layer import in_order
-from llm_ocr.types import Attempt, Block, BlockKind, Box, Evidence, InkMap, Ledger, Page, Quality, Reason, Span, Status
+from llm_ocr.types import (
+    Attempt,
+    Block,
+    BlockKind,
+    Box,
+    Evidence,
+    InkMap,
+    Ledger,
+    OcrLine,
+    OcrText,
+    Page,
+    Quality,
+    Reason,
+    Span,
+    Status,
+)
 from llm_ocr_cpu.page import laid_out
 
 FIXTURES = Path(__file__).parents[3] / "packages" / "cpu" / "tests" / "fixtures"
@@ -219,6 +235,16 @@ def test_borders_and_bars_across_the_page_are_no_missing_text(paper, read):
     line = Block(BlockKind.TEXT, Box(0.16, 0.12, 0.68, 0.145), "Results of two winters at the upper river")
     parts = score(replace(paper, evidence=Evidence(ink)), replace(read, blocks=(line,))).parts
     assert parts["read"] == 1.0
+
+
+def test_the_shadow_beside_a_scanned_page_is_no_missing_text(paper, read):
+    black = np.zeros((800, 600), np.uint8)
+    black[100:112, 100:400:3] = 1
+    black[10:790:3, 12:26] = 1  # noise of the gutter's shadow
+    ink = InkMap(600, 800, zlib.compress(np.packbits(black, axis=1).tobytes()))
+    line = Block(BlockKind.TEXT, Box(0.16, 0.12, 0.68, 0.145), "Results of two winters at the upper river")
+    _, ledger = scored(replace(paper, evidence=Evidence(ink)), replace(read, source="ocr", blocks=(line,)))
+    assert ledger is not None and ledger.unread_share == 0
 
 
 def test_ink_at_both_edges_of_a_page_is_no_bar(paper, read):
@@ -703,3 +729,74 @@ def test_only_a_line_apart_from_the_text_is_a_running_head(paper, read, gap, sta
     ]
     answer = replace(read, blocks=tuple(Block(BlockKind.TEXT, box, text) for text, box in body))
     assert rated(layered(paper, [head, *body]), answer, FITTED, transcribed=True)[0].status is status
+
+
+@pytest.mark.parametrize(
+    ("name", "sure", "places"), [("Tolland", 1.0, 0), ("Marlowe", 1.0, 1), ("Marlowe", 0.9, 0), ("Tolisnd", 1.0, 0)]
+)
+def test_a_name_is_marked_where_ocr_is_sure_of_another(paper, read, name, sure, places):
+    printed = "Each week the deputy of Agnes Tolland keeps the second key of the rain gauge."
+    words = tuple(sure if word == "Tolland" else 1.0 for word in printed.split())
+    lines = (OcrLine(printed, Box(0.1, 0.2, 0.9, 0.22), 0.99, words),)
+    evidence = replace(layered(paper, []).evidence, ocr=OcrText(lines, frozenset({"LATIN"})))
+    answer = replace(read, blocks=(Block(BlockKind.TEXT, WHOLE_PAGE, printed.replace("Tolland", name)),))
+    _, ledger = scored(replace(paper, evidence=evidence), answer, "ocr")
+    assert (ledger.verified_by, len(ledger.unsupported), ledger.unsupported_share) == ("ocr", places, 0)
+
+
+def stacked(texts: Sequence[str]) -> list[tuple[str, Box]]:
+    """Lines of a text layer, one below the other."""
+    return [(text, Box(0.1, 0.2 + 0.02 * row, 0.9, 0.215 + 0.02 * row)) for row, text in enumerate(texts)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_words_of_the_page_cannot_hide_an_invented_sentence(paper, read, seed):
+    """A page whose words are few, so that each word of the invented sentence also stands elsewhere."""
+    rng = random.Random(seed)
+    words = [a + b for a in ("מים", "עיר", "אור", "בין", "תחת") for b in ("", "ים", "ה", "מער")]
+    lines = [" ".join(rng.choices(words, k=11)) for _ in range(60)]
+    page = layered(paper, [(text, Box(0.1, 0.2 + row / 100, 0.9, 0.209 + row / 100)) for row, text in enumerate(lines)])
+    places = rng.sample(range(60), 60)  # the layer has another order
+    right = [Block(BlockKind.TEXT, WHOLE_PAGE, lines[place]) for place in places]
+    assert rated(page, replace(read, blocks=tuple(right)), FITTED, transcribed=True)[1].parts["supported"] == 1
+    right[12] = replace(right[12], text=f"{right[12].text} {' '.join(rng.choices(words, k=11))}")
+    attempt, _, ledger = rated(page, replace(read, blocks=tuple(right)), FITTED, transcribed=True)
+    assert attempt.reason is Reason.UNSUPPORTED and ledger.unsupported
+
+
+def test_formulas_are_neither_wrong_nor_missing(paper, read):
+    """The layer has their symbols in another order than LaTeX, with numbers of formulas and accents between them."""
+    prose = "The measured length of the river grows with the number of its bends in every valley of the district."
+    symbols = [
+        "n∑",
+        "i = 1",
+        "θi + σ0 + λ + 4",
+        "(12)",
+        "ˆxixˆj = ˆk2j",
+        "aij ≈ bij + cij",
+        "(13)",
+        "q5 + r7 + s8 + tij",
+    ]
+    formula = r"$$\sum_{i=1}^{n}\theta_i+\sigma_0+\frac{\lambda+4}{n}\begin{vmatrix}22&-33\\44&55\end{vmatrix}$$"
+    page = layered(paper, stacked([prose, *symbols, prose.replace("river", "glacier")]))
+    blocks = [prose, formula, r"It holds $\hat{x}_i\hat{x}_j=\hat{k}_{2j}$.", prose.replace("river", "glacier")]
+    answer = replace(read, blocks=tuple(Block(BlockKind.TEXT, WHOLE_PAGE, text) for text in blocks))
+    attempt, _, ledger = rated(page, answer, FITTED, transcribed=True)
+    assert (attempt.status, ledger.unread_share, ledger.unsupported_share) == (Status.OK, 0, 0)
+
+
+def test_commands_printed_in_a_manual_are_found_in_formulas(paper, read):
+    lines = [f"The {name} of an accent in this manual is typeset in the next line." for name in ("first", "second")]
+    code = r"$\dot{\overline{f}}^a_b$ $\widehat{\underline{g}}^a_b$ $\widetilde{\overbrace{h}}_b$"
+    page = layered(paper, stacked([lines[0], code, lines[1]]))
+    blocks = tuple(Block(BlockKind.TEXT, WHOLE_PAGE, text) for text in (lines[0], code, lines[1]))
+    assert rated(page, replace(read, blocks=blocks), FITTED, transcribed=True)[0].status is Status.OK
+
+
+def test_text_between_amounts_of_money_is_no_formula(paper, read):
+    line = "The board paid $500 to the harbor in spring and $700 to the museum in autumn of the same year."
+    page = layered(paper, stacked([line]))
+    more = line.replace("harbor", "harbor and to all of its seven physicians and sailors")
+    for text, status in ((line, Status.OK), (more, Status.DEGRADED)):
+        answer = replace(read, blocks=(Block(BlockKind.TEXT, WHOLE_PAGE, text),))
+        assert rated(page, answer, FITTED, transcribed=True)[0].status is status

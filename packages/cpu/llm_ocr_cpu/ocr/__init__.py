@@ -4,11 +4,12 @@
 0.9 GB). Importing this package is cheap; numpy, OpenCV, and the runtime are imported when a `Recogniser` is created.
 """
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from llm_ocr.types import Box, Line, PageContent
+from llm_ocr.types import Box, Line, OcrLine, OcrText, PageContent
 from llm_ocr_cpu.ocr.models import RecogniserModel, available, require_models
 
 if TYPE_CHECKING:
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from llm_ocr_cpu.ocr.leveling import Bend
 
 __all__ = ["OcrPage", "Recogniser", "available"]
+
+#: Characters of a line per its height in width.
+_LETTERS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,53 @@ class OcrPage:
     def turned(self) -> bool:
         """Whether `image` differs from the original image."""
         return bool(self.rotation or self.skew or self.bend)
+
+    def text(self, scripts: frozenset[str]) -> OcrText:
+        """Return the text with boxes on the original page; `scripts`: those that the recognizer reads."""
+        height, width = self.image.shape[:2]
+
+        def placed(box: Box) -> Box:
+            return self.on_page(box.scaled(1 / width, 1 / height)).clipped()
+
+        lines = [
+            OcrLine(
+                *(line.text, placed(line.box), line.confidence),
+                tuple(word.confidence for word in line.words),
+                tuple(placed(word.box) for word in line.words),
+            )
+            for line in self.lines
+        ]
+        for box in self.unread:
+            letters = round(_LETTERS * max(box.width, box.height) / max(1.0, min(box.width, box.height)))
+            lines.append(OcrLine("\ufffd" * letters, placed(box), 0.0))
+        return OcrText(tuple(lines), scripts, self.skew)
+
+    def on_page(self, box: Box) -> Box:
+        """Return a relative box on the original page, before OCR turned and leveled the image."""
+        if self.bend is not None:
+            box = _bent(box, self.bend)
+        if self.skew:
+            box = _skewed(box, self)
+        return box.turned(-self.rotation)
+
+
+def _bent(box: Box, bend: "Bend") -> Box:
+    import numpy as np
+
+    x, y = (np.array(ends) for ends in ((box.x0, box.x1, box.x0, box.x1), (box.y0, box.y0, box.y1, box.y1)))
+    rows = bend.source(x * bend.width, y * bend.height) / bend.height
+    return Box(box.x0, float(rows.min()), box.x1, float(rows.max())).clipped()
+
+
+def _skewed(box: Box, read: "OcrPage") -> Box:
+    height, width = read.image.shape[:2]
+    cosine, sine = math.cos(math.radians(read.skew)), math.sin(math.radians(read.skew))
+    corners = []
+    for x, y in ((box.x0, box.y0), (box.x1, box.y0), (box.x0, box.y1), (box.x1, box.y1)):
+        across, down = (x - 0.5) * width, (y - 0.5) * height
+        corners.append(((across * cosine - down * sine) / width + 0.5, (across * sine + down * cosine) / height + 0.5))
+    xs, ys = zip(*corners, strict=True)
+    return Box(min(xs), min(ys), max(xs), max(ys)).clipped()
 
 
 class Recogniser:

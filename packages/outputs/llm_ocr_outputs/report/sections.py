@@ -225,7 +225,9 @@ _MOST_WORKERS = 7
 #: Upper limit of waits with a bar, and the shortest wait in seconds.
 _MOST_WAITS, _SHORTEST = 6, 2.0
 
-_NOUNS = {"extract": "page", "describe": "figure", "assemble": "page"}
+_NOUNS = {"extract": "page", "describe": "figure", "assemble": "page", "fields": "document"}
+#: Stages that may use a model.
+_ASKED = ("extract", "describe", "fields")
 _STARTED = re.compile(r"^\d{8}T\d{6}-")
 
 
@@ -252,7 +254,7 @@ def time_sections(found: Sequence[Series]) -> Iterator[Section]:
         return
     pauses = [(at, f"pause of {span(length)}") for at, length in line.pauses]
     sentences = [f"{plural(len(pauses), 'pause')} without a worker, shown as dashed lines."] if pauses else []
-    charts = [_throughput(line, found, stage, pauses) for stage in ("extract", "describe")]
+    charts = [_throughput(line, found, stage, pauses) for stage in _ASKED]
     drawn = [chart for chart in charts if chart.layers]
     yield Section("Throughput", sentences, [*drawn, *_tokens(line, found, pauses)])
     if any(sample.window is not None for series in found for sample in series.samples):
@@ -265,7 +267,7 @@ def _limits(found: Sequence[Series]) -> Iterator[Section]:
     """Yield the section of what limited the stages; nothing without a verdict."""
     stages = {
         stage: verdict
-        for stage in ("extract", "describe")
+        for stage in _ASKED
         if (verdict := overall(judge(series.samples) for series in found if series.stage == stage)) is not None
     }
     if not stages:
@@ -381,7 +383,7 @@ _KINDS = {
 
 
 def _waits(found: Sequence[Series]) -> Section:
-    stages = [stage for stage in ("extract", "describe") if any(series.stage == stage for series in found)]
+    stages = [stage for stage in _ASKED if any(series.stage == stage for series in found)]
     sums = {stage: _sums(series for series in found if series.stage == stage) for stage in stages}
     kinds = [kind for kind in _KINDS if any(seconds.get(kind) for seconds in sums.values())]
     totals = {stage: sum(sums[stage].values()) or 1.0 for stage in stages}
@@ -400,7 +402,7 @@ def _waits(found: Sequence[Series]) -> Section:
         [colours[kind] for kind in kinds],
         whole=True,
     )
-    read = [series for series in found if series.stage in ("extract", "describe")]
+    read = [series for series in found if series.stage in _ASKED]
     waits = sorted((wait for series in read for wait in _gaps(series)), reverse=True)
     longest = BarChart(
         "The longest waits",
@@ -506,7 +508,7 @@ def _starting(costs: CostReport, found: Sequence[Series]) -> BarChart:
         Bar(stage, [part, 1 - part], "", f"{stage}: {share(part, 1)} of the billed time")
         for stage, part in billed.items()
     ]
-    for stage in () if bars else ("extract", "describe"):
+    for stage in () if bars else _ASKED:
         workers = [series for series in found if series.stage == stage and series.seconds > 0]
         whole = sum(series.seconds for series in workers)
         waited = sum(min(whole if series.first is None else series.first, series.seconds) for series in workers)

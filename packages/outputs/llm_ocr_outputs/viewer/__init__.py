@@ -16,8 +16,8 @@ from llm_ocr.storage.local import DISK_FULL
 from llm_ocr.types import Counts, Viewed
 from llm_ocr.workspace import Workspace, library_version
 from llm_ocr.workspace.items import Item, items
-from llm_ocr.workspace.keys import EXTRACT, assembled_key, required_key
-from llm_ocr.workspace.published import earlier_readings, extracted_pages
+from llm_ocr.workspace.keys import EXTRACT, FIELDS, assembled_key, newest_key, required_key
+from llm_ocr.workspace.published import earlier_readings, extracted_pages, published_fields
 from llm_ocr.workspace.status import pages_used
 from llm_ocr.workspace.stored import workspace_options
 from llm_ocr_outputs.source import AssembledRows, assembled, page_totals
@@ -93,6 +93,7 @@ async def _add_all(
     rows = await asyncio.to_thread(_rows_of, workspace, progress)
     stage, key = await asyncio.to_thread(lambda: pages_used(workspace, assembled_key(workspace)))
     used = stage, key or ""
+    fields_key = await asyncio.to_thread(newest_key, workspace, FIELDS)
     expected = await asyncio.to_thread(lambda: sum(part.expected for item in items(workspace) for part in item.parts))
     progress.begin("view", expected, Counts())
 
@@ -101,10 +102,11 @@ async def _add_all(
         totals = page_totals(item)
         count = 0
         readings = earlier_readings(workspace, *used, item) if item.newer else {}
+        asked = {one.document_id: one for one in published_fields(workspace, fields_key, item)} if fields_key else {}
         for row in rows(item):
             document = row.record.document_id
             again = readings.get(row.record.page_id, [])
-            shown = page_view(row, documents[document].relative, totals[document], again)
+            shown = page_view(row, documents[document].relative, totals[document], again, asked.get(document))
             _guarded(folder.output, partial(add, shown))
             progress.count(row.record.status)
             count += 1

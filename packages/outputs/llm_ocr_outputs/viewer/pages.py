@@ -10,7 +10,7 @@ from llm_ocr.results.dataset import DatasetRow
 from llm_ocr.results.figure_text import figure_words
 from llm_ocr.results.markdown import clean, one_line
 from llm_ocr.results.schema import image_extension
-from llm_ocr.types import BlockKind, Box, EncodedImage, Ledger, PageRecord
+from llm_ocr.types import BlockKind, Box, EncodedImage, FieldsRecord, Ledger, PageRecord
 from llm_ocr.workspace.superseding import RANKS
 from llm_ocr_outputs.places import Unsupported, lines_of_blocks, unsupported_texts
 from llm_ocr_outputs.viewer.index import visible_text
@@ -29,7 +29,7 @@ _DETAIL = 4000
 class PageView:
     """Reading of a page. `name` is the document's path below its source root, `total` its pages (0: unknown).
 
-    `readings` has all rows of a page that was read again, oldest first.
+    `readings` has all rows of a page that was read again, oldest first. `fields` is the row of its document.
     """
 
     row: DatasetRow
@@ -39,6 +39,7 @@ class PageView:
     text: str
     unsupported: Sequence[Unsupported] = ()
     readings: Sequence[PageRecord] = ()
+    fields: FieldsRecord | None = None
 
     @property
     def record(self) -> PageRecord:
@@ -52,14 +53,20 @@ class PageView:
         return None if value is None else round(value, 4)
 
 
-def page_view(row: DatasetRow, name: str, total: int, readings: Sequence[PageRecord] = ()) -> PageView:
-    """Render a page. `readings` has all its rows if it was read again."""
+def page_view(
+    row: DatasetRow,
+    name: str,
+    total: int,
+    readings: Sequence[PageRecord] = (),
+    fields: FieldsRecord | None = None,
+) -> PageView:
+    """Render a page. `readings` has all its rows if it was read again; `fields` is the row of its document."""
     markdown = clean(row.final_markdown)
     figures = {clean(figure.id): place for place, figure in enumerate(row.record.figures)}
     places = Places(lines_of_blocks(markdown, row.record.blocks), figures)
     unsupported = unsupported_texts(row, markdown)
     html = render_unsupported(markdown, places, unsupported) if unsupported else render(markdown, places)
-    return PageView(row, name, total, html, visible_text(html), unsupported, readings)
+    return PageView(row, name, total, html, visible_text(html), unsupported, readings, fields)
 
 
 def badness(view: PageView) -> float:
@@ -119,9 +126,28 @@ def page_content(view: PageView, images: Mapping[str, str]) -> dict[str, Any]:
             }
             for figure in record.figures
         ],
+        "fields": _fields(view),
         "html": view.html,
         "markdown": view.row.final_markdown,
     }
+
+
+def _fields(view: PageView) -> list[list[Any]]:
+    """Return path, value, quote, whether it is true, and box of the fields of a page.
+
+    Fields without a page are shown with the first page.
+    """
+    number = view.record.page_number or 1
+    return [
+        [one["path"], _short(one["value"]), one["quote"][:_DETAIL], one["quoted"], box and _boxes([Box(**box)])[0]]
+        for one in (view.fields.fields if view.fields else ())
+        if (one["page"] or 1) == number
+        for box in [one["box"]]
+    ]
+
+
+def _short(value: Any) -> str:
+    return (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))[:_DETAIL]
 
 
 def _ledger(ledger: Ledger | None) -> list[Any] | None:

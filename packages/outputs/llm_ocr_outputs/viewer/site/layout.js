@@ -14,6 +14,7 @@ const Layout = (() => {
     reading.blocks.forEach(([kind, label, boxes], block) => {
       boxes.forEach((box, part) => sheet.append(boxElement(kind, label, block, box, part, unsupported.has(block))));
     });
+    fieldBoxes(reading.fields).forEach((element) => sheet.append(element));
     reading.unread.forEach((box, at) => sheet.append(unreadElement(box, `unread ink ${at + 1} of ${reading.unread.length}`)));
     sheet.addEventListener("mouseover", (event) => point(event.target.dataset.b, sheet));
     sheet.addEventListener("mouseleave", () => point(undefined, sheet));
@@ -30,6 +31,27 @@ const Layout = (() => {
       element.title = UNSUPPORTED;
     }
     return placed(element, box);
+  }
+
+  // The places of quotes, one outline for all fields of a block.
+  function fieldBoxes(fields) {
+    const places = new Map();
+    fields.forEach(([path, , , , box], at) => {
+      if (box) places.set(String(box), [...(places.get(String(box)) || [box]), [path, at]]);
+    });
+    return [...places.values()].map(([box, ...found]) => {
+      const names = found.map(([path]) => path).join(", ");
+      const tag = make("span", { class: "tag" }, names.length > 60 ? `${names.slice(0, 60)}…` : names);
+      return placed(make("div", { class: "box k-field", role: "img", "aria-label": `quote of ${names}`, dataset: { fields: found.map(([, at]) => at).join(" ") } }, tag), box);
+    });
+  }
+
+  // Outline the quote of a field more strongly; undefined for none.
+  function pointField(at) {
+    for (const element of document.querySelectorAll(".k-field.pointed")) element.classList.remove("pointed");
+    const element = at === undefined ? null : document.querySelector(`.k-field[data-fields~="${at}"]`);
+    element?.classList.add("pointed");
+    element?.scrollIntoView({ block: "nearest" });
   }
 
   function unreadElement(box, name) {
@@ -75,7 +97,8 @@ const Layout = (() => {
 
   // The kinds of blocks on the page, each with a switch for its boxes.
   function legend(reading, sheet) {
-    const kinds = [...new Set(reading.blocks.map(([kind]) => kind)), ...(reading.unread.length ? ["unread"] : [])];
+    const kinds = [...new Set(reading.blocks.map(([kind]) => kind)), ...(reading.fields.some(([, , , , box]) => box) ? ["field"] : []), ...(reading.unread.length ? ["unread"] : [])];
+    const names = { unread: "unread ink", field: "quotes of fields" };
     const flip = (kind, event) => {
       const off = sheet.classList.toggle(`no-${kind}`);
       for (const box of sheet.querySelectorAll(`.k-${kind}`)) box.hidden = off;
@@ -84,13 +107,13 @@ const Layout = (() => {
     return make(
       "div", { class: "legend" },
       kinds.map((kind) =>
-        make("button", { type: "button", class: `k-${kind}`, "aria-pressed": "true", onclick: (event) => flip(kind, event) }, make("i"), kind === "unread" ? "unread ink" : kind.replace("_", " ")),
+        make("button", { type: "button", class: `k-${kind}`, "aria-pressed": "true", onclick: (event) => flip(kind, event) }, make("i"), names[kind] || kind.replace("_", " ")),
       ),
       reading.unsupported.length ? make("u", { class: "unsupported", title: UNSUPPORTED }, "unsupported text") : null,
     );
   }
 
-  return { draw, follow, legend };
+  return { draw, follow, legend, pointField };
 })();
 
 // Formulas: KaTeX is loaded when the first formula is visible.

@@ -90,9 +90,20 @@ const Page = (() => {
       "section", { class: "pane text", "aria-label": "Text" }, title,
       status === "ok" ? null : failure(row, reading, status, at),
       details(row, reading),
+      fieldList(reading),
       article,
       make("pre", { class: "raw" }, underlined(reading)),
     );
+  }
+
+  // The values of the page's document that are quoted from this page; without a quote, on the first page.
+  function fieldList({ fields }) {
+    if (!fields.length) return null;
+    const rows = fields.map(([path, value, quote, quoted], at) => make(
+      "tr", { tabIndex: 0, class: quoted ? "" : "unquoted", onmouseenter: () => Layout.pointField(at), onfocus: () => Layout.pointField(at), onmouseleave: () => Layout.pointField(undefined) },
+      make("th", {}, path), make("td", {}, value), make("td", {}, quote ? make("q", {}, quote) : null, quoted ? null : make("span", { class: "badge degraded" }, "not quoted")),
+    ));
+    return make("table", { class: "fields", "aria-label": "Fields" }, make("tbody", {}, rows));
   }
 
   // The Markdown with its unsupported text underlined.

@@ -1,0 +1,240 @@
+"""Fields of a document: its passages, the places of quotes, and the row of the document. Pure.
+
+A quote stands in a page if its letters and digits do, in one case, as in the page's ledger: white space, hyphens, and
+marks differ between correct readings. Text that the ledger calls unsupported is not verified.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from itertools import accumulate
+from typing import Any
+
+from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
+from llm_ocr.results.field_schema import Found, Node, Tree
+from llm_ocr.results.joining import is_cjk
+from llm_ocr.results.quality.text_layer import BlockText, chunks_of, plain, texts_of
+from llm_ocr.types import Block, BlockKind, Box, FieldsRecord, PageRecord, Reason, Status
+
+#: Characters per token in ordinary script, at least.
+CHARACTERS = 2
+
+
+@dataclass(frozen=True)
+class PageText:
+    """Page with its text, as the model receives it, and its words for the search of quotes."""
+
+    record: PageRecord
+    markdown: str
+
+    @property
+    def number(self) -> int:
+        """Number of the page, from 1."""
+        return self.record.page_number or 1
+
+    @cached_property
+    def _blocks(self) -> list[BlockText]:
+        """Blocks with their texts. A page of an imported dataset is one block without a place."""
+        found = texts_of(self.record.blocks)
+        if any(entry.chunks for entry in found):
+            return found
+        return texts_of([Block(BlockKind.TEXT, WHOLE_PAGE, self.record.markdown)])
+
+    @cached_property
+    def _words(self) -> list[tuple[str, int, int, int]]:
+        """Words in one case, each with its block and its first and last character there."""
+        return [
+            (word, number, start, end)
+            for number, entry in enumerate(self._blocks)
+            for chunk in entry.chunks
+            for word, (start, end) in zip(chunk.words, chunk.places, strict=True)
+        ]
+
+    @cached_property
+    def _letters(self) -> tuple[str, list[int]]:
+        """All letters, and the position of each word in them."""
+        words = [word for word, *_ in self._words]
+        return "".join(words), [0, *accumulate(map(len, words))]
+
+    def find(self, quote: str) -> Iterator[tuple[bool, Box | None]]:
+        """Yield the places of a quote: whether the text there is verified, and the box of its blocks."""
+        wanted = "".join(chunk.letters for chunk in chunks_of(plain(quote)))
+        letters, starts = self._letters
+        edges = set(starts)
+        at = letters.find(wanted) if wanted else -1
+        while at >= 0:
+            end = at + len(wanted)
+            # `12` does not stand in `2012`. Text without spaces between words has no edges.
+            if (at in edges or is_cjk(wanted[0])) and (end in edges or is_cjk(wanted[-1])):
+                yield self._place(at, end)
+            at = letters.find(wanted, at + 1)
+
+    def _place(self, start: int, end: int) -> tuple[bool, Box | None]:
+        starts = self._letters[1]
+        words = self._words[bisect_right(starts, start) - 1 : bisect_left(starts, end)]
+        foreign = self.record.ledger.unsupported if self.record.ledger else ()
+        verified = not any(
+            span.block == block and span.start < last and span.end > first
+            for span in foreign
+            for _, block, first, last in words
+        )
+        box = reduce(Box.union, (self._blocks[block].block.box for _, block, *_ in words))
+        return verified, None if box == WHOLE_PAGE else box
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """Consecutive pages of a document, or a part of one long page, that one request contains."""
+
+    document_id: str
+    number: int
+    text: str
+    pages: tuple[PageText, ...]
+
+    @property
+    def id(self) -> str:
+        """Name of the passage in messages."""
+        return f"{self.document_id}-fields-{self.number}"
+
+    def located(self, tree: Tree) -> Tree:
+        """Return an answer about the passage with the page and the box of each quote."""
+        if isinstance(tree, dict):
+            return {name: self.located(one) for name, one in tree.items()}
+        if isinstance(tree, list):
+            return [self.located(one) for one in tree]
+        if not isinstance(tree, Found):
+            return tree
+        for page in self.pages:
+            for verified, box in page.find(tree.quote):
+                if verified or tree.page is None:  # the first place counts, unless a later one is verified
+                    tree = replace(tree, page=page.number, box=box, quoted=verified)
+                if verified:
+                    return tree
+        return tree
+
+
+def passages(document_id: str, pages: Sequence[PageText], tokens: int) -> list[Passage]:
+    """Cut a document into passages of whole pages. A page that exceeds a passage is cut between lines, or words.
+
+    Args:
+        document_id: Id of the document.
+        pages: Its pages with text, in order.
+        tokens: Most tokens of a passage's text.
+    """
+    room = tokens * CHARACTERS
+    found: list[Passage] = []
+    text, members = "", list[PageText]()
+
+    def end() -> None:
+        nonlocal text, members
+        if members:
+            found.append(Passage(document_id, len(found) + 1, text, tuple(members)))
+        text, members = "", []
+
+    for page in pages:
+        head, rest = f"[page {page.number}]\n", page.markdown.strip()
+        if text and len(text) + len(head) + len(rest) > room:
+            end()
+        while rest:
+            part, rest = _cut(rest, max(1, room - len(head)))
+            text, members = f"{text}{head}{part}\n\n", [*members, page]
+            if rest:
+                end()
+    end()
+    return found
+
+
+def _cut(text: str, most: int) -> tuple[str, str]:
+    """Return the first part of a text, of at most `most` characters, and the rest."""
+    if len(text) <= most:
+        return text, ""
+    place = max(text.rfind("\n", most // 2, most), -1)
+    place = place if place > 0 else text.rfind(" ", most // 2, most)
+    place = place if place > 0 else most
+    return text[:place], text[place:].strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Answer about a passage, or the failure of its requests; `tree` is None without a usable answer."""
+
+    passage: Passage
+    tree: Tree | None
+    reason: Reason | None = None
+    detail: str = ""
+    tokens_in: int = 0
+    tokens_out: int = 0
+    seconds: float = 0.0
+
+
+def document_record(
+    schema: Node, document_id: str, records: Sequence[PageRecord], answers: Sequence[Answer], engine: str
+) -> FieldsRecord:
+    """Return the row of a document.
+
+    `failed`: no passage has an answer, or no page has been read. `degraded`: the first that applies of a passage
+    without a sound answer, failed pages, a required field without a value, a value that the schema does not allow, and
+    a value whose quote does not stand in the verified text. Otherwise `ok`.
+
+    Args:
+        schema: The schema.
+        document_id: Id of the document.
+        records: Its pages.
+        answers: The answers about its passages, in order.
+        engine: Name of the model.
+    """
+    trees = [answer.tree for answer in answers if answer.tree is not None]
+    tree = schema.merged(trees)
+    values = schema.values(tree)
+    found = list(schema.fields(tree))
+    missing, invalid = schema.faults(values)
+    unquoted = [path for path, one in found if not one.quoted]
+    unread = [record for record in records if record.status is Status.FAILED]
+    unsound = [answer for answer in answers if answer.reason is not None]
+    causes = [
+        *((answer.reason, f"{_pages(answer.passage)}: {answer.detail}") for answer in unsound),
+        *((record.reason, f"page {record.page_number or 'all'} was not read: {record.detail}") for record in unread),
+        *([(Reason.FIELD_MISSING, f"no value for {_listed(missing)}")] if missing else []),
+        *([(Reason.FIELD_INVALID, _listed(invalid))] if invalid else []),
+        *([(Reason.NOT_QUOTED, f"no quote in the text for {_listed(unquoted)}")] if unquoted else []),
+    ]
+    nothing = not trees if answers else len(unread) == len(records)
+    status = Status.FAILED if nothing else Status.DEGRADED if causes else Status.OK
+    reason, detail = causes[0] if causes else (None, "")
+    return FieldsRecord(
+        document_id=document_id,
+        source=records[0].source if records else "",
+        status=status,
+        reason=reason,
+        detail=detail,
+        values={} if nothing else values,
+        fields=tuple({"path": path, **_row(one)} for path, one in found),
+        pages=len(records),
+        passages=len(answers),
+        engine=engine,
+        tokens_in=sum(answer.tokens_in for answer in answers),
+        tokens_out=sum(answer.tokens_out for answer in answers),
+        seconds=sum(answer.seconds for answer in answers),
+    )
+
+
+def _row(found: Found) -> dict[str, Any]:
+    box = found.box
+    return {
+        "value": found.value,
+        "page": found.page,
+        "box": None if box is None else {"x0": box.x0, "y0": box.y0, "x1": box.x1, "y1": box.y1},
+        "quote": found.quote,
+        "quoted": found.quoted,
+        **({"others": [_row(other) for other in found.others]} if found.others else {}),
+    }
+
+
+def _pages(passage: Passage) -> str:
+    first, last = passage.pages[0].number, passage.pages[-1].number
+    return f"page {first}" if first == last else f"pages {first} to {last}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f", and {len(names) - 3} more" if len(names) > 3 else "")

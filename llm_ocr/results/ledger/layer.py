@@ -1,0 +1,214 @@
+"""Compare the answer with a true text layer."""
+
+import re
+from collections.abc import Collection, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from llm_ocr.results.ledger.ink import FEWEST, Unread, Unsupported, ink_without
+from llm_ocr.results.quality.text_layer import (
+    ENOUGH_LETTERS,
+    FORMULA,
+    LETTERS,
+    MISREAD,
+    SHORTEST,
+    UNVERIFIABLE,
+    BlockText,
+    aligned,
+    chunks_of,
+    folded,
+    formulas_in,
+    in_margin,
+    passages,
+    size_lacking,
+    size_of,
+)
+from llm_ocr.types import Attempt, BlockKind, Box, Evidence, Span
+
+if TYPE_CHECKING:
+    from llm_ocr.results.ledger.ink import Mask
+
+#: Numbers with their separators, and least digits of a number that is compared: shorter ones are on every page.
+NUMBER = re.compile(r"\d(?:[\d.,:/’'\u00a0\u202f\u2010-\u2015\u2212-]*\d)?")
+DIGITS = 2
+#: Words of at least four letters. Those with a capital are compared as names.
+NAME = re.compile(r"(?<![^\W_])[^\W\d_][^\W\d_]{3,}")
+#: Height from the edges of the page, relative, in which a running head or foot may be, and its most characters.
+_EDGE, _HEAD = 0.12, 200
+#: Names that a layer may lack until it is taken for a layer with broken words.
+_ENOUGH_NAMES = 0.1
+#: A word, which is longer than the symbols of a formula, such as `x12` and `sin`.
+_WORD = re.compile(r"[^\W_]{4}")
+
+
+def compare_with_layer(
+    evidence: Evidence, black: "Mask", attempt: Attempt, texts: Sequence[BlockText]
+) -> tuple[Unread, Unsupported]:
+    """Compare the answer with a true text layer, both ways, in chunks of about a line, and by numbers and names."""
+    lines = [(text, box.turned(attempt.rotation)) for text, box in evidence.lines]
+    is_optional = optional_lines(lines, attempt, texts)
+    demanded, optional = (
+        [line for line, free in zip(lines, is_optional, strict=True) if free is which] for which in (False, True)
+    )
+    wanted, allowed = (chunks_of("\n".join(text for text, _ in some)) for some in (demanded, optional))
+    layer = [*wanted, *allowed]
+    # A figure may repeat a caption that is a block of its own, and a manual of LaTeX prints the commands of formulas.
+    aside = [chunk for entry in texts if entry.block.kind is BlockKind.FIGURE for chunk in entry.chunks]
+    sources = [entry.block.text for entry in texts if "\\" in entry.block.text]
+    aside += chunks_of("\n".join(formula for text in sources for formula in FORMULA.findall(text)))
+    every = [
+        (n, chunk)
+        for n, entry in enumerate(texts)
+        if entry.block.kind is not BlockKind.FIGURE
+        for chunk in entry.chunks
+    ]
+    in_layer, in_answer = aligned([chunk for _, chunk in every], layer)
+    if aside:
+        _, in_aside = aligned(aside, layer)
+        in_answer = [list(map(max, *pair)) for pair in zip(in_answer, in_aside, strict=True)]
+    formulas = [formulas_in(entry) for entry in texts]
+    for (number, chunk), found in zip(every, in_layer, strict=True):
+        for at, (start, end) in enumerate(chunk.places if formulas[number] else ()):
+            if any(first <= start and end <= last for first, last in formulas[number]):
+                found[at] = found[at] or UNVERIFIABLE
+    unread = Unread()
+    # What one side lacks and the other has instead is misread.
+    misread = size_lacking([chunk for _, chunk in every], in_layer) + max(ENOUGH_LETTERS, MISREAD * size_of(wanted))
+    if lacking := passages(wanted, in_answer[: len(wanted)], misread):
+        starts = [0, *accumulate(len(text) + 1 for text, _ in demanded)]
+        boxes = [
+            box
+            for (_, box), start, end in zip(demanded, starts, starts[1:], strict=False)
+            if any(first < end and last > start for _, first, last, _ in lacking)
+        ]
+        unread = Unread(sum(part[3] for part in lacking) / size_of(wanted), boxes)
+    # Text read in a drawing or picture is in no layer: drawings often have letters as curves. A block was read from a
+    # picture if the page has pictures of its size, and no line is in its box.
+    own = []
+    for number, entry in enumerate(texts):
+        places = [box.grown(0.01) for box in (entry.block.box, *entry.block.continued) if entry.block.box.area < 1]
+        pictured = places and entry.block.box.area <= evidence.pictured
+        if entry.block.kind is BlockKind.FIGURE or (
+            pictured and not any(line.covered_by(box) > 0.5 for _, line in lines for box in places)
+        ):
+            continue
+        own.append((number, entry))
+    numbers = {number for number, _ in own}
+    chosen = [at for at, (number, _) in enumerate(every) if number in numbers]
+    chunks, flags = [every[at][1] for at in chosen], [in_layer[at] for at in chosen]
+    letters = size_of(chunks)
+    if letters < ENOUGH_LETTERS or size_of(wanted) + size_of(allowed) < ENOUGH_LETTERS:
+        return unread, Unsupported()
+    # Words of the page that stand once more in the answer are what it has more than the layer, in whatever pieces.
+    foreign = passages(chunks, flags, size_lacking(layer, in_answer) + SHORTEST)
+    spans = [Span(every[chosen[at]][0], start, end) for at, start, end, _ in foreign]
+    invented = sum(part[3] for part in foreign)
+    if invented and evidence.pictured and any(entry.block.box.area >= 1 for entry in texts):
+        # Text of pictures is in no layer: as many letters as fit in the lines of ink that the layer lacks.
+        unseen = ink_without([box for _, box in lines], black)
+        invented -= round(sum(letters for _, letters in unseen) / FEWEST)
+    share = max(0, invented) / letters
+    unknown = {
+        (number, place[0])
+        for (number, chunk), found in zip(every, in_layer, strict=True)
+        for place, flag in zip(chunk.places, found, strict=True)
+        if not flag
+    }
+    left = {
+        word
+        for chunk, found in zip(layer, in_answer, strict=True)
+        for word, flag in zip(chunk.words, found, strict=True)
+        if not flag
+    }
+    return unread, Unsupported(share, [*spans, *_unknown_facts(lines, own, unknown, left)])
+
+
+def optional_lines(lines: Sequence[tuple[str, Box]], attempt: Attempt, texts: Sequence[BlockText]) -> list[bool]:
+    """Return which lines of the page an answer may lack: running heads, and those in a picture or formula.
+
+    Lines without a word are also optional, with as many letters as the formulas of the answer have: a layer has the
+    symbols of a formula in any order, with the numbers of formulas between them.
+    """
+    pictures = [
+        box.grown(0.01)
+        for block in attempt.blocks
+        if block.kind in (BlockKind.FIGURE, BlockKind.FORMULA) and block.box.area < 1
+        for box in (block.box, *block.continued)
+    ]
+    without_position = any(block.kind is BlockKind.FIGURE and block.box.area >= 1 for block in attempt.blocks)
+    heads = _heads(lines)
+    formulas = "".join(entry.text[start:end] for entry in texts for start, end in formulas_in(entry))
+    symbols = sum(map(str.isalnum, formulas))
+    found = []
+    for text, box in lines:
+        optional = (
+            box in heads
+            or any(box.covered_by(picture) > 0.5 for picture in pictures)
+            or (without_position and len(text) < LETTERS)
+        )
+        letters = sum(map(str.isalnum, text))
+        if not optional and letters <= symbols and not _WORD.search(text):
+            symbols -= letters
+            optional = True
+        found.append(optional)
+    return found
+
+
+def _heads(lines: Sequence[tuple[str, Box]]) -> set[Box]:
+    """Return the lines in the margin, and short ones near the upper and lower edge apart from all others.
+
+    Models leave out running heads and feet on purpose.
+    """
+    found = {box for _, box in lines if in_margin(box)}
+    gap = sorted(box.height for _, box in lines)[len(lines) // 2] if lines else 0.0
+    for turned in (False, True):
+        sides = [
+            (1 - box.y1, 1 - box.y0, len(text), box) if turned else (box.y0, box.y1, len(text), box)
+            for text, box in lines
+        ]
+        sides.sort(key=lambda side: side[0])
+        end, letters = 0.0, 0
+        for number, (begin, last, size, _) in enumerate(sides):
+            if number and begin > end + gap:
+                found.update(side[3] for side in sides[:number])
+            end, letters = max(end, last), letters + size
+            if end > _EDGE or letters > _HEAD:
+                break
+    return found
+
+
+def _unknown_facts(
+    lines: Sequence[tuple[str, Box]],
+    own: Sequence[tuple[int, BlockText]],
+    unknown: Collection[tuple[int, int]],
+    left: Collection[str],
+) -> list[Span]:
+    """Return the places of numbers and names that the text layer lacks.
+
+    Args:
+        lines: The text layer.
+        own: The blocks that are compared with it, with their numbers.
+        unknown: Blocks and starts of the words that the layer lacks.
+        left: Words of the layer that the answer lacks: a number may be joined there with its neighbor.
+    """
+    letters = "".join(filter(str.isalnum, folded("".join(text for text, _ in lines))))
+    numbers, names, count = [], [], 0
+    for block, entry in own:
+        if entry.block.kind is BlockKind.FORMULA:
+            continue
+        text = FORMULA.sub(lambda found: " " * len(found[0]), entry.text)
+        for start, digits in numbers_in(text):
+            if any((block, at) in unknown for at in range(*start)) and not any(digits in word for word in left):
+                numbers.append(Span(block, start[0], start[1]))
+        for found in NAME.finditer(text):
+            if found[0][0].isupper():
+                count += 1
+                if "".join(filter(str.isalnum, folded(found[0]))) not in letters:
+                    names.append(Span(block, found.start(), found.end()))
+    return [*numbers, *(names if len(names) <= _ENOUGH_NAMES * count else ())]
+
+
+def numbers_in(text: str) -> list[tuple[tuple[int, int], str]]:
+    """Return the place and the digits of each number with at least `DIGITS` digits."""
+    found = [(number.span(), "".join(filter(str.isdecimal, number[0]))) for number in NUMBER.finditer(text)]
+    return [(place, digits) for place, digits in found if len(digits) >= DIGITS]

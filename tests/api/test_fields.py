@@ -1,0 +1,217 @@
+"""Fields: values of a schema with their quotes, from the workspace to the export, with simulated answers."""
+
+import json
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from pydantic import BaseModel
+from running import FRUGALLY, cli, own_process, said, status_of
+
+import llm_ocr
+from llm_ocr.errors import StageMissing, UsageError
+from llm_ocr.types import Reason, Status
+from llm_ocr_simulator import running
+
+
+class Line(BaseModel):
+    item: str
+    amount: float
+
+
+class Invoice(BaseModel):
+    number: str
+    total: float
+    lines: list[Line] = []
+
+
+def asked(value, quote):
+    return {"quote": quote, "value": value}
+
+
+ANSWER = {
+    "number": asked("1847", "Invoice number 1847"),
+    "total": asked(212.0, "Total in pounds 212.00"),
+    "lines": [{"item": asked("G-20", "G-20"), "amount": asked(114.0, "114.00")}],
+}
+NOTHING = {"number": asked(None, ""), "total": asked(None, ""), "lines": []}
+MODEL = "qwen3-vl-8b"
+
+
+@pytest.fixture
+def assembled(golden, examples, tmp_path):
+    """A workspace with an invoice and a paper of three pages."""
+
+    def make(folder):
+        llm_ocr.run([examples / "invoice.png", examples / "paper.pdf"], workspace=folder / "w", **FRUGALLY)
+
+    return shutil.copytree(golden("assembled-invoice", make) / "w", tmp_path / "w")
+
+
+def serving(folder, answers, **more):
+    file = folder / "forced.json"
+    file.write_text(json.dumps({part: json.dumps(answer) for part, answer in answers.items()}))
+    return running(forced=file, served_model_name=MODEL, preset="h100", speed=50, **more)
+
+
+def read(workspace, server, schema=Invoice, **more):
+    return llm_ocr.fields(workspace=workspace, schema=schema, server_url=server.url, progress=None, **more)
+
+
+def test_each_document_has_its_values_with_quotes(assembled, tmp_path):
+    with serving(tmp_path, {"Quarrel": ANSWER, "[page": NOTHING}) as server:
+        run = read(assembled, server)
+        requests = len(server.log()["requests"])
+        read(assembled, server)
+        assert len(server.log()["requests"]) == requests  # nothing is asked twice
+    rows = {row.source.rpartition("/")[2]: row for row in run.fields()}
+    invoice, paper = rows["invoice.png"], rows["paper.pdf"]
+    assert invoice.status is Status.OK, invoice
+    assert Invoice.model_validate(invoice.values).lines == [Line(item="G-20", amount=114.0)]
+    assert all(one["quoted"] and one["page"] == 1 and one["box"] for one in invoice.fields)
+    assert (paper.status, paper.reason) == (Status.DEGRADED, Reason.FIELD_MISSING)
+    status = run.status
+    assert (status.fields.expected, status.fields.ok, status.fields.degraded, status.fields.failed) == (2, 1, 1, 0)
+    assert status.stages["fields"].finished and status.field_reasons == {"field missing": 1}
+    assert status_of(assembled)["fields"]["degraded"] == 1
+
+
+def test_the_example_answer_marks_the_invented_year(assembled, tmp_path, examples):
+    answer = json.loads((examples / "invoice-answer.json").read_text())
+    with serving(tmp_path, {"Quarrel": answer, "[page": {}}) as server:
+        run = read(assembled, server, examples / "invoice.json")
+    (invoice,) = (row for row in run.fields() if row.source.endswith("invoice.png"))
+    assert [one["path"] for one in invoice.fields if not one["quoted"]] == ["date"]
+    assert (invoice.reason, len(invoice.values["lines"]), invoice.values["total"]) == (Reason.NOT_QUOTED, 5, 212.0)
+    assert sum(line["amount"] for line in invoice.values["lines"]) + 8 == invoice.values["total"]
+
+
+def test_another_schema_has_its_own_results(assembled, tmp_path):
+    other = {"type": "object", "properties": {"total": {"type": "number"}}}
+    with serving(tmp_path, {"[page": {"total": asked(1.5, "nowhere on the page")}}) as server:
+        read(assembled, server)
+        rows = list(read(assembled, server, other).fields())
+    assert [(row.status, row.reason, row.values) for row in rows] == 2 * [
+        (Status.DEGRADED, Reason.NOT_QUOTED, {"total": 1.5})
+    ]
+
+
+def test_long_documents_are_read_in_passages(assembled, tmp_path):
+    with serving(tmp_path, {"[page": NOTHING}) as server:
+        rows = list(read(assembled, server, passage_tokens=1000).fields())
+        assert len(server.log()["requests"]) == sum(row.passages for row in rows)
+    assert max(row.passages for row in rows) > 2
+
+
+def test_an_answer_without_the_form_is_repeated_and_then_counted(assembled, tmp_path):
+    with serving(tmp_path, {"[page": "no fields at all"}) as server:
+        run = read(assembled, server, max_page_attempts=2)
+        assert len(server.log()["requests"]) == 2 * sum(row.passages for row in run.fields())
+    assert {(row.status, row.reason) for row in run.fields()} == {(Status.FAILED, Reason.MALFORMED)}
+    assert run.status.fields.failed == 2
+
+
+def test_equal_lines_and_absent_fields_are_no_loop(assembled, tmp_path):
+    schema = {"type": "object", "properties": {f"field_{number}": {"type": "string"} for number in range(200)}}
+    absent = {name: asked(None, "") for name in schema["properties"]}
+    lines = {**ANSWER, "lines": 40 * ANSWER["lines"]}
+    answers = {"field_199": absent, "Quarrel": lines, "[page": NOTHING}
+    with serving(tmp_path, answers, max_model_len=32768) as server:
+        assert {row.status for row in read(assembled, server, schema).fields()} == {Status.OK}
+        found = {len(row.values["lines"]): row.status for row in read(assembled, server).fields()}
+    assert found[40] is Status.OK
+
+
+def test_a_cut_answer_keeps_the_fields_before_the_cut(assembled, tmp_path):
+    with serving(tmp_path, {"[page": ANSWER}) as server:
+        run = read(assembled, server, fields_max_tokens=35, max_page_attempts=1)
+    for row in run.fields():
+        assert (row.status, row.reason) == (Status.DEGRADED, Reason.TRUNCATED), row
+        assert row.values["total"] == 212.0
+        assert "did not end within" in row.detail
+
+
+def test_two_workers_with_leases_share_the_documents(assembled, tmp_path):
+    with serving(tmp_path, {"[page": NOTHING}) as server, ThreadPoolExecutor(2) as pool:
+        workers = [pool.submit(read, assembled, server, lease_seconds=30) for _ in range(2)]
+        runs = [worker.result() for worker in workers]
+        assert len(server.log()["requests"]) == sum(row.passages for row in runs[0].fields())
+    assert runs[0].status.fields.degraded == 2
+    assert sum(run.processed["fields"].expected for run in runs) == 2
+
+
+def test_new_text_of_a_page_is_asked_again(assembled, tmp_path):
+    with serving(tmp_path, {"Quarrel": ANSWER, "[page": NOTHING}) as server:
+        run = read(assembled, server)
+        documents = {row.document_id for row in run.fields()}
+        page = next(page for page in run.pages(images=False) if page.source.endswith("invoice.png"))
+        (tmp_path / "list.txt").write_text(page.page_id)
+        llm_ocr.repair(workspace=assembled, page_list=tmp_path / "list.txt", headers="keep", progress=None, **FRUGALLY)
+        assert page.document_id not in {row.document_id for row in run.fields()}
+        assert run.status.fields.expected == 2 and not run.status.stages["fields"].finished
+        asked = len(server.log()["requests"])
+        read(assembled, server)
+        assert len(server.log()["requests"]) > asked
+    assert [row.document_id for row in run.fields()].count(page.document_id) == 1
+    assert {row.document_id for row in run.fields()} == documents
+    assert run.status.stages["fields"].finished and run.status.fields.ok == 1
+
+
+def test_limits_of_cost_end_the_stage(assembled, tmp_path):
+    with serving(tmp_path, {"[page": NOTHING}) as server:
+        run = read(assembled, server, price_in=1.0, price_out=1.0)
+        assert run.status.cost == pytest.approx((run.status.tokens_in + run.status.tokens_out) / 1e6)
+        schema = json.dumps(Invoice.model_json_schema())
+        words = ("--schema", schema, "--server-url", server.url, "--price-in", "1", "--max-cost", "0.000001")
+        ended = own_process("fields", "-w", assembled, *words, cwd=tmp_path)
+    assert ended.returncode == 5 and "spent by earlier runs" in ended.stderr, said(ended)
+
+
+def test_the_command_line_reads_a_file_and_exports(assembled, tmp_path):
+    (tmp_path / "invoice.json").write_text(json.dumps(Invoice.model_json_schema()))
+    with serving(tmp_path, {"Quarrel": ANSWER, "[page": NOTHING}) as server:
+        run = cli("fields", "-w", "w", "--schema", "invoice.json", "--server-url", server.url, cwd=tmp_path)
+    assert run.returncode == 0, said(run)
+    assert (
+        run.stdout.endswith("2 documents: 1 ok, 1 degraded, 0 failed (field missing 1)\n") or "1 degraded" in run.stdout
+    )
+    status = cli("status", "-w", "w", cwd=tmp_path)
+    assert "fields     2 documents: 1 ok, 1 degraded" in status.stdout, said(status)
+
+
+def test_without_a_model_the_flag_to_give_is_named(assembled, tmp_path):
+    (tmp_path / "s.json").write_text(json.dumps(Invoice.model_json_schema()))
+    for more in ([], ["--engine", "embedded"]):
+        run = cli("fields", "-w", "w", "--schema", "s.json", *more, cwd=tmp_path)
+        assert run.returncode == 2 and "--server-url" in run.stderr, said(run)
+    missing = cli("fields", "-w", "w", "--server-url", "http://127.0.0.1:9", cwd=tmp_path)
+    assert missing.returncode == 2 and "--schema" in missing.stderr, said(missing)
+
+
+def test_a_model_that_only_reads_pages_is_refused(assembled):
+    with pytest.raises(UsageError, match="deepseek-ocr reads pages and follows no instructions"):
+        llm_ocr.fields(workspace=assembled, schema=Invoice, model="deepseek-ocr", server_url="http://127.0.0.1:9")
+
+
+def test_a_schema_is_refused_before_anything_is_asked(tmp_path):
+    for schema, message in (
+        ({"type": "object", "properties": {"a": {"$ref": "b.json"}}}, "refers to b.json"),
+        (tmp_path / "lost.json", "No such file"),
+        ("{", "no JSON"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            llm_ocr.fields(workspace=tmp_path / "none", schema=schema, server_url="http://127.0.0.1:9")
+
+
+def test_unfinished_documents_are_refused(examples, tmp_path):
+    llm_ocr.extract(examples / "invoice.png", workspace=tmp_path / "w", **FRUGALLY)
+    with pytest.raises(StageMissing, match="is not assembled"):
+        llm_ocr.fields(workspace=tmp_path / "w", schema=Invoice, server_url="http://127.0.0.1:9")
+
+
+def test_shards_share_the_documents(assembled, tmp_path):
+    with serving(tmp_path, {"[page": NOTHING}) as server:
+        for index in range(2):
+            run = read(assembled, server, shard_index=index, shard_count=2)
+        assert len(server.log()["requests"]) == sum(row.passages for row in run.fields())
+    assert run.status.fields.degraded == 2

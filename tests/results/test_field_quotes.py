@@ -1,0 +1,146 @@
+"""Quotes: where they stand, and whether the text there is verified; passages of documents, and their rows."""
+
+import pytest
+
+from llm_ocr.results.field_schema import Found, read_schema
+from llm_ocr.results.fields import Answer, PageText, document_record, passages
+from llm_ocr.types import Block, BlockKind, Box, Ledger, PageRecord, Reason, Span, Status
+
+LEFT, RIGHT = Box(0.1, 0.1, 0.4, 0.2), Box(0.5, 0.1, 0.9, 0.3)
+SCHEMA = read_schema(
+    {"type": "object", "properties": {"n": {"type": "string"}, "m": {"type": "string"}}, "required": ["n"]}
+)
+
+
+def page(*texts, number=1, boxes=(LEFT, RIGHT), unsupported=(), status=Status.OK):
+    blocks = tuple(Block(BlockKind.TEXT, box, text) for text, box in zip(texts, boxes, strict=False))
+    record = PageRecord(f"p{number}", "doc", "a.pdf", number, number, status, blocks=blocks)
+    if unsupported:
+        record = PageRecord(
+            f"p{number}",
+            "doc",
+            "a.pdf",
+            number,
+            number,
+            status,
+            blocks=blocks,
+            ledger=Ledger(0.1, unsupported=unsupported),
+        )
+    return PageText(record, "\n\n".join(texts))
+
+
+def found(quote, *pages):
+    (passage,) = passages("doc", pages, 10_000)
+    return passage.located({"n": Found("x", quote)})["n"]
+
+
+@pytest.mark.parametrize(
+    "quote", ["Invoice number 1847", "invoice  NUMBER: 1847", "in-\nvoice number", "**Invoice** number", "number"]
+)
+def test_a_quote_stands_in_text_with_other_spaces_and_marks(quote):
+    place = found(quote, page("Quarrel & Finch", "The invoice num-\nber 1847 of today"))
+    assert (place.quoted, place.page, place.box) == (True, 1, RIGHT)
+
+
+@pytest.mark.parametrize("quote", ["Invoice number 1848", "voice number", "18", "", "€"])
+def test_other_words_and_parts_of_words_are_no_quote(quote):
+    place = found(quote, page("The invoice number 1847"))
+    assert (place.value, place.quoted, place.page, place.box) == ("x", False, None, None)
+
+
+def test_a_quote_in_two_blocks_has_the_box_of_both():
+    assert found("Finch total", page("Quarrel & Finch", "Total 212")).box == Box(0.1, 0.1, 0.9, 0.3)
+
+
+def test_text_without_spaces_between_words_has_quotes():
+    assert found("発行日", page("請求書発行日2026")).quoted
+
+
+def test_text_that_nothing_supports_is_not_verified():
+    doubtful = page("Total 212", unsupported=(Span(0, 6, 9),))
+    place = found("Total 212", doubtful)
+    assert (place.quoted, place.page, place.box) == (False, 1, LEFT)
+    assert found("Total", doubtful).quoted
+    later = found("Total 212", doubtful, page("x", "Total 212", number=2))
+    assert (later.quoted, later.page, later.box) == (True, 2, RIGHT)
+
+
+def test_pages_without_blocks_have_quotes_without_a_box():
+    bare = PageText(PageRecord("p", "doc", "a.pdf", 3, 0, Status.OK, markdown="Total **212**"), "Total **212**")
+    place = found("Total 212", bare)
+    assert (place.quoted, place.page, place.box) == (True, 3, None)
+
+
+def test_passages_contain_whole_pages_within_the_limit():
+    pages = [page("word " * 50, number=number) for number in range(1, 6)]
+    cut = passages("doc", pages, 300)
+    assert [[one.number for one in passage.pages] for passage in cut] == [[1, 2], [3, 4], [5]]
+    assert all(len(passage.text) <= 600 + 2 for passage in cut)
+    assert "[page 3]" in cut[1].text
+
+
+def test_a_page_beyond_the_limit_is_cut_between_words():
+    long = page(" ".join(f"word{number}" for number in range(500)), number=7)
+    cut = passages("doc", [long, page("end", number=8)], 500)
+    words = [word for passage in cut for word in passage.text.split() if word.startswith("word")]
+    assert words == [f"word{number}" for number in range(500)]
+    assert all(len(passage.text) <= 1000 + 2 for passage in cut) and len(cut) > 3
+
+
+def record(trees, *pages, reason=None):
+    cut = passages("doc", pages, 10_000)
+    answers = [Answer(cut[0], tree, reason, "cut") for tree in trees]
+    return document_record(SCHEMA, "doc", [page.record for page in pages], answers, "model")
+
+
+GOOD = page("number 17")
+QUOTED = Found("17", "number 17", 1, LEFT, True)
+
+
+def test_a_document_is_ok_with_quoted_values():
+    row = record([{"n": QUOTED, "m": None}], GOOD)
+    assert (row.status, row.values, row.source) == (Status.OK, {"n": "17"}, "a.pdf")
+    assert row.fields[0] == {
+        "path": "n",
+        "value": "17",
+        "page": 1,
+        "box": {"x0": 0.1, "y0": 0.1, "x1": 0.4, "y1": 0.2},
+        "quote": "number 17",
+        "quoted": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("trees", "reason", "why"),
+    [
+        ([{"n": Found("17"), "m": None}], Reason.NOT_QUOTED, "for n"),
+        ([{"n": QUOTED, "m": Found("y")}], Reason.NOT_QUOTED, "for m"),
+        ([{"n": None, "m": QUOTED}], Reason.FIELD_MISSING, "no value for n"),
+    ],
+)
+def test_a_document_is_degraded_with_a_reason(trees, reason, why):
+    row = record(trees, GOOD)
+    assert (row.status, row.reason) == (Status.DEGRADED, reason) and why in row.detail
+
+
+def test_a_passage_without_a_sound_answer_degrades_the_document():
+    row = record([{"n": QUOTED, "m": None}], GOOD, reason=Reason.TRUNCATED)
+    assert (row.status, row.reason, row.detail) == (Status.DEGRADED, Reason.TRUNCATED, "page 1: cut")
+    row = record([None], GOOD, reason=Reason.MALFORMED)
+    assert (row.status, row.values) == (Status.FAILED, {})
+
+
+def test_failed_pages_degrade_or_fail_the_document():
+    failed = PageRecord("p2", "doc", "a.pdf", 2, 2, Status.FAILED, Reason.RENDER_TIMEOUT, "60 s")
+    row = document_record(
+        SCHEMA, "doc", [GOOD.record, failed], [Answer(passages("doc", [GOOD], 999)[0], {"n": QUOTED})], "model"
+    )
+    assert (row.status, row.reason) == (Status.DEGRADED, Reason.RENDER_TIMEOUT) and "page 2" in row.detail
+    row = document_record(SCHEMA, "doc", [failed], [], "model")
+    assert (row.status, row.reason, row.pages) == (Status.FAILED, Reason.RENDER_TIMEOUT, 1)
+
+
+def test_a_document_without_text_lacks_its_required_fields():
+    blank = PageRecord("p", "doc", "a.pdf", 1, 0, Status.OK, blank=True)
+    row = document_record(SCHEMA, "doc", [blank], [], "model")
+    assert (row.status, row.reason) == (Status.DEGRADED, Reason.FIELD_MISSING)
