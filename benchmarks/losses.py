@@ -1,7 +1,7 @@
 """Measure which inventions and omissions the ledger of a page finds, and how often it blames good answers.
 
-    python benchmarks/truth_factory/measure.py --half held-out --pages 60 --scans 24 --folder TRUTH --only-generate
-    python benchmarks/losses.py TRUTH --readings FOLDER --documents PDFS --output benchmarks/results/losses.json
+    python benchmarks/truth_factory/measure.py --half held-out --seed 7 --pages 80 --scans 40 --folder T --only-generate
+    python benchmarks/losses.py T --readings FOLDER --documents PDFS --output benchmarks/results/losses.json
 
 The pages are generated, so that their text is known exactly: digital pages with a text layer, and damaged scans of them
 without one, which are judged by their ink and by OCR. Good answers are the exact text as models write it (`STYLES`),

@@ -188,7 +188,7 @@ def test_ledger_page_has_the_table_of_its_benchmark():
     columns = [
         results["columns"][name]
         for name in (
-            *("digital, layer", "scan, OCR", "digital, ink, boxes", "scan, ink, boxes"),
+            *("digital, layer", "documents, layer", "scan, OCR", "digital, ink, boxes", "scan, ink, boxes"),
             *("digital, ink, no boxes", "scan, ink, no boxes"),
         )
     ]
