@@ -5,10 +5,10 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from llm_ocr.models.parsers.repetition import sound_length
 from llm_ocr.results.balance import MOST
-from llm_ocr.results.ledger import Verify, account, contradicted
 from llm_ocr.results.quality import (
     CONFIDENT,
     LOW,
@@ -35,6 +35,9 @@ from llm_ocr.results.quality.text_layer import (
     texts_of,
 )
 from llm_ocr.types import Attempt, Block, Evidence, Ledger, Page, Quality, Reason, Status, plural
+
+if TYPE_CHECKING:
+    from llm_ocr.results.ledger import Verify
 
 #: Letters that identify a position in the text; a loop's longest period, and its minimum number of rounds.
 _RUN, _LONGEST_PERIOD, _ROUNDS = 16, 400, 4
@@ -136,8 +139,10 @@ def _meaningless(character: str) -> bool:
 _PARAGRAPH = 40
 
 
-def score(page: Page, attempt: Attempt, verify: Verify = "layer") -> tuple[Quality, Ledger | None]:
+def score(page: Page, attempt: Attempt, verify: "Verify" = "layer") -> tuple[Quality, Ledger | None]:
     """Return the quality and the ledger of an answer. Takes several milliseconds of CPU: not for the event loop."""
+    from llm_ocr.results.ledger import account  # the stage's process, which needs the limits alone, does not load it
+
     evidence = page.evidence or Evidence(None)
     texts = texts_of(attempt.blocks)
     chunks = [chunk for entry in texts for chunk in entry.chunks]
@@ -188,10 +193,12 @@ class Limits:
     min_quality: float | None = None
     max_unread: float | None = None
     max_unsupported: float | None = None
-    verify: Verify = "layer"
+    verify: "Verify" = "layer"
 
     def unbalanced(self, ledger: Ledger | None, blocks: Sequence[Block]) -> tuple[Reason, str] | None:
         """Return the reason and the details if a ledger does not balance within the limits."""
+        from llm_ocr.results.ledger import contradicted
+
         if ledger is None:
             return None
         fitted = 1.0 if self.min_quality == 0 else MOST[ledger.verified_by]
