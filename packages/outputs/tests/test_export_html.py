@@ -148,6 +148,15 @@ def test_language_and_title_are_those_of_the_document():
     assert "<title>my a.pdf</title>" in hostile
 
 
+def test_a_notice_does_not_change_the_direction_of_a_page(browser, tmp_path):
+    hebrew = document("| מים | רבים |\n|---|---|\n| א | ב |")
+    row = replace(hebrew.rows[0], record=replace(hebrew.rows[0].record, status=Status.DEGRADED))
+    (tmp_path / "a.html").write_text(document_html(replace(hebrew, rows=(row,)), {}), "utf-8")
+    browser.call("Page.navigate", url=(tmp_path / "a.html").as_uri())
+    browser.wait("document.readyState === 'complete' && document.querySelector('td')?.innerText === 'א'")
+    assert browser.run("getComputedStyle(document.querySelector('table')).direction") == "rtl"
+
+
 @pytest.mark.parametrize(
     ("latex", "shown"),
     [
