@@ -266,12 +266,14 @@ def _hidden(page: pypdfium2.PdfPage, *, below: bool) -> list[_Handle]:
 
 
 def _shown(page: pypdfium2.PdfPage, hidden: Sequence[_Handle]) -> int:
-    """Return the number of characters of a page's text that are not in the hidden objects."""
+    """Return the number of characters of a page's text that are neither in the hidden objects nor invisible."""
     addresses = {ctypes.addressof(handle.contents) for handle in hidden}
     text_page = page.get_textpage()
     try:
         objects = (pdfium.FPDFText_GetTextObject(text_page, index) for index in range(text_page.count_chars()))
-        return sum(bool(one) and ctypes.addressof(one.contents) not in addresses for one in objects)
+        return sum(
+            bool(one) and ctypes.addressof(one.contents) not in addresses and not _is_invisible(one) for one in objects
+        )
     finally:
         text_page.close()
 

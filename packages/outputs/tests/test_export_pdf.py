@@ -68,8 +68,8 @@ def phone() -> bytes:
     return out.getvalue()
 
 
-def scan(*, rotate=0, old="", below="", password="", extras=False) -> bytes:
-    """A scanned page; `old` is invisible text on it, and `below` text under the picture."""
+def scan(*, rotate=0, old="", below="", in_form=False, password="", extras=False) -> bytes:
+    """A scanned page; `old` is invisible text on it, with `in_form` as OCRmyPDF has it, and `below` is under it."""
     from reportlab.lib.pdfencrypt import StandardEncryption
 
     image = picture()
@@ -82,11 +82,16 @@ def scan(*, rotate=0, old="", below="", password="", extras=False) -> bytes:
         canvas.drawString(40, 200, below)
     canvas.drawImage(ImageReader(io.BytesIO(jpeg(image))), 0, 0, width, height)
     if old:
+        if in_form:
+            canvas.beginForm("layer", 0, 0, width, height)
         text = canvas.beginText(40, 260)
         text.setTextRenderMode(3)
         text.setLeading(16.8)
         text.textLines(old)
         canvas.drawText(text)
+        if in_form:
+            canvas.endForm()
+            canvas.doForm("layer")
     if extras:
         canvas.bookmarkPage("top")
         canvas.addOutlineEntry("The harbour", "top")
@@ -349,7 +354,9 @@ def test_text_of_a_page_that_was_turned_is_placed_as_it_lies(rotation, tmp_path)
     assert (1 - place.y1) * 800 - 1 <= found[1] < found[3] <= (1 - place.y0) * 800 + 1
 
 
-@pytest.mark.parametrize("old", [{"old": "zebra crossing"}, {"below": "zebra crossing"}])
+@pytest.mark.parametrize(
+    "old", [{"old": "zebra crossing"}, {"old": "zebra crossing", "in_form": True}, {"below": "zebra crossing"}]
+)
 def test_an_old_invisible_layer_is_replaced(old, tmp_path):
     source = scan(**old)
     assert "zebra" in text_of(source)
