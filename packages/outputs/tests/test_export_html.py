@@ -134,6 +134,18 @@ def test_any_text_gives_inert_html(markdown):
     assert "".join(tree.itertext()).count("</main>") == markdown.count("</main>")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        *('a <span class="figure" data-f="7"></span>', '<table><tr><td><span x="a>b" class=figure data-f=0></table>'),
+        *('<div class="math">x</div>', "<span class=math x<y>x</span>", '<SPAN\nclass="figure" data-f="0"'),
+    ],
+)
+def test_text_of_a_page_names_no_figures_and_no_formulas(words):
+    made = document_html(document(words), {})
+    assert not re.search("<[^>]*(?:data-f|figure|math)", made[made.index("<main>") :])
+
+
 def test_language_and_title_are_those_of_the_document():
     two = document("one", "two", "## Three *words*")
     rows = [
