@@ -266,12 +266,14 @@ def _hidden(page: pypdfium2.PdfPage, *, below: bool) -> list[_Handle]:
 
 
 def _shown(page: pypdfium2.PdfPage, hidden: Sequence[_Handle]) -> int:
-    """Return the number of characters of a page's text that are not in the hidden objects."""
+    """Return the number of characters of a page's text that are neither in the hidden objects nor invisible."""
     addresses = {ctypes.addressof(handle.contents) for handle in hidden}
     text_page = page.get_textpage()
     try:
         objects = (pdfium.FPDFText_GetTextObject(text_page, index) for index in range(text_page.count_chars()))
-        return sum(bool(one) and ctypes.addressof(one.contents) not in addresses for one in objects)
+        return sum(
+            bool(one) and ctypes.addressof(one.contents) not in addresses and not _is_invisible(one) for one in objects
+        )
     finally:
         text_page.close()
 
@@ -388,12 +390,18 @@ def _update(source: bytes, before: Mapping[int, bytes], after: "_Objects") -> by
     is_table, is_stream = source[previous : previous + 4] == b"xref", _OBJECT.match(source, previous) is not None
     if start is None or not source.startswith(b"%PDF-") or not (is_table or is_stream):
         return anew
+    entries = _ENTRY.finditer(source, previous, source.find(b"trailer", previous)) if is_table else ()
+    if any(not _OBJECT_AT.match(source, int(entry[1])) for entry in entries if entry[3] == b"n" and int(entry[1])):
+        return anew  # the table is wrong
     changed = {number: data for number, data in after.objects.items() if before.get(number) != data}
+    if any(int(found[2]) and int(found[1]) in changed for found in _OBJECT.finditer(source)):
+        return anew  # pdfium writes generation 0, and the source refers to another one
     update = _composed(source + b"\n", changed, after.trailer, previous, stream=is_stream)
     return update if len(update) <= max((1 + _MOST_ADDED) * len(source), len(anew)) else anew
 
 
-_OBJECT = re.compile(rb"\b(\d{1,7})\s+\d{1,5}\s+obj\b")
+_OBJECT = re.compile(rb"\b(\d{1,7})\s+(\d{1,5})\s+obj\b")
+_OBJECT_AT = re.compile(rb"\s*\d{1,7}\s+\d{1,5}\s+obj\b")
 
 
 # Changes of serialized objects.
@@ -656,7 +664,7 @@ def _from_images(files: Sequence[FdFile], texts: Mapping[int, _PageText]) -> byt
         page = pdf.new_page(width, height)
         turn: Matrix = (1, 0, 0, 1, 0, 0)
         made = pypdfium2.PdfImage.new(pdf)
-        if image.format == "JPEG":
+        if image.format in ("JPEG", "MPO"):  # an MPO is a JPEG with others after it, as phones write it
             turn = _TURNS.get(image.getexif().get(_ORIENTATION, 1), turn)
             made.load_jpeg(FdFile(file.fileno(), file.name), inline=True)
         else:

@@ -228,6 +228,20 @@ def test_exported_words_are_where_the_page_has_them(read, tmp_path, form):
             assert box[0] - 1 <= middle[0] <= box[2] + 1 and box[1] - 1 <= middle[1] <= box[3] + 1
 
 
+@pytest.mark.parametrize("form", ["hocr", "alto", "html", "pdf"])
+def test_each_copy_of_a_document_gets_its_file(tmp_path, form):
+    for folder in ("x", "y"):
+        (tmp_path / "in" / folder).mkdir(parents=True)
+        (tmp_path / "in" / folder / "a.pdf").write_bytes(text_pdf(*good_pages("a", 1)))
+    given = {"engine": "embedded", "render_workers": 1, "ocr_workers": 1}
+    llm_ocr.run(tmp_path / "in", workspace=tmp_path / "w", **given)
+    done = llm_ocr.export(workspace=tmp_path / "w", output=tmp_path / "o", format=form)
+    files = [path for path in (tmp_path / "o").rglob("*") if path.is_file() and "_llm-ocr" not in path.parts]
+    (first,), (second,) = ([path for path in files if f"/{name}/a.pdf" in path.as_posix()] for name in "xy")
+    assert first.read_bytes() == second.read_bytes()
+    assert (done.rows, done.files) == (1, 2)
+
+
 def test_documents_without_their_source_are_listed(read, tmp_path):
     done = llm_ocr.export(workspace=read, output=tmp_path / "o", format="hocr")
     listed = [json.loads(line) for line in (tmp_path / "o/failed-documents.jsonl").read_text().splitlines()]

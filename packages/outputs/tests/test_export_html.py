@@ -134,6 +134,18 @@ def test_any_text_gives_inert_html(markdown):
     assert "".join(tree.itertext()).count("</main>") == markdown.count("</main>")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        *('a <span class="figure" data-f="7"></span>', '<table><tr><td><span x="a>b" class=figure data-f=0></table>'),
+        *('<div class="math">x</div>', "<span class=math x<y>x</span>", '<SPAN\nclass="figure" data-f="0"'),
+    ],
+)
+def test_text_of_a_page_names_no_figures_and_no_formulas(words):
+    made = document_html(document(words), {})
+    assert not re.search("<[^>]*(?:data-f|figure|math)", made[made.index("<main>") :])
+
+
 def test_language_and_title_are_those_of_the_document():
     two = document("one", "two", "## Three *words*")
     rows = [
@@ -146,6 +158,15 @@ def test_language_and_title_are_those_of_the_document():
     hostile = document_html(document("one", primary_language='x" onload="a()'), {})
     assert "<html>" in hostile and "onload" not in hostile
     assert "<title>my a.pdf</title>" in hostile
+
+
+def test_a_notice_does_not_change_the_direction_of_a_page(browser, tmp_path):
+    hebrew = document("| מים | רבים |\n|---|---|\n| א | ב |")
+    row = replace(hebrew.rows[0], record=replace(hebrew.rows[0].record, status=Status.DEGRADED))
+    (tmp_path / "a.html").write_text(document_html(replace(hebrew, rows=(row,)), {}), "utf-8")
+    browser.call("Page.navigate", url=(tmp_path / "a.html").as_uri())
+    browser.wait("document.readyState === 'complete' && document.querySelector('td')?.innerText === 'א'")
+    assert browser.run("getComputedStyle(document.querySelector('table')).direction") == "rtl"
 
 
 @pytest.mark.parametrize(

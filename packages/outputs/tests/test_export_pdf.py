@@ -21,6 +21,7 @@ import llm_ocr
 from llm_ocr.errors import UsageError
 from llm_ocr.plugins import ENGINES
 from llm_ocr_outputs import pdf_worker
+from llm_ocr_outputs.exports.pdf import pdf_file
 from llm_ocr_outputs.pdf_worker import DEFAULT_DPI, box_font, write_pdf
 
 needs_ocr = pytest.mark.skipif(ENGINES.get("embedded").missing() is not None, reason="OCR is not installed")
@@ -60,8 +61,15 @@ def jpeg(image, **more) -> bytes:
     return out.getvalue()
 
 
-def scan(*, rotate=0, old="", below="", password="", extras=False) -> bytes:
-    """A scanned page; `old` is invisible text on it, and `below` text under the picture."""
+def phone() -> bytes:
+    """A JPEG with a second one after it (MPO), as phones write it."""
+    out = io.BytesIO()
+    picture(200).save(out, "MPO", save_all=True, append_images=[picture(50)], dpi=(200, 200))
+    return out.getvalue()
+
+
+def scan(*, rotate=0, old="", below="", in_form=False, password="", extras=False) -> bytes:
+    """A scanned page; `old` is invisible text on it, with `in_form` as OCRmyPDF has it, and `below` is under it."""
     from reportlab.lib.pdfencrypt import StandardEncryption
 
     image = picture()
@@ -74,11 +82,16 @@ def scan(*, rotate=0, old="", below="", password="", extras=False) -> bytes:
         canvas.drawString(40, 200, below)
     canvas.drawImage(ImageReader(io.BytesIO(jpeg(image))), 0, 0, width, height)
     if old:
+        if in_form:
+            canvas.beginForm("layer", 0, 0, width, height)
         text = canvas.beginText(40, 260)
         text.setTextRenderMode(3)
         text.setLeading(16.8)
         text.textLines(old)
         canvas.drawText(text)
+        if in_form:
+            canvas.endForm()
+            canvas.doForm("layer")
     if extras:
         canvas.bookmarkPage("top")
         canvas.addOutlineEntry("The harbour", "top")
@@ -113,6 +126,7 @@ SOURCES = {
     "turned.pdf": lambda: scan(rotate=90),
     "locked.pdf": lambda: scan(password=PASSWORD),
     "photo.jpg": lambda: jpeg(picture(200), dpi=(200, 200)),
+    "phone.jpg": lambda: phone(),
     "broken.pdf": lambda: b"%PDF-1.7 and nothing else",
 }
 
@@ -138,7 +152,7 @@ def exported(read, tmp_path_factory) -> Path:
     """The export of these documents."""
     output = tmp_path_factory.mktemp("exported") / "o"
     done = llm_ocr.export(workspace=read / "w", output=output, format="pdf", password=PASSWORD)
-    assert (done.rows, done.files, done.failed) == (7, 7, 1)
+    assert (done.rows, done.files, done.failed) == (8, 8, 1)
     return output
 
 
@@ -194,8 +208,9 @@ def test_links_outline_attachments_and_labels_are_kept(exported):
 
 
 @needs_ocr
-def test_a_photo_is_a_page_of_its_physical_size(exported, read):
-    data, source = (exported / "photo.jpg.pdf").read_bytes(), (read / "in/photo.jpg").read_bytes()
+@pytest.mark.parametrize("name", ["photo.jpg", "phone.jpg"])
+def test_a_photo_is_a_page_of_its_physical_size(exported, read, name):
+    data, source = (exported / f"{name}.pdf").read_bytes(), (read / "in" / name).read_bytes()
     assert source in data
     with pypdfium2.PdfDocument(data) as document:
         assert document[0].get_size() == pytest.approx((380, 300), abs=1)
@@ -240,6 +255,17 @@ def test_a_source_that_is_gone_stops_no_other_document(tmp_path):
     (tmp_path / "a.pdf").write_bytes(a)
     again = llm_ocr.export(workspace=tmp_path / "w", output=tmp_path / "o", format="pdf")
     assert (again.failed, (tmp_path / "o/a.pdf").read_bytes()) == (1, a)
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        *(("a.pdf", "a.pdf"), ("a.jpg", "a.jpg.pdf"), ("a.v2.PDF", "a.v2.PDF"), ("a", "a.pdf")),
+        *(("a.jpg.pdf", "a.jpg.pdf.pdf"), ("a.pdf.pdf", "a.pdf.pdf.pdf")),
+    ],
+)
+def test_an_image_and_its_pdf_in_a_folder_get_two_files(name, file):
+    assert pdf_file(name) == file
 
 
 @needs_ocr
@@ -328,7 +354,9 @@ def test_text_of_a_page_that_was_turned_is_placed_as_it_lies(rotation, tmp_path)
     assert (1 - place.y1) * 800 - 1 <= found[1] < found[3] <= (1 - place.y0) * 800 + 1
 
 
-@pytest.mark.parametrize("old", [{"old": "zebra crossing"}, {"below": "zebra crossing"}])
+@pytest.mark.parametrize(
+    "old", [{"old": "zebra crossing"}, {"old": "zebra crossing", "in_form": True}, {"below": "zebra crossing"}]
+)
 def test_an_old_invisible_layer_is_replaced(old, tmp_path):
     source = scan(**old)
     assert "zebra" in text_of(source)
@@ -345,7 +373,25 @@ def composed(source: bytes) -> bytes:
     return pdf_worker._composed(b"%PDF-1.7\n", objects, found.trailer, stream=True)
 
 
-@pytest.mark.parametrize("form", [bytes, composed, lambda source: b"junk " + source, lambda source: source[:-12]])
+def wrong_table(source: bytes) -> bytes:
+    """The same document with a wrong table of places, which readers repair."""
+    return re.sub(rb"\d{10}(?= 00000 n)", lambda found: b"%010d" % (int(found[0]) + 7), source)
+
+
+def of_generation_2(source: bytes) -> bytes:
+    """The same document; its page is an object of generation 2 (7.3.10)."""
+    place = source.index(b"5 0 obj")
+    source = re.sub(rb"\b5 0 (?=R|obj)", b"5 2 ", source)
+    return source.replace(b"%010d 00000" % place, b"%010d 00002" % place)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        *(bytes, composed, wrong_table, of_generation_2),
+        *(lambda source: b"junk " + source, lambda source: source[:-12]),
+    ],
+)
 def test_updates_of_all_forms_of_files_are_readable(form, tmp_path, require):
     require("pdftotext")
     source = form(scan(extras=True))

@@ -340,7 +340,8 @@ async def export_hocr(job: ExportJob) -> Exported:
     """
 
     def files(document: Document, pages: Sequence[WordPage]) -> list[File]:
-        return [File(f"{FOLDER}/{document.names[0]}.hocr", hocr_document(document.source, pages))]
+        data = hocr_document(document.source, pages)
+        return [File(f"{FOLDER}/{name}.hocr", data, int(place == 0)) for place, name in enumerate(document.names)]
 
     return await _export(job, "hocr", files, "documents")
 
@@ -349,8 +350,12 @@ async def export_alto(job: ExportJob) -> Exported:
     """Write a file `documents/<name>.alto/0001.xml` for each page that did not fail, as `export_hocr` otherwise."""
 
     def files(document: Document, pages: Sequence[WordPage]) -> list[File]:
-        folder = f"{FOLDER}/{document.names[0]}.alto"
-        return [File(f"{folder}/{page.record.page_number:04d}.xml", alto_page(document.source, page)) for page in pages]
+        return [
+            File(f"{FOLDER}/{name}.alto/{page.record.page_number:04d}.xml", data, int(place == 0))
+            for page in pages
+            for data in [alto_page(document.source, page)]
+            for place, name in enumerate(document.names)
+        ]
 
     return await _export(job, "alto", files, "pages")
 

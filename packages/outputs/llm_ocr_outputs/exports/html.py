@@ -59,7 +59,9 @@ async def export_html(job: ExportJob) -> Exported:
                 keys = [figure_file(name, figure) for figure in figures]
                 data = pool.map(partial(read_file, job.workspace), keys)
                 images = {figure.id: one for figure, one in zip(figures, data, strict=True)}
-                yield File(f"{FOLDER}/{name}.html", document_html(document, images).encode())
+                html = document_html(document, images).encode()
+                for place, copy in enumerate(document.names):
+                    yield File(f"{FOLDER}/{copy}.html", html, records=int(place == 0))
 
     return await export_files(job, Form("html", 1, write, lambda url: f"the .html files in {url}/{FOLDER}"))
 
@@ -135,7 +137,7 @@ def _section(row: DatasetRow, html: str, language: str, images: Mapping[str, byt
     if record.status is not Status.OK:
         reason = f": {escape(record.reason.value)}" if record.reason else ""
         detail = f" ({escape(one_line(record.detail))})" if record.detail else ""
-        notice = f'<p class="notice">This page {_VERDICTS[record.status]}{reason}{detail}</p>\n'
+        notice = f'<p class="notice" dir="ltr">This page {_VERDICTS[record.status]}{reason}{detail}</p>\n'
     attributes = f' lang="{language}"' if language else ""
     number = record.page_number
     if number is None:  # the document did not open

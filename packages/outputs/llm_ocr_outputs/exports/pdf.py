@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 
+from llm_ocr.documents.file_types import PDF, kind_by_name
 from llm_ocr.exporting import Exported, ExportJob
 from llm_ocr_outputs.files import Batch, Failed, File, Form, export_files
 from llm_ocr_outputs.originals import Originals, PlacedPage
@@ -15,8 +16,12 @@ _SUFFIX = ".pdf"
 
 
 def pdf_file(name: str) -> str:
-    """Return the key of a document. `name` is the document's in the Markdown tree; images keep their extension."""
-    return name if name.lower().endswith(_SUFFIX) else f"{name}{_SUFFIX}"
+    """Return the key of a document. `name` is the document's in the Markdown tree; images keep their extension.
+
+    `a.jpg` gives `a.jpg.pdf`, so that the document `a.jpg.pdf` becomes `a.jpg.pdf.pdf`.
+    """
+    is_pdf = kind_by_name(name) == PDF and not kind_by_name(name[: -len(_SUFFIX)])
+    return name if is_pdf else f"{name}{_SUFFIX}"
 
 
 def page_wire(page: PlacedPage) -> bytes:

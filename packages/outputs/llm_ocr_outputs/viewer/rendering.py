@@ -112,6 +112,7 @@ LONGEST = 200_000
 
 _OURS = TAGS | {"a", "blockquote", "pre", "code", "del"}
 _FOREIGN = re.compile(rf"<(?!/?(?:{'|'.join(sorted(TAGS))})(?=[\s/>]))", re.IGNORECASE)
+_OWN = re.compile(r"<(span|div)(?=[\s/>])[^>]*(?:>|\Z)", re.IGNORECASE)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _BLANK = re.compile(r"\n(?=[ \t]*\n)")
 _ALIGN = re.compile(r"text-align:(left|center|right)")
@@ -320,11 +321,12 @@ def _html_inline(_: object, tokens: "Sequence[Token]", at: int, *__: object) -> 
 def _tables_only(html: str) -> str:
     """Show tags other than tables and simple formatting as text, to keep their content.
 
+    Text of a page makes no elements of ours: `span` and `div` lose their attributes, which name figures and formulas.
     An unclosed comment, which would hide the rest of the page, is shown too. It is excluded from the pattern, which
     would search for its end once per comment.
     """
     closed, end, rest = html.rpartition("-->")
-    return _FOREIGN.sub("&lt;", _COMMENT.sub("", closed + end) + rest)
+    return _OWN.sub(r"<\1>", _FOREIGN.sub("&lt;", _COMMENT.sub("", closed + end) + rest))
 
 
 def _image(_: object, tokens: "Sequence[Token]", at: int, __: object, env: Mapping[str, Any]) -> str:
