@@ -300,6 +300,15 @@ def newest_key(workspace: Workspace, stage: str, wanted: str = "", known: KnownK
     return wanted or (keys[-1] if keys else None)
 
 
+def make_newest(workspace: Workspace, stage: str, key: str) -> None:
+    """Make a stored key the stage's newest, because a command uses it again. Without the key, nothing happens."""
+    keys = stage_keys(workspace, stage)
+    if key in [stored.key for stored in keys[:-1]]:
+        name = f"{stage}/{key}/settings.json"
+        value = {**workspace.get_json(name), "number": keys[-1].number + 1}
+        workspace.store.put(name, codec.dump(value, indent=2))
+
+
 def assembled_key(workspace: Workspace) -> str | None:
     """Return the key of Assemble that wrote the documents and the dataset; None if it has not begun."""
     note = next(iter(workspace.store.list(VIEW_NOTES)), None)
