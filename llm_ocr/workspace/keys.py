@@ -3,7 +3,7 @@
 Results of different settings never share a key.
 
 <stage>/key.json             Extract only: the only key of the workspace, with its settings
-<stage>/<key>/settings.json  written once, by the first worker
+<stage>/<key>/settings.json  written by the first worker, and again by Fields if an older key becomes the newest
 
 Extract and Describe claim their key when a worker publishes its first unit (`Claim`). A command that failed earlier
 leaves no key, so the next command may use other settings.
