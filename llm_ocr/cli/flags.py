@@ -44,7 +44,9 @@ def parse_flags(command: Command, model: type[BaseModel], arguments: Sequence[st
     for token in rest:
         if token.startswith("-") and token != "-":
             flag = token.split("=", 1)[0]
-            if others := commands_with(flag.removeprefix("--").replace("-", "_")):
+            if own := settings_of(model).get(flag.removeprefix("--").replace("-", "_")):  # its name in files and Python
+                raise UsageError(f"unknown flag {flag}", hint=f"The flag of this setting is {own.flag}.")
+            if others := commands_with(flag):
                 raise UsageError(f"unknown flag {flag}", hint=f"These commands have this flag: {', '.join(others)}")
             known = {setting.flag for setting in settings_of(model).values()}
             if near := did_you_mean(flag, frozenset(known | {"--config", "--show-settings", "--help", "--help-all"})):

@@ -100,9 +100,10 @@ def all_names() -> frozenset[str]:
     return frozenset(name for model in command_models().values() for name in model.model_fields)
 
 
-def commands_with(name: str) -> list[str]:
-    """Return the commands that have a setting of this name."""
-    return [command for command, model in command_models().items() if name in model.model_fields]
+def commands_with(flag: str) -> list[str]:
+    """Return the commands that have this flag."""
+    models = command_models().items()
+    return [name for name, model in models if any(one.flag == flag for one in settings_of(model).values())]
 
 
 def groups_of(model: type[BaseModel]) -> Iterator[tuple[str, list[Setting]]]:

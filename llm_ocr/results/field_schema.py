@@ -85,7 +85,7 @@ class Node:
                 faults.extend([f"{path or 'the answer'} is no object"] if answer is not None or not path else [])
                 answer = {}
             members = self.members.items()
-            return {name: node.read(answer.get(name), faults, _below(path, name)) for name, node in members}
+            return {name: node.read(answer.get(name), faults, below(path, name)) for name, node in members}
         if self.items is not None:
             if not isinstance(answer, list):
                 faults.extend([f"{path} is no list"] if answer is not None else [])
@@ -130,7 +130,7 @@ class Node:
                 yield from self.items.fields(one, f"{path}[{number}]")
         else:
             for name, node in self.members.items():
-                yield from node.fields((tree or {}).get(name), _below(path, name))
+                yield from node.fields((tree or {}).get(name), below(path, name))
 
     def merged(self, trees: Sequence[Tree]) -> Tree:
         """Merge the answers about consecutive passages of a document.
@@ -167,12 +167,14 @@ class Node:
         missing, invalid = [], []
         for found in _validator(self.schema).iter_errors(values):
             error = best_match([found])  # of an optional object: what its inner schema misses
-            path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path)
+            path = ""
+            for part in error.absolute_path:
+                path = f"{path}[{part}]" if isinstance(part, int) else below(path, str(part))
             if error.validator == "required":
                 names = [name for name in error.validator_value if name not in error.instance]
-                missing += [_below(path.removeprefix("."), name) for name in names]
+                missing += [below(path, name) for name in names]
             else:
-                invalid.append(f"{path.removeprefix('.') or 'the document'}: {error.message}")
+                invalid.append(f"{path or 'the document'}: {error.message}")
         return list(dict.fromkeys(missing)), invalid
 
 
@@ -185,7 +187,7 @@ def load_schema(given: str) -> dict[str, Any]:
     inline = given.lstrip().startswith("{")
     named = "the schema" if inline else f"the schema {given}"
     try:
-        schema = json.loads(given if inline else Path(given).read_text(encoding="utf-8"))
+        schema = json.loads(given if inline else Path(given).read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else f"no JSON: {error}"
         raise UsageError(f"{named}: {why}", hint="Give a file with a JSON Schema, or its JSON.") from error
@@ -212,12 +214,13 @@ def read_schema(given: Mapping[str, Any]) -> Node:
         from jsonschema.exceptions import SchemaError
     except ImportError as error:
         raise MissingExtra("fields requires the package jsonschema", install="fields") from error
-    root = node_of(_References(given).replaced(given))
+    schema = _References(given).replaced(given)
     try:
-        Draft202012Validator.check_schema(root.schema)
+        Draft202012Validator.check_schema(schema)
     except SchemaError as error:
         where = "/".join(map(str, error.absolute_path))
         raise UsageError(f"the schema is invalid at {where or 'its top'}: {error.message}") from error
+    root = node_of(schema)
     if root.kind != "object":
         raise UsageError(
             "the schema is not that of an object with properties",
@@ -289,7 +292,7 @@ def node_of(schema: Mapping[str, Any], path: str = "") -> Node:
     if len(schema.get("allOf", ())) > 1:
         raise UsageError(f"the schema uses allOf at {path or 'its top'}, which is not supported")
     if schema.get("type", "object") == "object" and schema.get("properties"):
-        members = {name: node_of(inner, _below(path, name)) for name, inner in schema["properties"].items()}
+        members = {name: node_of(inner, below(path, name)) for name, inner in schema["properties"].items()}
         return Node("object", schema, nullable, members)
     if schema.get("type") == "array" and isinstance(schema.get("items"), dict) and "prefixItems" not in schema:
         return Node("array", schema, nullable, items=node_of(schema["items"], f"{path}[]"))
@@ -298,7 +301,8 @@ def node_of(schema: Mapping[str, Any], path: str = "") -> Node:
 
 def _without_null(schema: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
     """Return a schema without null as a value, and whether null was one."""
-    found, nullable = dict(schema), False
+    found = dict(schema)
+    nullable = None in found.get("enum", ()) or found.get("const", 0) is None or found.get("type") == "null"
     for word in ("anyOf", "oneOf", "allOf"):
         choices = [one for one in found.get(word, ()) if one.get("type") != "null"]
         if word != "allOf":
@@ -351,7 +355,10 @@ def _is_empty(tree: Tree) -> bool:
     return not tree if isinstance(tree, list) else tree is None
 
 
-def _below(path: str, name: str) -> str:
+def below(path: str, name: str) -> str:
+    """Return the path of a member. A name that would be mistaken for a path is quoted: `seller["name.first"]`."""
+    if not name or any(mark in name for mark in '.["'):
+        return f"{path}[{json.dumps(name, ensure_ascii=False)}]"
     return f"{path}.{name}" if path else name
 
 

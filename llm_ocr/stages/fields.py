@@ -36,7 +36,7 @@ from llm_ocr.types import Counts, Reason, Status
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import totals_of
 from llm_ocr.workspace.items import Item
-from llm_ocr.workspace.keys import ASSEMBLE, FIELDS, Claim, assembled_key, key_settings
+from llm_ocr.workspace.keys import ASSEMBLE, FIELDS, Claim, assembled_key, key_settings, make_newest
 from llm_ocr.workspace.publish import done_units, fields_summary, iter_markers
 from llm_ocr.workspace.published import choose, chosen_rows, finished_pages
 
@@ -81,6 +81,7 @@ async def fields(job: Job[FieldsSettings]) -> None:
     progress.measure(pool.load)
     claim = Claim(workspace, FIELDS, {"assemble": source.key, "reader": dict(reader.identity())})
     key = claim.check()
+    await asyncio.to_thread(make_newest, workspace, FIELDS, key)
     split = await split_of(job, FIELDS)
     async with sharing(job, split, FIELDS, key) as share:
         await asyncio.to_thread(_begin, job, source.planned, key, whole=split.alone)
@@ -215,6 +216,7 @@ def _judged(schema: Node, answer: Completion) -> Verdict[Tree]:
     if not text.strip():
         return Verdict(None, reason or Reason.EMPTY, detail or "the model answered nothing")
     faults: list[str] = []
+    text = text.rpartition("</think>")[2]  # some servers leave the thoughts of a model in its answer
     try:  # without prose and fences around the object
         value = json.loads(
             text[max(text.find("{"), 0) : text.rfind("}") + 1], parse_constant=_finite, parse_float=_finite
@@ -222,7 +224,11 @@ def _judged(schema: Node, answer: Completion) -> Verdict[Tree]:
     except (ValueError, RecursionError) as error:
         faults.append(f"no JSON: {error}")
         value = next((one for one in read_loosely(text).values if isinstance(one, dict)), None)
-    tree = schema.read(value, faults)
+    try:  # halves of characters, such as \ud83d alone, and infinite numbers cannot be stored
+        storable = json.dumps(value, ensure_ascii=False).encode(errors="replace")
+        tree = schema.read(json.loads(storable, parse_constant=lambda name: None), faults)
+    except RecursionError:
+        tree = schema.read(None, faults)
     worth = sum(1 for _ in schema.fields(tree)) + (not faults)
     if reason is None and faults:
         more = f"; and {len(faults) - 1} more" if len(faults) > 1 else ""

@@ -1,5 +1,6 @@
 """One command with its open resources."""
 
+import itertools
 import os
 import socket
 import time
@@ -87,9 +88,13 @@ def without_servers(job: Job[Any]) -> Job[Any]:
 FOLDER = "logs"
 
 
+#: Numbers of the workers of this process, which may be several in one second.
+_WORKERS = itertools.count(1)
+
+
 def worker_name() -> str:
-    """Return a name from time, host, and process, so that the logs of many workers do not mix."""
-    return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{socket.gethostname()}-{os.getpid()}"
+    """Return a name of its own, from time, host, and process, so that logs and costs of many workers do not mix."""
+    return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{socket.gethostname()}-{os.getpid()}-{next(_WORKERS)}"
 
 
 def log_folder(workspace: Workspace, worker: str) -> Path:

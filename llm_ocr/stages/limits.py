@@ -271,11 +271,13 @@ class Limits:
 
 
 def _done(status: RunStatus) -> str:
-    """Return the progress as text: `120 of 412 pages read, 3 of 12 figures described`."""
+    """Return the progress as text: `120 of 412 pages read, 3 of 12 figures described`, and documents of Fields."""
     about = "about " if status.estimated else ""
     pages = f"{_ended(status.pages)} of {about}{status.pages.expected} pages read"
     figures = f"{_ended(status.figures)} of {status.figures.expected} figures described"
-    return f"{pages}, {figures}" if status.figures.expected else pages
+    fields = f"fields of {_ended(status.fields)} of {status.fields.expected} documents found"
+    known = [pages, *([figures] if status.figures.expected else []), *([fields] if status.fields.expected else [])]
+    return ", ".join(known)
 
 
 def _ended(counts: Counts) -> int:

@@ -3,7 +3,7 @@
 Results of different settings never share a key.
 
 <stage>/key.json             Extract only: the only key of the workspace, with its settings
-<stage>/<key>/settings.json  written once, by the first worker
+<stage>/<key>/settings.json  written by the first worker, and again by Fields if an older key becomes the newest
 
 Extract and Describe claim their key when a worker publishes its first unit (`Claim`). A command that failed earlier
 leaves no key, so the next command may use other settings.
@@ -298,6 +298,15 @@ def newest_key(workspace: Workspace, stage: str, wanted: str = "", known: KnownK
         there = f"Keys: {', '.join(keys)}." if keys else f"{stage} has not started there."
         raise UsageError(f"{workspace.url} has no {stage} key {wanted}", hint=there)
     return wanted or (keys[-1] if keys else None)
+
+
+def make_newest(workspace: Workspace, stage: str, key: str) -> None:
+    """Make a stored key the stage's newest, because a command uses it again. Without the key, nothing happens."""
+    keys = stage_keys(workspace, stage)
+    if key in [stored.key for stored in keys[:-1]]:
+        name = f"{stage}/{key}/settings.json"
+        value = {**workspace.get_json(name), "number": keys[-1].number + 1}
+        workspace.store.put(name, codec.dump(value, indent=2))
 
 
 def assembled_key(workspace: Workspace) -> str | None:

@@ -96,6 +96,35 @@ def test_another_schema_has_its_own_results(assembled, tmp_path):
     ]
 
 
+def test_the_schema_that_was_asked_last_is_current(assembled, tmp_path):
+    other = {"type": "object", "properties": {"total": {"type": "number"}}}
+    with serving(tmp_path, {"[page": {**NOTHING, "total": asked(1.5, "")}}) as server:
+        for schema in (Invoice, other, Invoice):
+            run = read(assembled, server, schema)
+        assert len(server.log()["requests"]) == 4
+    assert all("lines" in row.values for row in run.fields())
+    assert run.status.field_reasons == {"field missing": 2}
+
+
+@pytest.mark.parametrize(
+    ("before", "number", "value"),
+    [
+        ("<think>A schema is {...}.</think>", '"1847"', "1847"),
+        ("Here it is: ", '"18\\ud83d47"', "18?47"),  # half of a character
+        ("", 5000 * "[", None),
+    ],
+    ids=["thoughts", "surrogate", "deep"],
+)
+def test_a_strange_answer_ends_no_run(assembled, tmp_path, before, number, value):
+    answer = before + json.dumps({**NOTHING, "number": asked("NUMBER", "1847")}).replace('"NUMBER"', number)
+    (tmp_path / "forced.json").write_text(json.dumps({"[page": answer}))
+    server = running(forced=tmp_path / "forced.json", served_model_name=MODEL, preset="h100", speed=50)
+    with server as started:
+        run = read(assembled, started, max_page_attempts=1)
+        llm_ocr.export(workspace=assembled, output=tmp_path / "o", format="fields", progress=None)
+    assert [row.values.get("number") for row in run.fields()] == [value, value]
+
+
 def test_long_documents_are_read_in_passages(assembled, tmp_path):
     with serving(tmp_path, {"[page": NOTHING}) as server:
         rows = list(read(assembled, server, passage_tokens=1000).fields())

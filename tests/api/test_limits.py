@@ -14,6 +14,7 @@ from running import cli, environment, program, said, status_of, unfinished
 import llm_ocr
 from llm_ocr.errors import LimitReached, UsageError
 from llm_ocr.stages import Silent
+from llm_ocr.stages.job import worker_name
 from llm_ocr.types import DocumentPart
 from llm_ocr_simulator import running
 
@@ -141,6 +142,10 @@ def test_max_hours_ends_the_embedded_engine_and_counts_per_run(documents, tmp_pa
     assert status["cost"] == pytest.approx(paid * 3.6 / 3600, abs=1e-4) and paid > 1
     text = cli("status", "-w", workspace, cwd=tmp_path).stdout
     assert "for time" in text and llm_ocr.open(str(workspace)).costs().to_json()["cost"]["hours"] > 0
+
+
+def test_each_command_of_a_process_has_its_own_costs():
+    assert len({worker_name() for _ in range(3)}) == 3  # costs are stored by name
 
 
 def test_max_cost_without_a_price_is_refused_and_leaves_nothing(documents, tmp_path):

@@ -73,6 +73,8 @@ def test_a_switch_can_be_turned_both_ways():
         (["run", "--pagse", "3"], r"unknown flag --pagse; did you mean --pages\?"),
         (["run", "--page", "3"], r"unknown flag --page"),
         (["run", "-report.pdf"], r"(?s)unknown flag -report.pdf.*goes after --"),
+        (["repair", "-w", "w", "--page-list", "l"], r"The flag of this setting is --pages-from"),
+        (["export", "-w", "w", "--schema", "s"], r"These commands have this flag: fields"),
         (["extract", "-w", "w", "--stdout"], r"(?s)unknown flag --stdout.*These commands have this flag: run"),
         (["status", "-w"], r"--workspace needs a value"),
         (["run", "--only", "-a.pdf"], r"(?s)--only needs a value.*--only=-value"),

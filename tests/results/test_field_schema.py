@@ -7,7 +7,7 @@ from jsonschema import Draft202012Validator
 from pydantic import BaseModel, Field
 
 from llm_ocr.errors import UsageError
-from llm_ocr.results.field_schema import Found, read_schema
+from llm_ocr.results.field_schema import Found, load_schema, read_schema
 
 
 class Line(BaseModel):
@@ -139,6 +139,8 @@ def test_objects_merge_by_name():
         ({"a": {"allOf": [{"type": "string"}, {"minLength": 2}]}}, "allOf at a"),
         ({"a": {"$dynamicRef": "#x"}}, "\\$dynamicRef"),
         ({}, "not that of an object with properties"),
+        ([1], "invalid at properties: .* is not of type 'object'"),
+        ({"a": {"anyOf": "x"}}, "invalid at properties/a/anyOf"),
     ],
 )
 def test_an_impossible_schema_is_refused(properties, message):
@@ -163,3 +165,24 @@ def test_unions_and_free_objects_are_single_fields():
     tree, faults = read(schema, {"size": said(3), "notes": said({"x": "y"}), "code": said("a")})
     assert faults == [] and schema.values(tree) == {"size": 3, "notes": {"x": "y"}, "code": "a"}
     assert read(schema, {"code": said("c")})[1] == ["code: 'c' is not one of ['a', 'b', None]"]
+
+
+def test_null_in_an_enum_is_a_value_of_the_field():
+    schema = read_schema({"type": "object", "properties": {"a": {"enum": ["x", None]}}, "required": ["a"]})
+    values = schema.values(read(schema, {"a": said(None, "")})[0])
+    assert values == {"a": None} and schema.faults(values) == ([], [])
+
+
+def test_names_with_dots_are_no_paths_of_others():
+    member = {"type": "object", "properties": {"b": {"type": "integer"}}}
+    schema = read_schema(
+        {"type": "object", "properties": {"a.b": {"type": "integer"}, "a": member}, "required": ["a.b"]}
+    )
+    tree, _ = read(schema, {"a.b": said(1), "a": {"b": said(2)}})
+    assert [(path, one.value) for path, one in schema.fields(tree)] == [('["a.b"]', 1), ("a.b", 2)]
+    assert schema.faults({"a": {"b": "x"}}) == (['["a.b"]'], ["a.b: 'x' is not of type 'integer'"])
+
+
+def test_a_schema_file_may_begin_with_a_byte_order_mark(tmp_path):
+    (tmp_path / "schema.json").write_text('{"type": "object"}', encoding="utf-8-sig")
+    assert load_schema(str(tmp_path / "schema.json")) == {"type": "object"}

@@ -410,7 +410,7 @@ async def _write(work: _Work, batches: list[Batch]) -> int:
     """Write the batches without a note; return the number of written files."""
     progress, done = work.job.progress, work.notes.done
     before = sum((done[batch.name].counts for batch in batches if batch.name in done), Counts())
-    progress.begin(work.form.name, sum(batch.pages for batch in batches), before)
+    progress.begin(f"export {work.form.name}", sum(batch.pages for batch in batches), before)
     written = 0
     for place, batch in enumerate(batches):
         if batch.name not in done:

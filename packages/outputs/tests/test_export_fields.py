@@ -79,6 +79,24 @@ def test_no_cell_of_the_csv_begins_like_a_formula(begin):
     assert row[-2] == f"'{values[f'{begin}a']}" and head[-2:] == [f"'{begin}a", "value.status"]
 
 
+def test_the_parquet_form_has_other_values_too(found, tmp_path):
+    long = {"title": {"quote": "Page {n} of", "value": "Page {n}"}}
+    answers = {f"[page {n}]": json.dumps(long).replace("{n}", str(n)) for n in (1, 2, 3)}
+    (tmp_path / "forced.json").write_text(json.dumps(answers))
+    with running(forced=tmp_path / "forced.json", served_model_name="qwen3-vl-8b", preset="h100", speed=50) as server:
+        schema = {"type": "object", "properties": {"title": {"type": "string"}}}
+        llm_ocr.fields(workspace=found, schema=schema, server_url=server.url, passage_tokens=10, progress=None)
+    llm_ocr.export(workspace=found, output=tmp_path / "o", format="fields", progress=None)
+    (lines,), (table,) = ((tmp_path / "o/fields").glob(f"*.{kind}") for kind in ("jsonl", "parquet"))
+    expected = [one["fields"] for one in map(json.loads, lines.open())]
+    found = pyarrow.parquet.read_table(table).to_pylist()
+    others = [[other["value"] for one in row["fields"] for other in one["others"]] for row in found]
+    assert others == [
+        [json.dumps(other["value"]) for one in fields for other in one.get("others", ())] for fields in expected
+    ]
+    assert others[0]
+
+
 def test_fields_that_are_not_finished_are_not_exported(workspace, tmp_path):
     with pytest.raises(StageMissing, match="fields has not started"):
         llm_ocr.export(workspace=workspace, output=tmp_path / "o", format="fields", progress=None)

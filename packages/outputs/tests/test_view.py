@@ -527,3 +527,15 @@ def test_fields_are_shown_beside_their_quotes_in_the_picture(browser, workspace,
     browser.wait("document.querySelector('.fields tr.unquoted')")
     assert browser.texts(".fields tr.unquoted")[0].split("\t")[0] == "year"
     assert browser.run("window.hacked") is None and browser.log == []
+
+
+def test_fields_without_a_page_are_on_the_first_read_page(examples, tmp_path):
+    answer = {"total": {"quote": "", "value": "nowhere"}}
+    (tmp_path / "forced.json").write_text(json.dumps({"[page": json.dumps(answer)}))
+    llm_ocr.run(examples / "paper.pdf", workspace=tmp_path / "w", pages="2-3", engine="embedded", progress=None)
+    with running(forced=tmp_path / "forced.json", served_model_name="qwen3-vl-8b", preset="h100", speed=50) as server:
+        schema = {"type": "object", "properties": {"total": {"type": "string"}}}
+        llm_ocr.fields(workspace=tmp_path / "w", schema=schema, server_url=server.url, progress=None)
+    llm_ocr.view(workspace=tmp_path / "w", output=tmp_path / "site", progress=None)
+    texts = [file.read_text() for file in (tmp_path / "site").rglob("data/pages/*.js")]
+    assert sum(text.count("nowhere") for text in texts) == 1

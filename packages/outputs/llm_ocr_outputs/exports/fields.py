@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from llm_ocr.errors import StageMissing
 from llm_ocr.exporting import Exported, ExportJob
-from llm_ocr.results.field_schema import Node, node_of
+from llm_ocr.results.field_schema import Node, below, node_of
 from llm_ocr.results.schema import table_bytes
 from llm_ocr.scheduling.scanner import PlannedItems
 from llm_ocr.types import FieldsRecord
@@ -31,7 +31,7 @@ from llm_ocr_outputs.source import Document
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_VERSION = 1
+_VERSION = 2
 #: First characters by which spreadsheets take a cell for a formula (OWASP, CSV injection).
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 _ABOUT = ("document_id", "source", "status", "reason", "not_quoted")
@@ -80,7 +80,9 @@ def _write(
         {
             **line,
             "values": json.dumps(line["values"], ensure_ascii=False),
-            "fields": [{**one, "value": json.dumps(one["value"], ensure_ascii=False)} for one in line["fields"]],
+            "fields": [
+                {**_with_text(one), "others": [*map(_with_text, one.get("others", ()))]} for one in line["fields"]
+            ],
         }
         for line in lines
     ]
@@ -100,14 +102,18 @@ def _line(record: FieldsRecord, source: str) -> dict[str, Any]:
     }
 
 
+def _with_text(field: Mapping[str, Any]) -> dict[str, Any]:
+    return {**field, "value": json.dumps(field["value"], ensure_ascii=False)}
+
+
 @cache
 def _schema() -> "pa.Schema":
     import pyarrow as pa
 
     box = pa.struct([(side, pa.float64()) for side in ("x0", "y0", "x1", "y1")])
     kinds = {"page": pa.int32(), "box": box, "quoted": pa.bool_()}
-    names = ("path", "value", "page", "box", "quote", "quoted")
-    fields = pa.struct([(name, kinds.get(name, pa.string())) for name in names])
+    value = [(name, kinds.get(name, pa.string())) for name in ("value", "page", "box", "quote", "quoted")]
+    fields = pa.struct([("path", pa.string()), *value, ("others", pa.list_(pa.struct(value)))])
     texts = [(name, pa.string()) for name in ("document_id", "source", "status", "reason", "detail", "values")]
     return pa.schema([*texts, ("fields", pa.list_(fields))])
 
@@ -131,13 +137,13 @@ def csv_bytes(schema: Node, rows: Sequence[tuple[FieldsRecord, str]]) -> bytes:
     return text.getvalue().encode()
 
 
-def _columns(node: Node, names: tuple[str, ...] = ()) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _columns(node: Node, names: tuple[str, ...] = (), path: str = "") -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the columns of an object, `seller.name`, each with the names on its way."""
     for name, member in node.members.items():
         if member.kind == "object":
-            yield from _columns(member, (*names, name))
+            yield from _columns(member, (*names, name), below(path, name))
         else:
-            yield ".".join((*names, name)), (*names, name)
+            yield below(path, name), (*names, name)
 
 
 def _inner(values: Mapping[str, Any], path: Sequence[str]) -> Any:

@@ -100,13 +100,21 @@ async def _add_all(
     def add_item(item: Item) -> int:
         documents = {part.document_id: part for part in item.parts}
         totals = page_totals(item)
+        first: dict[str, int] = {}  # page of each document that shows the fields without a page
         count = 0
         readings = earlier_readings(workspace, *used, item) if item.newer else {}
         asked = {one.document_id: one for one in published_fields(workspace, fields_key, item)} if fields_key else {}
         for row in rows(item):
             document = row.record.document_id
             again = readings.get(row.record.page_id, [])
-            shown = page_view(row, documents[document].relative, totals[document], again, asked.get(document))
+            shown = page_view(
+                row,
+                documents[document].relative,
+                totals[document],
+                again,
+                asked.get(document),
+                first.setdefault(document, row.record.page_number or 1),
+            )
             _guarded(folder.output, partial(add, shown))
             progress.count(row.record.status)
             count += 1

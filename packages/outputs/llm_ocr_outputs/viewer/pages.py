@@ -29,7 +29,8 @@ _DETAIL = 4000
 class PageView:
     """Reading of a page. `name` is the document's path below its source root, `total` its pages (0: unknown).
 
-    `readings` has all rows of a page that was read again, oldest first. `fields` is the row of its document.
+    `readings` has all rows of a page that was read again, oldest first. `fields` is the row of its document,
+    whose first page is `first`.
     """
 
     row: DatasetRow
@@ -40,6 +41,7 @@ class PageView:
     unsupported: Sequence[Unsupported] = ()
     readings: Sequence[PageRecord] = ()
     fields: FieldsRecord | None = None
+    first: int = 1
 
     @property
     def record(self) -> PageRecord:
@@ -59,14 +61,15 @@ def page_view(
     total: int,
     readings: Sequence[PageRecord] = (),
     fields: FieldsRecord | None = None,
+    first: int = 1,
 ) -> PageView:
-    """Render a page. `readings` has all its rows if it was read again; `fields` is the row of its document."""
+    """Render a page. `readings` has all its rows if it was read again; `fields` and `first` as in `PageView`."""
     markdown = clean(row.final_markdown)
     figures = {clean(figure.id): place for place, figure in enumerate(row.record.figures)}
     places = Places(lines_of_blocks(markdown, row.record.blocks), figures)
     unsupported = unsupported_texts(row, markdown)
     html = render_unsupported(markdown, places, unsupported) if unsupported else render(markdown, places)
-    return PageView(row, name, total, html, visible_text(html), unsupported, readings, fields)
+    return PageView(row, name, total, html, visible_text(html), unsupported, readings, fields, first)
 
 
 def badness(view: PageView) -> float:
@@ -141,7 +144,7 @@ def _fields(view: PageView) -> list[list[Any]]:
     return [
         [one["path"], _short(one["value"]), one["quote"][:_DETAIL], one["quoted"], box and _boxes([Box(**box)])[0]]
         for one in (view.fields.fields if view.fields else ())
-        if (one["page"] or 1) == number
+        if (one["page"] or view.first) == number
         for box in [one["box"]]
     ]
 
