@@ -198,6 +198,7 @@ def _cleaned(text: str, tokens: "list[Token]") -> str:
     kinds = ["text"] * len(lines)
     starts = {0}
     codes: dict[int, Token] = {}
+    fenced: set[int] = set()
     for token in tokens:
         if token.map is None:
             continue
@@ -206,6 +207,8 @@ def _cleaned(text: str, tokens: "list[Token]") -> str:
             kinds[first:end] = ["html" if token.type == "html_block" else "code"] * len(kinds[first:end])
             starts |= {first, end}
             codes[first] = token
+            if token.type == "fence" and not token.level:
+                fenced.update(range(first, end))
         elif token.type == "inline":
             starts |= {first, end}
     starts |= {at for at in range(1, len(lines)) if kinds[at] != kinds[at - 1]}
@@ -214,7 +217,8 @@ def _cleaned(text: str, tokens: "list[Token]") -> str:
     nested = any(
         token.level and token.map and any(map(_FENCE.match, lines[slice(*token.map)])) for token in codes.values()
     )
-    paired = not any(kind != "code" and not _is_paired(line) for kind, line in zip(kinds, lines, strict=True))
+    # Code in lists and indented code can be text in other renderers, which pair its backticks with those of the text.
+    paired = all(_is_paired(line) for at, line in enumerate(lines) if at not in fenced)
     texts = ["\n".join(lines[first:end]) for first, end in pairwise(bounds) if kinds[first] == "text"]
     # Whether a renderer may see an attribute: of a tag that only it completes, or of a list in braces.
     wary = bool(_HANDLED.search(text)) and any(found["loose"] for part in texts for found in _TEXT.finditer(part))

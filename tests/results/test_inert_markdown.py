@@ -97,6 +97,8 @@ ELSEWHERE = [
     "<b onclick=alert(1)",
     "<p title='>' onclick=alert(1)>",
     "<<script>alert(1)</script>",
+    "- item\n\n  ```\n  x\n  ````a\n1. `<img src=x onerror=alert(1)>`",
+    "1. a\n\n       b`a\n1. `<img src=x onerror=alert(1)>`",
     "<&lt;script>alert(1)</script>",
     "<mailto:x/onfocus=alert(1)/tabindex=1>",
     "<details/open/ontoggle=alert(1)>",
