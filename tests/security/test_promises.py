@@ -245,6 +245,12 @@ def test_what_grants_access_is_in_nothing_that_is_passed_on(signed, words):
 @pytest.mark.parametrize("form", settings_of(ExportSettings)["format"].choices)
 def test_what_grants_access_is_in_no_export(signed, form):
     folder, _ = signed
+    if form == "fields":
+        answers = folder / "answers.json"
+        answers.write_text(json.dumps({"": json.dumps({"name": {"quote": "", "value": None}})}))
+        schema = {"type": "object", "properties": {"name": {"type": "string"}}}
+        with running(forced=answers, served_model_name="qwen3-vl-8b") as server:
+            llm_ocr.fields(workspace=folder / "w", schema=schema, server_url=server.url, max_failed_rate=1)
     llm_ocr.export(workspace=folder / "w", output=folder / form, format=form)
     made = [path for path in (folder / form).rglob("*") if path.is_file()]
     assert made
