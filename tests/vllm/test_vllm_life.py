@@ -12,6 +12,7 @@ from processes import descendants, still_alive
 from tiny_questions import endless, grounded, literal, request
 from tiny_server import PROFILE, TinyServer, serve_options
 
+from llm_ocr.engines import Completion
 from llm_ocr.engines.client.endpoint import Endpoint
 from llm_ocr.engines.vllm.server import VllmServer
 from llm_ocr.errors import RequestLost, ServerError
@@ -40,7 +41,8 @@ def test_an_engine_that_is_killed_is_noticed_and_brought_back(server, run):
             return ends, reason, await client.complete(request("page", literal(grounded(3))))
 
     ends, reason, answer = run(kill())
-    assert [type(end) for end in ends] == [RequestLost] * 3
+    assert RequestLost in map(type, ends)
+    assert {type(end) for end in ends} <= {RequestLost, Completion}  # on a busy machine one may end before the kill
     assert reason
     assert answer.text == grounded(3)
 
