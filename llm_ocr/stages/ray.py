@@ -12,6 +12,7 @@ import math
 import os
 import platform
 import re
+import signal
 import socket
 import threading
 from collections import Counter
@@ -512,6 +513,11 @@ async def _connected(address: str) -> AsyncIterator[Any]:
                 hint="Give the address of its head, HOST:6379, on a machine of the cluster; ray://HOST:10001 on "
                 "others; `auto` where `ray start` was called; or `local` for this machine alone.",
             )
+        if threading.current_thread() is threading.main_thread() and (handler := signal.getsignal(signal.SIGTERM)):
+            # Ray's library has put its handler before Python's. It aborts the process 3 s later (Abseil's
+            # `alarm_on_failure_secs`), and stopping the workers can take longer.
+            signal.signal(signal.SIGTERM, handler)
+            signal.siginterrupt(signal.SIGTERM, False)
         yield attempt.result()
     finally:
         over.set()
