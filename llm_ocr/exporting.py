@@ -179,10 +179,22 @@ def export(settings: ExportSettings, progress: Progress | None = None) -> Export
     Damaged files of the dataset are rebuilt from the results of the stages.
 
     Raises:
+        UsageError: a flag or keyword has no effect with the format.
         StageMissing: the workspace is not assembled.
         NothingLeft: the setting `only` leaves out all pages.
         StorageError: the output cannot be written.
     """
+    for name, field in ExportSettings.model_fields.items():
+        extra = field.json_schema_extra
+        formats = extra.get("formats") if isinstance(extra, dict) else None
+        kind, _, where = settings.origins.get(name, "").partition(" ")
+        if kind != "flag" or not isinstance(formats, list) or settings.format in formats:
+            continue
+        if EXPORTS.is_own(settings.format):  # formats of other packages may use any setting
+            raise UsageError(
+                f"{where} has no effect with `format={settings.format}`",
+                hint=f"Leave it out, or use {' or '.join(f'`format={one}`' for one in formats)}.",
+            )
     return run_blocking(lambda: _export(settings, progress or Silent()))
 
 

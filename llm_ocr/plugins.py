@@ -79,6 +79,10 @@ class ExtensionPoint(Generic[Extension]):
         """Return the extras in the entry point of a member, without an import; none without such a member."""
         return tuple(extra for entry in self._entries().get(name, ()) for extra in entry.extras)
 
+    def is_own(self, name: str) -> bool:
+        """Return whether a member belongs to this distribution, not to a package of others; without an import."""
+        return any(_package(entry) == "llm-ocr" for entry in self._entries().get(name, ()))
+
     def find(self, name: str) -> Extension | None:
         """Import a member.
 

@@ -926,7 +926,7 @@ class ExportKeywords(CallKeywords, WorkspaceKeywords, LogKeywords, RemoteKeyword
     source_paths: Literal["relative", "absolute"]
     """Sources on this machine in the export: relative to the current folder, or with the whole path"""
     shard_size: int
-    """Size of the dataset's files in MB"""
+    """dataset: size of the files in MB"""
     max_page_error_rate: float
     """Allowed share of failed and fallback pages in a document"""
     drop_over_error_rate: bool

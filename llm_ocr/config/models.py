@@ -92,7 +92,9 @@ class ExportSettings(OwnWorkspaceSettings, RemoteSettings, ConfinementSettings):
         "relative",
         description="Sources on this machine in the export: relative to the current folder, or with the whole path",
     )
-    shard_size: COUNT = Field(500, description="Size of the dataset's files in MB")
+    shard_size: COUNT = Field(
+        500, description="dataset: size of the files in MB", json_schema_extra={"formats": ["dataset"]}
+    )
     max_page_error_rate: FRACTION = Field(0.004, description="Allowed share of failed and fallback pages in a document")
     drop_over_error_rate: bool = Field(
         False, description="Leave out documents above --max-page-error-rate, and list them in dropped-documents.jsonl"
@@ -101,21 +103,37 @@ class ExportSettings(OwnWorkspaceSettings, RemoteSettings, ConfinementSettings):
         None, description="balanced: leave out pages that are not ok, or whose ink or text is not accounted for"
     )
     chunk_size: COUNT = Field(
-        2000, description="chunks: maximum size of a passage in characters, or in tokens with --tokenizer"
+        2000,
+        description="chunks: maximum size of a passage in characters, or in tokens with --tokenizer",
+        json_schema_extra={"formats": ["chunks"]},
     )
     chunk_overlap: Annotated[int, Field(ge=0)] = Field(
-        0, description="chunks: overlap of consecutive passages, in the same unit"
+        0,
+        description="chunks: overlap of consecutive passages, in the same unit",
+        json_schema_extra={"formats": ["chunks"]},
     )
-    tokenizer: NAME | None = Field(None, description="chunks: measure in tokens of this tokenizer.json or Hub model")
-    chunk_format: Literal["jsonl", "parquet"] = Field("jsonl", description="chunks: format of the files")
+    tokenizer: NAME | None = Field(
+        None,
+        description="chunks: measure in tokens of this tokenizer.json or Hub model",
+        json_schema_extra={"formats": ["chunks"]},
+    )
+    chunk_format: Literal["jsonl", "parquet"] = Field(
+        "jsonl", description="chunks: format of the files", json_schema_extra={"formats": ["chunks"]}
+    )
     password: SECRETS = Field(
-        (), description="pdf, hocr, alto: password for encrypted PDFs (repeatable; safer: --password-file)"
+        (),
+        description="pdf, hocr, alto: password for encrypted PDFs (repeatable; safer: --password-file)",
+        json_schema_extra={"formats": ["pdf", "hocr", "alto"]},
     )
-    password_file: FILE | None = Field(None, description="pdf, hocr, alto: file with passwords to try, one per line")
+    password_file: FILE | None = Field(
+        None,
+        description="pdf, hocr, alto: file with passwords to try, one per line",
+        json_schema_extra={"formats": ["pdf", "hocr", "alto"]},
+    )
     ocr_language: NAME | None = Field(
         None,
         description="pdf, hocr, alto: script of scans for OCR, as in `llm-ocr run` (default: Latin, Chinese, Japanese)",
-        json_schema_extra={"metavar": "NAME"},
+        json_schema_extra={"metavar": "NAME", "formats": ["pdf", "hocr", "alto"]},
     )
     public: bool = Field(False, description="Make a new dataset repository public")
 

@@ -34,10 +34,10 @@ _ENFORCED = frozenset({"type", "enum", "const", "properties", "required", "items
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Value of a field with its quote, and where the quote stands.
+    """Value of a field with its quote, and the place of the quote.
 
-    `page` is from 1. `box` is relative; None if the page's blocks have no places. `quoted` is whether the quote stands
-    in the verified text of the page. `others` are other values with a true quote.
+    `page` is from 1. `box` is relative; None if the page's blocks have no places. `quoted` is whether the
+    verified text of the page contains the quote. `others` are other values with a true quote.
     """
 
     value: Any

@@ -1,7 +1,7 @@
 """Fields of a document: its passages, the places of quotes, and the row of the document. Pure.
 
-A quote stands in a page if its letters and digits do, in one case, as in the page's ledger: white space, hyphens, and
-marks differ between correct readings. Text that the ledger calls unsupported is not verified.
+A page contains a quote if it has the same letters and digits in a row, in one case, as in the page's ledger: white
+space, hyphens, and marks differ between correct readings. Text that the ledger calls unsupported is not verified.
 """
 
 from bisect import bisect_left, bisect_right
@@ -65,7 +65,7 @@ class PageText:
         at = letters.find(wanted) if wanted else -1
         while at >= 0:
             end = at + len(wanted)
-            # `12` does not stand in `2012`. Text without spaces between words has no edges.
+            # `2012` does not contain the quote `12`. Text without spaces between words has no edges.
             if (at in edges or is_cjk(wanted[0])) and (end in edges or is_cjk(wanted[-1])):
                 yield self._place(at, end)
             at = letters.find(wanted, at + 1)
@@ -175,7 +175,7 @@ def document_record(
 
     `failed`: no passage has an answer, or no page has been read. `degraded`: the first that applies of a passage
     without a sound answer, failed pages, a required field without a value, a value that the schema does not allow, and
-    a value whose quote does not stand in the verified text. Otherwise `ok`.
+    a value whose quote the verified text does not contain. Otherwise `ok`.
 
     Args:
         schema: The schema.

@@ -1,4 +1,4 @@
-"""Quotes: where they stand, and whether the text there is verified; passages of documents, and their rows."""
+"""Quotes: their places, and whether the text there is verified; passages of documents, and their rows."""
 
 import pytest
 

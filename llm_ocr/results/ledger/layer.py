@@ -19,9 +19,11 @@ from llm_ocr.results.quality.text_layer import (
     folded,
     formulas_in,
     in_margin,
+    is_prose,
     passages,
     size_lacking,
     size_of,
+    without_formulas,
 )
 from llm_ocr.types import Attempt, BlockKind, Box, Evidence, Span
 
@@ -99,7 +101,7 @@ def compare_with_layer(
     letters = size_of(chunks)
     if letters < ENOUGH_LETTERS or size_of(wanted) + size_of(allowed) < ENOUGH_LETTERS:
         return unread, Unsupported()
-    # Words of the page that stand once more in the answer are what it has more than the layer, in whatever pieces.
+    # The answer may have words of the page more often than the layer has them, in whatever pieces.
     foreign = passages(chunks, flags, size_lacking(layer, in_answer) + SHORTEST)
     spans = [Span(every[chosen[at]][0], start, end) for at, start, end, _ in foreign]
     invented = sum(part[3] for part in foreign)
@@ -129,8 +131,8 @@ def optional_lines(lines: Sequence[tuple[str, Box]], attempt: Attempt, texts: Se
     Lines without a word are also optional, with as many letters as the formulas of the answer have: a layer has the
     symbols of a formula in any order, with the numbers of formulas between them.
     """
-    pictures = [
-        box.grown(0.01)
+    places = [
+        (block.kind, box.grown(0.01))
         for block in attempt.blocks
         if block.kind in (BlockKind.FIGURE, BlockKind.FORMULA) and block.box.area < 1
         for box in (block.box, *block.continued)
@@ -143,7 +145,10 @@ def optional_lines(lines: Sequence[tuple[str, Box]], attempt: Attempt, texts: Se
     for text, box in lines:
         optional = (
             box in heads
-            or any(box.covered_by(picture) > 0.5 for picture in pictures)
+            or any(
+                box.covered_by(place) > 0.5 and (kind is BlockKind.FIGURE or not is_prose(text))
+                for kind, place in places
+            )
             or (without_position and len(text) < LETTERS)
         )
         letters = sum(map(str.isalnum, text))
@@ -194,9 +199,7 @@ def _unknown_facts(
     letters = "".join(filter(str.isalnum, folded("".join(text for text, _ in lines))))
     numbers, names, count = [], [], 0
     for block, entry in own:
-        if entry.block.kind is BlockKind.FORMULA:
-            continue
-        text = FORMULA.sub(lambda found: " " * len(found[0]), entry.text)
+        text = without_formulas(entry)
         for start, digits in numbers_in(text):
             if any((block, at) in unknown for at in range(*start)) and not any(digits in word for word in left):
                 numbers.append(Span(block, start[0], start[1]))

@@ -12,7 +12,6 @@ from llm_ocr.results.ledger.ink import ROOM, Unread, Unsupported, ink_without
 from llm_ocr.results.ledger.layer import DIGITS, NAME, numbers_in, optional_lines
 from llm_ocr.results.quality.text_layer import (
     ENOUGH_LETTERS,
-    FORMULA,
     BlockText,
     Chunk,
     aligned,
@@ -20,6 +19,7 @@ from llm_ocr.results.quality.text_layer import (
     folded,
     passages,
     size_of,
+    without_formulas,
 )
 from llm_ocr.types import Attempt, BlockKind, OcrLine, OcrText, Span
 
@@ -35,7 +35,7 @@ _ALIKE = 0.6
 _SIDE, _NEAR = 4, 24
 #: Most numbers of an answer that are compared with numbers of other digits, and most columns that a line may continue.
 _MOST_NUMBERS, _COLUMNS = 100, 100
-#: Letters of an answer that may stand where OCR read one letter without confidence.
+#: Letters of an answer that may replace one letter that OCR read without confidence.
 _ROOM_OF_OCR = 1.5
 #: Share of a chunk's letters that the recognizer must be able to read.
 _KNOWN_SCRIPT = 0.5
@@ -53,10 +53,9 @@ def compare_with_ocr(
     lines = _in_rows(replace(line, box=line.box.turned(attempt.rotation)) for line in ocr.lines)
     answer = []
     for number, entry in enumerate(texts):
-        if entry.block.kind is not BlockKind.FORMULA:
-            # A figure may repeat a caption that is a block of its own.
-            own = entry.text[: len(entry.block.inside)] if entry.block.kind is BlockKind.FIGURE else entry.text
-            answer.append((number, FORMULA.sub(lambda found: " " * len(found[0]), own)))
+        own = without_formulas(entry)
+        # A figure may repeat a caption that is a block of its own.
+        answer.append((number, own[: len(entry.block.inside)] if entry.block.kind is BlockKind.FIGURE else own))
     said = [(number, chunk) for number, text in answer for chunk in chunks_of(text)]
     read = [(number, chunk) for number, line in enumerate(lines) for chunk in chunks_of(line.text)]
     in_ocr, in_answer = aligned([chunk for _, chunk in said], [chunk for _, chunk in read])

@@ -38,12 +38,14 @@ _TAGS = re.compile(
     r"|<!--[^<>]{0,300}-->|!\[[^\]]{0,300}\]\([^)]{0,300}\)|\]\([^)\s]{1,300}\)"
 )
 _ENTITY = re.compile(r"&#?\w{1,30};")
-_COMMAND = re.compile(r"\\[a-zA-Z]+")
+_COMMAND = re.compile(r"\\(?:begin|end)\{[a-zA-Z]{1,20}\*?\}|\\[a-zA-Z]+")
 #: Formulas in text, with their delimiters, and letters of formulas. `$5 and $10` are amounts of money. Outside of
 #: formulas, `\newcommand` is text of the page, as in a manual of LaTeX.
 FORMULA = re.compile(
     r"\$\$[^$]{1,2000}\$\$?|\$[^$]{1,2000}\$(?!\d)|\\\([^$]{1,2000}?\\\)|\\\[[^$]{1,2000}?\\\]|[\U0001d400-\U0001d7ff]+"
 )
+#: Words of prose. Symbols of formulas are shorter, and most names of functions.
+_PROSE = re.compile(r"[^\W\d_]{4,}")
 #: Combining accents, and accents that stand alone.
 _ACCENTS = re.compile("[\u0300-\u036f\u02b0-\u02ff]")
 #: Letters and digits, with the accents of decomposed letters.
@@ -111,10 +113,28 @@ def texts_of(blocks: Iterable[Block]) -> list[BlockText]:
 
 
 def formulas_in(entry: BlockText) -> list[tuple[int, int]]:
-    """Return the places of formulas in a block's text."""
+    """Return the places of formulas in a block's text, which no text layer or OCR can verify.
+
+    Prose is none: between two amounts in dollars, or in a block that a model calls a formula.
+    """
     if entry.block.kind is BlockKind.FORMULA:
-        return [(0, len(entry.text))]
-    return [found.span() for found in FORMULA.finditer(entry.text)]
+        places = [(0, len(entry.text))]
+    else:
+        places = [found.span() for found in FORMULA.finditer(entry.text)]
+    return [(start, end) for start, end in places if not is_prose(entry.text[start:end])]
+
+
+def is_prose(text: str) -> bool:
+    """Return whether most letters and digits of a text are in words, unlike those of a formula."""
+    return 2 * sum(map(len, _PROSE.findall(text))) > sum(map(str.isalnum, text))
+
+
+def without_formulas(entry: BlockText) -> str:
+    """Return a block's text with spaces in place of its formulas."""
+    text = entry.text
+    for start, end in formulas_in(entry):
+        text = text[:start] + " " * (end - start) + text[end:]
+    return text
 
 
 def folded(text: str) -> str:

@@ -114,4 +114,4 @@ class LlmOcrEngine(OcrEngine):
 
     @staticmethod
     def generate_pdf(input_file: Path, output_pdf: Path, output_text: Path, options: OcrOptions) -> None:
-        raise NotImplementedError("llm_ocr_ocrmypdf writes hOCR only")
+        raise BadArgsError("--pdf-renderer sandwich needs Tesseract")  # no other renderer calls this

@@ -228,7 +228,9 @@ class Originals:
         """
         if row_address(part.source) is not None:
             if part.page_total > _MOST_FILES:
-                raise PageFailure(Reason.RENDER_LIMIT, f"a row with more than {_MOST_FILES} images is no PDF")
+                raise PageFailure(
+                    Reason.RENDER_LIMIT, f"the row has {part.page_total} images, and at most {_MOST_FILES} are possible"
+                )
             async with contextlib.AsyncExitStack() as stack:
                 images = [
                     await stack.enter_async_context(self._remote.page(part.source, part.version, number))
@@ -252,9 +254,9 @@ class Originals:
             except WorkerDied as death:
                 reason = Reason.RENDER_TIMEOUT if death.timed_out else Reason.RENDER_CRASHED
                 reason = Reason.RENDER_LIMIT if death.out_of_memory else reason
-                raise PageFailure(reason, f"the PDF was not written: the worker {death}") from death
+                raise PageFailure(reason, f"the process that opened the source {death}") from death
             except WorkerError as error:
-                raise PageFailure(Reason.RENDER_CRASHED, f"the PDF was not written: {error}") from error
+                raise PageFailure(Reason.RENDER_CRASHED, f"the source cannot be used: {error}") from error
 
     def in_order(
         self,

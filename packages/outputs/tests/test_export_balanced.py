@@ -97,6 +97,7 @@ def test_a_workspace_without_ledgers_is_an_error(tmp_path):
         assert before <= set((tmp_path / form).rglob("*"))  # the export before it is intact
 
 
-def test_a_benchmark_needs_every_page(workspace, tmp_path):
+@pytest.mark.parametrize("form", ["olmocr-bench", "fields"])
+def test_formats_that_need_every_page_refuse_only(workspace, tmp_path, form):
     with pytest.raises(UsageError, match="`only` is not possible"):
-        llm_ocr.export(workspace=workspace, output=tmp_path / "o", format="olmocr-bench", only="balanced")
+        llm_ocr.export(workspace=workspace, output=tmp_path / "o", format=form, only="balanced")

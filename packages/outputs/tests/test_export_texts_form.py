@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made import ANY_TEXT, record
 
+import llm_ocr
+from llm_ocr.errors import UsageError
 from llm_ocr.results.dataset import DatasetRow
 from llm_ocr.results.markdown import clean
 from llm_ocr.types import Block, BlockKind, Box, EncodedImage, Figure, FigureRecord, PageRecord, Reason, Status
@@ -166,3 +168,11 @@ def test_spans_are_the_pages_whatever_they_hold(texts):
     assert [page for _, _, page in spans] == list(range(1, len(texts) + 1))
     assert [found["text"][start:end] for start, end, _ in spans] == [page_text(one) for one in rows]
     assert clean(found["text"]) == found["text"]
+
+
+@pytest.mark.parametrize(
+    ("form", "settings"), [("pdf", {"chunk_size": 9}), ("json", {"password": "x"}), ("chunks", {"shard_size": 9})]
+)
+def test_a_setting_of_another_format_is_an_error(tmp_path, form, settings):
+    with pytest.raises(UsageError, match=f"{next(iter(settings))}.* has no effect with `format={form}`"):
+        llm_ocr.export(workspace=tmp_path / "w", output=tmp_path / "o", format=form, **settings)

@@ -751,7 +751,7 @@ def stacked(texts: Sequence[str]) -> list[tuple[str, Box]]:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_words_of_the_page_cannot_hide_an_invented_sentence(paper, read, seed):
-    """A page whose words are few, so that each word of the invented sentence also stands elsewhere."""
+    """A page whose words are few, so that each word of the invented sentence is also elsewhere on it."""
     rng = random.Random(seed)
     words = [a + b for a in ("מים", "עיר", "אור", "בין", "תחת") for b in ("", "ים", "ה", "מער")]
     lines = [" ".join(rng.choices(words, k=11)) for _ in range(60)]
@@ -793,10 +793,12 @@ def test_commands_printed_in_a_manual_are_found_in_formulas(paper, read):
     assert rated(page, replace(read, blocks=blocks), FITTED, transcribed=True)[0].status is Status.OK
 
 
-def test_text_between_amounts_of_money_is_no_formula(paper, read):
-    line = "The board paid $500 to the harbor in spring and $700 to the museum in autumn of the same year."
+@pytest.mark.parametrize(("dollars", "kind"), [("$", "text"), ("US$ ", "text"), ("$", "formula"), ("", "formula")])
+def test_prose_is_verified_wherever_a_formula_may_be(paper, read, dollars, kind):
+    line = f"The board paid {dollars}500 to the harbor in spring and {dollars}700 to the museum in autumn of this year."
     page = layered(paper, stacked([line]))
     more = line.replace("harbor", "harbor and to all of its seven physicians and sailors")
-    for text, status in ((line, Status.OK), (more, Status.DEGRADED)):
-        answer = replace(read, blocks=(Block(BlockKind.TEXT, WHOLE_PAGE, text),))
-        assert rated(page, answer, FITTED, transcribed=True)[0].status is status
+    less = line.replace(f" to the harbor in spring and {dollars}700 to the museum", "")
+    for text, reason in ((line, None), (more, Reason.UNSUPPORTED), (less, Reason.UNREAD)):
+        answer = replace(read, blocks=(Block(BlockKind(kind), WHOLE_PAGE, text),))
+        assert rated(page, answer, FITTED, transcribed=True)[0].reason is reason, text

@@ -4,7 +4,7 @@ fields/<batch>.jsonl    one document per line: document_id, source, status, reas
                         schema), fields (path, value, page, box, quote, quoted, and others, see `FieldsRecord`)
 fields/<batch>.parquet  the same: values, and the value of each field, are JSON texts
 fields/<batch>.csv      one document per row, one column per field; lists are JSON texts. `not_quoted` names the fields
-                        whose quote does not stand in the text
+                        whose quote the text does not contain
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from llm_ocr.errors import StageMissing
+from llm_ocr.errors import StageMissing, UsageError
 from llm_ocr.exporting import Exported, ExportJob
 from llm_ocr.results.field_schema import Node, below, node_of
 from llm_ocr.results.schema import table_bytes
@@ -41,8 +41,14 @@ async def export_fields(job: ExportJob) -> Exported:
     """Write the fields; errors as in `export_files`.
 
     Raises:
+        UsageError: The setting `only` is given: values can come from any page.
         StageMissing: Fields has not finished all documents.
     """
+    if job.settings.only is not None:
+        raise UsageError(
+            "`only` is not possible with `format=fields`, whose values can come from any page",
+            hint="Leave it out. Each value says whether its quote is in the verified text.",
+        )
     key, planned, schema = await asyncio.to_thread(_finished, job.workspace)
 
     def opened(url: str) -> str:

@@ -66,7 +66,7 @@ def mathml(latex: str, *, display: bool) -> str:
 
     Args:
         latex: The formula without delimiters. It may be any text.
-        display: Whether it stands on a line of its own.
+        display: Whether it is on a line of its own.
     """
     from math_core import LatexError
 
