@@ -63,9 +63,8 @@ class Bars(Silent):
             from tqdm.auto import tqdm
 
         self.end()
-        earlier = done.ok + done.degraded + done.failed
         hidden = False if "ipykernel" in sys.modules else None  # None: hidden unless standard error is a terminal
-        self._bar = tqdm(desc=stage, total=expected, initial=earlier, disable=hidden)
+        self._bar = tqdm(desc=stage, total=expected, initial=done.ended, disable=hidden)
 
     def correct(self, change: int, *, exact: bool) -> None:
         if self._bar is not None and self._bar.total is not None:

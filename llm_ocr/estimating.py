@@ -31,9 +31,8 @@ from llm_ocr.costs.comparison import (
     on_own_cores,
     tokens_of,
 )
-from llm_ocr.costs.estimates import stored_of
+from llm_ocr.costs.estimates import EMBEDDED_MODEL, HERE, Span, known_model, machine_named, stored_of
 from llm_ocr.costs.prices import Machine, Price, Provider, live_prices, machines
-from llm_ocr.costs.throughput import EMBEDDED_MODEL, HERE, Span, known_model, machine_named
 from llm_ocr.engines import Load
 from llm_ocr.engines.vllm.hardware import gpus
 from llm_ocr.errors import PageFailure, UsageError
@@ -240,7 +239,7 @@ def _pages(settings: EstimateSettings, progress: Progress) -> _Pages:
     if status is None or not status.documents:
         raise UsageError(f"no plan in {settings.workspace}", hint=_GIVE_PAGES)
     planned = status.pages.expected
-    left = planned - status.pages.ok - status.pages.degraded - status.pages.failed
+    left = planned - status.pages.ended
     if settings.stage != "extract" or left <= 0:
         return _Pages(planned, f"all {plural(planned, 'page')} of the workspace's plan", status, sample)
     message = f"{left:,} of {planned:,} pages of the workspace's plan are not read yet"
@@ -332,7 +331,7 @@ def _bought(settings: EstimateSettings, pages: _Pages) -> tuple[str, list[Option
         status = pages.status
         extract = status.stages["extract"] if status else None
         if own and status and extract and extract.tokens_out:  # the average of the workspace's finished pages
-            done = status.pages.ok + status.pages.degraded + status.pages.failed
+            done = status.pages.ended
             each = pages.count / max(done, 1)
             ins, outs = Span.of(extract.tokens_in * each), Span.of(extract.tokens_out * each)
             mine = Tokens(ins, outs, f"tokens, from {plural(done, 'page')} of this workspace")

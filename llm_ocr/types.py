@@ -3,52 +3,13 @@
 import base64
 import html
 import math
+import operator
 import pathlib
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from enum import StrEnum
-from typing import Any
-
-__all__ = [
-    "ALL_PAGES",
-    "FURNITURE",
-    "RESERVED",
-    "Attempt",
-    "Block",
-    "BlockKind",
-    "Box",
-    "Counts",
-    "DocumentPart",
-    "EncodedImage",
-    "Evidence",
-    "Figure",
-    "FigureRecord",
-    "InkMap",
-    "InkTotals",
-    "Ledger",
-    "Line",
-    "OcrLine",
-    "OcrText",
-    "Page",
-    "PageContent",
-    "PageRecord",
-    "PageSelection",
-    "Path",
-    "Quality",
-    "Raster",
-    "Reason",
-    "Repeated",
-    "Span",
-    "Status",
-    "Unit",
-    "Word",
-    "facts_html",
-    "figure_id",
-    "page_id",
-    "plural",
-]
-
+from typing import Any, Self
 
 # Rectangles.
 
@@ -754,7 +715,18 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class Totals:
+    """Numbers that are added and subtracted field by field."""
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(*map(operator.add, astuple(self), astuple(other)))
+
+    def __sub__(self, other: Self) -> Self:
+        return type(self)(*map(operator.sub, astuple(self), astuple(other)))
+
+
+@dataclass(frozen=True, slots=True)
+class Counts(Totals):
     """Counts of pages or figures: `expected == ok + degraded + failed` for a finished stage."""
 
     expected: int = 0
@@ -762,25 +734,14 @@ class Counts:
     degraded: int = 0
     failed: int = 0
 
-    def __add__(self, other: "Counts") -> "Counts":
-        return Counts(
-            self.expected + other.expected,
-            self.ok + other.ok,
-            self.degraded + other.degraded,
-            self.failed + other.failed,
-        )
-
-    def __sub__(self, other: "Counts") -> "Counts":
-        return Counts(
-            self.expected - other.expected,
-            self.ok - other.ok,
-            self.degraded - other.degraded,
-            self.failed - other.failed,
-        )
+    @property
+    def ended(self) -> int:
+        """Number of those that have an outcome."""
+        return self.ok + self.degraded + self.failed
 
 
 @dataclass(frozen=True, slots=True)
-class InkTotals:
+class InkTotals(Totals):
     """Totals over the pages that have a ledger.
 
     Attributes:
@@ -796,24 +757,6 @@ class InkTotals:
     unread: float = 0.0
     unread_pages: int = 0
     unsupported_pages: int = 0
-
-    def __add__(self, other: "InkTotals") -> "InkTotals":
-        return InkTotals(
-            self.pages + other.pages,
-            self.ink + other.ink,
-            self.unread + other.unread,
-            self.unread_pages + other.unread_pages,
-            self.unsupported_pages + other.unsupported_pages,
-        )
-
-    def __sub__(self, other: "InkTotals") -> "InkTotals":
-        return InkTotals(
-            self.pages - other.pages,
-            self.ink - other.ink,
-            self.unread - other.unread,
-            self.unread_pages - other.unread_pages,
-            self.unsupported_pages - other.unsupported_pages,
-        )
 
     @property
     def accounted(self) -> float | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from llm_ocr.cli.outcome import quoted
 from llm_ocr.cli.output import aligned, write_line
 from llm_ocr.cli.pipeline import finish
-from llm_ocr.cli.progress import progress_for
+from llm_ocr.cli.progress import shown_progress
 from llm_ocr.config.loading import settings_from
 from llm_ocr.config.models import DemoSettings, RunSettings, ViewSettings
 from llm_ocr.documents.file_types import SUFFIXES
@@ -28,19 +28,17 @@ def run_demo(command: str, settings: DemoSettings) -> int:
     documents = example_documents()
     sources = tuple(str(path) for path in documents)
     run_settings = RunSettings(sources=sources, engine="embedded", **dict(settings))
-    progress = progress_for(settings)
-    progress.say(
-        f"This demo reads {plural(len(sources), 'document')} in {documents[0].parent} with the CPU of this machine: "
-        "Extract (pages to Markdown), Describe (figures), and Assemble (documents and dataset)."
-    )
-    progress.say("It takes less than a minute. Nothing is downloaded, and nothing leaves this machine.")
-    try:
-        run = execute("run", run_settings, progress)
-    except WorkspaceMismatch as error:
-        error.hint = f"Remove {settings.workspace} of the earlier demo, or choose another folder with `workspace`."
-        raise
-    finally:
-        progress.close()
+    with shown_progress(settings) as progress:
+        progress.say(
+            f"This demo reads {plural(len(sources), 'document')} in {documents[0].parent} with the CPU of this "
+            "machine: Extract (pages to Markdown), Describe (figures), and Assemble (documents and dataset)."
+        )
+        progress.say("It takes less than a minute. Nothing is downloaded, and nothing leaves this machine.")
+        try:
+            run = execute("run", run_settings, progress)
+        except WorkspaceMismatch as error:
+            error.hint = f"Remove {settings.workspace} of the earlier demo, or choose another folder with `workspace`."
+            raise
     if not settings.quiet:
         write_line(where_to_look(run.documents(), settings.workspace))
     code = finish("run", run_settings, run, sys.stdout)

@@ -4,14 +4,13 @@ import argparse
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
 from pydantic import BaseModel
 
 from llm_ocr.cli.output import aligned
-from llm_ocr.config.fields import Setting, command_models, commands_with, groups_of, settings_of
+from llm_ocr.config.fields import Setting, command_models, groups_of, settings_of
 from llm_ocr.config.loading import did_you_mean
 from llm_ocr.errors import UsageError
 from llm_ocr.plugins import Command
@@ -46,7 +45,9 @@ def parse_flags(command: Command, model: type[BaseModel], arguments: Sequence[st
             flag = token.split("=", 1)[0]
             if own := settings_of(model).get(flag.removeprefix("--").replace("-", "_")):  # its name in files and Python
                 raise UsageError(f"unknown flag {flag}", hint=f"The flag of this setting is {own.flag}.")
-            if others := commands_with(flag):
+            models = command_models().items()
+            others = [name for name, other in models if any(one.flag == flag for one in settings_of(other).values())]
+            if others:
                 raise UsageError(f"unknown flag {flag}", hint=f"These commands have this flag: {', '.join(others)}")
             known = {setting.flag for setting in settings_of(model).values()}
             if near := did_you_mean(flag, frozenset(known | {"--config", "--show-settings", "--help", "--help-all"})):
@@ -188,15 +189,11 @@ def _add(section: argparse._ArgumentGroup, setting: Setting) -> None:
             help=_help(setting),
         )
         return
-    for value, name in ((True, setting.flag), (False, _negated(setting))):
+    for value, name in ((True, setting.flag), (False, setting.negated)):
         text = _help(setting) if value is not setting.default else argparse.SUPPRESS
         if value is False and text is not argparse.SUPPRESS:
             text = f"Do not {text[0].lower()}{text[1:]}"
         section.add_argument(name, dest=setting.name, action=_Record, switch=value, help=text)
-
-
-def _negated(setting: Setting) -> str:
-    return "--no-" + setting.flag.removeprefix("--")
 
 
 def _help(setting: Setting) -> str:
@@ -205,36 +202,3 @@ def _help(setting: Setting) -> str:
     default = "" if unprinted else f" (default: {number})"
     missing = " (required)" if setting.required else ""
     return (setting.description + default + missing).replace("%", "%%")
-
-
-#: Setting in a message of the library, as a keyword in backticks: `workers=4`. Users of the program type flags.
-_NAMED = re.compile(r"(?<!`)`([a-z][a-z0-9_]*)(?:=([^`\n]*))?`(?!`)")
-
-
-def with_flags(text: str) -> str:
-    """Return a message with its settings as flags: `` `layout_first=never` `` becomes `--layout-first never`.
-
-    A switch that is off (`` `page_markers=False` ``) becomes `--no-page-markers`. Other texts in backticks stay.
-    """
-
-    def typed(match: re.Match[str]) -> str:
-        setting = _settings().get(match[1])
-        value = match[2]
-        if setting is None:
-            return match[0]
-        if setting.positional:
-            return setting.metavar if value is None else value
-        if setting.kind is bool:
-            return _negated(setting) if value == "False" else setting.flag
-        if value is None:
-            return setting.flag
-        return f"{setting.flag}{'=' if value.startswith('-') else ' '}{value}"
-
-    return _NAMED.sub(typed, text)
-
-
-@cache
-def _settings() -> dict[str, Setting]:
-    """Return the settings of all commands by name. A flag has precedence over a positional argument of its name."""
-    every = [setting for model in command_models().values() for setting in settings_of(model).values()]
-    return {setting.name: setting for setting in sorted(every, key=lambda setting: not setting.positional)}

@@ -47,19 +47,14 @@ def run_launch(command: str, settings: LaunchSettings) -> int:
 
     with Workspace.open(settings.workspace, options=workspace_options(settings)) as opened:
         status = run_status(opened)
-    if settings.stage == "fields":
-        write_line(outcome.fields_line(status))
-        return outcome.exit_code(status.fields, settings.max_failed_rate)
-    if settings.stage == "describe":
-        write_line(outcome.figures_line(status))
-        return outcome.exit_code(status.figures, settings.max_failed_rate)
-    write_line(outcome.last_line(status, settings.workspace))
-    return outcome.exit_code(status.pages, settings.max_failed_rate)
+    line, code = outcome.ending(settings.stage, status, settings.max_failed_rate, settings.workspace)
+    write_line(line)
+    return code
 
 
 def run_jobs(command: str, settings: JobsSettings) -> int:
     """List jobs, show a log, cancel, or clean; return 0."""
-    from llm_ocr.launch.uploads import kept_uploads, remove_wheels
+    from llm_ocr.launch.library import kept_uploads, remove_wheels
     from llm_ocr.launch.watching import launched_jobs
     from llm_ocr.workspace import Workspace
     from llm_ocr.workspace.stored import workspace_options
@@ -71,24 +66,45 @@ def run_jobs(command: str, settings: JobsSettings) -> int:
     if settings.job is not None and not chosen:
         hint = f"Its jobs: {', '.join(launched.job.id for launched in found)}" if found else "It has no jobs."
         raise UsageError(f"{settings.workspace} has no job {settings.job}", hint=hint)
-    _ACTIONS[settings.action](settings, chosen)
-    if settings.action == "clean" and settings.job is None:  # no job runs that could still need its wheel
-        with Workspace.open(settings.workspace, options=options) as workspace:
-            for line in [*remove_wheels(workspace), *kept_uploads(workspace)]:
-                write_line(line)
-            workspace.flush()
+    running = [launched for launched in chosen if not launched.status.state.over]
+    if settings.action == "cancel":
+        for launched in running:
+            launched.launcher.cancel(launched.job)
+            write_line(f"Canceled {launched.job.id}")
+        if not running:
+            write_line("No job is running.")
+    elif settings.action == "clean":
+        if running:
+            ids = ", ".join(launched.job.id for launched in running)
+            raise UsageError(f"still running: {ids}", hint="Wait for these jobs, or: llm-ocr jobs cancel")
+        lines: list[str] = []
+        for platform in dict.fromkeys(launched.platform for launched in chosen):
+            own = [launched for launched in chosen if launched.platform == platform]
+            lines += own[0].launcher.clean([launched.job for launched in own])
+        lines = lines or ["Nothing to remove on the platforms."]
+        for line in lines:
+            write_line(line)
+        if settings.job is None:  # no job runs that could still need its wheel
+            with Workspace.open(settings.workspace, options=options) as workspace:
+                for line in [*remove_wheels(workspace), *kept_uploads(workspace)]:
+                    write_line(line)
+                workspace.flush()
+    elif settings.action == "list" and settings.json_output:
+        write_json(
+            [{"platform": launched.platform, "stage": launched.stage, **asdict(launched.status)} for launched in chosen]
+        )
+    elif not chosen:
+        write_line("This workspace has no jobs.")
+    elif settings.action == "logs":
+        newest = chosen[-1]
+        for line in newest.launcher.logs(newest.job, follow=settings.follow, tail=settings.tail):
+            write(harmless(line) + "\n")
+    else:
+        _list(chosen)
     return 0
 
 
-def _list(settings: JobsSettings, found: Sequence["LaunchedJob"]) -> None:
-    if settings.json_output:
-        write_json(
-            [{"platform": launched.platform, "stage": launched.stage, **asdict(launched.status)} for launched in found]
-        )
-        return
-    if not found:
-        write_line("This workspace has no jobs.")
-        return
+def _list(found: Sequence["LaunchedJob"]) -> None:
     rows = [("platform", "stage", "state", "time", "job", "")]
     for launched in found:
         status, job = launched.status, launched.job
@@ -96,36 +112,3 @@ def _list(settings: JobsSettings, found: Sequence["LaunchedJob"]) -> None:
         rows.append((launched.platform, launched.stage, status.state.value, ran, job.id, status.reason or job.url))
     for line in aligned(rows):
         write_line(one_line(line).rstrip())
-
-
-def _logs(settings: JobsSettings, found: Sequence["LaunchedJob"]) -> None:
-    if not found:
-        write_line("This workspace has no jobs.")
-        return
-    newest = found[-1]
-    for line in newest.launcher.logs(newest.job, follow=settings.follow, tail=settings.tail):
-        write(harmless(line) + "\n")
-
-
-def _cancel(settings: JobsSettings, found: Sequence["LaunchedJob"]) -> None:
-    running = [launched for launched in found if not launched.status.state.over]
-    for launched in running:
-        launched.launcher.cancel(launched.job)
-        write_line(f"Canceled {launched.job.id}")
-    if not running:
-        write_line("No job is running.")
-
-
-def _clean(settings: JobsSettings, found: Sequence["LaunchedJob"]) -> None:
-    running = [launched.job.id for launched in found if not launched.status.state.over]
-    if running:
-        raise UsageError(f"still running: {', '.join(running)}", hint="Wait for these jobs, or: llm-ocr jobs cancel")
-    lines: list[str] = []
-    for platform in dict.fromkeys(launched.platform for launched in found):
-        own = [launched for launched in found if launched.platform == platform]
-        lines += own[0].launcher.clean([launched.job for launched in own])
-    for line in lines or ["Nothing to remove on the platforms."]:
-        write_line(line)
-
-
-_ACTIONS = {"list": _list, "logs": _logs, "cancel": _cancel, "clean": _clean}

@@ -1,14 +1,16 @@
-"""Summary of a finished command: outcome, location of results, and exit code."""
+"""Summary of a finished command: outcome, location of results, and exit code; and the commands that show results."""
 
 import json
 import shlex
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from llm_ocr.cli.flags import with_flags
-from llm_ocr.cli.output import aligned, one_line
-from llm_ocr.cli.progress import about, outcome
+from llm_ocr.cli.output import aligned, complain, json_text, one_line, with_flags, write, write_json, write_line
+from llm_ocr.cli.progress import about, outcome, shown_progress
+from llm_ocr.config.models import EstimateSettings, ExportSettings, StatusSettings
 from llm_ocr.storage.names import split_scheme
 from llm_ocr.types import Counts, Reason, plural
 from llm_ocr.workspace.generations import filtered_text
@@ -25,13 +27,6 @@ if TYPE_CHECKING:
 DOUBTFUL = 0.8
 #: Maximum characters of a document's name; the end of a longer name is shown.
 _LONGEST = 60
-
-
-def quality_text(status: "RunStatus") -> str:
-    """Return `12 of 412 pages below 0.8`, or "" if no page has a score."""
-    total = sum(status.quality)
-    low = sum(status.quality[: round(DOUBTFUL * len(status.quality))])
-    return f"{low:,} of {plural(total, 'page')} below {DOUBTFUL:g}" if total else ""
 
 
 def worst_text(pages: Sequence["WeakPage"], wanted: int) -> str:
@@ -62,6 +57,15 @@ def exit_code(counts: Counts, max_failed_rate: float) -> int:
     return 3 if counts.expected and counts.failed / counts.expected > max_failed_rate else 0
 
 
+def ending(command: str, status: "RunStatus", max_failed_rate: float, workspace: str | None) -> tuple[str, int]:
+    """Return the last line of a command or launched stage, and its exit code; arguments as in `last_line`."""
+    if command == "fields":
+        return fields_line(status), exit_code(status.fields, max_failed_rate)
+    if command == "describe":
+        return figures_line(status), exit_code(status.figures, max_failed_rate)
+    return last_line(status, workspace), exit_code(status.pages, max_failed_rate)
+
+
 def last_line(status: "RunStatus", workspace: str | None) -> str:
     """Return `412 ok, 3 degraded, 1 failed (encrypted: a.pdf). Retry: llm-ocr retry-failed -w out`.
 
@@ -75,22 +79,12 @@ def last_line(status: "RunStatus", workspace: str | None) -> str:
     text += f" ({reasons})" if reasons else ""
     text += _waiting(pages, estimated=status.estimated)
     if pages.failed and workspace:
-        text += f". {retry_text(status, workspace)}"
+        if status.reasons.get(Reason.STAGE_ERROR, 0) == pages.failed:  # Extract has read these pages
+            text += ". Correct the function of the stage, and run the stage with another version"
+        else:
+            key = " --password-file FILE" if Reason.ENCRYPTED in status.reasons else ""
+            text += f". Retry: llm-ocr retry-failed -w {quoted(workspace)}{key}"
     return one_line(text)
-
-
-def own_line(counts: Counts, noun: str, workspace: str) -> str:
-    """Return `This worker: 412 pages, 411 ok, 1 failed. All workers: llm-ocr status -w out`."""
-    named = f"{plural(counts.expected, noun)}, {outcome(counts)}"
-    return f"This worker: {named}. All workers: llm-ocr status -w {quoted(workspace)}"
-
-
-def retry_text(status: "RunStatus", workspace: str) -> str:
-    """Return what to do about the failed pages of a workspace: the command that plans them again, if it can help."""
-    if status.reasons.get(Reason.STAGE_ERROR, 0) == status.pages.failed:  # Extract has read these pages
-        return "Correct the function of the stage, and run the stage with another version"
-    key = " --password-file FILE" if Reason.ENCRYPTED in status.reasons else ""
-    return f"Retry: llm-ocr retry-failed -w {quoted(workspace)}{key}"
 
 
 def figures_line(status: "RunStatus") -> str:
@@ -138,12 +132,6 @@ def preview_lines(found: "Preview") -> list[str]:
     return [*map(one_line, (line, *examples)), "Dry run: nothing was written"]
 
 
-def retry_line(status: "RunStatus") -> str:
-    """Return `2 units to read again`."""
-    extract = status.stages["extract"]
-    return f"{plural(extract.total - extract.done, 'unit')} to read again"
-
-
 def failures_text(status: "RunStatus") -> str:
     """Return `render timeout 12: b.pdf page 3, c.pdf page 1, ...; encrypted: a.pdf`; the most frequent reason is first.
 
@@ -175,16 +163,13 @@ def failures_text(status: "RunStatus") -> str:
 def status_text(status: "RunStatus", spent: Sequence["Spent"] = ()) -> str:
     """Return a status for people; `spent` contains the costs of jobs on platforms."""
     generations = f" in {status.generations} generations" if status.generations > 1 else ""
-    rows = [
-        ("workspace", status.url),
-        ("documents", f"{status.documents}{generations}"),
-        ("pages", _counts_text(status.pages, estimated=status.estimated)),
-        (
-            "figures",
-            _counts_text(status.figures)
-            + (f", {status.undescribed:,} without a description" if status.undescribed else ""),
-        ),
-    ]
+    rows = [("workspace", status.url), ("documents", f"{status.documents}{generations}")]
+    for name, counts, estimated in (("pages", status.pages, status.estimated), ("figures", status.figures, False)):
+        number = about(counts.expected) if estimated else f"{counts.expected:,}"
+        text = f"{number} expected: {outcome(counts)}{_waiting(counts, estimated=estimated)}"
+        if name == "figures" and status.undescribed:
+            text += f", {status.undescribed:,} without a description"
+        rows.append((name, text))
     for name, stage in status.stages.items():
         units = "items" if name == "assemble" else "units"
         done = f"{stage.done} of {stage.total} {units} done (key {stage.key})"
@@ -217,9 +202,10 @@ def status_text(status: "RunStatus", spent: Sequence["Spent"] = ()) -> str:
 
         rows += [("spent", text)] if (text := spent_text(spent)) else []
     skipped = ", ".join(f"{count} {name or 'without an extension'}" for name, count in status.skipped.items())
+    scored, low = sum(status.quality), sum(status.quality[: round(DOUBTFUL * len(status.quality))])
     rows += [("repair", with_flags(str(repair).removeprefix("repair "))) for repair in status.repairs]
     notes = (
-        ("quality", quality_text(status)),
+        ("quality", f"{low:,} of {plural(scored, 'page')} below {DOUBTFUL:g}" if scored else ""),
         ("ledger", str(status.ledger)),
         ("failed", failures_text(status)),
         ("skipped", skipped),
@@ -238,13 +224,12 @@ def status_text(status: "RunStatus", spent: Sequence["Spent"] = ()) -> str:
 def advice(status: "RunStatus") -> str:
     """Return advice if a model loops on many pages; otherwise ""."""
     loops = status.reasons.get(Reason.LOOP.value, 0)
-    pages = status.pages.ok + status.pages.degraded + status.pages.failed
     if not (loops and status.model):
         return ""
     from llm_ocr.models.choosing import loop_advice
     from llm_ocr.models.registry import all_profiles
 
-    return with_flags(loop_advice(loops, pages, status.model, all_profiles()))
+    return with_flags(loop_advice(loops, status.pages.ended, status.model, all_profiles()))
 
 
 def is_folder(workspace: str) -> bool:
@@ -279,12 +264,110 @@ def quoted(text: str) -> str:
     return shlex.quote(text)
 
 
-def _counts_text(counts: Counts, *, estimated: bool = False) -> str:
-    number = about(counts.expected) if estimated else f"{counts.expected:,}"
-    return f"{number} expected: {outcome(counts)}{_waiting(counts, estimated=estimated)}"
-
-
 def _waiting(counts: Counts, *, estimated: bool = False) -> str:
-    waiting = counts.expected - counts.ok - counts.degraded - counts.failed
+    waiting = counts.expected - counts.ended
     number = about(waiting) if estimated else f"{waiting:,}"
     return f", {number} not done yet" if waiting > 0 else ""
+
+
+# The commands status, export, and estimate.
+
+
+#: Snapshot of a workspace: the status, and the costs of jobs.
+Look = tuple["RunStatus", Sequence["Spent"]]
+
+#: Seconds between two snapshots with --watch.
+EVERY = 5.0
+
+
+def run_status(command: str, settings: StatusSettings) -> int:
+    """Print the status once, or until no page is missing; return 0."""
+    from llm_ocr.runs import open as open_workspace
+
+    def look() -> "Look":
+        run = open_workspace(
+            settings.workspace,
+            profile=settings.workspace_profile,
+            endpoint=settings.workspace_endpoint,
+            region=settings.workspace_region,
+        )
+        status = run.status
+        if settings.worst:
+            # The status already contains weak pages (20 at most), and a second count takes time.
+            known = status.worst[: settings.worst]
+            status = replace(status, worst=known if len(known) == settings.worst else run.worst(settings.worst))
+        return status, run.spent
+
+    watch(look, settings, time.sleep)
+    return 0
+
+
+def watch(look: Callable[[], "Look"], settings: StatusSettings, sleep: Callable[[float], object]) -> None:
+    """Print the result of `look`; with --watch, again after each change, until no page is missing."""
+    shown = ""
+    while True:
+        status, spent = look()
+        text = status_as_text(status, settings, spent)
+        if text != shown:
+            if settings.json_output:
+                write(text + "\n")
+            else:
+                write_line(text)
+            shown = text
+        # A plan may have no page after filters; estimated pages may exceed the plan.
+        pages, counted = status.pages, status.generations > 0 and not status.estimated
+        if not settings.watch or (counted and pages.expected == pages.ended):
+            return
+        sleep(EVERY)
+
+
+def status_as_text(status: "RunStatus", settings: StatusSettings, spent: Sequence["Spent"] = ()) -> str:
+    """Return JSON for programs (one line while watching), or a table for people."""
+    if settings.json_output:
+        from llm_ocr.costs.report import spent_to_json
+
+        values = status.to_json() | {"spent": spent_to_json(spent), "advice": advice(status) or None}
+        return json_text(values, indent=None if settings.watch else 2)
+    text = status_text(status, spent)
+    return f"{text}\n{worst_text(status.worst, settings.worst)}" if settings.worst else text
+
+
+def run_export(command: str, settings: ExportSettings) -> int:
+    """Write the results, and print their location and the way to open them; return 0."""
+    from llm_ocr.exporting import export
+
+    with shown_progress(settings) as progress:
+        done = export(settings, progress)
+    rows, files = plural(done.rows, done.unit.removesuffix("s")), plural(done.files, "file")
+    write_line(f"{rows} in {files} ({done.size / 1e6:,.1f} MB, {done.written:,} newly written): {done.url}")
+    if done.dropped:
+        documents = plural(done.dropped, "document")
+        write_line(f"{documents} left out because of too many failed pages: {done.url}/dropped-documents.jsonl")
+    if done.left_out:
+        write_line(f"{plural(done.left_out, 'page')} left out, which are not balanced")
+    write_line(f"Open it: {done.load}")
+    if done.failed:
+        complain(f"{plural(done.failed, 'document')} failed: {done.url}/failed-documents.jsonl has the reasons")
+        return 3
+    return 0
+
+
+def run_estimate(command: str, settings: EstimateSettings) -> int:
+    """Print the table, or JSON; return 0."""
+    from llm_ocr.estimating import compared
+
+    with shown_progress(settings) as progress:
+        found = compared(settings, progress)
+    if settings.json_output:
+        write_json(found.to_json())
+        return 0
+    cost = found.options[0].cost if len(found.options) == 1 and not found.stage else None
+    if cost is None:
+        write_line(str(found if settings.all_options else found.best(5)))
+        return 0
+    from llm_ocr.costs.comparison import money_text
+
+    ins = f"{settings.tokens_in or 0:,} tokens in at ${settings.price_in or 0:g}"
+    outs = f"{settings.tokens_out or 0:,} out at ${settings.price_out or 0:g}"
+    write_line(f"{money_text(cost.likely)} for {ins} and {outs} per million")
+    return 0

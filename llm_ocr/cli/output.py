@@ -6,11 +6,16 @@ not an error.
 
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
-from typing import Any, TextIO
+from functools import cache
+from typing import TYPE_CHECKING, Any, TextIO
 
 from llm_ocr.config.environment import leave_error
+
+if TYPE_CHECKING:
+    from llm_ocr.config.fields import Setting
 
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 # Direction marks, zero-width characters, and line separators. All of them change the appearance of a line.
@@ -42,13 +47,39 @@ def write_line(text: str, stream: TextIO | None = None) -> None:
     write(harmless(with_flags(text)) + "\n", stream)
 
 
-def with_flags(text: str) -> str:
-    """Return a message with its settings as flags, see `llm_ocr.cli.flags.with_flags`."""
-    if "`" not in text:
-        return text
-    from llm_ocr.cli import flags  # heavy, and not needed for the help
+#: Setting in a message of the library, as a keyword in backticks: `workers=4`. Users of the program type flags.
+_NAMED = re.compile(r"(?<!`)`([a-z][a-z0-9_]*)(?:=([^`\n]*))?`(?!`)")
 
-    return flags.with_flags(text)
+
+def with_flags(text: str) -> str:
+    """Return a message with its settings as flags: `` `layout_first=never` `` becomes `--layout-first never`.
+
+    A switch that is off (`` `page_markers=False` ``) becomes `--no-page-markers`. Other texts in backticks stay.
+    """
+
+    def typed(match: re.Match[str]) -> str:
+        setting = _settings().get(match[1])
+        value = match[2]
+        if setting is None:
+            return match[0]
+        if setting.positional:
+            return setting.metavar if value is None else value
+        if setting.kind is bool:
+            return setting.negated if value == "False" else setting.flag
+        if value is None:
+            return setting.flag
+        return f"{setting.flag}{'=' if value.startswith('-') else ' '}{value}"
+
+    return _NAMED.sub(typed, text)
+
+
+@cache
+def _settings() -> "dict[str, Setting]":
+    """Return the settings of all commands by name. A flag has precedence over a positional argument of its name."""
+    from llm_ocr.config.fields import command_models, settings_of  # heavy, and not needed for the help
+
+    every = [setting for model in command_models().values() for setting in settings_of(model).values()]
+    return {setting.name: setting for setting in sorted(every, key=lambda setting: not setting.positional)}
 
 
 def write_json(value: Any, *, indent: int | None = 2) -> None:

@@ -11,7 +11,8 @@ from urllib.parse import quote
 
 from llm_ocr.cli import outcome
 from llm_ocr.cli.output import write, write_line
-from llm_ocr.cli.progress import NOUNS, QuietProgress, progress_for
+from llm_ocr.cli.progress import NOUNS, shown_progress
+from llm_ocr.cli.progress import outcome as shown_outcome
 from llm_ocr.config.groups import OutcomeSettings
 from llm_ocr.config.models import (
     AssemblyCommand,
@@ -25,6 +26,7 @@ from llm_ocr.config.models import (
     RunSettings,
 )
 from llm_ocr.errors import install_command
+from llm_ocr.stages import Silent
 from llm_ocr.types import Counts, plural
 
 if TYPE_CHECKING:
@@ -41,11 +43,8 @@ def run_stage(command: str, settings: PipelineCommand) -> int:
     if isinstance(settings, PlanOnlySettings) and settings.dry_run:
         from llm_ocr.stages.plan import preview
 
-        progress = progress_for(settings)
-        try:
+        with shown_progress(settings) as progress:
             found = preview(settings, progress)
-        finally:
-            progress.close()
         for line in outcome.preview_lines(found):
             write_line(line)
         return 0
@@ -59,14 +58,13 @@ def _execute(command: str, settings: PipelineCommand, *, kept: bool = True) -> i
     """Run a command in a workspace that is `kept` afterwards or not, and print its outcome; return the exit code."""
     from llm_ocr.stages.execute import execute
 
-    progress = Removals(quiet=settings.quiet) if command == "clean" else progress_for(settings)
-    try:
-        run = execute(command, settings, progress)
-    finally:
-        progress.close()
-    if isinstance(progress, Removals):
-        progress.finish()
+    if command == "clean":
+        removals = Removals(quiet=settings.quiet)
+        execute(command, settings, removals)
+        write_line(removals.last or "Nothing to remove")
         return 0
+    with shown_progress(settings) as progress:
+        run = execute(command, settings, progress)
     out = sys.stdout
     if isinstance(settings, RunSettings) and settings.stdout:
         out = sys.stderr
@@ -80,9 +78,11 @@ def finish(command: str, settings: PipelineCommand, run: "Run", out: TextIO, *, 
     """Write the closing lines of a command; return its exit code. Only a `kept` workspace is named in them."""
     if not isinstance(settings, OutcomeSettings):  # plan and retry-failed
         planned = run.status
-        text = outcome.plan_line(planned) if command == "plan" else outcome.retry_line(planned)
-        done = planned.stages["extract"].finished
-        write_line(text if done else f"{text}. {_next(command, settings)}", out)
+        extract = planned.stages["extract"]
+        text = f"{plural(extract.total - extract.done, 'unit')} to read again"
+        if command == "plan":
+            text = outcome.plan_line(planned)
+        write_line(text if extract.finished else f"{text}. {_next(command, settings)}", out)
         return 0
     status = run.known_status
     if not settings.quiet and kept:
@@ -101,34 +101,26 @@ def finish(command: str, settings: PipelineCommand, run: "Run", out: TextIO, *, 
             write_line(line, out)
     if status is None:  # one of many workers, which knows what it has done itself
         own = run.processed.get("extract" if command == "run" else command, Counts())
-        noun = NOUNS.get(command, "page")
-        write_line(outcome.own_line(own, noun, settings.workspace), out)
+        named = f"{plural(own.expected, NOUNS.get(command, 'page'))}, {shown_outcome(own)}"
+        everything = f"llm-ocr status -w {outcome.quoted(settings.workspace)}"
+        write_line(f"This worker: {named}. All workers: {everything}", out)
         return outcome.exit_code(own, settings.max_failed_rate)
-    if command == "fields":
-        write_line(outcome.fields_line(status), out)
-        return outcome.exit_code(status.fields, settings.max_failed_rate)
-    if command == "describe":
-        write_line(outcome.figures_line(status), out)
-        return outcome.exit_code(status.figures, settings.max_failed_rate)
-    write_line(outcome.last_line(status, settings.workspace if kept else None), out)
-    return outcome.exit_code(status.pages, settings.max_failed_rate)
+    line, code = outcome.ending(command, status, settings.max_failed_rate, settings.workspace if kept else None)
+    write_line(line, out)
+    return code
 
 
-class Removals(QuietProgress):
-    """Output of `clean`: the objects that were, or would be, removed, and their sum."""
+class Removals(Silent):
+    """Output of `clean`: the objects that were, or would be, removed. `last` is their sum, once it is known."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
-        self._last = ""
+        self.last = ""
 
     def say(self, message: str) -> None:
-        if self._last and not self._quiet:
-            write_line(self._last)
-        self._last = message
-
-    def finish(self) -> None:
-        """Write the last line."""
-        write_line(self._last or "Nothing to remove")
+        if self.last and not self._quiet:
+            write_line(self.last)
+        self.last = message
 
 
 def _results(settings: AssemblyCommand | RepairSettings, status: "RunStatus | None") -> list[str]:

@@ -3,9 +3,10 @@
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from llm_ocr.cli.output import harmless, paragraph, with_flags, write_line
 from llm_ocr.config.environment import environment
@@ -17,36 +18,6 @@ from llm_ocr.types import Counts, Status, plural
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
-
-
-@dataclass(slots=True)
-class SpendMeter:
-    """Costs of a workspace and of the stage at its end; `spent` returns the costs of the workspace so far, in dollars.
-
-    Later costs of other workers are in neither number until this worker counts their pages.
-    """
-
-    spent: Callable[[], float]
-    _before: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._before = self.spent()
-
-    def words(self, ended: int, expected: int) -> str:
-        """Return `$0.42 of about $3.10`: costs so far, and at the stage's end.
-
-        `ended` of `expected` pages count this run only.
-        """
-        now = self.spent()
-        if not ended:
-            return _money(now)
-        each = (now - self._before) / ended
-        return f"{_money(now)} of about {_money(max(now, self._before + each * expected))}"
-
-
-def _money(value: float) -> str:
-    """Return `$3.10`, with four digits after the point for less than a cent."""
-    return f"${value:,.{2 if value >= 0.01 or value == 0 else 4}f}"
 
 
 #: Length in seconds of the window over which the speed is measured.
@@ -102,41 +73,47 @@ NOUNS = {"describe": "figure", "export": "file", "fields": "document"}
 Clock = Callable[[], float]
 
 
-class ShownProgress(Progress, Protocol):
-    """Progress that can be closed: the drawn lines stay on the screen in order."""
-
-    def close(self) -> None:
-        """Stop drawing; repeated calls are allowed."""
-
-
-def progress_for(settings: LogSettings, stream: TextIO | None = None) -> ShownProgress:
-    """Return the progress for the settings and the stream (standard error by default)."""
+@contextmanager
+def shown_progress(settings: LogSettings, stream: TextIO | None = None) -> Iterator[Progress]:
+    """Show progress on the stream (standard error by default) as the settings say, while the block runs."""
     out = stream or sys.stderr
     if settings.quiet:
-        return QuietProgress()
-    redrawn = out.isatty() and environment().get("TERM") != "dumb"
-    return LiveProgress(out) if redrawn else PlainProgress(out)
+        yield Silent()
+    elif not out.isatty() or environment().get("TERM") == "dumb":
+        yield PlainProgress(out)
+    else:
+        live = LiveProgress(out)
+        try:
+            yield live
+        finally:
+            live.close()
 
 
 @dataclass(slots=True)
 class Meter:
-    """Counts of one stage, its speed, and its remaining time. All times are in seconds."""
+    """Counts of one stage, its speed, its remaining time, and its costs. All times are in seconds.
+
+    `spent` returns the costs of the workspace so far, in dollars. Later costs of other workers are in no number until
+    this worker counts their pages.
+    """
 
     stage: str
     expected: int
     before: Counts  # finished in earlier runs
     clock: Clock
+    engine: EngineMeter | None = None
+    estimated: bool = False
+    spent: Callable[[], float] | None = None
     now: Counts = field(default_factory=Counts)
     started: float = 0.0
+    spent_before: float = 0.0
     first: float | None = None  # time of the first page of this run
     opening: int = 0  # pages that were counted together with the first
     ends: deque[float] = field(default_factory=deque)
-    engine: EngineMeter | None = None
-    estimated: bool = False
-    spend: SpendMeter | None = None
 
     def __post_init__(self) -> None:
         self.started = self.clock()
+        self.spent_before = self.spent() if self.spent else 0.0
 
     def count(self, status: Status) -> None:
         """Count one finished page."""
@@ -153,13 +130,9 @@ class Meter:
         self.estimated = not exact
 
     @property
-    def total(self) -> Counts:
-        """Return the finished pages, earlier runs included."""
-        return self.before + self.now
-
-    @property
     def done(self) -> int:
-        return self.total.ok + self.total.degraded + self.total.failed
+        """Return the finished pages, earlier runs included."""
+        return self.before.ended + self.now.ended
 
     def speed(self) -> float:
         """Return pages per second over the last half minute; 0 until a second after the first page of this run.
@@ -170,18 +143,13 @@ class Meter:
         moment = self.clock()
         if self.stage == "assemble" and self.ends:
             known = self.first is not None and self.ends[-1] - self.first >= BURST
-            return self.ended / (moment - self.started) if known else 0.0
+            return self.now.ended / (moment - self.started) if known else 0.0
         while self.ends and self.ends[0] < moment - WINDOW:
             self.ends.popleft()
         if self.first is None or moment - self.first < BURST:
             return 0.0
         span = min(WINDOW, moment - self.first)
         return (len(self.ends) - (self.opening if span < WINDOW else 0)) / span
-
-    @property
-    def ended(self) -> int:
-        """Return the pages finished in this run."""
-        return self.now.ok + self.now.degraded + self.now.failed
 
     def left(self) -> float | None:
         """Return the remaining seconds at this speed, or None if unknown."""
@@ -192,7 +160,7 @@ class Meter:
         """Return `120/412 pages, 118 ok, 1 degraded, 1 failed`, or `120 of about 412 pages, ...` for an estimate."""
         noun = NOUNS.get(self.stage, "page")
         expected = f" of {about(self.expected)} {noun}s" if self.estimated else f"/{plural(self.expected, noun)}"
-        return f"{self.done:,}{expected}, {outcome(self.total)}"
+        return f"{self.done:,}{expected}, {outcome(self.before + self.now)}"
 
     def pace(self) -> str:
         """Return `12.3 pages/s, 0:24 left, $0.42 of about $3.10, 5,310 tok/s, 120 of 128 in flight`, if known."""
@@ -201,11 +169,19 @@ class Meter:
         if left is not None:
             parts.append(f"{speed:.{1 if speed >= 1 else 2}f} {NOUNS.get(self.stage, 'page')}s/s")
             parts.append(f"{span_text(left)} left")
-        if self.spend is not None:
-            parts.append(self.spend.words(self.ended, max(0, self.expected - self.done) + self.ended))
+        if self.spent is not None:
+            parts.append(self.costs(self.spent()))
         if self.engine is not None:
             parts.append(self.engine.words())
         return ", ".join(parts)
+
+    def costs(self, now: float) -> str:
+        """Return `$0.42 of about $3.10`: costs so far, and at the stage's end. The pages of this run cost the same."""
+        each = (now - self.spent_before) / max(1, self.now.ended)
+        end = max(now, self.spent_before + each * (max(0, self.expected - self.done) + self.now.ended))
+        # Four digits after the point for less than a cent.
+        words = [f"${value:,.{2 if value >= 0.01 or value == 0 else 4}f}" for value in (now, end)]
+        return " of about ".join(words if self.now.ended else words[:1])
 
 
 def outcome(counts: Counts) -> str:
@@ -229,16 +205,11 @@ def span_text(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-class QuietProgress(Silent):
-    """Progress without output."""
-
-    def close(self) -> None: ...
-
-
 class _Metering:
     """State that both displays share."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, stream: TextIO, clock: Clock = time.monotonic) -> None:
+        self._stream = stream
         self._clock = clock
         self._meter: Meter | None = None
         self._engine: EngineMeter | None = None
@@ -252,18 +223,15 @@ class _Metering:
         self._spent = spent
 
     def _begun(self, stage: str, expected: int, done: Counts, estimated: bool) -> Meter:
-        spend = None if self._spent is None or stage == "assemble" else SpendMeter(self._spent)
-        self._meter = Meter(stage, expected, done, self._clock, engine=self._engine, estimated=estimated, spend=spend)
+        spent = None if stage == "assemble" else self._spent
+        self._meter = Meter(stage, expected, done, self._clock, self._engine, estimated, spent)
         return self._meter
 
 
 class PlainProgress(_Metering):
     """Lines for logs: at the start of a stage, every ten seconds or ten percent, and at its end."""
 
-    def __init__(self, stream: TextIO, clock: Clock = time.monotonic) -> None:
-        super().__init__(clock)
-        self._stream = stream
-        self._last = (0.0, 0)  # time of the last line, and finished pages at that time
+    _last = (0.0, 0)  # time of the last line, and finished pages at that time
 
     def begin(self, stage: str, expected: int, done: Counts, estimated: bool = False) -> None:
         meter = self._begun(stage, expected, done, estimated)
@@ -296,17 +264,12 @@ class PlainProgress(_Metering):
         if meter is not None:
             self.say(f"{meter.stage}: {meter.words()} in {span_text(self._clock() - meter.started)}")
 
-    def close(self) -> None: ...
-
 
 class LiveProgress(_Metering):
     """One line per stage, redrawn in place: bar, pages, outcome, speed, remaining time."""
 
-    def __init__(self, stream: TextIO, clock: Clock = time.monotonic) -> None:
-        super().__init__(clock)
-        self._stream = stream
-        self._bars: Bars | None = None
-        self._task: TaskID | None = None
+    _bars: "Bars | None" = None
+    _task: "TaskID | None" = None
 
     def begin(self, stage: str, expected: int, done: Counts, estimated: bool = False) -> None:
         bars = self._bars = self._bars or _bars(self._stream)
@@ -340,6 +303,7 @@ class LiveProgress(_Metering):
         self._task = self._meter = self._engine = None
 
     def close(self) -> None:
+        """Stop drawing; the drawn lines stay on the screen in order. Repeated calls are allowed."""
         if self._bars is not None:
             self._bars.stop()
             self._bars = None
@@ -355,7 +319,9 @@ def _bars(stream: TextIO) -> "Bars":
         """Counts during the stage; counts and elapsed time at its end."""
 
         def render(self, task: Task) -> Text:
-            return Text(numbers(task.fields["meter"], ended=bool(task.fields.get("ended")), taken=task.elapsed))
+            meter = task.fields["meter"]
+            tail = f"in {span_text(task.elapsed or 0.0)}" if task.fields.get("ended") else meter.pace()
+            return Text(f"{meter.words()}  {tail}".rstrip())
 
     return RichProgress(
         TextColumn("{task.description:<9}"),
@@ -364,9 +330,3 @@ def _bars(stream: TextIO) -> "Bars":
         console=Console(file=stream),
         refresh_per_second=4,
     )
-
-
-def numbers(meter: Meter, *, ended: bool, taken: float | None) -> str:
-    """Return the text to the right of the bar."""
-    tail: Any = f"in {span_text(taken or 0.0)}" if ended else meter.pace()
-    return f"{meter.words()}  {tail}".rstrip()

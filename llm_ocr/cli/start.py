@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 from pydantic import SecretStr
 
@@ -20,7 +18,7 @@ from llm_ocr.config.commands import CORE
 from llm_ocr.config.environment import environment
 from llm_ocr.config.fields import groups_of
 from llm_ocr.config.groups import FollowSettings, LogSettings, WorkspaceSettings
-from llm_ocr.config.loading import MASKED, Loaded, load, shown_values
+from llm_ocr.config.loading import MASKED, load, shown_values
 from llm_ocr.config.models import RunSettings
 from llm_ocr.errors import UsageError
 from llm_ocr.plugins import Command
@@ -54,7 +52,10 @@ def start(command: Command, arguments: Sequence[str]) -> int:
             if stored := stored_settings(command.name, settings):
                 loaded = look(stored=stored)
     if flags.show_settings:
-        write(settings_table(loaded))
+        values = shown_values(loaded.settings)
+        names = [setting.name for _, members in groups_of(model) for setting in members]
+        rows = [("setting", "value", "from"), *((name, one_line(values[name]), loaded.origins[name]) for name in names)]
+        write("".join(f"{line.rstrip()}\n" for line in aligned(rows)))
         return 0
     settings = loaded.settings
     with logging_to(settings), _terminated_like_interrupted():
@@ -64,23 +65,12 @@ def start(command: Command, arguments: Sequence[str]) -> int:
         if command in CORE:
             code: int = function(command.name, settings)
             return code
-        from llm_ocr.cli.progress import progress_for
+        from llm_ocr.cli.progress import shown_progress
 
-        progress = progress_for(settings)  # the function of a package returns its result
-        try:
-            result = function(settings, progress)
-        finally:
-            progress.close()
+        with shown_progress(settings) as progress:
+            result = function(settings, progress)  # the function of a package returns its result
         write_line(str(result))
         return 0
-
-
-def settings_table(loaded: Loaded[Any]) -> str:
-    """Return each setting, its value, and its origin, with secrets masked."""
-    values = shown_values(loaded.settings)
-    names = [setting.name for _, members in groups_of(type(loaded.settings)) for setting in members]
-    rows = [("setting", "value", "from"), *((name, one_line(values[name]), loaded.origins[name]) for name in names)]
-    return "".join(f"{line.rstrip()}\n" for line in aligned(rows))
 
 
 @contextmanager
@@ -89,15 +79,11 @@ def _terminated_like_interrupted() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
         yield
         return
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # raises KeyboardInterrupt
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 @contextmanager
@@ -122,7 +108,7 @@ def logging_to(settings: LogSettings) -> Iterator[None]:
             raise UsageError(f"--log-file {settings.log_file} cannot be written: {error.strerror}") from error
     values = [item for _, value in settings for item in (value if isinstance(value, tuple) else (value,))]
     secrets = tuple(value.get_secret_value() for value in values if isinstance(value, SecretStr) and value)
-    handler.setFormatter(_JsonLine(secrets) if settings.log_format == "json" else _TextLine(secrets))
+    handler.setFormatter(_Line(secrets, as_json=settings.log_format == "json"))
     before = logger.level, logger.propagate
     logger.setLevel(settings.log_level.upper())
     logger.propagate = False
@@ -146,35 +132,31 @@ class _ToStandardError(logging.Handler):
         write_line(self.format(record), sys.stderr)
 
 
-class _Masked(logging.Formatter):
-    """Formatter that masks every secret of the settings in messages and tracebacks."""
+class _Line(logging.Formatter):
+    """One line per record, as text or as JSON, with every secret of the settings masked in messages and tracebacks."""
 
-    def __init__(self, secrets: Sequence[str]) -> None:
+    def __init__(self, secrets: Sequence[str], *, as_json: bool) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
-        self.secrets = secrets
+        self._secrets = secrets
+        self._as_json = as_json
 
-    def masked(self, text: str) -> str:
-        for secret in self.secrets:
-            text = text.replace(secret, MASKED)
-        return text
-
-
-class _TextLine(_Masked):
     def formatMessage(self, record: logging.LogRecord) -> str:
         return one_line(with_flags(super().formatMessage(record)))
 
     def format(self, record: logging.LogRecord) -> str:
-        return harmless(self.masked(super().format(record)))
-
-
-class _JsonLine(_Masked):
-    def format(self, record: logging.LogRecord) -> str:
+        if not self._as_json:
+            return harmless(self._masked(super().format(record)))
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": self.masked(with_flags(record.getMessage())),
+            "message": self._masked(with_flags(record.getMessage())),
         }
         if record.exc_info:
-            line["exception"] = self.masked(self.formatException(record.exc_info))
+            line["exception"] = self._masked(self.formatException(record.exc_info))
         return json_text(line, indent=None)
+
+    def _masked(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, MASKED)
+        return text

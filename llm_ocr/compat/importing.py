@@ -33,7 +33,7 @@ from llm_ocr.compat.datasets import (
 )
 from llm_ocr.config.groups import InputSettings
 from llm_ocr.config.models import FigureCommand, InputCommand
-from llm_ocr.engines import FigureReader, noop
+from llm_ocr.engines import noop
 from llm_ocr.errors import UsageError
 from llm_ocr.results.markdown import IMAGE as IMAGE_LINK
 from llm_ocr.results.markdown import figure_link, target_id, unescape
@@ -83,11 +83,6 @@ class TakenOver:
 
     page: PageRecord
     descriptions: tuple[FigureRecord, ...]
-
-
-def described(entry: object) -> bool:
-    """Return whether an entry of the figures' metadata has a description."""
-    return bool(_description(_metadata(entry) or {}))
 
 
 def page_of(part: DocumentPart, index: int, row: Row) -> TakenOver:
@@ -179,22 +174,6 @@ def page_of(part: DocumentPart, index: int, row: Row) -> TakenOver:
     return TakenOver(record, tuple(descriptions))
 
 
-def unreadable(part: DocumentPart, index: int, detail: str) -> TakenOver:
-    """Return the page of a missing row."""
-    record = PageRecord(
-        page_id=page_id(part.document_id, part.pages[0]),
-        document_id=part.document_id,
-        source=part.source,
-        page_number=part.pages[0],
-        dataset_index=index,
-        status=Status.FAILED,
-        reason=Reason.NOT_FOUND,
-        detail=detail,
-        engine=ENGINE,
-    )
-    return TakenOver(record, ())
-
-
 def _items(value: object) -> Sequence[Any]:
     return value if isinstance(value, list) else []
 
@@ -258,19 +237,19 @@ async def keeping(job: Job[FigureCommand], ready: Describing) -> Describing:
     key = next((key.key for key in described_keys if key.settings.get("imported", {}).get("described")), "")
     if not key:
         return ready
-    kept = await asyncio.to_thread(_Kept, job.workspace, key)
-
-    async def close() -> None:
-        kept.close()
-        await ready.close()
-
-    return replace(ready, reader=_KeepingReader(ready.reader, kept, key), close=close)
+    keeping = await asyncio.to_thread(_KeepingReader, ready, job.workspace, key)
+    return replace(ready, reader=keeping, close=keeping.close)
 
 
-class _Kept:
-    """Imported descriptions by figure id, in a file on the local disk: their figures are requested in any order."""
+class _KeepingReader:
+    """Requests descriptions that are not imported from the reader.
 
-    def __init__(self, workspace: Workspace, key: str) -> None:
+    The imported ones are in a file on the local disk, by figure id: their figures are requested in any order.
+    """
+
+    def __init__(self, ready: Describing, workspace: Workspace, key: str) -> None:
+        self._ready = ready
+        self._key = key
         self._path: Path = workspace.spool / "kept.sqlite"
         self._path.unlink(missing_ok=True)
         self._table = sqlite3.connect(self._path, check_same_thread=False)  # one thread at a time: first this one
@@ -288,42 +267,22 @@ class _Kept:
                         ],
                     )
 
-    def find(self, figure: str) -> tuple[str, str] | None:
-        """Return engine and description."""
-        found: tuple[str, str] | None = self._table.execute(
-            "SELECT engine, description FROM kept WHERE figure = ?", (figure,)
-        ).fetchone()
-        return found
-
-    def close(self) -> None:
-        self._table.close()
-        self._path.unlink(missing_ok=True)
-
-
-class _KeepingReader:
-    """Requests descriptions that are not imported from the reader."""
-
-    def __init__(self, reader: FigureReader, kept: _Kept, key: str) -> None:
-        self._reader = reader
-        self._kept = kept
-        self._key = key
-
     @property
     def name(self) -> str:
-        """Name of the reader."""
-        return self._reader.name
+        return self._ready.reader.name
 
     def identity(self) -> Mapping[str, Any]:
         """Return the reader's identity, extended by the imported key."""
-        return {**self._reader.identity(), "kept": self._key}
+        return {**self._ready.reader.identity(), "kept": self._key}
 
     async def describe(
         self, figure: Figure, page_id: str, document_id: str, on_dispatched: Callable[[], None] = noop
     ) -> FigureRecord:
         """Return the imported description, otherwise the reader's."""
-        found = self._kept.find(figure.id)
+        query = "SELECT engine, description FROM kept WHERE figure = ?"
+        found: tuple[str, str] | None = self._table.execute(query, (figure.id,)).fetchone()
         if found is None:
-            return await self._reader.describe(figure, page_id, document_id, on_dispatched)
+            return await self._ready.reader.describe(figure, page_id, document_id, on_dispatched)
         engine, description = found
         return FigureRecord(
             figure_id=figure.id,
@@ -336,8 +295,10 @@ class _KeepingReader:
         )
 
     async def close(self) -> None:
-        """Close the reader."""
-        await self._reader.close()
+        """Remove the file, and close the reader."""
+        self._table.close()
+        self._path.unlink(missing_ok=True)
+        await self._ready.close()
 
 
 #: Increased when the same rows give other pages.
@@ -404,7 +365,7 @@ async def _planned(
                 for row in batch:
                     entries = _items(row.get(METADATA))
                     figures += len(entries)
-                    described_figures += sum(map(described, entries))
+                    described_figures += sum(bool(_description(_metadata(entry) or {})) for entry in entries)
                     given = row.get(ID)
                     name = given if isinstance(given, str) and given.strip() else f"row_{pages:05d}"
                     document_id = _unique(f"{file.split}-{name}" if file.split else name, known_ids)
@@ -486,9 +447,22 @@ def _read(workspace: Workspace, dataset: InputDataset, rows: InputRows, unit: Un
         first = members[0][1]
         consecutive = rows.rows(file, first, first + len(members))
         for _, _, part in members:
-            row = next(consecutive, None)
-            index = part.index_of(0)
-            pages.append(unreadable(part, index, "no such row") if row is None else page_of(part, index, row))
+            row, index = next(consecutive, None), part.index_of(0)
+            if row is not None:
+                pages.append(page_of(part, index, row))
+                continue
+            missing = PageRecord(
+                page_id=page_id(part.document_id, part.pages[0]),
+                document_id=part.document_id,
+                source=part.source,
+                page_number=part.pages[0],
+                dataset_index=index,
+                status=Status.FAILED,
+                reason=Reason.NOT_FOUND,
+                detail="no such row",
+                engine=ENGINE,
+            )
+            pages.append(TakenOver(missing, ()))
     return pages
 
 

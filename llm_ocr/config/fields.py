@@ -57,6 +57,11 @@ class Setting:
         return PREFIX + self.name.upper()
 
     @property
+    def negated(self) -> str:
+        """Return the flag that turns a switch off."""
+        return "--no-" + self.flag.removeprefix("--")
+
+    @property
     def allowed(self) -> str:
         """Return the allowed values, as words after "must be"."""
         if self.choices:
@@ -98,12 +103,6 @@ def _models_of(commands: tuple[Command, ...]) -> Mapping[str, type[BaseModel]]:
 def all_names() -> frozenset[str]:
     """Return the names of the settings of all commands: one file or environment serves all commands."""
     return frozenset(name for model in command_models().values() for name in model.model_fields)
-
-
-def commands_with(flag: str) -> list[str]:
-    """Return the commands that have this flag."""
-    models = command_models().items()
-    return [name for name, model in models if any(one.flag == flag for one in settings_of(model).values())]
 
 
 def groups_of(model: type[BaseModel]) -> Iterator[tuple[str, list[Setting]]]:

@@ -270,6 +270,26 @@ class ConfinementKeywords(TypedDict, total=False):
     """
 
 
+class PlanGroupKeywords(
+    WorkspaceKeywords,
+    LogKeywords,
+    SourceKeywords,
+    DatasetKeywords,
+    CountKeywords,
+    FilterKeywords,
+    RemoteKeywords,
+    RenderKeywords,
+    EngineKeywords,
+    ModelKeywords,
+    WhichModelKeywords,
+    LayoutKeywords,
+    EmbeddedKeywords,
+    ConfinementKeywords,
+    total=False,
+):
+    """Settings of all commands that plan."""
+
+
 class ServerKeywords(TypedDict, total=False):
     """Running servers and providers (engine server)."""
 
@@ -341,6 +361,10 @@ class RequestKeywords(TypedDict, total=False):
     """Maximum attempts per page or figure"""
     request_timeout: float
     """Seconds without new text until a request is aborted; after 10 times as long, its answer is cut"""
+
+
+class ServingKeywords(ServerKeywords, VllmKeywords, RequestKeywords, total=False):
+    """Settings of the commands that run models."""
 
 
 class LeaseKeywords(TypedDict, total=False):
@@ -625,23 +649,8 @@ class SlurmGroupKeywords(TypedDict, total=False):
 
 class RunKeywords(
     CallKeywords,
-    WorkspaceKeywords,
-    LogKeywords,
-    SourceKeywords,
-    DatasetKeywords,
-    CountKeywords,
-    FilterKeywords,
-    RemoteKeywords,
-    RenderKeywords,
-    EngineKeywords,
-    ModelKeywords,
-    WhichModelKeywords,
-    LayoutKeywords,
-    EmbeddedKeywords,
-    ConfinementKeywords,
-    ServerKeywords,
-    VllmKeywords,
-    RequestKeywords,
+    PlanGroupKeywords,
+    ServingKeywords,
     LeaseKeywords,
     DescribeGroupKeywords,
     RayKeywords,
@@ -682,23 +691,8 @@ class PlanKeywords(
 
 class ExtractKeywords(
     CallKeywords,
-    WorkspaceKeywords,
-    LogKeywords,
-    SourceKeywords,
-    DatasetKeywords,
-    CountKeywords,
-    FilterKeywords,
-    RemoteKeywords,
-    RenderKeywords,
-    EngineKeywords,
-    ModelKeywords,
-    WhichModelKeywords,
-    LayoutKeywords,
-    EmbeddedKeywords,
-    ConfinementKeywords,
-    ServerKeywords,
-    VllmKeywords,
-    RequestKeywords,
+    PlanGroupKeywords,
+    ServingKeywords,
     ShardKeywords,
     LeaseKeywords,
     RayKeywords,
@@ -715,23 +709,8 @@ class ExtractKeywords(
 
 class ReadPageKeywords(
     CallKeywords,
-    WorkspaceKeywords,
-    LogKeywords,
-    SourceKeywords,
-    DatasetKeywords,
-    CountKeywords,
-    FilterKeywords,
-    RemoteKeywords,
-    RenderKeywords,
-    EngineKeywords,
-    ModelKeywords,
-    WhichModelKeywords,
-    LayoutKeywords,
-    EmbeddedKeywords,
-    ConfinementKeywords,
-    ServerKeywords,
-    VllmKeywords,
-    RequestKeywords,
+    PlanGroupKeywords,
+    ServingKeywords,
     ShardKeywords,
     LeaseKeywords,
     RayKeywords,
@@ -756,9 +735,7 @@ class DescribeKeywords(
     DescribeGroupKeywords,
     EngineKeywords,
     WhichModelKeywords,
-    ServerKeywords,
-    VllmKeywords,
-    RequestKeywords,
+    ServingKeywords,
     EmbeddedKeywords,
     ConfinementKeywords,
     ShardKeywords,
@@ -794,9 +771,7 @@ class FieldsKeywords(
     WorkspaceKeywords,
     LogKeywords,
     EngineKeywords,
-    ServerKeywords,
-    VllmKeywords,
-    RequestKeywords,
+    ServingKeywords,
     ShardKeywords,
     LeaseKeywords,
     LimitKeywords,
@@ -862,9 +837,7 @@ class RepairKeywords(
     EmbeddedKeywords,
     ConfinementKeywords,
     EngineKeywords,
-    ServerKeywords,
-    VllmKeywords,
-    RequestKeywords,
+    ServingKeywords,
     ShardKeywords,
     LeaseKeywords,
     HybridKeywords,
@@ -1049,23 +1022,8 @@ class EstimateKeywords(
 class SubmitKeywords(
     CallKeywords,
     RepairGroupKeywords,
-    WorkspaceKeywords,
-    LogKeywords,
-    SourceKeywords,
-    DatasetKeywords,
-    CountKeywords,
-    FilterKeywords,
-    RemoteKeywords,
-    RenderKeywords,
-    EngineKeywords,
-    ModelKeywords,
-    WhichModelKeywords,
-    LayoutKeywords,
-    EmbeddedKeywords,
-    ConfinementKeywords,
-    ServerKeywords,
-    VllmKeywords,
-    RequestKeywords,
+    PlanGroupKeywords,
+    ServingKeywords,
     LeaseKeywords,
     DescribeGroupKeywords,
     InputKeywords,

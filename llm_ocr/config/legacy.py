@@ -18,10 +18,6 @@ class Effect(Enum):
     IGNORED = "ignored without a word"
 
 
-def _same(text: str) -> str | None:
-    return text
-
-
 def _zero_is_no_limit(text: str) -> str | None:
     return None if text.strip() == "0" else text
 
@@ -39,11 +35,11 @@ class Bare:
     """
 
     name: str
-    effect: Effect
     note: str
     setting: str = ""
-    convert: Callable[[str], str | None] = _same  # None: the setting's "not set"; ValueError: invalid value
+    convert: Callable[[str], str | None] = str  # None: the setting's "not set"; ValueError: invalid value
     weak: bool = False
+    effect: Effect = Effect.READ
 
     def read(self, text: str) -> str | None:
         """Return the setting's value for the variable's text.
@@ -66,14 +62,14 @@ def _launched_elsewhere(text: str) -> str | None:
     raise ValueError("must be true or false")
 
 
-def _as_argument(flag: str) -> Callable[[str], str | None]:
-    return lambda text: f"{flag}={text.strip()}"
-
-
 def _cache_size(text: str) -> str | None:
     if not re.fullmatch(r"\d+(\.\d*)?|\.\d+", text.strip(), re.ASCII):
         raise ValueError("must be a number, 0 or more")
-    return _as_argument("--mm-processor-cache-gb")(text)
+    return f"--mm-processor-cache-gb={text.strip()}"
+
+
+def _logits_processors(text: str) -> str | None:
+    return f"--logits-processors={text.strip()}"
 
 
 def _words(text: str) -> str | None:
@@ -156,67 +152,62 @@ _IGNORED = {
 _PLACE = "the workspace: all stages share one; only one such variable may be set"
 _INPUT = "the dataset to begin with, or the workspace itself (see below)"
 _READ = (
-    Bare("PIPELINE_STAGE", Effect.READ, "the stage that `llm-ocr` and `main()` run without a command; no default"),
-    Bare("LOG_LEVEL", Effect.READ, "any case; default `warning`, before `INFO`", "log_level", _log_level),
-    Bare("MAX_SAMPLES", Effect.READ, "`0`: no limit; `1k` is an error now", "max_samples", _zero_is_no_limit),
-    Bare("DATASET_NAME", Effect.READ, "no default; the predecessor's was a dataset of its author", "dataset"),
-    Bare("DATASET_CONFIG", Effect.READ, "no default", "dataset_config"),
-    Bare("DATASET_SPLIT", Effect.READ, "", "dataset_split"),
-    Bare("S3_OUTPUT_URI", Effect.READ, _PLACE, "workspace", _in_s3),
-    Bare("GCS_OUTPUT_URI", Effect.READ, _PLACE, "workspace", _in_gcs),
-    Bare("HF_REPO_ID", Effect.READ, f"{_PLACE}; a new one is private", "workspace", _repository),
-    Bare("HF_REPO", Effect.READ, "as `HF_REPO_ID`", "workspace", _repository),
-    Bare("HF_BRANCH", Effect.READ, "with `HF_REPO_ID`: its branch, which must exist; also for reading"),
+    Bare("PIPELINE_STAGE", "the stage that `llm-ocr` and `main()` run without a command; no default"),
+    Bare("LOG_LEVEL", "any case; default `warning`, before `INFO`", "log_level", _log_level),
+    Bare("MAX_SAMPLES", "`0`: no limit; `1k` is an error now", "max_samples", _zero_is_no_limit),
+    Bare("DATASET_NAME", "no default; the predecessor's was a dataset of its author", "dataset"),
+    Bare("DATASET_CONFIG", "no default", "dataset_config"),
+    Bare("DATASET_SPLIT", "", "dataset_split"),
+    Bare("S3_OUTPUT_URI", _PLACE, "workspace", _in_s3),
+    Bare("GCS_OUTPUT_URI", _PLACE, "workspace", _in_gcs),
+    Bare("HF_REPO_ID", f"{_PLACE}; a new one is private", "workspace", _repository),
+    Bare("HF_REPO", "as `HF_REPO_ID`", "workspace", _repository),
+    Bare("HF_BRANCH", "with `HF_REPO_ID`: its branch, which must exist; also for reading"),
     Bare(
         "OUTPUT_DIR",
-        Effect.READ,
         "the workspace, if none of the above is set; before, a folder for temporary files",
         "workspace",
         weak=True,
     ),
-    Bare("S3_INPUT_URI", Effect.READ, _INPUT, "input", _in_s3),
-    Bare("GCS_INPUT_URI", Effect.READ, _INPUT, "input", _in_gcs),
-    Bare("SOURCE_REPO_ID", Effect.READ, f"{_INPUT}; without it, `HF_REPO_ID` is not used", "input", _repository),
+    Bare("S3_INPUT_URI", _INPUT, "input", _in_s3),
+    Bare("GCS_INPUT_URI", _INPUT, "input", _in_gcs),
+    Bare("SOURCE_REPO_ID", f"{_INPUT}; without it, `HF_REPO_ID` is not used", "input", _repository),
     Bare(
         "SKIP_SERVER_LAUNCH",
-        Effect.READ,
         "true (`1`, `yes`, `on`): the engine `server`; false: `auto`",
         "engine",
         _launched_elsewhere,
     ),
     Bare(
         "BASE_URL",
-        Effect.READ,
         "a running server, with or without `/v1`; no server is started. For a server that starts at the same time "
         "as the job, set `VLLM_STARTUP_TIMEOUT` or `LLM_OCR_SERVER_WAIT`. Otherwise, an address without a server is an "
         "error after 5 seconds",
         "server_url",
         _server,
     ),
-    Bare("SERVED_MODEL_NAME", Effect.READ, "the name to ask a running server for", "server_model"),
-    Bare("VLLM_STARTUP_TIMEOUT", Effect.READ, "seconds; default 1800, before 600", "server_timeout"),
-    Bare("MODEL_ID", Effect.READ, "", "model"),
-    Bare("TENSOR_PARALLEL_SIZE", Effect.READ, "", "tensor_parallel_size"),
-    Bare("MAX_MODEL_LEN", Effect.READ, "default from the model's profile, before 4096", "max_model_len"),
-    Bare("GPU_MEMORY_UTILIZATION", Effect.READ, "the default is vLLM's", "gpu_memory_utilization"),
-    Bare("MM_PROCESSOR_CACHE_GB", Effect.READ, "an argument of `vllm serve`", "vllm_arg", _cache_size),
-    Bare(
-        "LOGITS_PROCESSORS", Effect.READ, "an argument of `vllm serve`", "vllm_arg", _as_argument("--logits-processors")
-    ),
-    Bare("EXTRA_VLLM_ARGS", Effect.READ, "split at spaces", "vllm_arg", _words),
-    Bare("DOC_PROMPT", Effect.READ, "without `<image>`, which vLLM adds", "prompt", _without_image),
-    Bare("DOC_MAX_TOKENS", Effect.READ, "default from the model's profile, before 2048", "max_tokens"),
-    Bare("DOC_TEMPERATURE", Effect.READ, "of the first try; retries climb a ladder", "temperature"),
-    Bare("FIGURE_PROMPT", Effect.READ, "without `<image>`, which vLLM adds", "describe_prompt", _without_image),
-    Bare("FIGURE_MAX_TOKENS", Effect.READ, "", "describe_max_tokens"),
-    Bare("FIGURE_TEMPERATURE", Effect.READ, "of the first try", "describe_temperature"),
-    Bare("EXTRACT_REQUEST_TIMEOUT", Effect.READ, "seconds without progress; the default is 180", "request_timeout"),
+    Bare("SERVED_MODEL_NAME", "the name to ask a running server for", "server_model"),
+    Bare("VLLM_STARTUP_TIMEOUT", "seconds; default 1800, before 600", "server_timeout"),
+    Bare("MODEL_ID", "", "model"),
+    Bare("TENSOR_PARALLEL_SIZE", "", "tensor_parallel_size"),
+    Bare("MAX_MODEL_LEN", "default from the model's profile, before 4096", "max_model_len"),
+    Bare("GPU_MEMORY_UTILIZATION", "the default is vLLM's", "gpu_memory_utilization"),
+    Bare("MM_PROCESSOR_CACHE_GB", "an argument of `vllm serve`", "vllm_arg", _cache_size),
+    Bare("LOGITS_PROCESSORS", "an argument of `vllm serve`", "vllm_arg", _logits_processors),
+    Bare("EXTRA_VLLM_ARGS", "split at spaces", "vllm_arg", _words),
+    Bare("DOC_PROMPT", "without `<image>`, which vLLM adds", "prompt", _without_image),
+    Bare("DOC_MAX_TOKENS", "default from the model's profile, before 2048", "max_tokens"),
+    Bare("DOC_TEMPERATURE", "of the first try; retries climb a ladder", "temperature"),
+    Bare("FIGURE_PROMPT", "without `<image>`, which vLLM adds", "describe_prompt", _without_image),
+    Bare("FIGURE_MAX_TOKENS", "", "describe_max_tokens"),
+    Bare("FIGURE_TEMPERATURE", "of the first try", "describe_temperature"),
+    Bare("EXTRACT_REQUEST_TIMEOUT", "seconds without progress; the default is 180", "request_timeout"),
 )
 
 TABLE: tuple[Bare, ...] = (
     *_READ,
-    *(Bare(name, Effect.NONE, note) for name, note in _NONE.items()),
-    *(Bare(name, Effect.IGNORED, note) for name, note in _IGNORED.items()),
+    *(Bare(name, note, effect=Effect.NONE) for name, note in _NONE.items()),
+    *(Bare(name, note, effect=Effect.IGNORED) for name, note in _IGNORED.items()),
 )
 
 BY_NAME = {bare.name: bare for bare in TABLE}

@@ -2,7 +2,7 @@
 
 import json
 import tomllib
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -114,11 +114,17 @@ _BEYOND = "it contains an impossible date or number, or is nested too deeply"
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Value that the user set."""
+    """Value that the user set.
+
+    Error messages show it between `before` and `after`, `--pages 1-x` or `MAX_SAMPLES=1k in .env`: as it was `written`,
+    or the text of the value.
+    """
 
     value: Any
     origin: str  # for --show-settings: "flag --pages", "environment MAX_SAMPLES"
-    shown: Callable[[str], str]  # form in error messages, from the value's text: "--pages 1-x", "MAX_SAMPLES=1k"
+    before: str
+    after: str = ""
+    written: str = ""
 
 
 class Stored(dict[str, Any]):
@@ -140,8 +146,9 @@ def _of_flags(
     for name, value in flags.items():
         setting = settings[name]
         spelling = written.get(name) or (setting.metavar if setting.positional else setting.flag)
-        shown = _around(f"`{name}=", "`") if spelling.startswith("`") else _around(f"{spelling} ", "")
-        given[name] = Given(value, f"flag {spelling}", shown)
+        keyword = spelling.startswith("`")
+        around = (f"`{name}=", "`") if keyword else (f"{spelling} ", "")
+        given[name] = Given(value, f"flag {spelling}", *around)
         if setting.secret:
             warnings.append(
                 f"{spelling}: other users of this machine can see it in the process list; "
@@ -187,8 +194,7 @@ def _of_variables(
                 raise UsageError(f"{variable}{where} {error}") from error
         # A secret is shown as the mask that messages give it, any other value as it was written.
         written = "" if setting.secret else masked(held[variable])
-        shown = _around(f"{variable}=", where, instead=written)
-        given[setting.name] = Given(value, f"{place} {variable}", shown)
+        given[setting.name] = Given(value, f"{place} {variable}", f"{variable}=", where, written)
     for name in sorted(held):
         if name.startswith(PREFIX) and name[len(PREFIX) :].lower() not in all_names() and name not in NOT_SETTINGS:
             known = frozenset(PREFIX + setting.upper() for setting in all_names())
@@ -204,30 +210,11 @@ def _of_file(settings: Mapping[str, Setting], path: Path) -> dict[str, Given]:
         if name not in all_names():
             unknown.append(f"unknown key {key!r} in {path}{did_you_mean(name, all_names())}")
         elif name in settings and value is not None and value != "":
-            given[name] = Given(value, f"file {path}", _around(f"{key} = ", f" in {path}"))
+            given[name] = Given(value, f"file {path}", f"{key} = ", f" in {path}")
     if unknown:
         hint = "llm-ocr init writes a file that explains every key."
         raise UsageError(unknown[0], hint="\n".join([*unknown[1:], hint]))
     return given
-
-
-def _of_workspace(settings: Mapping[str, Setting], stored: Mapping[str, Any]) -> dict[str, Given]:
-    """Return the values that the workspace holds, without settings that this command lacks."""
-    by = stored.by if isinstance(stored, Stored) else {}
-    return {
-        name: Given(
-            value,
-            f"workspace ({by[name]})" if by.get(name) else "workspace",
-            _around(f"{name} = ", " in the workspace"),
-        )
-        for name, value in stored.items()
-        if name in settings
-    }
-
-
-def _around(before: str, after: str, *, instead: str = "") -> Callable[[str], str]:
-    """Return a function that puts a value's text, or `instead` if given, between `before` and `after`."""
-    return lambda text: before + (instead or text) + after
 
 
 def read_dotenv(path: Path) -> dict[str, str]:
@@ -360,7 +347,15 @@ def load(
     of_dotenv = _of_variables(known, in_dotenv, dotenv.name, {**flags, **of_environment}, warnings)
     config = config or (Path(environ[PREFIX + "CONFIG"]) if environ.get(PREFIX + "CONFIG") else None)
     of_file = _of_file(known, config) if config else {}
-    given = {**_of_workspace(known, stored or {}), **of_file, **of_dotenv, **of_environment, **of_flags}
+    by = stored.by if isinstance(stored, Stored) else {}
+    of_workspace = {
+        name: Given(
+            value, f"workspace ({by[name]})" if by.get(name) else "workspace", f"{name} = ", " in the workspace"
+        )
+        for name, value in (stored or {}).items()
+        if name in known  # other commands have more settings
+    }
+    given = {**of_workspace, **of_file, **of_dotenv, **of_environment, **of_flags}
     warnings += notices(name for variables in (environ, in_dotenv) for name, text in variables.items() if text)
     missing = [name for name, setting in known.items() if setting.required and name not in given]
     values: dict[str, Any] = {name: source.value for name, source in given.items()}
@@ -400,7 +395,9 @@ def _complaint(settings: Mapping[str, Setting], given: Mapping[str, Given], deta
         index = next((part for part in detail["loc"][1:] if isinstance(part, int)), None)
         if index is not None and isinstance(value, list | tuple):
             value = value[index]
-        shown = given[setting.name].shown(MASKED if setting.secret else as_text(value))
+        source = given[setting.name]
+        text = source.written or (MASKED if setting.secret else as_text(value))
+        shown = f"{source.before}{text}{source.after}"
     if detail["type"] == "value_error":
         demand = detail["msg"].removeprefix("Value error, ")
     elif setting.many and detail["type"] in ("tuple_type", "list_type"):

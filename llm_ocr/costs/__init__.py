@@ -4,8 +4,7 @@
 low to high with its assumptions as text.
 """
 
-from llm_ocr.costs.estimates import Estimate, expected_seconds, time_limit
+from llm_ocr.costs.estimates import Estimate, Span, expected_seconds, time_limit
 from llm_ocr.costs.prices import Price, price_per_hour
-from llm_ocr.costs.throughput import Span
 
 __all__ = ["Estimate", "Price", "Span", "expected_seconds", "price_per_hour", "time_limit"]

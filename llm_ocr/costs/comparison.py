@@ -6,20 +6,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from llm_ocr.costs.estimates import Estimate, Stored, estimate, stored_of
-from llm_ocr.costs.prices import Machine, Price, Provider, providers, token_cost
-from llm_ocr.costs.throughput import (
+from llm_ocr.costs.estimates import (
     EMBEDDED_MODEL,
     HERE,
     SLICES,
+    Estimate,
     Span,
+    Stored,
+    estimate,
     fits,
     known_model,
     mean_span,
     measured_speed,
     no_measurement,
     share_span,
+    stored_of,
 )
+from llm_ocr.costs.prices import Machine, Price, Provider, providers, token_cost
 from llm_ocr.errors import UsageError
 from llm_ocr.models.registry import find_profile
 from llm_ocr.types import Status, plural
@@ -33,37 +36,59 @@ Table = tuple[Row, Sequence[Row]]
 DOLLARS = "USD"
 
 
-def text_table(head: Row, rows: Sequence[Row]) -> str:
-    """Return a table with aligned columns."""
-    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
-    return "\n".join(
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)
-    )
+class Tables:
+    """Tables with a title and notes, as text, as Markdown, and as HTML for notebooks."""
 
+    __slots__ = ()
 
-def markdown_text(title: str, tables: Sequence[Table], notes: Sequence[str]) -> str:
-    """Return Markdown; bars and line ends in cells are escaped."""
+    @property
+    def title(self) -> str:
+        """Return what the tables are about."""
+        raise NotImplementedError
 
-    def line(row: Row) -> str:
-        cells = (cell.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ") for cell in row)
-        return "| " + " | ".join(cells) + " |"
+    def content(self) -> tuple[Sequence[Table], Sequence[str]]:
+        """Return the tables and the notes."""
+        raise NotImplementedError
 
-    shown = ["\n".join([line(head), "|" + "---|" * len(head), *map(line, rows)]) for head, rows in tables]
-    return "\n\n".join([f"**{title}**", *shown, "\n".join(f"- {note}" for note in notes)]).rstrip()
+    def __str__(self) -> str:
+        return self._text()
 
+    def _text(self, more: str = "") -> str:
+        """Return the tables with aligned columns, and a line `more` below them."""
+        tables, notes = self.content()
+        parts = [self.title]
+        for head, rows in tables:
+            widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
+            lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in (head, *rows))
+            parts.append("\n".join(lines))
+        parts[-1] += more and f"\n{more}"
+        return "\n\n".join([*parts, "\n".join(notes)]).rstrip()
 
-def html_text(title: str, tables: Sequence[Table], notes: Sequence[str]) -> str:
-    """Return HTML; all text is escaped."""
+    def _repr_markdown_(self) -> str:
+        """Return Markdown; bars and line ends in cells are escaped."""
 
-    def cells(row: Row, tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) + "</tr>"
+        def line(row: Row) -> str:
+            cells = (cell.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ") for cell in row)
+            return "| " + " | ".join(cells) + " |"
 
-    shown = "".join(
-        f"<table><thead>{cells(head, 'th')}</thead><tbody>{''.join(cells(row, 'td') for row in rows)}</tbody></table>"
-        for head, rows in tables
-    )
-    listed = "".join(f"<li>{html.escape(note)}</li>" for note in notes)
-    return f"<p><b>{html.escape(title)}</b></p>{shown}<ul>{listed}</ul>"
+        tables, notes = self.content()
+        shown = ["\n".join([line(head), "|" + "---|" * len(head), *map(line, rows)]) for head, rows in tables]
+        return "\n\n".join([f"**{self.title}**", *shown, "\n".join(f"- {note}" for note in notes)]).rstrip()
+
+    def _repr_html_(self) -> str:
+        """Return HTML; all text is escaped."""
+
+        def cells(row: Row, tag: str) -> str:
+            return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) + "</tr>"
+
+        tables, notes = self.content()
+        shown = "".join(
+            f"<table><thead>{cells(head, 'th')}</thead><tbody>{''.join(cells(row, 'td') for row in rows)}</tbody>"
+            "</table>"
+            for head, rows in tables
+        )
+        listed = "".join(f"<li>{html.escape(note)}</li>" for note in notes)
+        return f"<p><b>{html.escape(self.title)}</b></p>{shown}<ul>{listed}</ul>"
 
 
 def money_text(value: float, currency: str = DOLLARS) -> str:
@@ -148,7 +173,7 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Tables):
     """Options for reading `pages` pages, the cheapest first, those without a price last; `notes` are for the reader.
 
     `stage` and `model` are empty if only tokens were given.
@@ -201,20 +226,13 @@ class Comparison:
             "assumptions": self.assumptions,
         }
 
-    def __str__(self) -> str:
-        """Return the table and its assumptions, for a terminal."""
-        more = [f"{plural(self.left_out, 'more option')}: add `all_options`"] if self.left_out else []
-        return "\n".join([self.title, "", text_table(*self._table()), *more, "", *self.assumptions])
-
-    def _repr_markdown_(self) -> str:
-        return markdown_text(self.title, [self._table()], self.assumptions)
-
-    def _repr_html_(self) -> str:
-        return html_text(self.title, [self._table()], self.assumptions)
-
-    def _table(self) -> Table:
+    def content(self) -> tuple[Sequence[Table], Sequence[str]]:
+        """Return the table and its assumptions."""
         head = ("where", "cost", "time", "pages/min", "start-up", "rate", "price")
-        return head, [option.row() for option in self.options]
+        return [(head, [option.row() for option in self.options])], self.assumptions
+
+    def __str__(self) -> str:
+        return self._text(f"{plural(self.left_out, 'more option')}: add `all_options`" if self.left_out else "")
 
 
 # The same pages on every machine with a price, and at every provider: one table, the cheapest first.

@@ -1,11 +1,268 @@
-"""Duration and cost of a stage on one kind of machine, and storage per page."""
+"""Measured speeds, from `throughput.toml`, the statistics of samples, and duration, cost, and storage of a stage."""
 
 import math
-from dataclasses import dataclass
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.resources import files
+from itertools import pairwise
+from statistics import fmean, stdev
 from typing import Any
 
-from llm_ocr.costs.prices import Machine, Price
-from llm_ocr.costs.throughput import EMBEDDED_MODEL, Span, machine_named, rate_of, startup_of, stored_rates
+from llm_ocr.costs.prices import Machine, Price, is_whole, machines, price_per_hour
+from llm_ocr.errors import UsageError
+from llm_ocr.models.choosing import needed_memory, share_of, weights_of
+from llm_ocr.models.registry import DEFAULT, find_profile
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Likely value with its range; `low` <= `likely` <= `high`."""
+
+    low: float
+    likely: float
+    high: float
+
+    @classmethod
+    def of(cls, value: float) -> "Span":
+        """Return an exact number as a range."""
+        return cls(value, value, value)
+
+    def __add__(self, other: "Span") -> "Span":
+        return Span(self.low + other.low, self.likely + other.likely, self.high + other.high)
+
+    def __mul__(self, factor: float) -> "Span":
+        """Multiply by a number of at least 0."""
+        return Span(self.low * factor, self.likely * factor, self.high * factor)
+
+    def times(self, other: "Span") -> "Span":
+        """Multiply by another range of numbers of at least 0."""
+        return Span(self.low * other.low, self.likely * other.likely, self.high * other.high)
+
+    def longer(self, other: "Span") -> "Span":
+        """Return the larger one of each number."""
+        return Span(max(self.low, other.low), max(self.likely, other.likely), max(self.high, other.high))
+
+    def wider(self, factor: float) -> "Span":
+        """Divide low and multiply high by `factor`, 1 or more."""
+        return Span(self.low / factor, self.likely, self.high * factor)
+
+    def needed(self, amount: float) -> "Span":
+        """Return the time for `amount` at this rate, which must be above 0; the highest rate gives the lowest time."""
+        return Span(amount / self.high, amount / self.likely, amount / self.low)
+
+    def to_json(self, digits: int = 4) -> dict[str, float]:
+        """Return JSON values, rounded."""
+        return {name: round(value, digits) for name, value in asdict(self).items()}
+
+
+# Estimates for all pages from a sample: means with their likely range. Ranges are 95 % t-intervals: the mean of n
+# values, plus and minus t times their standard deviation over the square root of n. A sample with a large share of the
+# pages is more precise: the half-width is multiplied by the square root of the share outside the sample (Cochran,
+# Sampling Techniques, finite population correction).
+
+
+#: Student's t for 95 % two-sided, by degrees of freedom; missing values use the next lower entry.
+_T = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228}
+_T |= {12: 2.179, 15: 2.131, 20: 2.086, 30: 2.042, 60: 2.0, 120: 1.98}
+#: Slices of a sample for the speed, and minimum pages per slice.
+SLICES, _OF_A_SLICE = 8, 2
+#: A sample with this many pages per concurrent request has a middle part of steady speed.
+_STEADY = 5
+#: Bounds of the middle part as shares of the pages: the first pages end together, and the last ones have no successors.
+_FIRST, _LAST = 0.1, 0.9
+
+
+def mean_span(values: Sequence[float], share: float, *, least: float) -> Span:
+    """Return the mean of all pages, of which `values` are a sample with a share of 0..1.
+
+    The range is at least `least` (relative) in each direction. Without values, the result is 0. A single value may be
+    half or twice as much.
+    """
+    if not values:
+        return Span.of(0.0)
+    mean = fmean(values)
+    if len(values) == 1:
+        return Span.of(mean).wider(2.0 if share < 1 else 1 + least)
+    student = _T[max(freedom for freedom in _T if freedom < len(values))]
+    half = student * stdev(values) / math.sqrt(len(values)) * math.sqrt(max(0.0, 1 - share))
+    half = max(half, least * mean)
+    return Span(max(mean - half, mean / 10), mean, mean + half)  # a positive mean stays above 0
+
+
+def share_span(found: int, read: int, sampled: float) -> Span:
+    """Return the share 0..1 of all pages that have what `found` of `read` pages of a sample have.
+
+    Args:
+        found: Pages of the sample with it.
+        read: Pages of the sample, at least 1.
+        sampled: Share 0..1 of all pages that is in the sample. It narrows the range, a 95 % interval (Wilson).
+    """
+    share, square = found / read, 1.96**2 * max(0.0, 1 - sampled) / read
+    middle = (share + square / 2) / (1 + square)
+    half = math.sqrt(square * share * (1 - share) + square**2 / 4) / (1 + square)
+    return Span(max(0.0, min(share, middle - half)), share, min(1.0, max(share, middle + half)))
+
+
+def measured_speed(ends: Sequence[float], parallel: int, share: float, *, least: float) -> tuple[Span, float]:
+    """Return the steady seconds per page, and the one-time seconds for the beginning and the end.
+
+    `ends` are the end times of pages, in seconds from the sample's start, `parallel` pages at a time. The range is that
+    of the mean over `SLICES` slices with equal numbers of pages.
+    """
+    ordered = sorted(ends)
+    count = len(ordered)
+    steady = count >= max(_STEADY * parallel, SLICES * _OF_A_SLICE * 2)
+    marks = [0.0, *ordered]
+    first, last = (round(_FIRST * count), round(_LAST * count)) if steady else (0, count)
+    slices = min(SLICES, (last - first) // _OF_A_SLICE)
+    each = (marks[last] - marks[first]) / (last - first)
+    if slices < 2:
+        found = Span.of(each).wider(2.0)
+    else:
+        cuts = [first + round(number * (last - first) / slices) for number in range(slices + 1)]
+        rates = [(marks[end] - marks[begin]) / (end - begin) for begin, end in pairwise(cuts)]
+        around = mean_span(rates, share, least=least)
+        found = around * (each / around.likely) if around.likely else Span.of(each)
+    return found, max(0.0, marks[-1] - each * count)
+
+
+# Page rates from `throughput.toml`: measured or published for this model on this GPU, never scaled from another.
+
+
+#: The engine without a model, and machines without a GPU.
+EMBEDDED_MODEL, CPU = "embedded", "CPU"
+#: Platform of this machine in a table with others.
+HERE = "here"
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Pages per minute of one machine, and the basis; `known`: for this model on this GPU, not for a relative."""
+
+    pages_per_minute: Span
+    words: tuple[str, ...]
+    known: bool
+
+
+def rate_of(stage: str, model: str, machine: Machine) -> Rate | None:
+    """Return the rate of a stage; None if the model was not measured on the machine's GPU, or does not fit."""
+    if not machine.gpu or stage == "assemble":  # Assemble leaves a GPU idle
+        name = model or EMBEDDED_MODEL
+        for rate in _table()["rate"]:
+            if rate["gpu"] == CPU and rate["stage"] == stage and (not rate["models"] or name in rate["models"]):
+                return Rate(_span(rate), (_rate_text(rate),), True)
+        return None
+    name = known_model(model)
+    found = _rates_by_gpu(stage, name).get(machine.gpu)
+    if model == EMBEDDED_MODEL or found is None or not fits(name, machine.gpu):
+        return None
+    own = found["models"][0] == name
+    relative = () if own else (f"{name}: taken as {found['models'][0]}'s",)
+    all_gpus = () if machine.gpus < 2 else ("the rate is proportional to the number of GPUs of a machine",)
+    return Rate(_span(found) * max(machine.gpus, 1), (*relative, _rate_text(found), *all_gpus), own)
+
+
+def no_measurement(stage: str, model: str, gpu: str) -> str:
+    """Return a note: the model has no rate on this GPU, and its rate on the measured GPU of the nearest bandwidth."""
+    name = known_model(model)
+    measured = _rates_by_gpu(stage, name)
+    if not measured:
+        return f"no measurement for {name} on any GPU"
+    bandwidth = {other: float(_table()["gpu"][other]["bandwidth"]) for other in (gpu, *measured)}
+    nearest = min(measured, key=lambda other: abs(math.log(bandwidth[other] / bandwidth[gpu])))
+    return f"no measurement for {name} on {gpu}; the nearest measured GPU is {_on_gpu(measured[nearest])}"
+
+
+def fits(model: str, gpu: str) -> bool:
+    """Return whether the memory of one such GPU is sufficient; True if the model's size is unknown."""
+    if gpu not in _table()["gpu"]:
+        return False
+    try:
+        profile = find_profile(model)
+    except UsageError:
+        return True
+    needed = needed_memory(weights_of(profile), profile.context, share=share_of(profile))
+    return not profile.parameters or needed <= _table()["gpu"][gpu]["memory"] * 1e9
+
+
+def startup_of(machine: Machine) -> tuple[Span, str]:
+    """Return the seconds until the first page, and the source.
+
+    They begin with the submission of the job, or with the command on this machine.
+    """
+    value = _table()["startup"][HERE if machine.platform == HERE else "gpu" if machine.gpu else "cpu"]
+    return Span(value["low"], value["likely"], value["high"]), value["words"]
+
+
+def known_model(name: str) -> str:
+    """Return the profile's name for a model's name, alias, or id; the name itself without a profile."""
+    if not name:
+        return DEFAULT
+    try:
+        return find_profile(name).name
+    except UsageError:
+        return name
+
+
+def machine_named(platform: str, hardware: str) -> Machine | None:
+    """Return a machine of the price list, or one whose name contains its GPUs (`ml.g6e.xlarge`, `A100-80GB:2`)."""
+    for machine in machines():
+        if (machine.platform, machine.name) == (platform, hardware):
+            return machine
+    family, _, size = hardware.rpartition(".")
+    if found := _table()["families"].get(family):
+        gpus = found["sizes"].get(size)
+        price = price_per_hour(platform, hardware)
+        return Machine(platform, hardware, found["gpu"], gpus, price) if gpus else None
+    if is_whole(platform):
+        return None
+    name, _, count = hardware.partition(":")
+    gpu = gpu_named(name)
+    if gpu is None or (count and not count.isdecimal()):
+        return None
+    return Machine(platform, hardware, gpu, int(count or 1), price_per_hour(platform, hardware))
+
+
+def gpu_named(name: str) -> str | None:
+    """Return the GPU of a name or alias, ignoring case and separators; None for an unknown GPU."""
+    wanted = _plain(name)
+    for gpu, value in _table()["gpu"].items():
+        if wanted in {_plain(alias) for alias in (gpu, *value.get("aliases", ()))}:
+            return str(gpu)
+    return None
+
+
+def _rates_by_gpu(stage: str, model: str) -> dict[str, dict[str, Any]]:
+    rates = [rate for rate in _table()["rate"] if rate["stage"] == stage and model in rate["models"]]
+    return {rate["gpu"]: rate for rate in rates if rate["gpu"] != CPU}
+
+
+def _span(rate: Mapping[str, Any]) -> Span:
+    return Span(rate["low"], rate["pages_per_minute"], rate["high"])
+
+
+def _rate_text(rate: Mapping[str, Any]) -> str:
+    return f"{', '.join(rate['models'][:1]) or rate['stage']} on {_on_gpu(rate)}"
+
+
+def _on_gpu(rate: Mapping[str, Any]) -> str:
+    return f"{rate['gpu']}: {rate['pages_per_minute']:g} pages/min: {rate['words']} ({rate['date']})"
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.casefold())
+
+
+@cache
+def _table() -> dict[str, Any]:
+    return tomllib.loads((files("llm_ocr.costs") / "throughput.toml").read_text(encoding="utf-8"))
+
+
+# Duration and cost of a stage on one kind of machine, and storage per page.
+
 
 #: Time limits: minimum, factor on the likely time, and step of five minutes.
 _SHORTEST, _MARGIN, _STEP = 1800, 2.0, 300
@@ -151,14 +408,16 @@ def stored_of(stage: str, model: str, pages: int, each: Span | None = None) -> S
         basis = ", page images, figures, and Parquet, measured now"
     else:
         engines = ("", EMBEDDED_MODEL if model == EMBEDDED_MODEL else "model")
-        rates = (rate for rate in stored_rates() if rate["stage"] == stage and rate["engine"] in engines)
+        rates = (rate for rate in _table()["stored"] if rate["stage"] == stage and rate["engine"] in engines)
         found = next(rates, None)
         if found is None:
             return None
         each = Span(found["low"], found["bytes_per_page"], found["high"])
         basis = f": {found['words']} ({found['date']})"
     words = f"{size_span(Span.of(each.likely))} a page{basis}"
-    then = next((rate for rate in stored_rates() if rate["stage"] == "assemble"), None) if stage == "extract" else None
+    then = (
+        next((rate for rate in _table()["stored"] if rate["stage"] == "assemble"), None) if stage == "extract" else None
+    )
     if then is not None:
         added = size_span(Span.of(then["bytes_per_page"]))
         words += f"; Assemble adds about {added} a page (with `dataset_images=none`, much less)"

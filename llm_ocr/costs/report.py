@@ -4,20 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from llm_ocr.costs.comparison import (
-    DOLLARS,
-    Row,
-    Table,
-    html_text,
-    markdown_text,
-    money_span,
-    money_text,
-    share_text,
-    text_table,
-)
-from llm_ocr.costs.estimates import estimate
+from llm_ocr.costs.comparison import DOLLARS, Row, Table, Tables, money_span, money_text, share_text
+from llm_ocr.costs.estimates import Span, estimate, machine_named, startup_of
 from llm_ocr.costs.prices import machines
-from llm_ocr.costs.throughput import Span, machine_named, startup_of
 from llm_ocr.errors import ObjectNotFound, WorkspaceError
 from llm_ocr.models.registry import DEFAULT
 from llm_ocr.types import plural
@@ -293,7 +282,7 @@ class Projection:
 
 
 @dataclass(frozen=True, slots=True)
-class CostReport:
+class CostReport(Tables):
     """Costs of a run, as far as known; `notes` state the gaps.
 
     `jobs` is money by currency that platforms bill, `tokens` the costs at providers, and `hours` dollars for machines
@@ -365,18 +354,8 @@ class CostReport:
             "notes": list(self.notes),
         }
 
-    def __str__(self) -> str:
-        tables = [text_table(head, rows) for head, rows in self._tables()]
-        return "\n\n".join([self.title, *tables, "\n".join(self.notes)]).rstrip()
-
-    def _repr_markdown_(self) -> str:
-        return markdown_text(self.title, self._tables(), self.notes)
-
-    def _repr_html_(self) -> str:
-        return html_text(self.title, self._tables(), self.notes)
-
-    def _tables(self) -> list[Table]:
-        """Return the tables of stages, of more pages, and of other machines."""
+    def content(self) -> tuple[Sequence[Table], Sequence[str]]:
+        """Return the tables of stages, of more pages, and of other machines, and the notes."""
 
         def money(value: float | None, missing: str, currency: str = DOLLARS) -> str:
             return missing if value is None else money_text(value, currency)
@@ -427,12 +406,12 @@ class CostReport:
                 for machine in self.what_if
             ]
             tables.append((head, rows))
-        return tables
+        return tables, self.notes
 
 
 def cost_report(status: RunStatus, found: Sequence[Spent], series: Sequence[Series] = ()) -> CostReport:
     """Return the report for a workspace's status, the costs of its jobs (`spent`), and the series of its workers."""
-    pages = status.pages.ok + status.pages.degraded + status.pages.failed
+    pages = status.pages.ended
     serving = {(worker.worker, worker.stage): worker.serving for worker in series}
     begun = [name for name in _STAGES if name in status.stages]
     stages = tuple(cost for name in begun for cost in _stage_costs(name, pages, status, found, serving))

@@ -5,19 +5,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from llm_ocr.costs import Price, price_per_hour, time_limit
+from llm_ocr.costs import Price, price_per_hour
 from llm_ocr.costs.comparison import money_text
 from llm_ocr.costs.prices import live_prices
 from llm_ocr.errors import LimitReached, UsageError
-from llm_ocr.launch import REPAIR, JobSpec, JobStatus, Launcher, is_installed, launcher_for
+from llm_ocr.launch import JobSpec, JobStatus, Launcher, is_installed, launcher_for
 from llm_ocr.launch.cloud_run.plan import MACHINES, size
 from llm_ocr.launch.records import Submission, write_end, write_jobs
 from llm_ocr.types import plural
 from llm_ocr.workspace import Workspace
-from llm_ocr.workspace.keys import EXTRACT
 
-#: Platforms whose job limit follows from the pages; others use the platform's default.
-_FITTED = frozenset({"hf-jobs", "sagemaker"})
 #: Seconds. Minimum limit that `--max-cost` sets: a GPU job likely needs 226 s before its first page, and up to 900
 #: (`startup.gpu` in costs/throughput.toml), so a shorter job mostly pays for its start.
 SHORTEST = 600
@@ -119,15 +116,6 @@ def has_ended(workspace: Workspace, submission: Submission) -> bool:
         return False
     record_end(workspace, submission, statuses)
     return True
-
-
-def fitted_limit(platform: str, spec: JobSpec, settings: Mapping[str, Any], pages: int) -> int | None:
-    """Return the maximum seconds that one of the jobs should need; None for the platform's default."""
-    if platform not in _FITTED or not pages:
-        return None
-    model = "embedded" if settings.get("engine") == "embedded" else str(settings.get("model", ""))
-    stage = EXTRACT if spec.stage == REPAIR else spec.stage
-    return time_limit(stage, model, platform, spec.hardware, pages, shards=spec.shards)
 
 
 @dataclass(frozen=True, slots=True)

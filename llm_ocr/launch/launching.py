@@ -14,10 +14,11 @@ from typing import Any, TextIO
 
 from llm_ocr.config.loading import Stored, check_effect, masked
 from llm_ocr.config.models import LaunchSettings
+from llm_ocr.costs import time_limit
 from llm_ocr.errors import Interrupted, JobFailed, LaunchError, UsageError
 from llm_ocr.launch import FIELDS, PIPELINE, REPAIR, Job, JobSpec, JobStatus, Launcher, Plan, State, launcher_for
-from llm_ocr.launch.bill import Budget, bounded, budget_of, check_prices, fitted_limit, has_ended, most_text, record_end
-from llm_ocr.launch.library import check_library, with_library
+from llm_ocr.launch.bill import Budget, bounded, budget_of, check_prices, has_ended, most_text, record_end
+from llm_ocr.launch.library import UPLOADS, check_wheel, uploaded, with_library
 from llm_ocr.launch.records import (
     Launched,
     Submission,
@@ -28,8 +29,6 @@ from llm_ocr.launch.records import (
     write_spec,
 )
 from llm_ocr.launch.specs import COORDINATOR_SHARE, SHARED_DISK, LaunchRequest, launch_request, new_id, with_coordinator
-from llm_ocr.launch.uploads import FOLDER as UPLOADS
-from llm_ocr.launch.uploads import uploaded
 from llm_ocr.launch.watching import (
     EVERY,
     Display,
@@ -49,6 +48,8 @@ from llm_ocr.workspace.stored import remembered, workspace_options
 _EXAMPLE = re.compile(
     r"\b(ACCOUNT|BUCKET|DIGEST|EMAIL|NAMESPACE|PROJECT|REGION|REPOSITORY|TAG|YOUR[-_][A-Z]+)\b|<[a-z ]+>"
 )
+#: Platforms whose job limit follows from the pages; others use the platform's default.
+_FITTED = frozenset({"hf-jobs", "sagemaker"})
 _EXAMPLES_IN = ("workspace", "image", "role", "project", "region", "service_account", "training_output", "namespace")
 
 
@@ -117,7 +118,12 @@ def complete_plan(launcher: Launcher, spec: JobSpec) -> Plan:
     if plan.missing:
         gaps = ", ".join(f"{name[1:-1]}: {how}" for name, how in plan.missing.items())
         raise UsageError(f"{launcher.platform} requires {gaps}")
-    check_library(spec)
+    wheel = spec.options.get("wheel")
+    if wheel == "image" and not spec.image:
+        hint = "Set an image that does, for example --image registry.example/llm-ocr:1 (docker/README.md)."
+        raise UsageError("--wheel image: the stock images do not contain llm-ocr", hint=hint)
+    if wheel not in (None, "image"):
+        check_wheel(wheel)
     return plan
 
 
@@ -305,9 +311,12 @@ class Launch:
                 f"{stage}: the number of units is unknown before the plan, and shards without a unit cost their start; "
                 f"llm-ocr plan -w {self.workspace.url} SOURCE... before the launch makes it known"
             )
-        if spec.time_limit is None:
-            pages = min(progress.pages, settings.get("max_pages", progress.pages))
-            spec = replace(spec, time_limit=fitted_limit(self.asked.platform, spec, settings, pages))
+        pages = min(progress.pages, settings.get("max_pages", progress.pages))
+        if spec.time_limit is None and pages and self.asked.platform in _FITTED:
+            model = "embedded" if settings.get("engine") == "embedded" else str(settings.get("model", ""))
+            kind = EXTRACT if stage == REPAIR else stage
+            limit = time_limit(kind, model, self.asked.platform, spec.hardware, pages, shards=spec.shards)
+            spec = replace(spec, time_limit=limit)
         return spec
 
     def _of(self, stage: str) -> list[Submission]:

@@ -1,8 +1,7 @@
-"""Library in a job's container: the stock images, its wheel in the workspace, and the command that installs it.
+"""What a launch puts into the workspace for its jobs: the library's wheel, and documents of this machine.
 
-A job with a stock image first runs `bootstrap`, which installs the wheel that the launch uploaded to the workspace.
-`plan` is pure, so the plan contains placeholders for values that are only known at submission. `with_library` replaces
-them.
+A job with a stock image first runs `bootstrap`, which installs the wheel. `plan` is pure, so the plan contains
+placeholders for values that are only known at submission. `with_library` replaces them.
 """
 
 import base64
@@ -10,19 +9,23 @@ import csv
 import hashlib
 import io
 import json
+import os
 import re
+import stat
 import tomllib
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from llm_ocr.errors import LaunchError, UsageError
 from llm_ocr.launch import FIELDS, GPU_STAGES, JobSpec, Plan, Request
 from llm_ocr.launch.bootstrap import GOOGLE_KEY
 from llm_ocr.plugins import STORES
+from llm_ocr.storage.names import split_scheme
+from llm_ocr.types import plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.stored import LAUNCHES
 
@@ -46,8 +49,7 @@ _ADDED = ("INSTALLER", "REQUESTED", "RECORD", "direct_url.json", "uv_cache.json"
 _EXTRAS: Mapping[str, tuple[str, ...]] = {"s3": ("s3",), "gs": ("gcs",)}
 
 
-@dataclass(frozen=True, slots=True)
-class Wheel:
+class Wheel(NamedTuple):
     """A wheel's file name and content."""
 
     name: str
@@ -79,16 +81,6 @@ def job_command(spec: JobSpec, *, gpus: int | None = None, wrapper: tuple[str, .
 def serves(spec: JobSpec, gpus: int | None) -> bool:
     """Return whether a job on a machine with `gpus` may start vLLM. Other jobs may change the image's packages."""
     return spec.stage in GPU_STAGES and gpus != 0
-
-
-def check_library(spec: JobSpec) -> None:
-    """Raise `UsageError` if the wheel cannot be used, or if an image must contain the library and none is named."""
-    given = spec.options.get("wheel")
-    if given == "image" and not spec.image:
-        hint = "Set an image that does, for example --image registry.example/llm-ocr:1 (docker/README.md)."
-        raise UsageError("--wheel image: the stock images do not contain llm-ocr", hint=hint)
-    if given not in (None, "image"):
-        check_wheel(given)
 
 
 def library_notes(spec: JobSpec, gpus: int | None = None) -> list[str]:
@@ -200,3 +192,107 @@ def _files(installed: Distribution, folder: str) -> Iterator[tuple[str, Path]]:
     for file in installed.files or ():
         if file.parts[0] in kept and "__pycache__" not in file.parts and file.name not in _ADDED:
             yield file.as_posix(), Path(str(installed.locate_file(file)))
+
+
+# Documents of this machine.
+
+
+#: Folder of uploaded documents below the workspace.
+UPLOADS = "uploads/documents"
+_KINDS = (
+    *(".pdf", ".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".tif", ".tiff"),
+    *(".gif", ".bmp", ".jp2", ".j2k", ".jpf", ".jpx", ".avif"),
+)
+
+
+def is_local(source: str) -> bool:
+    """Return whether a source is on this machine."""
+    return split_scheme(source)[0] in ("", "file")
+
+
+def on_any_folder(url: str) -> str:
+    """Return a path as an absolute one, and a URL unchanged."""
+    return str(Path(url).expanduser().absolute()) if not split_scheme(url)[0] else url
+
+
+def uploaded(workspace: Workspace, sources: Sequence[str], say: Callable[[str], object]) -> tuple[str, ...]:
+    """Upload files and folders of this machine, except unchanged ones (same path, same size, not newer here).
+
+    Args:
+        workspace: Workspace.
+        sources: Sources as given by the user.
+        say: Receives messages.
+
+    Returns:
+        The sources in a form that jobs can read.
+
+    Raises:
+        UsageError: A local source is a list or a pattern, or does not exist.
+    """
+    readable = []
+    for source in sources:
+        if not is_local(source):
+            readable.append(source)
+            continue
+        root = Path(source.removeprefix("file://")).expanduser().resolve()
+        if not root.exists() or (root.is_file() and root.suffix.lower() not in _KINDS):
+            hint = "Use files, folders, or s3://, gs://, hf://, and https:// sources; put lists of sources there, too."
+            raise UsageError(f"{source}: jobs on other machines cannot read it", hint=hint)
+        files = [root] if root.is_file() else sorted(_documents(root, say))
+        # Folders with equal names must not overwrite each other: `2023/scans` and `2024/scans`.
+        place = f"{UPLOADS}/{hashlib.sha256(os.fsencode(root.parent)).hexdigest()[:8]}"
+        sent = 0
+        for file in files:
+            key = f"{place}/{file.relative_to(root.parent).as_posix()}"
+            there, here = workspace.store.stat(key), file.stat()
+            # A store that does not record the time of an object returns 0.
+            if there is None or there.size != here.st_size or 0 < there.modified < here.st_mtime:
+                workspace.store.upload(file, key)
+                sent += 1
+        workspace.flush()
+        say(f"{source}: {sent:,} of {plural(len(files), 'file')} uploaded to {workspace.url}/{place}")
+        readable.append(f"{workspace.url}/{place}/{root.name}{'' if root.is_file() else '/'}")
+    return tuple(readable)
+
+
+def remove_wheels(workspace: Workspace) -> list[str]:
+    """Remove the wheels that finished launches uploaded, and return lines about them. The next launch uploads its own.
+
+    Raises:
+        StorageError: The workspace cannot be read or written.
+    """
+    wheels = [info for info in workspace.store.list(f"{LAUNCHES}/") if info.key.endswith(".whl")]
+    for info in wheels:
+        workspace.store.delete(info.key)
+    size = plural(sum(info.size for info in wheels), "byte")
+    return [f"deleted: {plural(len(wheels), 'wheel')} of llm-ocr, {size}"] if wheels else []
+
+
+def kept_uploads(workspace: Workspace) -> list[str]:
+    """Return a line about uploaded documents, which only the user may remove; empty without such documents.
+
+    Raises:
+        StorageError: The workspace cannot be read.
+    """
+    found = list(workspace.store.list(f"{UPLOADS}/"))
+    size = plural(sum(info.size for info in found), "byte")
+    where = f"{workspace.url}/{UPLOADS}"
+    return [f"kept: {plural(len(found), 'uploaded document')}, {size}, which retries read: {where}"] if found else []
+
+
+def _documents(folder: Path, say: Callable[[str], object]) -> Iterator[Path]:
+    """Yield the documents below a folder; report unreadable ones."""
+
+    def passed_over(error: OSError) -> None:
+        say(f"{error.filename} was not uploaded: {error.strerror or error}")
+
+    for place, folders, names in os.walk(folder, onerror=passed_over):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for path in (Path(place, name) for name in names if not name.startswith(".")):
+            if path.suffix.lower() not in _KINDS:
+                continue
+            try:
+                if stat.S_ISREG(path.stat().st_mode):
+                    yield path
+            except OSError as error:
+                passed_over(error)

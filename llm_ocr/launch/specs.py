@@ -26,8 +26,7 @@ from llm_ocr.config.models import (
 from llm_ocr.costs import price_per_hour
 from llm_ocr.errors import UsageError
 from llm_ocr.launch import FIELDS, GPU_STAGES, PIPELINE, REPAIR, STAGES, JobSpec, Launcher
-from llm_ocr.launch.library import store_extras
-from llm_ocr.launch.uploads import is_local, on_any_folder
+from llm_ocr.launch.library import is_local, on_any_folder, store_extras
 from llm_ocr.plugins import STORES
 from llm_ocr.results.field_schema import load_schema, read_schema
 from llm_ocr.storage.names import split_scheme

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TextIO
 
 from llm_ocr.costs.comparison import money_text, time_span
-from llm_ocr.costs.throughput import Span
+from llm_ocr.costs.estimates import Span
 from llm_ocr.errors import LaunchError, StorageError, WorkspaceError
 from llm_ocr.launch import PIPELINE, REPAIR, Job, JobSpec, JobStatus, Launcher, State, is_installed, launcher_for
 from llm_ocr.launch.bill import billed_seconds, has_ended, price_of
@@ -134,8 +134,8 @@ class _Units:
         for marker in iter_markers(workspace, self.stage, key, among=self) if key else ():
             counts, figures = marker.summary.counts, marker.summary.figures
             self.seen.add(marker.unit)
-            self.pages += counts.ok + counts.degraded + counts.failed - marker.summary.replaces
-            self.figures += figures.ok + figures.degraded + figures.failed
+            self.pages += counts.ended - marker.summary.replaces
+            self.figures += figures.ended
             self.found += figures.expected
             self.correction += correction(marker.summary)
             if self.stage == EXTRACT:  # Assemble publishes items, which have other names
@@ -266,7 +266,9 @@ def until_over(
             display.say(f"{stage}: {error.args[0]}; retrying")
             time.sleep(every)
             continue
-        states = summary(statuses)
+        counts = Counter(status.state for status in statuses)
+        named = ", ".join(f"{counts[state]} {state.value}" for state in State if counts[state])
+        states = f"{plural(len(statuses), 'job')}: {named}"  # such as `3 jobs: 1 running, 2 queued`
         try:
             words = "" if progress is None else progress.words(statuses, every=_READ_EVERY * every)
         except (LaunchError, StorageError, WorkspaceError) as error:  # a temporary failure must not end the launch
@@ -278,13 +280,6 @@ def until_over(
             display.end(line)
             return statuses
         time.sleep(every)
-
-
-def summary(statuses: Sequence[JobStatus]) -> str:
-    """Return the states as text: `3 jobs: 1 running, 2 queued`."""
-    counts = Counter(status.state for status in statuses)
-    states = ", ".join(f"{counts[state]} {state.value}" for state in State if counts[state])
-    return f"{plural(len(statuses), 'job')}: {states}"
 
 
 def reasons(statuses: Sequence[JobStatus]) -> str:

@@ -191,7 +191,7 @@ async def _stages(job: Job[Any]) -> tuple[Stage, ...]:
 
 
 async def _clean(job: Job[CleanSettings]) -> None:
-    from llm_ocr.launch.uploads import kept_uploads
+    from llm_ocr.launch.library import kept_uploads
 
     settings, progress = job.settings, job.progress
     cleaned = await asyncio.to_thread(clean, job.workspace, older_than=settings.older_than, dry_run=settings.dry_run)

@@ -281,4 +281,4 @@ def _done(status: RunStatus) -> str:
 
 
 def _ended(counts: Counts) -> int:
-    return counts.ok + counts.degraded + counts.failed
+    return counts.ended

@@ -252,10 +252,10 @@ def _unit_of(key: str) -> str:
 
 def check_conserved(counts: Counts, where: str, what: str = "pages") -> None:
     """Raise `NotConserved` unless `expected == ok + degraded + failed`."""
-    if counts.expected != counts.ok + counts.degraded + counts.failed:
+    if counts.expected != counts.ended:
         raise NotConserved(
             f"{where}: expected {counts.expected} {what}, but {counts.ok} ok + {counts.degraded} degraded + "
-            f"{counts.failed} failed = {counts.ok + counts.degraded + counts.failed}",
+            f"{counts.failed} failed = {counts.ended}",
             hint="This is a bug of llm-ocr, or a manual change of the workspace: please report it.",
         )
 

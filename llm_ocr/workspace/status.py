@@ -163,7 +163,7 @@ class RunStatus:
         texts: list[str] = []
         for counts, noun in ((self.pages, "page"), (self.figures, "figure")):
             if counts.expected:
-                waiting = counts.expected - counts.ok - counts.degraded - counts.failed
+                waiting = counts.expected - counts.ended
                 others = ((counts.degraded, "degraded"), (counts.failed, "failed"), (waiting, "not done yet"))
                 shown = [f"{counts.ok:,} ok", *(f"{count:,} {name}" for count, name in others if count > 0)]
                 texts.append(f"{plural(counts.expected, noun)}: {', '.join(shown)}")

@@ -10,13 +10,12 @@ from llm_ocr.cli.progress import (
     LiveProgress,
     Meter,
     PlainProgress,
-    QuietProgress,
-    SpendMeter,
-    progress_for,
+    shown_progress,
     span_text,
 )
 from llm_ocr.config.groups import LogSettings
 from llm_ocr.engines import Load
+from llm_ocr.stages import Progress, Silent
 from llm_ocr.types import Counts, Status
 
 
@@ -171,11 +170,14 @@ def test_the_display_suits_the_settings_and_the_stream(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     terminal = io.StringIO()
     terminal.isatty = lambda: True  # type: ignore[method-assign]
-    assert isinstance(progress_for(LogSettings(quiet=True), terminal), QuietProgress)
-    assert isinstance(progress_for(LogSettings(), terminal), LiveProgress)
-    assert isinstance(progress_for(LogSettings(), io.StringIO()), PlainProgress)
+
+    def shown(stream: io.StringIO, *, quiet: bool = False) -> type[Progress]:
+        with shown_progress(LogSettings(quiet=quiet), stream) as progress:
+            return type(progress)
+
+    assert [shown(terminal, quiet=True), shown(terminal), shown(io.StringIO())] == [Silent, LiveProgress, PlainProgress]
     monkeypatch.setenv("TERM", "dumb")
-    assert isinstance(progress_for(LogSettings(), terminal), PlainProgress)
+    assert shown(terminal) is PlainProgress
 
 
 def test_times_are_written_as_clocks_write_them():
@@ -193,17 +195,13 @@ def test_times_are_written_as_clocks_write_them():
     ],
 )
 def test_stage_cost_is_projected_on_top_of_earlier_spending(spent, ended, expected, words):
-    now = [1.0]
-    meter = SpendMeter(lambda: now[0])
-    now[0] = spent
-    assert meter.words(ended, expected) == words
+    meter = Meter("extract", expected, Counts(), lambda: 0.0, spent=lambda: 1.0, now=Counts(ok=ended))
+    assert meter.costs(spent) == words
 
 
 def test_less_than_a_cent_has_more_digits():
-    now = [0.0]
-    meter = SpendMeter(lambda: now[0])
-    now[0] = 0.0012
-    assert meter.words(1, 2) == "$0.0012 of about $0.0024"
+    meter = Meter("extract", 2, Counts(), lambda: 0.0, spent=lambda: 0.0, now=Counts(ok=1))
+    assert meter.costs(0.0012) == "$0.0012 of about $0.0024"
 
 
 def test_pages_of_earlier_runs_are_not_paid_again():

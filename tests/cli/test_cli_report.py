@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from llm_ocr.cli import outcome
-from llm_ocr.cli.results import status_as_text, watch
+from llm_ocr.cli.outcome import status_as_text, watch
 from llm_ocr.config.models import StatusSettings
 from llm_ocr.types import Counts
 from llm_ocr.workspace.publish import Example

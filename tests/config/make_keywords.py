@@ -70,9 +70,7 @@ def source() -> str:
     for name, (model, parameters, function) in CALLS.items():
         bases, inline = _parts(model, _PARAMETERS | parameters)
         for group in bases:
-            made.setdefault(
-                group, _class(_name(group), ["TypedDict"], as_keywords(group.__doc__ or ""), group, _own(group))
-            )
+            _add(made, group)
         calls.append(
             _class(name, ["CallKeywords", *map(_name, bases)], f"Settings of `llm_ocr.{function}`.", model, inline)
         )
@@ -81,11 +79,29 @@ def source() -> str:
     return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
 
 
+def _add(made: dict[type[Group], str], group: type[Group]) -> None:
+    """Add the class of a group, and of the groups that it is composed of."""
+    bases: list[type[Group]] = []
+    if _is_composed(group):
+        bases, _ = _parts(group, _PARAMETERS)
+        for base in bases:
+            _add(made, base)
+    names = [_name(base) for base in bases] or ["TypedDict"]
+    made.setdefault(group, _class(_name(group), names, as_keywords(group.__doc__ or ""), group, _own(group)))
+
+
+def _is_composed(group: type[Group]) -> bool:
+    """Whether the group is only a union of others, which several commands have."""
+    return not get_annotations(group)
+
+
 def _parts(model: type[Group], left_out: frozenset[str]) -> tuple[list[type[Group]], list[str]]:
     """The groups whose settings the call takes whole, and its other settings."""
     bases, taken = list[type[Group]](), set(left_out)
     for group in model.__mro__:
-        own = _own(group) if group is not model and issubclass(group, Group) else []
+        if group is model or group is Group or not issubclass(group, Group):
+            continue
+        own = [name for name in group.model_fields if name not in _PARAMETERS] if _is_composed(group) else _own(group)
         # A group of which a command changes a setting, or that shares one with another group, is not taken whole.
         same = all(_type(group, name) == _type(model, name) for name in own)
         if own and same and not taken & set(own) and not {name for name in own if name in get_annotations(model)}:
@@ -100,7 +116,8 @@ def _own(group: type[Group]) -> list[str]:
 
 
 def _name(group: type[Group]) -> str:
-    return group.__name__.removesuffix("Settings") + "Keywords"
+    name = group.__name__.removesuffix("Settings")
+    return name + ("GroupKeywords" if f"{name}Keywords" in CALLS else "Keywords")
 
 
 def _class(name: str, bases: list[str], doc: str, model: type[Group], fields: list[str]) -> str:

@@ -8,9 +8,8 @@ import pytest
 
 from llm_ocr.costs import Price, expected_seconds, time_limit
 from llm_ocr.costs.comparison import Calibration, Comparison, SampledPage, by_threshold, calibrated, on_machines
-from llm_ocr.costs.estimates import estimate
+from llm_ocr.costs.estimates import estimate, fits, machine_named, mean_span, measured_speed, no_measurement, share_span
 from llm_ocr.costs.prices import machines, price_per_hour
-from llm_ocr.costs.throughput import fits, machine_named, mean_span, measured_speed, no_measurement, share_span
 from llm_ocr.launch.sagemaker.requests import gpus_of
 from llm_ocr.models.registry import PROFILES
 from llm_ocr.types import Status

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from llm_ocr.costs.estimates import gpu_named, machine_named
 from llm_ocr.costs.prices import live_prices, machines, price_per_hour, providers, token_cost
-from llm_ocr.costs.throughput import gpu_named, machine_named
 from llm_ocr.launch import launcher_for
 from tests.fakes.hub import running
 

@@ -7,7 +7,7 @@ from cases_hf_jobs import LAUNCH
 from huggingface_hub import HfApi
 
 from llm_ocr.launch import Job, JobSpec, JobStatus, Plan
-from llm_ocr.launch.hf_jobs.launcher import HfJobs
+from llm_ocr.launch.hf_jobs import HfJobs
 from llm_ocr.launch.library import with_library
 from llm_ocr.storage import StoreOptions
 from llm_ocr.workspace import Workspace

@@ -15,7 +15,7 @@ import pytest
 
 from llm_ocr.launch import Job, JobSpec, JobStatus
 from llm_ocr.launch.library import with_library
-from llm_ocr.launch.sagemaker.launcher import SageMaker
+from llm_ocr.launch.sagemaker import SageMaker
 from llm_ocr.workspace import Workspace
 from tests.fakes.sagemaker import ACCOUNT, REGION, FakeSageMaker, running
 

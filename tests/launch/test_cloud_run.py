@@ -8,9 +8,8 @@ import pytest
 from jobs_running import ended, submitted
 
 from llm_ocr.errors import LaunchError, MissingExtra, UsageError
-from llm_ocr.launch import Job, JobSpec, State
-from llm_ocr.launch.cloud_run import launcher as cloud_run
-from llm_ocr.launch.cloud_run.launcher import CloudRun
+from llm_ocr.launch import Job, JobSpec, State, cloud_run
+from llm_ocr.launch.cloud_run import CloudRun
 from tests.fakes.cloud_run import Fault, running
 
 pytestmark = pytest.mark.needs("google.cloud.run_v2")

@@ -8,7 +8,7 @@ from cases_cloud_run import cases
 
 from llm_ocr.errors import UsageError
 from llm_ocr.launch import Job, JobSpec, State
-from llm_ocr.launch.cloud_run.launcher import CloudRun, job_status
+from llm_ocr.launch.cloud_run import CloudRun, job_status
 
 CASES = dict(cases())
 

@@ -10,7 +10,7 @@ from hf_jobs_running import WORKSPACE, Platform
 import llm_ocr
 from llm_ocr.errors import LaunchError
 from llm_ocr.launch import State
-from llm_ocr.launch.hf_jobs.launcher import HfJobs
+from llm_ocr.launch.hf_jobs import HfJobs
 from llm_ocr.launch.library import library_wheel
 from llm_ocr.storage import StoreOptions
 from llm_ocr.workspace import Workspace

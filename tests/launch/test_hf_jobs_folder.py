@@ -17,7 +17,7 @@ import pytest
 import llm_ocr
 from llm_ocr.cli import main
 from llm_ocr.launch import launching
-from llm_ocr.launch.hf_jobs.launcher import HARDWARE, TIME_LIMIT
+from llm_ocr.launch.hf_jobs import HARDWARE, TIME_LIMIT
 from llm_ocr.launch.library import GPU_IMAGE
 from tests.fakes.hub.jobs import Mishap
 

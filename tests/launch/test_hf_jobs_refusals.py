@@ -9,7 +9,7 @@ from huggingface_hub import JobInfo, constants
 
 from llm_ocr.errors import LaunchError, MissingExtra, UsageError
 from llm_ocr.launch import Job, State
-from llm_ocr.launch.hf_jobs.launcher import HfJobs, status_of
+from llm_ocr.launch.hf_jobs import HfJobs, status_of
 from llm_ocr.launch.launching import complete_plan
 from tests.fakes.hub import Account, Fault, Mishap
 

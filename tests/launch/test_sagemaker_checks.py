@@ -10,8 +10,7 @@ from cases_sagemaker import spec
 from sagemaker_account import opened, signed_in
 
 from llm_ocr.errors import LaunchError, MissingExtra
-from llm_ocr.launch.sagemaker.client import Clients
-from llm_ocr.launch.sagemaker.launcher import SageMaker
+from llm_ocr.launch.sagemaker import Clients, SageMaker
 
 
 @pytest.fixture(scope="module")

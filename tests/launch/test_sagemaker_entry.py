@@ -11,8 +11,8 @@ from sagemaker_account import opened
 
 from llm_ocr.errors import LaunchError
 from llm_ocr.launch import Job, State
+from llm_ocr.launch.sagemaker import status_of
 from llm_ocr.launch.sagemaker.entry import fetched
-from llm_ocr.launch.sagemaker.launcher import status_of
 
 SHOW = "import os; print(os.environ.get('KEY'), os.environ.get('LLM_OCR_SECRETS'))"
 

@@ -10,7 +10,7 @@ from sagemaker_account import opened, until
 import llm_ocr
 from llm_ocr.errors import LaunchError
 from llm_ocr.launch import Job, Request, State
-from llm_ocr.launch.sagemaker.launcher import SageMaker
+from llm_ocr.launch.sagemaker import SageMaker
 
 #: One process of each kind, and no minutes of waiting for another worker's sign of life.
 FRUGAL = {"LLM_OCR_RENDER_WORKERS": "1", "LLM_OCR_OCR_WORKERS": "1", "LLM_OCR_LEASE_SECONDS": "5"}

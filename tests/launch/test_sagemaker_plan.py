@@ -8,7 +8,7 @@ import pytest
 from cases_sagemaker import IMAGE, ROLE, cases, spec
 
 from llm_ocr.errors import UsageError
-from llm_ocr.launch.sagemaker.launcher import SageMaker
+from llm_ocr.launch.sagemaker import SageMaker
 from llm_ocr.launch.sagemaker.requests import SECRETS, gpus_of, has_local_disks
 
 PLAN = SageMaker().plan

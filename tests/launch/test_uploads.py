@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from llm_ocr.cli import main
-from llm_ocr.launch.uploads import uploaded
+from llm_ocr.launch.library import uploaded
 from llm_ocr.workspace import Workspace
 
 

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any
-from urllib.parse import urlsplit
 
 from llm_ocr.config.environment import environment
-from llm_ocr.errors import LaunchError, MissingExtra, UsageError
-from llm_ocr.launch.refusals import AGAIN, Refusal, first_line, translated
+from llm_ocr.errors import LaunchError, MissingExtra
+from llm_ocr.launch.answers import AGAIN, Refusal, first_line, translated
 
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 
@@ -79,21 +78,10 @@ class Google:
             request = self.message("UpdateJobRequest", body)
             self.jobs.update_job(request=request, timeout=TIMEOUT).result(timeout=CHANGE_TIMEOUT)
 
-    def rest(self, method: str, service: str, path: str, action: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Return the JSON response of another service of Google.
-
-        Raises:
-            LaunchError: The request failed; see `asked` for its status.
-        """
-        status, answer = self.asked(method, service, path, action, body)
-        if status >= 400:
-            raise refused(action, status, message_in(answer))
-        return answer
-
     def asked(
         self, method: str, service: str, path: str, action: str, body: Mapping[str, Any] | None = None
     ) -> tuple[int, Any]:
-        """Return HTTP status and JSON response."""
+        """Return HTTP status and JSON response of another service of Google."""
         with asking(action):
             url = f"{self.endpoint or f'https://{service}.googleapis.com'}/{path}"
             response = self._session.request(method, url, json=body, timeout=TIMEOUT)
@@ -121,15 +109,6 @@ def message_in(answer: Any) -> str:
         return str(error)
     reasons = [detail.get("reason", "") for detail in error.get("details", ()) if isinstance(detail, dict)]
     return " ".join([str(error.get("message", error)), *(f"({reason})" for reason in reasons if reason)])
-
-
-def check_endpoint(url: str) -> None:
-    """Raise `UsageError` for an invalid endpoint, or one that would receive credentials unencrypted."""
-    parts = urlsplit(url)
-    local = parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")
-    if url and not local and not (parts.scheme == "https" and parts.hostname):
-        hint = "Remove it to use Google's server."
-        raise UsageError(f"--platform-endpoint {url}: must be an https URL, or http on this machine", hint=hint)
 
 
 _SIGN_IN = "Sign in: gcloud auth application-default login."

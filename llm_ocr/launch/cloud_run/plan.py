@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import urlsplit
 
 from llm_ocr.errors import UsageError
 from llm_ocr.launch import GPU_STAGES, JobSpec, Plan, Request
-from llm_ocr.launch.cloud_run.google import check_endpoint
+from llm_ocr.launch.answers import near
 from llm_ocr.launch.library import CPU_IMAGE, GPU_IMAGE, GPU_IMAGE_CUDA, job_command, library_notes
-from llm_ocr.launch.refusals import near
 from llm_ocr.types import plural
 
 PATCH = "run.projects.locations.jobs.patch"
@@ -59,7 +59,12 @@ def make_plan(platform: str, spec: JobSpec) -> Plan:
     """Return the plan; see `Launcher.plan`."""
     hardware = spec.hardware or default_hardware(spec.stage)
     limit = time_limit(spec)
-    check_endpoint(str(spec.options.get("platform_endpoint") or ""))
+    endpoint = str(spec.options.get("platform_endpoint") or "")
+    parts = urlsplit(endpoint)
+    local = parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")
+    if endpoint and not local and not (parts.scheme == "https" and parts.hostname):  # would receive credentials
+        hint = "Remove it to use Google's server."
+        raise UsageError(f"--platform-endpoint {endpoint}: must be an https URL, or http on this machine", hint=hint)
     if spec.shards > _MOST_TASKS:
         hint = "Use fewer shards."
         raise UsageError(f"--shards {spec.shards}: a Cloud Run job has at most {_MOST_TASKS} tasks", hint=hint)

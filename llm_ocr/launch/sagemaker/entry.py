@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from llm_ocr.config.environment import environment, leave_error
 from llm_ocr.errors import LaunchError, LlmOcrError
-from llm_ocr.launch.sagemaker.client import Clients, asking
+from llm_ocr.launch.sagemaker import Clients, asking
 from llm_ocr.launch.sagemaker.requests import SECRETS
 
 

@@ -114,11 +114,6 @@ def make_plan(platform: str, spec: JobSpec) -> Plan:
     return Plan(platform, spec, (Request(CALL, body),), missing, tuple(notes))
 
 
-def output_of(body: Mapping[str, Any]) -> str:
-    """Return the S3 folder that SageMaker itself writes to for a job."""
-    return f"{body['OutputDataConfig']['S3OutputPath']}/{body['TrainingJobName']}"
-
-
 def _body(spec: JobSpec) -> dict[str, Any]:
     seconds, key, folder = spec.time_limit or DEFAULT_TIME_LIMIT, spec.options.get("kms_key"), _output(spec)
     image = spec.image or (default_image(spec, spec.options["region"]) if spec.options.get("region") else IMAGE)

@@ -113,7 +113,7 @@ def _stage(name: str, stage: StageStatus) -> Bar:
 
 
 def _left(counts: Counts) -> int:
-    return max(0, counts.expected - counts.ok - counts.degraded - counts.failed)
+    return max(0, counts.expected - counts.ended)
 
 
 def failure_sections(status: RunStatus) -> Iterator[Section]:

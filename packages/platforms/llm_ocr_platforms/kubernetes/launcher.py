@@ -16,9 +16,8 @@ from typing import Any
 from llm_ocr.config.environment import environment
 from llm_ocr.errors import LaunchError, LlmOcrError, MissingExtra
 from llm_ocr.launch import Job, JobSpec, JobStatus, Launcher, Plan, State, cpu_or_gpus, gpus_of, moment
+from llm_ocr.launch.answers import AGAIN, Refusal, last_words, translated
 from llm_ocr.launch.library import filled
-from llm_ocr.launch.logs import last_words
-from llm_ocr.launch.refusals import AGAIN, Refusal, translated
 from llm_ocr_platforms.kubernetes.manifest import GPU, LABEL, NAMESPACE, TIME_LIMIT, make_plan, secrets_of
 
 Json = dict[str, Any]

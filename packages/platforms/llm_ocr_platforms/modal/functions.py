@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from llm_ocr.config.environment import environment as environment_now
-from llm_ocr.launch.logs import ENOUGH, last_words
+from llm_ocr.launch.answers import ENOUGH, last_words
 from llm_ocr_platforms.programs import end_group, signal_group
 
 #: Folders of the containers.

@@ -14,7 +14,7 @@ from typing import Any
 
 from llm_ocr.errors import MissingExtra, UsageError
 from llm_ocr.launch import GPU_STAGES, Job, JobSpec, JobStatus, Launcher, Plan, Request, State
-from llm_ocr.launch.refusals import Refusal, near, translated
+from llm_ocr.launch.answers import Refusal, near, translated
 from llm_ocr_platforms.modal.functions import DEFAULT_APP, VARIABLES, board_name
 from llm_ocr_platforms.programs import secrets_here
 

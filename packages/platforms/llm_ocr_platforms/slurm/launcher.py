@@ -13,7 +13,7 @@ from pathlib import Path
 
 from llm_ocr.errors import LaunchError, UsageError
 from llm_ocr.launch import Job, JobSpec, JobStatus, Launcher, Plan, Request, State, cpu_or_gpus
-from llm_ocr.launch.logs import file_lines, last_words
+from llm_ocr.launch.answers import file_lines, last_words
 from llm_ocr_platforms.programs import run_program, secrets_here
 
 CPU = "cpu"

@@ -1,5 +1,6 @@
-"""llm-ocr init: a configuration file that explains every setting."""
+"""llm-ocr init and llm-ocr completion: a configuration file that explains every setting, and a script for a shell."""
 
+import argparse
 import json
 import os
 import textwrap
@@ -7,10 +8,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from llm_ocr.cli.output import write_line
-from llm_ocr.config.fields import groups_of
-from llm_ocr.config.models import InitSettings, RunSettings
+from llm_ocr.cli.output import write, write_line
+from llm_ocr.config.commands import all_commands
+from llm_ocr.config.fields import command_models, groups_of, settings_of
+from llm_ocr.config.models import CompletionSettings, InitSettings, RunSettings
 from llm_ocr.errors import LlmOcrError, UsageError
+from llm_ocr.plugins import PLATFORMS
 
 _HEAD = """\
 # Settings for all llm-ocr commands. Use: llm-ocr run SOURCE... --config {name}
@@ -63,3 +66,41 @@ def _toml(value: Any) -> str:
     if isinstance(value, Iterable) and not isinstance(value, str):
         return "[" + ", ".join(json.dumps(str(item)) for item in value) + "]"
     return json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)
+
+
+_FILES = ("FILE", "PATH", "SOURCE", "URL", "FOLDER", "IMAGE")
+_MODELS = ("model", "describe_model")  # settings whose values are names of profiles
+
+
+def run_completion(command: str, settings: CompletionSettings) -> int:
+    """Print the completion script of a shell to standard output: all commands, and the possible values of each flag."""
+    import shtab
+
+    from llm_ocr.cli.flags import build_parser
+    from llm_ocr.models.registry import all_profiles
+
+    parser = argparse.ArgumentParser("llm-ocr", add_help=False)
+    commands = parser.add_subparsers()
+    for offered in all_commands():
+        model = command_models().get(offered.name)
+        if model is None:  # it cannot be imported
+            continue
+        parent = build_parser(offered, model, for_help=True)
+        known = settings_of(model)
+        for action in parent._actions:
+            setting = known.get(action.dest)
+            if setting is None or setting.kind is bool:
+                continue
+            if setting.positional and not setting.many:
+                action.nargs = None
+            if setting.choices:
+                action.choices = setting.choices
+            elif offered.name == "launch" and setting.name == "platform":
+                action.choices = list(PLATFORMS.names())
+            elif setting.name in _MODELS or (offered.name == "models" and setting.name == "name"):
+                action.choices = sorted(profile.name for profile in all_profiles())
+            elif setting.metavar in _FILES:
+                action.complete = shtab.FILE  # type: ignore[attr-defined]  # the attribute that shtab reads
+        commands.add_parser(offered.name, parents=[parent], add_help=False, help=offered.summary)
+    write(shtab.complete(parser, settings.shell) + "\n")
+    return 0

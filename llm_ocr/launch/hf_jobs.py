@@ -22,10 +22,9 @@ from llm_ocr.config.environment import environment
 from llm_ocr.costs.prices import hub_prices
 from llm_ocr.errors import LaunchError, MissingExtra
 from llm_ocr.launch import GPU_STAGES, Job, JobSpec, JobStatus, Launcher, Plan, Request, State
+from llm_ocr.launch.answers import Refusal, explained, first_line, near, translated
 from llm_ocr.launch.bootstrap import GOOGLE_KEY
 from llm_ocr.launch.library import CPU_IMAGE, GPU_IMAGE, filled, installs, job_command, library_notes
-from llm_ocr.launch.logs import explained
-from llm_ocr.launch.refusals import Refusal, first_line, near, taken_back, translated
 from llm_ocr.storage.hf.errors import no_answer
 
 if TYPE_CHECKING:
@@ -188,7 +187,14 @@ class HfJobs(Launcher):
             try:
                 made.append(existing.get(shard) or self._run(api, spec, filled(request.body, known)))
             except LaunchError as error:
-                raise taken_back(made, self.cancel, error) from error
+                left = []
+                for job in made:
+                    try:
+                        self.cancel(job)
+                    except LaunchError:
+                        left.append(job.url or job.id)
+                more = f"; still running: {', '.join(left)}" if left else ""
+                raise LaunchError(f"{error.args[0]}{more}", hint=error.hint) from error
         return made
 
     def status(self, jobs: Sequence[Job]) -> Sequence[JobStatus]:
