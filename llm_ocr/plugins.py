@@ -278,7 +278,7 @@ class Export(Protocol):
                 yield File(f"{document.id}.json", json_line({"source": document.source, "words": words}))
 
     Uses: `llm_ocr.exporting`, `llm_ocr.results`, `llm_ocr.storage`, `llm_ocr.workspace`, `llm_ocr.stages`,
-    `llm_ocr.scheduling`, `llm_ocr.models`, `llm_ocr.documents.remote.urls`, `llm_ocr_outputs.source` (documents and
+    `llm_ocr.scheduling`, `llm_ocr.models`, `llm_ocr.documents.remote`, `llm_ocr_outputs.source` (documents and
     their rows in order), `llm_ocr_outputs.files` (batches of files that an interrupted export continues), and
     `llm_ocr_outputs.originals` (sources of documents, opened again for the places of words). Our own `pdf`,
     `originals`, and `pdf_worker` also use what renders and reads pages (`llm_ocr.documents`, `llm_ocr.engines`,

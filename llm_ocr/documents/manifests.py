@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from llm_ocr.config.groups import without_credentials
-from llm_ocr.documents.remote.urls import unknown_scheme
+from llm_ocr.documents.remote import unknown_scheme
 from llm_ocr.errors import UsageError
 from llm_ocr.types import Reason
 

@@ -29,13 +29,13 @@ from llm_ocr.documents.manifests import (
     local_path,
     manifest_entries,
 )
-from llm_ocr.documents.remote.urls import hidden, is_remote, matcher, suffix_of
+from llm_ocr.documents.remote import hidden, is_remote, matcher, suffix_of
 from llm_ocr.errors import UsageError
 from llm_ocr.types import Reason, plural
 
 if TYPE_CHECKING:
+    from llm_ocr.documents.remote import RemoteOptions
     from llm_ocr.documents.remote.listing import RemoteListing
-    from llm_ocr.documents.remote.urls import RemoteOptions
 
 
 # Files below a folder in a fixed order, safe against link cycles. Memory holds the folders, never all files.

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from llm_ocr.documents.file_types import SUFFIXES
 from llm_ocr.documents.open_fd import CHANGED_HINT
-from llm_ocr.documents.remote.urls import RemoteOptions, fingerprint, scheme_of, suffix_of
-from llm_ocr.errors import PageFailure, StorageError
+from llm_ocr.documents.remote import RemoteOptions, fingerprint, scheme_of, suffix_of
+from llm_ocr.errors import LlmOcrError, PageFailure, StorageError
 from llm_ocr.storage import ObjectInfo
 from llm_ocr.types import Reason
 
@@ -24,49 +24,29 @@ COPIES = "llm-ocr-documents-"
 class Budget:
     """Disk budget in bytes.
 
-    Callers of `take` wait in order until idle bytes are removed or other documents are released. Only two cases exceed
-    the limit: a single document larger than the limit, and documents of unknown size. `give_up` removes idle bytes,
-    least recently used first, by calling `Room.free`, and returns whether there were any.
+    Callers of `Room.take` wait in order until idle bytes are removed or other documents are released. Only two cases
+    exceed the limit: a single document larger than the limit, and documents of unknown size. `give_up` removes idle
+    bytes, least recently used first, by calling `Room.free`, and returns whether there were any.
     """
 
     def __init__(self, limit: int, give_up: Callable[[], bool]) -> None:
         self._limit = limit
         self._give_up = give_up
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self.waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self.used = 0
-
-    async def take(self, size: int) -> None:
-        """Wait for room, then count the bytes as used."""
-        if not self._waiting and self._fits(size):
-            self.used += size
-            return
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.append((size, turn))
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self.used -= size  # the room was assigned at the same moment
-            self._waiting = deque((size, other) for size, other in self._waiting if other is not turn)
-            self.settle()
-            raise
-
-    def resize(self, before: int, after: int) -> None:
-        """Correct the size of a taken document."""
-        self.used += after - before
-        self.settle()
 
     def settle(self) -> None:
         """Remove idle bytes above the limit and admit waiting callers; called after each release."""
         while self.used > self._limit and self._give_up():
             pass
-        while self._waiting and self._fits(self._waiting[0][0]):
-            size, turn = self._waiting.popleft()
+        while self.waiting and self.fits(self.waiting[0][0]):
+            size, turn = self.waiting.popleft()
             if not turn.done():
                 self.used += size
                 turn.set_result(None)
 
-    def _fits(self, size: int) -> bool:
+    def fits(self, size: int) -> bool:
+        """Return whether the bytes fit after the removal of idle ones."""
         while self.used and self.used + size > self._limit:
             if not self._give_up():
                 return False
@@ -89,16 +69,31 @@ class Room:
         self._size = 0
 
     async def take(self, size: int) -> None:
-        """Wait until the bytes fit. Call once, before writing."""
-        if self._budget is not None:
-            await self._budget.take(size)
-            self._size = size
+        """Wait until the bytes fit, and count them as used. Call once, before writing."""
+        budget = self._budget
+        if budget is None:
+            return
+        if budget.waiting or not budget.fits(size):
+            turn = asyncio.get_running_loop().create_future()
+            budget.waiting.append((size, turn))
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled():
+                    budget.used -= size  # the room was assigned at the same moment
+                budget.waiting = deque((size, other) for size, other in budget.waiting if other is not turn)
+                budget.settle()
+                raise
+        else:
+            budget.used += size
+        self._size = size
 
     def resize(self, size: int) -> None:
         """Set the actual size of the document; never waits."""
         if self._budget is not None:
-            before, self._size = self._size, size
-            self._budget.resize(before, size)
+            self._budget.used += size - self._size
+            self._size = size
+            self._budget.settle()
 
     def free(self) -> None:
         """Subtract the bytes of a removed document, without admitting callers."""
@@ -119,43 +114,43 @@ class Sink:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        with self._local():
+        with disk_errors(path):
             self._file = path.open("wb", buffering=0)
-        self._digest = hashlib.sha256()
+        self.digest = hashlib.sha256()
         self.size = 0
 
     def write(self, data: bytes) -> None:
-        with self._local():
+        with disk_errors(self._path):
             view = memoryview(data)
             while view:
                 view = view[self._file.write(view) :]
-        self._digest.update(data)
+        self.digest.update(data)
         self.size += len(data)
-
-    def sha256(self) -> str:
-        """Return the SHA-256 in hex of the written bytes."""
-        return self._digest.hexdigest()
 
     def close(self) -> None:
         self._file.close()
 
     def clear(self) -> None:
         """Start over with an empty file."""
-        with self._local():
+        with disk_errors(self._path):
             self._file.seek(0)
             self._file.truncate()
-        self._digest = hashlib.sha256()
+        self.digest = hashlib.sha256()
         self.size = 0
 
-    @contextlib.contextmanager
-    def _local(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise DiskError(
-                f"cannot store a document in {self._path.parent}: {error.strerror or error}",
-                hint="Free space there, or set another folder for temporary files (TMPDIR).",
-            ) from error
+
+@contextlib.contextmanager
+def disk_errors(path: Path, what: str = "a document") -> Iterator[None]:
+    """Raise `DiskError` for an error of the local file at `path`; this library's errors are unchanged."""
+    try:
+        yield
+    except LlmOcrError:
+        raise
+    except OSError as error:
+        raise DiskError(
+            f"cannot store {what} in {path.parent}: {error.strerror or error}",
+            hint="Free space there, or set another folder for temporary files (TMPDIR).",
+        ) from error
 
 
 def store_version(url: str, info: ObjectInfo) -> str:
@@ -197,10 +192,6 @@ class _Entry:
     room: Room
     users: int = 0
     task: "asyncio.Task[Fetched] | None" = None
-
-    @property
-    def idle(self) -> bool:
-        return not self.users and self.task is not None and self.task.done()
 
 
 class FileCache:
@@ -320,12 +311,12 @@ class FileCache:
 
     def _give_up(self) -> bool:
         """Remove the least recently used idle document; return whether there was one."""
-        entry = next((entry for entry in self._entries.values() if entry.idle), None)
-        if entry is None:
-            return False
-        self._forget(entry)
-        self._remove(entry)
-        return True
+        for entry in self._entries.values():
+            if not entry.users and entry.task is not None and entry.task.done():
+                self._forget(entry)
+                self._remove(entry)
+                return True
+        return False
 
 
 def _again(failure: PageFailure) -> PageFailure:

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from llm_ocr.documents.remote import RemoteOptions, shown, split
 from llm_ocr.documents.remote.cache import DiskError, Fetched, Room, Sink, changed, store_version
-from llm_ocr.documents.remote.urls import RemoteOptions, shown, split
 from llm_ocr.errors import ObjectNotFound, PageFailure, StorageError, UsageError
 from llm_ocr.storage import ObjectInfo, ObjectStore, StoreOptions, open_store
 from llm_ocr.types import Reason

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from llm_ocr.documents.file_types import is_one_page
-from llm_ocr.documents.rows.address import DataFile, local_version
+from llm_ocr.documents.rows import DataFile, local_version
 from llm_ocr.errors import LlmOcrError, ObjectNotFound, PageFailure, StorageError, UsageError
 from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.hf import Place

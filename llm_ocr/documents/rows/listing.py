@@ -12,7 +12,7 @@ from typing import Any
 
 from llm_ocr.documents.file_types import IMAGE
 from llm_ocr.documents.manifests import SourceDocument, is_file, is_folder, local_path
-from llm_ocr.documents.rows.address import PARQUET, DataFile, DatasetOptions, RowAddress, local_version
+from llm_ocr.documents.rows import PARQUET, DataFile, DatasetOptions, RowAddress, local_version
 from llm_ocr.documents.rows.files import HubFiles, ImageColumn, RowGroup, image_column, opened_for_planning, row_groups
 from llm_ocr.errors import MissingExtra, StorageError, UsageError
 from llm_ocr.storage import StoreOptions

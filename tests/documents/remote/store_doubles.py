@@ -6,9 +6,9 @@ from pathlib import Path
 from web_servers import options
 
 from llm_ocr.documents.manifests import UniqueIds
+from llm_ocr.documents.remote import RemoteOptions
 from llm_ocr.documents.remote.listing import RemoteDocuments, RemoteListing
 from llm_ocr.documents.remote.stores import Stores
-from llm_ocr.documents.remote.urls import RemoteOptions
 from llm_ocr.errors import StorageError
 from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.local import LocalStore

@@ -11,8 +11,8 @@ from store_doubles import Buckets
 from web_servers import sending, serving
 
 from llm_ocr.documents.manifests import ManifestEntry, UniqueIds
+from llm_ocr.documents.remote import RemoteOptions
 from llm_ocr.documents.remote.listing import RemoteListing
-from llm_ocr.documents.remote.urls import RemoteOptions
 from llm_ocr.errors import StorageError, UsageError
 from llm_ocr.types import Reason
 
