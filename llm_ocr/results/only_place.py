@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from llm_ocr.documents.furniture import without_page_numbers
+from llm_ocr.documents.text_layer import without_page_numbers
 from llm_ocr.results.markdown import blocks_to_markdown, unescape
 from llm_ocr.types import Block, BlockKind, PageRecord
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, islice
 from typing import Literal, TypeVar
 
-from llm_ocr.documents.file_types import IMAGE
+from llm_ocr.documents.files import IMAGE
 from llm_ocr.documents.manifests import SourceDocument
 from llm_ocr.documents.remote import is_remote, is_web, suffix_of
 from llm_ocr.errors import PageFailure

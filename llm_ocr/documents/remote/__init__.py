@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
-from llm_ocr.documents.file_types import SUFFIXES
+from llm_ocr.documents.files import SUFFIXES
 from llm_ocr.errors import UsageError
 from llm_ocr.plugins import STORES as PLUGIN_STORES
 from llm_ocr.storage import StoreOptions

@@ -21,10 +21,9 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
-from llm_ocr.documents.file_types import kind_by_content
+from llm_ocr.documents.files import kind_by_content
 from llm_ocr.documents.remote import RemoteOptions, fingerprint, shown
-from llm_ocr.documents.remote.cache import DiskError, Fetched, Room, Sink, changed
-from llm_ocr.documents.remote.stores import NotNow, persistently
+from llm_ocr.documents.remote.cache import DiskError, Fetched, NotNow, Room, Sink, changed, persistently
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import Reason
 

@@ -11,8 +11,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Self
 
-from llm_ocr.documents.file_types import ACCEPTED, HEAD_BYTES, kind_by_content, kind_of_head
-from llm_ocr.documents.manifests import ManifestEntry, SourceDocument, UniqueIds, listed_paths, manifest_entries
+from llm_ocr.documents.files import ACCEPTED, HEAD_BYTES, kind_by_content, kind_of_head
+from llm_ocr.documents.manifests import ManifestEntry, SourceDocument, listed_paths, manifest_entries
 from llm_ocr.documents.remote import (
     RemoteOptions,
     StoreUrl,
@@ -32,9 +32,17 @@ from llm_ocr.documents.remote import (
     suffix_of,
     unknown_scheme,
 )
-from llm_ocr.documents.remote.cache import COPIES, Fetched, FileCache, LocalCopy, Room, store_version
+from llm_ocr.documents.remote.cache import (
+    COPIES,
+    Fetched,
+    FileCache,
+    LocalCopy,
+    Room,
+    StoreClient,
+    Stores,
+    store_version,
+)
 from llm_ocr.documents.remote.http import WebClient
-from llm_ocr.documents.remote.stores import StoreClient, Stores
 from llm_ocr.errors import ObjectNotFound, PageFailure, UsageError
 from llm_ocr.storage import ObjectInfo
 from llm_ocr.storage.local.locks import OwnFolder
@@ -60,7 +68,7 @@ class RemoteListing:
     def __init__(
         self,
         skipped: Counter[str],
-        ids: UniqueIds,
+        ids: dict[str, str],
         options: RemoteOptions | None = None,
         *,
         stores: Stores | None = None,
