@@ -9,7 +9,15 @@ from dataclasses import dataclass, field
 
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE, from_500
 from llm_ocr.models.parsers.html import bare_formula, fenced, list_item
-from llm_ocr.models.parsers.labels import described, kind_of, labelled, unlabelled, unreadable, with_captions
+from llm_ocr.models.parsers.labels import (
+    described,
+    kind_of,
+    labelled,
+    unlabelled,
+    unreadable,
+    with_captions,
+    without_copies,
+)
 from llm_ocr.models.parsers.otsl import split_otsl
 from llm_ocr.models.parsers.plain import parse_plain, without_special
 from llm_ocr.models.profile import NO_FRAME, Frame, Parsed
@@ -25,6 +33,7 @@ _LABELS = {
     **{name: name for name in ("section_header", *(f"section_header_level_{level}" for level in range(1, 7)))},
     **dict.fromkeys(("inline", "key", "value", "checkbox_selected", "checkbox_unselected"), "text"),
     "otsl": "table",
+    "heading": "section_header",
 }
 _GROUPS = _LISTS | frozenset(
     {"doctag", "doctags", "group", "key_value_region", "key_value_map", "form", "page_break", "smiles"}
@@ -69,11 +78,17 @@ def parse_doctags(text: str, frame: Frame = NO_FRAME) -> Parsed:
         plain = parse_plain("".join(part for element in found for part in element.parts))
         return Parsed(plain.blocks, ("text without a place on the page",) if plain.blocks else ())
     blocks: list[Block] = []
-    for element in found:
+    for element in without_copies(found, _key, lost):
         made = _blocks(element, lost)
         above = element.within and blocks and made and made[0].box.y1 <= blocks[-1].box.y0
         blocks[len(blocks) - int(bool(above)) :] = [*made, blocks[-1]] if above else made
     return Parsed(with_captions(blocks), tuple(lost))
+
+
+def _key(element: _Element) -> tuple[str, tuple[float, ...], str] | None:
+    """Return what `without_copies` compares; None for an element without a place or text."""
+    text = "".join(element.parts).strip()
+    return (element.name, tuple(element.places), text) if element.places and text else None
 
 
 class _Reader:

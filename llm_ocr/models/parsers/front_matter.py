@@ -9,6 +9,7 @@ from typing import Any
 
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE, from_pixel_sizes
 from llm_ocr.models.parsers.labels import read_box, without_cut
+from llm_ocr.models.parsers.loose_json import read_loosely
 from llm_ocr.models.parsers.plain import Insert, figure_insert, image_links, plain_body, with_inserts
 from llm_ocr.models.profile import NO_FRAME, Frame, PageNotes, Parsed
 from llm_ocr.types import Block, BlockKind
@@ -24,6 +25,7 @@ _BOOLEANS = {"true": True, "yes": True, "false": False, "no": False}
 _NOTHING = ("", "null", "none", "~")
 _NAMES = frozenset(field.name for field in fields(PageNotes))
 _LABEL = "image"
+_TEXT_KEY = "natural_text"  # of the first olmOCR, which answered in JSON
 _LINK_END = re.compile(
     r"\]\([ \t]{0,4}(?P<name>[^()\s/:]{1,200}\.(?:png|jpe?g|webp|gif|svg))[ \t]{0,4}\)", re.IGNORECASE
 )
@@ -63,8 +65,12 @@ def parse_front_matter(text: str, frame: Frame = NO_FRAME) -> Parsed:
 
 def _head(text: str, lost: list[str]) -> tuple[PageNotes | None, str]:
     """Return the notes of the head (None without a head), and the text after the head."""
-    lines = text.split("\n", _MOST_LINES)
     values: dict[str, Any] = {}
+    whole = read_loosely(text).values[:1] if text.startswith("{") and _TEXT_KEY in text else []
+    if whole and isinstance(whole[0], dict) and isinstance(written := whole[0].get(_TEXT_KEY, ""), str | None):
+        values = {name: _value(name, str(whole[0][name])) for name in _NAMES & whole[0].keys()}
+        return PageNotes(**values), (written or "").strip()
+    lines = text.split("\n", _MOST_LINES)
     fenced = lines[0].strip().casefold() in ("```yaml", "```yml", "```")
     ruled = lines[0].strip() == "---" or fenced
     at = 1 if ruled else 0

@@ -8,12 +8,14 @@ from llm_ocr.models.parsers.coordinates import NUMBER, WHOLE_PAGE, from_bins
 from llm_ocr.models.parsers.labels import (
     Marked,
     Split,
+    key_of,
     known_kind,
     labelled,
     unlabelled,
     unreadable,
     with_captions,
     with_own_tables,
+    without_copies,
 )
 from llm_ocr.models.parsers.plain import without_special
 from llm_ocr.models.profile import NO_FRAME, Frame, Parsed
@@ -27,6 +29,9 @@ _MARK = re.compile(r"<\|(?P<close>/?)(?P<name>ref|det)\|>")
 _BOXES = re.compile(r"[\s\[\]\d.,;+-]*")
 _BOX_CHARACTERS = frozenset("[]0123456789., -\t")
 _LONGEST_LABEL = 80
+# The model often omits the line ends of a list: `- one- Two`.
+_ITEM = re.compile(r"^- [^\n]+", re.MULTILINE)
+_ITEM_END = re.compile(r"(?<=[a-z.,;:)])(?=- [A-Z][a-z])")
 _LONGEST_BOX = 200  # characters
 _LONGEST_BOXES = 4000  # between <|det|> and <|/det|>; longer content is text
 
@@ -144,7 +149,7 @@ def _parsed(text: str, *, labels_are_text: bool) -> Parsed:
     found = _read_marks(text, marks) if marks else _read_lines(text)
     lost = found.lost
     blocks: list[Block] = []
-    untagged, *tags = found.pieces
+    untagged, *tags = without_copies(found.pieces, key_of, lost)
     if untagged.text.strip():
         lost.append("text without a tag: its place on the page is not known")
         blocks += unlabelled(untagged.text, "", (WHOLE_PAGE,), headings=True)
@@ -153,5 +158,6 @@ def _parsed(text: str, *, labels_are_text: bool) -> Parsed:
             line = " ".join(f"{tag.label} {tag.text}".split())
             blocks += [Block(BlockKind.TEXT, tag.boxes[0] if tag.boxes else WHOLE_PAGE, line)] if line else []
         else:
-            blocks += labelled(tag.label or "", tag.boxes, tag.text, lost)
+            words = _ITEM.sub(lambda item: _ITEM_END.sub("\n", item[0]), tag.text)
+            blocks += labelled(tag.label or "", tag.boxes, words, lost)
     return Parsed(with_captions(blocks), tuple(lost))

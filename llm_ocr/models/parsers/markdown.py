@@ -10,9 +10,9 @@ from llm_ocr.models.parsers.latex import with_html_tables, with_markdown_heading
 from llm_ocr.models.parsers.plain import (
     ImageLink,
     Insert,
-    by_fences,
     figure_insert,
     image_links,
+    pictures,
     plain_body,
     with_inserts,
 )
@@ -29,7 +29,6 @@ _INTEGERS = r"\d{1,6}(?:[ \t]{0,4},[ \t]{0,4}\d{1,6}){3}(?![ \t]{0,4},?\d)"
 _LINK_END = re.compile(
     rf"\]\((?P<name>[^()\s]{{0,200}})\)(?:\s{{0,4}}(?P<box>{_INTEGERS})|(?P<bad>\d{{1,9}}(?:(?:,\d{{0,9}}){{1,8}}|\Z)))?"
 )
-_DIV = re.compile(r"</?div\b[^<>\n]{0,500}>", re.IGNORECASE)
 _LINK_CUT = re.compile(r"!\[[^\[\]\n]{0,80}(?:\](?:\([^()\s]{0,200})?)?\Z")
 _BOX_TAG = re.compile(r"<img\s{1,4}src=[\"']images/bbox_(?P<box>[-\d_]{0,60})\.jpg[\"']\s{0,4}/?>", re.IGNORECASE)
 _BOX_TAG_CUT = re.compile(r"<im?(?:g[^<>\n]{0,100})?\Z", re.IGNORECASE)
@@ -39,28 +38,10 @@ _COMMENT = re.compile(
 _COMMENT_CUT = re.compile(r"<!(?:-(?:-[^>\n]{0,200})?)?\Z")
 
 
-def without_wrappers(text: str) -> str:
-    """Return the text without `<div>` tags, and without the indents inside them, which would make code of text."""
-    if "<div" not in text.lower():
-        return text
-    parts: list[str] = []
-    depth = 0
-    for prose, part in by_fences(text):
-        if not prose:
-            parts.append(part)
-            continue
-        for line in part.splitlines(keepends=True):
-            tags = _DIV.findall(line)
-            bare = _DIV.sub("\n\n", line)
-            parts.append(bare.lstrip(" \t") if depth or tags else line)
-            depth = max(0, depth + sum(-1 if tag.startswith("</") else 1 for tag in tags))
-    return "".join(parts)
-
-
 def parse_lighton2(text: str, frame: Frame = NO_FRAME) -> Parsed:
     """Return the blocks of a LightOnOCR-2 answer, with or without boxes. Never raises; linear in the length."""
     lost: list[str] = []
-    body, cut = without_cut(without_wrappers(plain_body(text)), _LINK_CUT)
+    body, cut = without_cut(plain_body(text), _LINK_CUT)
     if cut:
         lost.append("the answer ends within a figure")
     inserts = [insert for link in image_links(body, _LINK_END) if (insert := _of_link(link, lost)) is not None]
@@ -148,7 +129,9 @@ def _with_places(blocks: Sequence[Block], lost: list[str]) -> list[Block]:
 
 
 _TAG = re.compile(
-    r"(?<!`)<(?P<close>/?)(?P<name>img|watermark|page_number|header|footer|signature)>(?!`)", re.IGNORECASE
+    r"(?<!`)<(?P<close>/?)(?:(?P<name>img|watermark|page_number|header|footer|signature)"
+    r"|(?P<other>watermark|page_number|signature)\s[^<>]*+)>(?!`)",
+    re.IGNORECASE,
 )
 _TAG_CUT = re.compile(r"</?(?:im?g?|w[a-z]{0,8}|p[a-z_]{0,10}|head?e?r?|foot?e?r?|s[a-z]{0,8})?\Z", re.IGNORECASE)
 _FURNITURE = {
@@ -159,10 +142,9 @@ _FURNITURE = {
 }
 #: Place of a figure in an answer of HunyuanOCR (pattern of the vendor's `output_utils.py`). Small numbers are points
 #: that the page itself prints.
-_POINTS = re.compile(
-    r"[ \t]*\((?P<x0>\d{1,4}),[ ]?(?P<y0>\d{1,4})\),[ ]?\((?P<x1>\d{1,4}),[ ]?(?P<y1>\d{1,4})\)(?=[ \t]*$)",
-    re.MULTILINE,
-)
+_PLACE = r"[ \t,，]{0,8}\(\d{1,4},[ ]?\d{1,4}\),[ ]?\(\d{1,4},[ ]?\d{1,4}\)"
+_PLACES = re.compile(rf"(?:{_PLACE}){{1,99}}+(?=[ \t]{{0,8}}$)", re.MULTILINE)
+_POINT = re.compile(r"\d+")
 _LEAST_POINT = 100
 
 
@@ -173,7 +155,11 @@ def parse_nanonets(text: str, frame: Frame = NO_FRAME) -> Parsed:
     `<header>`, `<footer>`, and `<page_number>` are furniture, `<signature>` is text. Tags in code are text of the page.
     """
     body, _ = without_cut(plain_body(text), _TAG_CUT)
-    return Parsed(tuple(with_inserts(body, list(_tags(body)))))
+    inserts: list[Insert] = []
+    for insert in sorted((*_tags(body), *pictures(body)), key=lambda insert: insert.start):
+        if not inserts or inserts[-1].end <= insert.start:  # otherwise a picture in a tag
+            inserts.append(insert)
+    return Parsed(tuple(with_inserts(body, inserts)))
 
 
 def _tags(text: str) -> Iterator[Insert]:
@@ -181,7 +167,7 @@ def _tags(text: str) -> Iterator[Insert]:
     opened: re.Match[str] | None = None
     for tag in _TAG.finditer(text):
         if opened is not None:
-            pair = tag["close"] and tag["name"].lower() == opened["name"].lower()
+            pair = tag["close"] and _name(tag) == _name(opened)
             if pair:
                 yield _tagged(opened, text[opened.end() : tag.start()], tag.end())
                 opened = None
@@ -196,6 +182,10 @@ def _tags(text: str) -> Iterator[Insert]:
         yield _open_tag(text, opened, len(text))
 
 
+def _name(tag: re.Match[str]) -> str:
+    return (tag["name"] or tag["other"]).lower()
+
+
 def _open_tag(text: str, opened: re.Match[str], end: int) -> Insert:
     line = text.find("\n", opened.end(), end)
     end = end if line < 0 else line
@@ -206,7 +196,7 @@ def _tagged(opened: re.Match[str], inner: str, end: int) -> Insert:
     words = " ".join(inner.split())
     if not words:
         return Insert(opened.start(), end)
-    name = opened["name"].lower()
+    name = _name(opened)
     if name == "img":
         return figure_insert(opened.start(), end, "image", words)
     kind = _FURNITURE.get(name, BlockKind.TEXT)
@@ -216,13 +206,17 @@ def _tagged(opened: re.Match[str], inner: str, end: int) -> Insert:
 def parse_hunyuan(text: str, frame: Frame = NO_FRAME) -> Parsed:
     """Return the blocks of a HunyuanOCR answer. Never raises; linear in the length.
 
-    `(x1,y1),(x2,y2)` at the end of a line is the place of a figure, 0 to 1000 over each side.
+    `(x1,y1),(x2,y2)` at the end of a line is the place of a figure, 0 to 1000 over each side, except in tables and
+    formulas, where points are content of the page.
     """
     body = plain_body(text)
-    inserts = [
-        Insert(points.start(), points.end(), Block(BlockKind.FIGURE, box, label="image") if box else None)
-        for points in _POINTS.finditer(body)
-        if max(numbers := [float(points[name]) for name in ("x0", "y0", "x1", "y1")]) >= _LEAST_POINT
-        for box in [from_1000(*numbers)]
-    ]
-    return Parsed(tuple(with_inserts(body, inserts)))
+    inserts: list[Insert] = []
+    for places in _PLACES.finditer(body):
+        for place in re.finditer(_PLACE, places[0]):
+            numbers = [float(number) for number in _POINT.findall(place[0])]
+            if max(numbers) >= _LEAST_POINT:
+                box = from_1000(*numbers)
+                figure = Block(BlockKind.FIGURE, box, label="image") if box else None
+                inserts.append(Insert(places.start() + place.start(), places.start() + place.end(), figure))
+    kept = (BlockKind.CODE, BlockKind.TABLE, BlockKind.FORMULA)
+    return Parsed(tuple(with_inserts(body, inserts, as_written=kept)))

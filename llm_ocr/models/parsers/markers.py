@@ -72,7 +72,7 @@ MINERU = MarkerSpec(
 NEMOTRON = MarkerSpec(
     re.compile(r"<x_(?P<x>[\d.]{1,12})><y_(?P<y>[\d.]{1,12})>(?:<class_(?P<label>[^<>]{1,60})>)?"),
     cut=re.compile(r"<(?:[xy](?:_[\d.]{0,12}>?)?|c|cl|cla|clas|class(?:_[^<>]{0,60})?)\Z"),
-    stray=re.compile(r"<(?:[xy]_[\d.]{0,12}|class_[^<>]{0,60})>"),
+    stray=re.compile(r"<(?:[xy]_[\d.]{0,12}|class_[^<>]{0,60}|/?s|(?:predict|output)_[a-z_]{1,40})>"),
     inside=True,
 )
 #: Degrees clockwise by which a region must be turned to be upright, by the direction of the tops of its letters.
