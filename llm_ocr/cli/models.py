@@ -11,8 +11,8 @@ from typing import Any
 from llm_ocr.cli.output import write_json, write_line
 from llm_ocr.config.models import ModelsSettings
 from llm_ocr.engines.vllm.command import serve_command, shown
-from llm_ocr.engines.vllm.hardware import gpu_memory, vllm_installed
 from llm_ocr.engines.vllm.server import release_of
+from llm_ocr.engines.vllm.sizing import gpu_memory, vllm_installed
 from llm_ocr.errors import UsageError
 from llm_ocr.models.choosing import (
     PRESETS,

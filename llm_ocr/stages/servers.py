@@ -14,7 +14,7 @@ from llm_ocr.config.groups import SERVER, VLLM, Group, VllmSettings
 from llm_ocr.config.models import ServingCommand
 from llm_ocr.engines import Server
 from llm_ocr.engines.vllm.command import ServeOptions
-from llm_ocr.engines.vllm.hardware import gpu_capability, gpu_memory, gpus
+from llm_ocr.engines.vllm.sizing import gpu_capability, gpu_memory, gpus
 from llm_ocr.errors import UsageError
 from llm_ocr.models.choosing import PRESETS
 from llm_ocr.models.profile import Profile

@@ -14,8 +14,8 @@ from huggingface_hub import HfApi
 import llm_ocr
 from llm_ocr.engines.vllm import server as vllm_server
 from llm_ocr.engines.vllm.command import ServeOptions
-from llm_ocr.engines.vllm.hardware import gpu_memory, numbers_in
 from llm_ocr.engines.vllm.server import Release, check_release
+from llm_ocr.engines.vllm.sizing import gpu_memory, numbers_in
 from llm_ocr.errors import LlmOcrError, ServerError, UsageError
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.registry import find_profile

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from llm_ocr.engines.regions.detection import CHART, FORMULA, READ, SKIP, TEXT, Assigned, Layout, Region
-from llm_ocr.engines.vlm.judging import summarized
 from llm_ocr.engines.vlm.placing import with_crops
-from llm_ocr.engines.vlm.retry import Tries, joined
+from llm_ocr.engines.vlm.retry import Tries, joined, summarized
 from llm_ocr.errors import PageFailure
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
 from llm_ocr.models.parsers.labels import kind_of, labelled, normal, with_captions

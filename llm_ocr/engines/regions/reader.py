@@ -15,7 +15,6 @@ from llm_ocr.engines.regions.answers import (
     with_rows,
 )
 from llm_ocr.engines.regions.detection import READ, Assigned, Detector, Layout, assigned, task_of
-from llm_ocr.engines.vlm.judging import Verdict, judge_page
 from llm_ocr.engines.vlm.reader import UNDRAWN
 from llm_ocr.engines.vlm.requests import (
     Images,
@@ -27,7 +26,7 @@ from llm_ocr.engines.vlm.requests import (
     request_of,
     what_fits,
 )
-from llm_ocr.engines.vlm.retry import Ladder, Tries, joined, run_attempts, rungs_for
+from llm_ocr.engines.vlm.retry import Ladder, Tries, Verdict, joined, judge_page, run_attempts, rungs_for
 from llm_ocr.errors import PageFailure
 from llm_ocr.models.profile import Profile
 from llm_ocr.types import Attempt, BlockKind, Box, EncodedImage, Page, Reason, Status

@@ -22,7 +22,6 @@ from llm_ocr.engines.vllm.command import (
     reached_at,
     secrets_of,
     serve_command,
-    served_name,
     server_env,
     shown,
     with_own_processor,
@@ -307,7 +306,8 @@ class VllmServer:
             words = with_own_processor(words)
         prefix = len(options.command)
         self._words = [*found(words[:prefix], self._environment.get("PATH")), *words[prefix:]]
-        address = Address(reached_at(options.host, port), served_name(self._profile, options), self._key)
+        model = options.model or self._profile.model
+        address = Address(reached_at(options.host, port), model, self._key)
         self._log.begin(self.command)
         if not self._starts:  # later commands differ only in the port and in the reported lower limits
             self._say(f"{self._name}: {self.command}")
@@ -317,7 +317,7 @@ class VllmServer:
             words = self._words
             if options.shares_files:
                 # Not in the command, which all local users see, and not in the environment (see `server_env`).
-                words = [*words, "--config", write_key(Path(folder), self._key)]
+                words = [*words, "--config", _write_key(folder, self._key)]
             process = self._process = await ServerProcess.start(words, self._environment, self._log)
             try:
                 facts = await self._until_ready(process, address, began)
@@ -400,9 +400,9 @@ class VllmServer:
         return True
 
 
-def write_key(folder: Path, key: str) -> str:
+def _write_key(folder: str, key: str) -> str:
     """Write a configuration file of vLLM with the key, which only this user can read; return its path."""
-    file = folder / "key.yaml"
+    file = Path(folder, "key.yaml")
     file.touch(mode=0o600)
     file.write_text(f"api-key: {key}\n")
     return str(file)
