@@ -19,7 +19,7 @@ from llm_ocr.engines import Completion, CompletionRequest, Engine, Finish
 from llm_ocr.engines.vlm.requests import Step, profile_as_json, request_of, tokens, what_fits
 from llm_ocr.engines.vlm.retry import Ladder, Tries, Verdict, ending, run_attempts, rungs_for
 from llm_ocr.errors import StageMissing, UsageError
-from llm_ocr.models.parsers.loose_json import read_loosely
+from llm_ocr.models.parsers.layout_json import read_loosely
 from llm_ocr.results.field_schema import Node, Tree, load_schema, read_schema
 from llm_ocr.results.fields import Answer, PageText, Passage, document_record, passages
 from llm_ocr.results.schema import Images, fields_to_parquet

@@ -207,6 +207,9 @@ class ServerSupervisor:
 __all__ = ["PoolOptions", "ServerPool"]
 
 
+# All servers as one engine.
+
+
 def fitted(request: CompletionRequest, facts: ServerFacts) -> CompletionRequest:
     """Return the request with fewer `max_tokens` if the server's context is smaller than the model's.
 

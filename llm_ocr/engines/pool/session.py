@@ -1,4 +1,4 @@
-"""Represent one server from readiness to death, and its requests in flight."""
+"""Represent one server from readiness to death, its requests in flight, and the limit of their number."""
 
 import asyncio
 import logging
@@ -14,6 +14,9 @@ from llm_ocr.engines import ServerFacts
 from llm_ocr.engines.client.endpoint import Endpoint, Gauges
 from llm_ocr.errors import ServerError
 from llm_ocr.types import plural
+
+# Steering of the number of requests in flight at one server. Pure: the caller passes the clock.
+
 
 #: First window for vLLM if the size of the KV cache is unknown.
 UNKNOWN_VLLM = 64
@@ -241,6 +244,9 @@ class LatencySteering:
         self._before = (self.window.size, rate, latency)
         step = self.window.size // 2 if self._fast else self.window.size // 8
         self.window.resize(self.window.size + max(2, step))
+
+
+# Requests, and the session of one server.
 
 
 _TIMES = {1: "once", 2: "twice"}

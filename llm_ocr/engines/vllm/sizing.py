@@ -1,4 +1,4 @@
-"""Plan the servers of one machine: their number, the GPUs of each, and their sizes. Pure.
+"""Plan the servers of one machine: their number, the GPUs of each, and their sizes.
 
 Measured on one H200 with 16 cores (vLLM 0.25.1, DeepSeek-OCR's architecture, 1,000 tokens per page, 26 November 2026;
 benchmarks/results/gpu_h200.json):
@@ -150,7 +150,7 @@ def split_over(profile: Profile, options: ServeOptions) -> tuple[int, int]:
     return tensor * pipeline, data
 
 
-# List the GPUs and check whether vLLM is installed.
+# GPUs of this machine, and whether vLLM is installed on it.
 
 
 #: `nvidia-smi -L`: "GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-…)", followed by "  MIG 1g.5gb Device 0: (UUID: MIG-…)".

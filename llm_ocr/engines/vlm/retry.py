@@ -12,7 +12,7 @@ from llm_ocr.engines.vlm.requests import LONGEST_BACKOFF, Step
 from llm_ocr.errors import PageFailure, RequestError, RequestRefused
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
 from llm_ocr.models.parsers.figure_answers import read_class, read_parse
-from llm_ocr.models.parsers.math_marks import with_dollar_math
+from llm_ocr.models.parsers.latex import with_dollar_math
 from llm_ocr.models.parsers.plain import is_placeless, is_refusal, without_special
 from llm_ocr.models.parsers.repetition import sound_length
 from llm_ocr.models.profile import NO_FRAME, Frame, PageNotes, Parser, Profile, Rung
@@ -180,6 +180,9 @@ def judge_figure(
             return Verdict(Description(), reason or Reason.MALFORMED, detail or f"none of the classes: {quoted!r}")
         return Verdict(Description(label=label), reason, detail, 1)
     return Verdict(Description(description=text), reason, detail, len(text))
+
+
+# Requests for one page or figure: the retry ladder, and the loop.
 
 
 #: Factors for a request that exceeds the context: for the sides of its image, and for its answer, a possible cause.

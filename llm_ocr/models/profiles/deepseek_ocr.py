@@ -6,8 +6,7 @@ Another project uses `<|grounding|>OCR this image.` and reports empty answers to
 verified.
 """
 
-from llm_ocr.models.parsers.grounding import parse_grounding, parse_spotting
-from llm_ocr.models.parsers.markers import parse_unlimited
+from llm_ocr.models.parsers.markers import parse_grounding, parse_spotting, parse_unlimited
 from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.models.profile import ImageRule, Profile, Score
 from llm_ocr.models.profiles.shared import ANSWER, DEEPSEEK_PROMPTS, USUAL_ARGS, prompt_tokens, side_at, warmer

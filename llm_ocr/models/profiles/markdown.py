@@ -18,8 +18,7 @@ an estimate of llm_ocr.
 
 from dataclasses import replace
 
-from llm_ocr.models.parsers.front_matter import parse_front_matter
-from llm_ocr.models.parsers.markdown import parse_hunyuan, parse_nanonets, parse_ovis
+from llm_ocr.models.parsers.markdown import parse_front_matter, parse_hunyuan, parse_nanonets, parse_ovis
 from llm_ocr.models.parsers.otsl import parse_formula
 from llm_ocr.models.profile import ImageRule, Profile, Rung, Score
 from llm_ocr.models.profiles.shared import ANSWER, CACHES_OFF, USUAL_ARGS, a4_tokens, page_tokens, side_at, warmer

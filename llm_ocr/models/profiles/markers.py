@@ -7,9 +7,8 @@ the resolution, arguments, and settings are those of the model cards and of docl
 
 from dataclasses import replace
 
-from llm_ocr.models.parsers.doctags import parse_doctags
 from llm_ocr.models.parsers.markers import parse_nemotron
-from llm_ocr.models.parsers.otsl import parse_formula, parse_paddle_table
+from llm_ocr.models.parsers.otsl import parse_doctags, parse_formula, parse_paddle_table
 from llm_ocr.models.profile import ImageRule, Profile
 from llm_ocr.models.profiles.shared import ANSWER, USUAL_ARGS, prompt_tokens, side_at, warmer
 
