@@ -154,9 +154,9 @@ def _free(cell: _Cell, *names: str) -> bool:
     return cell.name in names and not cell.covered and not cell.text
 
 
-# DocTags (Granite-Docling, SmolDocling) to blocks: `<text><loc_44><loc_30><loc_300><loc_41>words</text>`. docling-core is
-# unsuitable: it requires whole answers and the page's image, but a cut or malformed answer must keep its sound parts.
-# Coordinates count 0 to 500, tables are OTSL.
+# DocTags (Granite-Docling, SmolDocling) to blocks: `<text><loc_44><loc_30><loc_300><loc_41>words</text>`. docling-core
+# is unsuitable: it requires whole answers and the page's image, but a cut or malformed answer must keep its sound
+# parts. Coordinates count 0 to 500, tables are OTSL.
 
 
 _TABLES = frozenset({"otsl", "document_index"})
