@@ -93,8 +93,8 @@ class PartRenderer:
     def __init__(self, renderer: Renderer, remote: Remote) -> None:
         self._renderer = renderer
         self._remote = remote
-        self.crop = self.crops = renderer.crop
-        self.resized, self.turned, self.blank = renderer.resized, renderer.turned, renderer.blank
+        self.crop, self.blank = renderer.crop, renderer.blank
+        self.resized, self.turned = renderer.resized, renderer.turned
 
     async def rated(
         self, page: Page, attempt: Attempt, limits: Limits, *, transcribed: bool = False

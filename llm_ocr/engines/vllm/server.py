@@ -69,9 +69,9 @@ class Release:
     It is found without starting vLLM if possible: a start takes 10 s.
     """
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        self._command = tuple(command)
-        self._environment = environment
+    def __init__(self, options: ServeOptions) -> None:
+        self._command = options.command
+        self._environment = server_env(options)
         self._lock = asyncio.Lock()
         self._version: str | None = None
 
@@ -189,7 +189,7 @@ class VllmServer:
         self._pace = pace
         self._key = f"key-{secrets.token_hex(32)}"  # neither an argument nor a number for YAML
         self._environment = server_env(options, key=self._key, devices=devices)
-        self._release = release or Release(options.command, self._environment)
+        self._release = release or Release(options)
         path = options.log_folder / f"vllm-{index}.log" if options.log_folder else None
         self._log = ServerLog(path, secrets=[self._key, *secrets_of(self._environment)])
         self._limits = Limits()
@@ -431,7 +431,7 @@ def servers(
         release: Version of vLLM; None: determined from the options.
         before: Awaited by each server before its first start.
     """
-    release = release or release_of(options)
+    release = release or Release(options)
     made: list[VllmServer] = []
     last_on: dict[str, VllmServer] = {}
     for index, device in enumerate(devices):
@@ -450,8 +450,3 @@ def servers(
         last_on[device] = server
         made.append(server)
     return made
-
-
-def release_of(options: ServeOptions) -> Release:
-    """Return the version of the vLLM that the options start."""
-    return Release(options.command, server_env(options))
