@@ -4,6 +4,7 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import astuple
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -155,7 +156,7 @@ def page_from_wire(wire: Mapping[str, Any]) -> tuple[Region, ...] | PageFailure:
     """Return a page's regions or its failure."""
     if "failure" in wire:
         return PageFailure(Reason(wire["failure"]), str(wire["detail"]))
-    return tuple(Region(str(label), Box(*sides), score, order) for label, score, sides, order in wire["regions"])
+    return tuple(Region(str(label), Box(*sides), score, order) for label, score, *sides, order in wire["regions"])
 
 
 def _load(payload: Mapping[str, Any]) -> dict[str, Any]:
@@ -170,12 +171,7 @@ def _detect(payload: Mapping[str, Any]) -> dict[str, Any]:
         "pages": [
             {"failure": page.reason.value, "detail": page.detail}
             if isinstance(page, PageFailure)
-            else {
-                "regions": [
-                    (found.label, found.score, [found.box.x0, found.box.y0, found.box.x1, found.box.y1], found.order)
-                    for found in page
-                ]
-            }
+            else {"regions": [[found.label, found.score, *astuple(found.box), found.order] for found in page]}
             for page in pages
         ]
     }
