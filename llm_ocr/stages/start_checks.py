@@ -15,7 +15,7 @@ from llm_ocr.models.choosing import Wants, needed_memory, numbers, rank, share_o
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.registry import all_profiles
 from llm_ocr.stages.stored_weights import fetch, folder_of, on_store, weights_in
-from llm_ocr.storage.hf.errors import no_answer
+from llm_ocr.storage.hf.client import no_answer
 
 if TYPE_CHECKING:
     from llm_ocr.engines.vllm.server import Release

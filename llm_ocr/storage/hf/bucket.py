@@ -5,19 +5,17 @@ advance (static shards), so a marker has two writers only if a shard runs twice 
 Hub's S3 gateway supports conditions: a bucket given as `s3://…` has them too.
 """
 
-import contextlib
 import secrets
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from llm_ocr.errors import ObjectExists, ObjectNotFound, StorageError
 from llm_ocr.storage import ObjectInfo, StoreOptions
 from llm_ocr.storage.hf import Place
-from llm_ocr.storage.hf.client import RETRIES, HubStore, RetryPolicy
-from llm_ocr.storage.hf.errors import HubRefused, missing, no_token
+from llm_ocr.storage.hf.client import RETRIES, HubRefused, HubStore, RetryPolicy, missing, no_token
 from llm_ocr.storage.names import PROBES, check_key, folder_of
 
 if TYPE_CHECKING:
@@ -32,29 +30,8 @@ _NOTE = (
 )
 
 
-class KeyLocks:
-    """Locks by key for the threads of this process. A lock exists while a thread holds it or waits for it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._of: dict[str, tuple[threading.Lock, int]] = {}
-
-    @contextlib.contextmanager
-    def of(self, key: str) -> Iterator[None]:
-        """Hold the lock of `key`."""
-        with self._lock:
-            lock, users = self._of.get(key, (threading.Lock(), 0))
-            self._of[key] = lock, users + 1
-        try:
-            with lock:
-                yield
-        finally:
-            with self._lock:
-                lock, users = self._of[key]
-                if users == 1:
-                    del self._of[key]
-                else:
-                    self._of[key] = lock, users - 1
+#: Number of locks that creators and removers of keys in this process share, each for many keys.
+_LOCKS = 256
 
 
 class BucketStore(HubStore):
@@ -64,7 +41,7 @@ class BucketStore(HubStore):
 
     def __init__(self, place: Place, options: StoreOptions, retries: RetryPolicy = RETRIES) -> None:
         super().__init__(place, options, retries)
-        self._locks = KeyLocks()
+        self._locks = [threading.Lock() for _ in range(_LOCKS)]
         self._made = threading.Lock()
 
     def put(self, key: str, data: bytes) -> None:
@@ -78,7 +55,7 @@ class BucketStore(HubStore):
     def create(self, key: str, data: bytes) -> str:
         """Check, write, and read back. An object of another writer in between raises `ObjectExists`."""
         check_key(key)
-        with self._locks.of(key):
+        with self._locks[hash(key) % _LOCKS]:
             if self.stat(key) is not None:
                 raise ObjectExists(f"{self._client.where(key)} exists")
             self._write(key, data)
@@ -88,14 +65,8 @@ class BucketStore(HubStore):
         return version
 
     def _write(self, key: str, source: bytes | Path) -> None:
-        def write() -> None:
-            with self._client.doing("write", key):
-                self._batch(add=[(source, self._place.path(key))])
-
-        self._retries.keep_trying(write)
-
-    def _batch(self, **operations: Any) -> None:
-        self._client.api.batch_bucket_files(self._place.id, **operations)
+        added: list[tuple[str | Path | bytes, str]] = [(source, self._place.path(key))]
+        self._client.ask("write", key, lambda: self._client.api.batch_bucket_files(self._place.id, add=added))
 
     def download(self, key: str, path: Path) -> None:
         file = self._file(key)
@@ -145,12 +116,11 @@ class BucketStore(HubStore):
         path = self._place.path(key)
 
         def look_up() -> "BucketFile | None":
-            with self._client.doing("read", key):
-                found = self._client.api.get_bucket_paths_info(self._place.id, [path])
-                return next((file for file in found if file.path == path), None)
+            found = self._client.api.get_bucket_paths_info(self._place.id, [path])
+            return next((file for file in found if file.path == path), None)
 
         # Clients before 2.0 do not retry a dropped connection.
-        return self._retries.keep_trying(look_up)
+        return self._client.ask("read", key, look_up)
 
     @staticmethod
     def _info(key: str, file: "BucketFile") -> ObjectInfo:
@@ -160,24 +130,23 @@ class BucketStore(HubStore):
     def delete(self, key: str) -> None:
         check_key(key)
 
-        def remove() -> None:
-            with self._client.doing("remove", key):
-                self._batch(delete=[self._place.path(key)])
-
-        with self._locks.of(key):
+        paths = [self._place.path(key)]
+        with self._locks[hash(key) % _LOCKS]:
             if self.stat(key) is None:
                 return
             try:
-                self._retries.keep_trying(remove)
+                self._client.ask(
+                    "remove", key, lambda: self._client.api.batch_bucket_files(self._place.id, delete=paths)
+                )
             except StorageError:
                 if self.stat(key) is not None:  # otherwise another process has removed it
                     raise
 
     def check(self) -> None:
         """Check the bucket by writing. A bucket that does not exist is created, private."""
-        if not self._client.context.token:
+        if not self._client.has_token:
             raise no_token(f"cannot use {self.url}")
-        self._retries.keep_trying(self._make_sure)
+        self._client.retries.keep_trying(self._make_sure)
         probe, data = f"{PROBES}{secrets.token_hex(8)}", secrets.token_bytes(16)
         self._write(probe, data)
         try:
@@ -198,7 +167,7 @@ class BucketStore(HubStore):
                         self._client.api.create_bucket(self._place.id, private=True, exist_ok=True)
                 except HubRefused as refused:
                     if refused.status == 403:  # in another user's namespace: the bucket may exist
-                        raise missing(f"cannot use {self.url}", self._client.context) from error
+                        raise missing(f"cannot use {self.url}", self._client) from error
                     raise
 
     def _address(self, key: str) -> str:

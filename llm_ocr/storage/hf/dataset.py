@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from llm_ocr.errors import ObjectExists, StorageError, UsageError
 from llm_ocr.storage import ObjectInfo, StoreOptions
 from llm_ocr.storage.hf import Place
-from llm_ocr.storage.hf.client import RETRIES, HubStore, RetryPolicy
+from llm_ocr.storage.hf.client import RETRIES, HubRefused, HubStore, RetryPolicy, missing, no_token
 from llm_ocr.storage.hf.commits import RATE, SEND_EARLY, Change, CommitQueue, Committer, Rate, version_of
-from llm_ocr.storage.hf.errors import HubRefused, missing, no_token
 from llm_ocr.storage.names import check_key, folder_of
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ class DatasetStore(HubStore):
 
     def __init__(self, place: Place, options: StoreOptions, retries: RetryPolicy = RETRIES, rate: Rate = RATE) -> None:
         super().__init__(place, options, retries)
-        self._committer = Committer(self._client, retries)
+        self._committer = Committer(self._client)
         self._queue = CommitQueue(self._committer, rate)
 
     def share(self, workers: int) -> None:
@@ -169,7 +168,7 @@ class DatasetStore(HubStore):
         return _info(key, file) if file else None
 
     def _file(self, path: str) -> "RepoFile | None":
-        return self._retries.keep_trying(lambda: self._committer.there([path])).get(path)
+        return self._client.retries.keep_trying(lambda: self._committer.there([path])).get(path)
 
     def _settle(self, key: str) -> None:
         """Wait for the commit of this store's pending writes to the key."""
@@ -191,9 +190,9 @@ class DatasetStore(HubStore):
     def check(self) -> None:
         """Check the write permission without a commit. A repository that does not exist is created, private."""
         self._check_writable()
-        if not self._client.context.token:
+        if not self._client.has_token:
             raise no_token(f"cannot use {self.url}")
-        self._retries.keep_trying(self._make_sure)
+        self._client.retries.keep_trying(self._make_sure)
 
     def _make_sure(self) -> None:
         from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
@@ -217,13 +216,13 @@ class DatasetStore(HubStore):
                     hint="Give a dataset repository, or an unused name.",
                 )
         if self._place.revision:
-            raise missing(where, self._client.context)
+            raise missing(where, self._client)
         try:
             with self._client.doing("make"):
                 api.create_repo(self._place.id, repo_type="dataset", private=True, exist_ok=True)
         except HubRefused as refused:
             if refused.status == 403:  # in another user's namespace: the repository may exist
-                raise missing(where, self._client.context) from refused
+                raise missing(where, self._client) from refused
             raise
 
 
