@@ -15,7 +15,7 @@ import pypdfium2.raw as pdfium
 
 from llm_ocr.documents import poppler
 from llm_ocr.documents.damage import content_damage, image_damage
-from llm_ocr.documents.fd_file import FdFile
+from llm_ocr.documents.files import FdFile
 from llm_ocr.documents.images import MIN_SIDE, grayscale_if_equal, longest_side
 from llm_ocr.documents.ink import LONGEST, ink_of
 from llm_ocr.documents.pdf_forms import check_boxes, has_fields, placeholder, with_check_boxes

@@ -18,9 +18,9 @@ from llm_ocr.config.groups import (
     ModelSettings,
     RenderSettings,
 )
-from llm_ocr.documents.remote.urls import is_remote
+from llm_ocr.documents.remote import is_remote
 from llm_ocr.documents.rendering import Renderer, RenderOptions
-from llm_ocr.documents.rows.address import row_address
+from llm_ocr.documents.rows import row_address
 from llm_ocr.errors import PageFailure, UsageError
 from llm_ocr.models.choosing import gives_boxes
 from llm_ocr.models.profile import Profile

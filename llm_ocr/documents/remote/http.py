@@ -11,6 +11,7 @@ import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import cached_property
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
@@ -20,10 +21,9 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
-from llm_ocr.documents.file_types import kind_by_content
-from llm_ocr.documents.remote.cache import DiskError, Fetched, Room, Sink, changed
-from llm_ocr.documents.remote.stores import NotNow, persistently
-from llm_ocr.documents.remote.urls import RemoteOptions, fingerprint, shown
+from llm_ocr.documents.files import kind_by_content
+from llm_ocr.documents.remote import RemoteOptions, fingerprint, shown
+from llm_ocr.documents.remote.cache import DiskError, Fetched, NotNow, Room, Sink, changed, persistently
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import Reason
 
@@ -177,11 +177,6 @@ def version_in(headers: Mapping[str, str], fingerprint: str) -> str:
     return "modified:" + _digest(f"{modified}\0{length}\0{fingerprint}") if modified and length else ""
 
 
-def _too_large(url: str, most: int) -> PageFailure:
-    detail = f"{shown(url)}: larger than {most >> 20} MiB"
-    return PageFailure(Reason.UNREADABLE, detail, hint="To read the document, increase the limit.")
-
-
 def outage(error: Exception, url: str) -> PageFailure:
     """Return the failure for an error of the client."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
@@ -256,7 +251,26 @@ class WebClient:
         self._options = options
         self._resolver = resolver
         self._tls = tls
-        self._session: aiohttp.ClientSession | None = None
+
+    @cached_property
+    def _session(self) -> aiohttp.ClientSession:
+        resolver = self._resolver or aiohttp.ThreadedResolver()
+        connector = aiohttp.TCPConnector(
+            limit=self._options.fetches,
+            resolver=resolver if self._options.allow_private_addresses else CheckedResolver(resolver),
+            ttl_dns_cache=60,
+            ssl=self._tls or True,
+        )
+        return aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=_HEADERS,
+            auto_decompress=False,
+            trust_env=False,
+            timeout=aiohttp.ClientTimeout(
+                total=None, sock_connect=_CONNECT_SECONDS, sock_read=self._options.stall_seconds
+            ),
+        )
 
     async def fetch(self, url: str, version: str, target: Path, room: Room) -> Fetched:
         """Write the document to `target`, and verify its version unless `version` is empty.
@@ -283,7 +297,7 @@ class WebClient:
 
     async def close(self) -> None:
         """Close all connections."""
-        if self._session is not None:
+        if "_session" in self.__dict__:  # a request was made
             await self._session.close()
 
     async def _attempt(self, url: str, version: str, sink: Sink, resize: Callable[[int], None]) -> Fetched:
@@ -291,16 +305,21 @@ class WebClient:
             async with self._response(url) as response:
                 await asyncio.to_thread(sink.clear)
                 most, length = self._options.most_bytes, response.content_length
+                too_large = PageFailure(
+                    Reason.UNREADABLE,
+                    f"{shown(url)}: larger than {most >> 20} MiB",
+                    hint="To read the document, increase the limit.",
+                )
                 if length is not None:
                     if length > most:
-                        raise _too_large(url, most)
+                        raise too_large
                     resize(length)
                 named = version_in(response.headers, fingerprint(url))
                 if version.startswith("etag:") and version != named:
                     raise changed(f"{shown(url)}: the ETag differs from the plan")
                 async for piece in _pieces(response.content):
                     if sink.size + len(piece) > most:
-                        raise _too_large(url, most)
+                        raise too_large
                     await asyncio.to_thread(sink.write, piece)
                     resize(max(sink.size, length or 0))
         except DiskError:
@@ -308,7 +327,7 @@ class WebClient:
         except _OUTAGES as error:
             raise outage(error, shown(url)) from error
         resize(sink.size)
-        content = f"sha256:{sink.sha256()}"
+        content = f"sha256:{sink.digest.hexdigest()}"
         if version not in ("", named, content):
             raise changed(f"{shown(url)} differs from the planned document")
         return Fetched(version or named or content, sink.size)
@@ -324,7 +343,7 @@ class WebClient:
             if first.user is not None and at.origin() == first.origin():
                 pair = f"{first.user}:{first.password or ''}"
                 headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
-            async with self._open().get(at.with_user(None), allow_redirects=False, headers=headers) as response:
+            async with self._session.get(at.with_user(None), allow_redirects=False, headers=headers) as response:
                 if response.status not in _REDIRECTS:
                     if failure := refused(response, shown(url)):
                         raise failure
@@ -333,27 +352,6 @@ class WebClient:
                 at = _next(response, at, url)
         limit = self._options.redirects
         raise PageFailure(Reason.UNREADABLE, f"{shown(url)}: more than {limit} redirects")
-
-    def _open(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            resolver = self._resolver or aiohttp.ThreadedResolver()
-            connector = aiohttp.TCPConnector(
-                limit=self._options.fetches,
-                resolver=resolver if self._options.allow_private_addresses else CheckedResolver(resolver),
-                ttl_dns_cache=60,
-                ssl=self._tls or True,
-            )
-            self._session = aiohttp.ClientSession(
-                connector=connector,
-                cookie_jar=aiohttp.DummyCookieJar(),
-                headers=_HEADERS,
-                auto_decompress=False,
-                trust_env=False,
-                timeout=aiohttp.ClientTimeout(
-                    total=None, sock_connect=_CONNECT_SECONDS, sock_read=self._options.stall_seconds
-                ),
-            )
-        return self._session
 
 
 async def _pieces(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:

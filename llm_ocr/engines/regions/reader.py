@@ -104,7 +104,7 @@ async def _blank(image: EncodedImage, tools: RegionTools) -> bool:
 
 
 #: Increased when a change alters results for the same regions and answers; part of the key.
-RESULT_VERSION = 2
+RESULT_VERSION = 3
 #: Share of a page without text from which a picture may contain the text. The page is then read as a whole.
 _PICTURE = 0.5
 _NOTHING_FOUND = "no region to be read was found on it"
@@ -211,9 +211,8 @@ class LayoutReader:
 
         async def judge(answer: Completion, step: Step) -> Verdict[Blocks]:
             nonlocal blank, empty
-            verdict = judge_page(
-                answer, profile.parsers.get(step.mode) or profile.parsers[""], images.frame(step.scale)
-            )
+            parse = profile.parsers.get(step.mode) or profile.parsers[""]
+            verdict = judge_page(answer, parse, images.frame(step.scale), profile.prompts[step.mode])
             if verdict.reason is None:
                 return verdict
             empty += verdict.reason is Reason.EMPTY

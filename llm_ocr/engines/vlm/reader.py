@@ -189,7 +189,8 @@ class PageReading:
         """Judge an answer; a page that is not upright is turned, and its request repeated."""
         reader, images = self._reader, self._images
         parsers = reader.profile.parsers
-        verdict = judge_page(answer, parsers.get(step.mode) or parsers[""], images.frame(step.scale))
+        parse = parsers.get(step.mode) or parsers[""]
+        verdict = judge_page(answer, parse, images.frame(step.scale), reader.prompt(step.mode))
         verdict = replace(verdict, mode=step.mode, rotation=images.rotation)
         notes = verdict.notes
         if notes is not None and notes.is_rotation_valid is False and reader.options.rotate != "never":
@@ -318,7 +319,7 @@ class PageReading:
 
 
 #: Increased when a change alters results for the same answers, parsers included; part of the key.
-RESULT_VERSION = 3
+RESULT_VERSION = 4
 #: Pages that may wait for figure detection before requests are delayed: about as many megabytes.
 _WAITING = 128
 #: Parallel inspections of pages that the model still reads. Pages with a complete answer do not wait here.

@@ -13,10 +13,11 @@ from llm_ocr.errors import PageFailure, RequestError, RequestRefused
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
 from llm_ocr.models.parsers.figure_answers import read_class, read_parse
 from llm_ocr.models.parsers.latex import with_dollar_math
-from llm_ocr.models.parsers.plain import is_placeless, is_refusal, without_special
+from llm_ocr.models.parsers.plain import is_placeless, without_special
 from llm_ocr.models.parsers.repetition import sound_length
+from llm_ocr.models.parsers.talk import is_refusal, says_nothing, without_echo
 from llm_ocr.models.profile import NO_FRAME, Frame, PageNotes, Parser, Profile, Rung
-from llm_ocr.types import Block, BlockKind, Reason, Status
+from llm_ocr.types import FURNITURE, Block, BlockKind, Reason, Status
 
 ResultT = TypeVar("ResultT")
 
@@ -78,17 +79,22 @@ def ending(answer: Completion) -> tuple[str, Reason | None, str]:
     return text, None, f"{detail}; the repetition was cut off" if looped else ""
 
 
-def judge_page(answer: Completion, parse: Parser, frame: Frame = NO_FRAME) -> Verdict[tuple[Block, ...]]:
+def judge_page(
+    answer: Completion, parse: Parser, frame: Frame = NO_FRAME, prompt: str = ""
+) -> Verdict[tuple[Block, ...]]:
     """Judge an answer about a page: its blocks, and whether they are acceptable.
 
-    A page without blocks has the reason `empty`, because the page may be blank. A refusal in the place of a figure's
-    description is left out. A paragraph that reads like a refusal may be printed on the page, as in a letter: it is
-    kept, but the answer is not sound.
+    A page without blocks has the reason `empty`, because the page may be blank; so has an answer that only says so. A
+    refusal in the place of a figure's description is left out. A paragraph that reads like a refusal may be printed on
+    the page, as in a letter: it is kept, but the answer is not sound. A `prompt` that the answer repeats is left out.
     """
     text, reason, detail = ending(answer)
+    text = without_echo(text, prompt)
     parsed = parse(text, frame)
     blocks, lost = parsed.blocks, parsed.lost
     doubtful = False
+    if says_nothing("\n".join(block.text for block in blocks if block.kind not in FURNITURE)):
+        blocks = ()
     if is_refusal(text.strip()):
         blocks, lost = (), (*lost, _REFUSED)
     elif any(is_refusal(part) for block in blocks for part in (block.text, block.caption, block.described)):

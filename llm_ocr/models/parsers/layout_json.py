@@ -6,7 +6,9 @@ malformed answers keep every readable object.
 
 import json
 import re
+from ast import literal_eval
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -310,6 +312,7 @@ _SAME_BOXES = 2
 _CUT = "the answer ends within a block"
 _LEFT_OVER = " \t\r\n,;]}"
 _FENCE = re.compile(r"```\w*")
+_REPR = re.compile(r"[\[{]\s*+\{?\s*+'")  # of Python, with single quotes
 _JSON = re.compile(r"[\[{]\s*+(?:[\[{\"\]}]|\Z)")
 _LONGEST_LABEL = 80
 _LONGEST_BOX = 200  # maximum characters of a box that is a string
@@ -382,6 +385,9 @@ def _read(text: str, *, texts: bool) -> tuple[list[_Piece], list[str], Parsed | 
     """Return the pieces and the losses, or the answer read as Markdown if it is not JSON."""
     body = without_special(text).strip()
     found = read_loosely(body)
+    if not found.sound and _REPR.match(body):
+        with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+            found = Loose(values=[literal_eval(body)])
     # Objects with a box or a text, in order, at any depth.
     objects: list[dict[str, Any]] = []
     waiting = list(reversed(found.values))

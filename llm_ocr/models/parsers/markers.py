@@ -18,6 +18,7 @@ from llm_ocr.models.parsers.labels import (
     MarkerSpec,
     Split,
     described,
+    key_of,
     kind_of,
     known_kind,
     labelled,
@@ -29,6 +30,7 @@ from llm_ocr.models.parsers.labels import (
     with_captions,
     with_continued,
     with_own_tables,
+    without_copies,
 )
 from llm_ocr.models.parsers.latex import with_html_tables
 from llm_ocr.models.parsers.markdown import parse_lighton2
@@ -44,6 +46,9 @@ _MARK = re.compile(r"<\|(?P<close>/?)(?P<name>ref|det)\|>")
 _BOXES = re.compile(r"[\s\[\]\d.,;+-]*")
 _BOX_CHARACTERS = frozenset("[]0123456789., -\t")
 _LONGEST_LABEL = 80
+# The model often omits the line ends of a list: `- one- Two`.
+_ITEM = re.compile(r"^- [^\n]+", re.MULTILINE)
+_ITEM_END = re.compile(r"(?<=[a-z.,;:)])(?=- [A-Z][a-z])")
 _LONGEST_BOX = 200  # characters
 _LONGEST_BOXES = 4000  # between <|det|> and <|/det|>; longer content is text
 
@@ -161,7 +166,7 @@ def _tagged(text: str, *, labels_are_text: bool) -> Parsed:
     found = _read_marks(text, marks) if marks else _read_lines(text)
     lost = found.lost
     blocks: list[Block] = []
-    untagged, *tags = found.pieces
+    untagged, *tags = without_copies(found.pieces, key_of, lost)
     if untagged.text.strip():
         lost.append("text without a tag: its place on the page is not known")
         blocks += unlabelled(untagged.text, "", (WHOLE_PAGE,), headings=True)
@@ -170,7 +175,8 @@ def _tagged(text: str, *, labels_are_text: bool) -> Parsed:
             line = " ".join(f"{tag.label} {tag.text}".split())
             blocks += [Block(BlockKind.TEXT, tag.boxes[0] if tag.boxes else WHOLE_PAGE, line)] if line else []
         else:
-            blocks += labelled(tag.label or "", tag.boxes, tag.text, lost)
+            words = _ITEM.sub(lambda item: _ITEM_END.sub("\n", item[0]), tag.text)
+            blocks += labelled(tag.label or "", tag.boxes, words, lost)
     return Parsed(with_captions(blocks), tuple(lost))
 
 
@@ -216,7 +222,7 @@ MINERU = MarkerSpec(
 NEMOTRON = MarkerSpec(
     re.compile(r"<x_(?P<x>[\d.]{1,12})><y_(?P<y>[\d.]{1,12})>(?:<class_(?P<label>[^<>]{1,60})>)?"),
     cut=re.compile(r"<(?:[xy](?:_[\d.]{0,12}>?)?|c|cl|cla|clas|class(?:_[^<>]{0,60})?)\Z"),
-    stray=re.compile(r"<(?:[xy]_[\d.]{0,12}|class_[^<>]{0,60})>"),
+    stray=re.compile(r"<(?:[xy]_[\d.]{0,12}|class_[^<>]{0,60}|/?s|(?:predict|output)_[a-z_]{1,40})>"),
     inside=True,
 )
 #: Degrees clockwise by which a region must be turned to be upright, by the direction of the tops of its letters.

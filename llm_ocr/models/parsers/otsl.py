@@ -11,19 +11,31 @@ from itertools import pairwise
 
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE, from_500, from_1000
 from llm_ocr.models.parsers.html import bare_formula, cell_html, fenced, list_item, unescape
-from llm_ocr.models.parsers.labels import described, kind_of, labelled, unlabelled, unreadable, with_captions
-from llm_ocr.models.parsers.plain import parse_plain, without_special
+from llm_ocr.models.parsers.labels import (
+    described,
+    kind_of,
+    labelled,
+    unlabelled,
+    unreadable,
+    with_captions,
+    without_copies,
+)
+from llm_ocr.models.parsers.pieces import escaped_once
+from llm_ocr.models.parsers.plain import parse_plain, without_divs, without_special
 from llm_ocr.models.profile import NO_FRAME, Frame, Parsed
 from llm_ocr.types import Block, BlockKind
 
-_TOKEN = re.compile(r"<(?P<name>[fleux]cel|ched|rhed|srow|nl)>")
-_CUT = re.compile(r"<(?:[felux](?:c(?:el?)?)?|[cr](?:h(?:ed?)?)?|s(?:r(?:ow?)?)?|nl?)?\Z")  # incomplete token
+_TOKEN = re.compile(r"<(?P<name>[fleux]cel|ched|rhed|corn|srow|nl)>")
+_CUT = re.compile(
+    r"<(?:[felux](?:c(?:el?)?)?|[cr](?:h(?:ed?)?)?|co(?:rn?)?|s(?:r(?:ow?)?)?|nl?)?\Z"
+)  # incomplete token
 #: Corners behind a line of text: `<|LOC_BEGIN|>`, two numbers for each corner, `<|LOC_END|>`.
 _SPOT = re.compile(r"(?:<\|LOC_(?:BEGIN|\d{1,4})\|>\s{0,4}){1,17}+(?:<\|LOC_END\|>)?")
 _SPOT_TOKEN = re.compile(r"<\|(?:TEXT|LOC)_\w{1,5}\|>")
 _SPOT_CUT = re.compile(r"<\|[A-Z_0-9]{0,12}\|?\Z")
 _DIGITS = re.compile(r"\d+")
-_HEADERS = frozenset({"ched", "rhed", "srow"})
+_FORMULA = re.compile(r"\$\$(?P<dollars>[^$]++)\$\$|\\\[(?P<brackets>(?:(?!\\[\[\]]|\$\$).)++)\\\]", re.DOTALL)
+_HEADERS = frozenset({"ched", "rhed", "corn", "srow"})
 _SPANS = frozenset({"lcel", "ucel", "xcel"})
 _SPARE = 1000  # maximum added empty cells, in addition to as many as exist; beyond it, rows stay uneven
 
@@ -72,7 +84,7 @@ def otsl_to_html(text: str) -> str:
 
 
 def _written(cell: _Cell) -> str:
-    text = html.escape(unescape(cell.text), quote=False)
+    text = html.escape(unescape(escaped_once(cell.text)), quote=False)
     return cell_html("th" if cell.name in _HEADERS else "td", text, cell.rows, cell.columns)
 
 
@@ -87,7 +99,7 @@ def parse_paddle_table(text: str, frame: Frame = NO_FRAME) -> Parsed:
 
 def parse_paddle_text(text: str, frame: Frame = NO_FRAME) -> Parsed:
     r"""Return the text of a region, with formulas in `\( \)` and `\[ \]` unchanged; `#` does not begin a heading."""
-    body = without_special(text).replace("\r\n", "\n")
+    body = without_divs(without_special(text).replace("\r\n", "\n"))
     return Parsed(tuple(unlabelled(body, "", (WHOLE_PAGE,), headings=False)))
 
 
@@ -111,8 +123,18 @@ def parse_paddle_spotting(text: str, frame: Frame = NO_FRAME) -> Parsed:
 
 
 def parse_formula(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """Return the LaTeX of one formula in `$$`, for the whole image."""
-    formula = bare_formula(without_special(text))
+    """Return the LaTeX of one formula in `$$`, for the whole image; also of several, and the text between them."""
+    body = without_special(text).strip()
+    formula = bare_formula(body)
+    blocks: list[Block] = []
+    done = 0
+    for found in _FORMULA.finditer(body if "$" in formula or "\\[" in formula else ""):
+        blocks += unlabelled(body[done : found.start()], "formula", (WHOLE_PAGE,), headings=False)
+        inner = (found["dollars"] or found["brackets"]).strip()
+        blocks += [Block(BlockKind.FORMULA, WHOLE_PAGE, f"$$\n{inner}\n$$", "formula")] if inner else []
+        done = found.end()
+    if blocks:
+        return Parsed((*blocks, *unlabelled(body[done:], "formula", (WHOLE_PAGE,), headings=False)))
     return Parsed((Block(BlockKind.FORMULA, WHOLE_PAGE, f"$$\n{formula}\n$$", "formula"),) if formula else ())
 
 
@@ -169,6 +191,7 @@ _LABELS = {
     **{name: name for name in ("section_header", *(f"section_header_level_{level}" for level in range(1, 7)))},
     **dict.fromkeys(("inline", "key", "value", "checkbox_selected", "checkbox_unselected"), "text"),
     "otsl": "table",
+    "heading": "section_header",
 }
 _GROUPS = _LISTS | frozenset(
     {"doctag", "doctags", "group", "key_value_region", "key_value_map", "form", "page_break", "smiles"}
@@ -213,11 +236,17 @@ def parse_doctags(text: str, frame: Frame = NO_FRAME) -> Parsed:
         plain = parse_plain("".join(part for element in found for part in element.parts))
         return Parsed(plain.blocks, ("text without a place on the page",) if plain.blocks else ())
     blocks: list[Block] = []
-    for element in found:
+    for element in without_copies(found, _key, lost):
         made = _blocks(element, lost)
         above = element.within and blocks and made and made[0].box.y1 <= blocks[-1].box.y0
         blocks[len(blocks) - int(bool(above)) :] = [*made, blocks[-1]] if above else made
     return Parsed(with_captions(blocks), tuple(lost))
+
+
+def _key(element: _Element) -> tuple[str, tuple[float, ...], str] | None:
+    """Return what `without_copies` compares; None for an element without a place or text."""
+    text = "".join(element.parts).strip()
+    return (element.name, tuple(element.places), text) if element.places and text else None
 
 
 class _Reader:

@@ -227,3 +227,13 @@ def test_printed_refusal_sentence_is_kept_and_page_is_not_ok():
     verdict = judge_page(stop(letter), parse_plain)
     assert verdict.reason is Reason.MALFORMED
     assert "\n\n".join(block.text for block in verdict.result) == letter
+
+
+def test_statement_of_no_text_is_an_empty_page():
+    verdict = judge_page(stop("There is no visible text in this image."), parse_plain)
+    assert (verdict.reason, verdict.result) == (Reason.EMPTY, ())
+
+
+def test_prompt_in_an_answer_is_no_text_of_the_page():
+    verdict = judge_page(stop("Free OCR. \nFog lay on the bar."), parse_plain, prompt="<image>\nFree OCR. ")
+    assert [block.text for block in verdict.result] == ["Fog lay on the bar."]
