@@ -25,7 +25,7 @@ from llm_ocr.launch import GPU_STAGES, Job, JobSpec, JobStatus, Launcher, Plan, 
 from llm_ocr.launch.answers import Refusal, explained, first_line, near, translated
 from llm_ocr.launch.bootstrap import GOOGLE_KEY
 from llm_ocr.launch.library import CPU_IMAGE, GPU_IMAGE, filled, installs, job_command, library_notes
-from llm_ocr.storage.hf.errors import no_answer
+from llm_ocr.storage.hf.client import no_answer
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
