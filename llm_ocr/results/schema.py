@@ -231,6 +231,7 @@ _FIGURE_TEXTS = ("figure_id", "page_id", "document_id", "mode", "detail", "descr
 _FIGURE_NUMBERS = {"tokens_in": "int64", "tokens_out": "int64", "seconds": "double"}
 _PLAIN_FIGURE_COLUMNS = (*_FIGURE_TEXTS, *_FIGURE_NUMBERS)
 
+_FIGURE_TYPES = {**dict.fromkeys((*_FIGURE_TEXTS, "status", "reason"), "string"), **_FIGURE_NUMBERS}
 #: Columns of Fields, whose values and fields are JSON texts.
 _DOCUMENT_TYPES = {
     **dict.fromkeys(("document_id", "source", "status", "reason", "detail", "values", "fields", "engine"), "string"),
@@ -283,7 +284,7 @@ def figures_to_parquet(records: Sequence[FigureRecord]) -> bytes:
     for record in records:
         row = {name: _cleaned(getattr(record, name)) for name in _PLAIN_FIGURE_COLUMNS}
         rows.append({**row, "status": record.status.value, "reason": record.reason and record.reason.value})
-    return table_bytes(_figure_schema(), rows)
+    return table_bytes(_flat_schema(_FIGURES), rows)
 
 
 def figures_from_parquet(source: Source) -> list[FigureRecord]:
@@ -294,7 +295,7 @@ def figures_from_parquet(source: Source) -> list[FigureRecord]:
             reason=_reason(row["reason"]),
             **{name: row[name] for name in _PLAIN_FIGURE_COLUMNS},
         )
-        for row in iter_rows(source, _FIGURES, _figure_schema().names)
+        for row in iter_rows(source, _FIGURES, _flat_schema(_FIGURES).names)
     ]
 
 
@@ -306,13 +307,13 @@ def fields_to_parquet(records: Sequence[FieldsRecord]) -> bytes:
         row |= {"status": record.status.value, "reason": record.reason and record.reason.value}
         row |= {"values": json.dumps(record.values), "fields": json.dumps(record.fields)}
         rows.append(row)
-    return table_bytes(_document_schema(), rows)
+    return table_bytes(_flat_schema(_FIELDS), rows)
 
 
 def fields_from_parquet(source: Source) -> list[FieldsRecord]:
     """Return all rows of an item of Fields; errors as in `iter_pages`."""
     found = []
-    for row in iter_rows(source, _FIELDS, _document_schema().names):
+    for row in iter_rows(source, _FIELDS, _flat_schema(_FIELDS).names):
         row |= {"status": Status(row["status"]), "reason": _reason(row["reason"])}
         row |= {"values": json.loads(row["values"]), "fields": tuple(json.loads(row["fields"]))}
         found.append(FieldsRecord(**row))
@@ -320,11 +321,12 @@ def fields_from_parquet(source: Source) -> list[FieldsRecord]:
 
 
 @cache
-def _document_schema() -> "pa.Schema":
+def _flat_schema(kind: str) -> "pa.Schema":
+    """Return the columns of Describe or of Fields."""
     import pyarrow as pa
 
-    columns = [(name, pa.type_for_alias(kind)) for name, kind in _DOCUMENT_TYPES.items()]
-    return with_format(pa.schema(columns), _FIELDS)
+    types = {_FIGURES: _FIGURE_TYPES, _FIELDS: _DOCUMENT_TYPES}[kind]
+    return with_format(pa.schema([(name, pa.type_for_alias(type_)) for name, type_ in types.items()]), kind)
 
 
 @cache
@@ -356,15 +358,6 @@ def _page_schema() -> "pa.Schema":
         ]
     )
     return with_format(schema, _PAGES)
-
-
-@cache
-def _figure_schema() -> "pa.Schema":
-    import pyarrow as pa
-
-    kinds = {name: pa.type_for_alias(kind) for name, kind in _FIGURE_NUMBERS.items()}
-    names = (*_PLAIN_FIGURE_COLUMNS, "status", "reason")
-    return with_format(pa.schema([(name, kinds.get(name, pa.string())) for name in names]), _FIGURES)
 
 
 def _page_row(record: PageRecord) -> dict[str, object]:
