@@ -94,12 +94,12 @@ def test_rank_is_by_figure_positions_then_scores_then_size():
         made("tried", **scored(99), experimental=True),
         made("regions", **scored(99), layout_first=True),
     ]
-    ranking = rank(profiles, Wants())
-    assert names(ranking.ranked) == ["best", "small", "good", "unscored", "plain", "regions", "tried"]
-    assert not ranking.left_out
-    assert "olmOCR-bench 85" in reasons(ranking.ranked, "best")
-    assert "no positions of figures" in reasons(ranking.ranked, "plain")
-    assert "detector" in reasons(ranking.ranked, "regions")
+    ranked, left_out = rank(profiles, Wants())
+    assert names(ranked) == ["best", "small", "good", "unscored", "plain", "regions", "tried"]
+    assert not left_out
+    assert "olmOCR-bench 85" in reasons(ranked, "best")
+    assert "no positions of figures" in reasons(ranked, "plain")
+    assert "detector" in reasons(ranked, "regions")
 
 
 def test_what_cannot_be_used_is_left_out_with_the_reason():
@@ -112,13 +112,13 @@ def test_what_cannot_be_used_is_left_out_with_the_reason():
         made("unknown"),
     ]
     wants = Wants(vllm=(0, 20, 0), gpu_bytes=24e9, open_only=True, language="de")
-    ranking = rank(profiles, wants)
-    assert names(ranking.ranked) == ["fits", "unknown"]
-    assert reasons(ranking.left_out, "new") == "needs vLLM 0.30.0"
-    assert reasons(ranking.left_out, "large") == "needs a GPU of 80 GB"
-    assert "MIT with terms" in reasons(ranking.left_out, "closed")
-    assert "German" in reasons(ranking.left_out, "latin")
-    assert "unknown whether it reads German" in reasons(ranking.ranked, "unknown")
+    ranked, left_out = rank(profiles, wants)
+    assert names(ranked) == ["fits", "unknown"]
+    assert reasons(left_out, "new") == "needs vLLM 0.30.0"
+    assert reasons(left_out, "large") == "needs a GPU of 80 GB"
+    assert "MIT with terms" in reasons(left_out, "closed")
+    assert "German" in reasons(left_out, "latin")
+    assert "unknown whether it reads German" in reasons(ranked, "unknown")
 
 
 def test_what_is_not_told_leaves_nothing_out():
