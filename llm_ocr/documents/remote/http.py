@@ -155,7 +155,13 @@ def refused(response: aiohttp.ClientResponse, url: str) -> PageFailure | None:
     if status in _LOCKED:
         return PageFailure(Reason.UNREADABLE, detail, hint="The server requires valid credentials.")
     if status in _PASSING or status >= 500:
-        return NotNow(PageFailure(Reason.UNREADABLE, detail), _retry_after(response.headers))
+        wanted, after = response.headers.get("Retry-After", "").strip(), None
+        if wanted.isdigit():  # in seconds; otherwise a date
+            after = float(wanted[:9])
+        else:
+            with contextlib.suppress(ValueError, TypeError, OverflowError):
+                after = max(0.0, email.utils.parsedate_to_datetime(wanted).timestamp() - time.time())
+        return NotNow(PageFailure(Reason.UNREADABLE, detail), after)
     if status != 200:
         return PageFailure(Reason.UNREADABLE, detail)
     coding = response.headers.get("Content-Encoding", "identity")
@@ -171,10 +177,14 @@ def version_in(headers: Mapping[str, str], fingerprint: str) -> str:
     included.
     """
     tag = headers.get("ETag", "").removeprefix("W/")
-    if tag.strip('"'):
-        return "etag:" + _digest(f"{tag}\0{fingerprint}")
     modified, length = headers.get("Last-Modified", ""), headers.get("Content-Length", "")
-    return "modified:" + _digest(f"{modified}\0{length}\0{fingerprint}") if modified and length else ""
+    if tag.strip('"'):
+        kind, text = "etag", f"{tag}\0{fingerprint}"
+    elif modified and length:
+        kind, text = "modified", f"{modified}\0{length}\0{fingerprint}"
+    else:
+        return ""
+    return f"{kind}:{hashlib.sha256(text.encode('utf-8', 'surrogateescape')).hexdigest()[:32]}"
 
 
 def outage(error: Exception, url: str) -> PageFailure:
@@ -207,21 +217,6 @@ def short(text: str) -> str:
     """Return untrusted server text on one line and shortened."""
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds of Retry-After in either of its forms."""
-    wanted = headers.get("Retry-After", "").strip()
-    if wanted.isdigit():
-        return float(wanted[:9])
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(wanted).timestamp() - time.time())
-    except (ValueError, TypeError, OverflowError):
-        return None
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
 # Documents over HTTP: limited in size, time, and redirects, and only from checked addresses. Cookies, proxies, and
