@@ -356,18 +356,12 @@ def with_dollars(text: str) -> str:
     done = 0
     opened: re.Match[str] | None = None
     for mark in _DOLLARS.finditer(text):
-        if opened is not None and _is_math(text, opened.end(), mark):
-            parts += [text[done : opened.start()], "$", text[opened.end() : mark.start()], "$"]
+        inner = text[opened.end() : mark.start()] if opened else ""
+        behind = text[mark.end() : mark.end() + 1]
+        tight = inner == inner.strip() and not behind.isdigit()
+        if opened and inner.strip() and "\n" not in inner and (tight or _MATH.search(inner)):
+            parts += [text[done : opened.start()], "$", inner, "$"]
             done, opened = mark.end(), None
         else:
             opened = mark
     return "".join([*parts, text[done:]])
-
-
-def _is_math(text: str, start: int, close: re.Match[str]) -> bool:
-    inner = text[start : close.start()]
-    if not inner.strip() or "\n" in inner:
-        return False
-    behind = text[close.end() : close.end() + 1]
-    tight = not inner[0].isspace() and not inner[-1].isspace() and not behind.isdigit()
-    return tight or bool(_MATH.search(inner))
