@@ -7,8 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from llm_ocr.config.groups import HybridSettings
+from llm_ocr.config.groups import FilterSettings, HybridSettings
 from llm_ocr.config.models import PlanSettings
+from llm_ocr.documents.filters import FilterOptions
+from llm_ocr.documents.filters.languages import Filters, Languages
 from llm_ocr.documents.manifests import SourceDocument, parse_pages
 from llm_ocr.documents.remote.urls import shown
 from llm_ocr.documents.rendering import Renderer
@@ -18,12 +20,10 @@ from llm_ocr.engines.vlm.reader import SOURCE
 from llm_ocr.errors import StageMissing, UsageError, WorkspaceError, WorkspaceMismatch
 from llm_ocr.plugins import ENGINES
 from llm_ocr.stages import Progress, Silent
-from llm_ocr.stages.counting import PageCounter
+from llm_ocr.stages.counting import CountOptions, PageCounter, counted
 from llm_ocr.stages.engine_choice import LEAST_PER_LOCAL_UNIT, LEAST_PER_UNIT, choose_engine, pages_per_unit
-from llm_ocr.stages.filtering import check_filters, filter_options, filtering
 from llm_ocr.stages.job import Job
 from llm_ocr.stages.loop import run_blocking
-from llm_ocr.stages.page_estimates import CountOptions, counted
 from llm_ocr.stages.remote import Remote, dataset_options, remote_options
 from llm_ocr.stages.rendering import passwords, render_options
 from llm_ocr.stages.servers import Engines
@@ -33,7 +33,7 @@ from llm_ocr.types import plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import Filtered, filtered_text, generations, read_units
 from llm_ocr.workspace.keys import need_same_version
-from llm_ocr.workspace.plan import PlanResult, plan_stream
+from llm_ocr.workspace.plan import KnownFiltered, PlanResult, plan_stream
 from llm_ocr.workspace.planned import DiskDict
 from llm_ocr.workspace.stored import workspace_options
 
@@ -70,7 +70,10 @@ async def find(settings: PlanSettings, command: str) -> Found | None:
         except UsageError as error:
             raise UsageError(f"`pages={settings.pages}`: {error.args[0]}", hint=error.hint) from None
     if settings.sources or settings.dataset is not None:
-        await check_filters(settings)
+        options = filter_options(settings)
+        if options.languages:
+            async with Languages(options.languages, confined=settings.confinement != "off") as languages:
+                await languages.check()
         return await asyncio.to_thread(_found, settings)
     chosen = [f"`{name}`" for name in _SELECTION if _is_flag(settings, name)]
     if chosen:
@@ -81,6 +84,16 @@ async def find(settings: PlanSettings, command: str) -> Found | None:
     if command != "extract":
         await asyncio.to_thread(_need_workspace, str(settings.workspace), workspace_options(settings))
     return None
+
+
+def filter_options(settings: FilterSettings) -> FilterOptions:
+    """Return the filters that the settings turn on."""
+    return FilterOptions(
+        languages=tuple(sorted({code.lower() for code in settings.filter_language})),
+        forms=settings.filter_forms,
+        spam=settings.filter_spam,
+        blank=settings.filter_blank,
+    )
 
 
 def _is_flag(settings: PlanSettings, name: str) -> bool:
@@ -134,14 +147,21 @@ async def plan(job: Job[PlanSettings], found: Found, *, dry_run: bool = False) -
     least = LEAST_PER_LOCAL_UNIT if isinstance(workspace.store, LocalStore) else LEAST_PER_UNIT
     # A share for the model is of the pages of a unit, so units of few pages would not have it.
     by_share = isinstance(settings, HybridSettings) and settings.model_share is not None
-    filters = filter_options(settings)
+    chosen = filter_options(settings)
     # Filters open every document, so the pages are counted exactly.
-    options = CountOptions("exact" if filters.any else settings.count_pages, unit_size)
+    options = CountOptions("exact" if chosen.any else settings.count_pages, unit_size)
+    filters = left_out = None
     async with contextlib.AsyncExitStack() as stack:
         totals = stack.enter_context(await asyncio.to_thread(known_totals, workspace))
         renderer = await stack.enter_async_context(Renderer(render_options(settings, secrets)))
-        active = await filtering(settings, workspace, renderer, job.remote, stack)
-        counter = PageCounter(renderer, job.remote, ranges, settings.max_pages_per_document, totals, active)
+        if chosen.any:
+            before = await asyncio.to_thread(generations, workspace)
+            left_out = await asyncio.to_thread(KnownFiltered.of, workspace, before, chosen.identity())
+            stack.callback(left_out.close)
+            confined = settings.confinement != "off"
+            filters = await stack.enter_async_context(Filters(renderer, chosen, confined=confined))
+        most = settings.max_pages_per_document
+        counter = PageCounter(renderer, job.remote, ranges, most, totals, filters, left_out)
         documents = await stack.enter_async_context(contextlib.aclosing(counted(found.documents, counter, options)))
         result = await plan_stream(
             workspace,
@@ -149,14 +169,14 @@ async def plan(job: Job[PlanSettings], found: Found, *, dry_run: bool = False) -
             pages_per_unit=unit_size,
             least_per_unit=None if settings.pages_per_unit or by_share else least,
             skipped=found.skipped,
-            filters=filters.identity(),
+            filters=chosen.identity(),
             dry_run=dry_run,
         )
     if found.own_results:
         job.progress.say(f"Skipped {own_results_text(found.own_results)}")
     _report(result, dict(found.skipped), job.progress)
-    if active is not None:
-        _report_filtered(None if dry_run else result.filtered, active.message(), job.progress)
+    if filters is not None:
+        _report_filtered(None if dry_run else result.filtered, filters.said(), job.progress)
     return result
 
 
