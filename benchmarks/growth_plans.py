@@ -35,7 +35,7 @@ from llm_ocr.storage import StoreOptions
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import generations, read_units
 from llm_ocr.workspace.items import items
-from llm_ocr.workspace.plan import plan_stream
+from llm_ocr.workspace.plan import Planner, PlanResult
 from llm_ocr.workspace.status import run_status
 
 # An S3 server (moto's) that counts what it is asked, and one that only lists: made-up objects, answered at once.
@@ -229,7 +229,14 @@ def plan(folder: Path, count: int) -> dict[str, Any]:
         with known_totals(workspace) as totals:
             counter = PageCounter(opened, Remote(opened), totals=totals)  # type: ignore[arg-type]
             stream = counted(documents(count), counter, CountOptions(pages_per_unit=PAGES_PER_UNIT))
-            result = asyncio.run(plan_stream(workspace, stream, pages_per_unit=PAGES_PER_UNIT))
+
+            async def planned() -> PlanResult:
+                with Planner(workspace, PAGES_PER_UNIT) as planner:
+                    async for document in stream:
+                        planner.add(document)
+                    return planner.finish()
+
+            result = asyncio.run(planned())
         return {"opened": opened.count, "new": result.generation.documents if result.generation else 0}
 
 

@@ -39,7 +39,19 @@ from llm_ocr.stages.sharing import (
 from llm_ocr.types import Counts, DocumentPart, FigureRecord, PageRecord, Status, plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import totals_of
-from llm_ocr.workspace.items import Item, items, parse_item_name
+from llm_ocr.workspace.items import (
+    Item,
+    ViewsNote,
+    copied_notes,
+    end_views,
+    is_damaged,
+    items,
+    note_beside,
+    note_key,
+    note_of_views,
+    parse_item_name,
+    sha256_of,
+)
 from llm_ocr.workspace.keys import ASSEMBLE, DESCRIBE, EXTRACT, VIEW_NOTES, claim_key, key_settings, stage_keys
 from llm_ocr.workspace.publish import (
     Marker,
@@ -60,17 +72,6 @@ from llm_ocr.workspace.published import (
     published_figures,
     published_pages,
     without_images,
-)
-from llm_ocr.workspace.views import (
-    ViewsNote,
-    begin_views,
-    copied_notes,
-    end_views,
-    is_damaged,
-    note_beside,
-    note_key,
-    note_of_views,
-    sha256_of,
 )
 
 #: Increased when the same rows give other Markdown or another dataset.
@@ -292,7 +293,7 @@ def assemble_item(job: AssembleJob, item: Item) -> list[Status]:
     wanted = job.images if job.images is Images.ALL else Images.FIGURES  # documents always contain the figures
     rows = chosen_rows(item.layers, chosen, pages, images=wanted)
     path = job.workspace.spool / f"{item.name}.parquet"
-    begin_views(job.workspace, item.id)
+    job.workspace.store.delete(note_key(item.id))  # so that the next Assemble rewrites views that are incomplete
     try:
         with DatasetWriter(path, job.images) as dataset:
             for page in finished_pages(rows, descriptions, images=wanted):

@@ -23,7 +23,7 @@ from llm_ocr.documents.remote.urls import is_remote, is_web, shown, suffix_of
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.documents.sources import version_of
 from llm_ocr.errors import PageFailure
-from llm_ocr.stages.remote import Remote
+from llm_ocr.stages.rendering import Remote
 from llm_ocr.types import Reason
 from llm_ocr.workspace.plan import KnownFiltered
 from llm_ocr.workspace.planned import DiskDict, PlannedDocument, wanted_of, wanted_pages

@@ -20,10 +20,10 @@ from llm_ocr.scheduling.scanner import PlannedUnits
 from llm_ocr.stages import Progress
 from llm_ocr.stages.extract import caps_of
 from llm_ocr.stages.flow import NO_CAPS, Admission, Caps, Flow, Spool, Ticket
-from llm_ocr.stages.hybrid import ModelState
 from llm_ocr.stages.job import Job, Share
 from llm_ocr.stages.loop import stepwise
 from llm_ocr.stages.readers import Describing, describing, keeps_known
+from llm_ocr.stages.servers import ModelState
 from llm_ocr.stages.sharing import (
     Split,
     follows,

@@ -35,7 +35,7 @@ from llm_ocr.stages.loop import run_blocking
 from llm_ocr.stages.model_choice import instructed_model, model_choice, with_served_model
 from llm_ocr.stages.plan import find, need_plan, plan
 from llm_ocr.stages.recording import Recorded, Tally
-from llm_ocr.stages.remote import Remote
+from llm_ocr.stages.rendering import Remote
 from llm_ocr.stages.retry import finish_repair, give_up, plan_repair, retry_failed
 from llm_ocr.stages.servers import Engines
 from llm_ocr.types import plural

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from llm_ocr.config.groups import Group
 from llm_ocr.stages import Progress
-from llm_ocr.stages.remote import Remote
+from llm_ocr.stages.rendering import Remote
 from llm_ocr.stages.servers import Engines, RemoteEngines
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import Unit
@@ -19,7 +19,6 @@ from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.status import Worked
 
 S_co = TypeVar("S_co", bound=Group, covariant=True)
-SettingsT = TypeVar("SettingsT", bound=Group)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,13 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
 from llm_ocr.config.groups import (
     SERVER,
+    Group,
     ModelSettings,
     RaySettings,
     ServerSettings,
@@ -28,7 +29,6 @@ from llm_ocr.models.profile_file import profile_from
 from llm_ocr.models.profiles.chat import generic
 from llm_ocr.models.profiles.shared import follows_instructions
 from llm_ocr.models.registry import all_profiles, find_profile, served_profile
-from llm_ocr.stages.job import SettingsT
 from llm_ocr.stages.servers import Engines, server_key
 from llm_ocr.stages.start_checks import content_of, on_store
 from llm_ocr.storage.hf.errors import no_answer
@@ -36,6 +36,8 @@ from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, used_settings
 
 _log = logging.getLogger(__name__)
+
+SettingsT = TypeVar("SettingsT", bound=Group)
 
 #: Seconds that the request for a model's newest commit may take.
 _HUB_TIMEOUT = 20.0

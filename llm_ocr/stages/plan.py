@@ -24,8 +24,7 @@ from llm_ocr.stages.counting import CountOptions, PageCounter, counted
 from llm_ocr.stages.engine_choice import LEAST_PER_LOCAL_UNIT, LEAST_PER_UNIT, choose_engine, pages_per_unit
 from llm_ocr.stages.job import Job
 from llm_ocr.stages.loop import run_blocking
-from llm_ocr.stages.remote import Remote, dataset_options, remote_options
-from llm_ocr.stages.rendering import passwords, render_options
+from llm_ocr.stages.rendering import Remote, dataset_options, passwords, remote_options, render_options
 from llm_ocr.stages.servers import Engines
 from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.local import LocalStore
@@ -33,7 +32,7 @@ from llm_ocr.types import plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import Filtered, filtered_text, generations, read_units
 from llm_ocr.workspace.keys import need_same_version
-from llm_ocr.workspace.plan import KnownFiltered, PlanResult, plan_stream
+from llm_ocr.workspace.plan import KnownFiltered, Planner, PlanResult
 from llm_ocr.workspace.planned import DiskDict
 from llm_ocr.workspace.stored import workspace_options
 
@@ -163,15 +162,11 @@ async def plan(job: Job[PlanSettings], found: Found, *, dry_run: bool = False) -
         most = settings.max_pages_per_document
         counter = PageCounter(renderer, job.remote, ranges, most, totals, filters, left_out)
         documents = await stack.enter_async_context(contextlib.aclosing(counted(found.documents, counter, options)))
-        result = await plan_stream(
-            workspace,
-            documents,
-            pages_per_unit=unit_size,
-            least_per_unit=None if settings.pages_per_unit or by_share else least,
-            skipped=found.skipped,
-            filters=chosen.identity(),
-            dry_run=dry_run,
-        )
+        least_per_unit = None if settings.pages_per_unit or by_share else least
+        planner = stack.enter_context(Planner(workspace, unit_size, least_per_unit, chosen.identity()))
+        async for document in documents:
+            planner.add(document)
+        result = await asyncio.to_thread(planner.finish, found.skipped, dry_run=dry_run)
     if found.own_results:
         job.progress.say(f"Skipped {own_results_text(found.own_results)}")
     _report(result, dict(found.skipped), job.progress)

@@ -43,8 +43,7 @@ from llm_ocr.stages.extract import Expected, expected_pages, extract
 from llm_ocr.stages.job import Job, Share, Stage, log_folder, without_servers, worker_name
 from llm_ocr.stages.loop import run_blocking
 from llm_ocr.stages.recording import Recorded
-from llm_ocr.stages.remote import Remote
-from llm_ocr.stages.rendering import passwords
+from llm_ocr.stages.rendering import Remote, passwords
 from llm_ocr.stages.servers import Engines, server_key
 from llm_ocr.stages.sharing import Split, copy_markers, pages_stage, sharing
 from llm_ocr.storage.local import LocalStore

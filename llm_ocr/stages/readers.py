@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+import zlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,6 @@ from llm_ocr.config.groups import (
     SERVER,
     DescribeGroup,
     EmbeddedSettings,
-    Group,
-    ModelSettings,
 )
 from llm_ocr.config.models import FigureCommand, PlanSettings, ReadingCommand, RepairSettings
 from llm_ocr.documents.rendering import Renderer
@@ -29,19 +28,18 @@ from llm_ocr.models.registry import all_profiles
 from llm_ocr.plugins import ENGINES
 from llm_ocr.results.quality import VERSION
 from llm_ocr.results.quality.scoring import Limits
-from llm_ocr.results.routing import THRESHOLD
+from llm_ocr.results.routing import THRESHOLD, gain_probability
 from llm_ocr.stages.engine_choice import figure_labels
 from llm_ocr.stages.flow import Admission
-from llm_ocr.stages.hybrid import Route
 from llm_ocr.stages.job import Job
-from llm_ocr.stages.model_choice import Model, commit_now, known_revision, mode_of, named_model, page_model, pinned
+from llm_ocr.stages.model_choice import commit_now, known_revision, mode_of, named_model, page_model, pinned
 from llm_ocr.stages.rendering import PartRenderer
 from llm_ocr.stages.verifying import Verifier, verifying_workers
+from llm_ocr.types import PageRecord
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, used_settings
 
 if TYPE_CHECKING:
-    from llm_ocr.engines.pool.pool import ServerPool
     from llm_ocr.engines.regions.detection import Detector
     from llm_ocr.engines.regions.reader import LayoutReader
 
@@ -122,6 +120,34 @@ READ_AHEAD = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
+class Route:
+    """Choice of the pages that a model reads.
+
+    Attributes:
+        threshold: Least probability that the model's answer is better.
+        share: Largest share of the pages of a unit; None: all pages from the threshold on.
+    """
+
+    threshold: float = THRESHOLD
+    share: float | None = None
+
+    def chosen(self, unit: str, rows: Sequence[PageRecord]) -> list[int]:
+        """Return the positions of the pages for the model, those with the highest probabilities first.
+
+        Args:
+            unit: Id of the unit. It decides whether a part of a page is rounded up or down, so that many small units
+                have the share together, and a unit that is read twice has the same pages.
+            rows: The rows of the unit's pages by the CPU engine.
+        """
+        probabilities = [gain_probability(row) for row in rows]
+        found = [place for place, probability in enumerate(probabilities) if probability >= self.threshold]
+        found.sort(key=lambda place: -probabilities[place])
+        if self.share is None:
+            return found
+        return found[: int(self.share * len(rows) + zlib.crc32(unit.encode()) / 2**32)]
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """A page reader, and what belongs to its pages.
 
@@ -148,11 +174,6 @@ class Reading:
         for part in (self.reader, self.verifier, self.first):
             if part is not None:
                 await part.close()
-
-
-def _asks_for_text(settings: ReadingCommand, chosen: Mapping[str, Any]) -> bool:
-    """Return whether a model is asked for a page's own text: in a known profile's first mode, with its own prompts."""
-    return settings.prompt is None and settings.mode is None and not settings.region_task and not chosen
 
 
 def limits_of(settings: ReadingCommand) -> Limits:
@@ -193,7 +214,10 @@ async def reading(job: Job[ReadingCommand], renderer: Renderer) -> Reading:
     has_ocr = settings.fallback == "embedded"
     embedded = first or embedded_reader(settings, ocr=has_ocr, background=True, language=language if has_ocr else None)
     fallback = None if hybrid or settings.fallback == "none" else embedded
-    inspector = embedded if _needs_inspection(settings) else None
+    if settings.rotate == "probe" and (missing := ENGINES.get(EMBEDDED).missing()):
+        raise missing
+    inspects = settings.rotate == "probe" or settings.anchor_text > 0 or settings.figures_from in ("auto", "page")
+    inspector = embedded if inspects else None
     limits = limits_of(settings)
     asked: dict[str, float] = {"min_quality": limits.min_quality} if limits.min_quality else {}
     for name, limit in (("max_unread", limits.max_unread), ("max_unsupported", limits.max_unsupported)):
@@ -208,10 +232,11 @@ async def reading(job: Job[ReadingCommand], renderer: Renderer) -> Reading:
     reader = ModelReader(pool, model.profile, tools, options, fallback, inspector, rule)
     layout = await by_regions(job, tools, reader)
     detected = 0 if layout is None else layout.detector.parallel * DETECTED
-    own_text = _asks_for_text(settings, model.chosen)
+    # A model is asked for a page's own text in a known profile's first mode, with its own prompts.
+    own_text = settings.prompt is None and settings.mode is None and not settings.region_task and not model.chosen
     ahead = Admission(MOST_AHEAD, READ_AHEAD if first else AHEAD + detected)
     admission = Admission(2 * (renderer.workers + first.workers)) if first else ahead
-    _measured(job, pool, ahead)
+    job.progress.measure(lambda: replace(pool.load(), bytes_waiting=ahead.bytes))
     route = Route(THRESHOLD if settings.model_threshold is None else settings.model_threshold, settings.model_share)
     # Whether a server is the simulator is known when it has answered.
     return Reading(layout or reader, admission, lambda: own_text and not pool.simulated, verifier, first, route, ahead)
@@ -234,26 +259,13 @@ async def _first_reader(job: Job[ReadingCommand]) -> LocalReader:
     )
 
 
-def _measured(job: Job[Group], pool: "ServerPool", admission: Admission) -> Admission:
-    """Report the pool's load and the waiting bytes to the progress; return the admission."""
-    job.progress.measure(lambda: replace(pool.load(), bytes_waiting=admission.bytes))
-    return admission
-
-
-def _needs_inspection(settings: ModelSettings) -> bool:
-    """Return whether the CPU engine inspects pages that the model reads. Raises `MissingExtra` if OCR is missing."""
-    if settings.rotate == "probe" and (missing := ENGINES.get(EMBEDDED).missing()):
-        raise missing
-    return settings.rotate == "probe" or settings.anchor_text > 0 or settings.figures_from in ("auto", "page")
-
-
 @dataclass(frozen=True, slots=True)
 class Describing:
-    """A figure reader, the admission of its figures, and the function that closes it."""
+    """A figure reader, the admission of its figures, and what closes it."""
 
     reader: FigureReader
     admission: Admission
-    close: Callable[[], Awaitable[None]]
+    close: Callable[[], Awaitable[object]] = lambda: asyncio.sleep(0)
 
 
 async def describing(job: Job[FigureCommand]) -> Describing:
@@ -265,13 +277,19 @@ async def describing(job: Job[FigureCommand]) -> Describing:
         reader = ENGINES.get(name).figure_reader(settings.describe_mode, settings.describe_prompt or "", pages)
         return Describing(reader, Admission(2 * pages.workers), pages.close)
     other = settings.describe_model
-    model = await (_figure_model(job, other) if other else page_model(settings, job.engines, job.workspace))
-    if not other and _cannot_describe(model.profile, settings):
+    if other:  # at the commit of its first use
+        asked = named_model(other, own_prompt=True, served=job.engines.engine == SERVER)
+        used = await asyncio.to_thread(known_revision, job.workspace, DESCRIBE, asked.name)
+        model = await pinned(settings, job.engines, asked, used)
+    else:
+        model = await page_model(settings, job.engines, job.workspace)
+    usual = settings.describe_mode == "describe" and settings.describe_prompt is None
+    if not other and usual and "describe" not in model.profile.prompts:
         job.progress.say(
             f"{model.profile.name} does not describe figures. Their descriptions come from the page's answer, "
             "otherwise from their captions and the text inside them. Another model: `describe_model=qwen3-vl-8b`."
         )
-        return Describing(ENGINES.get(EMBEDDED).figure_reader(), Admission(MOST_AHEAD, AHEAD), _nothing)
+        return Describing(ENGINES.get(EMBEDDED).figure_reader(), Admission(MOST_AHEAD, AHEAD))
     pool = await job.engines.pool(model.profile, model=model.name, revision=model.revision)
     options = DescribeOptions(
         mode=settings.describe_mode,
@@ -285,17 +303,9 @@ async def describing(job: Job[FigureCommand]) -> Describing:
         chosen={name: value for name, value in model.chosen.items() if name != "parsers"},  # of pages only
     )
     figures = ModelFigureReader(pool, model.profile, options)
-    return Describing(figures, _measured(job, pool, Admission(MOST_AHEAD, AHEAD)), figures.close)
-
-
-def _cannot_describe(profile: Profile, settings: DescribeGroup) -> bool:
-    """Return whether the default description is requested and the model has no prompt for it."""
-    usual = settings.describe_mode == "describe" and settings.describe_prompt is None
-    return usual and "describe" not in profile.prompts
-
-
-async def _nothing() -> None:
-    """Close nothing."""
+    admission = Admission(MOST_AHEAD, AHEAD)
+    job.progress.measure(lambda: replace(pool.load(), bytes_waiting=admission.bytes))
+    return Describing(figures, admission, figures.close)
 
 
 def keeps_known(settings: DescribeGroup) -> bool:
@@ -312,13 +322,6 @@ def keeps_known(settings: DescribeGroup) -> bool:
             hint="Remove `describe_prompt` and `describe_mode`, or describe all figures: `describe_known=ask`.",
         )
     return True
-
-
-async def _figure_model(job: Job[FigureCommand], name: str) -> Model:
-    """Return the model that describes figures, if another than that of the pages, at the commit of its first use."""
-    asked = named_model(name, own_prompt=True, served=job.engines.engine == SERVER)
-    standing = await asyncio.to_thread(known_revision, job.workspace, DESCRIBE, asked.name)
-    return await pinned(job.settings, job.engines, asked, standing)
 
 
 async def by_regions(job: Job[ReadingCommand], tools: PartRenderer, whole: ModelReader) -> "LayoutReader | None":

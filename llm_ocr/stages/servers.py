@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,11 +19,23 @@ from llm_ocr.errors import UsageError
 from llm_ocr.models.choosing import PRESETS
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.registry import all_profiles, choose_served
-from llm_ocr.stages.hybrid import ModelState
 from llm_ocr.stages.start_checks import Checks, Start, weight_bytes
 
 if TYPE_CHECKING:
     from llm_ocr.engines.pool.pool import ServerPool
+
+
+@dataclass(slots=True)
+class ModelState:
+    """State of the model of a run.
+
+    Attributes:
+        answered: Whether it has read a page.
+        lost: Why no server of it is left; "" while there is one.
+    """
+
+    answered: bool = False
+    lost: str = ""
 
 
 class Engines:

@@ -17,7 +17,7 @@ from llm_ocr.stages import Progress
 from llm_ocr.stages.job import Job, Share
 from llm_ocr.stages.loop import run_blocking, stepwise
 from llm_ocr.stages.recording import Tally
-from llm_ocr.stages.remote import Remote
+from llm_ocr.stages.rendering import Remote
 from llm_ocr.stages.servers import Engines
 from llm_ocr.stages.sharing import key_before, publish_held, shared, split_of
 from llm_ocr.types import Counts, PageRecord, Reason, Status, Unit

@@ -31,7 +31,7 @@ DESCRIBE = "describe"
 ASSEMBLE = "assemble"
 STAGES = (EXTRACT, DESCRIBE, ASSEMBLE)
 FIELDS = "fields"  # optional, after the others
-#: Folder of the notes on views, see `workspace.views`.
+#: Folder of the notes on views, see `workspace.items`.
 VIEW_NOTES = f"{ASSEMBLE}/views/"
 
 _KEY = re.compile(r"[0-9a-f]{12}")

@@ -1,11 +1,11 @@
 """Turn documents into a stored plan. The same documents in the same order give the same plan."""
 
-import asyncio
 import hashlib
 from array import array
 from collections import Counter
-from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Self
@@ -45,7 +45,7 @@ from llm_ocr.workspace.planned import (
     wanted_pages,
 )
 
-__all__ = ["PlanResult", "PlannedDocument", "Planner", "plan_documents", "plan_stream"]
+__all__ = ["PlanResult", "PlannedDocument", "Planner", "plan_documents"]
 
 
 class KnownFiltered:
@@ -222,89 +222,6 @@ class PlanResult:
     changed_examples: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class Choice:
-    """Documents that a generation will contain: those whose id is not in the plan, whatever its content was.
-
-    `result` and `readmitted` are of the last complete pass over `pieces`.
-    """
-
-    workspace: Workspace
-    found: Sequence[Generation]
-    members: Callable[[], Iterator[list[PlannedDocument]]]
-    known: DiskDict  # number of the content by document id; number of the version by `_file_entry`
-    left_out: KnownFiltered
-    begin: int  # first dataset index
-    result: PlanResult = PlanResult(None)
-    readmitted: Mapping[str, int] = field(default_factory=dict)  # documents in older lists of excluded documents
-
-    def look(self) -> bool:
-        """Return whether there is any piece. Iterate over all pieces if readmitted documents must be counted."""
-        pieces = self.pieces()
-        any_piece = next(pieces, None) is not None
-        if self.left_out:
-            for _ in pieces:
-                pass
-        return any_piece
-
-    def is_settled(self, document_id: str, version: str) -> bool:
-        """Return whether a document is planned or in a filter list already, so that a new list need not name it."""
-        return self.known.get(document_id) is not None or bool(self.left_out.cause(document_id, version))
-
-    def pieces(self) -> Iterator[Piece]:
-        """Yield the pieces to cut, in order.
-
-        Raises:
-            UsageError: a known document was requested with pages that are not in the plan. Raised at the end.
-        """
-        known_count = copies = differing = changed = 0
-        examples: list[str] = []
-        changed_examples: list[str] = []
-        readmitted: Counter[str] = Counter()
-        differing_by_id: dict[str, PlannedDocument] = {}
-        index = self.begin
-        for members in self.members():
-            new: list[PlannedDocument] = []
-            for document in members:
-                content = self.known.get(document.id)
-                if content is None:
-                    new.append(document)
-                    continue
-                known_count += 1
-                if content not in contents_of(document):
-                    differing += 1
-                    differing_by_id.setdefault(document.id, document)
-                    examples.append(document.source)
-            for document in new:
-                planned = self.known.get(_file_entry(document.source, document.relative))
-                if planned is not None and document.version and planned != number_of(document.version):
-                    changed += 1
-                    changed_examples.append(document.source)
-                if cause := self.left_out.cause(document.id, document.version):
-                    readmitted[cause] += 1
-            del examples[_MOST_EXAMPLES:], changed_examples[_MOST_EXAMPLES:]
-            if not new:
-                continue
-            first = new[0]
-            aliases = tuple(dict.fromkeys(other.relative for other in new[1:] if other.relative != first.relative))
-            copies += len(aliases)
-            part = part_of(first, aliases)
-            yield Piece(part, range(index, index + part.reserved))
-            index += part.reserved
-        self.readmitted = dict(readmitted)
-        self.result = PlanResult(
-            None,
-            known_count,
-            differing,
-            copies,
-            tuple(examples),
-            changed=changed,
-            changed_examples=tuple(changed_examples),
-        )
-        if differing_by_id:
-            check_pages(self.workspace, self.found, differing_by_id)
-
-
 def check_pages(workspace: Workspace, found: Iterable[Generation], asked: Mapping[str, PlannedDocument]) -> None:
     """Refuse pages of planned documents that the plan does not contain: a plan keeps its page selection.
 
@@ -392,44 +309,22 @@ def plan_documents(
         return planner.finish(skipped)
 
 
-async def plan_stream(
-    workspace: Workspace,
-    documents: AsyncIterable[PlannedDocument],
-    *,
-    pages_per_unit: int,
-    skipped: Mapping[str, int] | None = None,
-    least_per_unit: int | None = None,
-    filters: Mapping[str, Any] | None = None,
-    dry_run: bool = False,
-) -> PlanResult:
-    """Plan documents that arrive one by one while their pages are counted. See `plan_documents`.
-
-    Args:
-        workspace: the workspace to write to.
-        documents: the documents in order.
-        pages_per_unit: upper limit of pages in a unit.
-        skipped: number of files left out, by suffix; read at the end.
-        least_per_unit: a small plan has smaller units than `pages_per_unit`, with at least this many pages.
-        filters: the active filters; empty or None for none.
-        dry_run: write nothing to the workspace.
-    """
-    with Planner(workspace, pages_per_unit=pages_per_unit, least_per_unit=least_per_unit, filters=filters) as planner:
-        async for document in documents:
-            planner.add(document)
-        return await asyncio.to_thread(planner.finish, skipped, dry_run=dry_run)
-
-
 class Planner:
     """Collects documents, then writes them as a generation. Not thread-safe.
 
     Documents are spooled to the local disk first: the last of a million documents may be a copy (an alias) of the
     first. Memory holds eight bytes per document, and the names of copies.
+
+    Args:
+        workspace: The workspace to write to.
+        pages_per_unit: Upper limit of pages in a unit.
+        least_per_unit: A small plan has smaller units than `pages_per_unit`, with at least this many pages.
+        filters: The active filters; empty or None for none.
     """
 
     def __init__(
         self,
         workspace: Workspace,
-        *,
         pages_per_unit: int,
         least_per_unit: int | None = None,
         filters: Mapping[str, Any] | None = None,
@@ -446,6 +341,8 @@ class Planner:
         self._contents = array("Q")  # content number of each line
         self._aliases: dict[int, list[tuple[str, str]]] = {}  # source and relative path, by line
         self._filters = filters or {}
+        self._result = PlanResult(None)
+        self._readmitted: Mapping[str, int] = {}  # documents in older lists of excluded documents, by cause
         self._filtered = FilteredSpool(self._path.with_suffix(".filtered"), self._filters) if filters else None
 
     def __enter__(self) -> Self:
@@ -516,27 +413,98 @@ class Planner:
             found = generations(self._workspace)
             begin = found[-1].next_index if found else 0
             with known_documents(self._workspace, found) as known, KnownFiltered.of(self._workspace, found) as left_out:
-                choice = Choice(self._workspace, found, self._members, known, left_out, begin)
                 draft = new_draft(
                     len(found) + 1, Kind.SOURCES, pages_per_unit=pages_per_unit, next_index=begin, skipped=skipped
                 )
-                any_piece = choice.look()
-                readmitted = choice.readmitted
+                pieces = partial(self._pieces, found, known, left_out, begin)
+                first = pieces()
+                any_piece = next(first, None) is not None
+                if left_out:  # count all readmitted documents
+                    for _ in first:
+                        pass
+                readmitted = self._readmitted
                 listed = self._workspace.spool / f"filtered-{draft.attempt}.jsonl"
                 filtered = Filtered(readmitted=readmitted) if readmitted else None
                 if self._filtered is not None:
-                    filtered = self._filtered.new(choice.is_settled, listed)
+
+                    def is_settled(document_id: str, version: str) -> bool:
+                        return known.get(document_id) is not None or bool(left_out.cause(document_id, version))
+
+                    filtered = self._filtered.new(is_settled, listed)
                     name = f"plan/{draft.number:04d}/{draft.attempt}/filtered.jsonl" if filtered.counts else ""
                     filtered = replace(filtered, object=name, readmitted=readmitted)
                 draft = replace(draft, filtered=filtered)
                 if not any_piece and not (filtered and filtered.counts):
-                    return choice.result
+                    return self._result
                 if dry_run:
-                    filled = filled_generation(draft, choice.pieces())
-                    return replace(choice.result, generation=filled, filtered=filtered)
-                published = write_generation(self._workspace, draft, choice.pieces, listed)
+                    filled = filled_generation(draft, pieces())
+                    return replace(self._result, generation=filled, filtered=filtered)
+                published = write_generation(self._workspace, draft, pieces, listed)
                 if published.attempt == draft.attempt:
-                    return replace(choice.result, generation=published, filtered=published.filtered)
+                    return replace(self._result, generation=published, filtered=published.filtered)
+
+    def _pieces(
+        self, found: Sequence[Generation], known: DiskDict, left_out: KnownFiltered, begin: int
+    ) -> Iterator[Piece]:
+        """Yield the pieces to cut: documents whose id is not in the plan, whatever its content was.
+
+        `_result` and `_readmitted` are of the last complete pass.
+
+        Args:
+            found: The generations of the plan.
+            known: Number of the content by document id; number of the version by `_file_entry`.
+            left_out: Documents in older lists of excluded documents.
+            begin: First dataset index.
+
+        Raises:
+            UsageError: A known document was requested with pages that are not in the plan. Raised at the end.
+        """
+        known_count = copies = differing = changed = 0
+        examples: list[str] = []
+        changed_examples: list[str] = []
+        readmitted: Counter[str] = Counter()
+        differing_by_id: dict[str, PlannedDocument] = {}
+        index = begin
+        for members in self._members():
+            new: list[PlannedDocument] = []
+            for document in members:
+                content = known.get(document.id)
+                if content is None:
+                    new.append(document)
+                    continue
+                known_count += 1
+                if content not in contents_of(document):
+                    differing += 1
+                    differing_by_id.setdefault(document.id, document)
+                    examples.append(document.source)
+            for document in new:
+                planned = known.get(_file_entry(document.source, document.relative))
+                if planned is not None and document.version and planned != number_of(document.version):
+                    changed += 1
+                    changed_examples.append(document.source)
+                if cause := left_out.cause(document.id, document.version):
+                    readmitted[cause] += 1
+            del examples[_MOST_EXAMPLES:], changed_examples[_MOST_EXAMPLES:]
+            if not new:
+                continue
+            first = new[0]
+            aliases = tuple(dict.fromkeys(other.relative for other in new[1:] if other.relative != first.relative))
+            copies += len(aliases)
+            part = part_of(first, aliases)
+            yield Piece(part, range(index, index + part.reserved))
+            index += part.reserved
+        self._readmitted = dict(readmitted)
+        self._result = PlanResult(
+            None,
+            known_count,
+            differing,
+            copies,
+            tuple(examples),
+            changed=changed,
+            changed_examples=tuple(changed_examples),
+        )
+        if differing_by_id:
+            check_pages(self._workspace, found, differing_by_id)
 
     def _members(self) -> Iterator[list[PlannedDocument]]:
         """Yield the documents in order, each followed by its copies with the same content."""

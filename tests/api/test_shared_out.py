@@ -14,7 +14,7 @@ from llm_ocr.scheduling.shards import Shard
 from llm_ocr.stages import sharing
 from llm_ocr.stages.extract import extract
 from llm_ocr.stages.job import Job, Share
-from llm_ocr.stages.remote import Remote
+from llm_ocr.stages.rendering import Remote
 from llm_ocr.stages.servers import Engines
 from llm_ocr.stages.sharing import Split, split_of
 from llm_ocr.storage import Capabilities

@@ -10,6 +10,7 @@ from llm_ocr.results.schema import pages_from_parquet, pages_to_parquet
 from llm_ocr.stages import Silent
 from llm_ocr.stages.extract import UNITS_AT_ONCE, Extract, _join, _size, _split, finished_page
 from llm_ocr.stages.flow import FIRST_GUESS, Admission, Caps, Flow, RowFiles, Spool
+from llm_ocr.stages.readers import Reading
 from llm_ocr.types import (
     Attempt,
     Block,
@@ -328,7 +329,7 @@ def test_few_units_are_in_memory_while_the_store_is_slow():
             handed.append(unit.id)
             under_way -= 1
 
-        stage = Extract(Renderer(), Reader(), publish, progress, Admission(4))
+        stage = Extract(Renderer(), Reading(Reader(), Admission(4)), publish, progress)
         await asyncio.wait_for(stage.run(units()), 30)
 
     asyncio.run(main())
