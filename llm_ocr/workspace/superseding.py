@@ -1,18 +1,16 @@
-"""Select the effective row of a page that was read in several generations, and sum quality."""
+"""The effective row of a page that was read in several generations, and what markers record for such choices."""
 
 import heapq
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Protocol, TypeVar
 
 from pydantic import BaseModel, Field, StrictBool, StrictInt
 
 from llm_ocr.results.balance import ink_totals
 from llm_ocr.results.quality import what_is_wrong
-from llm_ocr.types import Counts, FigureRecord, InkTotals, PageRecord, Repeated, Status, Unit, page_id
-from llm_ocr.workspace import Workspace
-from llm_ocr.workspace.generations import Generation, Kind, units_of
+from llm_ocr.types import FigureRecord, InkTotals, PageRecord, Repeated, Status, Unit
 
 #: In `Summary.extra` of Extract: `{"bins": counts, "worst": the worst pages}`; missing if no page has a score.
 QUALITY = "quality"
@@ -98,36 +96,6 @@ def has_below(extra: Mapping[str, Any], score: float) -> bool:
     return any(bins[: bin_of(score) + 1])
 
 
-@dataclass(slots=True)
-class QualitySum:
-    """Sum of the quality of all markers. Of the worst pages, at least 1,000 are kept."""
-
-    most: int = WORST
-    bins: list[int] = field(default_factory=lambda: [0] * BINS)
-    worst: list[tuple[str, WeakPage]] = field(default_factory=list)  # each with its unit
-
-    def add(self, unit: str, extra: Mapping[str, Any]) -> None:
-        """Add a marker."""
-        entry = extra.get(QUALITY)
-        if entry is None:
-            return
-        self.bins = [count + more for count, more in zip(self.bins, entry["bins"], strict=True)]
-        self.worst += [(unit, WeakPage(**page)) for page in entry["worst"]]
-        if len(self.worst) > 2 * max(1000, 2 * self.most):
-            self.named()
-
-    def without(self, bins: Mapping[int, int]) -> tuple[int, ...]:
-        """Return the histogram without superseded rows, given by bin; () if no page has a score."""
-        left = tuple(count - bins.get(place, 0) for place, count in enumerate(self.bins))
-        return left if any(self.bins) else ()
-
-    def named(self) -> list[tuple[str, WeakPage]]:
-        """Return the worst pages with their units, worst first."""
-        kept = max(1000, 2 * self.most)  # newer rows may supersede many of them
-        self.worst = heapq.nsmallest(kept, self.worst, key=lambda entry: rank(entry[1]))
-        return self.worst
-
-
 def rank(page: WeakPage) -> tuple[float, str, int]:
     """Return a sort key: worst first."""
     return page.score, page.source, page.page or 0
@@ -138,8 +106,8 @@ def ledger_of(entry: Mapping[str, Any]) -> InkTotals:
     return InkTotals(**entry.get(LEDGER, {}))
 
 
-class PageKey(Protocol):
-    """Page of a row. `page_number` is None for a document that could not be opened."""
+class Row(Protocol):
+    """Fields of a row that the choice needs; `PageRecord` has them. `page_number` is None for an unopened document."""
 
     @property
     def page_id(self) -> str: ...
@@ -149,10 +117,6 @@ class PageKey(Protocol):
 
     @property
     def page_number(self) -> int | None: ...
-
-
-class Row(PageKey, Protocol):
-    """Fields of a row that the choice needs; `PageRecord` has them."""
 
     @property
     def status(self) -> Status: ...
@@ -183,36 +147,6 @@ def effective_rows(rows: Iterable[RowT]) -> list[RowT]:
     return [row for row in best.values() if row.page_number is not None or row.document_id not in opened]
 
 
-def newest_units(
-    workspace: Workspace,
-    found: Iterable[Generation],
-    done: Collection[str],
-    kept: Collection[tuple[str, str]],
-    pages: Collection[str],
-) -> dict[str, str]:
-    """Return the newest retry in `done` that supersedes each of these pages; pages without a retry are missing.
-
-    Entries for these pages in older markers are outdated.
-
-    Args:
-        workspace: the workspace.
-        found: the generations of the plan.
-        done: ids of finished units.
-        kept: pairs of a retry and a page whose older row stays effective.
-        pages: page ids to look up.
-    """
-    newest: dict[str, str] = {}
-    retries = (generation for generation in found if pages and generation.kind is Kind.RETRY)
-    for unit in (unit for generation in retries for unit in units_of(workspace, generation)):
-        if unit.id not in done:
-            continue
-        # Ids of documents too: pages supersede the row of a document that could not be opened.
-        repeated = (page_id(part.document_id, number) for part in unit.parts for number in (None, *part.pages))
-        effective = (page for page in repeated if page in pages and (unit.id, page) not in kept)
-        newest.update(dict.fromkeys(effective, unit.id))
-    return newest
-
-
 #: Reason in `Generation.replaced` for rows that were not failed.
 LOW_QUALITY = "low quality"
 #: Key in `Summary.extra` of Extract.
@@ -221,7 +155,6 @@ SUPERSEDED = "superseded"
 NOT_OK = "not_ok"
 #: In `Summary.extra` of Describe: number of ok figures without a description, by page; missing if there are none.
 UNDESCRIBED = "undescribed"
-
 
 #: From the worst to the best.
 RANKS = (Status.FAILED, Status.DEGRADED, Status.OK)
@@ -332,48 +265,3 @@ class Extra(BaseModel):
     estimated: StrictInt = 0
     planned: StrictInt = 0
     given_up: StrictBool = False
-
-
-@dataclass(slots=True)
-class SupersededSum:
-    """Sum over all markers. `kept`: pairs of a unit and a page that it repeated, and whose older row stays effective.
-
-    `figures`: number of figures on pages of superseded rows, by the row's unit and page.
-    """
-
-    statuses: Counter[str] = field(default_factory=Counter)
-    reasons: Counter[str] = field(default_factory=Counter)
-    bins: Counter[int] = field(default_factory=Counter)
-    kept: set[tuple[str, str]] = field(default_factory=set)
-    figures: dict[str, dict[str, int]] = field(default_factory=dict)
-    ledger: InkTotals = field(default_factory=InkTotals)
-
-    def add(self, unit: str, extra: Mapping[str, Any]) -> None:
-        """Add a marker."""
-        entry = extra.get(SUPERSEDED)
-        if entry is None:
-            return
-        self.statuses.update(entry["statuses"])
-        self.reasons.update(entry["reasons"])
-        self.bins.update({int(place): count for place, count in entry["bins"].items()})
-        self.kept.update((unit, page) for page in entry["kept"])
-        self.ledger += ledger_of(entry)
-        for by, page, count in entry.get("figures", ()):
-            self.figures.setdefault(by, {})[page] = count
-
-    @property
-    def found(self) -> int:
-        """Number of figures on pages of superseded rows."""
-        return sum(count for pages in self.figures.values() for count in pages.values())
-
-    def described(self, unit: str, extra: Mapping[str, Any]) -> tuple[Counts, Counter[str]]:
-        """Return the status counts of such figures in a unit, from its Describe marker, and reasons of those not ok."""
-        pages = self.figures.get(unit, {})
-        statuses: Counter[str] = Counter()
-        reasons: Counter[str] = Counter()
-        for page, status, reason, count in extra.get(NOT_OK, ()) if pages else ():
-            if page in pages:
-                statuses[status] += count
-                reasons.update({reason: count} if reason else {})
-        found, degraded, failed = sum(pages.values()), statuses[Status.DEGRADED], statuses[Status.FAILED]
-        return Counts(found, found - degraded - failed, degraded, failed), reasons
