@@ -75,17 +75,24 @@ def store_time(workspace: Workspace) -> float:
 
 def _leftovers(workspace: Workspace, now: float, limit: float) -> Iterator[ObjectInfo]:
     yield from _old(workspace.store.unfinished(), limit)
-    yield from _plan_leftovers(workspace, limit)
+    # Parts of planners that crashed or were not the first.
+    parts = [info for info in _old(workspace.store.list("plan/"), limit) if info.key.endswith(".jsonl")]
+    named = {name for generation in generations(workspace) for name in generation.objects}
+    yield from (info for info in parts if info.key not in named)
     for stage in stages_in(workspace):
         for _, found in groupby(workspace.store.list(f"{stage}/"), key=_unit_of):
             unit = list(found)
+            keys = [info.key for info in unit]
+            # A unit with a marker and the data of one attempt only is settled: the marker need not be read.
+            data = sum(key.endswith(_DATA) for key in keys)
+            settled = data == 1 and any(key.endswith(_DONE) for key in keys)
             for info in _old(unit, limit):
                 if is_lease(info.key):
                     dead = _dead_lease(workspace, info, now)
                 elif is_copy(info.key):
                     dead = is_outdated(workspace.store, info.key)
                 else:
-                    dead = not _settled(unit) and _unnamed(workspace, stage, info)
+                    dead = not settled and _unnamed(workspace, stage, info)
                 if dead:
                     yield info
 
@@ -95,23 +102,10 @@ def _old(found: Iterable[ObjectInfo], limit: float) -> Iterator[ObjectInfo]:
     return (info for info in found if 0 < info.modified < limit)
 
 
-def _plan_leftovers(workspace: Workspace, limit: float) -> Iterator[ObjectInfo]:
-    """Yield parts of planners that crashed or were not the first."""
-    old = [info for info in _old(workspace.store.list("plan/"), limit) if info.key.endswith(".jsonl")]
-    named = {name for generation in generations(workspace) for name in generation.objects}
-    return (info for info in old if info.key not in named)
-
-
 def _unit_of(info: ObjectInfo) -> str:
     """Return the common part of the keys of a unit's marker, lease, and data, which are adjacent in a list."""
     folder, _, name = info.key.rpartition("/")
     return folder if name.endswith(_DATA) else info.key.rpartition(".")[0]
-
-
-def _settled(unit: Iterable[ObjectInfo]) -> bool:
-    """Return whether a unit has a marker and the data of one attempt only. The marker then need not be read."""
-    keys = [info.key for info in unit]
-    return any(key.endswith(_DONE) for key in keys) and sum(key.endswith(_DATA) for key in keys) == 1
 
 
 def _unnamed(workspace: Workspace, stage: str, info: ObjectInfo) -> bool:

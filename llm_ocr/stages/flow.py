@@ -6,7 +6,7 @@ An item passes the `DocumentLimiter`, waits for its `Admission`, and leaves its 
 import asyncio
 import contextlib
 from collections import Counter, deque
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -47,28 +47,15 @@ class Admission:
 
     async def enter(self) -> "Ticket":
         """Wait for admission. An item is always admitted if no other item is being prepared."""
-        while self._count and not self._has_capacity():
+        while self._count and (
+            self._count >= self._most or (self._most_bytes is not None and self._bytes + self._mean > self._most_bytes)
+        ):
             self._left.clear()
             await self._left.wait()
         ticket = Ticket(self, self._mean)
         self._count += 1
         self._bytes += ticket.weight
         return ticket
-
-    def _has_capacity(self) -> bool:
-        if self._count >= self._most:
-            return False
-        return self._most_bytes is None or self._bytes + self._mean <= self._most_bytes
-
-    def _weighed(self, before: float, now: float) -> None:
-        self._mean += _NEWEST * (now - self._mean)
-        self._bytes += now - before
-        self._left.set()
-
-    def _leave(self, weight: float) -> None:
-        self._count -= 1
-        self._bytes -= weight
-        self._left.set()
 
 
 class Ticket:
@@ -84,14 +71,19 @@ class Ticket:
     def weigh(self, weight: int) -> None:
         """Set the item's weight in bytes."""
         if self._held:
-            self._admission._weighed(self.weight, weight)
+            admission = self._admission
+            admission._mean += _NEWEST * (weight - admission._mean)
+            admission._bytes += weight - self.weight
+            admission._left.set()
             self.weight = weight
 
     def release(self) -> None:
         """Admit the next item. Further calls have no effect."""
         if self._held:
             self._held = False
-            self._admission._leave(self.weight)
+            self._admission._count -= 1
+            self._admission._bytes -= self.weight
+            self._admission._left.set()
 
 
 # Order of the items: as given, unless a cap on documents or pages of a document delays an item.
@@ -135,7 +127,6 @@ class DocumentLimiter(Generic[ItemT]):
         self._waiting: deque[ItemT] = deque()
         self._under_way: Counter[str] = Counter()
         self._freed = asyncio.Event()
-        self._capped = caps.documents is not None or caps.pages is not None
 
     async def __aiter__(self) -> AsyncIterator[ItemT]:
         more = True
@@ -149,7 +140,12 @@ class DocumentLimiter(Generic[ItemT]):
                     more, ahead = await (ahead or self._fetch()), None
                 elif more and len(self._waiting) < LOOK_AHEAD:
                     ahead = ahead or asyncio.create_task(self._fetch())
-                    await self._freed_or(ahead)
+                    self._freed.clear()
+                    freed = asyncio.create_task(self._freed.wait())
+                    try:  # until a waiting item may be allowed, or another item was fetched
+                        await asyncio.wait({freed, ahead}, return_when=asyncio.FIRST_COMPLETED)
+                    finally:
+                        freed.cancel()
                     if ahead.done():
                         more, ahead = ahead.result(), None
                 else:
@@ -159,15 +155,6 @@ class DocumentLimiter(Generic[ItemT]):
             if ahead is not None:
                 ahead.cancel()
                 await asyncio.gather(ahead, return_exceptions=True)
-
-    async def _freed_or(self, ahead: asyncio.Task[bool]) -> None:
-        """Return when a waiting item may be allowed, or when another item was fetched."""
-        self._freed.clear()
-        freed = asyncio.create_task(self._freed.wait())
-        try:
-            await asyncio.wait({freed, ahead}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            freed.cancel()
 
     def repeat(self, items: Sequence[ItemT]) -> None:
         """Yield finished items again, before new ones. Called before `done` of one of them."""
@@ -189,19 +176,17 @@ class DocumentLimiter(Generic[ItemT]):
         return True
 
     def _next(self) -> ItemT | None:
+        """Return the first waiting item that the caps allow."""
+        caps, under_way = self._caps, self._under_way
         for place, item in enumerate(self._waiting):
             document = self._document(item)
-            if not self._capped or self._allowed(document):
+            pages = under_way.get(document, 0)
+            is_full = caps.documents is not None and not pages and len(under_way) >= caps.documents
+            if not is_full and (caps.pages is None or pages < caps.pages):
                 del self._waiting[place]
-                self._under_way[document] += 1
+                under_way[document] += 1
                 return item
         return None
-
-    def _allowed(self, document: str) -> bool:
-        under_way = self._under_way.get(document, 0)
-        if self._caps.pages is not None and under_way >= self._caps.pages:
-            return False
-        return under_way > 0 or self._caps.documents is None or len(self._under_way) < self._caps.documents
 
 
 # Spool: finished rows of incomplete units, in memory up to a limit and then in local files.
@@ -275,14 +260,16 @@ class Spool(Generic[RowT]):
         self.held -= sum(one.size for one in kept if one.file is None)
         if all(one.file is None for one in kept):
             return [one.row for one in kept]
-        return await asyncio.to_thread(lambda: [self._taken(one) for one in kept])
 
-    def _taken(self, kept: Kept[RowT]) -> RowT:
-        if kept.file is None or self.files is None:
-            return kept.row
-        row = self.files.join(kept.row, kept.file.read_bytes())
-        kept.file.unlink()
-        return row
+        def taken() -> Iterator[RowT]:
+            for one in kept:
+                if one.file is None or self.files is None:
+                    yield one.row
+                else:
+                    yield self.files.join(one.row, one.file.read_bytes())
+                    one.file.unlink()
+
+        return await asyncio.to_thread(lambda: list(taken()))
 
     def close(self) -> None:
         """Remove the files."""
@@ -298,8 +285,6 @@ U = TypeVar("U")
 
 #: Units without items that are published at a time.
 _EMPTY = 4
-
-Work = Callable[[ItemT, Ticket], Awaitable[RowT]]
 
 
 @dataclass(slots=True)
@@ -343,7 +328,7 @@ class Flow(Generic[U, ItemT, RowT]):
         rework: Returns the new row of an item, whose complete row it receives.
     """
 
-    work: Work[ItemT, RowT]
+    work: Callable[[ItemT, Ticket], Awaitable[RowT]]
     publish: Callable[[U, Sequence[RowT]], Awaitable[None]]
     admission: Admission
     spool: Spool[RowT]
@@ -377,22 +362,23 @@ class Flow(Generic[U, ItemT, RowT]):
         tasks: asyncio.TaskGroup,
     ) -> AsyncIterator[_Task[U, ItemT, RowT]]:
         empty = asyncio.Semaphore(_EMPTY)
+
+        async def publish_empty(unit: U) -> None:
+            try:
+                await self.publish(unit, [])
+            finally:
+                empty.release()
+
         async for unit, items in units:
             if not items:
                 await empty.acquire()
-                tasks.create_task(self._publish_empty(unit, empty))
+                tasks.create_task(publish_empty(unit))
                 continue
             if open_units is not None:
                 await open_units.acquire()
             opened: _Open[U, ItemT, RowT] = _Open(unit, {}, items, len(items))
             for position, item in enumerate(items):
                 yield _Task(opened, position, item)
-
-    async def _publish_empty(self, unit: U, empty: asyncio.Semaphore) -> None:
-        try:
-            await self.publish(unit, [])
-        finally:
-            empty.release()
 
     async def _process(
         self,

@@ -44,10 +44,6 @@ def run_blocking(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(_guarded(main))
-    return _in_thread(main)
-
-
-def _in_thread(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     outcome: list[T] = []
     errors: list[BaseException] = []
     loop = asyncio.new_event_loop()

@@ -240,9 +240,17 @@ def _profile(name: str, *, own_prompt: bool, parser: str | None, served: bool) -
         return find_profile(name), {}
     except UsageError as error:
         if not own_prompt:
-            raise UsageError(
-                f"{error.args[0]}, and `prompt` is missing", hint=_without_profile(name, error.hint)
-            ) from None
+            tail = name.rstrip("/").rpartition("/")[2].casefold()
+            like = [
+                one
+                for one in all_profiles()
+                if tail in (one.name, one.model.rpartition("/")[2].casefold(), *one.aliases)
+            ]
+            needs = "A model without a profile needs `prompt`, and `parser` for answers that are not Markdown."
+            hint = (
+                f"If it is that model: `model={like[0].name}` and `weights={name}`" if like else f"{needs} {error.hint}"
+            )
+            raise UsageError(f"{error.args[0]}, and `prompt` is missing", hint=hint) from None
         if not (served or on_store(name) or "/" in name or Path(name).is_dir()):
             place = (
                 "With `prompt`, a model is OWNER/NAME on the Hub, a folder, an s3:// or gs:// URL, or any name of a "
@@ -250,15 +258,6 @@ def _profile(name: str, *, own_prompt: bool, parser: str | None, served: bool) -
             )
             raise UsageError(error.args[0], hint=f"{place} {error.hint}") from None
     return generic(name, parser=parser or "plain"), {"generic": True}
-
-
-def _without_profile(name: str, hint: str) -> str:
-    """Return a hint for a model without a profile."""
-    tail = name.rstrip("/").rpartition("/")[2].casefold()
-    like = [one for one in all_profiles() if tail in (one.name, one.model.rpartition("/")[2].casefold(), *one.aliases)]
-    if like:
-        return f"If it is that model: `model={like[0].name}` and `weights={name}`"
-    return f"A model without a profile needs `prompt`, and `parser` for answers that are not Markdown. {hint}"
 
 
 def _read(path: str) -> Mapping[str, Any]:

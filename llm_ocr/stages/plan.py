@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import plural
 from llm_ocr.workspace import Workspace
-from llm_ocr.workspace.generations import Filtered, filtered_text, generations, read_units
+from llm_ocr.workspace.generations import filtered_text, generations, read_units
 from llm_ocr.workspace.keys import need_same_version
 from llm_ocr.workspace.plan import KnownFiltered, Planner, PlanResult
 from llm_ocr.workspace.planned import DiskDict
@@ -74,14 +74,14 @@ async def find(settings: PlanSettings, command: str) -> Found | None:
             async with Languages(options.languages, confined=settings.confinement != "off") as languages:
                 await languages.check()
         return await asyncio.to_thread(_found, settings)
-    chosen = [f"`{name}`" for name in _SELECTION if _is_flag(settings, name)]
+    chosen = [f"`{name}`" for name in _SELECTION if settings.origins.get(name, "").startswith("flag ")]
     if chosen:
         raise UsageError(
             f"{', '.join(chosen)}: no source to select from",
             hint="The existing plan of the workspace is used unchanged. Name the sources, or remove the setting.",
         )
-    if command != "extract":
-        await asyncio.to_thread(_need_workspace, str(settings.workspace), workspace_options(settings))
+    if command != "extract" and (missing := await asyncio.to_thread(_no_workspace, settings)):
+        raise UsageError(f"no source, and {missing.args[0]}", hint=_NAME_SOURCES) from missing
     return None
 
 
@@ -93,10 +93,6 @@ def filter_options(settings: FilterSettings) -> FilterOptions:
         spam=settings.filter_spam,
         blank=settings.filter_blank,
     )
-
-
-def _is_flag(settings: PlanSettings, name: str) -> bool:
-    return settings.origins.get(name, "").startswith("flag ")
 
 
 def _found(settings: PlanSettings) -> Found:
@@ -118,13 +114,15 @@ def _found(settings: PlanSettings) -> Found:
     return replace(found, documents=sampled(found.documents, settings.sample, settings.seed))
 
 
-def _need_workspace(url: str, options: StoreOptions) -> None:
+def _no_workspace(settings: PlanSettings) -> WorkspaceError | None:
+    """Return why there is no workspace; None if there is one. Raises `WorkspaceMismatch`."""
     try:
-        Workspace.open(url, options=options)
+        Workspace.open(str(settings.workspace), options=workspace_options(settings))
     except WorkspaceMismatch:
         raise
     except WorkspaceError as error:
-        raise UsageError(f"no source, and {error.args[0]}", hint=_NAME_SOURCES) from error
+        return error
+    return None
 
 
 async def plan(job: Job[PlanSettings], found: Found, *, dry_run: bool = False) -> PlanResult:
@@ -170,8 +168,13 @@ async def plan(job: Job[PlanSettings], found: Found, *, dry_run: bool = False) -
     if found.own_results:
         job.progress.say(f"Skipped {own_results_text(found.own_results)}")
     _report(result, dict(found.skipped), job.progress)
-    if filters is not None:
-        _report_filtered(None if dry_run else result.filtered, filters.said(), job.progress)
+    filtered = None if dry_run else result.filtered
+    if filters is not None and filtered is not None and filtered.counts:
+        examples = [f"{one['source']} ({one['reason']}: {one['detail']})" for one in filtered.examples[:_NAMED]]
+        more = ", ..." if sum(filtered.counts.values()) > len(examples) else ""
+        job.progress.say(f"{filtered_text(filtered.counts)}; {', '.join(examples)}{more}")
+    if filters is not None and (message := filters.said()):
+        job.progress.say(message)
     return result
 
 
@@ -207,15 +210,6 @@ def _report(result: PlanResult, skipped: dict[str, int], progress: Progress) -> 
             f"{plural(result.differing, 'document')} already planned with more pages or other content, not changed: "
             f"{named}"
         )
-
-
-def _report_filtered(filtered: Filtered | None, message: str, progress: Progress) -> None:
-    if filtered is not None and filtered.counts:
-        named = [f"{one['source']} ({one['reason']}: {one['detail']})" for one in filtered.examples[:_NAMED]]
-        more = ", ..." if sum(filtered.counts.values()) > len(named) else ""
-        progress.say(f"{filtered_text(filtered.counts)}; {', '.join(named)}{more}")
-    if message:
-        progress.say(message)
 
 
 async def need_plan(workspace: Workspace, command: str) -> None:
@@ -274,30 +268,16 @@ async def _preview(settings: PlanSettings, engine: str, progress: Progress) -> P
     if found is None:
         raise UsageError("no source to count", hint=_NAME_SOURCES)
     remote = Remote(settings)
-    try:
-        with _workspace(settings) as (workspace, folder):
-            job = Job(workspace, settings, progress, Engines(engine, settings, folder, progress.say), remote)
-            return _of(await plan(job, found, dry_run=True))
-    finally:
-        await remote.close()
-
-
-@contextlib.contextmanager
-def _workspace(settings: PlanSettings) -> Iterator[tuple[Workspace, Path]]:
-    """Open the workspace, or an empty temporary workspace; yield it with a temporary folder."""
-    with tempfile.TemporaryDirectory(prefix="llm-ocr-") as name:
-        folder = Path(name)
+    missing = await asyncio.to_thread(_no_workspace, settings)
+    with tempfile.TemporaryDirectory(prefix="llm-ocr-") as folder:
+        url = str(Path(folder) / "workspace") if missing else str(settings.workspace)
+        options = StoreOptions() if missing else workspace_options(settings)
         try:
-            opened = Workspace.open(str(settings.workspace), options=workspace_options(settings))
-        except WorkspaceMismatch:
-            raise
-        except WorkspaceError:
-            opened = Workspace.open(str(folder / "workspace"), create=True)
-        with opened as workspace:
-            yield workspace, folder
-
-
-def _of(result: PlanResult) -> Preview:
+            with Workspace.open(url, create=missing is not None, options=options) as workspace:
+                engines = Engines(engine, settings, Path(folder), progress.say)
+                result = await plan(Job(workspace, settings, progress, engines, remote), found, dry_run=True)
+        finally:
+            await remote.close()
     made, filtered = result.generation, result.filtered
     return Preview(
         documents=made.documents if made else 0,

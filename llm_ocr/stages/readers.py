@@ -3,9 +3,9 @@
 import asyncio
 import threading
 import zlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from llm_ocr.config.environment import cache_folder, cores
 from llm_ocr.config.groups import (
@@ -36,7 +36,6 @@ from llm_ocr.stages.model_choice import commit_now, known_revision, mode_of, nam
 from llm_ocr.stages.rendering import PartRenderer
 from llm_ocr.stages.verifying import Verifier, verifying_workers
 from llm_ocr.types import PageRecord
-from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, used_settings
 
 if TYPE_CHECKING:
@@ -387,10 +386,16 @@ def chosen_detector(
 
 
 async def _trained(job: Job[ReadingCommand], name: str) -> "Detector":
+    """Return a trained detector, at the commit in the workspace's newest settings of it."""
     from llm_ocr.engines.regions.doclayout import DetectorOptions, DocLayout
 
-    settings = job.settings
-    commit = settings.detector_revision or await asyncio.to_thread(_known_detector_revision, job.opened, name)
+    settings, commit = job.settings, job.settings.detector_revision
+    if not commit and job.opened is not None:
+        for used in await asyncio.to_thread(used_settings, job.opened, EXTRACT):
+            detector = used.get("reader", {}).get("layout_first", {}).get("detector", {})
+            if detector.get("model") == name and detector.get("revision"):
+                commit = str(detector["revision"])
+                break
     commit = commit or await commit_now(settings, job.engines, name)
     return DocLayout(
         DetectorOptions(
@@ -407,13 +412,3 @@ async def _trained(job: Job[ReadingCommand], name: str) -> "Detector":
             confined=settings.confinement != "off",
         )
     )
-
-
-def _known_detector_revision(workspace: Workspace | None, name: str) -> str | None:
-    """Return the commit in the workspace's newest settings of this detector."""
-    for used in used_settings(workspace, EXTRACT) if workspace else ():
-        layout: Mapping[str, Any] = used.get("reader", {}).get("layout_first", {})
-        detector = layout.get("detector", {})
-        if detector.get("model") == name and detector.get("revision"):
-            return str(detector["revision"])
-    return None

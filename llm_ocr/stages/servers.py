@@ -78,7 +78,9 @@ class Engines:
         if self._pool is None or self._serves != wanted:
             await self.close()
             self._pool, self._serves = self._made(profile, model, revision), wanted
-            self._notice(profile)
+            if profile.notice and profile.notice not in self._noticed:
+                self._noticed.add(profile.notice)
+                self._say(profile.notice)
         return self._pool
 
     async def check(self) -> None:
@@ -109,12 +111,6 @@ class Engines:
         pool, self._pool, self._checks = self._pool, None, None
         if pool is not None:
             await pool.close()
-
-    def _notice(self, profile: Profile) -> None:
-        """Show the model's notice, once."""
-        if profile.notice and profile.notice not in self._noticed:
-            self._noticed.add(profile.notice)
-            self._say(profile.notice)
 
     def _made(self, profile: Profile, model: str, revision: str | None) -> "ServerPool":
         # Commands without a model need no HTTP client.

@@ -14,7 +14,7 @@ from llm_ocr.errors import PageFailure, StageError, UsageError
 from llm_ocr.results.schema import Images, pages_from_parquet, pages_to_parquet
 from llm_ocr.runs import Run
 from llm_ocr.stages import Progress
-from llm_ocr.stages.job import Job, Share
+from llm_ocr.stages.job import Job
 from llm_ocr.stages.loop import run_blocking, stepwise
 from llm_ocr.stages.recording import Tally
 from llm_ocr.stages.rendering import Remote
@@ -59,24 +59,21 @@ async def _transform(
     stage_function = _StageFunction(function, stage, lambda: bool(done_units(workspace, stage, key)))
     progress.begin(stage, 0, Counts())
     async with shared(job, await split_of(job, stage), stage, key) as share:
+
+        def transformed(unit: Unit) -> Sequence[Status]:
+            marker = standing_marker(workspace, EXTRACT, source, unit.id)
+            rows = pages_from_parquet(io.BytesIO(read_data(workspace, marker)), images=Images.ALL)
+            pages = [stage_function(page) for page in rows]
+            publish_held(share, workspace, claim, unit.id, pages_to_parquet(pages), pages_summary(unit, pages))
+            return [page.status for page in pages]
+
         async for unit in stepwise(share.units):
             progress.correct(unit.planned, exact=True)
-            for status in await asyncio.to_thread(_unit, job, share, unit, claim, source, stage_function):
+            for status in await asyncio.to_thread(transformed, unit):
                 progress.count(status)
     progress.end()
     await asyncio.to_thread(workspace.flush)
     return Run(workspace, worked)
-
-
-def _unit(
-    job: Job[TransformSettings], share: Share, unit: Unit, claim: Claim, source: str, function: "_StageFunction"
-) -> Sequence[Status]:
-    workspace = job.workspace
-    marker = standing_marker(workspace, EXTRACT, source, unit.id)
-    rows = pages_from_parquet(io.BytesIO(read_data(workspace, marker)), images=Images.ALL)
-    pages = [function(page) for page in rows]
-    publish_held(share, workspace, claim, unit.id, pages_to_parquet(pages), pages_summary(unit, pages))
-    return [page.status for page in pages]
 
 
 class _StageFunction:
