@@ -151,27 +151,16 @@ async def _described(command: Job[AssemblyCommand], pages_from: str, source: str
 
 @dataclass(frozen=True, slots=True)
 class AssembleJob:
-    """State that all items of a plan share.
+    """State that all items of a plan share."""
 
-    Attributes:
-        workspace: The workspace.
-        key: The key of Assemble.
-        planned: The items of the plan.
-        names: File names of the documents.
-        extracted: Returns the marker of a unit of the stage whose pages are assembled.
-        described: Returns the marker of a unit of Describe.
-        page_markers: Whether the Markdown contains page markers.
-        images: The images in the dataset.
-    """
-
-    workspace: Workspace
-    key: str
-    planned: PlannedItems
-    names: DocumentNames
-    extracted: Callable[[str], Marker]
-    described: Callable[[str], Marker]
-    page_markers: bool
-    images: Images
+    workspace: Workspace  # the workspace
+    key: str  # the key of Assemble
+    planned: PlannedItems  # the items of the plan
+    names: DocumentNames  # file names of the documents
+    extracted: Callable[[str], Marker]  # returns the marker of a unit of the stage whose pages are assembled
+    described: Callable[[str], Marker]  # returns the marker of a unit of Describe
+    page_markers: bool  # whether the Markdown contains page markers
+    images: Images  # the images in the dataset
 
     def pages(self, item: Item, unit: str, images: Images) -> Iterator[PageRecord]:
         """Read the page rows of one unit of an item."""

@@ -303,19 +303,13 @@ _TIFF = (".tif", ".tiff")
 
 @dataclass(frozen=True, slots=True)
 class CountOptions:
-    """Selection of the documents that are opened.
+    """Selection of the documents that are opened."""
 
-    Attributes:
-        mode: `exact` opens all documents, `estimate` only a sample, and `auto` estimates above `exact_up_to` documents.
-        pages_per_unit: A document with more estimated pages is opened, so that it can be divided.
-        exact_up_to: Documents.
-        sample: Opened documents per kind.
-    """
-
+    #: `exact` opens all documents, `estimate` only a sample, and `auto` estimates above `exact_up_to` documents.
     mode: Literal["auto", "exact", "estimate"] = "auto"
-    pages_per_unit: int = 64
-    exact_up_to: int = 10_000
-    sample: int = 200
+    pages_per_unit: int = 64  # a document with more estimated pages is opened, so that it can be divided
+    exact_up_to: int = 10_000  # documents
+    sample: int = 200  # opened documents per kind
 
 
 @dataclass(slots=True)

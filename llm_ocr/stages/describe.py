@@ -114,26 +114,17 @@ async def describe(job: Job[FigureCommand]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Describe:
-    """Describes the figures of units. Identical figures with identical captions are described once.
+    """Describes the figures of units. Identical figures with identical captions are described once."""
 
-    Attributes:
-        reader: The engine.
-        mode: The kind of description, which is stored in every row.
-        publish: Publishes the rows of a complete unit, given by its id.
-        progress: Receives the status of each figure.
-        admission: Bounds the bytes of figures that wait for the engine.
-        caps: The user's limits on units, documents, and figures in progress.
-        keep_known: Whether descriptions that the page's model already gave are kept instead of requested.
-        model: State of the model of a hybrid run, whose figures fail if it is lost after it has answered.
-    """
-
-    reader: FigureReader
-    mode: str
+    reader: FigureReader  # the engine
+    mode: str  # the kind of description, which is stored in every row
+    #: Publishes the rows of a complete unit, given by its id.
     publish: Callable[[str, Sequence[FigureRecord]], Awaitable[None]]
-    progress: Progress
-    admission: Admission
-    caps: Caps = NO_CAPS
-    keep_known: bool = False
+    progress: Progress  # receives the status of each figure
+    admission: Admission  # bounds the bytes of figures that wait for the engine
+    caps: Caps = NO_CAPS  # the user's limits on units, documents, and figures in progress
+    keep_known: bool = False  # whether descriptions that the page's model already gave are kept instead of requested
+    #: State of the model of a hybrid run, whose figures fail if it is lost after it has answered.
     model: ModelState | None = None
     _known: dict[bytes, FigureRecord] = field(default_factory=dict)
     _under_way: dict[bytes, asyncio.Event] = field(default_factory=dict)

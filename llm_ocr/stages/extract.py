@@ -69,15 +69,10 @@ Count = Callable[[DocumentPart], Awaitable[int]]
 
 
 class PageTask(NamedTuple):
-    """One expected row of a unit.
+    """One expected row of a unit."""
 
-    Attributes:
-        part: The document, or the page range of it, that the unit contains.
-        position: Index into `part.pages`; 0 for a document that could not be opened.
-    """
-
-    part: DocumentPart
-    position: int
+    part: DocumentPart  # the document, or the page range of it, that the unit contains
+    position: int  # index into `part.pages`; 0 for a document that could not be opened
 
 
 async def extract(job: Job[ReadingCommand]) -> None:
@@ -165,32 +160,21 @@ class Extract:
     """Reads and publishes units without pauses between them.
 
     The pages of the next unit enter while the last pages of the previous unit finish.
-
-    Attributes:
-        renderer: Renders pages and crops figures.
-        ready: The reader, and what belongs to its pages.
-        publish: Publishes the rows of a complete unit.
-        progress: Receives the status of each page.
-        caps: The user's limits on units, documents, and pages in progress.
-        estimated: Documents whose pages were not counted when the progress began.
-        furniture: Whether the Markdown contains running heads, feet, and page numbers.
-        limits: Limits of a page that is `ok`.
-        repair: The key and the settings of a repair, which each of its rows names in its attempts.
-        model: Whether the reader still has a server, in a hybrid run.
-        ocr_texts: What the OCR of the CPU engine read, by the page's id: evidence for pages that wait for the choice of
-            their unit. Other pages are read by both at once.
     """
 
-    renderer: PartRenderer
-    ready: Reading
-    publish: Callable[[Unit, Sequence[PageRecord]], Awaitable[None]]
-    progress: Progress
-    caps: Caps = NO_CAPS
-    estimated: int = 0
-    furniture: bool = False
-    limits: Limits = FITTED
+    renderer: PartRenderer  # renders pages and crops figures
+    ready: Reading  # the reader, and what belongs to its pages
+    publish: Callable[[Unit, Sequence[PageRecord]], Awaitable[None]]  # publishes the rows of a complete unit
+    progress: Progress  # receives the status of each page
+    caps: Caps = NO_CAPS  # the user's limits on units, documents, and pages in progress
+    estimated: int = 0  # documents whose pages were not counted when the progress began
+    furniture: bool = False  # whether the Markdown contains running heads, feet, and page numbers
+    limits: Limits = FITTED  # limits of a page that is `ok`
+    #: The key and the settings of a repair, which each of its rows names in its attempts.
     repair: Mapping[str, Any] = field(default_factory=dict)
-    model: ModelState = field(default_factory=ModelState)
+    model: ModelState = field(default_factory=ModelState)  # whether the reader still has a server, in a hybrid run
+    #: What the OCR of the CPU engine read, by the page's id: evidence for pages that wait for the choice of their
+    #: unit. Other pages are read by both at once.
     ocr_texts: dict[str, OcrText] = field(default_factory=dict)
 
     async def run(self, units: AsyncIterable[Unit]) -> None:
@@ -414,18 +398,12 @@ def caps_of(settings: RequestSettings) -> Caps:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Expected rows of a worker. After a retry of a finished plan, only the rows of the retry.
+    """Expected rows of a worker. After a retry of a finished plan, only the rows of the retry."""
 
-    Attributes:
-        pages: Rows, as planned or counted.
-        done: Rows that are already published.
-        estimated: Documents whose pages are not counted yet.
-        whole: Whether all units of the worker are included. If not, the stage adds each unit when the worker takes it.
-    """
-
-    pages: int
-    done: Counts
-    estimated: int = 0
+    pages: int  # rows, as planned or counted
+    done: Counts  # rows that are already published
+    estimated: int = 0  # documents whose pages are not counted yet
+    #: Whether all units of the worker are included. If not, the stage adds each unit when the worker takes it.
     whole: bool = True
 
 

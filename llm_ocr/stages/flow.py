@@ -206,17 +206,11 @@ class Kept(Generic[RowT]):
 
 @dataclass(frozen=True, slots=True)
 class RowFiles(Generic[RowT]):
-    """Functions that move the large part of a row to a file and back.
+    """Functions that move the large part of a row to a file and back."""
 
-    Attributes:
-        split: Returns the light row that stays in memory, and the bytes of the file.
-        join: Returns the complete row of a light row and the bytes.
-        size: Returns the number of bytes.
-    """
-
-    split: Callable[[RowT], tuple[RowT, bytes]]
-    join: Callable[[RowT, bytes], RowT]
-    size: Callable[[RowT], int]
+    split: Callable[[RowT], tuple[RowT, bytes]]  # returns the light row that stays in memory, and the bytes of the file
+    join: Callable[[RowT, bytes], RowT]  # returns the complete row of a light row and the bytes
+    size: Callable[[RowT], int]  # returns the number of bytes
 
 
 @dataclass(slots=True)
@@ -225,16 +219,11 @@ class Spool(Generic[RowT]):
 
     A stuck page can keep a unit open for minutes while thousands of other pages are read. Without the spool, their
     images would accumulate in memory.
-
-    Attributes:
-        files: Moves rows to files. Without it, all rows stay in memory.
-        limit: Bytes in memory. Further rows go to files.
-        held: Bytes in memory now.
     """
 
-    files: "RowFiles[RowT] | None" = None
-    limit: int = 0
-    held: int = 0
+    files: "RowFiles[RowT] | None" = None  # moves rows to files. Without it, all rows stay in memory.
+    limit: int = 0  # bytes in memory. Further rows go to files.
+    held: int = 0  # bytes in memory now
     _folder: OwnFolder | None = None
     _written: int = field(default=0)
 
@@ -313,29 +302,22 @@ class Flow(Generic[U, ItemT, RowT]):
 
     The items of the next unit enter while the last items of the previous unit finish. An error of `work` or `publish`
     ends the flow, so a failure of a single item must be returned as its row.
-
-    Attributes:
-        work: Returns the row of an item. It may release the ticket as soon as the next item can be prepared. The
-            ticket is always released at the end of the item.
-        publish: Publishes the rows of a complete unit.
-        admission: Bounds the items between source and engine.
-        spool: Keeps the rows of incomplete units.
-        caps: The user's limits.
-        document: Returns the id of the document of an item, for the caps.
-        publishing: Units are published inside this context. Their rows stay in the spool while they wait for it.
-        again: Returns the positions of the items of a complete unit that `rework` processes, before it is published.
-            Its rows may lack what the spool has written to files.
-        rework: Returns the new row of an item, whose complete row it receives.
     """
 
+    #: Returns the row of an item. It may release the ticket as soon as the next item can be prepared. The ticket is
+    #: always released at the end of the item.
     work: Callable[[ItemT, Ticket], Awaitable[RowT]]
-    publish: Callable[[U, Sequence[RowT]], Awaitable[None]]
-    admission: Admission
-    spool: Spool[RowT]
-    caps: Caps
-    document: Callable[[ItemT], str]
+    publish: Callable[[U, Sequence[RowT]], Awaitable[None]]  # publishes the rows of a complete unit
+    admission: Admission  # bounds the items between source and engine
+    spool: Spool[RowT]  # keeps the rows of incomplete units
+    caps: Caps  # the user's limits
+    document: Callable[[ItemT], str]  # returns the id of the document of an item, for the caps
+    #: Units are published inside this context. Their rows stay in the spool while they wait for it.
     publishing: contextlib.AbstractAsyncContextManager[Any] = field(default_factory=contextlib.nullcontext)
+    #: Returns the positions of the items of a complete unit that `rework` processes, before it is published. Its rows
+    #: may lack what the spool has written to files.
     again: Callable[[U, Sequence[RowT]], Sequence[int]] | None = None
+    #: Returns the new row of an item, whose complete row it receives.
     rework: Callable[[ItemT, RowT, Ticket], Awaitable[RowT]] | None = None
 
     async def run(self, units: AsyncIterable[tuple[U, Sequence[ItemT]]]) -> None:

@@ -23,47 +23,30 @@ S_co = TypeVar("S_co", bound=Group, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Units that a worker processes.
-
-    Attributes:
-        units: The units.
-        mine: Whether the rows of a unit may still be published.
-        done: Called after the rows of a unit were published.
-        begun: Called with the stage key before the first unit is taken.
-    """
+    """Units that a worker processes."""
 
     units: Iterable[Unit]
-    mine: Callable[[str], bool] = lambda unit: True
-    done: Callable[[str], None] = lambda unit: None
-    begun: Callable[[str], None] = lambda key: None
+    mine: Callable[[str], bool] = lambda unit: True  # whether the rows of a unit may still be published
+    done: Callable[[str], None] = lambda unit: None  # called after the rows of a unit were published
+    begun: Callable[[str], None] = lambda key: None  # called with the stage key before the first unit is taken
 
 
 @dataclass(frozen=True, slots=True)
 class Job(Generic[S_co]):
-    """One command with its open resources.
+    """One command with its open resources."""
 
-    Attributes:
-        opened: The workspace; None if single pages are read.
-        settings: The settings of the command.
-        progress: Receives the progress.
-        engines: The models of the command.
-        remote: Remote documents.
-        given: The units to process. By default `stages.sharing` selects them.
-        stop: Returns whether no further unit may be claimed. Units in progress are finished.
-        command: The name of the command. It is stored with the settings that later commands need not repeat.
-        worked: What the command has finished, and whether it shares units with other workers.
-        run: Runs a stage: in this process, or on a cluster.
-    """
-
-    opened: Workspace | None
+    opened: Workspace | None  # None if single pages are read
     settings: S_co
     progress: Progress
-    engines: Engines
+    engines: Engines  # the models of the command
     remote: Remote
-    given: Share | None = None
+    given: Share | None = None  # the units to process. By default `stages.sharing` selects them.
+    #: Returns whether no further unit may be claimed. Units in progress are finished.
     stop: Callable[[], bool] = lambda: False
-    command: str = ""
+    command: str = ""  # the name of the command. It is stored with the settings that later commands need not repeat.
+    #: What the command has finished, and whether it shares units with other workers.
     worked: Worked = field(default_factory=Worked)
+    #: Runs a stage: in this process, or on a cluster.
     run: Callable[["Stage", "Job[Any]"], Awaitable[None]] = lambda stage, job: stage(job)
 
     @property

@@ -48,27 +48,19 @@ _MODES = {"layout-all": ("layout",), "ocr": ("text", "markdown")}
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """A profile and the weights to load.
+    """A profile and the weights to load."""
 
-    Attributes:
-        profile: The profile.
-        name: A model id, a folder, or the URL of a store.
-        chosen: The user's choices that change answers or their parsing and that no other setting contains, for keys.
-    """
-
-    profile: Profile
-    name: str
+    profile: Profile  # the profile
+    name: str  # a model id, a folder, or the URL of a store
+    #: The user's choices that change answers or their parsing and that no other setting contains, for keys.
     chosen: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Model(ModelChoice):
-    """A profile and weights at a commit.
+    """A profile and weights at a commit."""
 
-    Attributes:
-        revision: The commit; None if it is unknown or the model is a folder. For a store, a hash of the files.
-    """
-
+    #: The commit; None if it is unknown or the model is a folder. For a store, a hash of the files.
     revision: str | None = None
 
 

@@ -52,7 +52,7 @@ from llm_ocr.workspace import Workspace, library_version
 from llm_ocr.workspace.codec import read_ahead
 from llm_ocr.workspace.generations import Generation, generations
 from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, newest_key, required_key
-from llm_ocr.workspace.publish import ESTIMATED, Marker, correction, done_units, iter_markers, standing_marker
+from llm_ocr.workspace.publish import ESTIMATED, correction, done_units, iter_markers, standing_marker
 from llm_ocr.workspace.stored import workspace_options
 
 LOCAL = "local"
@@ -108,19 +108,12 @@ class Work:
 
 @dataclass(unsafe_hash=True)
 class Failure(Exception):
-    """Failure of a worker.
-
-    Attributes:
-        message: The error.
-        hint: What the user can do.
-        everywhere: Whether other workers would fail in the same way.
-        ours: Whether the library raised the error on purpose.
-    """
+    """Failure of a worker."""
 
     message: str
-    hint: str = ""
-    everywhere: bool = False
-    ours: bool = False
+    hint: str = ""  # what the user can do
+    everywhere: bool = False  # whether other workers would fail in the same way
+    ours: bool = False  # whether the library raised the error on purpose
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,13 +340,10 @@ class Crew:
     async def _count(self, published: Published, units: PlannedUnits) -> None:
         """Pass the rows of the newly published units on to the progress."""
         work = self._work
-
-        def news() -> list[Marker]:
-            names = [units.name(place) for found in iter(published.look, []) for place in found]
-            find = partial(standing_marker, self._workspace, work.stage, work.published)
-            return list(read_ahead(find, names, "markers"))
-
-        for marker in await asyncio.to_thread(news):
+        find = partial(standing_marker, self._workspace, work.stage, work.published)
+        found = await asyncio.to_thread(lambda: [place for places in iter(published.look, []) for place in places])
+        names = [units.name(place) for place in found]
+        for marker in await asyncio.to_thread(lambda: list(read_ahead(find, names, "markers"))):
             counts = marker.counts if work.stage == EXTRACT else marker.figures
             numbers = {Status.OK: counts.ok, Status.DEGRADED: counts.degraded, Status.FAILED: counts.failed}
             for status in Counter(numbers).elements():

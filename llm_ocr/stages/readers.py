@@ -120,15 +120,10 @@ READ_AHEAD = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Choice of the pages that a model reads.
+    """Choice of the pages that a model reads."""
 
-    Attributes:
-        threshold: Least probability that the model's answer is better.
-        share: Largest share of the pages of a unit; None: all pages from the threshold on.
-    """
-
-    threshold: float = THRESHOLD
-    share: float | None = None
+    threshold: float = THRESHOLD  # least probability that the model's answer is better
+    share: float | None = None  # largest share of the pages of a unit; None: all pages from the threshold on
 
     def chosen(self, unit: str, rows: Sequence[PageRecord]) -> list[int]:
         """Return the positions of the pages for the model, those with the highest probabilities first.
@@ -148,25 +143,15 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A page reader, and what belongs to its pages.
+    """A page reader, and what belongs to its pages."""
 
-    Attributes:
-        reader: The reader.
-        admission: Admission of its pages.
-        transcribes: Whether a model is asked for the pages' own text; see `rated`.
-        verifier: OCR that verifies the text, if asked.
-        first: The CPU engine, which reads each page before `reader` with the engine `hybrid`.
-        route: Chooses the pages that `reader` reads after `first`.
-        ahead: Admission of the pages that `first` has read, and that wait for `reader`.
-    """
-
-    reader: PageReader
-    admission: Admission
-    transcribes: Callable[[], bool] = lambda: False
-    verifier: Verifier | None = None
-    first: PageReader | None = None
-    route: Route = field(default_factory=Route)
-    ahead: Admission | None = None
+    reader: PageReader  # the reader
+    admission: Admission  # admission of its pages
+    transcribes: Callable[[], bool] = lambda: False  # whether a model is asked for the pages' own text; see `rated`
+    verifier: Verifier | None = None  # OCR that verifies the text, if asked
+    first: PageReader | None = None  # the CPU engine, which reads each page before `reader` with the engine `hybrid`
+    route: Route = field(default_factory=Route)  # chooses the pages that `reader` reads after `first`
+    ahead: Admission | None = None  # admission of the pages that `first` has read, and that wait for `reader`
 
     async def close(self) -> None:
         """Close the readers and the verifier."""

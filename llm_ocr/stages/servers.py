@@ -27,15 +27,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ModelState:
-    """State of the model of a run.
+    """State of the model of a run."""
 
-    Attributes:
-        answered: Whether it has read a page.
-        lost: Why no server of it is left; "" while there is one.
-    """
-
-    answered: bool = False
-    lost: str = ""
+    answered: bool = False  # whether it has read a page
+    lost: str = ""  # why no server of it is left; "" while there is one
 
 
 class Engines:

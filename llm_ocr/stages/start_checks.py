@@ -46,23 +46,14 @@ _NEEDED = "config.json"
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Servers that are about to start.
+    """Servers that are about to start."""
 
-    Attributes:
-        profile: The profile of the model.
-        model: The name that the user gave: an id, a folder, or the URL of a store.
-        revision: The commit; None for a folder.
-        pinned: Whether the profile or the user names the revision. If not, it is the newest.
-        options: The options of the servers.
-        release: The installed version of vLLM.
-    """
-
-    profile: Profile
-    model: str
-    revision: str | None
-    pinned: bool
-    options: ServeOptions
-    release: "Release"
+    profile: Profile  # the profile of the model
+    model: str  # the name that the user gave: an id, a folder, or the URL of a store
+    revision: str | None  # the commit; None for a folder
+    pinned: bool  # whether the profile or the user names the revision. If not, it is the newest.
+    options: ServeOptions  # the options of the servers
+    release: "Release"  # the installed version of vLLM
 
     @property
     def folder(self) -> Path | None:

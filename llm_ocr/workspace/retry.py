@@ -100,21 +100,13 @@ class NamedPages:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Pages to read again. A page is chosen if its effective row meets one of the conditions.
+    """Pages to read again. A page is chosen if its effective row meets one of the conditions."""
 
-    Attributes:
-        statuses: The row has one of these statuses.
-        unbalanced: The row has unread ink or unsupported text, by its shares or by its reason.
-        below: The row has a quality below this.
-        named: The list names the page.
-        most: Upper limit of pages; the worst are first. None for no limit.
-    """
-
-    statuses: frozenset[Status] = frozenset({Status.FAILED})
-    unbalanced: bool = False
-    below: float | None = None
-    named: NamedPages | None = None
-    most: int | None = None
+    statuses: frozenset[Status] = frozenset({Status.FAILED})  # the row has one of these statuses
+    unbalanced: bool = False  # the row has unread ink or unsupported text, by its shares or by its reason
+    below: float | None = None  # the row has a quality below this
+    named: NamedPages | None = None  # the list names the page
+    most: int | None = None  # upper limit of pages; the worst are first. None for no limit.
 
     def may_have(self, summary: Summary) -> bool:
         """Return whether a unit may have such pages, according to its marker."""
