@@ -7,10 +7,9 @@ only by the newest generation that contains the item. The marker follows the fil
 import asyncio
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import chain, islice
+from itertools import chain
 from typing import Any
 
 from llm_ocr.config.models import AssemblyCommand
@@ -37,6 +36,7 @@ from llm_ocr.stages.sharing import (
 )
 from llm_ocr.types import Counts, DocumentPart, FigureRecord, PageRecord, Status, plural
 from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.codec import read_ahead
 from llm_ocr.workspace.generations import totals_of
 from llm_ocr.workspace.items import (
     Item,
@@ -79,8 +79,6 @@ RESULT_VERSION = 9
 _CONCURRENT_ITEMS = 2
 #: Unit markers kept in memory.
 _MARKERS_KEPT = 4096
-#: Notes on views that are read at a time, and how many are read before the next are begun.
-_AT_ONCE, _AHEAD = 16, 128
 
 
 async def assemble(command: Job[AssemblyCommand]) -> None:
@@ -375,13 +373,9 @@ def _broken(job: AssembleJob, finished: list[int], *, looks: bool) -> list[int]:
             return False
         return not is_damaged(job.workspace, note, views[dataset_file(item.id)])
 
-    broken = []
-    rest = iter(finished)
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="llm-ocr views") as readers:
-        while some := [(place, job.planned[place]) for place in islice(rest, _AHEAD)]:
-            whole = readers.map(is_whole, (item for _, item in some))
-            broken += [place for (place, _), one in zip(some, whole, strict=True) if not one]
-    return broken
+    found = (job.planned[place] for place in finished)
+    whole = read_ahead(is_whole, found, "views")
+    return [place for place, is_kept in zip(finished, whole, strict=True) if not is_kept]
 
 
 def rebuild_views(workspace: Workspace, damage: DatasetDamaged, say: Callable[[str], None]) -> None:

@@ -13,7 +13,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, StrictFloat, StrictInt, TypeAdapter
@@ -21,7 +21,7 @@ from pydantic import BaseModel, Field, StrictFloat, StrictInt, TypeAdapter
 from llm_ocr.errors import ObjectNotFound, StageMissing, StorageError, WorkspaceError
 from llm_ocr.results.routing import GAIN
 from llm_ocr.storage import ObjectInfo
-from llm_ocr.types import Counts, FieldsRecord, FigureRecord, PageRecord, Reason, Status, Unit
+from llm_ocr.types import Counts, FieldsRecord, FigureRecord, PageRecord, Status, Unit
 from llm_ocr.workspace import Workspace, codec, library_version
 from llm_ocr.workspace.codec import read_ahead
 from llm_ocr.workspace.marker import CompactedMarkers, attempt_id, remove_lost, settle, slept_since
@@ -350,13 +350,10 @@ def pages_summary(unit: Unit, records: Sequence[PageRecord]) -> Summary:
     retries = sum(max(0, sum(GAIN not in attempt for attempt in record.attempts) - 1) for record in records)
     hybrid = [record for record in records if record.attempts and GAIN in record.attempts[0]]
     sent = [record for record in hybrid if GAIN not in record.attempts[-1]]
-    return Summary(
-        counts=_counts(unit.expected, (record.status for record in records)),
+    return replace(
+        _summary(records),
+        counts=_counts(unit.expected, records),
         figures=Counts(expected=sum(len(record.figures) for record in records)),
-        tokens_in=sum(record.tokens_in for record in records),
-        tokens_out=sum(record.tokens_out for record in records),
-        seconds=sum(record.seconds for record in records),
-        reasons=_reasons(record.reason for record in records),
         examples=varied(examples),
         replaces=unit.replaces,
         extra={
@@ -404,34 +401,27 @@ def correction(summary: Summary) -> int:
 
 def figures_summary(expected: int, records: Sequence[FigureRecord], *, replaces: int = 0) -> Summary:
     """Return the summary of a unit of Describe. `expected` is the number of figures that Extract found in the unit."""
-    return Summary(
-        figures=_counts(expected, (record.status for record in records)),
-        tokens_in=sum(record.tokens_in for record in records),
-        tokens_out=sum(record.tokens_out for record in records),
-        seconds=sum(record.seconds for record in records),
-        reasons=_reasons(record.reason for record in records),
-        replaces=replaces,
-        extra={**not_ok_extra(records), **undescribed_extra(records)},
-    )
+    extra = {**not_ok_extra(records), **undescribed_extra(records)}
+    return replace(_summary(records), figures=_counts(expected, records), replaces=replaces, extra=extra)
 
 
 def fields_summary(expected: int, records: Sequence[FieldsRecord]) -> Summary:
     """Return the summary of an item of Fields, whose counts are documents. `expected` comes from the plan."""
-    failed = [record for record in records if record.status is Status.FAILED]
+    failed = (record for record in records if record.status is Status.FAILED)
+    examples = varied(Example(one.document_id, one.source, None, str(one.reason), one.detail) for one in failed)
+    return replace(_summary(records), counts=_counts(expected, records), examples=examples)
+
+
+def _summary(records: Sequence[PageRecord | FigureRecord | FieldsRecord]) -> Summary:
+    """Return what the summaries of all stages have: costs, and the reasons of rows that are not ok."""
     return Summary(
-        counts=_counts(expected, (record.status for record in records)),
         tokens_in=sum(record.tokens_in for record in records),
         tokens_out=sum(record.tokens_out for record in records),
         seconds=sum(record.seconds for record in records),
-        reasons=_reasons(record.reason for record in records),
-        examples=varied(Example(one.document_id, one.source, None, str(one.reason), one.detail) for one in failed),
+        reasons=dict(Counter(record.reason.value for record in records if record.reason is not None)),
     )
 
 
-def _counts(expected: int, statuses: Iterable[Status]) -> Counts:
-    found = Counter(statuses)
+def _counts(expected: int, records: Sequence[PageRecord | FigureRecord | FieldsRecord]) -> Counts:
+    found = Counter(record.status for record in records)
     return Counts(expected, found[Status.OK], found[Status.DEGRADED], found[Status.FAILED])
-
-
-def _reasons(reasons: Iterable[Reason | None]) -> dict[str, int]:
-    return dict(Counter(reason.value for reason in reasons if reason is not None))
