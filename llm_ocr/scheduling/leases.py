@@ -210,7 +210,11 @@ class Leases:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=self._keep_alive, name="llm-ocr leases", daemon=True)
+        def keep_alive() -> None:
+            while not self._stop.wait(max(self.options.beat / 4, _FASTEST_BEAT)):
+                self.beat()
+
+        self._thread = threading.Thread(target=keep_alive, name="llm-ocr leases", daemon=True)
         self._thread.start()
         return self
 
@@ -325,10 +329,6 @@ class Leases:
                 self.stage,
                 self.options.seconds,
             )
-
-    def _keep_alive(self) -> None:
-        while not self._stop.wait(max(self.options.beat / 4, _FASTEST_BEAT)):
-            self.beat()
 
     def _taken(self, lease: _Lease) -> Claim:
         """Register a claimed lease, unless the unit is done: its last holder published the marker before release."""

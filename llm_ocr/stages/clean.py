@@ -87,8 +87,11 @@ def _leftovers(workspace: Workspace, now: float, limit: float) -> Iterator[Objec
             data = sum(key.endswith(_DATA) for key in keys)
             settled = data == 1 and any(key.endswith(_DONE) for key in keys)
             for info in _old(unit, limit):
-                if is_lease(info.key):
-                    dead = _dead_lease(workspace, info, now)
+                if is_lease(info.key):  # a live holder rewrites its lease five times in its duration
+                    try:
+                        dead = info.modified + lease_seconds(workspace.store.get(info.key)) < now
+                    except ObjectNotFound:  # released meanwhile
+                        dead = False
                 elif is_copy(info.key):
                     dead = is_outdated(workspace.store, info.key)
                 else:
@@ -119,11 +122,3 @@ def _unnamed(workspace: Workspace, stage: str, info: ObjectInfo) -> bool:
     # The marker is read after the data were listed, so data published in between count as published.
     marker = find_marker(workspace, stage, segments[1], segments[3])
     return marker is None or marker.object != info.key
-
-
-def _dead_lease(workspace: Workspace, info: ObjectInfo, now: float) -> bool:
-    """Return whether a lease is expired. A live holder rewrites its lease five times in its duration."""
-    try:
-        return info.modified + lease_seconds(workspace.store.get(info.key)) < now
-    except ObjectNotFound:  # released meanwhile
-        return False

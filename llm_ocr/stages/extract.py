@@ -97,7 +97,17 @@ async def extract(job: Job[ReadingCommand]) -> None:
         found = await asyncio.to_thread(generations, workspace)
         own = [generation for generation in found if generation.key(key) == claim.key]
         if not (settings.password or settings.password_file):
-            await _need_passwords(workspace, key, own, pages)
+            # `retry-failed` may have planned pages of encrypted documents with passwords, which are not stored.
+            for part in await asyncio.to_thread(_once_encrypted, workspace, key, own):
+                try:
+                    await pages.count(part)
+                except PageFailure as failure:  # other reasons become the rows of its pages
+                    if failure.reason is Reason.ENCRYPTED:
+                        raise UsageError(
+                            f"{shown(part.source)} needs the password that retry-failed used; passwords are not stored",
+                            hint="Set the same `password_file` as for retry-failed. With other passwords, its pages "
+                            "fail.",
+                        ) from failure
         split = await split_of(job, EXTRACT)
         expected = Expected(0, Counts(), whole=False)
         if await asyncio.to_thread(shows_all, job, split, EXTRACT):
@@ -188,7 +198,7 @@ class Extract:
             lambda task: task.part.document_id,
             asyncio.Semaphore(UNITS_AT_ONCE),
             self._for_model if self._by_units else None,
-            self._read_again,
+            lambda task, before, ticket: self._read(task, ticket, before),
         )
         async with contextlib.aclosing(counted_units(units, self.renderer.count)) as counted:
             await flow.run(self._tasks(counted))
@@ -206,14 +216,10 @@ class Extract:
         """Whether the pages for the model are chosen when all pages of their unit are read: a share is of a unit."""
         return self.ready.first is not None and self.ready.route.share is not None
 
-    async def _read(self, task: PageTask, ticket: Ticket) -> PageRecord:
-        record = await self.read(task, ticket)
-        if not self._by_units:
+    async def _read(self, task: PageTask, ticket: Ticket, before: PageRecord | None = None) -> PageRecord:
+        record = await self.read(task, ticket, before)
+        if before is not None or not self._by_units:
             self.progress.count(record.status)
-        return self._named(record)
-
-    def _named(self, record: PageRecord) -> PageRecord:
-        """Return the row; in a repair, its attempts name the repair."""
         if not self.repair:
             return record
         return replace(record, attempts=tuple({**attempt, **self.repair} for attempt in record.attempts))
@@ -225,11 +231,6 @@ class Extract:
             self.progress.count(rows[position].status)
             self.ocr_texts.pop(rows[position].page_id, None)
         return chosen
-
-    async def _read_again(self, task: PageTask, before: PageRecord, ticket: Ticket) -> PageRecord:
-        record = await self.read(task, ticket, before)
-        self.progress.count(record.status)
-        return self._named(record)
 
     async def read(self, task: PageTask, ticket: Ticket, before: PageRecord | None = None) -> PageRecord:
         """Render and read one page.
@@ -354,25 +355,6 @@ def identity(renderer: Renderer, ready: Reading, settings: ReadingCommand) -> Ma
     if settings.verify != "layer":
         about["ledger"] |= {"verify": settings.verify, **(ready.verifier.identity() if ready.verifier else {})}
     return about
-
-
-async def _need_passwords(workspace: Workspace, key: str, own: Sequence[Generation], pages: PartRenderer) -> None:
-    """Check that encrypted documents of a retry can be opened without passwords.
-
-    `retry-failed` may have planned their pages with passwords, which are not stored.
-
-    Raises:
-        UsageError: A document still needs its password.
-    """
-    for part in await asyncio.to_thread(_once_encrypted, workspace, key, own):
-        try:
-            await pages.count(part)
-        except PageFailure as failure:  # other reasons become the rows of its pages
-            if failure.reason is Reason.ENCRYPTED:
-                raise UsageError(
-                    f"{shown(part.source)} needs the password that retry-failed used; passwords are not stored",
-                    hint="Set the same `password_file` as for retry-failed. With other passwords, its pages fail.",
-                ) from failure
 
 
 def _once_encrypted(workspace: Workspace, key: str, own: Sequence[Generation]) -> list[DocumentPart]:

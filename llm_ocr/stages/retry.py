@@ -101,7 +101,13 @@ async def plan_repair(job: Job[RepairSettings]) -> bool:
         pages = plural(generation.expected, "page")
         progress.say(f"Generation {generation.number}: {pages} to be read again {used}")
         return True
-    waiting = await asyncio.to_thread(_unread_units, workspace, key, own)
+
+    def unread_units() -> int:  # in retries that are read with this key
+        retries = [one for one in generations(workspace) if one.kind is Kind.RETRY and one.key(key) == own]
+        done = done_units(workspace, EXTRACT, key) if retries else set()
+        return sum(unit.id not in done for retry in retries for unit in units_of(workspace, retry))
+
+    waiting = await asyncio.to_thread(unread_units)
     if waiting:
         progress.say(f"{plural(waiting, 'unit')} of an earlier command to be read {used}")
     else:
@@ -213,13 +219,6 @@ def _other_options(workspace: Workspace, settings: RepairSettings, engine: str) 
             changed[name] = values[name]
     given = {name: values[name] for name in _NOT_STORED if settings.origins.get(name, "").startswith("flag")}
     return changed | given
-
-
-def _unread_units(workspace: Workspace, key: str, own: str) -> int:
-    """Return the number of units without a marker in retries that are read with the key `own`."""
-    retries = [one for one in generations(workspace) if one.kind is Kind.RETRY and one.key(key) == own]
-    done = done_units(workspace, EXTRACT, key) if retries else set()
-    return sum(unit.id not in done for retry in retries for unit in units_of(workspace, retry))
 
 
 async def _planned(

@@ -237,6 +237,16 @@ class RunStatus:
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
         asked = {"fields": {**asdict(self.fields), "reasons": dict(self.field_reasons)}}
+        ledger = None
+        if self.ledger.accounted is not None:
+            ledger = {
+                "ink_accounted": round(self.ledger.accounted, 6),
+                "pages": self.ledger.pages,
+                "unread_pages": self.ledger.unread_pages,
+                "unsupported_pages": self.ledger.unsupported_pages,
+                "worst_unread": [asdict(page) for page in self.unread],
+                "worst_unsupported": [asdict(page) for page in self.unsupported],
+            }
         return {
             "workspace": self.url,
             "model": self.model or None,
@@ -255,22 +265,12 @@ class RunStatus:
             "filtered": filtered_to_json(self.filtered, self.filtered_examples),
             "quality": list(self.quality) or None,
             "worst": [asdict(page) for page in self.worst],
-            "ledger": None if self.ledger.accounted is None else self._ledger_json(self.ledger.accounted),
+            "ledger": ledger,
             "repairs": [repair.to_json() for repair in self.repairs],
             "pages_per_second": None if self.pages_per_second is None else round(self.pages_per_second, 3),
             "limit": None if self.limit is None else self.limit.to_json(),
             "cost": self.cost,
             "workers": [worker.to_json() for worker in self.workers],
-        }
-
-    def _ledger_json(self, accounted: float) -> dict[str, Any]:
-        return {
-            "ink_accounted": round(accounted, 6),
-            "pages": self.ledger.pages,
-            "unread_pages": self.ledger.unread_pages,
-            "unsupported_pages": self.ledger.unsupported_pages,
-            "worst_unread": [asdict(page) for page in self.unread],
-            "worst_unsupported": [asdict(page) for page in self.unsupported],
         }
 
 
