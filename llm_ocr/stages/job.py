@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from llm_ocr.config.groups import Group
 from llm_ocr.stages import Progress
 from llm_ocr.stages.rendering import Remote
-from llm_ocr.stages.servers import Engines, RemoteEngines
+from llm_ocr.stages.servers import Engines
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import Unit
 from llm_ocr.workspace import Workspace
@@ -63,7 +63,8 @@ Stage = Callable[[Job[Any]], Awaitable[None]]
 
 def without_servers(job: Job[Any]) -> Job[Any]:
     """Return the command with models whose servers run on other machines, for keys and plans."""
-    return replace(job, engines=RemoteEngines(job.engines.engine, job.settings, Path(), job.progress.say))
+    engines = Engines(job.engines.engine, job.settings, Path(), job.progress.say, elsewhere=True)
+    return replace(job, engines=engines)
 
 
 #: Folder of server logs, below the workspace.

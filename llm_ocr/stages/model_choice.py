@@ -47,24 +47,18 @@ _MODES = {"layout-all": ("layout",), "ocr": ("text", "markdown")}
 
 
 @dataclass(frozen=True, slots=True)
-class ModelChoice:
+class Model:
     """A profile and the weights to load."""
 
-    profile: Profile  # the profile
+    profile: Profile
     name: str  # a model id, a folder, or the URL of a store
     #: The user's choices that change answers or their parsing and that no other setting contains, for keys.
     chosen: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Model(ModelChoice):
-    """A profile and weights at a commit."""
-
-    #: The commit; None if it is unknown or the model is a folder. For a store, a hash of the files.
+    #: The commit; None before it is chosen (`pinned`), if it is unknown, and for a folder. For a store, a hash.
     revision: str | None = None
 
 
-def model_choice(settings: WhichModel) -> ModelChoice:
+def model_choice(settings: WhichModel) -> Model:
     """Return the model that reads pages. Raises `UsageError` if the name is ambiguous or unknown."""
     # A command without a prompt setting reads no pages.
     own_prompt = not isinstance(settings, ModelSettings) or settings.prompt is not None
@@ -75,7 +69,7 @@ def model_choice(settings: WhichModel) -> ModelChoice:
     return _with_template(asked, settings.chat_template)
 
 
-def instructed_model(settings: FieldsSettings, engine: str) -> ModelChoice:
+def instructed_model(settings: FieldsSettings, engine: str) -> Model:
     """Return the model that is asked for fields.
 
     Raises:
@@ -148,7 +142,7 @@ def named_model(
     own_prompt: bool,
     parser: str | None = None,
     served: bool = False,
-) -> ModelChoice:
+) -> Model:
     """Return the profile and the weights of a model.
 
     Args:
@@ -167,7 +161,7 @@ def named_model(
     chosen: dict[str, Any] = {}
     if of_user or parser is not None:
         chosen["parsers"] = {mode: one.__name__ for mode, one in sorted(profile.parsers.items())}
-    return ModelChoice(profile, weights or profile.model, chosen)
+    return Model(profile, weights or profile.model, chosen)
 
 
 def mode_of(profile: Profile, name: str | None) -> str | None:
@@ -178,13 +172,13 @@ def mode_of(profile: Profile, name: str | None) -> str | None:
     return next((mode for mode in meant if mode in profile.prompts), name)
 
 
-async def pinned(settings: VllmSettings, engines: Engines, asked: ModelChoice, revision: str | None) -> Model:
+async def pinned(settings: VllmSettings, engines: Engines, asked: Model, revision: str | None) -> Model:
     """Return the model at the requested commit, at that of the profile, or at the newest, which is then recorded."""
     name = asked.name
     commit = revision or (asked.profile.revision if name == asked.profile.model else None)
     if commit is None and engines.engine != SERVER:
         commit = await commit_now(settings, engines, name)
-    return Model(asked.profile, name, asked.chosen, commit)
+    return replace(asked, revision=commit)
 
 
 async def commit_now(settings: VllmSettings, engines: Engines, name: str) -> str | None:
@@ -268,7 +262,7 @@ def _read(path: str) -> Mapping[str, Any]:
     return values
 
 
-def _with_template(asked: ModelChoice, path: str | None) -> ModelChoice:
+def _with_template(asked: Model, path: str | None) -> Model:
     """Add the user's chat template for a server that we start."""
     if path is None:
         return asked

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import tempfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from llm_ocr.config.groups import FilterSettings, HybridSettings
@@ -231,31 +231,8 @@ async def need_plan(workspace: Workspace, command: str) -> None:
 # A dry run.
 
 
-@dataclass(frozen=True, slots=True)
-class Preview:
-    """A generation that would be written.
-
-    Attributes:
-        documents: New documents.
-        pages: Their pages.
-        units: Units of the new pages.
-        estimated: Whether pages are estimated from the sizes of documents.
-        known: Documents that the plan already contains. The other counts exclude them.
-        filtered: Filtered documents by cause, as in `workspace.generations`.
-        examples: Filtered documents: source, reason, detail.
-    """
-
-    documents: int
-    pages: int
-    units: int
-    estimated: bool
-    known: int
-    filtered: Mapping[str, int]
-    examples: tuple[Mapping[str, str], ...]
-
-
-def preview(settings: PlanSettings, progress: Progress | None = None) -> Preview:
-    """Return the generation that `plan` would add. Raises the errors of `find` and `plan`.
+def preview(settings: PlanSettings, progress: Progress | None = None) -> PlanResult:
+    """Return the result that `plan` would have. Raises the errors of `find` and `plan`.
 
     The workspace need not exist.
     """
@@ -263,7 +240,7 @@ def preview(settings: PlanSettings, progress: Progress | None = None) -> Preview
     return run_blocking(lambda: _preview(settings, engine, progress or Silent()))
 
 
-async def _preview(settings: PlanSettings, engine: str, progress: Progress) -> Preview:
+async def _preview(settings: PlanSettings, engine: str, progress: Progress) -> PlanResult:
     found = await find(settings, "plan")
     if found is None:
         raise UsageError("no source to count", hint=_NAME_SOURCES)
@@ -275,16 +252,6 @@ async def _preview(settings: PlanSettings, engine: str, progress: Progress) -> P
         try:
             with Workspace.open(url, create=missing is not None, options=options) as workspace:
                 engines = Engines(engine, settings, Path(folder), progress.say)
-                result = await plan(Job(workspace, settings, progress, engines, remote), found, dry_run=True)
+                return await plan(Job(workspace, settings, progress, engines, remote), found, dry_run=True)
         finally:
             await remote.close()
-    made, filtered = result.generation, result.filtered
-    return Preview(
-        documents=made.documents if made else 0,
-        pages=made.expected if made else 0,
-        units=made.units if made else 0,
-        estimated=bool(made and made.estimated),
-        known=result.known,
-        filtered=filtered.counts if filtered else {},
-        examples=filtered.examples if filtered else (),
-    )
