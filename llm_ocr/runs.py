@@ -20,7 +20,7 @@ from llm_ocr.workspace.items import fetch_dataset_file, items
 from llm_ocr.workspace.keys import EXTRACT, FIELDS, assembled_key, required_key
 from llm_ocr.workspace.published import extracted_pages, published_fields
 from llm_ocr.workspace.status import RunStatus, Worked, known_status, pages_used, run_status
-from llm_ocr.workspace.superseding import WORST, WeakPage
+from llm_ocr.workspace.summaries import WORST, WeakPage
 
 if TYPE_CHECKING:
     from datasets import Dataset

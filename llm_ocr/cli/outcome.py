@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from llm_ocr.costs.report import Spent
     from llm_ocr.workspace.plan import PlanResult
     from llm_ocr.workspace.status import RunStatus
-    from llm_ocr.workspace.superseding import WeakPage
+    from llm_ocr.workspace.summaries import WeakPage
 
 
 #: Score below which most of a page is doubtful; see `results.quality`.

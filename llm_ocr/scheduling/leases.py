@@ -16,8 +16,7 @@ from typing import Self
 from llm_ocr.errors import ObjectChanged, ObjectExists, ObjectNotFound, StorageError, UsageError, WorkspaceError
 from llm_ocr.storage import ObjectStore
 from llm_ocr.workspace import codec
-from llm_ocr.workspace.marker import remove_lost
-from llm_ocr.workspace.publish import marker_key
+from llm_ocr.workspace.publish import marker_key, remove_lost
 
 _log = logging.getLogger(__name__)
 

@@ -52,16 +52,7 @@ from llm_ocr.workspace.items import (
     sha256_of,
 )
 from llm_ocr.workspace.keys import ASSEMBLE, DESCRIBE, EXTRACT, VIEW_NOTES, claim_key, key_settings, stage_keys
-from llm_ocr.workspace.publish import (
-    Marker,
-    NotConserved,
-    Summary,
-    correction,
-    done_units,
-    iter_markers,
-    publish,
-    standing_marker,
-)
+from llm_ocr.workspace.publish import Marker, NotConserved, done_units, iter_markers, publish, standing_marker
 from llm_ocr.workspace.published import (
     Finished,
     choose,
@@ -72,6 +63,7 @@ from llm_ocr.workspace.published import (
     published_pages,
     without_images,
 )
+from llm_ocr.workspace.summaries import Summary, correction
 
 #: Increased when the same rows give other Markdown or another dataset.
 RESULT_VERSION = 9

@@ -11,8 +11,7 @@ from llm_ocr.storage import ObjectInfo
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import generations
 from llm_ocr.workspace.keys import stages_in
-from llm_ocr.workspace.marker import is_copy, is_outdated
-from llm_ocr.workspace.publish import find_marker
+from llm_ocr.workspace.publish import find_marker, is_copy, is_outdated
 
 #: Seconds. A worker writes its marker right after its data, so older data without a marker belong to a dead worker.
 OLD = 86400.0

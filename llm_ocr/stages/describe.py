@@ -39,7 +39,8 @@ from llm_ocr.stages.sharing import (
 from llm_ocr.types import Counts, Figure, FigureRecord, PageRecord, Reason, Status
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import DESCRIBE, Claim
-from llm_ocr.workspace.publish import Marker, figures_summary, iter_markers, read_data, standing_marker
+from llm_ocr.workspace.publish import Marker, iter_markers, read_data, standing_marker
+from llm_ocr.workspace.summaries import figures_summary
 
 #: Descriptions kept for repeated figures (logos, repeated charts). Each takes a few hundred bytes.
 REMEMBERED = 10_000

@@ -55,9 +55,9 @@ from llm_ocr.workspace.codec import parse_unit_id
 from llm_ocr.workspace.generations import Generation, Kind, generations, units_of
 from llm_ocr.workspace.keys import EXTRACT, Claim, Origin, newest_key
 from llm_ocr.workspace.planned import no_such_page, wanted_pages
-from llm_ocr.workspace.publish import ESTIMATED, correction, done_units, iter_markers, pages_summary
+from llm_ocr.workspace.publish import done_units, iter_markers
 from llm_ocr.workspace.stored import to_remember
-from llm_ocr.workspace.superseding import gain
+from llm_ocr.workspace.summaries import ESTIMATED, correction, gain, pages_summary
 
 #: Bytes of finished pages that wait in memory for the rest of their unit. Further pages wait on disk.
 SPOOL_MEMORY = 40 << 20

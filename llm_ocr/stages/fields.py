@@ -37,8 +37,9 @@ from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import totals_of
 from llm_ocr.workspace.items import Item
 from llm_ocr.workspace.keys import ASSEMBLE, FIELDS, Claim, assembled_key, key_settings, make_newest
-from llm_ocr.workspace.publish import done_units, fields_summary, iter_markers
+from llm_ocr.workspace.publish import done_units, iter_markers
 from llm_ocr.workspace.published import choose, chosen_rows, finished_pages
+from llm_ocr.workspace.summaries import fields_summary
 
 #: Increased when a change alters results for the same answers, or the requests; part of the key.
 RESULT_VERSION = 1

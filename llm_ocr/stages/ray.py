@@ -52,8 +52,9 @@ from llm_ocr.workspace import Workspace, library_version
 from llm_ocr.workspace.codec import read_ahead
 from llm_ocr.workspace.generations import Generation, generations
 from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, newest_key, required_key
-from llm_ocr.workspace.publish import ESTIMATED, correction, done_units, iter_markers, standing_marker
+from llm_ocr.workspace.publish import done_units, iter_markers, standing_marker
 from llm_ocr.workspace.stored import workspace_options
+from llm_ocr.workspace.summaries import ESTIMATED, correction
 
 LOCAL = "local"
 _STAGES: dict[str, Stage] = {EXTRACT: extract, DESCRIBE: describe}

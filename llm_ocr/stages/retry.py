@@ -39,10 +39,11 @@ from llm_ocr.workspace.keys import (
     required_key,
 )
 from llm_ocr.workspace.planned import PlannedDocument, wanted_pages
-from llm_ocr.workspace.publish import GIVEN_UP, done_units, iter_markers, pages_summary, publish, standing_marker
+from llm_ocr.workspace.publish import done_units, iter_markers, publish, standing_marker
 from llm_ocr.workspace.published import published_pages
 from llm_ocr.workspace.retry import NamedPages, Selection, plan_retry
 from llm_ocr.workspace.stored import OF_MODELS, REMEMBERED, to_remember
+from llm_ocr.workspace.summaries import GIVEN_UP, pages_summary
 
 #: Further settings that change results. A workspace does not store them, so they are named if the user gives them.
 _NOT_STORED = ("headers", "ocr_language", "min_quality", "rotate", "anchor_text", "guided", "layout_first")

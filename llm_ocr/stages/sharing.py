@@ -33,9 +33,9 @@ from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.codec import parse_unit_id
 from llm_ocr.workspace.generations import Generation, generations, has_generation, totals_of
 from llm_ocr.workspace.keys import EXTRACT, Claim, newest_key, required_key
-from llm_ocr.workspace.marker import ALL, LEAST, compact, objects
-from llm_ocr.workspace.publish import Summary, done_units, publish
+from llm_ocr.workspace.publish import ALL, LEAST, compact, done_units, objects, publish
 from llm_ocr.workspace.stored import workspace_options
+from llm_ocr.workspace.summaries import Summary
 
 T = TypeVar("T")
 

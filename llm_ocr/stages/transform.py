@@ -23,9 +23,10 @@ from llm_ocr.stages.sharing import key_before, publish_held, shared, split_of
 from llm_ocr.types import Counts, PageRecord, Reason, Status, Unit
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, FIELDS, STAGES, Claim
-from llm_ocr.workspace.publish import done_units, pages_summary, read_data, standing_marker
+from llm_ocr.workspace.publish import done_units, read_data, standing_marker
 from llm_ocr.workspace.status import Worked
 from llm_ocr.workspace.stored import workspace_options
+from llm_ocr.workspace.summaries import pages_summary
 
 PageFunction = Callable[[PageRecord], PageRecord]
 

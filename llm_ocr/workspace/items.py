@@ -22,7 +22,7 @@ from llm_ocr.types import DocumentPart, Unit
 from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.generations import Generation, Kind, planned_generations, units_of
 from llm_ocr.workspace.keys import ASSEMBLE, VIEW_NOTES
-from llm_ocr.workspace.marker import CompactedMarkers
+from llm_ocr.workspace.publish import CompactedMarkers
 
 
 @dataclass(frozen=True, slots=True)

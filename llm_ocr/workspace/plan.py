@@ -29,7 +29,6 @@ from llm_ocr.workspace.generations import (
     units_of,
     write_generation,
 )
-from llm_ocr.workspace.marker import attempt_id
 from llm_ocr.workspace.planned import (
     DiskDict,
     PlannedDocument,
@@ -44,8 +43,9 @@ from llm_ocr.workspace.planned import (
     part_of,
     wanted_pages,
 )
+from llm_ocr.workspace.publish import attempt_id
 
-__all__ = ["PlanResult", "PlannedDocument", "Planner", "plan_documents"]
+__all__ = ["PlanResult", "PlannedDocument", "Planner"]
 
 
 class KnownFiltered:
@@ -283,30 +283,6 @@ def _file_entry(source: str, relative: str) -> str:
 
 #: Pages up to which a plan that may have smaller units has the smallest ones. Units of larger plans grow with the plan.
 SMALL_PLAN = 512
-
-
-def plan_documents(
-    workspace: Workspace,
-    documents: Iterable[PlannedDocument],
-    *,
-    pages_per_unit: int,
-    skipped: Mapping[str, int] | None = None,
-) -> PlanResult:
-    """Write a generation with the documents that are not in the plan yet.
-
-    Args:
-        workspace: the workspace to write to.
-        documents: the documents in order.
-        pages_per_unit: upper limit of pages in a unit.
-        skipped: number of files left out, by suffix; read at the end.
-
-    Raises:
-        UsageError: two documents have the same id.
-    """
-    with Planner(workspace, pages_per_unit=pages_per_unit) as planner:
-        for document in documents:
-            planner.add(document)
-        return planner.finish(skipped)
 
 
 class Planner:

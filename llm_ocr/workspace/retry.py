@@ -1,7 +1,7 @@
 """Plan pages again: a new generation with failed pages, pages of low quality, or the pages of a list.
 
 `retry-failed` plans them with the settings of the workspace, `repair` with settings of its own. The older rows stay
-in their units. The marker of the new unit records which row of a page is effective (`superseding.gain`).
+in their units. The marker of the new unit records which row of a page is effective (`summaries.gain`).
 """
 
 import asyncio
@@ -32,8 +32,8 @@ from llm_ocr.workspace.items import whole_documents
 from llm_ocr.workspace.keys import EXTRACT
 from llm_ocr.workspace.plan import SMALL_PLAN
 from llm_ocr.workspace.planned import PlannedDocument, place_of
-from llm_ocr.workspace.publish import Marker, Summary, iter_markers, read_data
-from llm_ocr.workspace.superseding import LOW_QUALITY, RANKS, has_below, kept_pages, ledger_of
+from llm_ocr.workspace.publish import Marker, iter_markers, read_data
+from llm_ocr.workspace.summaries import LOW_QUALITY, RANKS, Summary, has_below, kept_pages, ledger_of
 
 #: Opens a document again and counts its pages, with the currently known passwords.
 Reopen = Callable[[DocumentPart], Awaitable[PlannedDocument]]

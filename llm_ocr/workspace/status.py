@@ -36,34 +36,29 @@ from llm_ocr.workspace.keys import (
     stage_keys,
     stages_in,
 )
-from llm_ocr.workspace.marker import objects
 from llm_ocr.workspace.metrics import Spending, hours_cost, pages_per_second, spendings, total_cost
-from llm_ocr.workspace.publish import (
-    ESTIMATED,
-    RETRIES,
-    SENT,
-    Again,
-    Example,
-    check_conserved,
-    correction,
-    done_units,
-    iter_markers,
-    read_again,
-    varied,
-)
-from llm_ocr.workspace.superseding import (
+from llm_ocr.workspace.publish import check_conserved, done_units, iter_markers, objects
+from llm_ocr.workspace.summaries import (
     BINS,
+    ESTIMATED,
     LOW_QUALITY,
     NOT_OK,
     QUALITY,
+    RETRIES,
+    SENT,
     SUPERSEDED,
     UNBALANCED,
     UNDESCRIBED,
     WORST,
+    Again,
+    Example,
     UnbalancedPage,
     WeakPage,
+    correction,
     ledger_of,
     rank,
+    read_again,
+    varied,
     worst_sides,
 )
 from llm_ocr.workspace.verdict import Verdict, overall, verdict_from_json

@@ -15,8 +15,8 @@ from llm_ocr.types import Reason
 from llm_ocr.workspace import codec
 from llm_ocr.workspace.generations import filtered_text, generations, read_units, totals_of
 from llm_ocr.workspace.items import items
-from llm_ocr.workspace.marker import settle
 from llm_ocr.workspace.plan import KnownFiltered, Planner, PlanResult
+from llm_ocr.workspace.publish import settle
 from llm_ocr.workspace.status import run_status
 
 

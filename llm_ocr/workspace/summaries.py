@@ -1,17 +1,34 @@
-"""The effective row of a page that was read in several generations, and what markers record for such choices."""
+"""What a marker records of a unit's rows, and which row of a page that was read in several generations is effective.
+
+Summaries are sufficient for the status of a million pages: no row is read for it.
+"""
 
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, Protocol, TypeVar
 
 from pydantic import BaseModel, Field, StrictBool, StrictInt
 
 from llm_ocr.results.balance import ink_totals
 from llm_ocr.results.quality import what_is_wrong
-from llm_ocr.types import FigureRecord, InkTotals, PageRecord, Repeated, Status, Unit
+from llm_ocr.results.routing import GAIN
+from llm_ocr.types import Counts, FieldsRecord, FigureRecord, InkTotals, PageRecord, Repeated, Status, Unit
 
+#: Upper limit of failures in a marker; the rows contain all of them.
+MOST_EXAMPLES = 5
+
+#: In `Summary.extra` of Extract: requests beyond the first of each page.
+RETRIES = "retries"
+#: In `Summary.extra` of Extract in hybrid runs: pages that a model read after the CPU engine, and those of them whose
+#: row is the model's.
+SENT = "sent"
+#: In `Summary.extra` of Extract, if documents were not counted in the plan: their number, and the pages that the plan
+#: assumed for the unit.
+ESTIMATED, PLANNED = "estimated", "planned"
+#: In `Summary.extra` of Extract: true for a unit of a retry that was given up.
+GIVEN_UP = "given_up"
 #: In `Summary.extra` of Extract: `{"bins": counts, "worst": the worst pages}`; missing if no page has a score.
 QUALITY = "quality"
 #: In `Summary.extra` of Extract: the fields of `InkTotals`, of all pages; also in the entry of superseded rows.
@@ -22,6 +39,115 @@ UNBALANCED = "unbalanced"
 BINS = 20
 #: Upper limit of pages in a marker, and the score from which pages are not listed.
 WORST, _GOOD = 20, 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """Failed page, for messages. `page` is None for a document that could not be opened."""
+
+    page_id: str
+    source: str
+    page: int | None
+    reason: str
+    detail: str = ""
+
+
+def varied(examples: Iterable[Example]) -> tuple[Example, ...]:
+    """Return at most `MOST_EXAMPLES` in their order: one of each reason before a second one of any reason."""
+    found = list(examples)
+    seen: Counter[str] = Counter()
+    turns: list[tuple[int, int]] = []  # number of earlier examples of the reason, and place
+    for place, example in enumerate(found):
+        turns.append((seen[example.reason], place))
+        seen[example.reason] += 1
+    return tuple(found[place] for place in sorted(place for _, place in sorted(turns)[:MOST_EXAMPLES]))
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Summary of a unit's rows in its marker, sufficient for `status` of a million pages.
+
+    `counts` are pages (in Assemble too); in Fields, documents. `figures` are figures: Extract fills `expected` only,
+    Describe all counts. `reasons` counts rows that are not ok by reason. `seconds` is the sum over the rows.
+    """
+
+    counts: Counts = field(default_factory=Counts)
+    figures: Counts = field(default_factory=Counts)
+    tokens_in: int = 0
+    tokens_out: int = 0
+    seconds: float = 0.0
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    examples: tuple[Example, ...] = ()
+    replaces: int = 0
+    extra: Mapping[str, Any] = field(default_factory=dict)  # JSON values that only this stage uses
+
+
+def pages_summary(unit: Unit, records: Sequence[PageRecord]) -> Summary:
+    """Return the summary of a unit of Extract. `expected` comes from the plan, so that publishing detects a lost row.
+
+    Documents of the unit that the plan did not count have been counted by now.
+    """
+    repeated = {row.page_id for row in unit.repeats}  # where these failed, an older row is effective
+    failed = [record for record in records if record.status is Status.FAILED and record.page_id not in repeated]
+    examples = (
+        Example(
+            record.page_id,
+            record.source,
+            record.page_number,
+            record.reason.value if record.reason else "",
+            record.detail,
+        )
+        for record in failed
+    )
+    retries = sum(max(0, sum(GAIN not in attempt for attempt in record.attempts) - 1) for record in records)
+    hybrid = [record for record in records if record.attempts and GAIN in record.attempts[0]]
+    sent = [record for record in hybrid if GAIN not in record.attempts[-1]]
+    return replace(
+        _summary(records),
+        counts=_counts(unit.expected, records),
+        figures=Counts(expected=sum(len(record.figures) for record in records)),
+        examples=varied(examples),
+        replaces=unit.replaces,
+        extra={
+            **({ESTIMATED: unit.estimated, PLANNED: unit.planned} if unit.estimated else {}),
+            **({RETRIES: retries} if retries else {}),
+            **({SENT: [len(sent), sum(record.text_source == "model" for record in sent)]} if hybrid else {}),
+            **quality_extra(records),
+            **ledger_extra(records),
+            **superseded_extra(unit, records),
+        },
+    )
+
+
+def figures_summary(expected: int, records: Sequence[FigureRecord], *, replaces: int = 0) -> Summary:
+    """Return the summary of a unit of Describe. `expected` is the number of figures that Extract found in the unit."""
+    extra = {**not_ok_extra(records), **undescribed_extra(records)}
+    return replace(_summary(records), figures=_counts(expected, records), replaces=replaces, extra=extra)
+
+
+def fields_summary(expected: int, records: Sequence[FieldsRecord]) -> Summary:
+    """Return the summary of an item of Fields, whose counts are documents. `expected` comes from the plan."""
+    failed = (record for record in records if record.status is Status.FAILED)
+    examples = varied(Example(one.document_id, one.source, None, str(one.reason), one.detail) for one in failed)
+    return replace(_summary(records), counts=_counts(expected, records), examples=examples)
+
+
+def _summary(records: Sequence[PageRecord | FigureRecord | FieldsRecord]) -> Summary:
+    """Return what the summaries of all stages have: costs, and the reasons of rows that are not ok."""
+    return Summary(
+        tokens_in=sum(record.tokens_in for record in records),
+        tokens_out=sum(record.tokens_out for record in records),
+        seconds=sum(record.seconds for record in records),
+        reasons=dict(Counter(record.reason.value for record in records if record.reason is not None)),
+    )
+
+
+def _counts(expected: int, records: Sequence[PageRecord | FigureRecord | FieldsRecord]) -> Counts:
+    found = Counter(record.status for record in records)
+    return Counts(expected, found[Status.OK], found[Status.DEGRADED], found[Status.FAILED])
+
+
+# Quality and ledgers.
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +230,41 @@ def rank(page: WeakPage) -> tuple[float, str, int]:
 def ledger_of(entry: Mapping[str, Any]) -> InkTotals:
     """Return the totals of a marker, or of its superseded rows; zeros in markers of older versions."""
     return InkTotals(**entry.get(LEDGER, {}))
+
+
+# Pages that were read again.
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Pages that finished units of a retry read again, and pages that were given up before.
+
+    The older row of `kept` pages is effective, or both rows are failed. The rows of `equal` pages are equally good.
+    """
+
+    read: int = 0
+    kept: int = 0
+    equal: int = 0
+    given_up: int = 0
+
+    def __add__(self, other: "Again") -> "Again":
+        kept, equal, given_up = self.kept + other.kept, self.equal + other.equal, self.given_up + other.given_up
+        return Again(self.read + other.read, kept, equal, given_up)
+
+
+def read_again(summary: Summary) -> Again:
+    """Return the result of a finished unit of a retry."""
+    if summary.extra.get(GIVEN_UP):
+        return Again(given_up=summary.counts.expected)
+    entry = summary.extra.get(SUPERSEDED, {})
+    kept: Sequence[str] = entry.get("kept", ())
+    failed = summary.counts.failed - int(entry.get("statuses", {}).get(Status.FAILED.value, 0))
+    return Again(summary.counts.expected, len(kept) + failed, int(entry.get("equal", 0)))
+
+
+def correction(summary: Summary) -> int:
+    """Return the rows of a finished unit of Extract minus the rows that the plan assumed. May be negative."""
+    return summary.counts.expected - int(summary.extra.get(PLANNED, summary.counts.expected))
 
 
 class Row(Protocol):
