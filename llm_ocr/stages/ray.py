@@ -208,13 +208,15 @@ class Worker(Silent):
             own = await stack.enter_async_context(sharing(quiet, work.split, work.stage, work.published))
             found = await asyncio.to_thread(_read_with, workspace, work.stage, work.published, work.key)
             units = own.take(PlannedUnits(workspace, found))
-            await _STAGES[work.stage](replace(job, given=Share(units, own.mine, own.done, self._begun)))
-        await asyncio.to_thread(workspace.flush)
 
-    def _begun(self, key: str) -> None:
-        if key != self._work.key:
-            what = f"{platform.node()} would make other results than the driver (key {key}, not {self._work.key})"
-            raise WorkspaceMismatch(what, hint=_EVERY_MACHINE)
+            def begun(key: str) -> None:
+                if key != work.key:
+                    node = platform.node()
+                    what = f"{node} would make other results than the driver (key {key}, not {work.key})"
+                    raise WorkspaceMismatch(what, hint=_EVERY_MACHINE)
+
+            await _STAGES[work.stage](replace(job, given=Share(units, own.mine, own.done, begun)))
+        await asyncio.to_thread(workspace.flush)
 
 
 def _opened(work: Work) -> Workspace:

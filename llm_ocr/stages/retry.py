@@ -197,14 +197,9 @@ def _selection(settings: RepairSettings) -> Selection:
         raise UsageError(
             f"{' and '.join(f'`{name}`' for name in named)} choose different pages", hint="Use one of them."
         )
-    most = settings.max_pages
-    if settings.unbalanced:
-        return Selection(frozenset(), unbalanced=True, most=most)
-    if settings.below_quality is not None:
-        return Selection(frozenset(), below=settings.below_quality, most=most)
-    if settings.page_list is not None:
-        return Selection(frozenset(), named=NamedPages.read(settings.page_list), most=most)
-    return Selection(frozenset({Status.FAILED, Status.DEGRADED}), most=most)
+    statuses = frozenset[Status]() if named else frozenset({Status.FAILED, Status.DEGRADED})
+    pages = NamedPages.read(settings.page_list) if settings.page_list is not None else None
+    return Selection(statuses, settings.unbalanced, settings.below_quality, pages, settings.max_pages)
 
 
 def _other_options(workspace: Workspace, settings: RepairSettings, engine: str) -> Mapping[str, Any]:

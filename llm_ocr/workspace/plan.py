@@ -4,7 +4,7 @@ import hashlib
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any, Self
 from llm_ocr.documents.remote.urls import shown
 from llm_ocr.errors import ObjectNotFound, UsageError
 from llm_ocr.results.documents import name_claims
-from llm_ocr.types import Reason
+from llm_ocr.types import ALL_PAGES, DocumentPart, PageSelection, Reason
 from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.codec import document_id
 from llm_ocr.workspace.generations import (
@@ -36,11 +36,8 @@ from llm_ocr.workspace.planned import (
     content_of,
     contents_of,
     counted_content,
-    document_from_json,
-    document_to_json,
     no_such_page,
     number_of,
-    part_of,
     wanted_pages,
 )
 from llm_ocr.workspace.publish import attempt_id
@@ -281,6 +278,7 @@ def _file_entry(source: str, relative: str) -> str:
     return f"\0{source}\0{relative}"
 
 
+_FIELDS = tuple(column.name for column in fields(PlannedDocument))
 #: Pages up to which a plan that may have smaller units has the smallest ones. Units of larger plans grow with the plan.
 SMALL_PLAN = 512
 
@@ -365,7 +363,9 @@ class Planner:
             self._aliases.setdefault(line, []).append((document.source, document.relative))
         else:
             line = len(self._contents)
-            self._file.write(codec.dump(document_to_json(document)))
+            value = {name: getattr(document, name) for name in _FIELDS}  # `asdict` would copy all pages
+            texts = {"pages": codec.pages_to_text(document.pages), "wanted": codec.wanted_to_json(document.wanted)}
+            self._file.write(codec.dump(value | texts))
             self._contents.append(number_of(content))
             self._pages += document.estimate or len(document.pages) or 1
             if may_be_copy:
@@ -466,7 +466,20 @@ class Planner:
             first = new[0]
             aliases = tuple(dict.fromkeys(other.relative for other in new[1:] if other.relative != first.relative))
             copies += len(aliases)
-            part = part_of(first, aliases)
+            part = DocumentPart(
+                document_id=first.id,
+                source=first.source,
+                relative=first.relative,
+                version=first.version,
+                pages=first.pages,
+                page_total=first.page_total,
+                first_index=0,
+                aliases=aliases,
+                reason=first.reason,
+                detail=first.detail,
+                estimate=first.estimate,
+                wanted=ALL_PAGES if first.pages else first.wanted,
+            )
             yield Piece(part, range(index, index + part.reserved))
             index += part.reserved
         self._readmitted = dict(readmitted)
@@ -486,6 +499,11 @@ class Planner:
         """Yield the documents in order, each followed by its copies with the same content."""
         with self._path.open("rb") as lines:
             for number, line in enumerate(lines):
-                document = document_from_json(codec.load(line, str(self._path)))
+                value = codec.load(line, str(self._path))
+                value["pages"], value["wanted"] = (
+                    codec.pages_from_text(value["pages"]),
+                    PageSelection(**value["wanted"]),
+                )
+                document = PlannedDocument(**{**value, "reason": Reason(value["reason"]) if value["reason"] else None})
                 others = self._aliases.get(number, ())
                 yield [document, *(replace(document, source=source, relative=path) for source, path in others)]

@@ -119,10 +119,10 @@ def pages_summary(unit: Unit, records: Sequence[PageRecord]) -> Summary:
     )
 
 
-def figures_summary(expected: int, records: Sequence[FigureRecord], *, replaces: int = 0) -> Summary:
+def figures_summary(expected: int, records: Sequence[FigureRecord]) -> Summary:
     """Return the summary of a unit of Describe. `expected` is the number of figures that Extract found in the unit."""
     extra = {**not_ok_extra(records), **undescribed_extra(records)}
-    return replace(_summary(records), figures=_counts(expected, records), replaces=replaces, extra=extra)
+    return replace(_summary(records), figures=_counts(expected, records), extra=extra)
 
 
 def fields_summary(expected: int, records: Sequence[FieldsRecord]) -> Summary:
