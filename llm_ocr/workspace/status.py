@@ -406,7 +406,7 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
     }
     asked = _Sum()
     if (asked_key := newest_key(workspace, FIELDS)) is not None:
-        asked = _asked(workspace, asked_key, found)
+        asked = _sum(workspace, FIELDS, asked_key, current=_current(workspace, FIELDS, asked_key, found))
         stages[FIELDS] = asked.stage(asked_key, totals.items)
     failures = used.examples
     weak = [(unit, page) for unit, page in extracted.weak if (unit, page.page_id) not in again.kept]
@@ -463,29 +463,32 @@ def _sum(
     worst: int = WORST,
     without: _Superseded | None = None,
     repairs: Container[int] = (),
+    current: Container[str] | None = None,
 ) -> _Sum:
     """Sum the markers of a stage.
 
-    `without` has the figures on superseded rows, which Describe subtracts. `repairs` are generations to sum apart.
+    `without` has the figures on superseded rows, which Describe subtracts. `repairs` are generations to sum apart. Of
+    units that are not `current`, only the costs are summed.
     """
     total = _Sum()
     most_weak = max(_MOST_CANDIDATES, 2 * worst)  # newer rows may supersede many of them
     old = total.superseded
     for marker in iter_markers(workspace, stage, key) if key else ():
         unit, summary, extra = marker.unit, marker.summary, marker.summary.extra
-        total.done.add(unit)
-        total.counts += summary.counts
-        total.figures += summary.figures
         total.tokens_in += summary.tokens_in
         total.tokens_out += summary.tokens_out
         total.seconds += summary.seconds
+        if current is not None and unit not in current:
+            continue
+        total.done.add(unit)
+        total.counts += summary.counts
+        total.figures += summary.figures
         total.retries += int(extra.get(RETRIES, 0))
         if SENT in extra:
             sent, better = extra[SENT]
             before = total.sent or (0, 0)
             total.sent = before[0] + int(sent), before[1] + int(better)
-        generation = parse_unit_id(unit)[0]
-        if generation in repairs:
+        if repairs and (generation := parse_unit_id(unit)[0]) in repairs:
             total.again[generation] = total.again.get(generation, Again()) + read_again(summary)
         total.estimated += int(extra.get(ESTIMATED, 0))
         total.correction += correction(summary)
@@ -518,7 +521,6 @@ def _sum(
             total.undescribed += sum(count for page, count in undescribed.items() if page not in replaced)
         if len(total.examples) < _MOST_CANDIDATES:
             total.examples += [(unit, example) for example in summary.examples]
-    total.weak = heapq.nsmallest(most_weak, total.weak, key=lambda entry: rank(entry[1]))
     return total
 
 
@@ -566,19 +568,6 @@ def pages_used(workspace: Workspace, key: str | None, known: KnownKeys = NO_KEYS
     if "pages_from" not in made:
         return EXTRACT, newest_key(workspace, EXTRACT, known=known)
     return str(made["pages_from"]), str(made["extract"])
-
-
-def _asked(workspace: Workspace, key: str, found: Sequence[Generation]) -> _Sum:
-    """Sum the markers of Fields. Counts and reasons are those of the newest generation of each item."""
-    total = _Sum(done=_current(workspace, FIELDS, key, found))
-    for marker in iter_markers(workspace, FIELDS, key):
-        total.tokens_in += marker.summary.tokens_in
-        total.tokens_out += marker.summary.tokens_out
-        total.seconds += marker.summary.seconds
-        if marker.unit in total.done:
-            total.counts += marker.counts
-            total.reasons.update(marker.summary.reasons)
-    return total
 
 
 def _current(workspace: Workspace, stage: str, key: str | None, found: Sequence[Generation]) -> set[str]:
