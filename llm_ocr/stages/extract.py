@@ -122,13 +122,15 @@ async def extract(job: Job[ReadingCommand]) -> None:
                 progress,
                 caps_of(settings),
                 expected.estimated,
+                expected.whole,
                 furniture=settings.headers == "keep",
                 limits=limits_of(settings),
-                repair={"repair": claim.key, "settings": dict(repair.options)} if repair and claim.of_repair else {},
+                repair={"repair": claim.key, "settings": dict(repair.options)}
+                if repair and claim.folder != claim.key
+                else {},
                 model=job.engines.model_state,
             )
-            units = stepwise(share.units, job.stop)
-            await stage.run(units if expected.whole else _expecting(units, progress))
+            await stage.run(stepwise(share.units, job.stop))
         await asyncio.to_thread(take_without_units, workspace, claim)
         others = [generation for generation in found if generation not in own]
         for other in await asyncio.to_thread(_unfinished, workspace, key, others):
@@ -178,6 +180,7 @@ class Extract:
     progress: Progress  # receives the status of each page
     caps: Caps = NO_CAPS  # the user's limits on units, documents, and pages in progress
     estimated: int = 0  # documents whose pages were not counted when the progress began
+    whole: bool = True  # whether the progress has begun with all units. If not, each unit is added to it.
     furniture: bool = False  # whether the Markdown contains running heads, feet, and page numbers
     limits: Limits = FITTED  # limits of a page that is `ok`
     #: The key and the settings of a repair, which each of its rows names in its attempts.
@@ -193,7 +196,7 @@ class Extract:
             self._read,
             self.publish,
             self.ready.admission,
-            Spool(RowFiles(_split, _join, _size), SPOOL_MEMORY),
+            Spool(RowFiles(_images, _with_images), SPOOL_MEMORY),
             self.caps,
             lambda task: task.part.document_id,
             asyncio.Semaphore(UNITS_AT_ONCE),
@@ -206,6 +209,8 @@ class Extract:
     async def _tasks(self, units: AsyncIterable[Unit]) -> AsyncIterator[tuple[Unit, list[PageTask]]]:
         left = self.estimated
         async for unit in units:
+            if not self.whole:
+                self.progress.correct(unit.planned, exact=True)
             if unit.estimated:
                 left -= unit.estimated
                 self.progress.correct(unit.expected - unit.planned, exact=left <= 0)
@@ -426,13 +431,6 @@ def expected_pages(
     return Expected(pages, done, estimated)
 
 
-async def _expecting(units: AsyncIterator[Unit], progress: Progress) -> AsyncIterator[Unit]:
-    """Yield the units, and add the pages of each to the expected pages."""
-    async for unit in units:
-        progress.correct(unit.planned, exact=True)
-        yield unit
-
-
 # Page counts that the plan only estimated.
 
 
@@ -641,8 +639,8 @@ def without_model(first: PageRecord, why: str) -> PageRecord:
 # The spool: a row without its images stays in memory, and the images wait in a file.
 
 
-def _images(record: PageRecord) -> list[EncodedImage]:
-    return [*([record.image] if record.image else []), *(figure.image for figure in record.figures)]
+def _images(record: PageRecord) -> list[bytes]:
+    return [*([record.image.data] if record.image else []), *(figure.image.data for figure in record.figures)]
 
 
 def _with_images(record: PageRecord, data: Sequence[bytes]) -> PageRecord:
@@ -650,23 +648,6 @@ def _with_images(record: PageRecord, data: Sequence[bytes]) -> PageRecord:
     image = replace(record.image, data=next(left)) if record.image else None
     figures = tuple(replace(figure, image=replace(figure.image, data=next(left))) for figure in record.figures)
     return replace(record, image=image, figures=figures)
-
-
-def _split(record: PageRecord) -> tuple[PageRecord, bytes]:
-    """Return the record without image data, and the data: a line with the lengths, then the bytes."""
-    data = [image.data for image in _images(record)]
-    lengths = " ".join(str(len(one)) for one in data)
-    return _with_images(record, [b""] * len(data)), b"".join((lengths.encode(), b"\n", *data))
-
-
-def _join(record: PageRecord, heavy: bytes) -> PageRecord:
-    lengths, _, rest = heavy.partition(b"\n")
-    ends = list(itertools.accumulate(map(int, lengths.split())))
-    return _with_images(record, [rest[start:end] for start, end in zip([0, *ends], ends, strict=False)])
-
-
-def _size(record: PageRecord) -> int:
-    return sum(len(image.data) for image in _images(record))
 
 
 # Publication.

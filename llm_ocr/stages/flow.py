@@ -6,8 +6,9 @@ An item passes the `DocumentLimiter`, waits for its `Admission`, and leaves its 
 import asyncio
 import contextlib
 from collections import Counter, deque
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -197,20 +198,19 @@ RowT = TypeVar("RowT")
 
 @dataclass(frozen=True, slots=True)
 class Kept(Generic[RowT]):
-    """Row in the spool; complete, or without the bytes in `file`."""
+    """Row in the spool; complete, or without its large parts, which are in `file`."""
 
     row: RowT
-    size: int
+    sizes: Sequence[int]  # bytes of each large part
     file: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RowFiles(Generic[RowT]):
-    """Functions that move the large part of a row to a file and back."""
+    """Functions that move the large parts of a row to a file and back."""
 
-    split: Callable[[RowT], tuple[RowT, bytes]]  # returns the light row that stays in memory, and the bytes of the file
-    join: Callable[[RowT, bytes], RowT]  # returns the complete row of a light row and the bytes
-    size: Callable[[RowT], int]  # returns the number of bytes
+    parts: Callable[[RowT], Sequence[bytes]]  # returns the large parts
+    with_parts: Callable[[RowT, Sequence[bytes]], RowT]  # returns the row with other large parts
 
 
 @dataclass(slots=True)
@@ -221,7 +221,7 @@ class Spool(Generic[RowT]):
     images would accumulate in memory.
     """
 
-    files: "RowFiles[RowT] | None" = None  # moves rows to files. Without it, all rows stay in memory.
+    files: RowFiles[RowT] | None = None  # moves rows to files. Without it, all rows stay in memory.
     limit: int = 0  # bytes in memory. Further rows go to files.
     held: int = 0  # bytes in memory now
     _folder: OwnFolder | None = None
@@ -229,36 +229,33 @@ class Spool(Generic[RowT]):
 
     async def keep(self, row: RowT) -> Kept[RowT]:
         """Store a row."""
-        files = self.files
-        if files is None:
-            return Kept(row, 0)
-        size = files.size(row)
-        if self.held + size <= self.limit:
-            self.held += size
-            return Kept(row, size)
+        parts = self.files.parts(row) if self.files else ()
+        sizes = [len(part) for part in parts]
+        if self.files is None or self.held + sum(sizes) <= self.limit:
+            self.held += sum(sizes)
+            return Kept(row, sizes)
         if self._folder is None:
             self._folder = OwnFolder("llm-ocr-spool-")
         self._written += 1
         file = self._folder.path / str(self._written)
-        light, heavy = files.split(row)
-        await asyncio.to_thread(file.write_bytes, heavy)
-        return Kept(light, size, file)
+        await asyncio.to_thread(file.write_bytes, b"".join(parts))
+        return Kept(self.files.with_parts(row, [b""] * len(parts)), sizes, file)
 
     async def take(self, kept: Sequence[Kept[RowT]]) -> list[RowT]:
         """Return the rows in this order, and forget them."""
-        self.held -= sum(one.size for one in kept if one.file is None)
+        self.held -= sum(sum(one.sizes) for one in kept if one.file is None)
         if all(one.file is None for one in kept):
             return [one.row for one in kept]
 
-        def taken() -> Iterator[RowT]:
-            for one in kept:
-                if one.file is None or self.files is None:
-                    yield one.row
-                else:
-                    yield self.files.join(one.row, one.file.read_bytes())
-                    one.file.unlink()
+        def taken(one: Kept[RowT]) -> RowT:
+            if one.file is None or self.files is None:
+                return one.row
+            data, ends = one.file.read_bytes(), list(accumulate(one.sizes))
+            one.file.unlink()
+            parts = [data[end - size : end] for size, end in zip(one.sizes, ends, strict=True)]
+            return self.files.with_parts(one.row, parts)
 
-        return await asyncio.to_thread(lambda: list(taken()))
+        return await asyncio.to_thread(lambda: [taken(one) for one in kept])
 
     def close(self) -> None:
         """Remove the files."""

@@ -34,7 +34,7 @@ from llm_ocr.stages.flow import Admission
 from llm_ocr.stages.job import Job
 from llm_ocr.stages.model_choice import commit_now, known_revision, mode_of, named_model, page_model, pinned
 from llm_ocr.stages.rendering import PartRenderer
-from llm_ocr.stages.verifying import Verifier, verifying_workers
+from llm_ocr.stages.verifying import Verifier
 from llm_ocr.types import PageRecord
 from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, used_settings
 
@@ -209,7 +209,7 @@ async def reading(job: Job[ReadingCommand], renderer: Renderer) -> Reading:
     tools = PartRenderer(renderer, job.remote)
     verifier = None
     if settings.verify == "ocr":
-        workers = verifying_workers(settings.ocr_workers)
+        workers = settings.ocr_workers or max(1, cores() // 2)  # the others are for the model's pages
         verifier = Verifier(embedded_reader(settings, background=True, workers=workers, language=language), tools)
     judged = {**asked, "version": VERSION}
     rule = QualityRule(limits.judge, judged, verifier.verified if verifier else None) if asked else None

@@ -100,7 +100,8 @@ class _StageFunction:
         """
         try:
             made = self._function(page)
-            if _identity(made) != _identity(page):
+            before, after = ((one.page_id, one.document_id, one.dataset_index) for one in (page, made))
+            if after != before:
                 raise ValueError("the function returned the row of another page")
         except PageFailure as failure:  # raised on purpose
             return _without_content(page, failure.reason, failure.detail)
@@ -118,10 +119,6 @@ class _StageFunction:
             return _without_content(page, Reason.STAGE_ERROR, detail)
         self._proven = True
         return made
-
-
-def _identity(page: PageRecord) -> tuple[str, str, int | None]:
-    return page.page_id, page.document_id, page.dataset_index
 
 
 def _without_content(page: PageRecord, reason: Reason, detail: str) -> PageRecord:

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from llm_ocr.config.environment import cores
 from llm_ocr.engines import LocalReader
 from llm_ocr.engines.slices import Cropper, slices_of
 from llm_ocr.errors import PageFailure
@@ -15,11 +14,6 @@ from llm_ocr.types import Attempt, Box, OcrText, Page, Status
 
 #: Bytes of page images that wait for OCR above which new requests wait: 150 to 400 pages, minutes of a process.
 MOST_WAITING = 64 << 20
-
-
-def verifying_workers(asked: int | None) -> int:
-    """Return the number of OCR processes beside a model: the user's, or half of the cores."""
-    return asked or max(1, cores() // 2)
 
 
 class Verifier:

@@ -118,11 +118,6 @@ class Claim:
                     raise _mismatch(self._workspace, claimed, self._settings)
         return self.key
 
-    @property
-    def of_repair(self) -> bool:
-        """Whether `check` found a repair with this key."""
-        return self.folder != self.key
-
     def take(self) -> str:
         """Store the key if it is not stored yet, and return it. Call this right before publishing a unit.
 
