@@ -40,41 +40,30 @@ _JOIN_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class LeaseOptions:
-    """Options of leases. A lease without a change for `seconds` is expired. `worker` is a name for human readers.
+    """Options of leases. A lease without a change for `seconds` is expired.
 
     Raises:
-        UsageError: `seconds` is too short for its beats.
+        UsageError: `seconds` is too short for its beats on the store.
     """
 
     seconds: float = DEFAULT_SECONDS
-    worker: str = ""
+    worker: str = ""  # a name for human readers
+    url: str = ""  # of the store
 
     def __post_init__(self) -> None:
-        if self.seconds < _BEATS * _FASTEST_BEAT:
+        on_gcs = self.url.startswith("gs://")
+        least = _BEATS * (_FASTEST_BEAT_ON_GCS if on_gcs else _FASTEST_BEAT)
+        if self.seconds < least:
+            why = "A worker renews its lease five times in this period, at most once per second. Default: 300."
             raise UsageError(
-                f"`lease_seconds={self.seconds:g}`: must be {_BEATS * _FASTEST_BEAT:g} or more",
-                hint="A worker renews its lease five times in this period, at most once per second. Default: 300.",
+                f"`lease_seconds={self.seconds:g}`: {'on gs://, ' if on_gcs else ''}must be {least:g} or more",
+                hint="Google Cloud Storage limits the rate of writes to an object." if on_gcs else why,
             )
 
     @property
     def beat(self) -> float:
         """Seconds between two beats."""
         return self.seconds / _BEATS
-
-
-def lease_options(url: str, seconds: float = DEFAULT_SECONDS, worker: str = "") -> LeaseOptions:
-    """Return options that suit the store of this URL.
-
-    Raises:
-        UsageError: `seconds` is too short for the store.
-    """
-    options = LeaseOptions(seconds, worker)
-    if url.startswith("gs://") and options.beat < _FASTEST_BEAT_ON_GCS:
-        raise UsageError(
-            f"`lease_seconds={seconds:g}`: on gs://, must be {_BEATS * _FASTEST_BEAT_ON_GCS:g} or more",
-            hint="Google Cloud Storage limits the rate of writes to an object.",
-        )
-    return options
 
 
 class Claim(Enum):

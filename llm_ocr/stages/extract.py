@@ -113,7 +113,7 @@ async def extract(job: Job[ReadingCommand]) -> None:
         if await asyncio.to_thread(shows_all, job, split, EXTRACT):
             expected = await asyncio.to_thread(expected_pages, workspace, key, split.shard, own)
         progress.begin(EXTRACT, expected.pages, expected.done, estimated=bool(expected.estimated))
-        repair = next((generation.repair for generation in own if generation.repair), None)
+        repair = next((one.repair for one in own if one.repair and claim.folder != claim.key), None)
         async with shared(job, split, EXTRACT, key, among=own, read_with=claim.key) as share:
             stage = Extract(
                 pages,
@@ -125,9 +125,7 @@ async def extract(job: Job[ReadingCommand]) -> None:
                 expected.whole,
                 furniture=settings.headers == "keep",
                 limits=limits_of(settings),
-                repair={"repair": claim.key, "settings": dict(repair.options)}
-                if repair and claim.folder != claim.key
-                else {},
+                repair={"repair": claim.key, "settings": dict(repair.options)} if repair else {},
                 model=job.engines.model_state,
             )
             await stage.run(stepwise(share.units, job.stop))
@@ -413,7 +411,7 @@ def expected_pages(
         older = {generation.number for generation in found[:-1]}
         before = sum(parse_unit_id(unit)[0] in older for unit in done_units(workspace, EXTRACT, key))
         retry = found[-1].number if before >= sum(one.units for one in found[:-1]) else None
-    if shard == WHOLE and retry is None and len(found) == len(every):
+    if shard.count == 1 and retry is None and len(found) == len(every):
         pages, estimated = sum(one.expected for one in found), sum(one.estimated for one in found)
     else:
         mine, pages, estimated = set(), 0, 0

@@ -34,7 +34,7 @@ from llm_ocr.documents.remote.urls import is_remote
 from llm_ocr.engines import Load
 from llm_ocr.errors import LlmOcrError, MissingExtra, UsageError, WorkspaceError, WorkspaceMismatch
 from llm_ocr.scheduling.follow import Published
-from llm_ocr.scheduling.leases import DEFAULT_SECONDS, LEASE, Claim, Leases, is_lease, lease_options
+from llm_ocr.scheduling.leases import DEFAULT_SECONDS, LEASE, Claim, LeaseOptions, Leases, is_lease
 from llm_ocr.scheduling.scanner import PlannedUnits
 from llm_ocr.scheduling.shards import Shard
 from llm_ocr.stages import Progress, Silent
@@ -307,7 +307,7 @@ class Crew:
         published = Published(store, units, work.stage, work.published)
         await asyncio.to_thread(lambda: list(iter(published.look, [])))  # of earlier runs
         seconds = work.settings.lease_seconds or DEFAULT_SECONDS
-        options = lease_options(self._workspace.url, seconds, "the driver of Ray")
+        options = LeaseOptions(seconds, "the driver of Ray", self._workspace.url)
         with Leases(store, work.stage, work.published, options) as kept:
             await self._round(self._size.workers, published, units, kept)
             while self._suspects:

@@ -22,7 +22,7 @@ from llm_ocr.config.groups import (
 )
 from llm_ocr.errors import StageMissing, StorageError, WorkspaceError, WorkspaceMismatch
 from llm_ocr.scheduling.follow import Pauses, Published, Ready, followed
-from llm_ocr.scheduling.leases import DEFAULT_SECONDS, Leases, lease_options
+from llm_ocr.scheduling.leases import DEFAULT_SECONDS, LeaseOptions, Leases
 from llm_ocr.scheduling.scanner import Groups, PlannedUnits, Units, UnitScanner
 from llm_ocr.scheduling.shards import WHOLE, Shard, Sharded, detected_shard
 from llm_ocr.stages.job import Job, Share, worker_name
@@ -57,7 +57,7 @@ class Split:
     @property
     def alone(self) -> bool:
         """Whether all units belong to this worker, as far as it can tell."""
-        return not self.leases and self.shard == WHOLE
+        return not self.leases and self.shard.count == 1
 
 
 async def split_of(job: Job[LeaseSettings], stage: str) -> Split:
@@ -94,7 +94,7 @@ def _chosen_split(job: Job[LeaseSettings], stage: str) -> Split:
     detected = detected_shard(environment()) if is_open else None
     if detected is not None and detected.count > 1:
         say(f"{detected.source}: this worker has shard {detected.index} of {detected.count} (`shard_count=1`: all)")
-        return Split(Shard(detected.index, detected.count))
+        return Split(detected)
     if (may_lease or not can.create) and (sharded is not None or stage == EXTRACT):
         why = can.note.partition(":")[0].rstrip(".")
         say(f"This worker processes all units: {why}. Several workers need `shard_index` and `shard_count`.")
@@ -115,7 +115,7 @@ class Sharing:
         self._taken: set[str] | None = None  # without leases: done or taken
         if split.leases:
             seconds = job.settings.lease_seconds or DEFAULT_SECONDS
-            options = lease_options(job.workspace.url, seconds, worker_name())
+            options = LeaseOptions(seconds, worker_name(), job.workspace.url)
             self._leases = Leases(job.workspace.store, stage, key, options)
             self._leases.__enter__()
 
