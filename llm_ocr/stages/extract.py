@@ -29,11 +29,10 @@ from llm_ocr.stages.flow import NO_CAPS, Caps, Flow, RowFiles, Spool, Ticket
 from llm_ocr.stages.job import Job, Share
 from llm_ocr.stages.loop import stepwise
 from llm_ocr.stages.model_choice import page_model, page_profile
-from llm_ocr.stages.readers import Reading, limits_of, ocr_language, reading
+from llm_ocr.stages.readers import Reading, Verifier, limits_of, ocr_language, reading
 from llm_ocr.stages.rendering import PartRenderer, passwords, render_options
 from llm_ocr.stages.servers import ModelState
 from llm_ocr.stages.sharing import publish_held, repair_command, shared, shows_all, split_of, take_without_units
-from llm_ocr.stages.verifying import Verifier
 from llm_ocr.types import (
     Attempt,
     BlockKind,
