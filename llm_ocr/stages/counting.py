@@ -14,12 +14,11 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from llm_ocr.documents.file_types import IMAGE
-from llm_ocr.documents.filters import LeftOut
-from llm_ocr.documents.filters.languages import Filters
+from llm_ocr.documents.files import IMAGE
+from llm_ocr.documents.filters import Filters, LeftOut
 from llm_ocr.documents.manifests import PageRanges, SourceDocument
 from llm_ocr.documents.open_fd import Given, given_all
-from llm_ocr.documents.remote.urls import is_remote, is_web, shown, suffix_of
+from llm_ocr.documents.remote import is_remote, is_web, shown, suffix_of
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.documents.sources import version_of
 from llm_ocr.errors import PageFailure

@@ -9,10 +9,9 @@ from pathlib import Path
 
 from llm_ocr.config.groups import FilterSettings, HybridSettings
 from llm_ocr.config.models import PlanSettings
-from llm_ocr.documents.filters import FilterOptions
-from llm_ocr.documents.filters.languages import Filters, Languages
+from llm_ocr.documents.filters import FilterOptions, Filters, Languages
 from llm_ocr.documents.manifests import SourceDocument, parse_pages
-from llm_ocr.documents.remote.urls import shown
+from llm_ocr.documents.remote import shown
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.documents.sources import Found, find_documents, own_results_text, sampled
 from llm_ocr.engines.vlm import reader as model

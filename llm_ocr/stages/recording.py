@@ -17,7 +17,7 @@ from typing import Any
 
 from llm_ocr.config.models import ServingCommand
 from llm_ocr.engines import Load
-from llm_ocr.engines.vllm.hardware import gpus
+from llm_ocr.engines.vllm.sizing import gpus
 from llm_ocr.errors import StorageError
 from llm_ocr.results.quality.worker import MODULE
 from llm_ocr.stages import Progress
