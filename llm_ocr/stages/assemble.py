@@ -36,7 +36,7 @@ from llm_ocr.stages.sharing import (
 )
 from llm_ocr.types import Counts, DocumentPart, FigureRecord, PageRecord, Status, plural
 from llm_ocr.workspace import Workspace
-from llm_ocr.workspace.codec import read_ahead
+from llm_ocr.workspace.codec import parse_item_name, read_ahead
 from llm_ocr.workspace.generations import totals_of
 from llm_ocr.workspace.items import (
     Item,
@@ -48,7 +48,6 @@ from llm_ocr.workspace.items import (
     note_beside,
     note_key,
     note_of_views,
-    parse_item_name,
     sha256_of,
 )
 from llm_ocr.workspace.keys import ASSEMBLE, DESCRIBE, EXTRACT, VIEW_NOTES, claim_key, key_settings, stage_keys

@@ -20,6 +20,7 @@ from llm_ocr.storage import ObjectInfo
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import DocumentPart, Unit
 from llm_ocr.workspace import Workspace, codec
+from llm_ocr.workspace.codec import item_name, parse_item_name
 from llm_ocr.workspace.generations import Generation, Kind, planned_generations, units_of
 from llm_ocr.workspace.keys import ASSEMBLE, VIEW_NOTES
 from llm_ocr.workspace.publish import CompactedMarkers
@@ -72,21 +73,6 @@ class Item:
     def documents(self) -> frozenset[str]:
         """Ids of the item's documents."""
         return frozenset(part.document_id for part in self.parts)
-
-
-def item_name(item: str, generation: int) -> str:
-    """Return `<item>.<generation>`."""
-    return f"{item}.{generation:04d}"
-
-
-def parse_item_name(name: str) -> tuple[str, int]:
-    """Parse a name made by `item_name`.
-
-    Raises:
-        ValueError: the text has another form.
-    """
-    item, _, generation = name.rpartition(".")
-    return item, int(generation)
 
 
 def items(workspace: Workspace, found: Sequence[Generation] = ()) -> Iterator[Item]:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from llm_ocr.types import Counts, InkTotals, Status, page_id, plural
 from llm_ocr.workspace import Workspace
-from llm_ocr.workspace.codec import parse_unit_id
+from llm_ocr.workspace.codec import parse_item_name, parse_unit_id
 from llm_ocr.workspace.generations import (
     Generation,
     Kind,
@@ -21,7 +21,6 @@ from llm_ocr.workspace.generations import (
     totals_of,
     units_of,
 )
-from llm_ocr.workspace.items import parse_item_name
 from llm_ocr.workspace.keys import (
     ASSEMBLE,
     DESCRIBE,
