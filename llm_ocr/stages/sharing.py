@@ -94,7 +94,7 @@ def _chosen_split(job: Job[LeaseSettings], stage: str) -> Split:
     detected = detected_shard(environment()) if is_open else None
     if detected is not None and detected.count > 1:
         say(f"{detected.source}: this worker has shard {detected.index} of {detected.count} (`shard_count=1`: all)")
-        return Split(detected)
+        return Split(Shard(detected.index, detected.count))
     if (may_lease or not can.create) and (sharded is not None or stage == EXTRACT):
         why = can.note.partition(":")[0].rstrip(".")
         say(f"This worker processes all units: {why}. Several workers need `shard_index` and `shard_count`.")
