@@ -36,22 +36,6 @@ _LIBRARIES = ("lib", "lib64", "lib32")
 _OF_PROGRAMS = (*_LIBRARIES, "etc/fonts", "share/poppler", "share/fonts", "share/fontconfig", "Cellar", "opt")
 
 
-_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on all architectures
-_VERSION = 1  # flag of the first call: returns the version
-_PATH_BENEATH = 1
-
-_EXECUTE = 1 << 0
-_READ_FILE = 1 << 2
-_READ_DIR = 1 << 3
-_READ = _READ_FILE | _READ_DIR
-_WRITE_FILE, _TRUNCATE, _IOCTL_DEV = 1 << 1, 1 << 14, 1 << 15
-_OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
-#: Rights of files by version: 1 has 13, 2 adds moves between folders, 3 truncation, 5 ioctl of devices.
-_RIGHTS = {1: (1 << 13) - 1, 2: 1 << 13, 3: _TRUNCATE, 5: _IOCTL_DEV}
-_TCP = 0b11  # bind and connect, since version 4
-_SCOPES = 0b11  # no abstract sockets and signals to outside processes, since version 6
-
-
 @dataclass(frozen=True, slots=True)
 class Confinement:
     """Rights that a kind of worker keeps. `programs` are names on the PATH that it may start, if installed.
@@ -151,6 +135,22 @@ def _python() -> Iterator[str]:
 
 
 # Landlock. Source of all numbers: include/uapi/linux/landlock.h; Documentation/userspace-api/landlock.rst for versions.
+
+
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on all architectures
+_VERSION = 1  # flag of the first call: returns the version
+_PATH_BENEATH = 1
+
+_EXECUTE = 1 << 0
+_READ_FILE = 1 << 2
+_READ_DIR = 1 << 3
+_READ = _READ_FILE | _READ_DIR
+_WRITE_FILE, _TRUNCATE, _IOCTL_DEV = 1 << 1, 1 << 14, 1 << 15
+_OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
+#: Rights of files by version: 1 has 13, 2 adds moves between folders, 3 truncation, 5 ioctl of devices.
+_RIGHTS = {1: (1 << 13) - 1, 2: 1 << 13, 3: _TRUNCATE, 5: _IOCTL_DEV}
+_TCP = 0b11  # bind and connect, since version 4
+_SCOPES = 0b11  # no abstract sockets and signals to outside processes, since version 6
 
 
 def landlock_version() -> int:
