@@ -150,14 +150,19 @@ class Reading:
                 await part.close()
 
 
+#: Modes whose own prompts ask for the whole text of a page.
+_WHOLE_TEXT = (None, "layout", "layout-markdown", "markdown", "text")
+
+
 def _asks_for_text(settings: ReadingCommand, chosen: Mapping[str, Any]) -> bool:
-    """Return whether a model is asked for a page's own text: in a known profile's first mode, with its own prompts."""
-    return settings.prompt is None and settings.mode is None and not settings.region_task and not chosen
+    """Return whether a model is asked for a page's own text: with a known profile's own prompts, in such a mode."""
+    return settings.prompt is None and settings.mode in _WHOLE_TEXT and not settings.region_task and not chosen
 
 
 def limits_of(settings: ReadingCommand) -> Limits:
-    """Return the limits of a page that is `ok`."""
-    return Limits(settings.min_quality, settings.max_unread, settings.max_unsupported, settings.verify)
+    """Return the limits of a page that is `ok`. Those of ink are measured for answers in a profile's first mode."""
+    measured = settings.mode is None
+    return Limits(settings.min_quality, settings.max_unread, settings.max_unsupported, settings.verify, measured)
 
 
 async def reading(job: Job[ReadingCommand], renderer: Renderer) -> Reading:
