@@ -5,7 +5,7 @@ from any_answers import pieces_for
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_ocr.models.parsers.front_matter import parse_front_matter
+from llm_ocr.models.parsers.markdown import parse_front_matter
 from llm_ocr.models.profile import NO_FRAME, Frame, PageNotes
 from llm_ocr.results.markdown import blocks_to_markdown
 from llm_ocr.types import BlockKind, Box

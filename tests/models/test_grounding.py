@@ -16,7 +16,7 @@ from llm_ocr.models.parsers.coordinates import (
     from_pixel_sizes,
     from_resized,
 )
-from llm_ocr.models.parsers.grounding import parse_grounding, parse_spotting
+from llm_ocr.models.parsers.markers import parse_grounding, parse_spotting
 from llm_ocr.models.profile import NO_FRAME, Frame
 from llm_ocr.results.markdown import blocks_to_markdown
 from llm_ocr.types import Block, BlockKind, Box

@@ -8,9 +8,9 @@ import pytest
 from scripted_model import GOOD, PAGE, PROFILE, Fallback, ScriptedEngine, Tools, by_layer, read, reader, stop, text_of
 
 from llm_ocr.engines import PageReader
-from llm_ocr.engines.vlm.judging import judge_page
 from llm_ocr.engines.vlm.reader import ModelReader
 from llm_ocr.engines.vlm.requests import ReadOptions
+from llm_ocr.engines.vlm.retry import judge_page
 from llm_ocr.errors import UsageError
 from llm_ocr.models.parsers.html_blocks import parse_chandra
 from llm_ocr.models.parsers.layout_json import parse_dots_layout_only
