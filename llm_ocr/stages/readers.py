@@ -259,9 +259,14 @@ class Reading:
                 await part.close()
 
 
+#: Modes whose own prompts ask for the whole text of a page.
+_WHOLE_TEXT = (None, "layout", "layout-markdown", "markdown", "text")
+
+
 def limits_of(settings: ReadingCommand) -> Limits:
-    """Return the limits of a page that is `ok`."""
-    return Limits(settings.min_quality, settings.max_unread, settings.max_unsupported, settings.verify)
+    """Return the limits of a page that is `ok`. Those of ink are measured for answers in a profile's first mode."""
+    measured = settings.mode is None
+    return Limits(settings.min_quality, settings.max_unread, settings.max_unsupported, settings.verify, measured)
 
 
 async def reading(job: Job[ReadingCommand], renderer: Renderer) -> Reading:
@@ -315,8 +320,9 @@ async def reading(job: Job[ReadingCommand], renderer: Renderer) -> Reading:
     reader = ModelReader(pool, model.profile, tools, options, fallback, inspector, rule)
     layout = await by_regions(job, tools, reader)
     detected = 0 if layout is None else layout.detector.parallel * DETECTED
-    # A model is asked for a page's own text in a known profile's first mode, with its own prompts.
-    own_text = settings.prompt is None and settings.mode is None and not settings.region_task and not model.chosen
+    # A model is asked for a page's own text in such a mode of a known profile, with its own prompts.
+    transcribes = settings.prompt is None and settings.mode in _WHOLE_TEXT
+    own_text = transcribes and not settings.region_task and not model.chosen
     ahead = Admission(MOST_AHEAD, READ_AHEAD if first else AHEAD + detected)
     admission = Admission(2 * (renderer.workers + first.workers)) if first else ahead
     job.progress.measure(lambda: replace(pool.load(), bytes_waiting=ahead.bytes))

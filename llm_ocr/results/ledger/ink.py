@@ -28,6 +28,8 @@ _LEAST_PIXELS, _LEAST_PIXELS_OF_PAGE = 2.5, 6.0
 FEWEST, _MOST = 0.55, 2.3
 #: Share of the ink outside of figures that must be in lines for this comparison: small print has none.
 _IN_LINES = 0.9
+#: Share of the letters in a place, below which the answer has only their beginning, and letters of a picture of text.
+_BEGUN, _PICTURE_OF_TEXT = 0.25, 300
 #: Share of a straight line's box that letters fill at least.
 _FILLED = 0.3
 #: Growth of boxes, relative to the page: boxes of letters are tight.
@@ -75,6 +77,8 @@ def compare_with_ink(
     letters = size_of([chunk for _, entry in own for chunk in entry.chunks])
     spans = []
     unread, without = Unread(), 0
+    # Many models leave out running heads and feet on purpose.
+    aside = in_margin if attempt.source == "model" else _is_shadow
     if placed:
         free = black & ~cover_of((height, width), attempt.blocks)
         for box in known:
@@ -82,8 +86,6 @@ def compare_with_ink(
         lines = _lines_of_text(free)
         boxes = [box.scaled(1 / width, 1 / height) for box, _ in lines]
         shares = [pixels / total for _, pixels in lines]
-        # Many models leave out running heads and feet on purpose.
-        aside = in_margin if attempt.source == "model" else _is_shadow
         shares = [0.0 if aside(box) else share for box, share in zip(boxes, shares, strict=True)]
         unread = Unread(sum(shares), [box for box, share in zip(boxes, shares, strict=True) if share])
         for number, entry in own:
@@ -91,14 +93,18 @@ def compare_with_ink(
             if size_of(entry.chunks) * _LEAST_PIXELS > sum(int(np.count_nonzero(black[place])) for place in places):
                 spans.append(Span(number, 0, len(entry.text)))
                 without += size_of(entry.chunks)
+        begun = _begun(black, texts)
+        share = sum(pixels for _, pixels in begun) / total
+        unread = Unread(unread.share + share, [*unread.boxes, *(box for box, _ in begun)])
     most = total / _LEAST_PIXELS_OF_PAGE
     if amount and all(block.box.area < 1 for block in figures):
         lines = _lines_of_text(black & ~cover_of((height, width), figures))
         lines = [line for line in lines if not _is_shadow(line[0].scaled(1 / width, 1 / height))]
-        expected = sum(2 * max(box.width / box.height, box.height / box.width) for box, _ in lines)
+        demanded = [box for box, _ in lines if not aside(box.scaled(1 / width, 1 / height))]
+        expected = _letters_in(demanded)
         lost = 1.0 if not texts else 1 - letters / (FEWEST * expected) if expected >= ENOUGH_LETTERS else 0.0
         if lost > unread.share:
-            unread = Unread(lost, unread.boxes if placed else [box.scaled(1 / width, 1 / height) for box, _ in lines])
+            unread = Unread(lost, unread.boxes if placed else [box.scaled(1 / width, 1 / height) for box in demanded])
         if not placed and sum(pixels for _, pixels in lines) >= _IN_LINES * total:
             # The ink of a line shows its height also if it is curved or oblique, as on scans.
             sizes = [(max(box.width, box.height), min(box.width, box.height), pixels) for box, pixels in lines]
@@ -107,6 +113,62 @@ def compare_with_ink(
     most = max(most, ENOUGH_LETTERS)  # the letters of a few words are uncertain
     share = max(without, letters - most) / letters if letters > most or without else 0.0
     return unread, Unsupported(share, spans)
+
+
+def _begun(black: "Mask", texts: Sequence[BlockText]) -> list[tuple[Box, int]]:
+    """Return the lines, as relative boxes with their pixels, in places where the answer has far fewer letters.
+
+    These are the places of tables and paragraphs of which the model wrote only the beginning, and of pictures that have
+    nothing but text. Lines in the places of several texts, of formulas, and of continued text are not judged.
+    """
+    import numpy as np
+
+    height, width = black.shape
+    letters: dict[tuple[Box, bool], int] = {}  # by place, and whether it is that of a picture
+    aside: list[Box] = []
+    for entry in texts:
+        block = entry.block
+        if block.kind is BlockKind.FORMULA or block.continued:
+            aside += (block.box, *block.continued)
+        else:
+            key = block.box, block.kind is BlockKind.FIGURE
+            letters[key] = letters.get(key, 0) + size_of(entry.chunks) + len(block.described)
+    found = _lines_of_text(black)
+    if not letters or not found:
+        return []
+    lines = [box.scaled(1 / width, 1 / height) for box, _ in found]
+    covered = _is_covered(lines, [box for box, _ in letters])
+    by_text = covered & ~np.array([is_picture for _, is_picture in letters])
+    covered = np.where(by_text.any(1, keepdims=True), by_text, covered)
+    covered[(covered.sum(1) != 1) | _is_covered(lines, aside).any(1)] = False
+    begun = []
+    for place, ((box, is_picture), size) in enumerate(letters.items()):
+        some = [(lines[at], found[at][1]) for at in np.flatnonzero(covered[:, place]).tolist()]
+        expected = _letters_in([line.scaled(width, height) for line, _ in some])
+        if expected < (_PICTURE_OF_TEXT if is_picture else ENOUGH_LETTERS) or size >= _BEGUN * expected:
+            continue
+        ink = int(np.count_nonzero(black[_place(box, height, width)]))
+        if not is_picture or sum(pixels for _, pixels in some) >= _IN_LINES * ink:
+            begun += some
+    return begun
+
+
+def _is_covered(lines: Sequence[Box], places: Sequence[Box]) -> "Mask":
+    """Return for each line and place whether most of the line is in the place, with some room."""
+    import numpy as np
+
+    inner = np.array([(line.x0, line.y0, line.x1, line.y1) for line in lines]).reshape(-1, 1, 4)
+    grown = [place.grown(ROOM) for place in places]
+    outer = np.array([(place.x0, place.y0, place.x1, place.y1) for place in grown]).reshape(1, -1, 4)
+    shared = np.minimum(inner[..., 2:], outer[..., 2:]) - np.maximum(inner[..., :2], outer[..., :2])
+    sides = inner[..., 2:] - inner[..., :2]
+    covered: Mask = shared.clip(0).prod(-1) > 0.5 * sides.prod(-1)
+    return covered
+
+
+def _letters_in(lines: Sequence[Box]) -> float:
+    """Return the letters that lines of these boxes in pixels suggest."""
+    return sum(2 * max(box.width / box.height, box.height / box.width) for box in lines)
 
 
 def _is_shadow(box: Box) -> bool:

@@ -188,12 +188,14 @@ class Limits:
         max_unsupported: Largest share 0..1 of the answer's text that nothing on the page supports. Below 1, all
             numbers must be supported.
         verify: Evidence for the text; see `account`.
+        by_ink: Whether the other limits have a default for pages that are verified by their ink alone.
     """
 
     min_quality: float | None = None
     max_unread: float | None = None
     max_unsupported: float | None = None
     verify: "Verify" = "layer"
+    by_ink: bool = True
 
     def unbalanced(self, ledger: Ledger | None, blocks: Sequence[Block]) -> tuple[Reason, str] | None:
         """Return the reason and the details if a ledger does not balance within the limits."""
@@ -201,7 +203,8 @@ class Limits:
 
         if ledger is None:
             return None
-        fitted = 1.0 if self.min_quality == 0 else MOST[ledger.verified_by]
+        is_fitted = self.min_quality != 0 and (self.by_ink or ledger.verified_by != "ink")
+        fitted = MOST[ledger.verified_by] if is_fitted else 1.0
         most_unread, most_unsupported = (
             fitted if limit is None else limit for limit in (self.max_unread, self.max_unsupported)
         )

@@ -802,3 +802,42 @@ def test_prose_is_verified_wherever_a_formula_may_be(paper, read, dollars, kind)
     for text, reason in ((line, None), (more, Reason.UNSUPPORTED), (less, Reason.UNREAD)):
         answer = replace(read, blocks=(Block(BlockKind(kind), WHOLE_PAGE, text),))
         assert rated(page, answer, FITTED, transcribed=True)[0].reason is reason, text
+
+
+def test_beginnings_of_blocks_and_pictures_of_text_are_unread(paper, read):
+    image = Image.new("L", (1000, 1414), 255)
+    draw = ImageDraw.Draw(image)
+    lines = [f"Boat {number} lay idle at the quay until the ice had left." for number in range(16)]
+    for number, line in enumerate(lines):
+        draw.text((100, 200 + 44 * number), line, fill=0, font=ImageFont.load_default(28))
+    page = replace(paper, evidence=Evidence(ink_of(image)))
+    place = Box(0.08, 0.12, 0.92, 0.66)
+    whole = Block(BlockKind.TEXT, place, " ".join(lines))
+    for block, reason in (
+        (whole, None),
+        (replace(whole, text="Boat 0 lay idle"), Reason.UNREAD),
+        (Block(BlockKind.TABLE, place, f"<table><tr><td>{lines[0]}</td></tr></table>"), Reason.UNREAD),
+        (Block(BlockKind.FIGURE, place, label="Picture"), Reason.UNREAD),
+        (Block(BlockKind.FIGURE, place, label="Picture", described=" ".join(lines)), None),
+    ):
+        assert rated(page, replace(read, blocks=(block,)), FITTED, transcribed=True)[0].reason is reason
+
+
+def test_other_modes_are_judged_by_words_and_not_by_ink(paper, read):
+    half = replace(read, blocks=without(read.blocks, texts(read.blocks)[1::2]))
+    limits = Limits(by_ink=False)
+    assert rated(no_layer(paper), half, limits, transcribed=True)[0].status is Status.OK
+    assert rated(paper, half, limits, transcribed=True)[0].reason is Reason.UNREAD
+    own = replace(limits, max_unread=0.01)
+    assert rated(no_layer(paper), half, own, transcribed=True)[0].reason is Reason.UNREAD
+
+
+def test_lines_in_the_margin_demand_no_letters(paper, read):
+    image = Image.new("L", (1000, 1414), 255)
+    draw = ImageDraw.Draw(image)
+    draw.text((100, 300), "The mark is red.", fill=0, font=ImageFont.load_default(30))
+    for number in range(12):
+        draw.text((40 + 75 * number, 1385), "seal", fill=0, font=ImageFont.load_default(22))
+    page = replace(paper, evidence=Evidence(ink_of(image)))
+    answer = replace(read, blocks=(Block(BlockKind.TEXT, WHOLE_PAGE, "The mark is red."),))
+    assert rated(page, answer, FITTED, transcribed=True)[0].status is Status.OK
