@@ -1,7 +1,7 @@
 """Make the pictures of the documentation from the current product: `make pictures`.
 
 The examples are read by the CPU engine. Headless Chromium photographs the viewer, an exported HTML file, and the
-report; pdfium draws the pages of an exported PDF and of a document with exported words.
+report; pdfium draws the pages of an exported PDF, of a PDF by OCRmyPDF, and of a document with exported words.
 """
 
 import json
@@ -47,6 +47,9 @@ def main() -> None:
         _draw_words(made / "hocr/documents/paper.pdf.hocr", ROOT / "examples/paper.pdf", ROOT / "docs/guides/hocr.png")
         llm_ocr.export(workspace=first, output=made / "pdfs", format="pdf")
         _draw_found(made / "pdfs/scan.pdf", "quay", ROOT / "docs/guides/searchable-pdf.png")
+        plugin = (sys.executable, "-m", "ocrmypdf", "--plugin", "llm_ocr_ocrmypdf", "--quiet")
+        subprocess.run([*plugin, ROOT / "examples/fax.tiff", made / "fax.pdf"], check=True, timeout=120)
+        _draw_found(made / "fax.pdf", "weir", ROOT / "docs/guides/ocrmypdf.png")
 
 
 def _views(made: Path, first: Path, second: Path) -> Iterator[tuple[str, str, tuple[str, ...]]]:
