@@ -9,7 +9,8 @@ as its answer. `export --format pdf` places the text, and pdfium finds it.
 A word is found if pdfium finds the same word on the page. Equal words are paired one to one, the nearest first, so that
 a word that the answer lacks, such as a running head, is not found, and no place counts twice. It is covered if its box
 contains `COVERED` of the word's ink, without ruled lines. `larger` is the median of the area of its box, relative to
-that of the true word's box. Pages in scripts that OCR does not read have only the places of blocks; they are counted apart.
+that of the true word's box. Pages in scripts that OCR does not read have only the places of blocks; they are counted
+apart.
 """
 
 import argparse
