@@ -11,8 +11,8 @@ from typing import Any
 from llm_ocr.cli.output import write_json, write_line
 from llm_ocr.config.models import ModelsSettings
 from llm_ocr.engines.vllm.command import serve_command, shown
-from llm_ocr.engines.vllm.hardware import gpu_memory, vllm_installed
-from llm_ocr.engines.vllm.server import release_of
+from llm_ocr.engines.vllm.server import Release
+from llm_ocr.engines.vllm.sizing import gpu_memory, vllm_installed
 from llm_ocr.errors import UsageError
 from llm_ocr.models.choosing import (
     PRESETS,
@@ -140,7 +140,7 @@ def _version(settings: ModelsSettings) -> str:
     command = tuple(shlex.split(settings.vllm_command))
     if not vllm_installed(command):
         return ""
-    return asyncio.run(release_of(serve_options(settings, "", None)).version())
+    return asyncio.run(Release(serve_options(settings, "", None)).version())
 
 
 _WIDTH = 110

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple, TypeVar
 
-from llm_ocr.documents.fd_file import State, state
+from llm_ocr.documents.files import State, state
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import Reason
 

@@ -232,9 +232,9 @@ def language_name(language: str) -> str:
     return _CODES.get(language.casefold(), language.casefold()).capitalize()
 
 
-def gives_boxes(profile: Profile) -> bool:
-    """Return whether the default answers contain the places of figures on a page."""
-    parser = profile.parsers.get(profile.mode, profile.parsers[""])
+def gives_boxes(profile: Profile, mode: str = "") -> bool:
+    """Return whether the answers in a mode (the default mode for "") contain the places of figures on a page."""
+    parser = profile.parsers.get(mode or profile.mode, profile.parsers[""])
     return bool(profile.figure_labels) and gives_places(parser)
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llm_ocr.engines.vllm.command import ServeOptions, number_of, value_of
-from llm_ocr.engines.vllm.hardware import gpu_memory
+from llm_ocr.engines.vllm.sizing import gpu_memory
 from llm_ocr.errors import ServerError, UsageError
 from llm_ocr.models.choosing import Wants, needed_memory, numbers, rank, share_of, smallest_gpu, weights_of
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.registry import all_profiles
 from llm_ocr.stages.stored_weights import fetch, folder_of, on_store, weights_in
-from llm_ocr.storage.hf.errors import no_answer
+from llm_ocr.storage.hf.client import no_answer
 
 if TYPE_CHECKING:
     from llm_ocr.engines.vllm.server import Release
@@ -160,7 +160,7 @@ def memory_shortage(start: Start, memory: dict[str, int], version: str = "") -> 
         return ""
     from llm_ocr.engines.vllm.sizing import split_over
 
-    split = split_over(profile, options)
+    split, _ = split_over(profile, options)
     share = options.gpu_memory_utilization or _number(value_of([*options.preset, *options.args], _SHARE))
     share = share or share_of(profile)
     context = number_of(options.args, _CONTEXT) or options.max_model_len or profile.context

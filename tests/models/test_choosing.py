@@ -27,7 +27,7 @@ from llm_ocr.models.choosing import (
     share_of,
     smallest_gpu,
 )
-from llm_ocr.models.parsers.grounding import parse_grounding
+from llm_ocr.models.parsers.markers import parse_grounding
 from llm_ocr.models.profile import Profile, Score
 from llm_ocr.models.profiles.chat import generic
 from llm_ocr.models.registry import DEFAULT, PROFILES, choose_served, find_profile

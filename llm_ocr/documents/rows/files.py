@@ -10,8 +10,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from llm_ocr.documents.file_types import is_one_page
-from llm_ocr.documents.rows.address import DataFile, local_version
+from llm_ocr.documents.files import is_one_page
+from llm_ocr.documents.rows import DataFile, local_version
 from llm_ocr.errors import LlmOcrError, ObjectNotFound, PageFailure, StorageError, UsageError
 from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.hf import Place
@@ -246,8 +246,25 @@ def row_groups(files: HubFiles, file: DataFile, column: ImageColumn, id_column: 
             if group.num_rows:
                 leaves = [group.column(place) for place in range(group.num_columns)]
                 images = _images(group, leaves, column.name, partial(read, number)) if column.many else None
-                ids = _ids(file, id_column, first, read(number, id_column)) if id_column is not None else None
-                yield RowGroup(first, group.num_rows, images, ids, _is_one_page(leaves, column.name))
+                ids = None
+                if id_column is not None:
+                    ids = ["" if value is None else str(value) for value in read(number, id_column).to_pylist()]
+                    empty = next((place for place, value in enumerate(ids) if not value.strip()), None)
+                    if empty is not None:
+                        raise UsageError(
+                            f"`id_column={id_column}`: row {first + empty} of {file.url} has no id",
+                            hint="Name a column with an id in each row, or none: ids then consist of commit, file, and "
+                            "row.",
+                        )
+                # Whether the first and the last name of the rows' files, which the footer has, are of images.
+                names = next((leaf.statistics for leaf in leaves if leaf.path_in_schema == f"{column.name}.path"), None)
+                one_page = (
+                    names is not None
+                    and names.has_min_max
+                    and names.null_count == 0
+                    and all(isinstance(name, str) and is_one_page(name) for name in (names.min, names.max))
+                )
+                yield RowGroup(first, group.num_rows, images, ids, one_page)
             first += group.num_rows
 
 
@@ -321,22 +338,3 @@ def _images(group: Any, leaves: Sequence[Any], column: str, read: Callable[[str]
     if smallest.num_values == group.num_rows:
         return None
     return [length or 0 for length in pc.list_value_length(read(smallest.path_in_schema)).to_pylist()]
-
-
-def _is_one_page(leaves: Sequence[Any], column: str) -> bool:
-    """Return whether the first and the last name of the rows' files, which the footer has, are of images."""
-    about = next((leaf.statistics for leaf in leaves if leaf.path_in_schema == f"{column}.path"), None)
-    if about is None or not about.has_min_max or about.null_count != 0:
-        return False
-    return all(isinstance(name, str) and is_one_page(name) for name in (about.min, about.max))
-
-
-def _ids(file: DataFile, column: str, first: int, values: Any) -> list[str]:
-    ids = ["" if value is None else str(value) for value in values.to_pylist()]
-    empty = next((place for place, value in enumerate(ids) if not value.strip()), None)
-    if empty is not None:
-        raise UsageError(
-            f"`id_column={column}`: row {first + empty} of {file.url} has no id",
-            hint="Name a column with an id in each row, or none: ids then consist of commit, file, and row.",
-        )
-    return ids

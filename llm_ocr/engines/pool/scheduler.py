@@ -82,10 +82,6 @@ class PoisonDetector:
             if self._count(request) <= _APART:
                 self._hold(request, number if alive(number) else other)
 
-    def cleared_server(self, request: Request) -> bool:
-        """Return whether any request succeeded since the request's first death; otherwise the server is at fault."""
-        return self.answered > request.answered_before
-
     def clear(self, request: Request) -> bool:
         """Clear a request that ended on a live server or was abandoned; return False if it was not a suspect."""
         if request.suspect_at is None:
@@ -150,10 +146,10 @@ class RequestScheduler:
     def __init__(self, cap: int | None, suspects: PoisonDetector) -> None:
         self._cap = cap
         self._suspects = suspects
-        self.services: list[ServerSession] = []  # servers that are ready
+        self.services: list[ServerSession] = []  # servers that are ready; `dispatch` must follow an addition
         self._queue: list[tuple[int, Request]] = []  # heap; entries that no longer wait are skipped
         self.failure: Exception | None = None  # the error that ended the scheduling
-        self._held = False
+        self.held = False  # nothing is scheduled; waiting requests keep waiting
         self.queued = 0
         self.taken = 0
 
@@ -184,15 +180,6 @@ class RequestScheduler:
         self.taken -= 1
         self.dispatch()
 
-    def open(self, service: ServerSession) -> None:
-        """Add a ready server."""
-        self.services.append(service)
-        self.dispatch()
-
-    def close(self, service: ServerSession) -> None:
-        """Remove a server; its requests keep their places until they leave."""
-        self.services = [other for other in self.services if other is not service]
-
     def fail(self, error: Exception) -> None:
         """Stop scheduling: all current and later callers of `take` receive the error."""
         if self.failure is not None:
@@ -205,10 +192,6 @@ class RequestScheduler:
                 request.place.set_exception(_copied(error))
                 self.queued -= 1
 
-    def hold(self) -> None:
-        """Stop scheduling; waiting requests keep waiting."""
-        self._held = True
-
     def dispatch(self) -> None:
         """Assign all free places."""
         now = time.monotonic()
@@ -218,24 +201,20 @@ class RequestScheduler:
         while self._queue:
             request = self._queue[0][1]
             if request.waits and request.suspect_at is None:
-                freest = self._freest(now)
+                freest, least = None, 1.0
+                for service in self.services:
+                    load = len(service.holders) / service.window.size
+                    if load < least and self._open(service, now) and not self._suspects.apart(service.number):
+                        freest, least = service, load
                 if freest is None:
                     return
                 self._give(freest, request)
             heapq.heappop(self._queue)
 
     def _open(self, service: ServerSession, now: float) -> bool:
-        if self._held or not service.alive or service.stalled or now < service.paused_until:
+        if self.held or not service.alive or service.stalled or now < service.paused_until:
             return False
         return self._cap is None or self.taken < self._cap
-
-    def _freest(self, now: float) -> ServerSession | None:
-        best, least = None, 1.0
-        for service in self.services:
-            load = len(service.holders) / service.window.size
-            if load < least and self._open(service, now) and not self._suspects.apart(service.number):
-                best, least = service, load
-        return best
 
     def _give(self, service: ServerSession, request: Request) -> None:
         service.enter(request)

@@ -26,7 +26,7 @@ from llm_ocr.launch.bootstrap import GOOGLE_KEY
 from llm_ocr.launch.library import CPU_IMAGE, GPU_IMAGE, filled, installs, job_command, library_notes
 from llm_ocr.launch.logs import explained
 from llm_ocr.launch.refusals import Refusal, first_line, near, taken_back, translated
-from llm_ocr.storage.hf.errors import no_answer
+from llm_ocr.storage.hf.client import no_answer
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

@@ -19,9 +19,11 @@ from llm_ocr.models.parsers.labels import (
     unlabelled,
     unreadable,
     with_captions,
+    without_copies,
 )
 from llm_ocr.models.parsers.pieces import Piece, markdown_pieces
-from llm_ocr.models.parsers.plain import parse_plain, unwrapped, without_special
+from llm_ocr.models.parsers.plain import parse_plain, without_special
+from llm_ocr.models.parsers.talk import unwrapped
 from llm_ocr.models.profile import NO_FRAME, Frame, Parsed
 from llm_ocr.types import Block, BlockKind, Box
 
@@ -105,7 +107,7 @@ def _parsed(text: str, scale: Scale, label: _Label) -> Parsed:
     lost: list[str] = []
     blocks: list[Block] = []
     outside = False
-    for piece in found:
+    for piece in without_copies(found, _key, lost):
         made = _blocks(piece, scale, lost)
         outside = outside or bool(made and not piece.place)
         blocks += made
@@ -135,6 +137,12 @@ def _split(tokens: Iterable[HtmlTag | str], label_of: _Label) -> list[_Piece]:
                 open_pieces.pop()
         top.tokens.append(token)
     return found
+
+
+def _key(piece: _Piece) -> tuple[str, str, str] | None:
+    """Return what `without_copies` compares; None for content without a place or text."""
+    text = html_to_markdown(piece.tokens) if piece.place and piece.box else ""
+    return (piece.label, piece.box, text) if text else None
 
 
 def _div_label(tag: HtmlTag, above: Sequence[_Piece]) -> str | None:

@@ -51,12 +51,6 @@ class Endpoint:
     url: str = ""
     emulator: bool = False
 
-    @property
-    def private(self) -> bool:
-        """Whether requests to the server are encrypted or stay on this machine."""
-        parts = urlsplit(self.url)
-        return parts.scheme.lower() != "http" or parts.hostname in ("localhost", "127.0.0.1", "::1")
-
 
 def find_endpoint(given: str | None, emulator_host: str) -> Endpoint:
     """Return the server of requests: `given`, otherwise STORAGE_EMULATOR_HOST, otherwise Google.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from http.client import HTTPException
 from typing import Any
 
-from google.api_core.exceptions import GoogleAPICallError, GoogleAPIError, RetryError
+from google.api_core.exceptions import GoogleAPIError, RetryError
 from google.auth import exceptions as auth
 from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
 from requests import RequestException
@@ -179,18 +179,10 @@ def last_of(error: BaseException) -> BaseException:
     return cause if isinstance(cause, BaseException) else error
 
 
-def unknown_outcome(error: BaseException) -> bool:
+def may_have_succeeded(error: BaseException) -> bool:
     """Return whether the request may have succeeded nevertheless: there was no response, or an ambiguous one."""
     status = said_by(error).status
-    if status:
-        return status in _UNKNOWN_OUTCOME
-    return not isinstance(last_of(error), auth.GoogleAuthError)
-
-
-def replaced_meanwhile(error: GoogleAPICallError) -> bool:
-    """Return whether a 404 is about one generation: an interrupted read continues with its initial generation."""
-    url = str(getattr(getattr(error.response, "request", None), "url", "") or "")
-    return "generation=" in url.partition("?")[2]
+    return status in _UNKNOWN_OUTCOME if status else not isinstance(last_of(error), auth.GoogleAuthError)
 
 
 def _without_answer(error: BaseException, context: Context) -> Advice:

@@ -5,10 +5,9 @@ advance (static shards), so a marker has two writers only if a shard runs twice 
 Hub's S3 gateway supports conditions: a bucket given as `s3://…` has them too.
 """
 
-import contextlib
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -17,8 +16,7 @@ from llm_ocr.errors import ObjectExists, ObjectNotFound, StorageError
 from llm_ocr.storage import ObjectInfo, StoreOptions
 from llm_ocr.storage.hf import Place
 from llm_ocr.storage.hf.client import RETRIES, HubStore, RetryPolicy
-from llm_ocr.storage.hf.errors import HubRefused, missing, no_token
-from llm_ocr.storage.names import PROBES, check_key, folder_of
+from llm_ocr.storage.names import PROBES, check_key
 
 if TYPE_CHECKING:
     from huggingface_hub import BucketFile
@@ -32,29 +30,8 @@ _NOTE = (
 )
 
 
-class KeyLocks:
-    """Locks by key for the threads of this process. A lock exists while a thread holds it or waits for it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._of: dict[str, tuple[threading.Lock, int]] = {}
-
-    @contextlib.contextmanager
-    def of(self, key: str) -> Iterator[None]:
-        """Hold the lock of `key`."""
-        with self._lock:
-            lock, users = self._of.get(key, (threading.Lock(), 0))
-            self._of[key] = lock, users + 1
-        try:
-            with lock:
-                yield
-        finally:
-            with self._lock:
-                lock, users = self._of[key]
-                if users == 1:
-                    del self._of[key]
-                else:
-                    self._of[key] = lock, users - 1
+#: Number of locks that creators and removers of keys in this process share, each for many keys.
+_LOCKS = 256
 
 
 class BucketStore(HubStore):
@@ -64,7 +41,7 @@ class BucketStore(HubStore):
 
     def __init__(self, place: Place, options: StoreOptions, retries: RetryPolicy = RETRIES) -> None:
         super().__init__(place, options, retries)
-        self._locks = KeyLocks()
+        self._locks = [threading.Lock() for _ in range(_LOCKS)]
         self._made = threading.Lock()
 
     def put(self, key: str, data: bytes) -> None:
@@ -78,7 +55,7 @@ class BucketStore(HubStore):
     def create(self, key: str, data: bytes) -> str:
         """Check, write, and read back. An object of another writer in between raises `ObjectExists`."""
         check_key(key)
-        with self._locks.of(key):
+        with self._locks[hash(key) % _LOCKS]:
             if self.stat(key) is not None:
                 raise ObjectExists(f"{self._client.where(key)} exists")
             self._write(key, data)
@@ -88,14 +65,8 @@ class BucketStore(HubStore):
         return version
 
     def _write(self, key: str, source: bytes | Path) -> None:
-        def write() -> None:
-            with self._client.doing("write", key):
-                self._batch(add=[(source, self._place.path(key))])
-
-        self._retries.keep_trying(write)
-
-    def _batch(self, **operations: Any) -> None:
-        self._client.api.batch_bucket_files(self._place.id, **operations)
+        added: list[tuple[str | Path | bytes, str]] = [(source, self._place.path(key))]
+        self._client.ask("write", key, lambda: self._client.api.batch_bucket_files(self._place.id, add=added))
 
     def download(self, key: str, path: Path) -> None:
         file = self._file(key)
@@ -109,32 +80,22 @@ class BucketStore(HubStore):
         self._download(key, path, fetch)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """List in key order. The whole list is in memory (about 400 bytes per object): the Hub guarantees no order."""
         return (info for info in self._listed(prefix, start_after) if not info.key.startswith(PROBES))
 
     def unfinished(self) -> Iterator[ObjectInfo]:
         """List leftovers of an interrupted `check`. An interrupted upload leaves nothing visible."""
-        yield from self._listed(PROBES, "")
+        return self._listed(PROBES, "")
 
-    def _listed(self, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
+    def _tree(self, folder: str | None) -> Iterable[Any]:
+        return self._client.api.list_bucket_tree(self._place.id, folder, recursive=True)
+
+    def _info(self, key: str, entry: Any) -> ObjectInfo | None:
         from huggingface_hub import BucketFile
-        from huggingface_hub.errors import EntryNotFoundError
 
-        folder = folder_of(prefix)
-        below = self._place.path(folder) if folder else self._place.prefix
-        found = []
-        with self._client.doing("list", folder, reading=True):
-            try:
-                for entry in self._client.api.list_bucket_tree(self._place.id, below or None, recursive=True):
-                    # The Hub treats the folder as a name prefix.
-                    if not isinstance(entry, BucketFile) or (below and not entry.path.startswith(f"{below}/")):
-                        continue
-                    key = self._place.key(entry.path)
-                    if key.startswith(prefix) and key > start_after:
-                        found.append(self._info(key, entry))
-            except EntryNotFoundError:
-                return
-        yield from sorted(found, key=lambda info: info.key)
+        if not isinstance(entry, BucketFile):
+            return None
+        at = entry.uploaded_at or entry.mtime
+        return ObjectInfo(key, entry.size, entry.xet_hash, at.timestamp() if at else 0.0)
 
     def stat(self, key: str) -> ObjectInfo | None:
         file = self._file(key)
@@ -145,39 +106,30 @@ class BucketStore(HubStore):
         path = self._place.path(key)
 
         def look_up() -> "BucketFile | None":
-            with self._client.doing("read", key):
-                found = self._client.api.get_bucket_paths_info(self._place.id, [path])
-                return next((file for file in found if file.path == path), None)
+            found = self._client.api.get_bucket_paths_info(self._place.id, [path])
+            return next((file for file in found if file.path == path), None)
 
         # Clients before 2.0 do not retry a dropped connection.
-        return self._retries.keep_trying(look_up)
-
-    @staticmethod
-    def _info(key: str, file: "BucketFile") -> ObjectInfo:
-        at = file.uploaded_at or file.mtime
-        return ObjectInfo(key, file.size, file.xet_hash, at.timestamp() if at else 0.0)
+        return self._client.ask("read", key, look_up)
 
     def delete(self, key: str) -> None:
         check_key(key)
 
-        def remove() -> None:
-            with self._client.doing("remove", key):
-                self._batch(delete=[self._place.path(key)])
-
-        with self._locks.of(key):
+        paths = [self._place.path(key)]
+        with self._locks[hash(key) % _LOCKS]:
             if self.stat(key) is None:
                 return
             try:
-                self._retries.keep_trying(remove)
+                self._client.ask(
+                    "remove", key, lambda: self._client.api.batch_bucket_files(self._place.id, delete=paths)
+                )
             except StorageError:
                 if self.stat(key) is not None:  # otherwise another process has removed it
                     raise
 
     def check(self) -> None:
         """Check the bucket by writing. A bucket that does not exist is created, private."""
-        if not self._client.context.token:
-            raise no_token(f"cannot use {self.url}")
-        self._retries.keep_trying(self._make_sure)
+        super().check()
         probe, data = f"{PROBES}{secrets.token_hex(8)}", secrets.token_bytes(16)
         self._write(probe, data)
         try:
@@ -189,17 +141,12 @@ class BucketStore(HubStore):
     def _make_sure(self) -> None:
         from huggingface_hub.errors import BucketNotFoundError
 
+        api = self._client.api
         with self._made, self._client.doing("use"):
             try:
-                self._client.api.bucket_info(self._place.id)
-            except BucketNotFoundError as error:
-                try:
-                    with self._client.doing("make"):
-                        self._client.api.create_bucket(self._place.id, private=True, exist_ok=True)
-                except HubRefused as refused:
-                    if refused.status == 403:  # in another user's namespace: the bucket may exist
-                        raise missing(f"cannot use {self.url}", self._client.context) from error
-                    raise
+                api.bucket_info(self._place.id)
+            except BucketNotFoundError:
+                self._make(lambda: api.create_bucket(self._place.id, private=True, exist_ok=True))
 
     def _address(self, key: str) -> str:
         check_key(key)

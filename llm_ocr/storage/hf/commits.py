@@ -12,7 +12,6 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from llm_ocr.errors import LlmOcrError, ObjectExists, StorageError
@@ -25,22 +24,19 @@ if TYPE_CHECKING:
 # Rate limit of commits over all workers of a workspace.
 
 
-#: A user's log shows a quota of 128 commits per hour; the Hub documents none. Including the initial burst of a run,
-#: this rate stays below 100 in any hour.
-_PER_HOUR = 80.0
-_AT_ONCE = 18
-
-
 @dataclass(frozen=True, slots=True)
 class Rate:
     """Commits of all workers: `per_hour` in the long run, `at_once` in a burst.
+
+    A user's log shows a quota of 128 commits per hour; the Hub documents none. Including the initial burst of a run,
+    the default stays below 100 in any hour.
 
     A commit with waiting callers waits `gather` seconds for more changes. Changes without waiting callers wait `linger`
     seconds. A commit has at most `most` operations (the Hub recommends 50 to 100).
     """
 
-    per_hour: float = _PER_HOUR
-    at_once: int = _AT_ONCE
+    per_hour: float = 80.0
+    at_once: int = 18
     gather: float = 1.0
     linger: float = 30.0
     most: int = 50
@@ -64,13 +60,13 @@ class RateLimiter:
         with self._lock:
             self._refill()
             self._workers = max(1, workers)
-            self._tokens = min(self._tokens, self._size)
+            self._refill()
 
     def due_in(self) -> float:
         """Return the seconds until the next commit is permitted."""
         with self._lock:
-            self._refill()
-            return max(0.0, (1.0 - self._tokens) / self._per_second)
+            per_second = self._refill()
+            return max(0.0, (1.0 - self._tokens) / per_second)
 
     def spend(self) -> None:
         """Count a commit, whether or not it was due."""
@@ -78,18 +74,13 @@ class RateLimiter:
             self._refill()
             self._tokens -= 1.0
 
-    @property
-    def _size(self) -> float:
-        return max(1.0, self._rate.at_once / self._workers)
-
-    @property
-    def _per_second(self) -> float:
-        return self._rate.per_hour / self._workers / 3600
-
-    def _refill(self) -> None:
-        now = time.monotonic()
-        self._tokens = min(self._size, self._tokens + (now - self._at) * self._per_second)
+    def _refill(self) -> float:
+        """Add the tokens since the last call, and return those of a second."""
+        now, per_second = time.monotonic(), self._rate.per_hour / self._workers / 3600
+        size = max(1.0, self._rate.at_once / self._workers)
+        self._tokens = min(size, self._tokens + (now - self._at) * per_second)
         self._at = now
+        return per_second
 
 
 # Queue of changes, collected into few commits. One thread per store commits changes in the order of their addition, at
@@ -215,18 +206,16 @@ class CommitQueue:
                 self._commit(self._take(), last=True)
 
     def _wait_for(self, true: Callable[[], bool]) -> None:
-        while True:
-            if not self._changed.wait_for(partial(self._is_over, true, self._failures), _LONGEST_WAIT):
+        failures, give_up = self._failures, time.monotonic() + _LONGEST_WAIT
+        while not true():
+            if self._failures != failures:
+                if self._error is not None:  # otherwise a later commit included the failed changes
+                    error = self._error  # copied, because several threads may raise it
+                    message = str(error.args[0]) if error.args else str(error)
+                    raise StorageError(message, hint=error.hint, retryable=error.retryable) from error
+                failures, give_up = self._failures, time.monotonic() + _LONGEST_WAIT
+            if not self._changed.wait(give_up - time.monotonic()):
                 raise StorageError("no commit succeeded for hours", hint="Run the same command again.")
-            if true():
-                return
-            if self._error is not None:  # otherwise a later commit included the failed changes
-                error = self._error  # copied, because several threads may raise it
-                message = str(error.args[0]) if error.args else str(error)
-                raise StorageError(message, hint=error.hint, retryable=error.retryable) from error
-
-    def _is_over(self, true: Callable[[], bool], failures: int) -> bool:
-        return true() or self._failures != failures
 
     def _wake(self) -> None:
         if self._thread is None and not self._ending:
@@ -242,7 +231,8 @@ class CommitQueue:
     def _commit(self, batch: list[Change], *, last: bool = False) -> None:
         try:
             self.pace.spend()
-            self._committer.commit(latest(batch), last=last)
+            # The last change of each path.
+            self._committer.commit(list({change.path: change for change in batch}.values()), last=last)
         except LlmOcrError as error:
             self._failed(batch, error)
             raise
@@ -297,11 +287,6 @@ class CommitQueue:
             self._changed.notify_all()
 
 
-def latest(changes: Sequence[Change]) -> list[Change]:
-    """Return the last change of each path."""
-    return list({change.path: change for change in changes}.values())
-
-
 _OPEN: "weakref.WeakSet[CommitQueue]" = weakref.WeakSet()
 
 
@@ -338,23 +323,21 @@ _IGNORED = "Remove the rule in the .gitignore of the repository that excludes th
 class Committer:
     """Makes the commits of one store."""
 
-    def __init__(self, client: HubClient, retries: RetryPolicy) -> None:
+    def __init__(self, client: HubClient) -> None:
         self._client = client
         self._place = client.place
-        self._retries = retries
 
     def prepare(self, operation: Any, size: int) -> None:
         """Send large content ahead of the commit, which frees its memory."""
         if size < SEND_EARLY:
             return
 
-        def send() -> None:
-            with self._client.doing("send", self._place.key(operation.path_in_repo)):
-                self._client.api.preupload_lfs_files(
-                    self._place.id, [operation], repo_type="dataset", revision=self._place.revision or None
-                )
+        self._client.ask("send", self._place.key(operation.path_in_repo), lambda: self._send(operation))
 
-        self._retries.keep_trying(send)
+    def _send(self, operation: Any) -> None:
+        self._client.api.preupload_lfs_files(
+            self._place.id, [operation], repo_type="dataset", revision=self._place.revision or None
+        )
 
     def commit(self, changes: Sequence[Change], *, last: bool = False) -> None:
         """Commit and settle all changes, or raise `StorageError` and settle none. No two have the same path.
@@ -363,7 +346,7 @@ class Committer:
         time is left.
         """
         tries = itertools.count()
-        retries = _AT_THE_END if last else self._retries
+        retries = _AT_THE_END if last else self._client.retries
         oid = retries.keep_trying(lambda: self._try(changes, again=next(tries) > 0, last=last))
         written = [change for change in changes if change.operation is not None and not change.lost]
         there = retries.keep_trying(lambda: self.there([change.path for change in written], oid))
@@ -401,9 +384,7 @@ class Committer:
                 # One by one: for several files, the client starts threads, which fails at the end of a process.
                 for operation in operations:
                     if isinstance(operation, CommitOperationAdd):
-                        self._client.api.preupload_lfs_files(
-                            self._place.id, [operation], repo_type="dataset", revision=self._place.revision or None
-                        )
+                        self._send(operation)
             made = self._client.api.create_commit(
                 self._place.id,
                 operations,

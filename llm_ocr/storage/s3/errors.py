@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from llm_ocr.errors import LlmOcrError, ObjectNotFound, StorageError
 from llm_ocr.storage import DEFAULT_OPTIONS, Advice, StoreOptions
@@ -31,17 +32,6 @@ class Context:
     def credentials(self) -> str:
         """Description of the credentials in use, without secrets."""
         return f"profile {self.options.profile}" if self.options.profile else "these credentials"
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """Error response. `code` is the status in digits if the response has no body; `region`: the bucket's, if given."""
-
-    code: str
-    status: int
-    message: str
-    region: str
-    operation: str
 
 
 #: Error codes are those of the S3 API reference ("Error responses") and of STS.
@@ -80,109 +70,64 @@ _PERMISSIONS = {
 }
 
 
-def advice_for(answer: Answer, context: Context) -> Advice:
-    """Return the meaning of an error response."""
-    for codes, advise in _ADVICE:
-        if answer.code in codes:
-            return advise(answer, context)
-    if answer.status in (429, 503):
-        return _busy(answer, context)
-    reason = f"{answer.code} {answer.message}".strip()
-    if answer.status >= 500 or answer.code == "RequestTimeout":
-        return Advice(f"{context.server} failed ({reason})", retryable=answer.status not in (501, 505))
-    if answer.code == "400":
+def _advice(error: Any, code: str, status: int, context: Context) -> Advice:
+    """Return the meaning of an error response; `code` is the status in digits if the response has no body."""
+    bucket, server, options = context.bucket, context.server, context.options
+    message = error.response.get("Error", {}).get("Message") or ""
+    if code == "NoSuchBucket":
+        return Advice(
+            f"there is no bucket {bucket} at {server}",
+            f"Create it (aws s3 mb s3://{bucket}) or correct the name in the URL. A bucket of another service needs "
+            f"{options.named('endpoint')}.",
+        )
+    if code in _REGION:
+        headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+        region = str(error.response.get("Error", {}).get("Region") or headers.get("x-amz-bucket-region") or "")
+        asked = f"not in the region {context.region}" if context.region else "in another region"
+        if not region:
+            hint = f"Set {options.named('region')} (or AWS_DEFAULT_REGION) to the region of the bucket."
+            return Advice(f"the bucket {bucket} is {asked}", hint)
+        asked = f", not in {context.region}" if context.region and context.region != region else ""
+        hint = f"Set {options.named('region', region)} (or AWS_DEFAULT_REGION)."
+        return Advice(f"the bucket {bucket} is in the region {region}{asked}", hint)
+    if code in DENIED:
+        permission = _PERMISSIONS.get(error.operation_name, f"s3:{error.operation_name}")
+        on = bucket if permission.startswith("s3:List") else f"{bucket}/{context.root}*"
+        hint = f"Allow {permission} on arn:aws:s3:::{on} for {context.credentials}, or use others with "
+        return Advice(f"no permission ({code} for {permission})", f"{hint}{options.named('profile')}.")
+    if code in _EXPIRED:
+        sign_in = f"aws sso login --profile {options.profile}" if options.profile else "aws sso login"
+        return Advice(
+            f"the credentials have expired ({code})",
+            f"Sign in again ({sign_in}), or set new values of AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, and "
+            "AWS_SESSION_TOKEN. Then run the same command again.",
+        )
+    if code in _WRONG_KEY:
+        return Advice(
+            f"{server} does not know {context.credentials} ({code})",
+            f"Check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or {options.named('profile')}. Keys of another "
+            f"service than Amazon S3 need its URL in {options.named('endpoint')}.",
+        )
+    if code in ("RequestTimeTooSkewed", "RequestExpired"):
+        return Advice("the clock of this machine is wrong (RequestTimeTooSkewed)", "Set the clock, for example by NTP.")
+    if code in _FULL:
+        return Advice(f"{server} has no space left ({code})", f"Free some space, or raise the quota. {AGAIN}")
+    if code == "EntityTooLarge":
+        return Advice("the object exceeds the size limit of the service", "Use a smaller `pages_per_unit`.")
+    if code == "InvalidObjectState":
+        hint = "Restore the object, and exclude the workspace from the lifecycle rule of the bucket."
+        return Advice("the object was moved to an archive (InvalidObjectState)", hint)
+    if code in _BUSY or status in (429, 503):
+        what = f"{server} is still overloaded after all retries ({code})"
+        return Advice(what, f"Use fewer concurrent workers. {AGAIN}", retryable=True)
+    reason = f"{code} {message}".strip()
+    if status >= 500 or code == "RequestTimeout":
+        return Advice(f"{server} failed ({reason})", retryable=status not in (501, 505))
+    if code == "400":
         hint = "The response has no reason. Check that the credentials are valid, and that the region is correct."
-        return Advice(f"{context.server} refused the request (400)", hint)
-    return Advice(f"{context.server} refused the request ({reason})")
+        return Advice(f"{server} refused the request (400)", hint)
+    return Advice(f"{server} refused the request ({reason})")
 
-
-def _region(answer: Answer, context: Context) -> Advice:
-    asked = f", not in {context.region}" if context.region and context.region != answer.region else ""
-    if answer.region:
-        what = f"the bucket {context.bucket} is in the region {answer.region}{asked}"
-        return Advice(what, f"Set {context.options.named('region', answer.region)} (or AWS_DEFAULT_REGION).")
-    where = f"not in the region {context.region}" if context.region else "in another region"
-    what = f"the bucket {context.bucket} is {where}"
-    return Advice(what, f"Set {context.options.named('region')} (or AWS_DEFAULT_REGION) to the region of the bucket.")
-
-
-def _denied(answer: Answer, context: Context) -> Advice:
-    permission = _PERMISSIONS.get(answer.operation, f"s3:{answer.operation}")
-    on = context.bucket if permission.startswith("s3:List") else f"{context.bucket}/{context.root}*"
-    return Advice(
-        f"no permission ({answer.code} for {permission})",
-        f"Allow {permission} on arn:aws:s3:::{on} for {context.credentials}, or use others with "
-        f"{context.options.named('profile')}.",
-    )
-
-
-def _expired(answer: Answer, context: Context) -> Advice:
-    profile = context.options.profile
-    sign_in = f"aws sso login --profile {profile}" if profile else "aws sso login"
-    return Advice(
-        f"the credentials have expired ({answer.code})",
-        f"Sign in again ({sign_in}), or set new values of AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, and "
-        "AWS_SESSION_TOKEN. Then run the same command again.",
-    )
-
-
-def _wrong_key(answer: Answer, context: Context) -> Advice:
-    return Advice(
-        f"{context.server} does not know {context.credentials} ({answer.code})",
-        f"Check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or {context.options.named('profile')}. Keys of another "
-        f"service than Amazon S3 need its URL in {context.options.named('endpoint')}.",
-    )
-
-
-def _no_bucket(answer: Answer, context: Context) -> Advice:
-    return Advice(
-        f"there is no bucket {context.bucket} at {context.server}",
-        f"Create it (aws s3 mb s3://{context.bucket}) or correct the name in the URL. A bucket of another service "
-        f"needs {context.options.named('endpoint')}.",
-    )
-
-
-def _busy(answer: Answer, context: Context) -> Advice:
-    return Advice(
-        f"{context.server} is still overloaded after all retries ({answer.code})",
-        f"Use fewer concurrent workers. {AGAIN}",
-        retryable=True,
-    )
-
-
-def _too_large(answer: Answer, context: Context) -> Advice:
-    return Advice("the object exceeds the size limit of the service", "Use a smaller `pages_per_unit`.")
-
-
-def _clock(answer: Answer, context: Context) -> Advice:
-    return Advice("the clock of this machine is wrong (RequestTimeTooSkewed)", "Set the clock, for example by NTP.")
-
-
-def _full(answer: Answer, context: Context) -> Advice:
-    return Advice(
-        f"{context.server} has no space left ({answer.code})", f"Free some space, or raise the quota. {AGAIN}"
-    )
-
-
-def _archived(answer: Answer, context: Context) -> Advice:
-    return Advice(
-        "the object was moved to an archive (InvalidObjectState)",
-        "Restore the object, and exclude the workspace from the lifecycle rule of the bucket.",
-    )
-
-
-_ADVICE = (
-    (frozenset({"NoSuchBucket"}), _no_bucket),
-    (_REGION, _region),
-    (DENIED, _denied),
-    (_EXPIRED, _expired),
-    (_WRONG_KEY, _wrong_key),
-    (frozenset({"RequestTimeTooSkewed", "RequestExpired"}), _clock),
-    (_BUSY, _busy),
-    (_FULL, _full),
-    (frozenset({"EntityTooLarge"}), _too_large),
-    (frozenset({"InvalidObjectState"}), _archived),
-)
 
 _SET_KEYS = (
     "Set both AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name a profile of ~/.aws/credentials with "
@@ -223,17 +168,6 @@ _SDK: tuple[tuple[frozenset[str], str, str, bool], ...] = (
 )
 
 
-def sdk_advice(error: Exception, context: Context) -> Advice:
-    """Return the meaning of an error that occurred before a response or without one."""
-    names = {kind.__name__ for kind in type(error).__mro__}
-    for kinds, what, hint, retryable in _SDK:
-        if kinds & names:
-            options = context.options
-            named = {name: options.named(name) for name in ("profile", "endpoint")}
-            return Advice(f"{what} ({error})", hint.format(**named), retryable)
-    return Advice(str(error))
-
-
 class Conflict(StorageError):
     """409 or 412: a conditional write met another version of the object, or another writer."""
 
@@ -259,14 +193,10 @@ def translated(action: str, where: str, context: Context, *, reading: bool = Fal
     except LlmOcrError:
         raise
     except ClientError as error:
-        details = error.response.get("Error", {})
-        metadata = error.response.get("ResponseMetadata", {})
-        status = int(metadata.get("HTTPStatusCode") or 0)
-        code = str(details.get("Code") or status)
+        status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") or 0)
+        code = str(error.response.get("Error", {}).get("Code") or status)
         if reading and status == 404 and code != "NoSuchBucket":
             raise ObjectNotFound(f"no object {where}") from error
-        region = str(details.get("Region") or metadata.get("HTTPHeaders", {}).get("x-amz-bucket-region") or "")
-        answer = Answer(code, status, details.get("Message") or "", region, error.operation_name)
         kind: type[StorageError] = StorageError
         if status in (409, 412) or code in ("PreconditionFailed", "ConditionalRequestConflict"):
             kind = Conflict
@@ -274,9 +204,16 @@ def translated(action: str, where: str, context: Context, *, reading: bool = Fal
             kind = Denied
         elif status in (405, 501) or code in ("NotImplemented", "MethodNotAllowed"):
             kind = Unsupported
-        raise _made(kind, f"cannot {action} {where}", advice_for(answer, context)) from error
+        raise _made(kind, f"cannot {action} {where}", _advice(error, code, status, context)) from error
     except (BotoCoreError, HTTPError) as error:
-        raise _made(StorageError, f"cannot {action} {where}", sdk_advice(error, context)) from error
+        names = {kind.__name__ for kind in type(error).__mro__}
+        advice = Advice(str(error))
+        for kinds, what, hint, retryable in _SDK:
+            if kinds & names:
+                settings = {name: context.options.named(name) for name in ("profile", "endpoint")}
+                advice = Advice(f"{what} ({error})", hint.format(**settings), retryable)
+                break
+        raise _made(StorageError, f"cannot {action} {where}", advice) from error
     except OSError as error:  # of the local file that is sent or written
         raise storage_error(error, action, where) from error
 

@@ -76,8 +76,7 @@ def _open_s3(place: Place) -> ObjectStore:
 
 def _open_gcs(place: Place) -> ObjectStore:
     from llm_ocr.storage.gcs import parse_url
-    from llm_ocr.storage.gcs.client import Limits
-    from llm_ocr.storage.gcs.store import GcsStore
+    from llm_ocr.storage.gcs.store import GcsStore, Limits
 
     return GcsStore(parse_url(place.url), StoreOptions(endpoint=place.endpoint), Limits(total=20.0, pause=0.02))
 

@@ -23,7 +23,7 @@ _BRISK = 2000
 
 #: What a process of a run imports, once for all of them.
 _PRELOAD = [
-    *("llm_ocr.api", "llm_ocr.stages.assemble", "tests.fakes.crash", "llm_ocr.storage.s3.transfers"),
+    *("llm_ocr.api", "llm_ocr.stages.assemble", "tests.fakes.crash", "llm_ocr.storage.s3"),
     *("llm_ocr.storage.gcs.store", "llm_ocr.storage.hf.dataset", "boto3", "botocore.handlers"),
     *("huggingface_hub.hf_api", "pyarrow.parquet", "PIL.PngImagePlugin", "PIL.ImageDraw", "PIL.ImageFont"),
     *("aiohttp", "datasets", "_strptime"),

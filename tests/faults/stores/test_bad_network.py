@@ -197,8 +197,7 @@ def upload(place, file):
             store = S3Store(parse_url(place.url), StoreOptions(endpoint=place.endpoint), Limits(multipart=5 * MEBI))
         else:
             from llm_ocr.storage.gcs import parse_url
-            from llm_ocr.storage.gcs.client import Limits
-            from llm_ocr.storage.gcs.store import GcsStore
+            from llm_ocr.storage.gcs.store import GcsStore, Limits
 
             store = GcsStore(parse_url(place.url), StoreOptions(endpoint=place.endpoint), Limits(chunk=5 * MEBI))
         store.upload(file, "dataset/large.parquet")

@@ -6,8 +6,7 @@ pytest.importorskip("google.cloud.storage", reason="google-cloud-storage is not 
 
 from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.gcs import parse_url
-from llm_ocr.storage.gcs.client import Limits
-from llm_ocr.storage.gcs.store import GcsStore
+from llm_ocr.storage.gcs.store import GcsStore, Limits
 from tests.fakes.gcs import running
 
 _MINE = (

@@ -18,8 +18,7 @@ def make_store(tmp_path: Path) -> Iterator[ObjectStore]:
     """A store with the real client, on a server of its own; lists come in pages of 100."""
     pytest.importorskip("google.cloud.storage", reason="google-cloud-storage is not installed")
     from llm_ocr.storage.gcs import parse_url
-    from llm_ocr.storage.gcs.client import Limits
-    from llm_ocr.storage.gcs.store import GcsStore
+    from llm_ocr.storage.gcs.store import GcsStore, Limits
     from tests.fakes.gcs import running
 
     with running("a-bucket") as gcs, mock.patch("llm_ocr.storage.gcs.store._PAGE", 100):

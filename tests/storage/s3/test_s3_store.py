@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from llm_ocr.errors import ObjectNotFound, StorageError
-from llm_ocr.storage.s3 import transfers
+from llm_ocr.storage import s3
 from llm_ocr.storage.s3.client import Limits, Service, _time
 from tests.storage.s3 import making
 
@@ -166,7 +166,7 @@ def test_interrupted_list_is_an_error_and_not_a_short_list(behind, place, proxy,
 
 @pytest.mark.slow
 def test_a_download_appears_whole_or_not_at_all(behind, proxy, tmp_path, monkeypatch):
-    monkeypatch.setattr(transfers, "_WRITE_PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(s3, "_WRITE_PAUSES", (0.0, 0.0))
     data = bytes(range(256)) * 400
     behind.put("k", data)
     target = tmp_path / "file"
