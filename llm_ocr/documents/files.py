@@ -3,7 +3,7 @@
 import io
 import os
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 PDF, IMAGE = "pdf", "image"
 
@@ -129,17 +129,10 @@ class FdFile(io.RawIOBase):
         super().close()
 
 
-class State(NamedTuple):
-    """Values that change if a file changes or is replaced. Users can set the time of a write, but not of a change."""
+def state(descriptor: int) -> tuple[int, ...]:
+    """Return values that change if an open file changes: device, number, size, and times of the write and the change.
 
-    device: int
-    number: int
-    size: int
-    written: int  # nanoseconds since 1970
-    changed: int
-
-
-def state(descriptor: int) -> State:
-    """Return the state of an open file."""
+    The times are in nanoseconds since 1970. Users can set the time of a write, but not of a change, which is last.
+    """
     about = os.fstat(descriptor)
-    return State(about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
+    return about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns

@@ -7,7 +7,7 @@ import random
 import secrets
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -30,33 +30,32 @@ COPIES = "llm-ocr-documents-"
 class Budget:
     """Disk budget in bytes.
 
-    Callers of `Room.take` wait in order until idle bytes are removed or other documents are released. Only two cases
-    exceed the limit: a single document larger than the limit, and documents of unknown size. `give_up` removes idle
-    bytes, least recently used first, by calling `Room.free`, and returns whether there were any.
+    Callers of `take` wait in order until idle bytes are removed or other documents are released. Only two cases exceed
+    the limit: a single document larger than the limit, and documents of unknown size. `give_up` removes idle bytes,
+    least recently used first, by calling `Room.free`, and returns whether there were any.
     """
 
     def __init__(self, limit: int, give_up: Callable[[], bool]) -> None:
         self._limit = limit
         self._give_up = give_up
-        self.waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._order = asyncio.Lock()
+        self._released = asyncio.Event()
         self.used = 0
 
+    async def take(self, size: int) -> None:
+        """Wait for room, then count the bytes as used."""
+        async with self._order:
+            while self.used and self.used + size > self._limit:
+                if not self._give_up():
+                    self._released.clear()
+                    await self._released.wait()
+            self.used += size
+
     def settle(self) -> None:
-        """Remove idle bytes above the limit and admit waiting callers; called after each release."""
+        """Remove idle bytes above the limit and let waiting callers look again; called after each release."""
         while self.used > self._limit and self._give_up():
             pass
-        while self.waiting and self.fits(self.waiting[0][0]):
-            size, turn = self.waiting.popleft()
-            if not turn.done():
-                self.used += size
-                turn.set_result(None)
-
-    def fits(self, size: int) -> bool:
-        """Return whether the bytes fit after the removal of idle ones."""
-        while self.used and self.used + size > self._limit:
-            if not self._give_up():
-                return False
-        return True
+        self._released.set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,23 +75,9 @@ class Room:
 
     async def take(self, size: int) -> None:
         """Wait until the bytes fit, and count them as used. Call once, before writing."""
-        budget = self._budget
-        if budget is None:
-            return
-        if budget.waiting or not budget.fits(size):
-            turn = asyncio.get_running_loop().create_future()
-            budget.waiting.append((size, turn))
-            try:
-                await turn
-            except asyncio.CancelledError:
-                if turn.done() and not turn.cancelled():
-                    budget.used -= size  # the room was assigned at the same moment
-                budget.waiting = deque((size, other) for size, other in budget.waiting if other is not turn)
-                budget.settle()
-                raise
-        else:
-            budget.used += size
-        self._size = size
+        if self._budget is not None:
+            await self._budget.take(size)
+            self._size = size
 
     def resize(self, size: int) -> None:
         """Set the actual size of the document; never waits."""
@@ -437,7 +422,7 @@ class StoreClient:
         if info is None:
             raise PageFailure(Reason.NOT_FOUND, f"no object {shown(url)}")
         if version not in ("", store_version(url, info)):
-            raise _changed(url)
+            raise changed(f"{shown(url)} differs from the planned object")
         return info
 
     def _copy(self, url: str, info: ObjectInfo, target: Path, stop: threading.Event) -> ObjectInfo:
@@ -449,7 +434,7 @@ class StoreClient:
             if info.size <= _PIECE:
                 data, token = store.fetch(place.key)
                 if store_version(url, replace(info, version=token, size=len(data))) != version:
-                    raise _changed(url)
+                    raise changed(f"{shown(url)} differs from the planned object")
                 sink.write(data)
                 return info
             while sink.size < info.size:
@@ -465,7 +450,3 @@ class StoreClient:
             sink.close()
             if stop.is_set():
                 target.unlink(missing_ok=True)  # the file may have been created after the cleanup
-
-
-def _changed(url: str) -> PageFailure:
-    return changed(f"{shown(url)} differs from the planned object")

@@ -162,36 +162,30 @@ class HubFiles:
                 raise ObjectNotFound(f"no file {path}") from error
             except OSError as error:
                 raise StorageError(f"cannot read {path}: {error.strerror or error}") from error
-        client = HubClient(Place("dataset", file.repository, "", file.commit), StoreOptions())
+        client = HubClient(Place("dataset", file.repository, "", file.commit), StoreOptions(), RETRIES, self._pause)
 
         def opened() -> IO[bytes]:
+            name = f"datasets/{file.repository}@{file.commit}/{file.path}"
             # One listing of the folder returns the sizes of all its files; parallel threads would each request it.
-            with client.doing("read", file.path, reading=True), self._lock:
-                name = f"datasets/{file.repository}@{file.commit}/{file.path}"
+            with self._lock:
                 try:
                     made: IO[bytes] = self._system.open(name, "rb", cache_type="none")
                 except FileNotFoundError as error:
                     if error.__cause__ is None:  # otherwise the repository or the commit is missing
                         raise ObjectNotFound(f"no object {file.url}") from error
                     raise
-                return made
+            return made
 
-        def keep_trying(call: Callable[[], bytes]) -> bytes:
-            def attempt() -> bytes:
-                with client.doing("read", file.path, reading=True):
-                    return call()
-
-            return RETRIES.keep_trying(attempt, self._pause)
-
-        return _RetriedFile(RETRIES.keep_trying(opened, self._pause), keep_trying)
+        return _RemoteFile(client.ask("read", file.path, opened, reading=True), client, file.path)
 
 
-class _RetriedFile(io.RawIOBase):
+class _RemoteFile(io.RawIOBase):
     """Remote file whose reads are retried and raise this library's errors."""
 
-    def __init__(self, file: IO[bytes], keep_trying: Callable[[Callable[[], bytes]], bytes]) -> None:
+    def __init__(self, file: IO[bytes], client: HubClient, path: str) -> None:
         self._file = file
-        self._keep_trying = keep_trying
+        self._client = client
+        self._path = path
 
     def readable(self) -> bool:
         return True
@@ -203,7 +197,7 @@ class _RetriedFile(io.RawIOBase):
         return self._file.seek(offset, whence)
 
     def read(self, size: int = -1) -> bytes:
-        return self._keep_trying(lambda: self._file.read(size))
+        return self._client.ask("read", self._path, lambda: self._file.read(size), reading=True)
 
     def close(self) -> None:
         self._file.close()

@@ -80,11 +80,21 @@ RETRIES = RetryPolicy()
 
 
 class HubClient:
-    """`HfApi` for one place, with reads over HTTP. Thread-safe; sends no request before its first use."""
+    """`HfApi` for one place, with reads over HTTP. Thread-safe; sends no request before its first use.
 
-    def __init__(self, place: Place, options: StoreOptions, retries: RetryPolicy = RETRIES) -> None:
+    `pause` implements the waits between retries.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        options: StoreOptions,
+        retries: RetryPolicy = RETRIES,
+        pause: Callable[[float], object] = time.sleep,
+    ) -> None:
         self.place = place
         self.retries = retries
+        self._pause = pause
         self._options = options
 
     @cached_property
@@ -151,7 +161,7 @@ class HubClient:
             with self.doing(action, key, reading=reading):
                 return call()
 
-        return self.retries.keep_trying(attempt)
+        return self.retries.keep_trying(attempt, self._pause)
 
     def read(self, url: str, key: str, span: tuple[int, int] | None = None) -> tuple[bytes, str]:
         """Return the object at `url`, or its range `span` (start and length), and its version.
