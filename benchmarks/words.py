@@ -6,18 +6,15 @@ Digital pages become scans: images, whose words and their ink are known from the
 read them: the CPU reader, and a model with and without boxes, which is the simulated server with the page's exact text
 as its answer. `export --format pdf` places the text, and pdfium finds it.
 
-A word is found if pdfium finds the same word on the page. Equal words are paired one to one, the nearest first, so that
-a word that the answer lacks, such as a running head, is not found, and no place counts twice. It is covered if its box
-contains `COVERED` of the word's ink, without ruled lines. `larger` is the median of the area of its box, relative to
-that of the true word's box. Pages in scripts that OCR does not read have only the places of blocks; they are counted
-apart.
+A word is found if pdfium finds the same word on the page; the nearest one counts. It is covered if its box contains
+`COVERED` of the word's ink, without ruled lines. `larger` is the median of the area of its box, relative to that of the
+true word's box. Pages in scripts that OCR does not read have only the places of blocks; they are counted apart.
 """
 
 import argparse
 import asyncio
 import contextlib
 import io
-import itertools
 import json
 import os
 import re
@@ -174,38 +171,24 @@ def measured(scan: Scan, pdf: bytes) -> tuple[int, list[float], list[float]]:
     dark = numpy.asarray(Image.open(io.BytesIO(scan.image)).convert("L")) < 255 * INK
     dark &= ~(_in_runs(dark) | _in_runs(dark.T).T)
     height, width = dark.shape
-    inked: dict[str, list[tuple[Box, numpy.typing.NDArray[numpy.bool_]]]] = defaultdict(list)
+    total, covered, larger = 0, [], []
     for text, true in scan.words:
+        key = _key(text)
         left, right = int(true.x0 * width), int(numpy.ceil(true.x1 * width))
         top, bottom = int(true.y0 * height), int(numpy.ceil(true.y1 * height))
         ink = dark[top:bottom, left:right]
-        if _key(text) and ink.any():
-            inked[_key(text)].append((true, ink))
-    covered, larger = [], []
-    for key, words in inked.items():
-        for number, near in _pairs([true for true, _ in words], where.get(key, [])):
-            true, ink = words[number]
-            rows, columns = numpy.nonzero(ink)
-            x, y = (columns + int(true.x0 * width) + 0.5) / width, (rows + int(true.y0 * height) + 0.5) / height
-            inside = (x >= near.x0) & (x <= near.x1) & (y >= near.y0) & (y <= near.y1)
-            covered.append(float(inside.mean()))
-            larger.append(near.area / max(true.area, 1e-9))
-    return sum(map(len, inked.values())), covered, larger
-
-
-def _pairs(true: Sequence[Box], found: Sequence[Box]) -> Iterator[tuple[int, Box]]:
-    """Yield the numbers of true words, each with a found word of its own, the nearest first."""
-
-    def distance(pair: tuple[int, int]) -> float:
-        one, other = true[pair[0]].centre, found[pair[1]].centre
-        return abs(one[0] - other[0]) + abs(one[1] - other[1])
-
-    left, free = set(range(len(true))), set(range(len(found)))
-    for number, place in sorted(itertools.product(left, free), key=distance):
-        if number in left and place in free:
-            left.remove(number)
-            free.remove(place)
-            yield number, found[place]
+        if not key or not ink.any():
+            continue
+        total += 1
+        if not (same := where.get(key)):
+            continue
+        near = min(same, key=lambda box: abs(box.centre[0] - true.centre[0]) + abs(box.centre[1] - true.centre[1]))
+        rows, columns = numpy.nonzero(ink)
+        x, y = (columns + left + 0.5) / width, (rows + top + 0.5) / height
+        inside = (x >= near.x0) & (x <= near.x1) & (y >= near.y0) & (y <= near.y1)
+        covered.append(float(inside.mean()))
+        larger.append(near.area / max(true.area, 1e-9))
+    return total, covered, larger
 
 
 def _in_runs(dark: "numpy.typing.NDArray[numpy.bool_]") -> "numpy.typing.NDArray[numpy.bool_]":
