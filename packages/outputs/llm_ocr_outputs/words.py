@@ -623,7 +623,8 @@ class _Placing:
     def _place_near(self, words: Sequence[_Word], candidates: Sequence[int]) -> None:
         """Place words on equal found words in any order: on those that are nearest to the word before, or after."""
         free: dict[tuple[int, str], list[int]] = {}
-        following = [*accumulate((word.pieces[:1] for word in reversed(words)), lambda last, next_: next_ or last)]
+        after: list[_Piece] = []
+        following = [after := word.pieces[:1] or after for word in reversed(words)]
         before: list[_Piece] = []
         for word, after in zip(words, reversed(following), strict=True):
             if not word.pieces and word.letters:
