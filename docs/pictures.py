@@ -1,7 +1,7 @@
 """Make the pictures of the documentation from the current product: `make pictures`.
 
 The examples are read by the CPU engine. Headless Chromium photographs the viewer, an exported HTML file, and the
-report; pdfium draws the pages of an exported PDF and of a document with exported words.
+report; pdfium draws the pages of an exported PDF, of a PDF by OCRmyPDF, and of a document with exported words.
 """
 
 import json
@@ -33,31 +33,36 @@ def main() -> None:
         sys.exit("pictures need Chromium: install the package chromium")
     with tempfile.TemporaryDirectory(prefix="llm-ocr-pictures-") as folder:
         made = Path(folder)
-        first, second = made / "examples", made / "with-ocr"
+        first, second, asked = made / "examples", made / "with-ocr", made / "asked/examples"
         documents = sorted(path for path in (ROOT / "examples").iterdir() if path.suffix in (".pdf", ".png", ".tiff"))
         llm_ocr.run(documents, workspace=first, engine="embedded")
         llm_ocr.run(ROOT / "examples/paper.pdf", workspace=second, engine="embedded", text_layer="never")
+        llm_ocr.run(ROOT / "examples/invoice.png", workspace=asked, engine="embedded")
         answers = made / "answers.json"  # the answer of examples/invoice-answer.json, from a simulated server
         answers.write_text(json.dumps({"Quarrel": (ROOT / "examples/invoice-answer.json").read_text()}))
         with running(forced=answers, served_model_name="qwen3-vl-8b") as server:
-            llm_ocr.fields(workspace=first, schema=ROOT / "examples/invoice.json", server_url=server.url)
-        for address, picture, flags in _views(made, first, second):
+            llm_ocr.fields(workspace=asked, schema=ROOT / "examples/invoice.json", server_url=server.url)
+        for address, picture, flags in _views(made, first, second, asked):
             _photograph(browser, address, ROOT / "docs" / picture, made, flags)
         llm_ocr.export(workspace=first, output=made / "hocr", format="hocr")
         _draw_words(made / "hocr/documents/paper.pdf.hocr", ROOT / "examples/paper.pdf", ROOT / "docs/guides/hocr.png")
         llm_ocr.export(workspace=first, output=made / "pdfs", format="pdf")
         _draw_found(made / "pdfs/scan.pdf", "quay", ROOT / "docs/guides/searchable-pdf.png")
+        plugin = (sys.executable, "-m", "ocrmypdf", "--plugin", "llm_ocr_ocrmypdf", "--quiet")
+        subprocess.run([*plugin, ROOT / "examples/fax.tiff", made / "fax.pdf"], check=True, timeout=120)
+        _draw_found(made / "fax.pdf", "weir", ROOT / "docs/guides/ocrmypdf.png")
 
 
-def _views(made: Path, first: Path, second: Path) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+def _views(made: Path, first: Path, second: Path, asked: Path) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Yield the address, the file, and the browser's flags of each picture."""
     index = llm_ocr.view(workspace=first, output=made / "site").index.as_uri()
     both = llm_ocr.view(workspace=first, output=made / "both", compare=str(second)).index.as_uri()
     page = next(one for one in llm_ocr.open(first).pages(images=False) if one.source.endswith("paper.pdf"))
     yield f"{index}#page={page_id(page.document_id, page.page_number)}", "viewer/page.png", ()
     yield f"{index}#page={page_id(page.document_id, page.page_number)}", "viewer/dark.png", ("--force-dark-mode",)
-    invoice = next(one for one in llm_ocr.open(first).pages(images=False) if one.source.endswith("invoice.png"))
-    yield f"{index}#page={page_id(invoice.document_id, 1)}", "viewer/fields.png", ()
+    (invoice,) = llm_ocr.open(asked).pages(images=False)
+    with_fields = llm_ocr.view(workspace=asked, output=made / "values").index.as_uri()
+    yield f"{with_fields}#page={page_id(invoice.document_id, 1)}", "viewer/fields.png", ()
     yield index, "viewer/list.png", ()
     yield f"{both}#page={page_id(page.document_id, page.page_number)}", "viewer/compare.png", ()
     llm_ocr.export(workspace=first, output=made / "html", format="html")
@@ -112,6 +117,7 @@ def _photograph(browser: str, address: str, picture: Path, folder: Path, flags: 
                 "--disable-gpu",
                 "--hide-scrollbars",
                 "--virtual-time-budget=8000",
+                "--run-all-compositor-stages-before-draw",  # with images that are decoded late on a busy machine
             ),
             *(
                 "--disable-background-networking",

@@ -1,24 +1,53 @@
 """Fields of a document: its passages, the places of quotes, and the row of the document. Pure.
 
 A page contains a quote if it has the same letters and digits in a row, in one case, as in the page's ledger: white
-space, hyphens, and marks differ between correct readings. Text that the ledger calls unsupported is not verified.
+space, hyphens, and marks differ between correct readings. Text that the ledger calls unsupported is not verified. A
+quote across a page break is on the page on which it begins.
 """
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from itertools import accumulate
-from typing import Any
+from itertools import accumulate, chain, pairwise
+from typing import Any, NamedTuple
 
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
 from llm_ocr.results.field_schema import Found, Node, Tree
 from llm_ocr.results.joining import is_cjk
 from llm_ocr.results.quality.text_layer import BlockText, chunks_of, plain, texts_of
-from llm_ocr.types import Block, BlockKind, Box, FieldsRecord, PageRecord, Reason, Status
+from llm_ocr.types import FURNITURE, Block, BlockKind, Box, FieldsRecord, PageRecord, Reason, Status
 
 #: Characters per token in ordinary script, at least.
 CHARACTERS = 2
+
+
+class _Word(NamedTuple):
+    """Word in one case, with its block and its first and last character there."""
+
+    letters: str
+    block: int
+    start: int
+    end: int
+
+
+class _Letters:
+    """All letters of words, for the search of words in a row."""
+
+    def __init__(self, words: Sequence[_Word]) -> None:
+        self._text = "".join(word.letters for word in words)
+        self._starts = [0, *accumulate(len(word.letters) for word in words)]
+        self._edges = frozenset(self._starts)
+
+    def find(self, wanted: str) -> Iterator[tuple[int, int]]:
+        """Yield the ranges of words that have the wanted letters."""
+        at = self._text.find(wanted) if wanted else -1
+        while at >= 0:
+            end = at + len(wanted)
+            # `2012` does not contain the quote `12`. Text without spaces between words has no edges.
+            if (at in self._edges or is_cjk(wanted[0])) and (end in self._edges or is_cjk(wanted[-1])):
+                yield bisect_right(self._starts, at) - 1, bisect_left(self._starts, end)
+            at = self._text.find(wanted, at + 1)
 
 
 @dataclass(frozen=True)
@@ -42,45 +71,50 @@ class PageText:
         return texts_of([Block(BlockKind.TEXT, WHOLE_PAGE, self.record.markdown)])
 
     @cached_property
-    def _words(self) -> list[tuple[str, int, int, int]]:
-        """Words in one case, each with its block and its first and last character there."""
+    def _words(self) -> list[_Word]:
         return [
-            (word, number, start, end)
+            _Word(word, number, start, end)
             for number, entry in enumerate(self._blocks)
             for chunk in entry.chunks
             for word, (start, end) in zip(chunk.words, chunk.places, strict=True)
         ]
 
     @cached_property
-    def _letters(self) -> tuple[str, list[int]]:
-        """All letters, and the position of each word in them."""
-        words = [word for word, *_ in self._words]
-        return "".join(words), [0, *accumulate(map(len, words))]
+    def _body(self) -> list[_Word]:
+        """Words without running heads and feet, which separate the text of two pages."""
+        return [word for word in self._words if self._blocks[word.block].block.kind not in FURNITURE]
+
+    @cached_property
+    def _letters(self) -> _Letters:
+        return _Letters(self._words)
 
     def find(self, quote: str) -> Iterator[tuple[bool, Box | None]]:
         """Yield the places of a quote: whether the text there is verified, and the box of its blocks."""
-        wanted = "".join(chunk.letters for chunk in chunks_of(plain(quote)))
-        letters, starts = self._letters
-        edges = set(starts)
-        at = letters.find(wanted) if wanted else -1
-        while at >= 0:
-            end = at + len(wanted)
-            # `2012` does not contain the quote `12`. Text without spaces between words has no edges.
-            if (at in edges or is_cjk(wanted[0])) and (end in edges or is_cjk(wanted[-1])):
-                yield self._place(at, end)
-            at = letters.find(wanted, at + 1)
+        for first, last in self._letters.find(_wanted(quote)):
+            yield self._place(self._words[first:last])
 
-    def _place(self, start: int, end: int) -> tuple[bool, Box | None]:
-        starts = self._letters[1]
-        words = self._words[bisect_right(starts, start) - 1 : bisect_left(starts, end)]
+    def find_across(self, following: "PageText", quote: str) -> Iterator[tuple[bool, Box | None]]:
+        """Yield the places of a quote that begins on this page and ends on the next one; the boxes are of this page."""
+        wanted = _wanted(quote)
+        own, other = self._body[-len(wanted) :], following._body[: len(wanted)]
+        for first, last in _Letters([*own, *other]).find(wanted):
+            if first < len(own) < last:
+                verified, box = self._place(own[first:])
+                yield verified and following._place(other[: last - len(own)])[0], box
+
+    def _place(self, words: Sequence[_Word]) -> tuple[bool, Box | None]:
         foreign = self.record.ledger.unsupported if self.record.ledger else ()
         verified = not any(
-            span.block == block and span.start < last and span.end > first
+            span.block == word.block and span.start < word.end and span.end > word.start
             for span in foreign
-            for _, block, first, last in words
+            for word in words
         )
-        box = reduce(Box.union, (self._blocks[block].block.box for _, block, *_ in words))
+        box = reduce(Box.union, (self._blocks[word.block].block.box for word in words))
         return verified, None if box == WHOLE_PAGE else box
+
+
+def _wanted(quote: str) -> str:
+    return "".join(chunk.letters for chunk in chunks_of(plain(quote)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +139,13 @@ class Passage:
             return [self.located(one) for one in tree]
         if not isinstance(tree, Found):
             return tree
-        for page in self.pages:
-            for verified, box in page.find(tree.quote):
-                if verified or tree.page is None:  # the first place counts, unless a later one is verified
-                    tree = replace(tree, page=page.number, box=box, quoted=verified)
-                if verified:
-                    return tree
+        on_pages = ((page, place) for page in self.pages for place in page.find(tree.quote))
+        across = ((one, place) for one, other in pairwise(self.pages) for place in one.find_across(other, tree.quote))
+        for page, (verified, box) in chain(on_pages, across):
+            if verified or tree.page is None:  # the first place counts, unless a later one is verified
+                tree = replace(tree, page=page.number, box=box, quoted=verified)
+            if verified:
+                break
         return tree
 
 

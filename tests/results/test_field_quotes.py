@@ -1,5 +1,7 @@
 """Quotes: their places, and whether the text there is verified; passages of documents, and their rows."""
 
+from dataclasses import replace
+
 import pytest
 
 from llm_ocr.results.field_schema import Found, read_schema
@@ -35,7 +37,11 @@ def found(quote, *pages):
 
 
 @pytest.mark.parametrize(
-    "quote", ["Invoice number 1847", "invoice  NUMBER: 1847", "in-\nvoice number", "**Invoice** number", "number"]
+    "quote",
+    [
+        *("Invoice number 1847", "invoice  NUMBER: 1847", "in-\nvoice number", "**Invoice** number", "number"),
+        *("“invoice number” 1847", "inv\u00adoice nu\u2011mber", "invoice\u00a0number\u20091847", "(INVOICE NUMBER)"),
+    ],
 )
 def test_a_quote_stands_in_text_with_other_spaces_and_marks(quote):
     place = found(quote, page("Quarrel & Finch", "The invoice num-\nber 1847 of today"))
@@ -50,6 +56,23 @@ def test_other_words_and_parts_of_words_are_no_quote(quote):
 
 def test_a_quote_in_two_blocks_has_the_box_of_both():
     assert found("Finch total", page("Quarrel & Finch", "Total 212")).box == Box(0.1, 0.1, 0.9, 0.3)
+
+
+def test_a_quote_continues_on_the_next_page():
+    foot = replace(page("Invoice of the com-", "Page 1"), markdown="")
+    blocks = (foot.record.blocks[0], replace(foot.record.blocks[1], kind=BlockKind.PAGE_NUMBER))
+    first = PageText(replace(foot.record, blocks=blocks), "Invoice of the com-")
+    second = page("pany Quarrel", number=2)
+    place = found("the company Quarrel", first, second)
+    assert (place.quoted, place.page, place.box) == (True, 1, LEFT)
+    assert not found("the company Quarrel", second, first).quoted
+    assert not found("the company Quarr", first, second).quoted
+
+
+def test_a_quote_across_pages_is_verified_on_both():
+    second = page("Quarrel", number=2, unsupported=(Span(0, 0, 7),))
+    place = found("of Quarrel", page("Invoice of"), second)
+    assert (place.quoted, place.page, place.box) == (False, 1, LEFT)
 
 
 def test_text_without_spaces_between_words_has_quotes():

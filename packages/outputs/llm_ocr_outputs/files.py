@@ -98,8 +98,8 @@ _NOT_CONTENT = frozenset({"README.md", "Thumbs.db", "desktop.ini"})
 class Note:
     """Result of a batch: sizes in bytes by key, number of records, pages by status.
 
-    `dropped` and `failed` are documents in the form of their lists. `left_out` is the number of pages left out by the
-    setting `only`.
+    `dropped` and `failed` are documents in the form of their lists; `again` is the number of failed ones whose source
+    could be opened before. `left_out` is the number of pages left out by the setting `only`.
     """
 
     files: dict[str, int] = field(default_factory=dict)
@@ -108,6 +108,7 @@ class Note:
     dropped: list[dict[str, Any]] = field(default_factory=list)
     left_out: int = 0
     failed: list[dict[str, Any]] = field(default_factory=list)
+    again: int = 0
 
     @property
     def lists(self) -> list[str]:
@@ -126,6 +127,7 @@ class Done:
     counts: Counts
     left_out: int
     failed: int
+    again: int
 
 
 class Notes:
@@ -187,7 +189,7 @@ class Notes:
         (self._spool / batch).write_bytes(codec.dump(asdict(note)))
         counts = Counts(sum(note.pages.values()), *(note.pages.get(name, 0) for name in ("ok", "degraded", "failed")))
         size, dropped, failed = sum(note.files.values()), len(note.dropped), len(note.failed)
-        self.done[batch] = Done(len(note.files), size, note.records, dropped, counts, note.left_out, failed)
+        self.done[batch] = Done(len(note.files), size, note.records, dropped, counts, note.left_out, failed, note.again)
 
     def begin(self, batch: str, number: int, keys: Iterable[str]) -> None:
         """Note that these files are about to be written; `number` counts such groups of a batch."""
@@ -292,7 +294,10 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Document without a file, because its source could not be used. The next export tries its batch again."""
+    """Document without a file, because its source could not be used.
+
+    The next export tries its batch again if the source could be opened when the document was read.
+    """
 
     document: Document
     failure: PageFailure | StorageError
@@ -363,7 +368,7 @@ async def export_files(job: ExportJob, form: Form) -> Exported:
         work = _Work(job, form, rows, notes, pool)
         try:
             await asyncio.to_thread(notes.claim, dataset.identity, form.name)
-            whole = [batch.name for batch in batches if batch.name in notes.done and not notes.done[batch.name].failed]
+            whole = [batch.name for batch in batches if batch.name in notes.done and not notes.done[batch.name].again]
             await asyncio.to_thread(notes.retire, whole)
             written = await _write(work, batches)
             done = [notes.done[batch.name] for batch in batches]
@@ -454,6 +459,7 @@ def _without_failed(work: _Work, files: Iterable[File | Failed], note: Note) -> 
         note.failed.append(
             {"document_id": file.document.id, "source": source, "reason": reason.value, "detail": detail}
         )
+        note.again += file.document.failure is None
         work.job.progress.say(f"{source} has no {work.form.name} file: {text}")
 
 

@@ -123,11 +123,9 @@ class Originals:
         Raises:
             PageFailure: The source is gone, has changed, or cannot be opened or rendered.
         """
-        opened = [row for row in document.rows if row.record.page_number is not None]
-        if document.rows and not opened:
-            record = document.rows[0].record
-            raise PageFailure(record.reason or Reason.UNREADABLE, record.detail)
-        rows = [row for row in opened if row.record.status is not Status.FAILED]
+        if failure := document.failure:
+            raise failure
+        rows = [row for row in document.rows if row.record.status is not Status.FAILED]
         waiting: deque[asyncio.Task[PlacedPage]] = deque()
         try:
             for row in rows:

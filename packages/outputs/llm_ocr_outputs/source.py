@@ -11,7 +11,7 @@ from itertools import groupby, islice
 from typing import Any
 
 from llm_ocr.documents.remote import shown
-from llm_ocr.errors import DatasetDamaged, StageMissing, UsageError
+from llm_ocr.errors import DatasetDamaged, PageFailure, StageMissing, UsageError
 from llm_ocr.models.registry import find_profile
 from llm_ocr.results.dataset import FOLDER, DatasetRow, dataset_file
 from llm_ocr.results.documents import DocumentNames, name_claims
@@ -19,7 +19,7 @@ from llm_ocr.results.schema import Images
 from llm_ocr.scheduling.scanner import PlannedItems
 from llm_ocr.stages.assemble import markers_of, paths_of
 from llm_ocr.storage import ObjectInfo
-from llm_ocr.types import DocumentPart, PageRecord, Status
+from llm_ocr.types import DocumentPart, PageRecord, Reason, Status
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import generations
 from llm_ocr.workspace.items import Item, copied_notes, is_damaged, items, note_of_views
@@ -94,6 +94,14 @@ class Document:
     page_total: int
     rows: tuple[DatasetRow, ...]
     part: DocumentPart
+
+    @property
+    def failure(self) -> PageFailure | None:
+        """Why the source could not be opened when the document was read; None if it has pages."""
+        if not self.rows or any(row.record.page_number is not None for row in self.rows):
+            return None
+        record = self.rows[0].record
+        return PageFailure(record.reason or Reason.UNREADABLE, record.detail)
 
     @property
     def error_rate(self) -> float:

@@ -17,8 +17,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import SequenceMatcher
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from html import unescape
 from itertools import accumulate, groupby, pairwise
 from typing import Literal
@@ -285,7 +284,10 @@ class _Piece:
 
 @dataclass(slots=True)
 class _Word:
-    """Word to place. `letters` are compared, and come from the characters `at`. `first` and `last`: found words."""
+    """Word to place. `letters` are compared, or the text without any; they come from the characters `at`.
+
+    `first` and `last` are found words.
+    """
 
     text: str
     block: int
@@ -318,7 +320,10 @@ class _Found:
 
 
 def _letters(text: str) -> tuple[str, tuple[int, ...]]:
-    """Return the letters and digits of a word in one case, and the character that each comes from."""
+    """Return the letters and digits of a word in one case, and the character that each comes from.
+
+    Without any, the characters are those of the text itself.
+    """
     if text.isascii() and text.isalnum():
         return text.lower(), tuple(range(len(text)))
     letters, at = [], []
@@ -327,17 +332,66 @@ def _letters(text: str) -> tuple[str, tuple[int, ...]]:
             if letter.isalnum():
                 letters.append(letter)
                 at.append(index)
-    return "".join(letters), tuple(at)
+    return "".join(letters), tuple(at or range(len(text)))
 
 
-#: Limit of found words between two aligned words that are candidates for the words between them.
+def _partners(own: str, other: str) -> list[int]:
+    """Return for each letter of a text its partner in another text, in order, or -1: the most, in the longest runs."""
+    import numpy as np
+
+    own_cut = own[: _MOST_CELLS // max(1, len(other))]
+    here, there = (np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32) for text in (own_cut, other))
+    rows, columns = len(here), len(there)
+    best = np.zeros(columns + 1, np.int32)
+    up, left = (np.zeros((rows + 1, columns + 1), np.bool_) for _ in range(2))
+    equal = np.zeros((3, columns + 2), np.int32)  # of the letter before, this letter, and the next one
+    equal[2, 1:-1] = there == here[0] if rows else 0
+    for row in range(rows):
+        equal[:2] = equal[1:]
+        equal[2, 1:-1] = there == here[row + 1] if row + 1 < rows else 0
+        weight = equal[1, 1:-1] * (1 + equal[0, :-2] + equal[2, 2:])
+        before, best = best, best.copy()
+        np.maximum(before[1:], before[:-1] + weight, out=best[1:])
+        np.maximum.accumulate(best, out=best)
+        up[row + 1], left[row + 1, 1:] = best == before, best[1:] == best[:-1]
+    partners = [-1] * len(own)
+    row, column = rows, columns
+    while row and column:
+        if up[row, column]:
+            row -= 1
+        elif left[row, column]:
+            column -= 1
+        else:
+            row, column = row - 1, column - 1
+            partners[row] = column
+    return partners
+
+
+#: Limit of found words that are candidates for a word: between aligned words, and equal ones.
 _MOST_BETWEEN = 400
+#: Limit of the letters of two texts that are compared with each other, as a product.
+_MOST_CELLS = 30_000_000
+#: How much more than a distance along lines a distance across lines counts.
+_LINES = 4.0
+#: Share of the page's height without a known word that separates a table from words elsewhere.
+_GAP = 0.12
 #: Share of the page by which a found word may be outside of its block's box.
 _OUTSIDE = 0.01
 #: Share of the page from which a box says nothing about a block's place.
 _WHOLE_PAGE = 0.95
 #: Height of a line in ems, and the largest share of the page's height that a line takes.
 _LEADING, _HIGHEST = 1.25, 0.04
+
+
+def _diagonal(pair: tuple[int, int]) -> int | None:
+    """Return what the pairs of a letter and its partner in a row have in common; None without a partner."""
+    return pair[1] - pair[0] if pair[1] >= 0 else None
+
+
+def _unplaced(words: Sequence[_Word]) -> list[tuple[int, int]]:
+    """Return the ranges of consecutive words without a place."""
+    ends = [at for at, word in enumerate(words) if word.pieces]
+    return [(first + 1, last) for first, last in pairwise([-1, *ends, len(words)]) if last - first > 1]
 
 
 class _Placing:
@@ -375,12 +429,26 @@ class _Placing:
             self._fill(start, end)
 
     def _infer_boxes(self) -> None:
-        """Give tables without a box the rows of their aligned words: answers read rows, and layers often columns."""
+        """Give tables without a box the rows of their words: answers read rows, and layers often columns.
+
+        The rows are those of the most words that are aligned, or that the page has once, without a large gap.
+        """
+        where: dict[str, list[Box]] = defaultdict(list)
+        for one in self.found:
+            where[one.key].append(one.box)
         for number, group in groupby(self.words, key=lambda word: word.block):
-            boxes = [piece.box for word in group for piece in word.pieces]
-            if self.blocks[number].kind is BlockKind.TABLE and not self._is_placed(number) and boxes:
-                around = reduce(Box.union, boxes)
-                self.blocks[number] = replace(self.blocks[number], box=Box(0.0, around.y0, 1.0, around.y1))
+            if self.blocks[number].kind is not BlockKind.TABLE or self._is_placed(number):
+                continue
+            words = list(group)
+            boxes = [piece.box for word in words for piece in word.pieces]
+            keys = {word.key for word in words if not word.pieces and len(word.letters) >= _LEAST_LETTERS}
+            boxes += [where[key][0] for key in keys if len(where[key]) == 1]
+            boxes.sort(key=lambda box: box.y0)
+            gaps = [at for at, (one, other) in enumerate(pairwise(boxes), 1) if other.y0 - one.y1 > _GAP]
+            rows = max((boxes[start:end] for start, end in pairwise([0, *gaps, len(boxes)])), key=len)
+            if rows:
+                box = Box(0.0, rows[0].y0, 1.0, max(box.y1 for box in rows))
+                self.blocks[number] = replace(self.blocks[number], box=box)
 
     def _pair_in_blocks(self, *, share: bool) -> None:
         """Pair the words of each block with the unused found words in its box."""
@@ -402,20 +470,32 @@ class _Placing:
             target[start : start + length] = range(place, place + length)
         starts = list(accumulate((len(one.letters) for one in self.found), initial=0))
         self._leave_foreign(target, starts)
+        lettered = [index for index, one in enumerate(self.found) if one.letters]
+        self._claim([word for word in self.words if word.letters], target, lettered)
+
+    def _claim(self, words: Sequence[_Word], target: Sequence[int], found: Sequence[int]) -> None:
+        """Place words on the found words that have their letters.
+
+        Args:
+            words: The words.
+            target: For each of their letters, its position among the letters of the found words, or -1.
+            found: Indices of the found words.
+        """
+        starts = list(accumulate((len(self.found[index].key) for index in found), initial=0))
         shares: dict[int, list[tuple[_Word, int, int, int]]] = defaultdict(list)  # by found word: first, last, start
         at = 0
-        for word in self.words:
-            places = target[at : at + len(word.letters)]
-            at += len(word.letters)
+        for word in words:
+            places = target[at : at + len(word.key)]
+            at += len(word.key)
             if 2 * sum(place >= 0 for place in places) < max(1, len(places)):
                 continue
             owners = [(index, bisect_right(starts, place) - 1) for index, place in enumerate(places) if place >= 0]
             for owner, group in groupby(owners, key=lambda pair: pair[1]):
                 indices = [index for index, _ in group]
                 first, last = (places[index] - starts[owner] for index in (indices[0], indices[-1]))
-                shares[owner].append((word, first, last, word.at[indices[0]] if word.first >= 0 else 0))
-                word.first = owner if word.first < 0 else word.first
-                word.last = owner
+                shares[found[owner]].append((word, first, last, word.at[indices[0]] if word.first >= 0 else 0))
+                word.first = found[owner] if word.first < 0 else word.first
+                word.last = found[owner]
         for owner, claims in sorted(shares.items()):
             one = self.found[owner]
             one.used = True
@@ -425,7 +505,7 @@ class _Placing:
                 end = 1.0 if whole else _width(one.text[: one.at[last] + 1]) / max(_width(one.text), 1e-6)
                 self._add(word, start, _part(one.box, self.lines[one.line][1], begin, max(begin, end)), one.line)
                 begin = max(begin, end)
-        for word in self.words:
+        for word in words:
             word.pieces.sort(key=lambda piece: piece.start)
 
     def _leave_foreign(self, target: list[int], starts: Sequence[int]) -> None:
@@ -457,16 +537,11 @@ class _Placing:
 
     def _runs(self, *, same_block: bool = False) -> list[tuple[int, int]]:
         """Return the ranges of consecutive words without a place, of one block each with `same_block`."""
-        runs: list[tuple[int, int]] = []
-        for index, word in enumerate(self.words):
-            if word.pieces:
-                continue
-            joined = runs and runs[-1][1] == index
-            if joined and not (same_block and self.words[index - 1].block != word.block):
-                runs[-1] = runs[-1][0], index + 1
-            else:
-                runs.append((index, index + 1))
-        return runs
+        runs = _unplaced(self.words)
+        if not same_block:
+            return runs
+        groups = ([*group] for run in runs for _, group in groupby(range(*run), key=lambda at: self.words[at].block))
+        return [(group[0], group[-1] + 1) for group in groups]
 
     def _between(self, start: int, end: int) -> list[int]:
         """Return the unused found words after the word before a run, and before the word after it."""
@@ -508,43 +583,65 @@ class _Placing:
         return [index for row in rows for index in sorted(row, key=lambda index: self.found[index].box.x0)]
 
     def _pair(self, words: Sequence[_Word], candidates: Sequence[int], *, share: bool) -> None:
-        """Place words on equal found words in order, then in any order; let the rest share the found words between."""
+        """Place words on found words with the same letters, then near their neighbors; let the rest share what is left.
+
+        Args:
+            words: Words without a place, in order.
+            candidates: Unused found words, in the order in which a reader meets them.
+            share: Whether words may take the room of found words with other letters.
+        """
         if not candidates:
             return
-        keys = [self.found[index].key for index in candidates]
-        blocks = SequenceMatcher(None, [word.key for word in words], keys, autojunk=False).get_matching_blocks()
-        for first, second, size in blocks:
-            for word, index in zip(words[first : first + size], candidates[second : second + size], strict=True):
-                self._set(word, index)
-        left: dict[str, list[int]] = defaultdict(list)
-        for key, index in zip(keys, candidates, strict=True):
-            if not self.found[index].used and self.found[index].letters:
-                left[key].append(index)
-        for word in words:
-            if not word.pieces and (
-                same := [index for index in left[word.key] if self._holds(word.block, self.found[index].box)]
-            ):
-                self._set(word, same[0])
-                left[word.key].remove(same[0])
+        own, other = [word.key for word in words], [self.found[index].key for index in candidates]
+        partners, end = _partners("".join(own), "".join(other)), 0
+        run_of = [run for _, group in groupby(enumerate(partners), key=_diagonal) for run in [[*group]] for _ in run]
+        for word in words:  # similar words share a place below, and a few letters are often the same by chance
+            start, end = end, end + len(word.key)
+            run = run_of[start]
+            is_whole = run[0][1] >= 0 and run[-1][0] >= end - 1
+            if not is_whole or (len(run) < _LEAST_LETTERS and self._is_placed(word.block)):
+                partners[start:end] = [-1] * len(word.key)
+        self._claim(words, partners, candidates)
+        self._place_near(words, candidates)
         if not share:
             return
-        ends = [(0, 0, 0), *blocks]  # the last one is empty, at the end of both
-        for (first, second, size), (next_first, next_second, _) in pairwise(ends):
-            rest = [word for word in words[first + size : next_first] if not word.pieces]
-            free = [index for index in candidates[second + size : next_second] if not self.found[index].used]
-            for number, group in groupby(rest, key=lambda word: word.block):
+        order = {index: place for place, index in enumerate(candidates)}
+        for start, end in _unplaced(words):
+            first = words[start - 1].last if start else -1
+            last = words[end].first if end < len(words) else len(self.found)
+            between = candidates[order.get(first, -1) + 1 : order.get(last, len(candidates))]
+            for number, group in groupby(words[start:end], key=lambda word: word.block):
                 near = [
-                    index for index in free if not self._is_placed(number) or self._holds(number, self.found[index].box)
+                    index
+                    for index in between
+                    if not self.found[index].used
+                    and (not self._is_placed(number) or self._holds(number, self.found[index].box))
                 ]
-                near = [index for index in near if not self.found[index].used]
                 if near:
                     self._share(list(group), near)
 
-    def _set(self, word: _Word, index: int) -> None:
-        one = self.found[index]
-        one.used = True
-        word.first = word.last = index
-        self._add(word, 0, one.box, one.line)
+    def _place_near(self, words: Sequence[_Word], candidates: Sequence[int]) -> None:
+        """Place words on equal found words in any order: on those that are nearest to the word before, or after."""
+        free: dict[tuple[int, str], list[int]] = {}
+        after: list[_Piece] = []
+        following = [after := word.pieces[:1] or after for word in reversed(words)]
+        before: list[_Piece] = []
+        for word, after in zip(words, reversed(following), strict=True):
+            if not word.pieces and word.letters:
+                if (kind := (word.block, word.key)) not in free:
+                    equal = (index for index in candidates if self.found[index].key == word.key)
+                    free[kind] = [index for index in equal if self._holds(word.block, self.found[index].box)]
+                unused = [index for index in free[kind] if not self.found[index].used][:_MOST_BETWEEN]
+                if unused:
+                    nearest = min(unused, key=partial(self._distance, before or after))
+                    self._claim([word], range(len(word.key)), [nearest])
+            before = word.pieces[-1:] or before
+
+    def _distance(self, pieces: Sequence[_Piece], index: int) -> float:
+        """Return the distance of a found word from the first piece, if any; lines count more than columns."""
+        x, y = self.found[index].box.centre
+        left, top = pieces[0].box.centre if pieces else (x, y)
+        return abs(x - left) * self.aspect + _LINES * abs(y - top)
 
     def _share(self, words: Sequence[_Word], indices: Sequence[int]) -> None:
         """Place words in the room of found words with another text, by their widths."""

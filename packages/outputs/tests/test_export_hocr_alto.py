@@ -242,6 +242,18 @@ def test_each_copy_of_a_document_gets_its_file(tmp_path, form):
     assert (done.rows, done.files) == (1, 2)
 
 
+@pytest.mark.parametrize("form", ["hocr", "alto", "html", "pdf"])
+def test_each_format_lists_documents_that_do_not_open(read, tmp_path, form):
+    names = ("broken.pdf",) if form == "html" else ("broken.pdf", "gone.pdf")
+    for _ in range(2):
+        done = llm_ocr.export(workspace=read, output=tmp_path / "o", format=form)
+        listed = (tmp_path / "o/failed-documents.jsonl").read_text().splitlines()
+        assert tuple(Path(json.loads(line)["source"]).name for line in listed) == names
+        assert done.failed == len(names)
+        assert not [path for path in (tmp_path / "o").rglob("*broken*")]
+    assert bool(done.written) is (form != "html")  # what never opened is not tried again
+
+
 def test_documents_without_their_source_are_listed(read, tmp_path):
     done = llm_ocr.export(workspace=read, output=tmp_path / "o", format="hocr")
     listed = [json.loads(line) for line in (tmp_path / "o/failed-documents.jsonl").read_text().splitlines()]

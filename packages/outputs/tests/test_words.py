@@ -89,6 +89,20 @@ def test_cells_of_a_table_have_the_places_of_their_columns():
     ]
 
 
+def test_numbers_that_ocr_joined_are_placed_apart():
+    # OCR left out the spaces in numbers, and the digits of a row are also those of other rows.
+    rows = [["8 942", "1 264"], ["7 606", "8 301"], ["1 330", "7 942"]]
+    found = layer(*((row[n].replace(" ", ""), x, 10 * y) for n, x in ((0, 20), (1, 60)) for y, row in enumerate(rows)))
+    (table,) = placed_words([text("\n\n".join(map(" ".join, rows)), Box(0, 0, 0.9, 0.4), BlockKind.TABLE)], found)
+    places = [(word.text, round(word.box.x0, 2), word.box.y0) for word in words_of([table])]
+    assert places == [
+        (part, pytest.approx(x + 0.02 * at, abs=0.005), pytest.approx(0.1 * y))
+        for y, row in enumerate(rows)
+        for cell, x in zip(row, (0.2, 0.6), strict=True)
+        for part, at in zip(cell.split(), (0, 1), strict=True)
+    ]
+
+
 def test_a_table_without_a_box_is_read_by_rows():
     names = ["potassium carbonate", "sodium bicarbonate", "magnesium sulfate"]
     first = [(name, 10, 10 * n) for n, name in enumerate(names, 1)]

@@ -18,7 +18,7 @@ from llm_ocr.types import Status
 from llm_ocr.workspace import library_version
 from llm_ocr_outputs.exports.documents import read_file
 from llm_ocr_outputs.exports.formulas import check_converter, mathml
-from llm_ocr_outputs.files import Batch, File, Form, export_files
+from llm_ocr_outputs.files import Batch, Failed, File, Form, export_files
 from llm_ocr_outputs.source import Document, language_of
 from llm_ocr_outputs.viewer.index import visible_text
 from llm_ocr_outputs.viewer.pages import page_view
@@ -43,7 +43,8 @@ _FIGURE = re.compile(r'(<span class="figure[^"]*" data-f="(\d+)"[^<>]*>)</span>'
 async def export_html(job: ExportJob) -> Exported:
     """Write an HTML file for each document, with its figures; errors as in `export_files`.
 
-    A file is in memory as a whole, with its figures.
+    A file is in memory as a whole, with its figures. A document that could not be opened is listed in
+    `failed-documents.jsonl`.
 
     Raises:
         MissingExtra: the library that converts formulas is not installed.
@@ -51,9 +52,12 @@ async def export_html(job: ExportJob) -> Exported:
     """
     check_converter()
 
-    def write(batch: Batch, documents: Iterator[Document]) -> Iterator[File]:
+    def write(batch: Batch, documents: Iterator[Document]) -> Iterator[File | Failed]:
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="llm-ocr-export") as pool:
             for document in documents:
+                if failure := document.failure:
+                    yield Failed(document, failure)
+                    continue
                 name = document.names[0]
                 figures = [figure for row in document.rows for figure in row.record.figures]
                 keys = [figure_file(name, figure) for figure in figures]
@@ -140,8 +144,6 @@ def _section(row: DatasetRow, html: str, language: str, images: Mapping[str, byt
         notice = f'<p class="notice" dir="ltr">This page {_VERDICTS[record.status]}{reason}{detail}</p>\n'
     attributes = f' lang="{language}"' if language else ""
     number = record.page_number
-    if number is None:  # the document did not open
-        return f'<section class="page"{attributes}>\n{notice}{html}</section>\n'
     link = f'<a class="number" href="#page-{number}" aria-label="Page {number}">{number}</a>'
     return f'<section class="page" id="page-{number}" dir="auto"{attributes}>\n{link}\n{notice}{html}</section>\n'
 
