@@ -260,6 +260,17 @@ def small_examples(golden) -> Path:
 
 
 @pytest.fixture(scope="session")
+def digital(golden) -> Path:
+    """Return `one.pdf` and `two.pdf`, with as many pages: their text layer is read without the seconds of OCR."""
+
+    def make_them(folder: Path) -> None:
+        for count, name in ((1, "one"), (2, "two")):
+            (folder / f"{name}.pdf").write_bytes(text_pdf(*good_pages(name, count)))
+
+    return golden("digital", make_them)
+
+
+@pytest.fixture(scope="session")
 def examples() -> Path:
     """Return the documents that the project ships."""
     return _REPOSITORY / "examples"

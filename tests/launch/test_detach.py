@@ -62,9 +62,9 @@ def jobs_of(platform: Platform):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_dataset_is_made_after_the_launching_process_has_exited(bucket, examples, tmp_path, capsys):
+def test_dataset_is_made_after_the_launching_process_has_exited(bucket, digital, tmp_path, capsys):
     environment = {"HF_TOKEN": TOKEN, "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
-    command = [sys.executable, "-c", OFTEN, *words(bucket, examples / "invoice.png", examples / "fax.tiff")]
+    command = [sys.executable, "-c", OFTEN, *words(bucket, digital / "one.pdf", digital / "two.pdf")]
     run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=120)
     assert run.returncode == 0, said(run)
     assert run.stdout.startswith("1 job submitted.")
@@ -90,8 +90,8 @@ def test_dataset_is_made_after_the_launching_process_has_exited(bucket, examples
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_after_a_killed_coordinator_the_same_command_goes_on(bucket, examples, capsys):
-    assert main(words(bucket, examples / "invoice.png")) == 0
+def test_after_a_killed_coordinator_the_same_command_goes_on(bucket, digital, capsys):
+    assert main(words(bucket, digital / "one.pdf")) == 0
     (coordinator,) = jobs_of(bucket)
     until(lambda: any(job.labels["stage"] == "extract" for job in jobs_of(bucket)), bool)
     coordinator.container.kill()
@@ -99,7 +99,7 @@ def test_after_a_killed_coordinator_the_same_command_goes_on(bucket, examples, c
     for job in jobs_of(bucket):
         assert job.over.wait(120)
     assert not llm_ocr.open(WORKSPACE, endpoint=bucket.hub.url).status.finished
-    assert main(words(bucket, examples / "invoice.png")) == 0
+    assert main(words(bucket, digital / "one.pdf")) == 0
     again = next(job for job in jobs_of(bucket) if job.labels["stage"] == PIPELINE and job is not coordinator)
     assert again.over.wait(300)
     assert again.stage == "COMPLETED", again.lines
@@ -108,29 +108,29 @@ def test_after_a_killed_coordinator_the_same_command_goes_on(bucket, examples, c
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_canceled_coordinator_ends_with_stage_and_wait_resumes(bucket, examples, capsys):
-    assert main(words(bucket, examples / "invoice.png")) == 0
+def test_canceled_coordinator_ends_with_stage_and_wait_resumes(bucket, digital, capsys):
+    assert main(words(bucket, digital / "one.pdf")) == 0
     until(lambda: any(job.labels["stage"] == "extract" for job in jobs_of(bucket)), bool)
     assert main(["jobs", "cancel", "-w", WORKSPACE, "--workspace-endpoint", bucket.hub.url]) == 0
     assert capsys.readouterr().out.count("Canceled ") == 2
     assert all(job.over.wait(60) for job in jobs_of(bucket))
-    assert main(words(bucket, examples / "invoice.png", how=("--wait",))) == 0
+    assert main(words(bucket, digital / "one.pdf", how=("--wait",))) == 0
     assert capsys.readouterr().out == "1 ok\n"
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_later_launch_starts_no_second_coordinator_and_may_wait(bucket, examples):
-    first = begin(settings(bucket, examples / "invoice.png"), lambda _: None)
+def test_later_launch_starts_no_second_coordinator_and_may_wait(bucket, digital):
+    first = begin(settings(bucket, digital / "one.pdf"), lambda _: None)
     (job,) = first.detach()
     lines: list[str] = []
-    second = begin(settings(bucket, examples / "invoice.png"), lines.append)
+    second = begin(settings(bucket, digital / "one.pdf"), lines.append)
     assert second.id == first.id
     assert [one.id for one in second.detach()] == [job.id]
     assert "which is in progress" in lines[0]
     with pytest.raises(LaunchError, match="is in progress as launch"):
-        begin(settings(bucket, examples / "invoice.png", stage="extract", detach=False), lines.append)
-    waiting = begin(settings(bucket, examples / "invoice.png", detach=False), lines.append)
+        begin(settings(bucket, digital / "one.pdf", stage="extract", detach=False), lines.append)
+    waiting = begin(settings(bucket, digital / "one.pdf", detach=False), lines.append)
     waiting.wait()
     assert [job.labels["stage"] for job in jobs_of(bucket)] == [PIPELINE, "extract", "describe", "assemble"]
     assert any("1/1 page," in line for line in lines), lines
@@ -145,12 +145,12 @@ def listed(capsys, *place: str) -> dict[str, str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_job_of_sagemaker_submits_the_stages(examples, monkeypatch, capsys):
+def test_a_job_of_sagemaker_submits_the_stages(digital, monkeypatch, capsys):
     monkeypatch.setattr(launching, "EVERY", 0.3)
     with opened() as account:
         where = ("--role", account.role)
         asked = ("-w", account.workspace, "--hardware", "ml.c5.xlarge", "--max-cost", "5", *where, *SMALL, "--detach")
-        assert main(["launch", "sagemaker", "pipeline", str(examples / "invoice.png"), *asked]) == 0
+        assert main(["launch", "sagemaker", "pipeline", str(digital / "one.pdf"), *asked]) == 0
         until(lambda: listed(capsys, "-w", account.workspace)[PIPELINE] not in ("queued", "running"), bool)
         assert set(listed(capsys, "-w", account.workspace).values()) == {"succeeded"}
         limits = [job.body["StoppingCondition"]["MaxRuntimeInSeconds"] for job in account.fake.jobs.values()]
@@ -161,7 +161,7 @@ def test_a_job_of_sagemaker_submits_the_stages(examples, monkeypatch, capsys):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_task_of_cloud_run_submits_the_stages(examples, monkeypatch, capsys):
+def test_a_task_of_cloud_run_submits_the_stages(digital, monkeypatch, capsys):
     pytest.importorskip("google.cloud.run_v2")
     pytest.importorskip("google.cloud.storage")
     monkeypatch.setattr(launching, "EVERY", 0.3)
@@ -169,15 +169,15 @@ def test_a_task_of_cloud_run_submits_the_stages(examples, monkeypatch, capsys):
         place = ("-w", "gs://bucket/run", "--workspace-endpoint", gcs.url)
         where = ("--project", "my-project", "--region", "us-central1", "--platform-endpoint", run.url)
         asked = (*place, *where, "--hardware", "cpu", *SMALL, "--detach")
-        assert main(["launch", "cloud-run", "pipeline", str(examples / "invoice.png"), *asked]) == 0
+        assert main(["launch", "cloud-run", "pipeline", str(digital / "one.pdf"), *asked]) == 0
         until(lambda: listed(capsys, *place)[PIPELINE] not in ("queued", "running"), bool)
         assert set(listed(capsys, *place).values()) == {"succeeded"}
         assert llm_ocr.open("gs://bucket/run", endpoint=gcs.url).status.finished
 
 
 @pytest.mark.slow
-def test_coordinator_does_not_trust_specs_that_others_changed(bucket, examples):
-    begin(settings(bucket, examples / "invoice.png"), lambda _: None).detach()
+def test_coordinator_does_not_trust_specs_that_others_changed(bucket, digital):
+    begin(settings(bucket, digital / "one.pdf"), lambda _: None).detach()
     with Workspace.open(WORKSPACE, options=StoreOptions(None, bucket.hub.url)) as workspace:
         (launched,) = read_launches(workspace)
         key = f"launches/{launched.id}/launch.json"
@@ -186,7 +186,7 @@ def test_coordinator_does_not_trust_specs_that_others_changed(bucket, examples):
         workspace.store.put(key, json.dumps(value).encode())
         workspace.flush()
     with pytest.raises(LaunchError, match="is in progress as launch"):
-        begin(settings(bucket, examples / "invoice.png"), lambda _: None)
+        begin(settings(bucket, digital / "one.pdf"), lambda _: None)
     (coordinator,) = jobs_of(bucket)
     assert coordinator.over.wait(120)
     assert "differs from the launched file" in coordinator.message or any(

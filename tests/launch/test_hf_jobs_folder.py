@@ -182,14 +182,14 @@ def ran(python: Path, script: Path, *words: str) -> subprocess.CompletedProcess[
 
 
 @pytest.mark.slow
-def test_the_scripts_are_the_stages_with_the_wheel_alone(folder, examples, wheel, clean):
+def test_the_scripts_are_the_stages_with_the_wheel_alone(folder, digital, wheel, clean):
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site(clean))
     needed = sysconfig.get_path("purelib")  # without what its own .pth files add: the checkout
     site(clean).joinpath("packages.pth").write_text(needed)
     words = ["-w", "out", "--engine", "embedded"]
     for stage, more in (
-        ("extract", [str(examples / "invoice.png"), *words]),
+        ("extract", [str(digital / "one.pdf"), *words]),
         ("describe", words),
         ("assemble", words[:2]),
     ):
