@@ -184,12 +184,6 @@ def alive(pid: int) -> bool:
     return listed.returncode == 0 and not listed.stdout.startswith("Z")
 
 
-def test_markers_are_json_that_a_person_can_read(corpus, tmp_path):
-    llm_ocr.plan(str(corpus), workspace=tmp_path / "w")
-    marker = json.loads((tmp_path / "w" / "plan" / "0001.done").read_text())
-    assert marker["expected"] == PAGES
-
-
 @pytest.mark.slow
 def test_killed_fields_count_every_document_once(examples, tmp_path):
     """Killed 8 times, each at a random moment after the next request, or after the next document or two."""

@@ -297,7 +297,7 @@ def servers() -> list[str]:
     return [line for line in marked(os.environ[MARK]) if "launcher" in line and "simulator" in line]
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_stopped_command_leaves_no_worker_and_no_server(cluster, nodes, documents, local, tmp_path, how):
     workspace = tmp_path / "w"
     process = with_own_servers(cluster, documents, workspace, "driver")
