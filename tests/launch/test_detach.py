@@ -40,10 +40,10 @@ def bucket(platform, monkeypatch) -> Platform:
     return platform
 
 
-def words(platform: Platform, *sources, stage: str = "pipeline", how: tuple[str, ...] = ("--detach",)) -> list[str]:
+def words(platform: Platform, *sources) -> list[str]:
     where = ("-w", WORKSPACE, "--workspace-endpoint", platform.hub.url, "--platform-endpoint", platform.hub.url)
-    command = ("launch", "hf-jobs", stage, *map(str, sources), *where, *SMALL, "--hardware", "cpu-upgrade")
-    return [*command, "--wheel", platform.wheel, *how]
+    command = ("launch", "hf-jobs", "pipeline", *map(str, sources), *where, *SMALL, "--hardware", "cpu-upgrade")
+    return [*command, "--wheel", platform.wheel, "--detach"]
 
 
 def settings(platform: Platform, *sources, **more) -> LaunchSettings:
@@ -111,14 +111,12 @@ def test_after_a_killed_coordinator_the_same_command_goes_on(bucket, digital, ca
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_canceled_coordinator_ends_with_stage_and_wait_resumes(bucket, digital, capsys):
+def test_canceled_coordinator_ends_with_its_stage(bucket, digital, capsys):
     assert main(words(bucket, digital / "one.pdf")) == 0
     until(lambda: any(job.labels["stage"] == "extract" for job in jobs_of(bucket)), bool)
     assert main(["jobs", "cancel", "-w", WORKSPACE, "--workspace-endpoint", bucket.hub.url]) == 0
     assert capsys.readouterr().out.count("Canceled ") == 2
     assert all(job.over.wait(60) for job in jobs_of(bucket))
-    assert main(words(bucket, digital / "one.pdf", how=("--wait",))) == 0
-    assert capsys.readouterr().out == "1 ok\n"
 
 
 @pytest.mark.slow
