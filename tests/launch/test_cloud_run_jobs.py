@@ -63,7 +63,7 @@ def bucket(platform, monkeypatch):
 
 @pytest.mark.slow
 def test_a_pipeline_of_many_tasks_ends_with_a_result(place, bucket, platform, digital, monkeypatch, capsys):
-    monkeypatch.setattr(launching, "EVERY", 0.1)
+    monkeypatch.setattr(launching, "EVERY", 0.5)
     (_, run), (workspace, of_jobs) = place, bucket
     code = main(
         [
@@ -95,7 +95,7 @@ def test_a_pipeline_of_many_tasks_ends_with_a_result(place, bucket, platform, di
 @pytest.mark.slow
 def test_ended_job_is_continued_and_nothing_is_done_twice(place, platform, gcs, examples, monkeypatch, capsys):
     """After the first unit the platform ends the task; the launch submits again, and the new job does the rest."""
-    monkeypatch.setattr(launching, "EVERY", 0.1)
+    monkeypatch.setattr(launching, "EVERY", 0.5)
     store = open_store("gs://bucket/run", StoreOptions(endpoint=gcs.url))
     published: list[str] = []
 

@@ -28,7 +28,7 @@ WORKSPACE = "hf://buckets/tester/ws/run"
 SMALL = ("--engine", "embedded", "--render-workers", "1", "--ocr-workers", "1", "--pages-per-unit", "1")
 #: Runs `llm-ocr` with a platform that is asked often; the coordinator inherits that.
 OFTEN = (
-    "import sys; from llm_ocr.launch import launching; launching.EVERY = 0.3; "
+    "import sys; from llm_ocr.launch import launching; launching.EVERY = 0.5; "
     "from llm_ocr.cli import main; sys.exit(main(sys.argv[1:]))"
 )
 
@@ -36,7 +36,7 @@ OFTEN = (
 @pytest.fixture
 def bucket(platform, monkeypatch) -> Platform:
     platform.api.create_bucket("tester/ws", private=True)
-    monkeypatch.setattr(launching, "EVERY", 0.3)
+    monkeypatch.setattr(launching, "EVERY", 0.5)
     return platform
 
 
@@ -145,7 +145,7 @@ def listed(capsys, *place: str) -> dict[str, str]:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_job_of_sagemaker_submits_the_stages(digital, monkeypatch, capsys):
-    monkeypatch.setattr(launching, "EVERY", 0.3)
+    monkeypatch.setattr(launching, "EVERY", 0.5)
     with opened() as account:
         where = ("--role", account.role)
         asked = ("-w", account.workspace, "--hardware", "ml.c5.xlarge", "--max-cost", "5", *where, *SMALL, "--detach")
@@ -163,7 +163,7 @@ def test_a_job_of_sagemaker_submits_the_stages(digital, monkeypatch, capsys):
 def test_a_task_of_cloud_run_submits_the_stages(digital, monkeypatch, capsys):
     pytest.importorskip("google.cloud.run_v2")
     pytest.importorskip("google.cloud.storage")
-    monkeypatch.setattr(launching, "EVERY", 0.3)
+    monkeypatch.setattr(launching, "EVERY", 0.5)
     with gcs_running("bucket") as gcs, cloud_run_running(environment={"STORAGE_EMULATOR_HOST": gcs.url}) as run:
         place = ("-w", "gs://bucket/run", "--workspace-endpoint", gcs.url)
         where = ("--project", "my-project", "--region", "us-central1", "--platform-endpoint", run.url)

@@ -86,7 +86,7 @@ def with_gpu_image(platform, monkeypatch, repository) -> None:
         "LLM_OCR_IMAGE_SIZE": "256",
     }
     monkeypatch.chdir(repository)
-    monkeypatch.setattr(launching, "EVERY", 0.2)
+    monkeypatch.setattr(launching, "EVERY", 0.5)
     monkeypatch.setenv("LLM_OCR_PLATFORM_ENDPOINT", hub.url)
     monkeypatch.setenv("LLM_OCR_WORKSPACE_ENDPOINT", hub.url)
     monkeypatch.setenv("LLM_OCR_WHEEL", platform.wheel)

@@ -25,7 +25,7 @@ def launch(platform: Platform, *sources, **more):
 @pytest.fixture
 def bucket(platform, monkeypatch) -> Platform:
     platform.api.create_bucket("tester/ws", private=True)
-    monkeypatch.setattr(launching, "EVERY", 0.2)
+    monkeypatch.setattr(launching, "EVERY", 0.5)
     return platform
 
 

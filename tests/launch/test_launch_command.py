@@ -18,7 +18,7 @@ SMALL = ("--hardware", "cpu", "--engine", "embedded", "--render-workers", "1", "
 @pytest.fixture
 def slurm(monkeypatch) -> Iterator[dict[str, str]]:
     """Yield the variables of a login node."""
-    monkeypatch.setattr(launching, "EVERY", 0.2)
+    monkeypatch.setattr(launching, "EVERY", 0.5)
     with running_slurm() as (_, programs):
         yield {"PATH": f"{programs}:/usr/bin:/bin"}
 

@@ -21,7 +21,7 @@ SMALL = ("--engine", "embedded", "--render-workers", "1", "--ocr-workers", "1", 
 
 @pytest.fixture
 def cluster(tmp_path, monkeypatch):
-    monkeypatch.setattr(launching, "EVERY", 0.1)
+    monkeypatch.setattr(launching, "EVERY", 0.5)
     with running() as one:
         monkeypatch.setenv("KUBECONFIG", str(one.kubeconfig(tmp_path / "config")))
         yield one
