@@ -30,9 +30,9 @@ test-core: TESTS := tests
 $(PARTS:%=test-%): test-%: .venv/.dev
 	$(PYTEST) -n 4 $(QUICK) $(or $(TESTS),packages/$*)
 
-# What CI runs: the slow tests as well, and 300 examples of each property instead of 25.
+# What CI runs: the slow tests as well, and 100 examples of each property instead of 25.
 check: lint
-	$(PYTEST) -n logical --maxprocesses 4 $(PARALLEL) --hypothesis-profile many -m "not long and not vllm"
+	$(PYTEST) -n 4 $(PARALLEL) --hypothesis-profile many -m "not long and not vllm"
 
 # A real vLLM on the CPU, with tiny random models, in an environment of its own (x86-64 Linux; 2.5 GB, two minutes).
 test-vllm: .venv/.dev vllm-environment

@@ -27,7 +27,7 @@ from shared_workers import SharedWorkers
 
 # Wall-clock times are never asserted: the machine may be busy. `make check` uses `--hypothesis-profile many`.
 settings.register_profile("few", deadline=None, max_examples=25)
-settings.register_profile("many", deadline=None, max_examples=300)
+settings.register_profile("many", deadline=None, max_examples=100)
 settings.load_profile("few")
 
 # Every process of a session imports all test files: a third of the time with a cache, PYTHONDONTWRITEBYTECODE or not.
@@ -257,6 +257,17 @@ def small_examples(golden) -> Path:
             image.save(folder / name)
 
     return golden("small examples", make_them)
+
+
+@pytest.fixture(scope="session")
+def digital(golden) -> Path:
+    """Return `one.pdf` and `two.pdf`, with as many pages: their text layer is read without the seconds of OCR."""
+
+    def make_them(folder: Path) -> None:
+        for count, name in ((1, "one"), (2, "two")):
+            (folder / f"{name}.pdf").write_bytes(text_pdf(*good_pages(name, count)))
+
+    return golden("digital", make_them)
 
 
 @pytest.fixture(scope="session")

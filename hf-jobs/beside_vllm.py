@@ -13,7 +13,9 @@ import re
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 #: When each release came to the package index (its upload time there), and the Python of its image.
@@ -78,8 +80,10 @@ def main() -> int:
         parser.error(f"no such file: {', '.join(missing)}")
     print("| vLLM | released | its huggingface_hub | the library | packages added |\n|---|---|---|---|---|")
     failed = []
-    for image in images:
-        hub, found = pins(image.read_text())["huggingface-hub"], resolve(given.uv, project, image)
+    with ThreadPoolExecutor() as pool:  # each waits for the index
+        resolutions = list(pool.map(partial(resolve, given.uv, project), images))
+    for image, found in zip(images, resolutions, strict=True):
+        hub = pins(image.read_text())["huggingface-hub"]
         verdict = "conflicts" if found.conflict else "installs"
         print(f"| {image.stem} | {RELEASED[image.stem]} | {hub} | {verdict} | {len(found.added)} |", flush=True)
         if found.conflict:

@@ -1,6 +1,8 @@
 """Generated test pages: equal for equal seeds, and scored 1.0 only if right."""
 
 import copy
+import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -24,15 +26,19 @@ SEEDS = (0, 2)  # together they have all subjects
 
 
 @pytest.fixture(scope="module")
-def generated(require, tmp_path_factory):
+def generated(require, golden, tmp_path_factory):
     """Return folder and truth of 8 pages, generated twice by separate browsers."""
     require("chromium")
-    made = []
-    for name in ("first", "second"):
-        folder = tmp_path_factory.mktemp(name)
-        with truth_render.chromium() as tab:
-            made.append((folder, [page for seed in SEEDS for page in truth_render.generate(tab, seed, 4, folder)]))
-    return made
+
+    def make(root: Path) -> None:
+        for name in ("first", "second"):
+            (root / name).mkdir()
+            with truth_render.chromium() as tab:
+                pages = [page for seed in SEEDS for page in truth_render.generate(tab, seed, 4, root / name)]
+            (root / name / "truth.json").write_text(json.dumps(pages))
+
+    root = shutil.copytree(golden("generated pages", make), tmp_path_factory.mktemp("generated") / "pages")
+    return [(root / name, json.loads((root / name / "truth.json").read_text())) for name in ("first", "second")]
 
 
 @pytest.mark.slow

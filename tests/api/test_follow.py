@@ -59,6 +59,12 @@ def pool(monkeypatch):
         over.set()
 
 
+@pytest.fixture
+def sources(digital, examples) -> list[Path]:
+    """A document of one page, and one of three pages with figures."""
+    return [digital / "one.pdf", examples / "paper.pdf"]
+
+
 def until(true: Callable[[], object], *followers: Future) -> None:
     """Wait until it is true; what a follower raises meanwhile is raised here."""
     deadline = time.monotonic() + TIMEOUT
@@ -75,13 +81,13 @@ def counts(status: llm_ocr.Run) -> dict[str, int]:
 
 
 @pytest.mark.slow
-def test_both_stages_take_units_while_extract_has_others_to_do(examples, tmp_path, pool):
+def test_both_stages_take_units_while_extract_has_others_to_do(sources, tmp_path, pool):
     url, told, final = tmp_path / "w", Counting(), Counting()
     describing = pool.submit(llm_ocr.describe, workspace=url, follow=True, progress=told, **EMBEDDED)
     assembling = pool.submit(llm_ocr.assemble, workspace=url, follow=True, progress=final)
     until(lambda: told.lines and final.lines, describing, assembling)
     assert told.lines == final.lines == [f"waiting for a workspace at {url}"]
-    llm_ocr.plan(examples, workspace=url, pages_per_unit=2, engine="embedded")
+    llm_ocr.plan(sources, workspace=url, pages_per_unit=1, engine="embedded")
     llm_ocr.extract(workspace=url, shard_index=0, shard_count=2, **FRUGALLY)
     run = llm_ocr.open(url)
     half = counts(run)["extract"]
@@ -222,9 +228,9 @@ llm_ocr.{stage}(workspace=sys.argv[1], workspace_endpoint=sys.argv[2], follow=Tr
         ("assemble", "assemble_item", {}),
     ],
 )
-def test_of_two_followers_with_leases_one_is_killed(examples, pool, stage, name, more):
+def test_of_two_followers_with_leases_one_is_killed(sources, pool, stage, name, more):
     with s3() as (url, settings):
-        llm_ocr.plan(examples, workspace=url, pages_per_unit=1, engine="embedded", **settings)
+        llm_ocr.plan(sources, workspace=url, pages_per_unit=1, engine="embedded", **settings)
         llm_ocr.extract(workspace=url, shard_index=0, shard_count=2, **settings, **FRUGALLY)
         if stage == "assemble":
             describing = pool.submit(llm_ocr.describe, workspace=url, follow=True, **settings, **EMBEDDED)

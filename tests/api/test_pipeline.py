@@ -34,12 +34,13 @@ class Examples:
 
 
 @pytest.fixture(scope="module")
-def examples_read(tmp_path_factory) -> Examples:
-    folder = tmp_path_factory.mktemp("examples")
-    files = [REPOSITORY / "examples" / name for name in EXPECTED]
-    run = cli("run", *files, "-w", "out", cwd=folder)
-    assert run.returncode == 0, said(run)
-    return Examples(folder / "out")
+def examples_read(golden) -> Examples:
+    def make(folder: Path) -> None:
+        files = [REPOSITORY / "examples" / name for name in EXPECTED]
+        run = cli("run", *files, "-w", "out", cwd=folder)
+        assert run.returncode == 0, said(run)
+
+    return Examples(golden("pipeline", make) / "out")
 
 
 def expected(page: tuple[str, int]) -> dict[str, Any]:

@@ -145,10 +145,6 @@ def attempts(workspace: Path, stage: str = EXTRACT) -> dict[str, str]:
         return {unit: one.attempt for unit, one in markers(opened, stage, key).items()} if key else {}
 
 
-def data_files(workspace: Path) -> int:
-    return len(list((workspace / EXTRACT).glob("*/*/*/*.parquet")))
-
-
 def rows(workspace: Path) -> dict[str, dict]:
     """All that stands in the rows of all pages but times and servers' names."""
     found = [asdict(page) for page in llm_ocr.open(str(workspace)).pages(images=True)]
@@ -264,17 +260,6 @@ def test_a_unit_that_kills_its_workers_is_given_up_and_named(cluster, nodes, doc
     assert llm_ocr.open(str(tmp_path / "w")).status.pages.ok == PAGES
 
 
-def test_two_commands_on_one_workspace_do_no_harm(cluster, nodes, documents, server, local, tmp_path):
-    workspace = tmp_path / "w"
-    llm_ocr.plan(documents, workspace=workspace, engine="server", **SMALL)
-    arguments = ["extract", "-w", workspace, *flags(server_url=server.url, ray_gpus=0.5, ray_workers=1, **SMALL)]
-    both = [started(*arguments, "--ray", cluster.address) for _ in range(2)]
-    for run in map(ended, both):
-        assert run.returncode == 0, said(run)
-    same_as(local, workspace)
-    assert data_files(workspace) == UNITS
-
-
 SIMULATOR = shlex.join([sys.executable, "-m", "llm_ocr_simulator"])
 
 
@@ -297,7 +282,7 @@ def servers() -> list[str]:
     return [line for line in marked(os.environ[MARK]) if "launcher" in line and "simulator" in line]
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_stopped_command_leaves_no_worker_and_no_server(cluster, nodes, documents, local, tmp_path, how):
     workspace = tmp_path / "w"
     process = with_own_servers(cluster, documents, workspace, "driver")

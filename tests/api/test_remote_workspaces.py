@@ -1,13 +1,11 @@
 """The three stages with a workspace on S3 or GCS: the same command with another URL. The servers are emulators."""
 
 import functools
-import signal
-import subprocess
 from collections.abc import Iterator
 
 import bad_documents as bad
 import pytest
-from running import FRUGALLY, environment, program, side_by_side, when
+from running import FRUGALLY, side_by_side
 from store_servers import Place, gcs, s3
 
 import llm_ocr
@@ -54,15 +52,6 @@ def test_the_three_stages_run_there_and_go_on_where_they_stopped(remote, documen
     assert len(eval(line, {"llm_ocr": llm_ocr})) == len(rows)
 
 
-def test_two_workers_of_one_workspace_do_each_page_once(remote, documents):
-    url, settings = remote
-    llm_ocr.plan(documents, workspace=url, pages_per_unit=2, engine="embedded", **settings)
-    worker = functools.partial(llm_ocr.extract, workspace=url, shard_count=2, **settings, **FRUGALLY)
-    side_by_side(*(functools.partial(worker, shard_index=index) for index in range(2)))
-    status = opened(url, settings).status
-    assert status.pages.ok == status.pages.expected == 9
-
-
 def test_a_missing_bucket_is_said_before_anything_is_read(remote, examples):
     url, settings = remote
     with pytest.raises(StorageError, match="nowhere"):
@@ -84,27 +73,3 @@ def test_workers_that_know_nothing_of_each_other_share_the_units(remote, documen
     assert not [key for key in keys if key.endswith(".lease")]
     data = [key for key in keys if key.endswith(".parquet")]
     assert len(data) == len([key for key in keys if key.endswith(".done")]) == 9
-
-
-@pytest.mark.slow
-def test_a_unit_of_a_worker_that_died_is_taken_over(examples, tmp_path):
-    llm_ocr.plan(examples, workspace=tmp_path / "w", pages_per_unit=2, engine="embedded")
-    words = ("extract", "-w", str(tmp_path / "w"), "--engine", "embedded", "--lease-seconds", "5", "--quiet")
-    first = subprocess.Popen(program(*words), env=environment())
-
-    def held() -> bool:
-        """Whether the worker, which stands still now, has a unit in its hands; else it goes on."""
-        first.send_signal(signal.SIGSTOP)
-        if list((tmp_path / "w").rglob("*.lease")):
-            return True
-        first.send_signal(signal.SIGCONT)
-        return first.poll() is not None
-
-    when(held)
-    first.kill()
-    first.wait()
-    assert list((tmp_path / "w").rglob("*.lease"))
-    llm_ocr.extract(workspace=tmp_path / "w", lease_seconds=5, **FRUGALLY)
-    status = llm_ocr.open(tmp_path / "w").status
-    assert status.pages.ok == status.pages.expected == 9
-    assert not list((tmp_path / "w").rglob("*.lease"))

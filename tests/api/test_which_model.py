@@ -332,15 +332,6 @@ def test_server_of_a_known_model_chooses_the_profile(small_examples, tmp_path):
     assert "the model rednote-hilab/dots.mocr" in error.value.args[0]
     assert "would read with the model deepseek-ai/DeepSeek-OCR" in error.value.args[0]
     assert len(error.value.args[0]) < 300
-    with running(**QUICK, served_model_name="dots.mocr") as server:  # noqa: SIM117 - two promises
-        with pytest.raises(LlmOcrError, match=r"serves dots\.mocr instead of deepseek-ocr"):
-            llm_ocr.extract(
-                small_examples / "invoice.png",
-                workspace=tmp_path / "other",
-                server_url=server.url,
-                model="deepseek-ocr",
-                **FRUGAL,
-            )
 
 
 def test_any_name_of_a_server_is_a_model_with_a_prompt(small_examples, tmp_path):

@@ -65,12 +65,6 @@ def test_failed_figures_are_said_with_their_reasons():
     assert outcome.figures_line(status) == "3 figures: 2 ok, 1 failed (engine error)"
 
 
-def test_the_allowed_rate_itself_is_allowed():
-    assert outcome.exit_code(Counts(100, 99, 0, 1), 0.01) == 0
-    assert outcome.exit_code(Counts(100, 98, 0, 2), 0.01) == 3
-    assert outcome.exit_code(Counts(), 0.0) == 0
-
-
 NOT_DONE = replace(STATUS, pages=Counts(100, 40))
 
 

@@ -1,6 +1,5 @@
 """A server of our own dies, hangs, has no memory, or is killed by a page: it comes back, and no page is lost."""
 
-import os
 import signal
 
 import pytest
@@ -60,18 +59,6 @@ def test_a_server_that_dies_in_the_middle_comes_back(documents, clean, state, tm
     assert remembered(state).starts == 2
     assert remembered(state).asked.total() <= PAGES + 2 * FEW["max_inflight_requests"]
     assert all(len(row.attempts) == 1 for row in pages(tmp_path / "w"))
-
-
-@pytest.mark.slow
-def test_two_servers_that_die_both_come_back_both(documents, clean, state, tmp_path):
-    broken = own_server("--fault=die-after=10", "--fault=only-starts=2", state_file=state)
-    run = extract(documents, tmp_path / "w", **FEW, **broken, replicas=2)
-    assert run.code == 0, run.said
-    assert "vLLM 0: " in run.said
-    assert "vLLM 1: " in run.said
-    same_as(clean, tmp_path / "w")
-    assert 3 <= remembered(state).starts <= 5
-    assert remembered(state).asked.total() <= PAGES + 4 * FEW["max_inflight_requests"]
 
 
 @pytest.mark.slow
@@ -157,23 +144,6 @@ def test_server_that_runs_out_of_memory_midway_returns_with_less(documents, clea
     assert "ran out of memory; retrying with --max-num-seqs 8" in run.said
     same_as(clean, tmp_path / "w")
     assert remembered(state).starts == 2
-
-
-@pytest.mark.slow
-def test_a_server_that_somebody_kills_comes_back(documents, clean, state, tmp_path):
-    """It hangs, so that the middle lasts until it is killed."""
-    workspace = tmp_path / "w"
-    process = started(*words("extract", documents, workspace=workspace, **arguments(state)))
-    server = middle(process, state, workspace)
-    before = finished_units(workspace)
-    os.kill(server, signal.SIGKILL)
-    run = ended(process)
-    assert run.code == 0, run.said
-    assert "restart 1 of 5" in run.said
-    assert before.items() <= finished_units(workspace).items()
-    same_as(clean, workspace)
-    assert remembered(state).starts == 2
-    assert remembered(state).asked.total() <= PAGES + 2 * FEW["max_inflight_requests"]
 
 
 @pytest.mark.slow

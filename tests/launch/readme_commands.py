@@ -11,7 +11,7 @@ from pathlib import Path
 _LLM_OCR = """#!{python}
 import sys
 import llm_ocr.launch.launching as launching
-launching.EVERY = 0.2
+launching.EVERY = 0.5
 from llm_ocr.cli import main
 sys.exit(main(sys.argv[1:]))
 """

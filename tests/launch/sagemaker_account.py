@@ -82,7 +82,7 @@ def until(ask: Callable[[], Any], wanted: Callable[[Any], bool]) -> Any:
     deadline = time.monotonic() + TIMEOUT
     while not wanted(found := ask()):
         assert time.monotonic() < deadline, found
-        time.sleep(0.05)
+        time.sleep(0.3)  # asking can be a whole command
     return found
 
 

@@ -107,11 +107,9 @@ def programs(tmp_path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("service", [of_skypilot, of_aws, of_google])
-def test_commands_install_library_and_each_machine_does_a_share(service, programs, wheel, examples, tmp_path):
+def test_commands_install_library_and_each_machine_does_a_share(service, programs, wheel, digital, tmp_path):
     workspace = tmp_path / "w"
-    llm_ocr.plan(
-        [examples / "paper.pdf", examples / "fax.tiff"], workspace=workspace, pages_per_unit=1, engine="embedded"
-    )
+    llm_ocr.plan(digital, workspace=workspace, pages_per_unit=1, engine="embedded")
     total = llm_ocr.open(workspace).status.stages["extract"].total
     make_wheel(tmp_path, "vllm", "0.33.0", files={})
     packages = next(path for path in sys.path if path.endswith("site-packages"))

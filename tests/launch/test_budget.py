@@ -27,25 +27,25 @@ def paid(dollars: float, per_hour: float, shards: int = 1) -> int:
     return (int(dollars / per_hour * 3600 / shards) - STOPPING) // 60 * 60
 
 
-def test_sagemaker_receives_the_time_that_the_budget_pays_for(examples):
+def test_sagemaker_receives_the_time_that_the_budget_pays_for(digital):
     with opened() as account:
         words = ("--hardware", "ml.c5.xlarge", "--image", account.image, "--role", account.role, "--shards", "2")
         place = ("-w", account.workspace, "--max-cost", "0.25")
-        assert main(["launch", "sagemaker", "extract", str(examples / "invoice.png"), *place, *words, *EMBEDDED]) == 0
+        assert main(["launch", "sagemaker", "extract", str(digital / "one.pdf"), *place, *words, *EMBEDDED]) == 0
         (job,) = account.fake.jobs.values()
         assert job.body["StoppingCondition"]["MaxRuntimeInSeconds"] == paid(0.25, 0.204, 2) < 86_400
 
 
-def test_hugging_face_receives_the_time_that_the_budget_pays_for(platform, examples):
+def test_hugging_face_receives_the_time_that_the_budget_pays_for(platform, digital):
     platform.api.create_bucket("tester/ws", private=True)
     words = ("--hardware", "cpu-upgrade", "--platform-endpoint", platform.hub.url, "--wheel", platform.wheel)
     place = ("-w", "hf://buckets/tester/ws/run", "--workspace-endpoint", platform.hub.url, "--max-cost", "0.01")
-    assert main(["launch", "hf-jobs", "extract", str(examples / "invoice.png"), *place, *words, *EMBEDDED]) == 0
+    assert main(["launch", "hf-jobs", "extract", str(digital / "one.pdf"), *place, *words, *EMBEDDED]) == 0
     (job,) = platform.hub.state.jobs.by_id.values()
     assert job.spec["timeoutSeconds"] == paid(0.01, 0.03)
 
 
-def test_cloud_run_receives_the_time_that_the_budget_pays_for(examples):
+def test_cloud_run_receives_the_time_that_the_budget_pays_for(digital):
     pytest.importorskip("google.cloud.run_v2")
     pytest.importorskip("google.cloud.storage")
     image = "us-central1-docker.pkg.dev/my-project/llm-ocr/cpu:1"
@@ -53,7 +53,7 @@ def test_cloud_run_receives_the_time_that_the_budget_pays_for(examples):
         run.account.images = {image}
         words = ("--hardware", "cpu", "--image", image, "--project", "my-project", "--region", "us-central1")
         place = ("-w", "gs://bucket/run", "--workspace-endpoint", gcs.url, "--platform-endpoint", run.url)
-        sources = (str(examples / "invoice.png"), *EMBEDDED, "--max-cost", "0.1")
+        sources = (str(digital / "one.pdf"), *EMBEDDED, "--max-cost", "0.1")
         assert main(["launch", "cloud-run", "extract", *sources, *place, *words]) == 0
         sent = [json.loads(json.dumps(one, default=str)) for one in run.requests]
     limit = paid(0.1, price_per_hour("cloud-run", "cpu").per_hour)

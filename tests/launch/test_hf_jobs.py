@@ -18,10 +18,10 @@ from tests.fakes.hub import Fault, How, Mishap
 
 
 @pytest.fixture
-def planned(platform: Platform, examples):
+def planned(platform: Platform, digital, examples):
     """A workspace in a bucket with two units: an image, and a document of two pages."""
     platform.api.create_bucket("tester/ws", private=True)
-    sources = [examples / "invoice.png", examples / "paper.pdf"]
+    sources = [digital / "one.pdf", examples / "paper.pdf"]
     settings = {"workspace": WORKSPACE, "workspace_endpoint": platform.hub.url}
     llm_ocr.plan(sources, engine="embedded", pages_per_unit=2, **settings)
     return platform
@@ -38,7 +38,8 @@ def pages(platform: Platform):
 
 
 @pytest.mark.slow
-def test_jobs_install_the_library_and_do_their_share_of_units(planned):
+def test_jobs_install_the_wheel_and_do_their_share_of_units(planned):
+    planned.hub.state.jobs.image["PYTHONVERBOSE"] = "1"
     jobs = submitted(planned, shards=2)
     assert [job.shard for job in jobs] == [0, 1]
     statuses = planned.over(jobs)
@@ -51,17 +52,10 @@ def test_jobs_install_the_library_and_do_their_share_of_units(planned):
     own = [planned.hub.state.jobs.by_id[job.id] for job in jobs]
     assert [job.spec["environment"]["LLM_OCR_SHARD_INDEX"] for job in own] == ["0", "1"]
     assert [job.labels["shard"] for job in own] == ["0", "1"]
-    assert sum("page" in line and " ok in " in line for job in jobs for line in planned.launcher.logs(job)) == 2
-
-
-@pytest.mark.slow
-def test_what_runs_in_a_job_is_the_wheel_that_was_sent(planned, tmp_path):
-    planned.hub.state.jobs.image["PYTHONVERBOSE"] = "1"
-    (job,) = submitted(planned)
-    planned.over([job])
-    loaded = [line for line in planned.launcher.logs(job) if "llm_ocr/stages/__init__" in line]
-    assert loaded
-    assert all("/site/" in line for line in loaded)
+    lines = [line for job in jobs for line in planned.launcher.logs(job)]
+    assert sum("page" in line and " ok in " in line for line in lines) == 2
+    loaded = [line for line in lines if "llm_ocr/stages/__init__" in line]
+    assert loaded and all("/site/" in line for line in loaded)  # not the checkout
 
 
 def test_the_wheel_lies_in_the_workspace_under_its_hash(platform):
@@ -77,7 +71,8 @@ def test_the_wheel_lies_in_the_workspace_under_its_hash(platform):
 @pytest.mark.slow
 def test_a_wheel_that_is_another_one_is_not_installed(planned):
     spec = planned.spec()
-    planned.submit(planned.launcher.plan(spec))
+    (first,) = planned.submit(planned.launcher.plan(spec))
+    planned.launcher.cancel(first)
     with Workspace.open(WORKSPACE, options=StoreOptions(endpoint=planned.hub.url)) as workspace:
         (wheel,) = [one.key for one in workspace.store.list(f"launches/{LAUNCH}/") if one.key.endswith(".whl")]
         workspace.store.put(wheel, b"another")
@@ -88,14 +83,17 @@ def test_a_wheel_that_is_another_one_is_not_installed(planned):
 
 
 @pytest.mark.slow
-def test_a_download_that_fails_is_tried_again(planned):
+def test_failed_download_is_repeated_and_the_log_followed(planned):
     (job,) = submitted(planned)
     planned.launcher.cancel(job)
     planned.hub.faults.add(Fault("bucket_resolve", name="whl", status=503))
     (again,) = submitted(planned, submission=2)
+    followed = list(planned.launcher.logs(again, follow=True))
     (status,) = planned.over([again])
-    assert status.state is State.SUCCEEDED, list(planned.launcher.logs(again))
+    assert status.state is State.SUCCEEDED, followed
     assert planned.hub.faults.listed() == []
+    assert any(line.startswith("extract: ") for line in followed)
+    assert list(planned.launcher.logs(again, tail=1)) == followed[-1:]
 
 
 def test_secrets_are_sent_as_secrets_and_stand_nowhere_else(platform, monkeypatch):
@@ -173,16 +171,6 @@ def test_cancel_ends_a_job_and_does_nothing_to_an_ended_one(platform):
     assert status.state is State.CANCELLED
     platform.launcher.cancel(job)
     assert platform.hub.requests["cancel_job"] == 1
-
-
-@pytest.mark.slow
-def test_a_log_is_followed_to_the_end_and_its_tail_is_short(planned):
-    (job,) = submitted(planned)
-    followed = list(planned.launcher.logs(job, follow=True))
-    (status,) = planned.launcher.status([job])
-    assert status.state.over
-    assert any(line.startswith("extract: ") for line in followed)
-    assert list(planned.launcher.logs(job, tail=1)) == followed[-1:]
 
 
 def test_cleaning_up_says_what_the_hub_keeps(platform):

@@ -86,7 +86,7 @@ def with_gpu_image(platform, monkeypatch, repository) -> None:
         "LLM_OCR_IMAGE_SIZE": "256",
     }
     monkeypatch.chdir(repository)
-    monkeypatch.setattr(launching, "EVERY", 0.2)
+    monkeypatch.setattr(launching, "EVERY", 0.5)
     monkeypatch.setenv("LLM_OCR_PLATFORM_ENDPOINT", hub.url)
     monkeypatch.setenv("LLM_OCR_WORKSPACE_ENDPOINT", hub.url)
     monkeypatch.setenv("LLM_OCR_WHEEL", platform.wheel)
@@ -182,14 +182,14 @@ def ran(python: Path, script: Path, *words: str) -> subprocess.CompletedProcess[
 
 
 @pytest.mark.slow
-def test_the_scripts_are_the_stages_with_the_wheel_alone(folder, examples, wheel, clean):
+def test_the_scripts_are_the_stages_with_the_wheel_alone(folder, digital, wheel, clean):
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site(clean))
     needed = sysconfig.get_path("purelib")  # without what its own .pth files add: the checkout
     site(clean).joinpath("packages.pth").write_text(needed)
     words = ["-w", "out", "--engine", "embedded"]
     for stage, more in (
-        ("extract", [str(examples / "invoice.png"), *words]),
+        ("extract", [str(digital / "one.pdf"), *words]),
         ("describe", words),
         ("assemble", words[:2]),
     ):

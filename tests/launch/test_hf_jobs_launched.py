@@ -25,7 +25,7 @@ def launch(platform: Platform, *sources, **more):
 @pytest.fixture
 def bucket(platform, monkeypatch) -> Platform:
     platform.api.create_bucket("tester/ws", private=True)
-    monkeypatch.setattr(launching, "EVERY", 0.2)
+    monkeypatch.setattr(launching, "EVERY", 0.5)
     return platform
 
 
@@ -40,11 +40,11 @@ def test_a_launch_whose_job_ran_out_of_time_goes_on_where_it_was(bucket, example
     assert "extract: 3 pages, 2 already done" in jobs[2].lines
 
 
-def test_a_workspace_on_s3_is_reached_with_keys_that_are_secrets(platform, examples):
+def test_a_workspace_on_s3_is_reached_with_keys_that_are_secrets(platform, digital):
     with s3() as (workspace, reached):
         endpoint = reached["workspace_endpoint"]
         there = {"LLM_OCR_WORKSPACE_ENDPOINT": endpoint, "LLM_OCR_WORKSPACE_REGION": "us-east-1"}
-        llm_ocr.plan(examples / "invoice.png", workspace=workspace, engine="embedded", **reached)
+        llm_ocr.plan(digital / "one.pdf", workspace=workspace, engine="embedded", **reached)
         keys = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}
         plan = platform.launcher.plan(platform.spec(workspace=workspace, environment=there, secrets=keys))
         platform.launcher.check(plan)

@@ -18,15 +18,15 @@ SMALL = ("--hardware", "cpu", "--engine", "embedded", "--render-workers", "1", "
 @pytest.fixture
 def slurm(monkeypatch) -> Iterator[dict[str, str]]:
     """Yield the variables of a login node."""
-    monkeypatch.setattr(launching, "EVERY", 0.2)
+    monkeypatch.setattr(launching, "EVERY", 0.5)
     with running_slurm() as (_, programs):
         yield {"PATH": f"{programs}:/usr/bin:/bin"}
 
 
 @pytest.mark.slow
-def test_a_pipeline_ends_with_a_result(examples, tmp_path, slurm):
+def test_a_pipeline_ends_with_a_result(digital, tmp_path, slurm):
     run = cli(
-        *("launch", "slurm", "pipeline", examples / "invoice.png", examples / "fax.tiff", "-w", "w", *SMALL),
+        *("launch", "slurm", "pipeline", digital / "one.pdf", digital / "two.pdf", "-w", "w", *SMALL),
         *("--pages-per-unit", "1", "--shards", "2", "--wait"),
         cwd=tmp_path,
         env=slurm,
@@ -48,10 +48,10 @@ def test_a_pipeline_ends_with_a_result(examples, tmp_path, slurm):
     assert cleaned.stdout.count("kept: ") == 5, said(cleaned)
 
 
-def test_what_was_submitted_is_cancelled(examples, tmp_path, slurm):
+def test_what_was_submitted_is_cancelled(digital, tmp_path, slurm):
     # A server that nobody runs: the job waits for it.
     run = cli(
-        *("launch", "slurm", "extract", examples / "invoice.png", "-w", "w", "--server-url", "http://127.0.0.1:9"),
+        *("launch", "slurm", "extract", digital / "one.pdf", "-w", "w", "--server-url", "http://127.0.0.1:9"),
         cwd=tmp_path,
         env=slurm,
     )
@@ -69,8 +69,8 @@ def test_what_was_submitted_is_cancelled(examples, tmp_path, slurm):
     assert again.stdout == "No job is running.\n"
 
 
-def test_ctrl_c_during_wait_names_the_command_that_ends_the_jobs(examples, tmp_path, slurm):
-    words = ("launch", "slurm", "extract", str(examples / "invoice.png"), "-w", "w", "--wait")
+def test_ctrl_c_during_wait_names_the_command_that_ends_the_jobs(digital, tmp_path, slurm):
+    words = ("launch", "slurm", "extract", str(digital / "one.pdf"), "-w", "w", "--wait")
     words += ("--server-url", "http://127.0.0.1:9")
     run = subprocess.Popen(program(*words), cwd=tmp_path, env=environment(**slurm), stderr=subprocess.PIPE, text=True)
     assert run.stderr
@@ -86,9 +86,9 @@ def test_ctrl_c_during_wait_names_the_command_that_ends_the_jobs(examples, tmp_p
     assert cancelled.stdout.startswith("Canceled "), said(cancelled)
 
 
-def test_a_job_that_fails_is_an_error_with_its_reason(examples, tmp_path, slurm):
+def test_a_job_that_fails_is_an_error_with_its_reason(digital, tmp_path, slurm):
     run = cli(
-        *("launch", "slurm", "extract", examples / "invoice.png", "-w", "w", "--engine", "vllm"),
+        *("launch", "slurm", "extract", digital / "one.pdf", "-w", "w", "--engine", "vllm"),
         *("--vllm-command", "no-such-program", "--wait"),
         cwd=tmp_path,
         env=slurm,
@@ -126,8 +126,8 @@ def test_wrong_usage_is_said_and_nothing_is_made(tmp_path, words, message):
     assert not any(tmp_path.iterdir())
 
 
-def test_jobs_of_a_workspace_without_any(examples, tmp_path):
-    cli("plan", examples / "invoice.png", "-w", "w", "--engine", "embedded", cwd=tmp_path)
+def test_jobs_of_a_workspace_without_any(digital, tmp_path):
+    cli("plan", digital / "one.pdf", "-w", "w", "--engine", "embedded", cwd=tmp_path)
     assert cli("jobs", "-w", "w", cwd=tmp_path).stdout == "This workspace has no jobs.\n"
     unknown = cli("jobs", "logs", "x", "-w", "w", cwd=tmp_path)
     assert unknown.returncode == 2
@@ -135,8 +135,8 @@ def test_jobs_of_a_workspace_without_any(examples, tmp_path):
     assert not Path(tmp_path / "w/launches").exists()
 
 
-def test_a_launch_that_is_not_there_is_an_error(examples, tmp_path):
-    cli("plan", examples / "invoice.png", "-w", "w", "--engine", "embedded", cwd=tmp_path)
+def test_a_launch_that_is_not_there_is_an_error(digital, tmp_path):
+    cli("plan", digital / "one.pdf", "-w", "w", "--engine", "embedded", cwd=tmp_path)
     run = cli("extract", "-w", "w", "--launch", "20260101-000000-abcd", cwd=tmp_path)
     assert run.returncode == 1, said(run)
     assert "has no launch 20260101-000000-abcd" in run.stderr

@@ -18,7 +18,7 @@ def planned(workspace) -> set[str]:
 
 @pytest.mark.slow
 def test_what_is_given_to_launch_reaches_the_job_that_plans(tmp_path, monkeypatch):
-    monkeypatch.setattr(launching, "EVERY", 0.2)
+    monkeypatch.setattr(launching, "EVERY", 0.5)
     (tmp_path / "documents").mkdir()
     for number in range(6):
         data = bad.text_pdf(*bad.good_pages(f"report {number}", 1)) if number % 2 else bad.blank()

@@ -14,7 +14,7 @@ NOTEBOOKS = REPOSITORY / "notebooks"
 NAMES = tuple(sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb")))
 
 #: Platforms are looked at every few seconds; a job of the tests is over in less.
-_QUICK = "import llm_ocr.launch.launching as launching\nlaunching.EVERY = 0.3\n"
+_QUICK = "import llm_ocr.launch.launching as launching\nlaunching.EVERY = 0.5\n"
 
 
 def read(name: str) -> NotebookNode:

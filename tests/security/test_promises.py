@@ -64,8 +64,8 @@ def run(tmp_path, *words, **more):
 
 
 @pytest.mark.slow
-def test_a_run_on_this_machine_connects_to_nothing(examples, tmp_path):
-    done, connections = run(tmp_path, "run", examples / "invoice.png", "-w", "w", "--engine", "embedded", *SMALL)
+def test_a_run_on_this_machine_connects_to_nothing(digital, tmp_path):
+    done, connections = run(tmp_path, "run", digital, "-w", "w", "--engine", "embedded", *SMALL)
     assert done.returncode == 0, done.stderr
     assert connections == []
 
@@ -179,19 +179,23 @@ def test_document_cannot_choose_a_place_outside_the_workspace(examples, tmp_path
         assert len(list((home / "w" / "documents").rglob(kind))) == len(HOSTILE)
 
 
-@pytest.fixture(scope="module")
-def signed(examples, tmp_path_factory):
-    """A run over documents whose URLs carry a name, a password and a signature; one of them is not there."""
-    folder = tmp_path_factory.mktemp("signed")
-    (folder / "served").mkdir()
-    (folder / "served" / "page.png").write_bytes((examples / "invoice.png").read_bytes())
-    with serving(folder / "served") as url_of:
-        urls = map(url_of, ("page.png", "gone.png"))
-        lines = [json.dumps({"document_id": str(number), "pdf_path": url}) for number, url in enumerate(urls)]
-        (folder / "list.jsonl").write_text("\n".join(lines))
-        words = ["--engine", "embedded", "--allow-private-addresses", "--log-level", "debug", "--log-file", "log"]
-        done, _ = run(folder, "run", "list.jsonl", "-w", "w", *words, *SMALL)
-    return folder, done
+@pytest.fixture
+def signed(golden, examples, tmp_path):
+    """A copy of a run over documents whose URLs carry a name, a password and a signature; one of them is not there."""
+
+    def make(folder):
+        (folder / "served").mkdir()
+        (folder / "served" / "page.png").write_bytes((examples / "invoice.png").read_bytes())
+        with serving(folder / "served") as url_of:
+            urls = map(url_of, ("page.png", "gone.png"))
+            lines = [json.dumps({"document_id": str(number), "pdf_path": url}) for number, url in enumerate(urls)]
+            (folder / "list.jsonl").write_text("\n".join(lines))
+            words = ["--engine", "embedded", "--allow-private-addresses", "--log-level", "debug", "--log-file", "log"]
+            done, _ = run(folder, "run", "list.jsonl", "-w", "w", *words, *SMALL)
+        (folder / "done.json").write_text(json.dumps(vars(done)))
+
+    folder = shutil.copytree(golden("signed", make), tmp_path / "signed")
+    return folder, subprocess.CompletedProcess(**json.loads((folder / "done.json").read_text()))
 
 
 @contextlib.contextmanager

@@ -1,7 +1,6 @@
 """Publishing: a unit is published once, whole, whoever does it and whatever fails."""
 
 import json
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -243,22 +242,6 @@ def test_units_finished_by_another_worker_are_not_taken(made, workspace):
     assert next(taken) == units[0]
     made.extract(workspace, units[1])
     assert list(taken) == units[2:]
-
-
-def test_two_workers_on_one_workspace_publish_every_unit_once(made, workspace):
-    made.plan(workspace, [made.document(f"{number}", 4) for number in range(30)])
-    units = list(read_units(workspace))
-    key = made.key(workspace)
-
-    def work(_):
-        mine = made.workspace()
-        return [made.extract(mine, unit) for unit in claimed(mine, EXTRACT, key, PlannedUnits(mine))]
-
-    with ThreadPoolExecutor(3) as pool:
-        published = [marker for markers in pool.map(work, range(3)) for marker in markers]
-    assert done_units(workspace, EXTRACT, key) == {unit.id for unit in units}
-    assert Counter(data_objects(workspace)) == Counter({marker.object for marker in published})
-    assert len(data_objects(workspace)) == 30
 
 
 def test_markers_are_plain_json(made, workspace):

@@ -264,13 +264,9 @@ def test_a_later_export_replaces_what_changed_in_one_commit(making, exported, wo
     "faults",
     [
         [Fault("commit", status=409)],
-        [Fault("commit", status=412)],
         [Fault("commit", status=429, headers={"Retry-After": "0"}, times=12)],
-        [Fault("commit", status=500, times=2), Fault("commit", status=503)],
         [Fault("commit", how=How.LOSE, status=504)],
-        [Fault("commit", how=How.CUT)],
         [Fault("preupload", status=503, times=2), Fault("lfs_batch", status=502)],
-        [Fault("lfs_put", status=500, times=2)],
         [Fault("tree", status=503), Fault("paths_info", status=500), Fault("auth_check", status=429)],
     ],
     ids=lambda faults: "+".join(f"{fault.operation}-{fault.how}-{fault.status}" for fault in faults),

@@ -42,7 +42,7 @@ def desk(repository, monkeypatch):
         monkeypatch.setenv(name, value)
     boto3.client("s3").create_bucket(Bucket=BUCKET)
     monkeypatch.chdir(repository)
-    monkeypatch.setattr(launching, "EVERY", 0.1)
+    monkeypatch.setattr(launching, "EVERY", 0.5)
     stub = StubModal()
     stub.apps.clear()  # nothing is deployed yet
     stub.secrets.clear()

@@ -59,7 +59,7 @@ def test_an_array_really_does_its_units(slurm, examples, tmp_path):
 @pytest.mark.slow
 def test_command_resubmits_only_what_was_preempted(slurm, examples, tmp_path, monkeypatch):
     """A task is pre-empted before it began; the next array has a task for its only unit."""
-    monkeypatch.setattr(launching, "EVERY", 0.1)
+    monkeypatch.setattr(launching, "EVERY", 0.5)
     submit, kept = slurm._sbatch, []
 
     def sbatch(flags, asked):

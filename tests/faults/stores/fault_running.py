@@ -15,6 +15,7 @@ from fault_places import Place
 
 import llm_ocr
 from llm_ocr.scheduling.leases import Leases
+from llm_ocr.stages import sharing
 from llm_ocr.storage import ObjectStore
 from tests.fakes.crash import KILLED, CrashPoint, When, crashing, die_by_exit
 
@@ -67,12 +68,15 @@ def _opener(place: Place, wrap: Wrap) -> Callable[..., ObjectStore]:
 @contextlib.contextmanager
 def brisk_leases() -> Iterator[None]:
     """Leases run out, and pauses end, after a fraction of their time."""
-    made, waited = Leases.__init__, Leases.wait
+    made, followed = Leases.__init__, sharing.followed
 
     def init(self, *args, clock=lambda: time.monotonic() * _BRISK, **other):
         made(self, *args, clock=clock, **other)
 
-    with mock.patch.multiple(Leases, __init__=init, wait=lambda self, seconds: waited(self, seconds / _BRISK)):
+    def brisk(taking, ready, pauses, wait, grown):
+        return followed(taking, ready, pauses, lambda seconds: wait(seconds / _BRISK), grown)
+
+    with mock.patch.object(Leases, "__init__", init), mock.patch.object(sharing, "followed", brisk):
         yield
 
 

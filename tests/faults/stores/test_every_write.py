@@ -1,7 +1,8 @@
 """On each store a worker is killed at its writes, one after the other, and a new one finishes: no page is lost.
 
 The worker is a process of its own, and dies as by kill -9. `kill_loop.py --every-write` goes through all writes of all
-stores, before and after each; here are all of a folder, and else one of each kind.
+stores, before and after each; here are all of a folder, one of each kind of a folder with leases, and one of each
+operation of a server.
 """
 
 from pathlib import PurePosixPath
@@ -30,7 +31,7 @@ def test_killed_at_any_write_a_new_worker_finishes(kind, documents, tmp_path):
     needed(kind)
     writes = boundaries(new_place(kind, tmp_path), documents)
     assert len(writes) > 20
-    for at in range(len(writes)) if kind == "local" else one_of_each_kind(writes):
+    for at in range(len(writes)) if kind == "local" else some_of(writes, each_suffix=kind == "local-leases"):
         place = new_place(kind, tmp_path)
         assert dies_at(place, documents, at, When.BEFORE)
         assert after_the_death(place, documents) == [], f"killed before {writes[at]}"
@@ -54,11 +55,12 @@ def after_the_death(place, documents):
         return problems(store, pages=PAGES, before=before)
 
 
-def one_of_each_kind(writes):
-    """The place of a write of each kind: `create extract/…/0001-000000.done` is one of `create .done`."""
+def some_of(writes, each_suffix):
+    """The place of a write of each kind: `create extract/…/0001-000000.done` is a `create`, or a `create .done`."""
     places = {}
     for at, write in enumerate(writes):
-        places.setdefault((write.partition(" ")[0], PurePosixPath(write).suffix), []).append(at)
+        kind = write.partition(" ")[0], PurePosixPath(write).suffix if each_suffix else ""
+        places.setdefault(kind, []).append(at)
     return sorted(found[len(found) // 2] for found in places.values())
 
 

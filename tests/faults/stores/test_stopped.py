@@ -74,7 +74,7 @@ def stuck_at_the_second_page(place, documents, published):
 @pytest.mark.slow
 def test_full_disk_is_reported_and_work_resumes_with_free_space(documents, tmp_path):
     said = []
-    for at in range(100):
+    for at in range(0, 100, 3):
         place = new_place("local-leases", tmp_path)
         disk = FullDisk(Path(place.url), at)
         try:
@@ -86,7 +86,7 @@ def test_full_disk_is_reported_and_work_resumes_with_free_space(documents, tmp_p
         before = attempts(place.store())
         pipeline(place, documents)
         assert problems(place.store(), pages=3, before=before) == []
-    assert len(said) > 20
+    assert len(said) > 6
     assert all("No space left on device" in one and "The disk is full" in one for one in said)
 
 
