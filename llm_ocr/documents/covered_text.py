@@ -19,6 +19,8 @@ _MOST_TEXTS, _MOST_PAIRS = 20_000, 200
 _BAND = (0.35, 0.7)
 #: Least share of a text's band that another text covers, and of a text that a picture covers.
 _OVERLAP, _BELOW = 0.4, 0.9
+#: Side in points of the places in which texts are counted.
+_CELL = 2.0
 #: Longest side in pixels of the pictures that are compared, and largest difference of gray values that is not visible.
 _SIDE, _UNSEEN = 1536, 8
 
@@ -29,8 +31,10 @@ def hide_covered_text(page: pypdfium2.PdfPage, frame: Frame, objects: Objects) -
     pdfium neither draws nor reads objects that are not active. Of an object that is hidden in part, the places are
     told. If of two texts the lower one is visible, the upper one may be in a layer that is off.
     """
-    texts = objects.texts_at
-    below = _below_pictures(frame, objects)
+    texts, page_area = objects.texts_at, frame.width * frame.height
+    if any(image.box.area > SCAN * page_area for image in objects.images_at):
+        return  # older OCR of a scan may be drawn below it
+    below = _below_pictures(objects)
     pairs = _pairs(frame, [text.box for text in texts]) if 1 < len(texts) <= _MOST_TEXTS else []
     if not (below or pairs):
         return
@@ -48,14 +52,12 @@ def hide_covered_text(page: pypdfium2.PdfPage, frame: Frame, objects: Objects) -
     _hidden(page, frame, objects, upper, words)
 
 
-def _below_pictures(frame: Frame, objects: Objects) -> list[int]:
-    """Return the texts below pictures that are no scans; invisible text is that of the picture's OCR."""
-    pictures = [at for at in objects.images_at if at.box.area < SCAN * frame.width * frame.height]
+def _below_pictures(objects: Objects) -> list[int]:
+    """Return the texts below pictures."""
     return [
         number
-        for number, text in enumerate(objects.texts_at if pictures else ())
-        if any(at.order > text.order and text.box.covered_by(at.box) > _BELOW for at in pictures)
-        and pdfium.FPDFTextObj_GetTextRenderMode(text.handle) != pdfium.FPDF_TEXTRENDERMODE_INVISIBLE
+        for number, text in enumerate(objects.texts_at if objects.images_at else ())
+        if any(at.order > text.order and text.box.covered_by(at.box) > _BELOW for at in objects.images_at)
     ]
 
 
@@ -64,15 +66,18 @@ def _pairs(frame: Frame, boxes: Sequence[Box]) -> list[tuple[int, int, Box]]:
     import numpy as np
 
     bands = np.array([(b.x0, b.y0 + _BAND[0] * b.height, b.x1, b.y0 + _BAND[1] * b.height) for b in boxes])
-    # The number of texts at each point of the page, from the corners of their bands.
-    width, height = int(frame.width) + 2, int(frame.height) + 2
-    left, right = (np.clip(np.round(bands[:, side]).astype(np.int64), 0, width - 1) for side in (0, 2))
-    top = np.clip(np.floor(bands[:, 1]).astype(np.int64), 0, height - 2)
-    bottom = np.clip(np.maximum(np.round(bands[:, 3]).astype(np.int64), top + 1), 0, height - 1)
+    # The number of texts at each place of the page, from the corners of their bands.
+    width, height = (int(side / _CELL) + 2 for side in (frame.width, frame.height))
+    left, right = (np.clip(np.round(bands[:, side] / _CELL).astype(np.int64), 0, width - 1) for side in (0, 2))
+    top = np.clip(np.floor(bands[:, 1] / _CELL).astype(np.int64), 0, height - 2)
+    bottom = np.clip(np.maximum(np.round(bands[:, 3] / _CELL).astype(np.int64), top + 1), 0, height - 1)
     counts = np.zeros((height, width), np.int32)
     for rows, columns, sign in ((top, left, 1), (bottom, right, 1), (top, right, -1), (bottom, left, -1)):
         np.add.at(counts, (rows, columns), sign)
-    sums = np.pad(counts.cumsum(0).cumsum(1) > 1, ((1, 0), (1, 0))).astype(np.int32).cumsum(0).cumsum(1)
+    shared = counts.cumsum(0, dtype=np.int32).cumsum(1, dtype=np.int32) > 1
+    if not shared.any():
+        return []
+    sums = np.pad(shared, ((1, 0), (1, 0))).cumsum(0, dtype=np.int32).cumsum(1, dtype=np.int32)
     over = sums[bottom, right] - sums[top, right] - sums[bottom, left] + sums[top, left]
     near = np.flatnonzero(over > _OVERLAP * np.maximum(1, (right - left) * (bottom - top)))
     found: dict[tuple[int, int], Box] = {}

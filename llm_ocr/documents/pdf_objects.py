@@ -103,7 +103,7 @@ class DeclaredImage:
 
 
 class Placed(NamedTuple):
-    """Text or image object that is visible unless others cover it. `box` in points as shown, `order` of drawing."""
+    """Text object that is not drawn invisibly, or image. `box` in points as shown, `order` of drawing."""
 
     handle: "_Handle"
     box: Box
@@ -163,10 +163,11 @@ def page_objects(page: pypdfium2.PdfPage, frame: Frame, *, paths: bool = True) -
             if (box := _add_image(found, page, handle, where)) is not None:
                 found.images_at.append(Placed(handle, box, order))
         elif kind == pdfium.FPDF_PAGEOBJ_TEXT:
+            if pdfium.FPDFTextObj_GetTextRenderMode(handle) == pdfium.FPDF_TEXTRENDERMODE_INVISIBLE:
+                continue
+            found.texts += found.texts <= _STAMP
             if (box := _visible(handle, where, clip=False)) is not None:
                 found.texts_at.append(Placed(handle, box, order))
-            invisible = pdfium.FPDF_TEXTRENDERMODE_INVISIBLE
-            found.texts += found.texts <= _STAMP and pdfium.FPDFTextObj_GetTextRenderMode(handle) != invisible
         elif not paths:
             continue
         elif kind == pdfium.FPDF_PAGEOBJ_PATH and (path := _path(handle, where)) is not None:
