@@ -46,7 +46,9 @@ _SAME_PICTURE = 0.99
 #: Size of a JBIG2 segment that is not known before its data.
 _UNKNOWN_SIZE = 0xFFFFFFFF
 _CONTENTS = re.compile(rb"/Contents\s*(?:(\d+) 0 R|\[([^\]]*)\])")
-_STREAM = re.compile(rb"<<(?P<about>[^\x00]*?)>>\s*stream\r?\n")
+_OBJECT = re.compile(rb"(?:^|[\r\n])(\d+) 0 obj\s*(?=<<)")
+_STREAM = re.compile(rb"<<(?P<about>(?:(?!endobj)[^\x00])*?)>>\s*stream\r?\n")
+_FORM = re.compile(rb"/Subtype\s*/Form\b")
 _PAIRS = ((rb"\bBT\b", rb"\bET\b"), (rb"(?<![^\s])q(?![^\s])", rb"(?<![^\s])Q(?![^\s])"))
 
 
@@ -195,7 +197,7 @@ def _is_cut_jbig2(data: bytes) -> bool:
 
 
 def content_damage(pdf: pypdfium2.PdfDocument, number: int) -> str:
-    """Return what is wrong with the content stream of page `number`; "" if it can be decoded to its end."""
+    """Return what is wrong with the content streams of page `number` and of its forms; "" if all can be decoded."""
     single = pypdfium2.PdfDocument.new()
     file = io.BytesIO()
     try:
@@ -207,23 +209,23 @@ def content_damage(pdf: pypdfium2.PdfDocument, number: int) -> str:
         single.close()
     data = file.getvalue()
     found = _CONTENTS.search(data)
-    if found is None:
-        return ""
-    content, whole = bytearray(), True
-    for name in [found[1]] if found[1] else re.findall(rb"(\d+) 0 R", found[2]):
-        start = re.search(rb"(?:^|[\r\n])%s 0 obj\s*" % name, data)
-        stream = _STREAM.match(data, start.end()) if start else None
+    names = {found[1]} if found and found[1] else set(re.findall(rb"(\d+) 0 R", found[2])) if found else set()
+    contents: list[tuple[bytes, bool]] = []
+    parts: list[tuple[bytes, bool]] = []
+    for start in _OBJECT.finditer(data):
+        stream = _STREAM.match(data, start.end())
         length = re.search(rb"/Length (\d+)\b(?! 0 R)", stream["about"]) if stream else None
-        if stream is None or length is None:
+        if stream is None or length is None or not (start[1] in names or _FORM.search(stream["about"])):
             continue
-        raw = data[stream.end() : stream.end() + int(length[1])]
-        decoded, complete = _decoded(raw, stream["about"])
-        content += decoded + b"\n"
-        whole = whole and complete
-    unbalanced = any(len(re.findall(a, content)) != len(re.findall(b, content)) for a, b in _PAIRS)
-    if whole or (content.strip() and not unbalanced):
-        return ""
-    return "the content of the page is damaged: its data ends early"
+        part = _decoded(data[stream.end() : stream.end() + int(length[1])], stream["about"])
+        (contents if start[1] in names else parts).append(part)
+    lost = any(not whole and not content.strip() for content, whole in contents + parts)
+    # Operators of the page may begin in one of its streams and end in another one.
+    parts.append((b"\n".join(content for content, _ in contents), all(whole for _, whole in contents)))
+    for content, whole in parts:
+        unbalanced = any(len(re.findall(a, content)) != len(re.findall(b, content)) for a, b in _PAIRS)
+        lost |= unbalanced and not whole
+    return "the content of the page is damaged: its data ends early" if lost else ""
 
 
 def _decoded(data: bytes, about: bytes) -> tuple[bytes, bool]:
@@ -252,5 +254,5 @@ def _decoded(data: bytes, about: bytes) -> tuple[bytes, bool]:
                 return bytes(result), False
             return bytes(result), inflate.eof or not data  # of an empty stream, nothing is lost
         else:
-            return data, True
+            return (data, True) if name in _LENGTHS else (b"", False)
     return data, True

@@ -1,12 +1,19 @@
-"""Measure the ink of a page: a coarse black-and-white picture, used to judge answers and to find blank pages."""
+"""Measure the ink of a page: a coarse black-and-white picture, to find blank pages and what was not read."""
 
+import math
 import zlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from llm_ocr.types import InkMap
+from llm_ocr.types import Box, InkMap
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     from PIL import Image
+
+    Mask = npt.NDArray[np.bool_]
+    Integers = npt.NDArray[np.int64]
 
 #: Approximate longest side in pixels: a line of 10 points on A4 is 8 pixels high, and its gaps are visible.
 LONGEST = 700
@@ -167,3 +174,128 @@ def _without_borders(ink: "Image.Image") -> "Image.Image":
             border.paste(row, (0, y))
         result = ImageChops.subtract(result, border.rotate(-90 * turn, expand=True))
     return result
+
+
+# Lines of text in the ink: what a reading of the page should cover.
+
+
+#: Growth of boxes, relative to the page: boxes of letters are tight.
+ROOM = 0.008
+#: Pixels by which ink is widened on both sides, so that the letters of a line touch and columns do not.
+_WIDER = 4
+#: Heights in pixels of lines of text in an ink map: lower ones are rules, higher ones pictures.
+_LOWEST, _HIGHEST = 3, 40
+#: Least width of a line in its heights, and in pixels.
+_WIDE, _WIDEST_SPECK = 1.5, 8
+#: Share of a line's box that its letters fill.
+_THIN, _SOLID = 0.12, 0.9
+#: Length of unbroken ink that is a rule or the edge of a picture: pixels, and share of the page's width.
+_RULE, _RULE_SHARE = 45, 0.12
+
+
+def pixels_of(ink: InkMap, rotation: int) -> "Mask":
+    """Return the ink of the page turned clockwise by `rotation` degrees, one value per pixel."""
+    import numpy as np
+
+    packed = np.frombuffer(zlib.decompress(ink.packed), np.uint8).reshape(ink.height, -1)
+    black: Mask = np.unpackbits(packed, axis=1)[:, : ink.width].view(np.bool_)
+    return np.ascontiguousarray(np.rot90(black, -rotation // 90)) if rotation % 360 else black
+
+
+def place_of(box: Box, height: int, width: int) -> tuple[slice, slice]:
+    """Return the rows and columns of a relative box with some room."""
+    place = box.grown(ROOM).clipped()
+    rows = slice(int(place.y0 * height), math.ceil(place.y1 * height))
+    return rows, slice(int(place.x0 * width), math.ceil(place.x1 * width))
+
+
+def ink_without(boxes: Sequence[Box], black: "Mask") -> list[tuple[Box, float]]:
+    """Return what looks like lines of text outside of relative boxes, and the letters that fit in."""
+    height, width = black.shape
+    left = black.copy()
+    for box in boxes:
+        left[place_of(box, height, width)] = False
+    return [
+        (box.scaled(1 / width, 1 / height), 2 * max(box.width / box.height, box.height / box.width))
+        for box, _ in lines_of_text(left)
+    ]
+
+
+def lines_of_text(free: "Mask") -> list[tuple[Box, int]]:
+    """Return the boxes in pixels of what looks like lines of text, lying or standing, and its pixels."""
+    import numpy as np
+
+    across = _without_runs(free, max(_RULE, round(_RULE_SHARE * free.shape[1])))
+    free = _without_runs(across.T, _RULE).T
+    rows, columns = np.flatnonzero(free.any(1)), np.flatnonzero(free.any(0))
+    if not len(rows):
+        return []
+    # Most pages have no ink but in a few places. Paper around them has room for the widening.
+    top, left = max(0, int(rows[0]) - _WIDER), max(0, int(columns[0]) - _WIDER)
+    part = free[top : rows[-1] + 1 + _WIDER, left : columns[-1] + 1 + _WIDER]
+    lying = _connected(part)
+    standing = [(Box(box.y0, box.x0, box.y1, box.x1), pixels) for box, pixels in _connected(part.T)]
+    found = max(lying, standing, key=lambda lines: sum(pixels for _, pixels in lines))
+    return [(Box(box.x0 + left, box.y0 + top, box.x1 + left, box.y1 + top), pixels) for box, pixels in found]
+
+
+def _runs(mask: "Mask") -> tuple["Integers", "Integers", "Integers"]:
+    """Return the row, start, and end of each run of a mask, from top to bottom and from left to right."""
+    import numpy as np
+
+    height, width = mask.shape
+    framed = np.zeros((height, width + 1), np.int8)  # a column of paper separates the rows
+    framed[:, :width] = mask
+    edges = np.flatnonzero(np.diff(framed.ravel(), prepend=np.int8(0))).reshape(-1, 2)
+    rows, starts = np.divmod(edges[:, 0], width + 1)
+    return rows, starts, edges[:, 1] - rows * (width + 1)
+
+
+def _without_runs(mask: "Mask", length: int) -> "Mask":
+    """Return the mask without its runs of at least `length` pixels."""
+    rows, starts, ends = _runs(mask)
+    result = mask.copy()
+    for number in (ends - starts >= length).nonzero()[0].tolist():
+        result[rows[number], starts[number] : ends[number]] = False
+    return result
+
+
+def _connected(mask: "Mask") -> list[tuple[Box, int]]:
+    """Return the boxes in pixels of the connected ink that has the shape of a line of text, and its pixels."""
+    import numpy as np
+
+    height, width = mask.shape
+    wide = mask.copy()
+    for step in range(1, _WIDER + 1):
+        wide[:, step:] |= mask[:, :-step]
+        wide[:, :-step] |= mask[:, step:]
+    rows, starts, ends = _runs(wide)
+    if not len(rows):
+        return []
+    # Runs in neighboring rows that overlap belong together. Keys order places by row and column.
+    first, last = rows * (width + 1) + starts, rows * (width + 1) + ends
+    low = np.searchsorted(last, first + width + 1, "right")
+    count = np.maximum(np.searchsorted(first, last + width + 1, "left") - low, 0)
+    upper = np.repeat(np.arange(len(rows)), count)
+    lower = np.arange(len(upper)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(low, count)
+    root = np.arange(len(rows))
+    while (differ := root[upper] != root[lower]).any():
+        upper, lower = upper[differ], lower[differ]
+        np.minimum.at(root, np.maximum(root[upper], root[lower]), np.minimum(root[upper], root[lower]))
+        while (root[root] != root).any():
+            root = root[root]
+    _, part = np.unique(root, return_inverse=True)
+    sums = np.zeros(height * width + 1, np.int32)
+    np.cumsum(mask.ravel(), out=sums[1:])
+    pixels = np.bincount(part, sums[rows * width + ends] - sums[rows * width + starts])
+    left, top, right, bottom = (np.full(len(pixels), limit) for limit in (width, height, 0, 0))
+    np.minimum.at(left, part, starts)
+    np.minimum.at(top, part, rows)
+    np.maximum.at(right, part, ends)
+    np.maximum.at(bottom, part, rows + 1)
+    left, right = left + _WIDER, right - _WIDER
+    high, long = bottom - top, right - left
+    filled = pixels / np.maximum(1, high * long)
+    fit = (high >= _LOWEST) & (high <= _HIGHEST) & (long >= np.maximum(_WIDEST_SPECK, _WIDE * high))
+    fit &= (filled >= _THIN) & (filled < _SOLID)
+    return [(Box(left[at], top[at], right[at], bottom[at]), int(pixels[at])) for at in np.flatnonzero(fit).tolist()]

@@ -14,6 +14,7 @@ import pypdfium2
 import pypdfium2.raw as pdfium
 
 from llm_ocr.documents import poppler
+from llm_ocr.documents.covered_text import hide_covered_text
 from llm_ocr.documents.damage import content_damage, image_damage
 from llm_ocr.documents.files import FdFile
 from llm_ocr.documents.images import MIN_SIDE, grayscale_if_equal, longest_side
@@ -67,11 +68,12 @@ def evidence_of(
     pictured = min(1.0, sum(raster.box.area for raster in objects.rasters) / area)
     lines, undrawn, invisible = _layer_lines(page, frame, picture)
     lines = () if has_fields(page) else lines
-    if page_text and any(_UNSURE.search(text) for text, _ in lines):
+    covered = bool(objects.covered)
+    if page_text and (covered or any(_UNSURE.search(text) for text, _ in lines)):
         width, height = 1 / max(frame.width, 1e-6), 1 / max(frame.height, 1e-6)
-        found = _imported(page_text)(page, objects, picture if invisible else None).lines
+        found = _imported(page_text)(page, objects, picture if invisible or covered else None).lines
         lines = tuple((line.text, line.box.scaled(width, height).clipped()) for line in found)
-    return Evidence(ink, lines, pictured, undrawn, invisible)
+    return Evidence(ink, lines, pictured, undrawn, invisible + objects.covered_characters)
 
 
 #: Returns the content of a page, without words that the picture does not show.
@@ -383,6 +385,7 @@ class PdfFile:
             frame = page_frame(loaded)
             objects = page_objects(loaded, frame, paths=text_layer)
             self._check_images(objects.largest_image)
+            hide_covered_text(loaded, frame, objects)
             # At most the scan's own pixels, which show its smallest letters.
             scanned = int(max(loaded.get_size()) * objects.scan_resolution(frame))
             size = max(self._look.size, min(self._look.scan_size, scanned))
@@ -410,11 +413,13 @@ class PdfFile:
         if loaded is None:
             return None
         with contextlib.closing(loaded):
-            objects = page_objects(loaded, page_frame(loaded))
+            frame = page_frame(loaded)
+            objects = page_objects(loaded, frame)
             picture = None  # a small one, which shows which words are visible
             with contextlib.suppress(PageFailure):  # the page cannot be rendered
                 self._check_size(*loaded.get_size())
                 self._check_images(objects.largest_image)
+                hide_covered_text(loaded, frame, objects)
                 picture = self._rendered(loaded, min(self._look.size, _SKETCH))
             return self._content(number, loaded, objects, picture)
 
@@ -481,9 +486,14 @@ class PdfFile:
         page_content = _imported(self._look.page_text) if self._look.page_text else _plain_content
         with self._with_values(page, number) as flat:
             if flat is not page:
-                objects = page_objects(flat, page_frame(flat))
+                frame = page_frame(flat)
+                objects = page_objects(flat, frame)
+                hide_covered_text(flat, frame, objects)
             content = page_content(flat, objects, picture)
+            content = replace(content, invisible=content.invisible + objects.covered_characters)
             if content.invisible and self._look.keep_invisible:
+                for covered in objects.covered:
+                    pdfium.FPDFPageObj_SetIsActive(covered.handle, True)
                 every_word = replace(page_content(flat, objects, None), invisible=content.invisible)
                 content = replace(every_word, with_invisible=True)
         self._contents[number] = with_check_boxes(content, check_boxes(page, page_frame(page)))

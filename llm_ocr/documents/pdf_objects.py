@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import pypdfium2
 import pypdfium2.raw as pdfium
@@ -84,6 +84,8 @@ _MAX_CLIP_POINTS = 200
 _STAMP = 20
 #: Minimum share of the page of an image that tells the scan's resolution: many scans consist of strips.
 _STRIP = 0.02
+#: Distance in points of the sides of strips of one image.
+_TOUCHING = 0.5
 #: Share of the page up to which an image is a dot, such as a list marker: a square of 7 mm on A4 has 0.0008.
 _DOT = 0.0008
 
@@ -102,12 +104,28 @@ class DeclaredImage:
     box: Box
 
 
+class Placed(NamedTuple):
+    """Text object that is not drawn invisibly, or image. `box` in points as shown, `order` of drawing."""
+
+    handle: "_Handle"
+    box: Box
+    order: int
+
+
+class Covered(NamedTuple):
+    """Text object that others hide: as a whole, which has `characters` and is not active, or at a place."""
+
+    handle: "_Handle"
+    place: Box | None
+    characters: int
+
+
 @dataclass(slots=True)
 class Objects:
     """Objects among the first `MAX_OBJECTS`. `largest_image`: bytes of the largest decoded image.
 
     `resolution`: pixels per point of the finest image that is no small detail. `texts`: visible text objects
-    above the largest image.
+    above the largest image. `covered` is set by `covered_text`.
     """
 
     rasters: list[Raster] = field(default_factory=list)
@@ -116,6 +134,14 @@ class Objects:
     resolution: float = 0.0
     texts: int = 0
     declared_images: list[DeclaredImage] = field(default_factory=list)
+    texts_at: list[Placed] = field(default_factory=list)
+    images_at: list[Placed] = field(default_factory=list)
+    covered: list[Covered] = field(default_factory=list)
+
+    @property
+    def covered_characters(self) -> int:
+        """Number of characters of the texts that are hidden as a whole."""
+        return sum(covered.characters for covered in self.covered)
 
     def scan_resolution(self, frame: Frame) -> float:
         """Return the pixels per point of a scanned page; 0.0 for other pages.
@@ -134,12 +160,16 @@ def page_objects(page: pypdfium2.PdfPage, frame: Frame, *, paths: bool = True) -
     Without `paths`, which are then skipped unread, it takes a third of the time.
     """
     found = Objects()
-    for handle, kind, where in islice(_walk(page, frame), MAX_OBJECTS):
+    for order, (handle, kind, where) in enumerate(islice(_walk(page, frame), MAX_OBJECTS)):
         if kind == pdfium.FPDF_PAGEOBJ_IMAGE:
-            _add_image(found, page, handle, where)
+            if (box := _add_image(found, page, handle, where)) is not None:
+                found.images_at.append(Placed(handle, box, order))
         elif kind == pdfium.FPDF_PAGEOBJ_TEXT:
-            invisible = pdfium.FPDF_TEXTRENDERMODE_INVISIBLE
-            found.texts += found.texts <= _STAMP and pdfium.FPDFTextObj_GetTextRenderMode(handle) != invisible
+            if pdfium.FPDFTextObj_GetTextRenderMode(handle) == pdfium.FPDF_TEXTRENDERMODE_INVISIBLE:
+                continue
+            found.texts += found.texts <= _STAMP
+            if (box := _visible(handle, where, clip=False)) is not None:
+                found.texts_at.append(Placed(handle, box, order))
         elif not paths:
             continue
         elif kind == pdfium.FPDF_PAGEOBJ_PATH and (path := _path(handle, where)) is not None:
@@ -151,7 +181,8 @@ def page_objects(page: pypdfium2.PdfPage, frame: Frame, *, paths: bool = True) -
     return found
 
 
-def _add_image(found: Objects, page: pypdfium2.PdfPage, handle: "_Handle", where: Frame) -> None:
+def _add_image(found: Objects, page: pypdfium2.PdfPage, handle: "_Handle", where: Frame) -> Box | None:
+    """Add an image, and return its visible box, if any."""
     across, down = ctypes.c_uint(), ctypes.c_uint()
     known = pdfium.FPDFImageObj_GetImagePixelSize(handle, across, down)  # not for a damaged image
     pixels = across.value * down.value if known else 0
@@ -162,7 +193,10 @@ def _add_image(found: Objects, page: pypdfium2.PdfPage, handle: "_Handle", where
             size = pixels * max(1, about.bits_per_pixel // 8)
     found.largest_image = max(found.largest_image, size)
     if (box := _visible(handle, where, clip=True)) is not None:
-        found.rasters.append(Raster(box))
+        if found.rasters and _continues(found.rasters[-1].box, box):  # many scans consist of strips
+            found.rasters[-1] = Raster(found.rasters[-1].box.union(box))
+        else:
+            found.rasters.append(Raster(box))
         if box.area > _DOT * where.width * where.height:
             found.declared_images.append(DeclaredImage(handle, box))
         if box.area > _STRIP * where.width * where.height:
@@ -170,6 +204,13 @@ def _add_image(found: Objects, page: pypdfium2.PdfPage, handle: "_Handle", where
                 found.texts = 0
             # The root of the areas' ratio is the same for a turned image; a clipped image counts as finer.
             found.resolution = max(found.resolution, math.sqrt(pixels / box.area))
+    return box
+
+
+def _continues(strip: Box, box: Box) -> bool:
+    """Return whether an image of the same width touches the one before at its top or bottom."""
+    gaps = (box.x0 - strip.x0, box.x1 - strip.x1, min(abs(box.y0 - strip.y1), abs(strip.y0 - box.y1)))
+    return all(abs(gap) < _TOUCHING for gap in gaps)
 
 
 _Handle = Any  # a ctypes pointer to an FPDF_PAGEOBJECT

@@ -22,7 +22,7 @@ from llm_ocr.types import Box, EncodedImage, Page, PageContent, Reason
 
 MODULE = "llm_ocr.documents.renderer"
 #: Increased when text layers or pixels change, so that results of different versions do not mix.
-REVISION = 2
+REVISION = 3
 #: Operations on whole documents, which `page_timeout` does not limit.
 _OF_DOCUMENTS = ("open", "judge")
 #: Time limit in seconds for reading neighbors' margins, which only show whether a header recurs.

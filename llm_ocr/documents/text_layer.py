@@ -19,7 +19,9 @@ _COMMON = frozenset("aeinorst")
 _COMMON_SHARE = 0.47
 #: Minimum number of letters for statistics.
 _ENOUGH_LETTERS = 60
-#: The same for the text of one font.
+#: Share of letters with accents that no language has: 0.35 are usual in Vietnamese.
+_ACCENTED = 0.6
+#: Minimum number of letters, and share of the common ones, of the text of one font.
 _LETTERS_OF_FONT, _COMMON_OF_FONT = 20, 0.42
 
 
@@ -38,6 +40,9 @@ def has_odd_letters(text: str, least: int = _LETTERS_OF_FONT, share: float = _CO
 
     With the limits for the text of one font, 3 % of the fonts of true pages have such letters.
     """
+    accented = sum("\u00c0" <= c <= "\u00ff" for c in text)
+    if accented >= least and accented > _ACCENTED * sum(map(str.isalpha, text)):
+        return True  # Cyrillic, Greek, or Hebrew letters by the codes of a single-byte encoding
     letters = [c for c in unicodedata.normalize("NFD", text).lower() if c.isalpha()]
     latin = [c for c in letters if "a" <= c <= "z"]
     if len(latin) < least or 2 * len(latin) < len(letters):

@@ -176,3 +176,16 @@ def test_image_beside_text_that_cannot_be_decoded_is_damage(tmp_path, coding, si
     page = page_of(tmp_path, figure(b"garbage" * 50, coding, 8, size))
     assert page.damage == "an image of the page cannot be decoded"
     assert not page.evidence.ink.blank
+
+
+def form(data: bytes, coding: bytes = b"FlateDecode") -> bytes:
+    about = b"/Type/XObject/Subtype/Form/BBox[0 0 612 792]/Resources<</Font<</F 3 0 R>>>>"
+    return b"<<%s/Filter/%s/Length %d>>stream\n%s\nendstream" % (about, coding, len(data), data)
+
+
+def test_cut_form_of_a_page_is_damage(tmp_path):
+    whole = zlib.compress(b"".join(text(f"Row {row} pays {100 + row}.50", y=600 - 14 * row) for row in range(30)))
+    shown = text("The harbour opens at nine") + b"/X Do"
+    assert not page_of(tmp_path, pages(shown, extra=(form(whole),))).damage
+    assert page_of(tmp_path, pages(shown, extra=(form(whole[: len(whole) // 2]),))).damage
+    assert page_of(tmp_path, pages(shown, extra=(form(b"rows", b"NoSuchDecode"),))).damage

@@ -9,8 +9,9 @@ The ink comes from the image that was read (`documents.ink`). A page without any
 from collections.abc import Sequence
 from typing import Literal
 
+from llm_ocr.documents.ink import pixels_of
 from llm_ocr.results.balance import MOST
-from llm_ocr.results.ledger.ink import Unread, Unsupported, compare_with_ink, cover_of, pixels_of
+from llm_ocr.results.ledger.ink import Unread, Unsupported, compare_with_ink, cover_of
 from llm_ocr.results.ledger.layer import DIGITS, NUMBER, compare_with_layer
 from llm_ocr.results.ledger.ocr import compare_with_ocr, is_readable
 from llm_ocr.results.quality.text_layer import BlockText, is_true, size_of

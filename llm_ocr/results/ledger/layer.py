@@ -5,7 +5,8 @@ from collections.abc import Collection, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from llm_ocr.results.ledger.ink import FEWEST, Unread, Unsupported, ink_without
+from llm_ocr.documents.ink import ink_without
+from llm_ocr.results.ledger.ink import FEWEST, Unread, Unsupported
 from llm_ocr.results.quality.text_layer import (
     ENOUGH_LETTERS,
     FORMULA,
@@ -85,11 +86,11 @@ def compare_with_layer(
         ]
         unread = Unread(sum(part[3] for part in lacking) / size_of(wanted), boxes)
     # Text read in a drawing or picture is in no layer: drawings often have letters as curves. A block was read from a
-    # picture if the page has pictures of its size, and no line is in its box.
+    # picture if the page has pictures of its size, and no line is in its box. Without a model, any such block was.
     own = []
     for number, entry in enumerate(texts):
         places = [box.grown(0.01) for box in (entry.block.box, *entry.block.continued) if entry.block.box.area < 1]
-        pictured = places and entry.block.box.area <= evidence.pictured
+        pictured = places and (attempt.source == "text-layer" or entry.block.box.area <= evidence.pictured)
         if entry.block.kind is BlockKind.FIGURE or (
             pictured and not any(line.covered_by(box) > 0.5 for _, line in lines for box in places)
         ):

@@ -8,7 +8,8 @@ from itertools import compress
 from operator import ne, not_
 from typing import TYPE_CHECKING, NamedTuple
 
-from llm_ocr.results.ledger.ink import ROOM, Unread, Unsupported, ink_without
+from llm_ocr.documents.ink import ROOM, ink_without
+from llm_ocr.results.ledger.ink import Unread, Unsupported
 from llm_ocr.results.ledger.layer import DIGITS, NAME, numbers_in, optional_lines
 from llm_ocr.results.quality.text_layer import (
     ENOUGH_LETTERS,

@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from llm_ocr.documents.ink import ink_of
+from llm_ocr.documents.ink import ink_of, ink_without
+from llm_ocr.documents.ink import pixels_of as pixels_of_ink
 from llm_ocr.documents.text_layer import LIE, suspicious
 from llm_ocr.engines.trace import note, timed, tracing
 from llm_ocr.errors import PageFailure
@@ -63,8 +64,13 @@ def _read(page: Page, recogniser: GetRecogniser, *, text_layer: bool, layout_mod
         if probe is None or probe <= _limit(content):
             _note_source("text layer", page, probe, text_layer=text_layer)
             read = _reread(page, content, recogniser, probed=needs_probe)
-            attempt = _by_text_layer(_with_pictures(page, read, recogniser))
-            better = _better_by_ocr(page, read, attempt, recogniser, layout_model=layout_model)
+            shown = _with_pictures(page, read, recogniser)
+            attempt = _by_text_layer(shown)
+            unread = _unread_lines(page, shown, attempt)
+            if unread and not is_scan(content):
+                attempt = _by_text_layer(_with_unread(page, shown, unread, recogniser))
+                unread = []
+            better = _better_by_ocr(page, read, attempt, recogniser, lacking=unread, layout_model=layout_model)
             if better is None and _unknown(read) > _unknown(content):
                 detail = "a font of the page names its characters wrongly, and OCR could not read some of its words"
                 better = replace(attempt, status=Status.DEGRADED, reason=Reason.LOW_QUALITY, detail=detail)
@@ -208,14 +214,52 @@ def _unknown(content: PageContent) -> int:
     return sum(word.text.count("\ufffd") for line in content.lines for word in line.words if len(word.text) > 1)
 
 
+def _unread_lines(page: Page, content: PageContent, attempt: Attempt) -> list[tuple[Box, float]]:
+    """Return relative boxes of what looks like lines of text outside of the text and blocks, with their letters."""
+    ink = page.evidence.ink if page.evidence else None
+    if ink is None or content.undrawn or content.with_invisible:
+        return []
+    known = [box for block in attempt.blocks for box in (block.box, *block.continued)]
+    known += [line.box.scaled(1 / content.width, 1 / content.height) for line in content.lines]
+    return ink_without(known, pixels_of_ink(ink, 0))
+
+
+def _with_unread(
+    page: Page, content: PageContent, unread: Sequence[tuple[Box, float]], recogniser: GetRecogniser
+) -> PageContent:
+    """Return the content with the text of such lines, as far as OCR is sure of it; unchanged without OCR."""
+    from llm_ocr_cpu.ocr import available
+
+    if not available():
+        return content
+    with timed("loading OCR"):
+        loaded = recogniser()
+    areas = [box.scaled(content.width, content.height) for box, _ in unread]
+    with timed("OCR of ink without text"):
+        read = loaded.read_outside(pixels_of(page.image), content, areas)
+    lines = len(read.lines) - len(content.lines)
+    note("text", f"OCR read {lines} lines at {len(areas)} places without text", lines=lines, places=len(areas))
+    return read
+
+
 def _better_by_ocr(
-    page: Page, content: PageContent, attempt: Attempt, recogniser: GetRecogniser, *, layout_model: bool
+    page: Page,
+    content: PageContent,
+    attempt: Attempt,
+    recogniser: GetRecogniser,
+    *,
+    lacking: Sequence[tuple[Box, float]],
+    layout_model: bool,
 ) -> Attempt | None:
-    """Return the OCR of a page whose layer has many unreadable characters; None if the layer has more text."""
+    """Return the OCR of a page whose layer has many unreadable characters, or of a scan whose layer lacks lines.
+
+    None if the layer has more text.
+    """
     from llm_ocr_cpu.ocr import available
 
     characters = sum(len(line.text) for line in content.lines)
-    if _unknown(content) <= _UNREADABLE * characters or not available():
+    lost = max(_unknown(content), sum(letters for _, letters in lacking))
+    if lost <= _UNREADABLE * characters or not available():
         return None
     with timed("loading OCR"):
         loaded = recogniser()

@@ -3,7 +3,7 @@
 import ctypes
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any
@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pypdfium2
 import pypdfium2.raw as pdfium
 
-from llm_ocr.documents.pdf_objects import Frame
+from llm_ocr.documents.pdf_objects import Covered, Frame
 from llm_ocr_cpu.tex_fonts import AXIS, LARGE, LETTERS, QUOTES, ROOT, TEXT, family_of, is_extension, symbol
 from llm_ocr_cpu.visibility import Pixels, unseen
 
@@ -110,11 +110,13 @@ _font_flags = _bound(pdfium.FPDFFont_GetFlags, _INT, _POINTER)
 _is_embedded = _bound(pdfium.FPDFFont_GetIsEmbedded, _INT, _POINTER)
 
 
-def read_chars(page: pypdfium2.PdfPage, frame: Frame, picture: Pixels | None = None) -> Chars:
+def read_chars(
+    page: pypdfium2.PdfPage, frame: Frame, picture: Pixels | None = None, covered: Sequence[Covered] = ()
+) -> Chars:
     """Read the first `MAX_CHARS` characters of the text layer in pdfium's order.
 
     Visible soft hyphens and hyphens at line ends become `-`; many fonts map their hyphen to U+00AD. Words that
-    `picture`, the whole page in gray, does not show become spaces.
+    `picture`, the whole page in gray, does not show become spaces, and characters at places where others cover them.
     """
     text_page = page.get_textpage()
     try:
@@ -132,7 +134,9 @@ def read_chars(page: pypdfium2.PdfPage, frame: Frame, picture: Pixels | None = N
                 codes[index] = ord("-")
         objects = np.array([_text_object(handle, index) or 0 for index in range(count)], dtype=np.int64)
         chars = _assembled(handle, frame, codes, _shown(bounds.astype(np.float64), frame), objects)
-        invisible = 0 if picture is None else _blank_out(handle, frame, chars, picture)
+        invisible = 0
+        if picture is not None:
+            invisible = _blank_covered(chars, covered) + _blank_out(handle, frame, chars, picture)
         return replace(chars, unread=total - count, invisible=invisible)
     finally:
         text_page.close()
@@ -165,6 +169,24 @@ def _blank_out(handle: int, frame: Frame, chars: Chars, picture: Pixels) -> int:
     chars.codes[hidden] = ord(" ")
     for marks in (chars.unnamed, chars.large, chars.letters):
         marks[hidden] = False
+    return int(hidden.sum())
+
+
+def _blank_covered(chars: Chars, covered: Sequence[Covered]) -> int:
+    """Replace words at places where others cover their text object by spaces in place; return their characters."""
+    hidden = np.zeros(len(chars.codes), dtype=bool)
+    if not covered or not len(hidden):
+        return 0
+    x, y = (chars.boxes[:, 0] + chars.boxes[:, 2]) / 2, (chars.boxes[:, 1] + chars.boxes[:, 3]) / 2
+    for text in covered:  # those without a place are not active
+        if text.place is not None:
+            own = chars.objects == ctypes.cast(text.handle, ctypes.c_void_p).value
+            inside = (x > text.place.x0) & (x < text.place.x1) & (y > text.place.y0 - text.place.height)
+            hidden |= own & inside & (y < text.place.y1 + text.place.height)
+    letters = ~np.isin(chars.codes, _SPACES)
+    words = np.cumsum(~letters | (np.diff(chars.objects, prepend=0) != 0))
+    hidden = letters & (2 * np.bincount(words, hidden & letters) > np.bincount(words, letters))[words]
+    chars.codes[hidden] = ord(" ")
     return int(hidden.sum())
 
 
@@ -463,6 +485,7 @@ _FEW_UNNAMED = 0.05
 _SPACES = (9, 10, 13, 32, 0x85, 0xA0, *range(0x2000, 0x200C), 0x2028, 0x2029, 0x202F, 0x205F, 0x2060, 0x3000, 0xFEFF)
 #: Bullets of the fonts Symbol and Wingdings, which have no code points of their own.
 _BULLETS = {0xF0B7: "•", 0xF0A7: "▪", 0xF0A8: "▫", 0xF06E: "■", 0xF071: "❑", 0xF0D8: "➢", 0xF0FC: "✓", 0xF02D: "-"}
+_BULLETS |= {0xF0FE: "☑", 0xF0FD: "☒", 0xF06F: "☐"}  # boxes of forms
 #: Radicals, ligatures, and forms of Arabic letters and vertical punctuation: characters that searches do not find.
 _FORMS = (
     *((0x2E80, 0x2FD5), (0xFB00, 0xFB18), (0xFB1D, 0xFDFF), (0xFE10, 0xFE19), (0xFE35, 0xFE44)),

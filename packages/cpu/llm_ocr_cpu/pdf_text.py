@@ -552,8 +552,8 @@ def page_content(
         picture: Picture of the page. Words that it does not show are left out; without it, all words are included.
     """
     frame = page_frame(page)
-    chars = read_chars(page, frame, None if picture is None else np.asarray(picture.convert("L")))
     found = objects or page_objects(page, frame)
+    chars = read_chars(page, frame, None if picture is None else np.asarray(picture.convert("L")), found.covered)
     shown = Box(0, 0, frame.width, frame.height)
     scan = any(shown.covered_by(raster.box) > SCAN for raster in found.rasters)
     lines, unmapped = _lines(glyphs_of(chars, frame.width, frame.height), scripts=not scan)

@@ -1,10 +1,11 @@
-"""Read pictures on digital pages by OCR if they show a table or text: pasted spreadsheets, screenshots, scans of notes.
+"""Read by OCR what digital pages show and their text layer lacks: pictures of tables or text, outlines, stamps.
 
-The image's pixels decide whether OCR runs, and its reading whether the picture is replaced. In doubt, it is a figure.
+The image's pixels decide whether OCR runs, and its reading whether a picture is replaced. In doubt, it is a figure.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,10 @@ _LEAST_WORDS, _IN_WORDS = 3, 0.85
 #: Least confidence of the reading; largest share of ink outside of its lines and rules, and its largest mark in lines.
 #: On 70 areas with tables, marks are up to 1.4 lines large; drawings between words have marks of 2.0 lines and more.
 _SURE, _MOST_LEFT, _LARGEST_LEFT = 0.95, 0.05, 1.7
+#: Room around a line of ink in its heights, across for short words beside it, and down.
+_AROUND = 1.5, 0.4
+#: Fewest letters and digits of a line that is added, and the largest share of it that other lines cover.
+_LEAST_SIGNS, _KNOWN = 3, 0.3
 #: Shares of the lines in tables, and of the characters in running text.
 _IN_TABLES, _IN_TEXT = 0.6, 0.7
 
@@ -86,6 +91,46 @@ def read_pictures(image: "Pixels", content: PageContent, boxes: Sequence[Box], p
             rasters = tuple(raster for raster in content.rasters if raster.box != box)
             content = replace(content, lines=content.lines + found, rasters=rasters, paths=content.paths + paths)
     return content
+
+
+def read_outside(image: "Pixels", content: PageContent, areas: Sequence[Box], pages: "PageReading") -> PageContent:
+    """Return the content with the text in areas where it has none: letters as outlines, small pictures, and stamps.
+
+    Args:
+        image: Whole page, height x width x 3, RGB.
+        content: Content with the text layer.
+        areas: Lines of ink, in page units.
+        pages: Reader of pages.
+    """
+    across, down = image.shape[1] / content.width, image.shape[0] / content.height
+    known = [line.box for line in content.lines]
+    places = []
+    for area in areas:
+        x, y = (share * min(area.width, area.height) for share in _AROUND)
+        places.append(Box(area.x0 - x, area.y0 - y, area.x1 + x, area.y1 + y).scaled(across, down))
+    shown = _only(image, places)
+    for box in known:
+        _cut(shown, box.scaled(across, down))[:] = 255
+    around = reduce(Box.union, places).clipped(image.shape[1], image.shape[0])
+    x, y = round(around.x0), round(around.y0)  # the time grows with the area
+    read = pages.read(shown[y : round(around.y1), x : round(around.x1)])
+    lines = [
+        line
+        for line in scaled_lines(() if read.turned else _moved(read.lines, x, y), 1 / across, 1 / down)
+        if line.confidence >= _SURE and sum(map(str.isalnum, line.text)) >= _LEAST_SIGNS
+    ]
+    added = tuple(line for line in lines if not any(line.box.covered_by(box) > _KNOWN for box in known))
+    return replace(content, lines=content.lines + added)
+
+
+def _moved(lines: Sequence[Line], x: float, y: float) -> list[Line]:
+    def moved(box: Box) -> Box:
+        return Box(box.x0 + x, box.y0 + y, box.x1 + x, box.y1 + y)
+
+    return [
+        replace(line, box=moved(line.box), words=tuple(replace(word, box=moved(word.box)) for word in line.words))
+        for line in lines
+    ]
 
 
 def _is_used(box: Box, content: PageContent) -> bool:

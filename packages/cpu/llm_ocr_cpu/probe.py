@@ -37,7 +37,7 @@ _CONFIDENT = 0.9
 #: Range of pixel values (of 255) below which a line is not drawn.
 _CONTRAST = 24
 #: Height in pixels below which OCR is too unreliable to reject the text layer.
-_LEAST_HEIGHT = 9.0
+LEAST_HEIGHT = 9.0
 
 
 def script_supported(text: str, scripts: Set[str] = SCRIPTS) -> bool:
@@ -64,7 +64,7 @@ def disagreement(image: "Pixels", content: PageContent, reader: "Reader", *, sca
         drawn = tuple(line for line in content.lines if _is_drawn(image, line.box, across, down))
         content = replace(content, lines=drawn)
     errors = []
-    for box, text in samples(content, _LEAST_HEIGHT / down, reader.scripts, scan=scan):
+    for box, text in samples(content, LEAST_HEIGHT / down, reader.scripts, scan=scan):
         room = _ROOM * box.height
         x0, x1 = max(0, round((box.x0 - room) * across)), round((box.x1 + room) * across)
         y0, y1 = max(0, round((box.y0 - room) * down)), round((box.y1 + room) * down)

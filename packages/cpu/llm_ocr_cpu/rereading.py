@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from llm_ocr.documents.text_layer import has_odd_letters
 from llm_ocr.types import Line, PageContent, Script, Word
-from llm_ocr_cpu.probe import difference, script_supported
+from llm_ocr_cpu.probe import LEAST_HEIGHT, difference, script_supported
 
 if TYPE_CHECKING:
     from llm_ocr_cpu.ocr.detect import Pixels
@@ -40,6 +40,8 @@ _FONTS, _WORDS, _LEAST_CHARACTERS, _LEAST_IN_ALL = 4, 3, 3, 4
 _LONG = 8
 #: Difference between a word and its reading if the font names its glyphs wrongly, and least confidence of the reading.
 _LIE, _CERTAIN = 0.5, 0.9
+#: Largest share of letters in a font for numbers or signs, and fewest characters of odd words that are no language.
+_FEW_LETTERS, _LEAST_ODD = 0.2, 12
 #: A character of a wrong font that OCR does not read.
 UNKNOWN = "\ufffd"
 
@@ -66,50 +68,88 @@ def fonts_to_check(content: PageContent, *, probed: bool) -> tuple[int, ...]:
     """Return the fonts whose words are to be compared with the image.
 
     On a page that is probed, these are the most frequent fonts. On other pages, they are fonts with letters of no
-    language.
+    language, and fonts for numbers or signs alone.
     """
+    joined = {font: "".join(words) for font, words in _texts_of_fonts(content).items()}
+    fonts = sorted(joined, key=lambda font: -len(joined[font]))
+    return tuple([font for font in fonts if probed or _is_doubtful(joined[font])][:_FONTS])
+
+
+def _texts_of_fonts(content: PageContent) -> dict[int, list[str]]:
     texts: defaultdict[int, list[str]] = defaultdict(list)
     for line in content.lines:
         for word in line.words:
             texts[word.font].append(word.text)
     texts.pop(0, None)
-    joined = {font: "".join(words) for font, words in texts.items()}
-    fonts = sorted(joined, key=lambda font: -len(joined[font]))
-    return tuple([font for font in fonts if probed or has_odd_letters(joined[font])][:_FONTS])
+    return texts
+
+
+def _is_doubtful(text: str) -> bool:
+    letters, signs = sum(map(str.isalpha, text)), {c for c in text if c.isascii() and not c.isalnum()}
+    has_no_letters = len(text) >= _LEAST_IN_ALL and letters < _FEW_LETTERS * len(text)
+    return has_odd_letters(text) or (has_no_letters and (_has_digits(text) or len(signs) >= _LEAST_IN_ALL))
+
+
+def _has_digits(text: str) -> bool:
+    return any(map(str.isdigit, text))
 
 
 def with_lies_marked(
     image: "Pixels", content: PageContent, reader: "Reader", fonts: Collection[int]
-) -> tuple[PageContent, frozenset[int]]:
-    """Return the content with all words doubtful whose font names its glyphs wrongly, and these fonts."""
-    lying = frozenset(font for font in fonts if _lies(image, content, reader, font))
+) -> tuple[PageContent, frozenset[tuple[int, bool]]]:
+    """Return the content with all words doubtful whose font names its glyphs wrongly, and these fonts.
+
+    The words with digits of a font, marked by True, may be wrong alone.
+    """
+    texts = _texts_of_fonts(content)
+    lying: set[tuple[int, bool]] = set()
+    for font in fonts:
+        odd = has_odd_letters("".join(texts[font]))
+        if _lies(image, content, reader, font, digits=False, odd=odd):
+            lying |= {(font, False), (font, True)}
+        elif _lies(image, content, reader, font, digits=True, odd=odd):
+            lying.add((font, True))
     if not lying:
-        return content, lying
-    return _changed(
-        content, lambda _, word: replace(word, doubtful=tuple(range(len(word.text)))) if word.font in lying else word
-    ), lying
+        return content, frozenset()
+
+    def marked(word: Word) -> Word:
+        wrong = (word.font, _has_digits(word.text)) in lying
+        return replace(word, doubtful=tuple(range(len(word.text)))) if wrong else word
+
+    return _changed(content, lambda _, word: marked(word)), frozenset(lying)
 
 
-def _lies(image: "Pixels", content: PageContent, reader: "Reader", font: int) -> bool:
-    """Return whether no sample word of a font agrees with its reading, and some readings are certain."""
+def _lies(image: "Pixels", content: PageContent, reader: "Reader", font: int, *, digits: bool, odd: bool) -> bool:
+    """Return whether no sample word of a font, with or without digits, agrees with its reading.
+
+    Some readings must be certain, unless the letters are `odd`: OCR does not know the script of the true ones.
+    """
     places: dict[str, tuple[Line, int]] = {}
+    least = LEAST_HEIGHT * content.height / image.shape[0]
     for line in content.lines:
         for place, word in enumerate(line.words):
-            horizontal = not line.stacked and line.box.width > line.box.height
-            if word.font != font or word.doubtful or not horizontal or not script_supported(word.text, reader.scripts):
+            text = word.text
+            horizontal = not line.stacked and line.box.width > line.box.height >= least
+            if word.font != font or word.doubtful or not horizontal or not script_supported(text, reader.scripts):
                 continue
-            if sum(map(str.isalnum, word.text)) >= _LEAST_CHARACTERS:
-                places.setdefault(word.text, (line, place))
+            signs = sum(map(str.isalnum, text)) or (len(text) if text.isascii() else 0)
+            if signs >= _LEAST_CHARACTERS and _has_digits(text) == digits:
+                places.setdefault(text, (line, place))
     # Longer words take more time and are no better samples.
     samples = sorted(places, key=lambda text: (len(text) > _LONG, -len(text)))[:_WORDS]
-    wrong = 0
+    wrong = compared = 0
     for text in samples:
         reading = reader.read(_cut_out(image, content, *places[text]))
         seen = "".join(reading.logical.split())
-        if difference(text, seen) <= _LIE or abs(len(text) - len(seen)) > 1 + len(text) // 8:
+        # Of several numbers, all of which differ, a digit each is enough.
+        same = "".join(filter(str.isdigit, text)) == "".join(filter(str.isdigit, seen))
+        if same if digits and len(samples) > 1 else difference(text, seen) <= _LIE:
+            return False
+        if not odd and (not seen or abs(len(text) - len(seen)) > 1 + len(text) // 8):
             return False
         wrong += len(text) if reading.confidence >= _CERTAIN else 0
-    return wrong >= _LEAST_IN_ALL
+        compared += len(text)
+    return wrong >= _LEAST_IN_ALL or (odd and compared >= _LEAST_ODD)
 
 
 def _cut_out(image: "Pixels", content: PageContent, line: Line, place: int) -> "Pixels":
@@ -161,7 +201,7 @@ def reread(image: "Pixels", content: PageContent, reader: "Reader", fonts: Colle
             lines[number] = _with_word(line, place, texts[form])
     for number, line in enumerate(lines if lying else ()):
         for place, word in enumerate(line.words):
-            if word.font in lying and word.doubtful:
+            if (word.font, _has_digits(word.text)) in lying and word.doubtful:
                 lines[number] = _with_word(lines[number], place, UNKNOWN * len(word.text))
     return replace(content, lines=tuple(lines))
 

@@ -46,6 +46,16 @@ class _Aside:
     def read_pictures(self, *arguments):
         return self._thread.submit(self._reader.read_pictures, *arguments).result()
 
+    def read_outside(self, *arguments):
+        return self._thread.submit(self._reader.read_outside, *arguments).result()
+
+    def with_hints(self, *arguments):
+        return self._thread.submit(self._reader.with_hints, *arguments).result()
+
+    @property
+    def scripts(self):
+        return self._reader.scripts
+
 
 @cache
 def recogniser():

@@ -536,3 +536,8 @@ def test_evidence_of_a_filled_form_has_its_values(tmp_path):
     page = seen(tmp_path / "form.pdf")
     assert [words for words, _ in page.evidence.lines] == ["Your name, please", "Ada Lovelace"]
     assert black(page.evidence.ink).getbbox() is not None
+
+
+def test_boxes_of_wingdings_show_whether_they_are_ticked():
+    pdf = mapped({0x21: "\uf0fe", 0x22: "\uf0fd", 0x23: "\uf06f"}, b"BT /S 12 Tf 72 700 Td <212223> Tj ET")
+    assert [line.text for line in page_content(pypdfium2.PdfDocument(pdf)[0]).lines] == ["☑☒☐"]

@@ -107,6 +107,49 @@ def test_later_pages_compare_only_fonts_without_a_language():
     assert set(fonts_to_check(layer, probed=True)) == {1, 2}
 
 
+@pytest.mark.parametrize(
+    ("words", "checked"),
+    [
+        (["4821.50", "917.36"], True),
+        (["&*$#!'", "+#)!%("], True),
+        (["Äîãîâîð", "àðåíäû", "ïðè÷àëà", "è", "ëîäêè"], True),
+        (["harbour", "4821.50", "opens"], False),
+        (["......", "......"], False),
+    ],
+)
+def test_later_pages_compare_fonts_of_numbers_signs_and_accents(words, checked):
+    line = Line(" ".join(words), BOX, 10.0, tuple(Word(word, BOX, font=1) for word in words))
+    assert fonts_to_check(PageContent(300, 400, (line,)), probed=False) == ((1,) if checked else ())
+
+
+@needs_ocr
+def test_wrong_digits_of_a_font_with_true_letters_are_read():
+    pdf = page(*prose(), ("Account 482 of 5150", 40, 280, 14, "Helvetica-Bold"))
+    layer = content(pdf)
+    wrong = {"482": "715", "5150": "8483"}
+    lines = tuple(
+        replace(line, words=words, text=" ".join(word.text for word in words))
+        for line in layer.lines
+        for words in [tuple(replace(word, text=wrong.get(word.text, word.text)) for word in line.words)]
+    )
+    lying = replace(layer, lines=lines)
+    read = recogniser().reread(pixels(pdf), lying, fonts_to_check(lying, probed=True))
+    assert {line.text for line in read.lines} == {line.text for line in layer.lines}
+
+
+def test_font_of_no_language_that_ocr_reads_otherwise_is_unknown():
+    class Reader:
+        scripts = SCRIPTS
+
+        def read(self, crop):
+            return Reading("", (), ())
+
+    words = [Word(text, BOX, font=1) for text in ["QVSQPTF", "XWZQVK", "KQXJVZW", "PQ"]]
+    layer = PageContent(300, 400, (Line(" ".join(word.text for word in words), BOX, 10.0, tuple(words)),))
+    read = reread(np.zeros((800, 600, 3), np.uint8), layer, Reader(), (1,))
+    assert set(read.lines[0].text) == {"\ufffd", " "}
+
+
 def test_a_wrong_word_that_ocr_cannot_read_is_unknown_and_told(monkeypatch):
     class Reader:
         scripts = SCRIPTS

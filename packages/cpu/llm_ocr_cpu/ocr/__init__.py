@@ -157,3 +157,9 @@ class Recogniser:
         from llm_ocr_cpu.pictured_text import read_pictures
 
         return read_pictures(image, content, boxes, self._pages)
+
+    def read_outside(self, image: "Pixels", content: PageContent, areas: Sequence[Box]) -> PageContent:
+        """Return the content with the text in areas where it has none. `image` is the page as shown."""
+        from llm_ocr_cpu.pictured_text import read_outside
+
+        return read_outside(image, content, areas, self._pages)

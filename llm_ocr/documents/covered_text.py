@@ -1,0 +1,142 @@
+"""Find text that the page draws over: an amount that a white box and a new amount replace, or text below a photo.
+
+The picture has ink at such a place, so it does not show that the text is hidden. The page is drawn again without the
+text: hidden text changes no pixel.
+"""
+
+import ctypes
+from collections.abc import Mapping, Sequence
+
+import pypdfium2
+import pypdfium2.raw as pdfium
+
+from llm_ocr.documents.pdf_objects import Covered, Frame, Objects, Placed
+from llm_ocr.types import SCAN, Box
+
+#: Limits of the text objects that are compared with each other, and of the pairs.
+_MOST_TEXTS, _MOST_PAIRS = 20_000, 200
+#: Part of the height of a text that counts: lines that follow each other closely overlap above and below.
+_BAND = (0.35, 0.7)
+#: Least share of a text's band that another text covers, and of a text that a picture covers.
+_OVERLAP, _BELOW = 0.4, 0.9
+#: Side in points of the places in which texts are counted.
+_CELL = 2.0
+#: Longest side in pixels of the pictures that are compared, and largest difference of gray values that is not visible.
+_SIDE, _UNSEEN = 1536, 8
+
+
+def hide_covered_text(page: pypdfium2.PdfPage, frame: Frame, objects: Objects) -> None:
+    """Deactivate the text objects of the page that others hide, and set `objects.covered`.
+
+    pdfium neither draws nor reads objects that are not active. Of an object that is hidden in part, the places are
+    told. If of two texts the lower one is visible, the upper one may be in a layer that is off.
+    """
+    texts, page_area = objects.texts_at, frame.width * frame.height
+    if any(image.box.area > SCAN * page_area for image in objects.images_at):
+        return  # older OCR of a scan may be drawn below it
+    below = _below_pictures(objects)
+    pairs = _pairs(frame, [text.box for text in texts]) if 1 < len(texts) <= _MOST_TEXTS else []
+    if not (below or pairs):
+        return
+    words = _words(page, texts, {*below, *(at for one, other, _ in pairs for at in (one, other))})
+    # The same words twice look bold.
+    pairs = [pair for pair in pairs if not (words[pair[0]] in words[pair[1]] or words[pair[1]] in words[pair[0]])]
+    lower: dict[int, list[Box]] = {at: [] for at in below}
+    for one, _, place in pairs:
+        lower.setdefault(one, []).append(place)
+    found = _hidden(page, frame, objects, lower, words)
+    upper: dict[int, list[Box]] = {}
+    for one, other, place in pairs:
+        if one not in found:
+            upper.setdefault(other, []).append(place)
+    _hidden(page, frame, objects, upper, words)
+
+
+def _below_pictures(objects: Objects) -> list[int]:
+    """Return the texts below pictures."""
+    return [
+        number
+        for number, text in enumerate(objects.texts_at if objects.images_at else ())
+        if any(at.order > text.order and text.box.covered_by(at.box) > _BELOW for at in objects.images_at)
+    ]
+
+
+def _pairs(frame: Frame, boxes: Sequence[Box]) -> list[tuple[int, int, Box]]:
+    """Return pairs of texts of which one covers much of the other, in drawing order, with the common place."""
+    import numpy as np
+
+    bands = np.array([(b.x0, b.y0 + _BAND[0] * b.height, b.x1, b.y0 + _BAND[1] * b.height) for b in boxes])
+    # The number of texts at each place of the page, from the corners of their bands.
+    width, height = (int(side / _CELL) + 2 for side in (frame.width, frame.height))
+    left, right = (np.clip(np.round(bands[:, side] / _CELL).astype(np.int64), 0, width - 1) for side in (0, 2))
+    top = np.clip(np.floor(bands[:, 1] / _CELL).astype(np.int64), 0, height - 2)
+    bottom = np.clip(np.maximum(np.round(bands[:, 3] / _CELL).astype(np.int64), top + 1), 0, height - 1)
+    counts = np.zeros((height, width), np.int32)
+    for rows, columns, sign in ((top, left, 1), (bottom, right, 1), (top, right, -1), (bottom, left, -1)):
+        np.add.at(counts, (rows, columns), sign)
+    shared = counts.cumsum(0, dtype=np.int32).cumsum(1, dtype=np.int32) > 1
+    if not shared.any():
+        return []
+    sums = np.pad(shared, ((1, 0), (1, 0))).cumsum(0, dtype=np.int32).cumsum(1, dtype=np.int32)
+    over = sums[bottom, right] - sums[top, right] - sums[bottom, left] + sums[top, left]
+    near = np.flatnonzero(over > _OVERLAP * np.maximum(1, (right - left) * (bottom - top)))
+    found: dict[tuple[int, int], Box] = {}
+    for one in near.tolist():
+        low, high = np.maximum(bands[one, :2], bands[:, :2]), np.minimum(bands[one, 2:], bands[:, 2:])
+        common = np.clip(high - low, 0, None).prod(1)
+        common[one] = 0
+        for other in np.flatnonzero(common > _OVERLAP * (bands[one, 2:] - bands[one, :2]).prod()).tolist():
+            place = Box(*low[other].tolist(), *high[other].tolist())
+            found[min(one, other), max(one, other)] = place
+        if len(found) > _MOST_PAIRS:
+            break
+    return [(one, other, place) for (one, other), place in found.items()]
+
+
+def _words(page: pypdfium2.PdfPage, texts: Sequence[Placed], numbers: set[int]) -> dict[int, str]:
+    """Return the letters, digits, and signs of text objects."""
+    text_page, found = page.get_textpage(), {}
+    try:
+        for number in numbers:
+            size = pdfium.FPDFTextObj_GetText(texts[number].handle, text_page, None, 0)
+            buffer = (pdfium.FPDF_WCHAR * (size // 2 + 1))()
+            pdfium.FPDFTextObj_GetText(texts[number].handle, text_page, buffer, ctypes.sizeof(buffer))
+            found[number] = "".join(bytes(buffer).decode("utf-16-le", "replace").replace("\0", "").split())
+    finally:
+        text_page.close()
+    return found
+
+
+def _hidden(
+    page: pypdfium2.PdfPage, frame: Frame, objects: Objects, places: Mapping[int, list[Box]], words: Mapping[int, str]
+) -> set[int]:
+    """Deactivate the texts of which no pixel is visible; return these, and those that are hidden at their places."""
+    import numpy as np
+
+    def drawn() -> "np.ndarray[tuple[int, int], np.dtype[np.int16]]":
+        scale = _SIDE / max(frame.width, frame.height)
+        return np.asarray(page.render(scale=scale, grayscale=True).to_numpy().astype(np.int16))
+
+    def is_unseen(box: Box) -> bool:
+        shown = box.clipped(frame.width, frame.height).scaled(across, down)
+        return not changed[int(shown.y0) : int(shown.y1) + 1, int(shown.x0) : int(shown.x1) + 1].any()
+
+    if not places:
+        return set()
+    whole = drawn()
+    for number in places:
+        pdfium.FPDFPageObj_SetIsActive(objects.texts_at[number].handle, False)
+    changed = np.abs(drawn() - whole) > _UNSEEN
+    across, down = changed.shape[1] / frame.width, changed.shape[0] / frame.height
+    found = set()
+    for number, regions in places.items():
+        handle, box, _ = objects.texts_at[number]
+        if is_unseen(box):
+            objects.covered.append(Covered(handle, None, len(words[number])))
+            found.add(number)
+            continue
+        pdfium.FPDFPageObj_SetIsActive(handle, True)
+        for region in filter(is_unseen, regions):
+            objects.covered.append(Covered(handle, region, 0))
+            found.add(number)
+    return found

@@ -1,0 +1,72 @@
+"""Text that a page shows outside of its text layer is read: outlines, stamps, and the scan below a library's line."""
+
+import pypdfium2
+from making import pages, text
+from ocr_pages import PROSE, needs_ocr, recogniser
+
+from llm_ocr.documents.images import encoded
+from llm_ocr.documents.ink import ink_of
+from llm_ocr.documents.page_wire import page_from_wire, page_to_wire
+from llm_ocr.types import Evidence, Page, Status
+from llm_ocr_cpu.page import read_page
+from llm_ocr_cpu.pdf_text import page_content
+
+PAID = "Paid 4821.50 crowns"
+LAYER = b"".join(text(line, y=700 - 18 * row) for row, line in enumerate(PROSE * 4))
+#: A pattern is drawn like outlines: pdfium reads no text of it.
+TILE = (
+    b"<</Type/Pattern/PatternType 1/PaintType 1/TilingType 1/BBox[0 0 300 40]/XStep 300/YStep 400/Matrix[1 0 0 1 72 40]"
+)
+TILE += b"/Resources<</Font<</F 3 0 R>>>>/Length %d>>stream\n%s\nendstream"
+
+
+def read(pdf):
+    page = pypdfium2.PdfDocument(pdf)[0]
+    picture = page.render(scale=2).to_pil()
+    evidence = Evidence(ink_of(picture.convert("RGB")))
+    found = Page(
+        "p", "d", 1, encoded(picture.convert("RGB"), "png", 90), page_content(page, picture=picture), "x.pdf", evidence
+    )
+    return read_page(page_from_wire(page_to_wire(found)), recogniser, text_layer=True)
+
+
+def lines(attempt):
+    return [line for block in attempt.blocks for line in block.text.splitlines()]
+
+
+@needs_ocr
+def test_one_line_drawn_without_text_is_read_on_a_full_page():
+    drawn = text(PAID, 4, 10)
+    pdf = pages(LAYER + b"/Pattern cs /P scn 72 40 300 40 re f", extra=(TILE % (len(drawn), drawn),))
+    pdf = pdf.replace(b"/XObject<</X 4 0 R>>", b"/Pattern<</P 4 0 R>>")
+    attempt = read(pdf)
+    assert (attempt.status, attempt.source) == (Status.OK, "text-layer")
+    assert PAID in lines(attempt)
+    assert " ".join(lines(attempt)).count(PROSE[0]) == 4
+
+
+def scan(strips=1):
+    """A page of prose as an image, in strips, below the line that a court prints on its files."""
+    page = pypdfium2.PdfDocument(pages(LAYER))[0]
+    picture = page.render(scale=2).to_pil().convert("L")
+    high = picture.height // strips
+    head = (
+        b"<</Type/XObject/Subtype/Image/Width %d/Height %d/ColorSpace/DeviceGray/BitsPerComponent 8/Length %d>>stream\n"
+    )
+    images, drawn = [], b""
+    for strip in range(strips):
+        data = picture.crop((0, strip * high, picture.width, (strip + 1) * high)).tobytes()
+        images.append(head % (picture.width, high, len(data)) + data + b"\nendstream")
+        drawn += b"q 612 0 0 %f 0 %f cm /X%d Do Q " % (792 / strips, 792 - 792 * (strip + 1) / strips, strip)
+    names = b"".join(b"/X%d %d 0 R" % (strip, 4 + strip) for strip in range(strips))
+    pdf = pages(drawn + text("Case 1:26-cv-00417 Document 12 Filed 05/03/26", y=770, size=9), extra=tuple(images))
+    return pdf.replace(b"/X 4 0 R", names)
+
+
+@needs_ocr
+def test_scan_below_a_printed_line_is_read_by_ocr():
+    for strips in (1, 6):
+        attempt = read(scan(strips))
+        joined = " ".join(lines(attempt))
+        assert (attempt.status, attempt.source) == (Status.OK, "ocr")
+        assert PROSE[0] in joined and "26-cv-00417" in joined
