@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from llm_ocr.documents.ink import lines_of_text, place_of
+from llm_ocr.documents.ink import ROOM, lines_of_text, place_of
 from llm_ocr.results.quality.text_layer import ENOUGH_LETTERS, BlockText, in_margin, size_of
 from llm_ocr.types import Attempt, Block, BlockKind, Box, Span
 
@@ -114,7 +114,7 @@ def _begun(black: "Mask", texts: Sequence[BlockText]) -> list[tuple[Box, int]]:
         else:
             key = block.box, block.kind is BlockKind.FIGURE
             letters[key] = letters.get(key, 0) + size_of(entry.chunks) + len(block.described)
-    found = _lines_of_text(black)
+    found = lines_of_text(black)
     if not letters or not found:
         return []
     lines = [box.scaled(1 / width, 1 / height) for box, _ in found]
@@ -128,7 +128,7 @@ def _begun(black: "Mask", texts: Sequence[BlockText]) -> list[tuple[Box, int]]:
         expected = _letters_in([line.scaled(width, height) for line, _ in some])
         if expected < (_PICTURE_OF_TEXT if is_picture else ENOUGH_LETTERS) or size >= _BEGUN * expected:
             continue
-        ink = int(np.count_nonzero(black[_place(box, height, width)]))
+        ink = int(np.count_nonzero(black[place_of(box, height, width)]))
         if not is_picture or sum(pixels for _, pixels in some) >= _IN_LINES * ink:
             begun += some
     return begun
