@@ -240,7 +240,7 @@ def _smaller(start: Start, wants: Wants, split: int, gpus: int) -> str:
     ways.append("shorten the context (`max_model_len`)")
     if size := smallest_gpu(start.profile):
         ways.append(f"use {size} of GPU memory")
-    fitting = rank(all_profiles(), wants).ranked
+    fitting, _ = rank(all_profiles(), wants)
     if fitting:
         ways.append(f"use a smaller model (`model={fitting[0].profile.name}`)")
     return f"{', '.join(ways[:-1])}, or {ways[-1]}." if len(ways) > 1 else f"{ways[0]}."
