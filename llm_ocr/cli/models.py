@@ -92,10 +92,9 @@ def recommended(settings: ModelsSettings) -> dict[str, Any]:
         open_only=settings.licence == "open",
         language=settings.language or "",
     )
-    ranking = rank(all_profiles(), wants)
     ranked, left_out = (
         [{"name": choice.profile.name, "reasons": list(choice.reasons)} for choice in choices]
-        for choices in (ranking.ranked, ranking.left_out)
+        for choices in rank(all_profiles(), wants)
     )
     return {
         "vllm": version or None,

@@ -140,7 +140,7 @@ class _Book:
 
     def take(self, name: str, owner: int) -> bool:
         """Reserve the name for the owner; return False if it is taken, or if a file and a folder would collide."""
-        path = _folded(f"{name}.md")
+        path = unicodedata.normalize("NFC", f"{name}.md".casefold())
         file, folders = _number(path), [_number(str(folder)) for folder in PurePosixPath(path).parents]
         if self._files.get(file, owner) != owner or file in self._folders or any(f in self._files for f in folders):
             return False
@@ -150,7 +150,7 @@ class _Book:
 
     def give(self, name: str, owner: int) -> None:
         """Give a reserved name to another owner."""
-        self._files[_number(_folded(f"{name}.md"))] = owner
+        self._files[_number(unicodedata.normalize("NFC", f"{name}.md".casefold()))] = owner
 
     def take_other(self, name: str, document_id: str, owner: int) -> str:
         """Reserve the first free name that includes the document's id."""
@@ -160,10 +160,6 @@ class _Book:
             (f"_{mark}-{number}/{path.name}" for number in count(2)),
         )
         return next(other for other in others if self.take(other, owner))
-
-
-def _folded(path: str) -> str:
-    return unicodedata.normalize("NFC", path.casefold())
 
 
 # Documents as Markdown, with figures in a sibling folder: documents/reports/a.pdf.md and
@@ -200,8 +196,8 @@ def document_markdown(pages: Iterable[tuple[PageRecord, str]], name: str, *, pag
     records = [record for record, _ in ordered]
     texts = [_with_files(markdown.strip("\n"), record.figures, name) for record, markdown in ordered]
     if not page_markers:
-        for form in (_PARAGRAPHS, _TABLES):
-            texts = _joined(records, texts, form)
+        texts = _joined(records, texts, _BESIDE_PARAGRAPHS, _paragraph)
+        texts = _joined(records, texts, _NOTES, _table)
     parts: list[str] = []
     for record, text in zip(records, texts, strict=True):
         subject = "document" if record.page_number is None else f"page {record.page_number}"
@@ -248,33 +244,41 @@ _TABLE_END = re.compile(r"\s*(?:</tbody>\s*)?</table>\s*$")
 _SAME_EDGE = 0.01
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """Texts that may continue: kinds of blocks that do not interrupt them, and the function that joins two.
+#: Kinds of blocks that do not interrupt a table, or a paragraph.
+_NOTES = FURNITURE | {BlockKind.FOOTNOTE}
+_BESIDE_PARAGRAPHS = _NOTES | {BlockKind.CAPTION, BlockKind.FIGURE, BlockKind.TABLE}
 
-    The function takes the text so far, the block that it comes from, and the next block. It returns the whole text, or
-    "" for texts that do not belong together.
+
+def _joined(
+    records: Sequence[PageRecord],
+    texts: Sequence[str],
+    aside: Set[BlockKind],
+    joined: Callable[[str, Block, Block], str],
+) -> list[str]:
+    """Return the pages' texts with each continuation moved to the page on which its paragraph or table begins.
+
+    Args:
+        records: The pages.
+        texts: Their Markdown.
+        aside: Kinds of blocks that do not interrupt the texts.
+        joined: Takes the text so far, the block that it comes from, and the next block. Returns the whole text, or ""
+            for texts that do not belong together.
     """
-
-    aside: Set[BlockKind]
-    join: Callable[[str, Block, Block], str]
-
-
-def _joined(records: Sequence[PageRecord], texts: Sequence[str], form: _Form) -> list[str]:
-    """Return the pages' texts with each continuation moved to the page on which its paragraph or table begins."""
     found = list(texts)
     open_text, start, last, number = "", 0, None, None
     for index, record in enumerate(records):
-        body = [block for block in record.blocks if block.kind not in form.aside and _tidy(block)]
+        body = [block for block in record.blocks if block.kind not in aside and _tidy(block)]
         if record.blocks and not body and number is not None and record.page_number == number + 1:
             number += 1  # a page of figures
             continue
         whole, rest = "", None
         if body and last and number is not None and record.page_number == number + 1:
-            whole = form.join(open_text, last, body[0])
+            whole = joined(open_text, last, body[0])
             rest = _without(found[index], _tidy(body[0])) if whole else None
-        if rest is not None and _ends_line(found[start], open_text):
-            found[start], found[index] = found[start].replace(open_text, whole), rest
+        home = found[start]
+        # The text so far must be there once, at the end of a line.
+        if rest is not None and home.count(open_text) == 1 and home.partition(open_text)[2][:1] in ("", "\n"):
+            found[start], found[index] = home.replace(open_text, whole), rest
             open_text = whole
         else:
             rest = None
@@ -288,10 +292,6 @@ def _joined(records: Sequence[PageRecord], texts: Sequence[str], form: _Form) ->
 
 def _tidy(block: Block) -> str:
     return clean(block.text).strip()
-
-
-def _ends_line(markdown: str, text: str) -> bool:
-    return markdown.count(text) == 1 and markdown[markdown.index(text) + len(text) :][:1] in ("", "\n")
 
 
 def _without(markdown: str, text: str) -> str | None:
@@ -348,11 +348,6 @@ def _head(table: str) -> tuple[str, str]:
     first, _, rest = table.partition("\n")
     rule = rest.partition("\n")[0]
     return (first, rule) if _RULE_ROW.fullmatch(rule) else ("", "")
-
-
-_NOTES = FURNITURE | {BlockKind.FOOTNOTE}
-_PARAGRAPHS = _Form(_NOTES | {BlockKind.CAPTION, BlockKind.FIGURE, BlockKind.TABLE}, _paragraph)
-_TABLES = _Form(_NOTES, _table)
 
 
 # Running heads and feet stay in the Markdown where they are the only place of a word, number, or date.

@@ -180,8 +180,8 @@ class ServerSupervisor:
         self.say(f"{self.server.name}{kind and f' ({kind})'} is ready: {describe(facts, size, why)}")
         self.places.services.append(service)
         self.places.dispatch()
-        for pause in self.suspects.pauses(self.number):
-            asyncio.get_running_loop().call_at(service.began + pause, self.places.dispatch)
+        for request in self.suspects.by_server.get(self.number, ()):
+            asyncio.get_running_loop().call_at(service.began + request.pause, self.places.dispatch)
         hanging = asyncio.create_task(hang(service, self.options.stall))
         watchers: list[asyncio.Future[Any]] = [
             asyncio.create_task(self.server.ended()),
@@ -353,7 +353,7 @@ class ServerPool:
 
     def _any_alive(self) -> int:
         alive = [member for member in self._members if member.gone is None]
-        alive.sort(key=lambda member: (member.service is None, self._suspects.apart(member.number)))
+        alive.sort(key=lambda member: (member.service is None, member.number in self._suspects.by_server))
         return alive[0].number if alive else 0
 
     async def _exchange(

@@ -169,12 +169,7 @@ class LayoutReader:
         return {**self.whole.identity(), "layout_first": by_regions}
 
     async def read(self, page: Page, on_dispatched: Callable[[], None] = noop) -> Attempt:
-        """Read the page and return the best available result.
-
-        Raises:
-            PageFailure: No answer is usable.
-            ServerError: No server is available.
-        """
+        """Read a page; see `PageReader.read`. Raises `ServerError` if no server is available."""
         if page.evidence is not None and (page.evidence.no_ink or page.evidence.undrawn > UNDRAWN):
             return await self.whole.read(page, on_dispatched)
         try:

@@ -27,7 +27,7 @@ from llm_ocr.engines.vllm.command import (
     with_own_processor,
 )
 from llm_ocr.engines.vllm.external import look
-from llm_ocr.engines.vllm.log import Diagnosis, ServerLog, hint_for, shortened
+from llm_ocr.engines.vllm.log import Diagnosis, ServerLog, shortened
 from llm_ocr.engines.vllm.process import ServerProcess
 from llm_ocr.errors import ServerError, install_command
 from llm_ocr.models.choosing import numbers
@@ -244,7 +244,7 @@ class VllmServer:
             if self._process is not None:
                 await self._process.stop(self._pace.stop_timeout)
             if starved and not self._lower():
-                raise ServerError(f"{self._name} is out of memory again", hint=hint_for(Diagnosis.OUT_OF_MEMORY))
+                raise ServerError(f"{self._name} is out of memory again", hint=Diagnosis.OUT_OF_MEMORY.hint)
             return await self._bring_up(again=True)
 
     async def ended(self) -> str:
@@ -372,7 +372,8 @@ class VllmServer:
     def _failed(self, what: str) -> ServerError:
         lines = "\n".join(f"  {shortened(line, 500)}" for line in self._log.informative_lines())
         where = f"\nFull log: {self._log.path}" if self._log.path else ""
-        hint = hint_for(self._log.diagnosis) or (_KILLED if "SIGKILL" in what else "")
+        diagnosis = self._log.diagnosis
+        hint = diagnosis.hint if diagnosis else _KILLED if "SIGKILL" in what else ""
         return ServerError(f"{what}:\n{lines}{where}" if lines else f"{what}; it printed nothing", hint=hint)
 
     def _lower(self) -> bool:

@@ -70,7 +70,7 @@ def plan(
     Args:
         profile: Profile of the model.
         options: Options of the servers.
-        gpus: Names as in CUDA_VISIBLE_DEVICES (`hardware.gpus`); empty without GPUs.
+        gpus: Names as in CUDA_VISIBLE_DEVICES (`gpus`); empty without GPUs.
         cores: Cores of this machine.
         memory: Bytes of each GPU by name; empty if unknown.
         capability: Major compute capability of each GPU by name; empty if unknown.

@@ -82,12 +82,7 @@ class ModelFigureReader:
     async def describe(
         self, figure: Figure, page_id: str, document_id: str, on_dispatched: Callable[[], None] = noop
     ) -> FigureRecord:
-        """Describe a figure and return the best available result.
-
-        Raises:
-            PageFailure: No answer is usable.
-            ServerError: No server is available.
-        """
+        """Describe a figure; see `FigureReader.describe`. Raises `ServerError` if no server is available."""
         own_prompt = self._options.prompt is not None
 
         async def make_request(step: Step) -> CompletionRequest:

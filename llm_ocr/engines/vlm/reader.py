@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from types import TracebackType
 from typing import Any
 
-from llm_ocr.engines import Completion, CompletionRequest, Engine, Inspection, PageInspector, PageReader, noop
+from llm_ocr.engines import Completion, CompletionRequest, Engine, Inspection, LocalReader, PageReader, noop
 from llm_ocr.engines.descriptions import MODES
 from llm_ocr.engines.vlm.placing import mentions_figures, with_crops, with_detected
 from llm_ocr.engines.vlm.requests import (
@@ -119,7 +119,7 @@ class PageReading:
             self._rotations = [self._images.rotation]
         ladder = Ladder(reader.first, reader.rungs)
         if self._page.again:
-            ladder.climb()  # the first rung was not good enough
+            ladder.climbed += 1  # the first rung was not good enough
 
         def on_sent() -> None:
             on_dispatched()
@@ -343,7 +343,7 @@ class ModelReader:
         tools: ImageTools,
         options: ReadOptions | None = None,
         fallback: PageReader | None = None,
-        inspector: PageInspector | None = None,
+        inspector: LocalReader | None = None,
         rule: QualityRule | None = None,
     ) -> None:
         """Configure the reader. Raises `UsageError` for a mode that the profile lacks, or an unsupported anchor."""
@@ -434,12 +434,7 @@ class ModelReader:
         return from_page and self.inspector is not None
 
     async def read(self, page: Page, on_dispatched: Callable[[], None] = noop) -> Attempt:
-        """Read a page and return the best available result.
-
-        Raises:
-            PageFailure: No answer is usable.
-            ServerError: No server is available.
-        """
+        """Read a page; see `PageReader.read`. Raises `ServerError` if no server is available."""
         reading = PageReading(self, page)
         try:
             return await reading.run(on_dispatched)

@@ -211,7 +211,7 @@ class Ladder:
         self._first = first
         self._rungs = rungs
         self._shrink_image = SHRINK_IMAGE if resizes else 1.0
-        self._climbed = 0
+        self.climbed = 0  # rungs, one after each bad answer
         self._shrunk = 0  # times
         self._most_shrinks = MOST_SHRINKS if resizes else 1
 
@@ -219,18 +219,14 @@ class Ladder:
     def step(self) -> Step:
         """Settings of the next request. A rung never lowers the temperature: the same answer would repeat."""
         step = self._first
-        if self._climbed and self._rungs:
-            rung = self._rungs[min(self._climbed, len(self._rungs)) - 1]
+        if self.climbed and self._rungs:
+            rung = self._rungs[min(self.climbed, len(self._rungs)) - 1]
             warmer = step.temperature if rung.temperature is None else max(rung.temperature, step.temperature)
             step = replace(step, mode=rung.mode or step.mode, temperature=warmer, scale=rung.scale)
         if self._shrunk:
             smaller = max(1, int(step.max_tokens * SHRINK_ANSWER))
             step = replace(step, scale=step.scale * self._shrink_image**self._shrunk, max_tokens=smaller)
         return step
-
-    def climb(self) -> None:
-        """Move up one rung after a bad answer."""
-        self._climbed += 1
 
     def shrink(self) -> bool:
         """Shrink all further requests after one that did not fit; return False if they are already small.
@@ -423,7 +419,7 @@ async def run_attempts(
             continue
         if verdict.sound and not verdict.weak:
             break
-        ladder.climb()
+        ladder.climbed += 1
         if verdict.reason is None:
             continue
         failure = PageFailure(verdict.reason, verdict.detail)

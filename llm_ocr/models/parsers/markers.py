@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 from llm_ocr.models.parsers.coordinates import NUMBER, WHOLE_PAGE, from_1000, from_bins, from_canvas
@@ -143,22 +144,13 @@ def _read_lines(text: str) -> Split:
 # `\[ \]`, captions in `<center>`, titles with their `#`. Coordinates count 0 to 999 over each side.
 
 
-def parse_grounding(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """Return the blocks of an answer to the page prompt. Never raises; linear in the length.
+def _tagged(text: str, frame: Frame = NO_FRAME, *, labels_are_text: bool) -> Parsed:
+    """Return the blocks of an answer. Never raises; linear in the length.
 
     A figure with several boxes is one block per box. Text with several boxes continues in the others
     (`Block.continued`). Text without a tag, or with unreadable boxes, has the whole page as its box. A figure without a
     box is lost.
     """
-    return _tagged(text, labels_are_text=False)
-
-
-def parse_spotting(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """Return the blocks of an answer to `OCR this image`: each tag contains a line of text instead of a label."""
-    return _tagged(text, labels_are_text=True)
-
-
-def _tagged(text: str, *, labels_are_text: bool) -> Parsed:
     text = without_special(text).replace("\r\n", "\n")
     # As in DeepSeek's own script: KaTeX and MathJax lack these two commands.
     text = text.replace(r"\coloneqq", ":=").replace(r"\eqqcolon", "=:")
@@ -178,6 +170,11 @@ def _tagged(text: str, *, labels_are_text: bool) -> Parsed:
             words = _ITEM.sub(lambda item: _ITEM_END.sub("\n", item[0]), tag.text)
             blocks += labelled(tag.label or "", tag.boxes, words, lost)
     return Parsed(with_captions(blocks), tuple(lost))
+
+
+#: Answers to the page prompt, and to `OCR this image`, in which each tag contains a line of text instead of a label.
+parse_grounding = partial(_tagged, labels_are_text=False)
+parse_spotting = partial(_tagged, labels_are_text=True)
 
 
 # Answers of the other models: `MarkerSpec` describes the markers of each.
@@ -359,18 +356,12 @@ def with_dollars(text: str) -> str:
     done = 0
     opened: re.Match[str] | None = None
     for mark in _DOLLARS.finditer(text):
-        if opened is not None and _is_math(text, opened.end(), mark):
-            parts += [text[done : opened.start()], "$", text[opened.end() : mark.start()], "$"]
+        inner = text[opened.end() : mark.start()] if opened else ""
+        behind = text[mark.end() : mark.end() + 1]
+        tight = inner == inner.strip() and not behind.isdigit()
+        if opened and inner.strip() and "\n" not in inner and (tight or _MATH.search(inner)):
+            parts += [text[done : opened.start()], "$", inner, "$"]
             done, opened = mark.end(), None
         else:
             opened = mark
     return "".join([*parts, text[done:]])
-
-
-def _is_math(text: str, start: int, close: re.Match[str]) -> bool:
-    inner = text[start : close.start()]
-    if not inner.strip() or "\n" in inner:
-        return False
-    behind = text[close.end() : close.end() + 1]
-    tight = not inner[0].isspace() and not inner[-1].isspace() and not behind.isdigit()
-    return tight or bool(_MATH.search(inner))

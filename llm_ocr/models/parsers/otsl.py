@@ -79,13 +79,15 @@ def otsl_to_html(text: str) -> str:
     if width * len(rows) <= 2 * sum(map(len, rows)) + _SPARE:
         for row in rows:
             row += [_Cell("ecel") for _ in range(width - len(row))]
-    lines = ("".join(_written(cell) for cell in row if not cell.covered) for row in rows)
-    return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>" if rows else ""
-
-
-def _written(cell: _Cell) -> str:
-    text = html.escape(unescape(escaped_once(cell.text)), quote=False)
-    return cell_html("th" if cell.name in _HEADERS else "td", text, cell.rows, cell.columns)
+    parts: list[str] = []
+    for row in rows:
+        parts.append("<tr>")
+        for cell in row:
+            if not cell.covered:
+                text = html.escape(unescape(escaped_once(cell.text)), quote=False)
+                parts.append(cell_html("th" if cell.name in _HEADERS else "td", text, cell.rows, cell.columns))
+        parts.append("</tr>")
+    return f"<table>{''.join(parts)}</table>" if rows else ""
 
 
 def parse_paddle_table(text: str, frame: Frame = NO_FRAME) -> Parsed:

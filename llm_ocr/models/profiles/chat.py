@@ -6,6 +6,7 @@ prompts for documents. Name and arguments of InternVL3.5 are those of vLLM's rec
 unknown.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from llm_ocr.models.parsers import parser_named
@@ -13,7 +14,7 @@ from llm_ocr.models.parsers.html_blocks import parse_qwen_html
 from llm_ocr.models.parsers.labels import FIGURE_LABELS
 from llm_ocr.models.parsers.markdown import parse_qwen_markdown
 from llm_ocr.models.parsers.plain import parse_plain
-from llm_ocr.models.profile import ImageRule, Profile, Score
+from llm_ocr.models.profile import ImageRule, Parser, Profile, Score
 from llm_ocr.models.profiles.shared import ANSWER, CACHES_OFF, CHAT_PROMPTS, a4_tokens, side_at, warmer
 
 _MARKDOWN = (
@@ -89,7 +90,11 @@ _QWEN_SCORES = {
     "235B-A22B": (Score("OmniDocBench v1.5", 89.15, "as quoted by others"),),
 }
 _QWEN_PROMPTS = {**PROMPTS, "layout": "qwenvl html", "layout-markdown": "qwenvl markdown"}
-_QWEN_PARSERS = {"": parse_plain, "layout": parse_qwen_html, "layout-markdown": parse_qwen_markdown}
+_QWEN_PARSERS: Mapping[str, Parser] = {
+    "": parse_plain,
+    "layout": parse_qwen_html,
+    "layout-markdown": parse_qwen_markdown,
+}
 
 # One token per 32 x 32 pixels: 38 * 53 for an A4 page of 1190 x 1684, plus the prompt and 1,000 tokens of answer.
 _QWEN_PAGE = a4_tokens(LONGEST_SIDE, 32) + 100 + ANSWER

@@ -6,6 +6,8 @@ Another project uses `<|grounding|>OCR this image.` and reports empty answers to
 verified.
 """
 
+from dataclasses import replace
+
 from llm_ocr.models.parsers.markers import parse_grounding, parse_spotting, parse_unlimited
 from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.models.profile import ImageRule, Profile, Score
@@ -76,23 +78,20 @@ DEEPSEEK_OCR = Profile(
 )
 
 # Before vLLM's pull request 33642 (February 2026), servers had no chat template for this model: answers were empty.
-DEEPSEEK_OCR_2 = Profile(
+DEEPSEEK_OCR_2 = replace(
+    DEEPSEEK_OCR,
     name="deepseek-ocr-2",
     model="deepseek-ai/DeepSeek-OCR-2",
     licence="Apache-2.0",
+    aliases=(),
     prompts={"layout": _PAGE, "markdown": _PAGE, "text": "Free OCR."},
     parsers={"": parse_plain, "layout": parse_grounding, "markdown": parse_grounding},
     # vLLM's first release with this architecture: release notes of 0.16.0, pull request 33165.
     min_vllm="0.16.0",
-    image=_IMAGE,
     max_tokens=_CONTEXT - _SECOND_LARGEST_PROMPT,
-    context=_CONTEXT,
     page_tokens=_SECOND_PAGE + ANSWER,
-    vllm_settings=_TAGS,
-    page_settings=_NO_REPETITION,
-    server_args=_SERVER_ARGS,
-    figure_labels=_FIGURES,
-    ladder=_LADDER,
+    kv_bytes=0,
+    structured=frozenset({"parse", "classify"}),
     parameters=3.4,
     scores=(Score("OmniDocBench v1.5", 91.09, "vendor's paper, arXiv 2601.20552"),),
 )

@@ -5,6 +5,7 @@ those of the vendor's package `chandra-ocr` (0.2.0 for the second model, 0.1.8 f
 the version of vLLM of Surya OCR 2 and 2.5 are those of the vendor's package `surya-ocr`.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from llm_ocr.models.parsers.html_blocks import parse_chandra, parse_chandra1, parse_surya
@@ -150,23 +151,21 @@ CHANDRA_2 = Profile(
     ),
 )
 
-CHANDRA_1 = Profile(
+CHANDRA_1 = replace(
+    CHANDRA_2,
     name="chandra-1",
     model="datalab-to/chandra",
-    licence=_LICENCE,
+    aliases=(),
     notice=_notice("chandra-1"),
     prompts=_FIRST,
     parsers={"": parse_chandra1},
-    image=ImageRule(_LONGEST),
     max_tokens=8192,
     context=32_768,
     # Qwen3-VL: one token per 32 x 32 pixels.
     page_tokens=page_tokens(_LONGEST, 32, _FIRST["layout"]),
-    settings=_SETTINGS,
     server_args=(*_SERVER_ARGS.format(32, 65536, ".9").split(), *USUAL_ARGS),
-    figure_labels=_FIGURES,
-    # The first package always retried at 0.3; the second one's rule becomes warmer.
-    ladder=_LADDER,
+    min_vllm="",
+    # Its ladder is that of the second: the first package always retried at 0.3, the second one's rule becomes warmer.
     parameters=9.0,
     scores=(Score("olmOCR-bench", 83.1, "vendor's run, vendor's repository"),),
 )
